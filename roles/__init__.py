@@ -3,23 +3,24 @@
 messages       The messages of the training roles
 options        The sections of cluster.toml about training
 base/          The declarations of training roles
-workers/       Who computes gradients
-tuning/        The tuner: tries settings on the training cluster and chooses groups, momentum,
+workers/       Workers, which compute gradients
+tuning/        The tuner: it tries settings on the training cluster and chooses groups, momentum,
                learning rate and batch
-servers/       Who holds the conv model, and who adds up gradients on the way to it
+servers/       The servers of the conv model, and the reducers that add up gradients on the way to
+               them
 fc/            The FC (fully connected) phase
 exchange/      Exchanges: the ways in which workers with replicas sum gradients
 coordination/  The coordination of a run
 checkpoints/   Checkpoints: when and how a run saves them, and the checkpoint that a run resumes
-learning/      Plain objects behind the roles
+learning/      The plain objects behind the roles, which send no messages
 formats/       Wire formats of gradients
-presets/       Families of topologies
+presets/       Families of topologies, each with its presets
 registry       The presets and exchanges that cluster.toml can name, and the modules that declare
                them
-planning/      From [train], or options from Python, to a topology
+planning/      The way from [train], or from options in Python, to a topology
 choosing/      `preset = "auto"`
-forecasting/   What a topology will send and hold, and how long an iteration will take, told before
-               it runs and while it runs
+forecasting/   Forecasts of traffic, memory and the time of an iteration, before a run and while it
+               runs
 commands/      The commands that training adds to `python -m runtime`
 
 `runtime.program_interface.Program` lists the names that a program may offer to the runtime. Role

@@ -1,22 +1,23 @@
-"""What a topology will send and hold, and how long an iteration will take, told before it runs and
-while it runs.
+"""Forecasts of traffic, memory and the time of an iteration, before a run and while it runs.
 
-plan_forecast      What `plan` shows of a topology of training roles before it runs
-traffic            How many bytes of arrays each link carries in one training iteration, exactly
-prediction         How long a training iteration of a topology will take, from how long its pieces
-                   take and how fast its network is
-work_times         How long array work takes on average, for predictions
-prediction_inputs  What predictions for a plan rest on
-statistical        Statistical efficiency: how many iterations a target takes, by what runs have
-                   counted (Omnivore, section 4.2)
-costs              How long array work takes, from what is in it (`Load`)
-layer_times        How long array work takes on this machine, measured layer by layer
-catalogue          Kinds of machines that one thinks of renting: what they compute, send and cost
-observer           Predicted beside measured, while a run goes on: its observer (docs/programs.md)
-fitted_model       A run that goes on, as a model
-live_times         Service times of a run that goes on, from the sums that its processes tell of
-                   their work
-prediction_error   Was a prediction true, and if not, which station differs?
+plan_forecast      The forecast that `plan` shows of a topology of training roles
+traffic            The bytes of arrays that each link carries in one training iteration, exactly
+prediction         The time of a training iteration of a topology, predicted from the times of its
+                   pieces and the speed of its network
+work_times         The mean time of array work, for predictions
+prediction_inputs  The inputs of predictions for a plan
+statistical        Statistical efficiency: the number of iterations that a target takes, learnt from
+                   runs (Omnivore, section 4.2)
+costs              The time of array work, calculated from the work's `Load`
+layer_times        The time of array work on this machine, measured layer by layer, for profiles and
+                   for the choice of a preset
+catalogue          Kinds of machines to rent: their speed, network and price
+observer           The observer of a run, which compares the predicted with the measured time of an
+                   iteration
+fitted_model       The model of a live run
+live_times         Service times of a live run, from the sums of work that its processes report
+prediction_error   The decision whether a prediction was wrong, and which station explains the
+                   difference
 regrouped          The topology of a run whose groups or batch were changed
 
 See docs/decisions/tuning.md.

@@ -1,5 +1,5 @@
-"""Kinds of machines that one thinks of renting: what they compute, send and cost. `machines.toml`
-has those we know."""
+"""Kinds of machines to rent: their speed, network and price. `machines.toml` has the known
+kinds."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ OURS = Path(__file__).with_name("machines.toml")
 
 
 class Kind(Section):
-    """A kind of machine, as a table of `machines.toml`, which says what each key means."""
+    """A kind of machine: a table of `machines.toml`, which explains each key."""
 
     flops: Annotated[float, Field(gt=0, allow_inf_nan=False)]
     share: Annotated[float, Field(gt=0, le=1), Expected("a number > 0 and <= 1")]
@@ -30,18 +30,19 @@ class Kind(Section):
 
     @property
     def achieved(self) -> float:
-        """FLOP/s of whole layers."""
+        """The FLOP/s that whole layers reach."""
         return self.flops * self.share
 
 
 class Catalogue(Section):
-    """[machine.NAME] of each kind."""
+    """The table [machine.NAME] of each kind."""
 
     machine: Annotated[dict[str, Kind], Field(min_length=1)]
 
 
 def kinds(file: Path | None = None) -> dict[str, Kind]:
-    """The kinds of a file, ours without one. ConfigError with every mistake in it, by line."""
+    """The kinds in a file, by default `machines.toml`. Raises ConfigError with every mistake in it,
+    by line."""
     raw = read(file or OURS)
     found, problems = validated(Catalogue, raw.data, raw)
     if found is None or problems:
@@ -50,7 +51,7 @@ def kinds(file: Path | None = None) -> dict[str, Kind]:
 
 
 def kind_called(name: str, file: Path | None = None) -> Kind:
-    """The kind of this name. ConfigError as `kinds`, or if it is not there."""
+    """The kind of this name. Raises ConfigError as `kinds` does, or if there is no such kind."""
     known = kinds(file)
     if name not in known:
         raise ConfigError(

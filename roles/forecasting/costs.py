@@ -1,7 +1,7 @@
-"""How long array work takes, from what is in it (`Load`): where a machine's FLOP/s are known, or
-its layers were timed.
+"""The time of array work, calculated from the work's `Load`: on a machine whose FLOP/s are known,
+or whose layers were timed.
 
-Both are told as a profile, the table that emulated devices take and that runs write
+Both kinds of times are given as a profile, the table that emulated devices take and that runs write
 (`runtime.compute.service_times`).
 """
 
@@ -23,9 +23,11 @@ Both = tuple[float, float]  # forward, backward
 
 
 class ByFlops:
-    """On a machine of so many FLOP/s that layers reach: their matrix products, as
-    `nets.tools.volumes` counts them. What is no product takes no time: ReLU and pooling, updates,
-    sums."""
+    """The times on a machine whose layers reach `achieved` FLOP/s.
+
+    Only matrix products take time, as `nets.tools.volumes` counts them. ReLU, pooling, updates and
+    sums take none.
+    """
 
     def __init__(self, net: Net, achieved: float) -> None:
         found = volumes(net)
@@ -33,7 +35,7 @@ class ByFlops:
         self._flops = {layer.name: (layer.forward, layer.backward) for layer in found.layers}
 
     def seconds(self, load: Load) -> float:
-        """Of one piece of work."""
+        """Seconds of one piece of work."""
         forward = sum(self._flops[layer][0] for layer in load.forward)
         backward = sum(self._flops[layer][1] for layer in load.backward)
         return load.share * load.rows * (forward + backward) / self._rate
@@ -41,17 +43,19 @@ class ByFlops:
 
 @dataclass(frozen=True)
 class Timed:
-    """On a machine where it was measured: `layers`, seconds of each with so many rows, for one or
-    more numbers of rows; `updates`, seconds of each layer's update; `adding`, seconds of adding one
-    number to another."""
+    """The times on a machine where they were measured.
+
+    `layers`: seconds of each layer, forward and backward, for one or more numbers of rows.
+    `updates`: seconds of each layer's update. `adding`: seconds of adding one number to another.
+    """
 
     layers: Mapping[int, Mapping[str, Both]]
     updates: Mapping[str, float]
     adding: float
 
     def seconds(self, load: Load) -> float:
-        """Of one piece of work. Rows that were not measured take the time of the nearest, in
-        proportion."""
+        """Seconds of one piece of work. A number of rows that was not measured takes the time of
+        the nearest one, in proportion."""
         rows = min(self.layers, key=lambda known: abs(known - load.rows))
         known = self.layers[rows]
         passes = sum(known[layer][0] for layer in load.forward) + sum(
@@ -62,7 +66,7 @@ class Timed:
 
 
 def loads_of(shapes: Shapes) -> dict[str, list[Load]]:
-    """Actor -> its pieces of work in an iteration, of those that say so."""
+    """Actor -> its pieces of work in an iteration, for the actors whose options declare them."""
     said = {
         name: list(options.loads(name, shapes))
         for name, options in shapes.options.items()
@@ -72,8 +76,8 @@ def loads_of(shapes: Shapes) -> dict[str, list[Load]]:
 
 
 def profile(shapes: Shapes, seconds: Seconds) -> dict[str, Any]:
-    """The profile of a topology's actors: ROLE/LABEL -> mean and rows; where actors of a role
-    differ, ACTOR/LABEL."""
+    """The profile of a topology's actors: ROLE/LABEL -> mean and rows. ACTOR/LABEL where actors of
+    a role differ."""
     roles = {actor.name: actor.role for actor in shapes.topology.actors}
     found: defaultdict[tuple[str, str], dict[str, dict[str, Any]]] = defaultdict(dict)
     for name, loads in loads_of(shapes).items():
@@ -92,7 +96,7 @@ def profile(shapes: Shapes, seconds: Seconds) -> dict[str, Any]:
 
 
 def _entry(loads: Iterable[Load], seconds: Seconds) -> dict[str, Any]:
-    """The mean of pieces of one label."""
+    """The mean of the pieces with one label."""
     all_of = list(loads)
     mean = sum(map(seconds, all_of)) / len(all_of)
     return (
@@ -103,6 +107,6 @@ def _entry(loads: Iterable[Load], seconds: Seconds) -> dict[str, Any]:
 
 
 def _alike(one: Mapping[str, Any], other: Mapping[str, Any]) -> bool:
-    """Do they say the same of equal rows?"""
+    """True if both entries give the same time for equal rows."""
     share = other.get("rows", 1) / one.get("rows", 1)
     return bool(abs(one["mean"] * share - other["mean"]) <= 1e-9 * other["mean"])

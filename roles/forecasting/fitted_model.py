@@ -1,16 +1,16 @@
-"""A run that goes on, as a model: its topology, its service times, and what only the run itself
-tells.
+"""The model of a live run: its topology, its service times, and the values that only the run
+itself shows.
 
-On one machine links are shared memory: a message costs nothing but its handling (the interpreter,
-waking a process), of which no service time tells. So it is learnt once, as seconds that a message
-takes, and kept: of other groups it is part of the prediction, not fitted to them. On virtual time
-the network is known, and nothing is learnt.
+On one machine, links are shared memory. A message then costs only its handling (the interpreter,
+waking a process), which no service time includes. So the model learns the seconds of a message once
+and keeps them: for other groups they are part of the prediction and are not fitted again. On
+virtual time the network is known, and nothing is learnt.
 
 Processes of one machine also share its processors. An iteration cannot take less than the processor
-time of all processes divided by the processors (the bottleneck law: Lazowska and others,
-Quantitative System Performance, 1984, section 5.2). What of that time is no array work is the
-handling of messages: with other groups, which exchange fewer or more of them in an iteration, it
-changes as their number does.
+time of all processes divided by the number of processors (the bottleneck law: Lazowska and others,
+Quantitative System Performance, 1984, section 5.2). The part of that time that is not array work is
+the handling of messages. With other groups, it changes in proportion to the number of messages in
+an iteration.
 """
 
 from __future__ import annotations
@@ -27,18 +27,22 @@ from roles.forecasting.work_times import Times
 from runtime.config.sections import LOCAL, ClusterConfig
 from runtime.plan.topology import Placement
 
-TRIALS = 3  # predictions that learning what a message takes may cost
-MESSAGES = 4  # that an iteration waits for, one after the other: the first guess
+TRIALS = 3  # predictions that learning the time of a message may cost
+MESSAGES = 4  # messages that an iteration waits for, one after the other: the first guess
 PROCESSORS = "processors"  # the station that all processes of this machine share
-SLOPE = 0.1  # seconds an iteration for each second a message: with less, none is waited for
-NEAR = 0.01  # of the measured seconds: learnt well enough
+# seconds of an iteration per second of a message: with less, no message is waited for
+SLOPE = 0.1
+NEAR = 0.01  # the difference, as a part of the measured seconds, at which learning ends
 
 
 @dataclass(frozen=True)
 class Fit:
-    """A prediction for a run. Seconds an iteration: `work` is what service times alone explain,
-    `rest` what is neither work nor messages; `processor` is processor time, divided by the
-    processors. `message`: seconds that each takes."""
+    """A prediction for a run.
+
+    In seconds per iteration: `work` is the part that service times alone explain, `rest` the part
+    that is neither work nor messages, and `processor` is processor time divided by the number of
+    processors. `message`: seconds of one message.
+    """
 
     found: Prediction
     work: float
@@ -48,7 +52,7 @@ class Fit:
 
     @property
     def seconds(self) -> float:
-        """Predicted, of an iteration; 0 if no role says anything of its work."""
+        """Predicted seconds of an iteration; 0 if no role declares its work."""
         return max(self.found.seconds + self.rest, self.processor) if self.found.seconds else 0.0
 
     @property
@@ -62,7 +66,7 @@ class Fit:
 
 
 def network_of(placement: Placement, config: ClusterConfig) -> tuple[Network, list[str]]:
-    """The network of [simulation], and what of it is not counted."""
+    """The network of [simulation], and a line for each part of it that is not counted."""
     wanted = config.simulation
     if wanted.clock == "real":
         return Network(), []
@@ -72,25 +76,26 @@ def network_of(placement: Placement, config: ClusterConfig) -> tuple[Network, li
         else {}
     )
     unknown = (
-        [(f"simulation.links: their own rates are not counted: {', '.join(wanted.links)}")]
+        [(f"simulation.links: rates of single links are not counted: {', '.join(wanted.links)}")]
         if wanted.links
         else []
     )
     if wanted.interfaces == "link" and wanted.bytes_per_second:
-        unknown.append('simulation.interfaces = "link" is counted as an interface of each process')
+        unknown.append('simulation.interfaces = "link" is counted as one interface of each process')
     return Network(wanted.latency, wanted.bytes_per_second, machines), unknown
 
 
 def processors_of(config: ClusterConfig) -> int:
-    """How many processors all processes share; 0: it is not known, or they do not."""
+    """The number of processors that all processes share; 0 if it is not known, or they do not share
+    any."""
     if config.simulation.clock != "real" or config.launcher.kind != LOCAL:
         return 0
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 0
 
 
 class Fitted:
-    """The model of one run. `learns`: what messages take is not in the network. Options of the
-    topology are typed."""
+    """The model of one run, whose topology has typed options. `learns`: the network does not
+    include the time of a message, so it is learnt."""
 
     def __init__(
         self, placement: Placement, network: Network, *, learns: bool, processors: int = 0
@@ -105,21 +110,21 @@ class Fitted:
         self._times: Times | None = None
         self._rows: Rows = {}
         self._rest: float | None = None  # None: nothing is learnt yet
-        # processor time of a second of array work, and of a message
+        # processor seconds of a second of array work, and of a message
         self._computing = self._handling = 0.0
 
     def __repr__(self) -> str:
         return f"<model of {len(self._roles)} actors, {self._network.latency:g} s a message>"
 
     def fit(self, work: Mapping[str, Labels], measured: float, busy: float = 0.0) -> Fit:
-        """From sums of work, while iterations took so many seconds and kept this part of all
-        processors busy; what messages take is learnt if it is not known."""
+        """Predict from sums of work, while iterations took `measured` seconds and the run kept the
+        share `busy` of all processors busy. Learns the time of a message if it is not known."""
         self._rows = self._rows or rows_of(self._topology, self._known())
         self._times = Times.measured(work, self._roles, self._rows)
         return self._made(measured, busy)
 
     def regroup(self, workers: int, groups: int, batch: int) -> bool:
-        """The run has other groups or another batch from now on, or not."""
+        """Change to these groups and this batch. Return False if the run has them already."""
         topology = with_batch(regrouped(self._topology, workers, groups), batch)
         if topology is self._topology:
             return False
@@ -129,12 +134,12 @@ class Fitted:
         return True
 
     def unmeasured(self) -> Fit | None:
-        """For groups that have not run yet, from the times of those before; None: nothing is known
-        of any."""
+        """Predict for groups that have not run yet, from the times of the groups before. None if no
+        times are known."""
         return None if self._times is None else self._made(None)
 
     def forget(self) -> None:
-        """What messages take is learnt anew with the next fit."""
+        """Learn the time of a message again with the next fit."""
         self._rest = None
 
     def _made(self, measured: float | None, busy: float = 0.0) -> Fit:
@@ -152,8 +157,11 @@ class Fitted:
         )
 
     def _spend(self, alone: Prediction, seconds: float) -> None:
-        """So much processor time goes into an iteration. Array work that waits for a processor
-        takes less than it lasts; without messages all is its own."""
+        """Note that an iteration takes `seconds` of processor time.
+
+        Array work that waits for a processor uses less processor time than it lasts. Without
+        messages, all processor time belongs to the work.
+        """
         share = seconds / alone.work if alone.work else 0.0
         self._computing = min(1.0, share) if alone.messages else share
         self._handling = (
@@ -170,15 +178,18 @@ class Fitted:
         return predict(self._topology, self._times, network, self._home, self._known())
 
     def _known(self) -> Shapes:
-        """Of the topology; made when it is first asked for."""
+        """The shapes of the topology, made at the first call."""
         if self._shapes is None:
             self._shapes = shapes_of(self._topology, self._network)
         return self._shapes
 
     def _learn(self, alone: float, measured: float) -> None:
-        """What a message takes, by secants: so long that the prediction is what was measured. Where
-        no message is waited for, what is missing is the iteration's own. Neither is ever
-        negative."""
+        """Learn the time of a message by secants, so that the prediction equals the measured
+        seconds.
+
+        Where no message is waited for, the difference belongs to the iteration itself. Neither
+        value is ever negative.
+        """
         before = (0.0, alone)
         latency = (measured - alone) / MESSAGES
         self._rest = 0.0

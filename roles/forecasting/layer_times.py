@@ -1,8 +1,8 @@
-"""How long array work takes on this machine, measured layer by layer: for profiles, and to choose a
-preset.
+"""The time of array work on this machine, measured layer by layer, for profiles and for the choice
+of a preset.
 
-No actor runs. Every layer of the net is timed with as many rows as the actors compute at once,
-every update and a sum.
+No actor runs. Every layer of the net is timed with as many rows as the actors compute at once, and
+also every update and a sum.
 """
 
 from __future__ import annotations
@@ -24,25 +24,27 @@ from roles.learning.job import Job
 from roles.learning.parameter_store import ParameterStore
 from roles.messages import TRAIN
 
-# what is not in it: data, start and end
+# work that is not timed: data, start and end
 UNTIMED = ("read", "build", "sweep", "write checkpoint", "state", "mean")
-MOST_ADDED = 1 << 23  # numbers: more are in no cache either, and take memory
-ENOUGH_SECONDS = 0.3  # of passes of one number of rows; of one pass
-LONG_SECONDS = 2.0
+MOST_ADDED = 1 << 23  # numbers of a timed sum: they exceed every cache; more would take memory
+ENOUGH_SECONDS = 0.3  # of all passes with one number of rows
+LONG_SECONDS = 2.0  # of one pass
 MOST_PASSES = 10
 
 
 def timed(job: Job, rows: Iterable[int], iterations: int) -> Timed:
-    """All layers with each number of rows, each time the mean of so many passes."""
+    """Time all layers with each number of rows. Each time is the mean of `iterations` passes."""
     return _timed(
         job, sorted({*rows}), partial(time_net, iterations=iterations), iterations, math.inf
     )
 
 
 def timed_quickly(job: Job, rows: Iterable[int]) -> Timed:
-    """The same within some tenths of a second for each number of rows, if the net lets it. Of
-    numbers of rows whose passes would take long only the smallest is timed, the others are in
-    proportion."""
+    """The same within some tenths of a second for each number of rows, if the net is fast enough.
+
+    If passes with a number of rows would take long, only the smallest number of rows is timed. The
+    others are calculated in proportion.
+    """
     return _timed(job, sorted({*rows}), _quickly, 1, LONG_SECONDS)
 
 
@@ -53,13 +55,14 @@ def _timed(
     iterations: int,
     longest: float,
 ) -> Timed:
-    """A pass that would take `longest` seconds is left out, unless it is the first."""
-    job = dataclasses.replace(job)  # whose backend goes with it
+    """Time layers, updates and sums. A pass that would take `longest` seconds is left out, unless
+    it is the first."""
+    job = dataclasses.replace(job)  # its backend is released with this copy
     layers = {}
     shapes = job.shapes(TRAIN, job.source(TRAIN))
     wait = waiting(job)
-    net = None  # seconds of a pass, for each row
-    second = 0.0
+    net = None
+    second = 0.0  # seconds of a pass, for each row
     for many in rows:
         if net is None or many * second < longest:
             net = dataclasses.replace(job, batch=many).build(TRAIN, "all", shapes)
@@ -74,7 +77,7 @@ def _timed(
     updates: dict[str, float] = {}
     for layer, gradients in gradient_buffers(net).items():
         for array in gradients:
-            array[...] = 0  # whatever was in memory there may be no number
+            array[...] = 0  # the memory may hold values that are not numbers
         updates[layer] = taken(
             partial(store.apply, layer, gradients), iterations=iterations, synchronize=wait
         )
@@ -110,5 +113,5 @@ def _rounded(entry: dict[str, Any]) -> dict[str, Any]:
 
 
 def waiting(job: Job) -> Callable[[], object]:
-    """What waits for the job's device, so that the clock may be read."""
+    """The function that waits for the job's device, so that the clock may be read."""
     return (lambda: None) if job.device == "cpu" else job.backend_ops.synchronize

@@ -1,10 +1,10 @@
-"""Service times of a run that goes on, from the sums that its processes tell of their work. Plain
+"""Service times of a live run, from the sums of work that its processes report. Plain
 arithmetic.
 
-What comes before the coordinator tells of iterations for the second time is left out: first pieces
-are slow, and by then everybody has told of some. Then a window slides in two steps: it reaches back
-over SECONDS and ITERATIONS at least, and over twice as much at most (or as far as there is
-anything).
+All reports before the coordinator's second report of iterations are left out: first pieces are
+slow, and by then every process has reported some. Then a window slides in two steps. It reaches
+back over at least SECONDS and ITERATIONS, and over at most twice as much (or over all reports so
+far).
 """
 
 from __future__ import annotations
@@ -16,9 +16,9 @@ from runtime.compute.work_sums import PROCESSOR, Sums
 
 SECONDS = 10.0
 ITERATIONS = 20
-# seconds: who tells nothing for longer had nothing to tell, as the coordinator during a test
+# seconds of silence after which an actor had nothing to report, as the coordinator during a test
 SILENT = 1.5
-# how the labels begin of what is no work of training
+# the first parts of the labels of work that is not training
 NOT_TRAINING = (ITERATION, PROCESSOR, "test", "fc TEST")
 Labels = dict[str, tuple[float, ...]]  # label -> count, seconds, sum of squares
 NONE = (0.0, 0.0, 0.0)
@@ -26,8 +26,8 @@ NONE = (0.0, 0.0, 0.0)
 
 @dataclass
 class _Actor:
-    """When an actor last told of its work, and its sums then; the same for where the window begins,
-    and the next."""
+    """The last report of an actor: its time and its sums. Also the time and sums at the start of
+    the window, and at the start of the next window."""
 
     at: float
     sums: Labels = field(default_factory=dict)
@@ -35,23 +35,24 @@ class _Actor:
     start: Labels = field(default_factory=dict)
     next_since: float = 0.0
     next_start: Labels = field(default_factory=dict)
-    is_late: bool = False  # what it tells next may be of before the window, which then begins there
+    # its next report may include work from before the window, so the window starts at that report
+    is_late: bool = False
 
     def begin(self) -> None:
-        """The window, and the next, begin now."""
+        """Start the window and the next window now."""
         self.since = self.next_since = self.at
         self.start = dict(self.sums)
         self.next_start = dict(self.sums)
 
     def slide(self) -> None:
-        """The window begins where the next one did, and that begins now."""
+        """Make the next window the window, and start a next one now."""
         self.since = self.next_since
         self.start = self.next_start
         self.next_since = self.at
         self.next_start = dict(self.sums)
 
     def window(self) -> Labels:
-        """Sums over the window."""
+        """The sums over the window."""
         pairs = {
             label: zip(sums, self.start.get(label, NONE), strict=True)
             for label, sums in self.sums.items()
@@ -61,18 +62,18 @@ class _Actor:
 
 
 class LiveTimes:
-    """Of the actors of one run; `lead` is the coordinator."""
+    """The service times of the actors of one run; `lead` is the coordinator."""
 
     def __init__(self, lead: str) -> None:
         self._lead = lead
         self._actors: dict[str, _Actor] = {}
-        self._told = 0  # how often the lead has told of iterations, as far as it matters
+        self._told = 0  # reports of iterations by the lead, counted up to 2
 
     def __repr__(self) -> str:
         return f"<live times of {len(self._actors)} actors, {self.iterations:g} iterations>"
 
     def hear(self, sums: Sums, now: float) -> None:
-        """The sums of some actors; `now` is loop time in seconds."""
+        """Take the sums of some actors; `now` is loop time in seconds."""
         for name, labels in sums.items():
             self._hear(name, {label: tuple(found) for label, found in labels.items()}, now)
         for actor in self._actors.values():
@@ -86,31 +87,34 @@ class LiveTimes:
                 actor.slide()
 
     def begin_anew(self) -> None:
-        """The run is another from now on: what was heard counts no more."""
+        """Forget the reports so far: the run has changed."""
         for actor in self._actors.values():
             actor.begin()
 
     def begin_with_the_next(self) -> None:
-        """The run is another from now on. Who tells of its work once a second will tell of some of
-        before: the window of each begins with what it tells next."""
+        """Forget the reports so far and also part of the next ones: the run has changed.
+
+        Actors report once a second, so the next report includes work from before the change. The
+        window of each actor starts with its next report.
+        """
         self.begin_anew()
         for actor in self._actors.values():
             actor.is_late = True
 
     @property
     def iterations(self) -> int:
-        """How many training iterations have ended in the window."""
+        """The number of training iterations that ended in the window."""
         return int(self._iteration()[0])
 
     @property
     def iteration_seconds(self) -> float:
-        """Mean seconds from the end of one to that of the next, without tests and checkpoints; 0
-        before the first."""
+        """Mean seconds from the end of one iteration to the end of the next, without tests and
+        checkpoints; 0 before the first."""
         count, seconds, _ = self._iteration()
         return seconds / count if count else 0.0
 
     def work(self) -> dict[str, Labels]:
-        """Actor -> label -> count, seconds, sum of squares of the work of training in the
+        """Actor -> label -> count, seconds and sum of squares of the work of training in the
         window."""
         found = {name: actor.window() for name, actor in self._actors.items()}
         training = {
@@ -122,12 +126,15 @@ class LiveTimes:
         return {name: labels for name, labels in training.items() if labels}
 
     def use(self) -> dict[str, float]:
-        """Actor -> the share of the time of training for which it computed, known to about an
-        iteration in the window; empty before the first."""
+        """Actor -> the share of the time of training for which it computed; empty before the first
+        iteration.
+
+        The share is exact to about one iteration in the window.
+        """
         lead = self._actors.get(self._lead)
         if lead is None or lead.at <= lead.since:
             return {}
-        # of the time; the rest are tests and checkpoints
+        # the share of training in the time; the rest are tests and checkpoints
         share = self._iteration()[1] / (lead.at - lead.since)
         walls = {name: share * (actor.at - actor.since) for name, actor in self._actors.items()}
         busy = {
@@ -140,7 +147,8 @@ class LiveTimes:
         }
 
     def processors(self) -> float:
-        """How many processors all processes have kept busy on average; 0 where nobody tells."""
+        """The mean number of processors that all processes kept busy; 0 if no process reports
+        it."""
         told = [
             (actor.window().get(PROCESSOR, NONE)[1], actor.at - actor.since)
             for actor in self._actors.values()
@@ -152,7 +160,7 @@ class LiveTimes:
         if actor is None or any(
             told[label][0] < actor.sums[label][0] for label in told.keys() & actor.sums.keys()
         ):
-            # new, or its process was born anew
+            # a new actor, or its process was restarted
             actor = self._actors[name] = _Actor(now, dict(told))
             actor.begin()
         actor.at = now
@@ -162,7 +170,7 @@ class LiveTimes:
             actor.begin()
 
     def _is_enough(self, lead: _Actor) -> bool:
-        """Is the next window long enough to be the window?"""
+        """True if the next window is long enough to become the window."""
         done = lead.sums.get(ITERATION, NONE)[0] - lead.next_start.get(ITERATION, NONE)[0]
         return lead.at - lead.next_since >= SECONDS and done >= ITERATIONS
 

@@ -1,9 +1,9 @@
-"""Predicted beside measured, while a run goes on: its observer (docs/programs.md). What it says is
-in docs/tuning.md.
+"""The observer of a run, which compares the predicted with the measured time of an iteration.
 
-From the service times of the first seconds it predicts the time of an iteration, and again now and
-then from those of the last seconds. A prediction that does not hold is told with its cause, and
-replaced by one from the times of now.
+It predicts the time of an iteration from the service times of the first seconds. From time to time
+it predicts again from those of the last seconds. A wrong prediction is reported with its cause, and
+replaced by one from the present times. See docs/programs.md for observers, and docs/tuning.md for
+the events of this one.
 """
 
 from __future__ import annotations
@@ -23,8 +23,8 @@ from runtime.plan.topology import Placement
 FIRST_SECONDS = 2.0  # of training, before anything is predicted from them
 FIRST_ITERATIONS = 10
 EVERY = 3.0  # seconds between two events at least
-CHANGED = 0.03  # of the seconds told last, or of use: what is worth another event
-AGAIN = 10.0  # seconds until it is predicted anew; then twice as many, and so on
+CHANGED = 0.03  # the change, of the last seconds or of use, that is worth another event
+AGAIN = 10.0  # seconds until the next prediction; then twice as many, and so on
 
 MakeGauge = Callable[..., Any]
 Told = Iterator[tuple[str, dict[str, Any]]]
@@ -34,7 +34,7 @@ REGROUPED = "regrouped"
 
 @dataclass(frozen=True)
 class _Said:
-    """The event before: when, and what of it makes another one worth telling."""
+    """The last event: its time, and the values whose change makes another event worthwhile."""
 
     at: float = float("-inf")
     predicted: float = 0.0
@@ -42,14 +42,14 @@ class _Said:
     busiest: str = ""
 
     def is_old(self, now: _Said) -> bool:
-        """Is what is known now worth an event?"""
+        """True if the values of `now` are worth another event."""
         pairs = ((now.predicted, self.predicted), (now.measured, self.measured))
         changed = any(abs(after - before) > CHANGED * before for after, before in pairs)
         return now.at - self.at >= EVERY and (changed or now.busiest != self.busiest)
 
 
 class Forecaster:
-    """Of one run. Times are loop time in seconds."""
+    """The observer of one run. Times are loop time in seconds."""
 
     hears = frozenset({REGROUPED, HELD, RELEASED})
 
@@ -77,9 +77,9 @@ class Forecaster:
         return f"<forecaster: {self._model!r}, {self._live!r}>"
 
     def worked(self, sums: Sums, now: float) -> Told:
-        """See Observer."""
+        """Take sums of work, and return the events that they give rise to."""
         self._live.hear(sums, now)
-        if self._is_held:  # what is done now is done for probes
+        if self._is_held:  # this work is done for probes
             return
         measured = self._live.iteration_seconds
         if (
@@ -99,8 +99,11 @@ class Forecaster:
         yield from self._say(fit, measured, now)
 
     def event(self, actor: str, event: str, fields: dict[str, Any], now: float) -> Told:
-        """See Observer. Other groups, or another batch: predicted at once from the times that were
-        measured before. What is done while the run is held is no work of the run."""
+        """Take an event of an actor, and return the events that it gives rise to.
+
+        After a change of groups or batch, the time is predicted at once from the times that were
+        measured before. Work while the run is held does not count as work of the run.
+        """
         self._is_held = event == HELD or (self._is_held and event != RELEASED)
         self._live.begin_with_the_next()
         if event != REGROUPED:
@@ -119,7 +122,7 @@ class Forecaster:
         return abs(measured - fit.seconds) <= TOLERATED * fit.seconds
 
     def _missed(self, fit: Fit, measured: float) -> Told:
-        """From now on another prediction is made, of times from now on."""
+        """Report a wrong prediction. The next prediction uses times from now on."""
         expected = {name: use * fit.seconds for name, use in fit.use.items()}
         miss = difference(
             fit.seconds,
@@ -137,7 +140,7 @@ class Forecaster:
         self._live.begin_anew()
 
     def _use(self, fit: Fit) -> dict[str, float]:
-        """The measured use of the stations that are predicted: actors of one process share its
+        """The measured use of the stations that are predicted. Actors of one process share its
         device."""
         alone = self._live.use()
         shared = dict.fromkeys(self._device.values(), 0.0)
@@ -147,11 +150,12 @@ class Forecaster:
         return {name: use for name, use in found.items() if name in fit.use}
 
     def _busy(self) -> float:
-        """The part of all processors that the run keeps busy; 0: it is not known."""
+        """The share of all processors that the run keeps busy; 0 if it is not known."""
         return self._live.processors() / self._processors if self._processors else 0.0
 
     def _say(self, fit: Fit, measured: float, now: float) -> Told:
-        """`measured` 0: nothing yet."""
+        """Show the values on the metrics page, and report them if they changed. `measured` 0:
+        nothing is measured yet."""
         found = self._use(fit) if measured else {}
         self._show("predicted", fit.seconds, fit.use)
         self._show("measured", measured, found)
@@ -185,13 +189,14 @@ class Forecaster:
         )
 
     def _busiest(self, use: Use) -> str:
-        """The one told before as long as no other is clearly busier: workers take turns."""
+        """The busiest station. The one reported before stays as long as no other is clearly busier,
+        since workers take turns."""
         found = max(sorted(use), key=use.__getitem__, default="")
         before = self._said.busiest
         return before if found and use.get(before, 0.0) > use[found] - CHANGED else found
 
     def _show(self, kind: str, seconds: float, uses: Use) -> None:
-        """On the metrics page."""
+        """Show a prediction or measurement on the metrics page."""
         self._gauge(
             "iteration_seconds",
             (
@@ -202,14 +207,14 @@ class Forecaster:
         ).set(seconds)
         for station, use in uses.items():
             text = (
-                "Share of the time of training in which an actor's device works for it; of all "
-                "processes together in `processors`; predicted also of network interfaces, "
-                "`PROCESS in` and `PROCESS out` (page of `up`)."
+                "Share of the time of training in which an actor's device works for the actor; "
+                "`processors`: the same share for all processes together; predictions also have "
+                "network interfaces, `PROCESS in` and `PROCESS out` (page of `up`)."
             )
             self._gauge("station_use_ratio", text, station=station, kind=kind).set(use)
 
 
-observer = Forecaster  # what the runtime asks a program for
+observer = Forecaster  # the name by which the runtime finds the observer of a program
 
 
 def _rounded(use: Use) -> dict[str, float]:

@@ -1,5 +1,5 @@
-"""What `plan` shows of a topology of training roles before it runs: memory of each actor, bytes on
-each link."""
+"""The forecast that `plan` shows of a topology of training roles: the memory of each actor and the
+bytes on each link."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ from runtime.plan.topology import ActorSpec, Topology
 
 
 def forecast(topology: Topology) -> Forecast:
-    """Memory, and traffic per training iteration, as far as roles say it of themselves; of the
-    largest batch."""
+    """Memory, and traffic per training iteration, as far as the roles declare them, for the largest
+    batch."""
     largest = at_largest(topology)
     shapes = Shapes(largest)
     step = "iteration"
@@ -29,10 +29,12 @@ def forecast(topology: Topology) -> Forecast:
 
 
 def memory(topology: Topology) -> dict[str, int]:
-    """Actor -> bytes of this machine's memory that it holds at least, with the largest batch and in
-    the groups in which it holds most of those that a tuner may try: told in a tenth of a second,
-    without the kernels' compiler. Actors that compute elsewhere, on a GPU or an emulated device,
-    are missing."""
+    """Actor -> the least number of bytes that it holds in this machine's memory.
+
+    The numbers are for the largest batch, and for the grouping, of those that a tuner may try, in
+    which the actor holds most. They are calculated in a tenth of a second, without the kernels'
+    compiler. Actors that compute on another device, a GPU or an emulated one, are left out.
+    """
     plain = at_largest(plainly(topology))
     here = {actor.name for actor in plain.actors if _computes_here(actor)}
     found: dict[str, int] = {}
@@ -45,7 +47,7 @@ def memory(topology: Topology) -> dict[str, int]:
 
 
 def decided(topology: Topology) -> tuple[str, ...]:
-    """Which way sums take from host to host, where there are several."""
+    """The way of sums from host to host, where there are several."""
     exchanges = [
         getattr(getattr(actor.options, "exchange", None), "options", None)
         for actor in topology.actors
@@ -56,14 +58,15 @@ def decided(topology: Topology) -> tuple[str, ...]:
 
 
 def _in_most_groups(topology: Topology) -> Iterator[Topology]:
-    """The run as a tuner may make it while it goes on: then every worker has the most rows."""
+    """The topology with the most groups that a tuner may make: then every worker has the most
+    rows."""
     told = [actor.options for actor in topology.actors if isinstance(actor.options, TuningOptions)]
     if most := max((options.most_groups for options in told), default=0):
         yield regrouped(topology, most, most)
 
 
 def plainly(topology: Topology) -> Topology:
-    """The same topology without the kernels' compiler: shapes and sizes are the same."""
+    """The same topology without the kernels' compiler. Shapes and sizes are the same."""
     actors = [
         dataclasses.replace(actor, options=_with_numpy(actor.options)) for actor in topology.actors
     ]
@@ -85,8 +88,8 @@ def _computes_here(actor: ActorSpec) -> bool:
 
 
 def footprint(shapes: Shapes) -> dict[str, Held]:
-    """Actor -> what for -> bytes of arrays; actors that hold next to nothing, or do not say, are
-    missing."""
+    """Actor -> purpose -> bytes of arrays. Actors that hold next to nothing, or do not declare it,
+    are left out."""
     said = {
         name: options.holds(name, shapes)
         for name, options in shapes.options.items()

@@ -1,18 +1,18 @@
-"""How long a training iteration of a topology will take, from how long its pieces take and how fast
-its network is.
+"""The time of a training iteration of a topology, predicted from the times of its pieces and the
+speed of its network.
 
-Every role says what it does in an iteration (`PredictionOptions.steps`). Put together they are one
-graph for each group: layers that are pulled while others are computed, members that wait for their
-slowest, groups that meet at a server. These graphs are evaluated (`runtime.queueing.work_graph`),
-with times drawn from means and variations. No message is made, no role runs. What it assumes:
+Every role declares its steps in an iteration (`PredictionOptions.steps`). Together they form one
+graph for each group: a layer is pulled while another is computed, members wait for their slowest,
+and groups meet at a server. The graphs are evaluated (`runtime.queueing.work_graph`), with times
+drawn from means and variations. No message is sent, and no role runs. The assumptions are:
 
     devices     an actor's work is done in the order in which it is asked for; actors with a device
-                of their own (an emulated one) work side by side, others that share a process one
-                after the other
-    network     interfaces with one rate each way, shared as TCP connections do (max-min, as
-                `network_model`); what one process sends to many leaves at one pace; messages
-                without arrays take the latency only
-    groups      go round without a stop: no test, no checkpoint, no first iteration
+                of their own (an emulated one) work in parallel, others that share a process work
+                one after the other
+    network     interfaces with one rate each way, shared as TCP connections share it (max-min, as
+                `network_model`); a message from one process to many receivers leaves at one pace;
+                messages without arrays take the latency only
+    groups      run without a stop: no test, no checkpoint, no first iteration
 """
 
 from __future__ import annotations
@@ -37,10 +37,13 @@ __all__ = ["Network", "Prediction", "Rows", "Times", "predict", "rows_of", "shap
 
 @dataclass(frozen=True)
 class Network:
-    """`latency` in seconds; `bytes_per_second` of every interface, each way (None: unlimited, as
-    shared memory is). `interfaces`: the interface of a process, if that is not its own; those
-    behind one reach one another at once. `credit_bytes`: that may be under way on a link, as
-    [links] says."""
+    """The network between processes.
+
+    `latency` is in seconds. `bytes_per_second` is the rate of every interface, each way (None:
+    unlimited, as with shared memory). `interfaces`: process -> its interface, if it shares one;
+    processes behind one interface reach one another at once. `credit_bytes`: bytes that may be
+    under way on a link, as in [links].
+    """
 
     latency: float = 0.0
     bytes_per_second: float | None = None
@@ -50,11 +53,15 @@ class Network:
 
 @dataclass(frozen=True)
 class Prediction:
-    """`seconds`: mean time per training iteration of the run. `use`: the part of the time in which
-    a station is busy, from 0 to 1: "ACTOR" is its device, "INTERFACE in" and "INTERFACE out" (the
-    name of its process, if it has its own) the network's. `bottleneck`: the station that is busy
-    most. `notes`: what is not known, and what it was counted as. `work`: seconds of array work in
-    an iteration, of all actors; `messages`: between processes, likewise."""
+    """The result of `predict`.
+
+    `seconds`: mean time per training iteration of the run. `use`: the share of the time, from 0 to
+    1, for which a station is busy. Station "ACTOR" is the actor's device. Stations "INTERFACE in"
+    and "INTERFACE out" belong to the network, where INTERFACE is the name of the process if the
+    process has its own. `bottleneck`: the busiest station. `notes`: the values that are not known,
+    and what they were counted as. `work`: seconds of array work in an iteration, of all actors.
+    `messages`: the number of messages between processes in an iteration.
+    """
 
     seconds: float
     use: Mapping[str, float]
@@ -71,8 +78,11 @@ def predict(
     home: Mapping[str, str],
     shapes: Shapes | None = None,
 ) -> Prediction:
-    """`topology`: its options are typed. `home`: actor -> process (`Placement.process_of`).
-    `shapes`: those of `shapes_of`, if they are known."""
+    """Predict the time of an iteration of `topology`, whose options are typed.
+
+    `home`: actor -> process (`Placement.process_of`). `shapes`: the result of `shapes_of`, if it is
+    known already.
+    """
     asked = _Asked(topology, times, network, home, shapes or shapes_of(topology, network))
     groups = [list(asked.cycle(members)) for members in asked.groups]
     rates = {
@@ -99,12 +109,12 @@ def predict(
 
 
 def shapes_of(topology: Topology, network: Network) -> Shapes:
-    """What the actors work on, as predictions need it."""
+    """The shapes of the actors' arrays, as predictions need them."""
     return Shapes(plainly(topology), shared_memory=network.bytes_per_second is None)
 
 
 def rows_of(topology: Topology, shapes: Shapes | None = None) -> Rows:
-    """Of how many rows each actor's pieces of work are, by label: for `Times.measured`."""
+    """(actor, label) -> the number of rows of each piece of work, for `Times.measured`."""
     network = Network()
     asked = _Asked(
         topology, Times(lambda *_: None), network, {}, shapes or shapes_of(topology, network)
@@ -115,7 +125,7 @@ def rows_of(topology: Topology, shapes: Shapes | None = None) -> Rows:
 
 
 class _Asked:
-    """A topology's steps as pieces of a graph."""
+    """The steps of a topology as pieces of a graph."""
 
     def __init__(
         self,
@@ -137,13 +147,13 @@ class _Asked:
         self.stations: dict[str, str] = {}  # actor -> its device
         self.messages = 0  # of all cycles, between interfaces
         self._moments: dict[tuple[str, str, int], Moments] = {}
-        self._said = said  # who sends to whom
-        self._told = set[tuple[str, str]]()
+        self._said = said
+        self._told = set[tuple[str, str]]()  # (sender, receiver) of the steps that send
         for name in self._actors.keys() - said.keys():
-            self._note(f"{name}: its role says nothing of its work, which is counted as none")
+            self._note(f"{name}: its role does not declare its work, which is counted as 0")
 
     def cycle(self, members: list[str]) -> Iterator[Piece]:
-        """What a group does in a period."""
+        """The pieces of a group's work in one period."""
         for number in range(self.period):
             steps = list(self.steps(members, number))
             names = {step.name for step in steps}
@@ -151,13 +161,13 @@ class _Asked:
             for step in steps:
                 for absent in sorted({*step.after, *step.since} - names):
                     self._note(
-                        f"{' '.join(step.name)} waits for '{' '.join(absent)}', of "
-                        "which nobody says anything"
+                        f"{' '.join(step.name)} waits for '{' '.join(absent)}', which "
+                        "no role declares"
                     )
                 yield self._piece(step, names, number)
 
     def steps(self, members: list[str], number: int) -> Iterator[Step]:
-        """What all actors do in one iteration of these members."""
+        """The steps of all actors in one iteration of these members."""
         turn = Turn(tuple(members), number, self.period)
         for name, options in self._said.items():
             yield from options.steps(name, self._shapes, turn)
@@ -200,7 +210,7 @@ class _Asked:
         return {"station": station, "seconds": mean, "variation": variation}
 
     def _device(self, actor: str) -> str:
-        """Its own if it is emulated, else that of its process."""
+        """The actor's own device if it is emulated, else the device of its process."""
         own = self._actors[actor].emulated is not None
         return self.stations.setdefault(
             actor, f"{actor}/" if own else f"{self._home.get(actor, actor)}//"
@@ -215,8 +225,8 @@ class _Asked:
         self.messages += len(away)
         if sending.size is None:
             self._note(
-                f"{name[0]}: how much it sends as {name[1]} depends on the numbers: "
-                "counted as nothing"
+                f"{name[0]}: the size that it sends as {name[1]} depends on the numbers: "
+                "counted as 0"
             )
         if not sending.size or self._network.bytes_per_second is None:
             return {"delay": self._network.latency}
@@ -242,13 +252,13 @@ class _Asked:
         return self._network.interfaces.get(process, process)
 
     def note_untold(self) -> None:
-        """Who says that it sends something, but not when: a role or an exchange of another
-        package."""
+        """Note each sender that declares traffic but not when it is sent: a role or an exchange of
+        another package."""
         for (sender, receiver), kinds in traffic_of(self._shapes).items():
             if (sender, receiver) not in self._told and any(size != 0 for size in kinds.values()):
                 self._note(
-                    f"when {sender} sends {', '.join(kinds)} to {receiver} is not "
-                    "told: counted as nothing"
+                    f"the time at which {sender} sends {', '.join(kinds)} to {receiver} is not "
+                    "declared: counted as 0"
                 )
 
     def _note(self, text: str) -> None:

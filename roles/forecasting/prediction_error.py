@@ -1,4 +1,5 @@
-"""Was a prediction true, and if not, which station differs? Plain decisions."""
+"""The decision whether a prediction was wrong, and which station explains the difference. Plain
+data."""
 
 from __future__ import annotations
 
@@ -6,14 +7,16 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 TOLERATED = 0.10  # of the predicted seconds
-PATIENCE = 5.0  # seconds that a prediction must be wrong before it is told
+PATIENCE = 5.0  # seconds for which a prediction must be wrong before it is reported
 
 
 @dataclass(frozen=True)
 class PredictionError:
-    """A prediction of `predicted` seconds an iteration that took `measured`. `station`: whose work
-    explains half of the difference or more, with its seconds an iteration as predicted and
-    measured; "": nobody's."""
+    """A prediction of `predicted` seconds per iteration where the iteration took `measured`.
+
+    `station`: the station whose work explains half of the difference or more; "" if none does.
+    `expected` and `found`: its predicted and measured seconds per iteration.
+    """
 
     predicted: float
     measured: float
@@ -23,7 +26,7 @@ class PredictionError:
 
     @property
     def why(self) -> str:
-        """In words, for a line."""
+        """The difference and its cause in words."""
         text = f"an iteration takes {spoken(self.measured)}, predicted {spoken(self.predicted)}: "
         if self.station:
             return (
@@ -32,20 +35,24 @@ class PredictionError:
             )
         if self.measured < self.predicted:
             return (
-                f"{text}less time passes between pieces of work; nobody's work differs by as much"
+                f"{text}less time passes between pieces of work; no station's work differs by as "
+                "much"
             )
         text += (
             "the time passes between pieces of work (messages, waking, the interpreter, "
             "other programs); "
         )
-        return f"{text}nobody's work differs by as much"
+        return f"{text}no station's work differs by as much"
 
 
 def difference(
     predicted: float, measured: float, expected: Mapping[str, float], found: Mapping[str, float]
 ) -> PredictionError:
-    """`expected` and `found`: station -> seconds of its work in an iteration of the run, predicted
-    and measured."""
+    """Find the station that explains the difference between the predicted and the measured seconds.
+
+    `expected` and `found`: station -> seconds of its work in an iteration of the run, predicted and
+    measured.
+    """
     gap = measured - predicted
     more = (
         {name: (found[name] - expected[name]) / gap for name in expected.keys() & found.keys()}
@@ -60,13 +67,13 @@ def difference(
 
 @dataclass
 class Patience:
-    """Tells of a miss once it has lasted, and of each cause once."""
+    """Decides when a difference is reported: once it has lasted, and once for each cause."""
 
     since: float | None = None
     told: set[tuple[str, bool]] = field(default_factory=set)
 
     def lasted(self, predicted: float, measured: float, now: float) -> bool:
-        """Has the prediction been wrong for long? `now` in seconds."""
+        """True if the prediction has been wrong for PATIENCE seconds. `now` in seconds."""
         if abs(measured - predicted) <= TOLERATED * predicted:
             self.since = None
             return False
@@ -74,7 +81,8 @@ class Patience:
         return now - self.since >= PATIENCE
 
     def is_news(self, miss: PredictionError) -> bool:
-        """Was nothing of this cause told before? From now on it was."""
+        """True if no difference with this cause was reported before. It counts as reported from now
+        on."""
         cause = (miss.station, miss.measured > miss.predicted)
         if cause in self.told:
             return False

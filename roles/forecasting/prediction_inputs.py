@@ -1,8 +1,8 @@
-"""What predictions for a plan rest on: how long array work takes, over which network, which
-machines at what price.
+"""The inputs of predictions for a plan: the times of array work, the network, and the machines with
+their prices.
 
-Either the machines are those of cluster.toml, or rented ones of a kind, each with what computes in
-one process.
+The machines are either those of cluster.toml or rented ones of one kind. A rented machine has one
+process that computes.
 """
 
 from __future__ import annotations
@@ -26,23 +26,25 @@ from runtime.errors import ConfigError
 from runtime.plan.prospects import Prices, Wanted
 from runtime.plan.topology import Placement, Topology
 
-PRODUCTS_ONLY = "what is no matrix product: ReLU, pooling, updates, sums, reading data"
-HANDLING = "the handling of messages, which costs processors time"
+PRODUCTS_ONLY = "all work but matrix products: ReLU, pooling, updates, sums, reading data"
+HANDLING = "the handling of messages, which takes time of the processors"
 
 
 class PredictionInputs(ABC):
-    """`name` says in words what it is, `notes` what is not known."""
+    """The inputs of a prediction. `name` describes them in words; `notes` lists what is not
+    known."""
 
     name: str
     notes: tuple[str, ...] = ()
 
     @abstractmethod
     def times(self, topology: Topology) -> Times:
-        """How long its work takes. ConfigError names work of which nothing is known."""
+        """The times of the topology's work. Raises ConfigError that names work whose time is not
+        known."""
 
     @abstractmethod
     def network(self, placement: Placement) -> Network:
-        """Between its processes."""
+        """The network between the processes."""
 
     @abstractmethod
     def machines(self, placement: Placement) -> Mapping[str, str]:
@@ -50,15 +52,19 @@ class PredictionInputs(ABC):
 
     @abstractmethod
     def prices(self, placement: Placement) -> Prices:
-        """How many machines of which kind, and the price per hour of each, if it is known."""
+        """For each kind of machine: how many there are, its name, and its price per hour if it is
+        known."""
 
 
 def basis_of(
     config: ClusterConfig, placement: Placement, wanted: Wanted, measured: Topology | None = None
 ) -> PredictionInputs | None:
-    """What was asked for; without a word the one profile that cluster.toml names for emulated
-    devices. None: nothing. `measured`: the topology of the run that the profile lies with.
-    ConfigError."""
+    """The inputs that the user asked for.
+
+    Without a request, the one profile that cluster.toml names for emulated devices; None if it
+    names none. `measured`: the topology of the run to which the profile belongs. Raises
+    ConfigError.
+    """
     table = None
     if wanted.profile is not None:
         table = Profile(wanted.profile)
@@ -71,7 +77,7 @@ def basis_of(
 
 
 class Profile:
-    """A profile's file. ConfigError as `read_table`, or what is wrong with its entries."""
+    """The profile in a file. Raises ConfigError as `read_table` does, and for a wrong entry."""
 
     def __init__(self, file: Path) -> None:
         self.file = file
@@ -81,21 +87,23 @@ class Profile:
         ServiceTimes(self._table, 1, str(file))
 
     def with_rows(self, topology: Topology, *, told: bool) -> None:
-        """The durations that runs write down say nothing of rows: they count as measured in this
-        topology, which is `told` by the run's own configuration, or supposed."""
+        """Add rows to durations that a run wrote, since these come without rows.
+
+        They count as measured in this topology. `told`: the topology is that of the run's own
+        configuration; else it is supposed.
+        """
         filled = _with_rows(self._table, topology)
         self.of_run = filled != self._table
         if self.of_run and not told:
             text = (
                 "it does not say on how many rows its times were measured: counted as "
-                "those of this plan's workers"
+                "the rows of this plan's workers"
             )
             self.notes.append(f"{self.file}: {text}")
         self._table = filled
 
     def times(self, topology: Topology) -> Times:
-        """See Basis. What is not about rows and has no entry is counted as nothing, and told with
-        the prediction."""
+        """Work without rows that has no entry is counted as 0, and the prediction notes it."""
         found = Times.of_profile(self._table, str(self.file))
         roles = {actor.name: actor.role for actor in topology.actors}
         missing = {
@@ -141,11 +149,10 @@ class Here(PredictionInputs):
         )
 
     def times(self, topology: Topology) -> Times:
-        """See Basis."""
         return self._table.times(topology)
 
     def network(self, placement: Placement) -> Network:
-        """See Basis; without a rate, shared memory."""
+        """Without a rate, the network is shared memory."""
         interfaces = (
             self.machines(placement) if self._config.simulation.interfaces == "machine" else {}
         )
@@ -154,13 +161,13 @@ class Here(PredictionInputs):
         return Network(self._latency, rate, interfaces, credit)
 
     def machines(self, placement: Placement) -> Mapping[str, str]:
-        """As cluster.toml says."""
+        """The machines are those of cluster.toml."""
         return {spec.name: spec.machine for spec in placement.processes}
 
     def prices(self, placement: Placement) -> Prices:
-        """Of the machines that have processes."""
+        """Only machines that have processes count."""
         used = {*self.machines(placement).values()}
-        # of one entry of the file, at one price
+        # the machines of one entry of the file, at one price
         alike: dict[tuple[int, float | None], list[str]] = {}
         for machine in self._config.machine:
             if machine.name in used:
@@ -173,8 +180,8 @@ class Here(PredictionInputs):
             return (
                 [
                     (
-                        "what [simulation] says of single links: every interface has the rate "
-                        "for itself"
+                        "the rates of single links in [simulation]: every interface is counted "
+                        "with the common rate"
                     )
                 ]
                 if odd
@@ -197,16 +204,18 @@ class Here(PredictionInputs):
         )
         return [
             (
-                f"{text}: how long they wait for one another is in a profile of a run, not "
-                "in one of `time`"
+                f"{text}: the time for which they wait for one another is in a profile of a "
+                "run, not in one of `time`"
             )
         ]
 
 
 class Rented(PredictionInputs):
-    """Machines of one kind: one for each process with an actor that computes layers. Every other
-    process lives with the first of its peers that has a machine: the conv model with a conv worker,
-    as Omnivore maps it (appendix D.4.2)."""
+    """Rented machines of one kind: one for each process with an actor that computes layers.
+
+    Every other process lives on the machine of the first of its peers that has one. For example,
+    the conv model lives with a conv worker, as Omnivore maps it (appendix D.4.2).
+    """
 
     def __init__(self, config: ClusterConfig, wanted: Wanted, table: Profile | None) -> None:
         self._kind: Kind = kind_called(wanted.machine, wanted.machines)
@@ -234,7 +243,7 @@ class Rented(PredictionInputs):
         self.notes = (*(table.notes if table else (PRODUCTS_ONLY,)), HANDLING, *unknown)
 
     def times(self, topology: Topology) -> Times:
-        """See Basis; without a profile, from FLOPs."""
+        """Without a profile, times are calculated from FLOPs."""
         if self._table is not None:
             return self._table.times(topology)
         shapes = Shapes(plainly(topology))
@@ -243,7 +252,6 @@ class Rented(PredictionInputs):
         return Times.of_profile(table | {"*/read": 0, "*/gather": 0})
 
     def network(self, placement: Placement) -> Network:
-        """See Basis."""
         rate = self._kind.bytes_per_second
         every_second = None if rate is None else float(rate)
         return Network(
@@ -251,17 +259,16 @@ class Rented(PredictionInputs):
         )
 
     def machines(self, placement: Placement) -> Mapping[str, str]:
-        """See `machines_of`."""
         return machines_of(placement)
 
     def prices(self, placement: Placement) -> Prices:
-        """Of as many as there are."""
+        """The price of as many machines as there are."""
         return ((len({*machines_of(placement).values()}), self._called, self._price),)
 
 
 def machines_of(placement: Placement) -> dict[str, str]:
-    """Process -> the machine it lives on, which has the name of the process that computes there;
-    see `Rented`."""
+    """Process -> the machine it lives on, which has the name of the process that computes there
+    (see `Rented`)."""
     every = loads_of(Shapes(plainly(placement.topology)))
     computing = {name for name, loads in every.items() if any(load.rows for load in loads)}
     home = placement.process_of()
@@ -273,14 +280,14 @@ def machines_of(placement: Placement) -> dict[str, str]:
             for mine, there in ((home[one], home[other]), (home[other], home[one])):
                 if mine not in found and there in found:
                     near.setdefault(mine, found[there])
-        found |= near or {name: name for name in left}  # what talks to nobody
+        found |= near or {name: name for name in left}  # processes without links
         left = [name for name in left if name not in found]
     return found
 
 
 def _own_profile(config: ClusterConfig, topology: Topology) -> Path | None:
-    """The profile of all emulated devices, or of work that is really done on the virtual clock, if
-    it is one."""
+    """The profile of all emulated devices, or of real work on the virtual clock, if there is
+    exactly one."""
     named = {
         actor.emulated["profile"]
         for actor in topology.actors
@@ -292,7 +299,7 @@ def _own_profile(config: ClusterConfig, topology: Topology) -> Path | None:
 
 
 def _with_rows(table: Mapping[str, Any], topology: Topology) -> dict[str, Any]:
-    """Lists of durations, which runs write, with the rows of the work that they are of."""
+    """Lists of durations, as runs write them, together with the rows of their work."""
     roles = {actor.name: actor.role for actor in topology.actors}
     filled = dict(table)
     for (actor, label), rows in rows_of(topology).items():
@@ -311,7 +318,7 @@ def _from_to(names: Sequence[str]) -> str:
 
 
 def _only_price(config: ClusterConfig) -> float | None:
-    """What cluster.toml says of its one machine, which counts in place of the catalogue's."""
+    """The price of the one machine in cluster.toml, which counts instead of the catalogue's."""
     return config.machine[0].price_per_hour if len(config.machine) == 1 else None
 
 

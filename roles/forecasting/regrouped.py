@@ -1,5 +1,5 @@
-"""The topology of a run whose groups or batch were changed: as it was laid out, but with the groups
-and ways, or the rows, of now."""
+"""The topology of a run whose groups or batch were changed: the planned layout with the present
+groups, routes and rows."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ from runtime.plan.topology import Topology
 
 
 def regrouped(topology: Topology, workers: int, groups: int) -> Topology:
-    """With so many workers in so many groups, as the coordinator makes them of the same numbers.
-    MessageError if it cannot. Options are typed."""
+    """The topology with `workers` workers in `groups` groups, formed as the coordinator forms them.
+    Options are typed. Raises MessageError if the coordinator cannot."""
     options: dict[str, Any] = {actor.name: actor.options for actor in topology.actors}
     lead = options[topology.lead]
     if (workers, groups) == (sum(map(len, lead.groups)), len(lead.groups)):
@@ -31,14 +31,14 @@ def regrouped(topology: Topology, workers: int, groups: int) -> Topology:
 
 
 def at_largest(topology: Topology) -> Topology:
-    """With the largest batch that it may have while it runs: what its memory and its messages are
-    planned for."""
+    """The topology with the largest batch that it may have while it runs. Memory and messages are
+    planned for that batch."""
     jobs = [options.job for actor in topology.actors if hasattr(options := actor.options, "job")]
     return with_batch(topology, max((job.largest or job.batch for job in jobs), default=0))
 
 
 def with_batch(topology: Topology, images: int) -> Topology:
-    """With so many images in a group's batch. Options are typed."""
+    """The topology with `images` images in a group's batch. Options are typed."""
     actors = tuple(
         dataclasses.replace(actor, options=_sized(actor.options, images))
         for actor in topology.actors
@@ -59,7 +59,8 @@ def _sized(options: Any, images: int) -> Any:
 
 
 def _placed(options: Any, place: Place) -> Any:
-    """A worker's options, or a reducer's, with gradients for that server on their new way."""
+    """The options of a worker or a reducer, with the new route of gradients for the place's
+    server."""
     way = {"parent": place.parent, "part": place.part, "parts": place.parts}
     if not hasattr(options, "models"):
         return dataclasses.replace(options, **way)

@@ -1,15 +1,15 @@
-"""Statistical efficiency: how many iterations a target takes, by what runs have counted (Omnivore,
+"""Statistical efficiency: the number of iterations that a target takes, learnt from runs (Omnivore,
 section 4.2).
 
-It depends on how gradients come to the model (their `manner`: what of it is stale) and on the
-number of groups, not on machines. So what was seen in one run is told of every plan of that manner
-with as many groups. Where a number of groups was run with several momenta and learning rates, the
-best of them counts, as in Omnivore's figures; of several runs of one setting their median, so that
-a lucky seed is no promise.
+It depends on how gradients come to the model (the `manner`: which layers of it are stale) and on
+the number of groups, but not on machines. So the result of one run holds for every plan of that
+manner with as many groups. If a number of groups was run with several momenta and learning rates,
+the best of them counts, as in Omnivore's figures. If one setting was run several times, the median
+counts, so that a lucky seed promises nothing.
 
 Between two numbers of groups that both reached the target, iterations are taken to be linear in log
-g, since groups are doubled: what is told lies between what was counted on either side. Beyond the
-fewest and the most groups that were seen nothing is known.
+g, since groups are doubled. So the estimate lies between the counts on either side. Beyond the
+fewest and the most groups of the runs, nothing is known.
 """
 
 from __future__ import annotations
@@ -22,12 +22,12 @@ from statistics import median_high
 
 from runtime.plan.prospects import Needed
 
-ONE_GRADIENT = "no gradient stale"  # with one group nothing is, whatever is stale with several
+ONE_GRADIENT = "no gradient stale"  # the manner of one group, whatever is stale with several
 
 
 @dataclass(frozen=True, order=True)
 class Setting:
-    """With which a run learnt. `manner`: what of the model is stale, in words."""
+    """The setting of a run. `manner`: the part of the model that is stale, in words."""
 
     manner: str
     groups: int
@@ -37,14 +37,15 @@ class Setting:
 
 @dataclass(frozen=True)
 class Counted:
-    """A run with one setting: in how many iterations it reached the target; None: it did not."""
+    """A run with one setting, and the iterations in which it reached the target; None if it did
+    not."""
 
     setting: Setting
     iterations: int | None
 
 
 class Efficiency:
-    """Of one target, by these runs."""
+    """The statistical efficiency for one target, from these runs."""
 
     def __init__(self, runs: Iterable[Counted]) -> None:
         every: defaultdict[Setting, list[float]] = defaultdict(list)
@@ -53,13 +54,13 @@ class Efficiency:
         self._typical = {setting: median_high(counts) for setting, counts in every.items()}
 
     def best(self, manner: str, groups: int) -> Setting | None:
-        """The setting that counts for so many groups; None if no run had as many, or none reached
-        the target."""
+        """The setting that counts for this number of groups. None if no run had as many, or none of
+        them reached the target."""
         known = self._of(manner)
         return known[groups][1] if groups in known and known[groups][0] < math.inf else None
 
     def needed(self, manner: str, groups: int) -> Needed:
-        """Iterations to the target with so many groups."""
+        """The iterations to the target with this number of groups."""
         known = self._of(manner)
         if groups in known:
             steps = known[groups][0]
@@ -72,7 +73,8 @@ class Efficiency:
         return Needed((1 - share) * known[fewer][0] + share * known[more][0])
 
     def _of(self, manner: str) -> Mapping[int, tuple[float, Setting]]:
-        """Groups -> the fewest iterations, and with which setting. One group is of every manner."""
+        """Groups -> the fewest iterations, and the setting of that run. One group fits every
+        manner."""
         found: dict[int, tuple[float, Setting]] = {}
         for setting, steps in sorted(self._typical.items()):
             fits = setting.manner == manner or (

@@ -1,5 +1,5 @@
-"""How long array work takes on average, for predictions: from a profile, or from what a run has
-measured so far."""
+"""The mean time of array work, for predictions: from a profile, or from the measurements of a run
+so far."""
 
 from __future__ import annotations
 
@@ -14,24 +14,24 @@ Rows = Mapping[tuple[str, str], int]  # (actor, label) -> rows of each piece
 
 
 class Moments(NamedTuple):
-    """Of one piece of work: mean seconds, and the squared coefficient of variation (variance / mean
-    ** 2)."""
+    """The moments of one piece of work: mean seconds, and the squared coefficient of variation
+    (variance / mean ** 2)."""
 
     mean: float
     variation: float
 
 
 class Times:
-    """Of the work of actors, by its label: `mean` and `variation`. `of_profile` and `measured` make
-    one."""
+    """The times of the actors' work by its label, as `mean` and `variation`. Made by `of_profile`
+    or `measured`."""
 
     def __init__(self, of: Callable[[str, str, str, int], Moments | None]) -> None:
         self._of = of
 
     @staticmethod
     def of_profile(table: Mapping[str, Any], where: str = "service times") -> Times:
-        """From a table as service-times.json is one (docs/simulation.md). ConfigError names what is
-        wrong with it."""
+        """Take the times of a table like service-times.json (docs/simulation.md). Raises
+        ConfigError that names the wrong entry."""
         profile = ServiceTimes(table, 1, where)
 
         def of(actor: str, role: str, label: str, rows: int) -> Moments | None:
@@ -44,10 +44,13 @@ class Times:
 
     @staticmethod
     def measured(work: Sums, roles: Mapping[str, str], rows: Rows | None = None) -> Times:
-        """From sums over pieces of work: how many, their seconds, the squares of these. `roles`: of
-        each actor; one that has not yet worked is as the others of its role. `rows`: of how many
-        rows these pieces were (`prediction.rows_of`); a piece of others takes longer in
-        proportion."""
+        """Take the times from sums over pieces of work: their number, their seconds, and the
+        squares of the seconds.
+
+        `roles`: actor -> its role; an actor that has not worked yet is taken to be like the others
+        of its role. `rows`: the number of rows of these pieces (`prediction.rows_of`); a piece with
+        another number takes time in proportion.
+        """
         counted: dict[tuple[str, str], list[float]] = {}
         for actor, labels in work.items():
             for label, sums in labels.items():
@@ -73,16 +76,16 @@ class Times:
         return Times(of)
 
     def moments(self, actor: str, role: str, label: str, rows: int = 0) -> Moments | None:
-        """Of one piece of the actor's work on so many rows (0: as many as were measured). None:
-        nothing is known of it."""
+        """The moments of one piece of the actor's work on `rows` rows (0: as many as were
+        measured). None if they are not known."""
         return self._of(actor, role, label, rows)
 
     def mean(self, actor: str, role: str, label: str, rows: int = 0) -> float:
-        """Seconds of one such piece; 0 if nothing is known of it."""
+        """Seconds of one such piece; 0 if they are not known."""
         found = self._of(actor, role, label, rows)
         return found.mean if found else 0.0
 
     def variation(self, actor: str, role: str, label: str) -> float:
-        """The squared coefficient of variation; 0 if nothing is known of it."""
+        """The squared coefficient of variation; 0 if it is not known."""
         found = self._of(actor, role, label, 0)
         return found.variation if found else 0.0

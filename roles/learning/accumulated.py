@@ -1,8 +1,8 @@
 """A net that computes its rows in several passes, one after the other, and adds up their gradients:
 Caffe's iter_size.
 
-It holds the activations of one pass, and the gradients of those before it. Gradients are those of
-the mean over the whole batch, as Caffe's after its division by iter_size.
+It holds the activations of one pass, and the gradients of the passes before it. Gradients are those
+of the mean over the whole batch, as Caffe's are after its division by iter_size.
 """
 
 from __future__ import annotations
@@ -23,8 +23,8 @@ Read = Callable[[Sequence[Span], int], Sequence[Array]]
 
 
 def spans_of(rows: Span, passes: int) -> list[Span]:
-    """So many passes over these rows, or one for each row if there are fewer; the sizes differ by
-    one at most."""
+    """`passes` spans over these rows, or one for each row if there are fewer rows. Their sizes
+    differ by at most one."""
     low, high = rows
     return list(pairwise(accumulate(split(high - low, min(passes, high - low)), initial=low)))
 
@@ -32,8 +32,8 @@ def spans_of(rows: Span, passes: int) -> list[Span]:
 def after_passes(
     params: Mapping[str, tuple[ParamSpec, ...]], passes: int
 ) -> dict[str, tuple[ParamSpec, ...]]:
-    """The parameters, as one update after so many passes treats them: a running statistic is kept
-    by every pass."""
+    """The parameters as one update after `passes` passes treats them: every pass decays a running
+    statistic."""
     return {
         layer: tuple(
             param if param.keep is None else replace(param, keep=param.keep**passes)
@@ -44,32 +44,34 @@ def after_passes(
 
 
 class AccumulatedNet(Net):
-    """As a Net of the whole batch, for training: the calls are the same, but that `begin_with` has
-    rows read pass by pass, and `further` stands between `forward` and `backward`.
+    """A net for training, used like a Net of the whole batch.
 
-    `forward` is the first pass's, `backward` the last one's, and gives the sums.
+    There are two differences: `begin_with` reads rows pass by pass, and the work of `further` is
+    done between `forward` and `backward`. `forward` belongs to the first pass. `backward` belongs
+    to the last pass and returns the sums.
     """
 
     passes = 1
 
     def begin(self, step: int, rows: Span | None = None, *more: Span) -> None:
-        """As Net's: one pass."""
+        """Start a single pass, as a Net does."""
         super().begin(step, rows, *more)
         self._spans: list[Span] = [rows or (0, self.batch)]
         self._present = 0
 
     def begin_with(self, step: int, rows: Span, read: Read) -> None:
-        """Start the passes over these rows; `read` gives those of one pass, when it begins."""
+        """Start the passes over these rows. `read` returns the rows of one pass when the pass
+        starts."""
         self._step = step
         self._read = read
         self._sums: dict[str, Blobs] = {}  # gradients of the passes before the present one
-        self._scores: dict[str, float] = {}  # and what they add to the means
+        self._scores: dict[str, float] = {}  # the contribution of these passes to the means
         self._spans = spans_of(rows, self.passes)
         self._start(0)
 
     def further(self) -> Iterator[list[Callable[[], None]]]:
-        """What there is to do after the first pass forward and before the last backward, for each
-        pass and stage."""
+        """The work between the first pass forward and the last pass backward: one list for each
+        pass, with pieces for each stage."""
         for number in range(1, len(self._spans)):
             back = [partial(self._keep, stage) for stage in reversed(self.stages)]
             yield [
@@ -103,7 +105,7 @@ class AccumulatedNet(Net):
             self.feed(name, array)
 
     def _go_on(self, number: int) -> None:
-        """Begin the next pass, with the same parameters."""
+        """Start the next pass, with the same parameters."""
         self._scores = self.scalars()
         blobs = self._blobs
         self._start(number)
@@ -116,7 +118,7 @@ class AccumulatedNet(Net):
             self._sums[stage.layer] = self._added(stage, found, self._sums.get(stage.layer, found))
 
     def _added(self, stage: Stage, found: Blobs, out: Sequence[Array]) -> Blobs:
-        """The gradients of this pass and those before it; written to `out`."""
+        """The gradients of this pass and those before it, written to `out`."""
         if stage.layer is None or len(self._spans) == 1:
             return tuple(found)
         sums = self._sums.get(stage.layer, (None,) * len(found))
@@ -124,9 +126,13 @@ class AccumulatedNet(Net):
         return tuple(self._sum(*of) for of in zip(specs, found, sums, out, strict=True))
 
     def _sum(self, param: ParamSpec, gradient: Array, before: Array | None, out: Array) -> Array:
-        """What passes add to a running statistic is kept by those after them, as Caffe's are."""
+        """Add a gradient to the sum of the passes before.
+
+        A running statistic decays: later passes keep a part of the earlier contributions, as in
+        Caffe.
+        """
         if param.keep is not None:
-            gradient *= len(self._spans)  # its share of the batch is that of a pass
+            gradient *= len(self._spans)  # a statistic counts rows of its pass, not of the batch
             if before is not None:
                 before *= param.keep
         return out if before is None else self.ops.add(before, gradient, out=out)

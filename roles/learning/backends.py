@@ -1,5 +1,5 @@
-"""Which array backend a role computes with: a device's, or the CPU's with the threads that this
-process has."""
+"""The choice of a role's array backend: a device's, or the CPU's with the threads of this
+process."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ THREADS_VARIABLE = "CONVOY_THREADS"  # set by runtime's launcher
 def ops_of(
     device: str, kernels: str, precision: str, *, b_p: int | None, threads: int | None, cudnn: str
 ) -> ops.Backend:
-    """That of "cpu", "cuda:N", or "cuda", which plans only; the rest as `Job` has it. LaunchError
-    if the device cannot be used here."""
+    """The backend of "cpu", of "cuda:N", or of "cuda", which is for plans only. Other arguments are
+    as in `Job`. Raises LaunchError if the device cannot be used here."""
     if device == "cpu":
-        # more exact than a GPU's then
+        # "fast" is more exact than a GPU's precision
         precision = "fast" if precision in GPU_PRECISIONS else precision
         return cpu_ops(kernels, b_p=b_p, precision=precision, threads=threads)
     if device == "cuda":
@@ -35,8 +35,8 @@ def ops_of(
 def cpu_ops(
     kernels: str, *, b_p: int | None = None, precision: str = "fast", threads: int | None = None
 ) -> ops.Backend:
-    """The CPU's array backend; plain NumPy where there are no compiled kernels. `threads`: none
-    said, the team's."""
+    """The CPU's array backend; plain NumPy where there are no compiled kernels. `threads`: by
+    default the team's."""
     if kernels == "emulated":
         return ops.get_backend("emulated")
     if kernels == "compiled":
@@ -52,5 +52,6 @@ def cpu_ops(
 
 
 def team_size() -> int:
-    """Threads for the kernels of this process: what its launcher set, else one per core."""
+    """The number of threads for the kernels of this process: as its launcher set it, else one per
+    core."""
     return int(os.environ.get(THREADS_VARIABLE, 0)) or os.cpu_count() or 1

@@ -1,4 +1,4 @@
-"""Which rows of a batch each member of a group computes: equal shares, or shares by measured
+"""The rows of a batch that each member of a group computes: equal shares, or shares by measured
 throughput."""
 
 from __future__ import annotations
@@ -10,16 +10,18 @@ from dataclasses import dataclass
 
 from roles.learning.tree import split
 
-# of an old rate, when a new one is measured: one slow pass moves a share by a fifth of the
-# difference
+# the weight of the old rate when a new one is measured: one slow pass moves a share by a fifth of
+# the difference
 KEPT = 0.8
 
 
 @dataclass(frozen=True)
 class Cutting:
-    """How batches are cut. `in_proportion`: to the rows per second that the workers were seen to
-    compute (Omnivore, section 5.1: a device is a black box of known throughput). With
-    `micro_batches`, only between two of these.
+    """The way to cut batches.
+
+    `in_proportion`: in proportion to the measured rows per second of the workers (Omnivore, section
+    5.1: a device is a black box of known throughput). With `micro_batches`, cuts are only between
+    two of these.
     """
 
     in_proportion: bool = False
@@ -44,13 +46,14 @@ class Shares:
         )
 
     def seen(self, worker: str, rows: int, seconds: float) -> None:
-        """A worker computed so many rows in so many seconds."""
+        """Note that a worker computed `rows` rows in `seconds`."""
         if 0 < seconds < math.inf:
             rate = rows / seconds
             self._rates[worker] = KEPT * self._rates.get(worker, rate) + (1 - KEPT) * rate
 
     def problem(self, members: int, rows: int) -> str:
-        """Why so many members cannot share a batch of so many rows; empty if they can."""
+        """The reason why this number of members cannot share a batch of `rows` rows; "" if they
+        can."""
         if members > rows:
             return f"a group of {members} workers cannot share a batch of {rows} images"
         if self._micro_batches > rows:
@@ -67,8 +70,8 @@ class Shares:
         return ""
 
     def cuts(self, members: Sequence[str], rows: int) -> tuple[int, ...]:
-        """Where the batch is cut, len(members) + 1 numbers from 0 to `rows`; every member has a
-        row."""
+        """The places where the batch is cut: len(members) + 1 numbers from 0 to `rows`. Every
+        member has at least one row."""
         if self._micro_batches and rows >= self._micro_batches:
             return micro_cuts(rows, self._micro_batches)[:: self._micro_batches // len(members)]
         known = all(worker in self._rates for worker in members)
@@ -80,7 +83,7 @@ class Shares:
 
 
 def micro_cuts(rows: int, micro_batches: int) -> tuple[int, ...]:
-    """Where a batch is cut into micro-batches; some may be empty."""
+    """The places where a batch is cut into micro-batches. Some micro-batches may be empty."""
     return (0, *itertools.accumulate(split(rows, micro_batches)))
 
 

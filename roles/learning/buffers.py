@@ -1,5 +1,6 @@
-"""Where the roles' new arrays lie: parameters and their gradients in Caffe's order, in memory that
-peers can read; rows of several senders in one array.
+"""The allocation of parameters, of their gradients, and of the joined rows of several senders.
+
+Parameters and gradients are in Caffe's order, in memory that peers can read.
 """
 
 from __future__ import annotations
@@ -16,22 +17,22 @@ from roles.messages import Blobs
 
 
 class Learner(Protocol):
-    """What has gradients: a net, a shard, or micro-batches of one."""
+    """An object with gradients: a net, a shard, or micro-batches of one."""
 
     ops: Backend
     dtype: np.dtype[Any]
 
     @property
     def params(self) -> Mapping[str, tuple[ParamSpec, ...]]:
-        """Of every layer that has some."""
+        """The parameters of every layer that has some."""
 
 
-NO_ERROR = np.empty(0, np.float32)  # where a format keeps none
+NO_ERROR = np.empty(0, np.float32)  # for formats that keep no errors
 
 
 class KeptErrors:
-    """What earlier gradients of a sender missed, in its format: of each blob of a layer an array of
-    float32."""
+    """The parts of earlier gradients that a sender's format left out: one float32 array for each
+    blob of a layer."""
 
     def __init__(self) -> None:
         self._arrays: dict[str, Array] = {}  # "layer.i", as a checkpoint calls the blob
@@ -40,24 +41,24 @@ class KeptErrors:
         return f"<{len(self._arrays)} errors kept>"
 
     def of(self, layer: str, index: int, shape: Shape) -> Array:
-        """That of one blob, to write to; zeros at first."""
+        """The error of one blob, to write to; zeros at first."""
         key = f"{layer}.{index}"
         if key not in self._arrays or self._arrays[key].shape != shape:
             self._arrays[key] = np.zeros(shape, np.float32)
         return self._arrays[key]
 
     def set_aside(self) -> dict[str, Array]:
-        """A copy of all."""
+        """Copy all errors."""
         return {key: error.copy() for key, error in self._arrays.items()}
 
     def take_back(self, kept: Mapping[str, Array]) -> None:
-        """Go on from what was set aside; of the others, from nothing."""
+        """Replace all errors by a copy. Errors that are not in it become zero."""
         self._arrays = {key: np.array(error) for key, error in kept.items()}
 
 
 def new_parameter(ops: Backend, shape: Shape, dtype: Any = np.float32) -> Array:
-    """A new array of a parameter's shape, in C order, contents undefined, from the backend's
-    memory."""
+    """A new array of a parameter's shape, in C order, from the backend's memory. Its contents are
+    undefined."""
     return ops.empty((math.prod(shape),), dtype).reshape(shape)
 
 
@@ -67,13 +68,13 @@ def layer_gradients(net: Learner, layer: str) -> Blobs:
 
 
 def gradient_buffers(net: Learner) -> dict[str, Blobs]:
-    """Arrays for the gradients of all parameters of a net."""
+    """New arrays for the gradients of all parameters of a net."""
     return {layer: layer_gradients(net, layer) for layer in net.params}
 
 
 def joined_rows(ops: Backend, parts: Sequence[Array]) -> Array:
-    """Rows of all members, in the order of their ranks, as the backend lays them out; a single part
-    is not copied."""
+    """The rows of all members in one array, in the order of their ranks, in the backend's layout. A
+    single part is not copied."""
     if len(parts) == 1 or not ops.on_host:
         return parts[0] if len(parts) == 1 else np.concatenate(parts)
     whole = ops.empty((sum(map(len, parts)), *parts[0].shape[1:]), parts[0].dtype)

@@ -1,8 +1,8 @@
-"""What arrays a checkpoint holds. They are whole parameters: parts are put together on the way in,
-cut on the way out.
+"""The arrays of a checkpoint, which are whole parameters: shards' parts are joined when a
+checkpoint is written, and cut when it is read.
 
-So a run that shares out layers can go on from the checkpoint of one that does not, and the other
-way round.
+So a run that divides layers among shards can resume the checkpoint of a run that does not, and the
+other way round.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from ops import Array
 
 
 def slices_of_state(state: Mapping[str, Array], shard: Shard) -> dict[str, Any]:
-    """[axis, low, high, total] of those arrays of a shard's state that are parts."""
+    """[axis, low, high, total] of the arrays of a shard's state that are parts."""
     found = {name: shard.slices[layer][at] for name, layer, at in _places(state, shard)}
     return {
         name: [piece.axis, piece.low, piece.high, piece.total]
@@ -29,7 +29,8 @@ def slices_of_state(state: Mapping[str, Array], shard: Shard) -> dict[str, Any]:
 
 
 def cut_state(state: Mapping[str, Array], shard: Shard) -> dict[str, Array]:
-    """The shard's parts of a checkpoint's whole arrays. NetError names what has another shape."""
+    """The shard's parts of a checkpoint's whole arrays. Raises NetError that names arrays of
+    another shape."""
     problems = []
     found = {}
     for name, layer, at in _places(state, shard):
@@ -58,11 +59,11 @@ def _places(state: Mapping[str, Array], shard: Shard) -> Iterator[tuple[str, str
 
 
 class Assembly:
-    """Whole arrays from their parts, added one after the other."""
+    """Whole arrays, assembled from parts that are added one after the other."""
 
     def __init__(self) -> None:
         self._whole: dict[str, Array] = {}
-        self._missing: dict[str, int] = {}  # how much of the cut axis has not come
+        self._missing: dict[str, int] = {}  # the length of the cut axis that has not arrived
 
     def __repr__(self) -> str:
         return (
@@ -71,7 +72,7 @@ class Assembly:
         )
 
     def add(self, name: str, array: Array, place: Sequence[int]) -> None:
-        """Take a part of an array; `place` is [axis, low, high, total]."""
+        """Take a part of an array. `place` is [axis, low, high, total]."""
         piece = Slice(*place)
         if name not in self._whole:
             shape = list(array.shape)
@@ -82,12 +83,12 @@ class Assembly:
         self._missing[name] -= piece.high - piece.low
 
     def arrays(self) -> dict[str, Array]:
-        """All of them. NetError names those of which a part is missing."""
+        """Return all arrays. Raises NetError that names the arrays with a missing part."""
         left = {name: count for name, count in self._missing.items() if count}
         if left:
             raise NetError(
                 [
-                    (f"checkpoint: '{name}': {count} units of it did not come")
+                    (f"checkpoint: '{name}': {count} units of it did not arrive")
                     for name, count in left.items()
                 ]
             )
@@ -97,7 +98,7 @@ class Assembly:
 def state_shapes(
     params: Mapping[str, tuple[ParamSpec, ...]], solver: SolverSpec
 ) -> dict[str, tuple[int, ...]]:
-    """The arrays that a checkpoint of these parameters holds: name -> shape."""
+    """The arrays in a checkpoint of these parameters: name -> shape."""
     found: dict[str, tuple[int, ...]] = {}
     for layer, specs in params.items():
         for index, spec in enumerate(specs):
@@ -109,7 +110,7 @@ def state_shapes(
 
 
 def history_names(layer: str, index: int, count: int) -> list[str]:
-    """What a checkpoint calls the `count` histories of a parameter."""
+    """The names, in a checkpoint, of the `count` histories of a parameter."""
     return [
         f"{layer}.{index}.history{number if number > 1 else ''}" for number in range(1, count + 1)
     ]

@@ -1,5 +1,5 @@
-"""Sums gradients in parts, in a fixed order, so that the result does not depend on who came
-first."""
+"""The sum of gradients that arrive in parts, added in a fixed order: the result does not depend on
+the order of arrival."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ from roles.messages import Blobs
 
 
 class GradientSum:
-    """Collects the parts of each key; gives their sum when the last has come.
+    """Collects the parts of each key, and returns their sum when the last has arrived.
 
-    Parts are added in pairs, and these in pairs, ((a + b) + (c + d)) + ..., each pair as soon as it
-    is there; one left over goes with the next sums. So who adds up 2, 4 or 8 neighbours beforehand
-    changes no bit.
+    Parts are added in pairs, and the sums again in pairs, ((a + b) + (c + d)) + ... Each pair is
+    added as soon as it is complete. A part without a neighbour goes to the next level. So the bits
+    are the same if a reducer has added up 2, 4 or 8 neighbours before.
     """
 
     def __init__(self, ops: Backend) -> None:
@@ -26,11 +26,11 @@ class GradientSum:
         return f"<gradient sum, {len(self._open)} keys open>"
 
     def add(self, key: Hashable, part: int, parts: int, blobs: Blobs) -> Blobs | None:
-        """Note a part; the whole sum if it was the last missing one. ValueError: there is no such
-        part, a repeat."""
+        """Take a part. Return the whole sum if it was the last missing one, else None. Raises
+        ValueError for a part that does not exist or is repeated."""
         tree = self._open.get(key) or _Tree(self._ops)
         if not 0 <= part < parts or part in tree.came:
-            raise ValueError(f"part {part} of {parts}: there is none, or it came twice for {key}")
+            raise ValueError(f"part {part} of {parts}: no such part, or it came twice for {key}")
         self._open[key] = tree
         total = tree.add(part, parts, blobs)
         if total is not None:
@@ -39,11 +39,11 @@ class GradientSum:
 
 
 class _Tree:
-    """The sums of one key that wait for their neighbour, by level and place there."""
+    """The sums of one key that wait for their neighbour, by level and by place in the level."""
 
     def __init__(self, ops: Backend) -> None:
         self._ops = ops
-        # and whether they may be written over
+        # (level, place) -> the sum, and whether it may be written over
         self._waiting: dict[tuple[int, int], tuple[Blobs, bool]] = {}
         self.came: set[int] = set()
 
@@ -66,8 +66,8 @@ class _Tree:
         return blobs
 
     def _plus(self, one: tuple[Blobs, bool], other: tuple[Blobs, bool]) -> Blobs:
-        """What was contributed is not ours to write to; the first sums allocate, later ones add in
-        place."""
+        """Add two neighbours. Contributions must not be written to, so the first sums allocate;
+        later sums are added in place."""
         (a, writable), (b, writable_too) = one, other
         into = (
             a

@@ -1,8 +1,8 @@
-"""What is trained: net, solver, data, seed, as plain data that every role gets and builds its own
-part from.
+"""The job that is trained: net, solver, data and seed, as plain data. Every role gets it and builds
+its own part from it.
 
-Roles build from the same job and so agree on shapes, first parameters and the order of samples
-without a word.
+Roles build from the same job. So they agree on shapes, first parameters and the order of samples
+without any message.
 """
 
 from __future__ import annotations
@@ -43,28 +43,30 @@ from roles.learning.micro_batches import MicroBatches, WorkerNet
 from roles.messages import TEST, TRAIN
 from runtime.compute.emulated_device import device_here
 
-# of samples: the first top's, or each top's by name
+# shape of samples: the first top's, or each top's by name
 InputShape = tuple[int, ...] | dict[str, tuple[int, ...]]
 
 
 @dataclass(frozen=True)
 class Job:
-    """Plain data, a part of what roles are told. Paths are absolute or zoo names.
+    """The job, as plain data in the options of roles. Paths are absolute or names of the zoo.
 
-    `net` "" stands for the nets that the solver names. `data` maps each phase to the configuration
-    of what the net's data layers read (`nets.data.of_net`): "TRAIN" and, for each test net, "TEST",
-    "TEST 1", ... (`phase_of_test`), perhaps none of these. `batch` is that of one group at the
-    beginning, `largest` what it may become (0: it stays), `test_batches` those of the test nets;
-    `resume` is a checkpoint to start from, or ""; `weights` are files of first parameters. `device`
-    is "cpu", "cuda:N" or "emulated": where the role that gets this job computes; plans say "cuda",
-    which computes nothing. `kernels` and `precision` are those of the CPU's operations (see
-    `Train`); with "double" the planner has made the kernels "numpy". `micro_batches` of a
-    reproducible run, else 0: rows and FC units are cut in so many parts, and every role computes
-    with one thread, since sums depend on how threads share them out. `passes`: in how many passes
-    workers that hold the whole net compute their rows of a batch (the solver's iter_size;
-    `accumulated`). `augment`: what is done to training images by chance. `cudnn` is how a GPU
-    chooses convolutions; `rows_here`: how many rows of each phase's batch the role that gets this
-    job computes at first, if it has not the whole.
+    `net`: "" stands for the nets that the solver names. `data` maps each phase to the configuration
+    of the data that the net's data layers read (`nets.data.of_net`). The phases are "TRAIN" and,
+    for each test net, "TEST", "TEST 1", ... (`phase_of_test`); any of them may be missing. `batch`:
+    the batch of one group at the start. `largest`: the largest batch that it may become; 0: it
+    stays. `test_batches`: the batches of the test nets. `resume`: a checkpoint to start from, or
+    "". `weights`: files of first parameters.
+
+    `device`: "cpu", "cuda:N" or "emulated", where the role with this job computes; "cuda" in plans,
+    which compute nothing. `kernels` and `precision` are those of the CPU's operations (see
+    `Train`); for "double" the planner sets the kernels to "numpy". `micro_batches`: in a
+    reproducible run, the number of parts into which rows and FC units are cut; else 0. Every role
+    then computes with one thread, since sums depend on how threads share the work. `passes`: the
+    number of passes in which workers with the whole net compute their rows of a batch (the solver's
+    iter_size; `accumulated`). `augment`: the random changes to training images. `cudnn`: the way in
+    which a GPU chooses convolutions. `rows_here`: the rows of each phase's batch that the role with
+    this job computes at first, if it does not compute all.
     """
 
     net: str
@@ -90,14 +92,15 @@ class Job:
     solver_values: Mapping[str, int | float] = dataclasses.field(default_factory=dict)
 
     def with_batches(self, batch: int | None) -> Job:
-        """The job with the batch sizes that its net declares; `batch`, if given, for training."""
+        """The job with the batch sizes that its net declares. `batch`, if given, is the size for
+        training."""
         train = batch or batch_of_net(self.spec(TRAIN), TRAIN)
         tests = tuple(batch_of_net(self.spec(phase), TEST) for phase in self.test_phases)
         return dataclasses.replace(self, batch=train, test_batches=tests)
 
     def moved(self, here: Callable[[str], str], data: str) -> Job:
-        """The same job where files lie elsewhere: `here` gives their paths there, relative sources
-        begin at `data`."""
+        """The same job where files lie elsewhere. `here` gives their paths there; relative sources
+        start at `data`."""
         net, solver, resume = map(here, (self.net, self.solver, self.resume))
         weights = tuple(map(here, self.weights))
         return dataclasses.replace(
@@ -105,7 +108,7 @@ class Job:
         )
 
     def rows(self, phase: str) -> int:
-        """How many rows a batch of this phase has."""
+        """The number of rows of a batch of this phase."""
         return self.batch if phase == TRAIN else self.test_batches[number_of_test(phase)]
 
     @cached_property
@@ -114,8 +117,8 @@ class Job:
         return load_net(self.net) if self.net else self.solver_spec.load_net()
 
     def spec(self, phase: str) -> NetSpec:
-        """The net of a phase: the layers that the phase and the solver's train_state or test_state
-        leave in."""
+        """The net of a phase, with the layers that the phase and the solver's train_state or
+        test_state leave in."""
         if phase not in self._specs:
             kind, number = (TRAIN, 0) if phase == TRAIN else (TEST, number_of_test(phase))
             own = self.net_spec if self.net or phase == TRAIN else self.solver_spec.load_net(number)
@@ -128,13 +131,13 @@ class Job:
         return {}
 
     def test_rows(self, phase: str, source: Source) -> int:
-        """How many images a test covers: test_iter batches, as the solver says, but no image twice;
-        all of them if it does not say."""
+        """The number of images in a test: test_iter batches of the solver, but no image twice.
+        Without a test_iter, all images."""
         wanted = self.solver_spec.test_iters[number_of_test(phase)] * self.rows(phase)
         return min(wanted, len(source)) if wanted else len(source)
 
     def test_name(self, phase: str) -> str:
-        """What a test net is called: by the stages of its state, or by its number."""
+        """The name of a test net: the stages of its state, or its number."""
         number = number_of_test(phase)
         return " ".join(self.solver_spec.state(TEST, number)[1]) or f"#{number}"
 
@@ -145,19 +148,19 @@ class Job:
 
     @cached_property
     def shared(self) -> Lent:
-        """Which layers borrow parameters from which."""
+        """The layers that borrow parameters, and the layers that lend them."""
         return lent(self.spec(TRAIN).layers)
 
     @property
     def dtype(self) -> np.dtype[Any]:
-        """Of every number that is computed and sent: activations, parameters, histories, gradients,
-        sums."""
+        """The dtype of every number that is computed and sent: activations, parameters, histories,
+        gradients and sums."""
         return np.dtype(np.float64 if self.precision == "double" else np.float32)
 
     @cached_property
     def backend_ops(self) -> ops.Backend:
-        """The array backend, chosen here once for everything that computes; first asked for in the
-        compute thread. LaunchError if its device cannot be used here."""
+        """The array backend of everything that computes, chosen at the first use, in the compute
+        thread. Raises LaunchError if its device cannot be used here."""
         if self.emulated:
             return ops.get_backend("emulated")
         threads = 1 if self.micro_batches else None
@@ -177,7 +180,7 @@ class Job:
         return self.backend_ops if self.backend_ops.on_host else cpu_ops(self.kernels)
 
     def source(self, phase: str) -> Source:
-        """Open the data of a phase: one source, or one for each data layer side by side."""
+        """Open the data of a phase: one source, or one for each data layer, side by side."""
         config = self.data[phase]
         layers = () if is_one(config) else self._data_layers(phase)
         return open_data(
@@ -188,12 +191,12 @@ class Job:
         )
 
     def shapes(self, phase: str, source: Source) -> dict[str, tuple[int, ...]]:
-        """What the data layers of a phase promise: top -> shape of its samples, before any
-        transform."""
+        """The shapes that the data layers of a phase promise: top -> shape of its samples, before
+        any transform."""
         return promised(self._data_layers(phase), source)
 
     def all_shapes(self, sources: Mapping[str, Source]) -> InputShape:
-        """Those of all phases; where two of them have a top of one name, that of training."""
+        """The shapes of all phases. If two phases have a top of the same name, training counts."""
         return dict(
             itertools.chain.from_iterable(
                 self.shapes(p, sources[p]).items() for p in reversed(self.phases)
@@ -201,13 +204,15 @@ class Job:
         )
 
     def batches(self, phase: str, source: Source, net: Net | None = None, more: int = 0) -> Batches:
-        """The global batches of a phase, transformed as the net's data layers say. NetError if they
-        are not what `net`, one of that phase, is fed. They have so many `more` arrays than the
-        layers have tops, if the source does."""
+        """The global batches of a phase, transformed according to the net's data layers.
+
+        They have up to `more` arrays more than the layers have tops, if the source has them. Raises
+        NetError if they do not fit the inputs of `net`, a net of that phase.
+        """
         spec = self.spec(phase)
         layers = self._data_layers(phase)
         train = phase == TRAIN
-        # or one source for all
+        # one transform for each layer, or one source for all layers
         mine = layers if len(source.firsts) == len(layers) else [first_transforming(layers)]
         directory = spec.path.parent
         said = declared(spec, spec.phase)
@@ -231,7 +236,8 @@ class Job:
         return found
 
     def reader(self, phase: str, source: Source) -> Prefetcher:
-        """Reads the rows of a phase ahead, to where the device of this job takes them from."""
+        """A reader that reads the rows of a phase ahead, into memory from which this job's device
+        takes them."""
         return Prefetcher(self.batches(phase, source), place=self.backend_ops.staged)
 
     def _data_layers(self, phase: str) -> DataLayers:
@@ -246,8 +252,10 @@ class Job:
         memory: str = "reused",
     ) -> Net:
         """The net's part ("all", "conv", "fc") in a phase, for whole batches of that phase.
-        `image_shape`: of the samples of each top of the data layers, or of the first. `memory`: as
-        `Net` has it."""
+
+        `image_shape`: the shape of the samples of each top of the data layers, or of the first top.
+        `memory`: as in `Net`.
+        """
         spec = self.spec(phase)
         net = (kind or self._kind)(
             spec,
@@ -266,8 +274,8 @@ class Job:
         return net
 
     def working_net(self, phase: str, part: str, image_shape: InputShape) -> WorkerNet:
-        """As `build`, for passes: all that it needs is compiled; a reproducible run trains in
-        micro-batches."""
+        """A net as from `build`, ready for passes: everything that it needs is compiled. A
+        reproducible run trains in micro-batches."""
         rows = self.rows_here.get(phase, self.rows(phase))
         if self.passes > 1 and phase == TRAIN and not self.emulated:
             accumulated = self.build(phase, part, image_shape, AccumulatedNet)
@@ -288,7 +296,7 @@ class Job:
         )
 
     def working_nets(self, part: str, sources: Mapping[str, Source]) -> dict[str, WorkerNet]:
-        """Those of all phases, fed from these sources."""
+        """The working nets of all phases, for the inputs from these sources."""
         return {
             phase: self.working_net(phase, part, self.shapes(phase, sources[phase]))
             for phase in self.phases
@@ -306,11 +314,12 @@ class Job:
 
     @property
     def emulated(self) -> bool:
-        """Does the role that gets this job compute nothing?"""
+        """True if the role with this job computes nothing."""
         return self.device == "emulated"
 
     def build_shard(self, phase: str, rank: int, of: int, image_shape: InputShape) -> ShardedNet:
-        """Shard `rank` of the net's FC phase, shared out over `of` servers; the rest as `build`."""
+        """Shard `rank` of the net's FC phase, which is divided among `of` servers. Other arguments
+        are as in `build`."""
         spec = self.spec(phase)
         shard = ShardedNet(
             spec,
@@ -338,15 +347,18 @@ class Job:
 
     @property
     def test_phases(self) -> tuple[str, ...]:
-        """Of the test nets that have data."""
+        """The phases of the test nets that have data."""
         return tuple(
             phase for phase in map(phase_of_test, range(len(self.data))) if phase in self.data
         )
 
 
 def _augmented(transforms: Sequence[Transform], augment: Augment, source: Source) -> Transform:
-    """The only transform of a source, with what is done besides. NetError if several layers read
-    data: what belongs together would be changed apart."""
+    """The only transform of a source, together with the random changes.
+
+    Raises NetError if several layers read data: arrays that belong together would be changed
+    differently.
+    """
     if len(transforms) != 1:
         raise NetError(
             f"train.data.augment: found {len(transforms)} data layers that read "
@@ -357,17 +369,18 @@ def _augmented(transforms: Sequence[Transform], augment: Augment, source: Source
 
 
 def phase_of_test(number: int) -> str:
-    """How messages and jobs call the passes of test net `number`."""
+    """The phase of test net `number` in messages and jobs."""
     return f"{TEST} {number}" if number else TEST
 
 
 def number_of_test(phase: str) -> int:
-    """The number of the test net whose passes are called so."""
+    """The number of the test net of this phase."""
     return int(phase.removeprefix(TEST) or 0)
 
 
 def _time(net: Net) -> None:
-    """Let an emulated net tell the device that it is built on how many rows its passes have."""
+    """Let an emulated net report the number of rows of each pass to the device on which it is
+    built."""
     device = device_here()
     if isinstance(net, EmulatedNet) and device is not None:
         net.on_rows = device.is_about

@@ -1,9 +1,9 @@
-"""A net that computes a batch in micro-batches, fixed by the batch alone, and adds up their
-gradients in one tree.
+"""A net that computes a batch in micro-batches, cut by the batch alone, and adds up their gradients
+in one tree.
 
-With 1, 2, 4 or 8 members the same rows are computed together and the same sums are made in the same
-order, by one member or by several and whoever adds up behind them: the bits do not depend on the
-number of members.
+With 1, 2, 4 or 8 members, the same rows are computed together, and the same sums are made in the
+same order. Whether one member computes or several, and whichever actors add up behind them, the
+bits do not depend on the number of members.
 """
 
 from __future__ import annotations
@@ -25,9 +25,9 @@ Kind = TypeVar("Kind", Net, ShardedNet)
 
 
 class Micro(Generic[Kind]):
-    """What micro-batches have in common, whatever computes them: rows in, rows out, scores.
+    """The common part of all micro-batches, whatever computes them: rows in, rows out, scores.
 
-    A batch is cut into `count` micro-batches, a power of two; `build` makes a net for one of them.
+    A batch is cut into `count` micro-batches, a power of two. `build` makes a net for one of them.
     """
 
     def __init__(self, build: Callable[[], Kind], count: int) -> None:
@@ -36,7 +36,7 @@ class Micro(Generic[Kind]):
         self._made: list[Kind] = [first]
         self._cuts: list[Span] = []  # this pass's micro-batches, as rows of the member
         self.count = count
-        self.places: list[int] = []  # which of the batch's micro-batches they are
+        self.places: list[int] = []  # their numbers among the batch's micro-batches
         self.ops: Backend = first.ops
         self.dtype: np.dtype[Any] = first.dtype
         self.batch: int = first.batch
@@ -54,7 +54,7 @@ class Micro(Generic[Kind]):
         return found
 
     def begin(self, step: int, *spans: Span) -> None:
-        """Start a pass over these rows of the batch, whole micro-batches."""
+        """Start a pass over these rows of the batch. They must be whole micro-batches."""
         cuts = list(enumerate(pairwise(micro_cuts(self.batch, self.count))))
         found = [
             (place, cut)
@@ -73,7 +73,7 @@ class Micro(Generic[Kind]):
             net.begin(step, cut)
 
     def feed(self, name: str, array: Any) -> None:
-        """Give an input blob, of all the member's rows."""
+        """Give an input blob, with all of the member's rows."""
         for net, (low, high) in zip(self._nets, self._cuts, strict=True):
             net.feed(name, array[low:high])
 
@@ -83,16 +83,16 @@ class Micro(Generic[Kind]):
             net.load(layer, blobs)
 
     def grad(self, name: str) -> Array:
-        """The gradient of a blob that crossed the cut, of all the member's rows."""
+        """The gradient of a blob that crossed the cut, for all of the member's rows."""
         return self._rows([net.grad(name) for net in self._nets])
 
     def initial_blobs(self) -> dict[str, Blobs]:
-        """As Net's."""
+        """The initial parameters, as from a Net."""
         found: dict[str, Blobs] = self._made[0].initial_blobs()
         return found
 
     def scalars(self) -> dict[str, float]:
-        """Losses and scores of the pass, means over the member's rows."""
+        """Losses and scores of the pass, as means over the member's rows."""
         found: dict[str, float] = {}
         rows = sum(high - low for low, high in self._cuts)
         for net, (low, high) in zip(self._nets, self._cuts, strict=True):
@@ -101,14 +101,14 @@ class Micro(Generic[Kind]):
         return found
 
     def _rows(self, parts: Sequence[Array]) -> Array:
-        """Those of all micro-batches, in host memory."""
+        """The rows of all micro-batches, in host memory."""
         found = [self.ops.to_host(part) for part in parts]
         return found[0] if len(found) == 1 else np.concatenate(found)
 
 
 class MicroBatches(Micro[Net]):
-    """Stands for a net where a role uses one: the same calls, each done by one net for every
-    micro-batch."""
+    """A replacement for a net, with the same calls. For every micro-batch, a net of its own does
+    each call."""
 
     def __init__(self, build: Callable[[], Net], count: int) -> None:
         super().__init__(build, count)
@@ -122,8 +122,11 @@ class MicroBatches(Micro[Net]):
             net.forward(net.stages[stage.index])
 
     def backward(self, stage: Stage, out: Sequence[Array] | None = None) -> Blobs:
-        """Run `stage` backward on every micro-batch; the sum of its parameters' gradients, in
-        pairs, and these in pairs, as those go on with it who add up the members' sums."""
+        """Run `stage` backward on every micro-batch. Return the sums of its parameters' gradients.
+
+        They are added in pairs, and these sums in pairs. Actors that add up the members' sums
+        continue in the same way.
+        """
         found = [net.backward(net.stages[stage.index]) for net in self._nets]
         into: Sequence[Array | None] = out or [None] * len(found[0])
         return tuple(
@@ -137,13 +140,13 @@ class MicroBatches(Micro[Net]):
         return self.ops.copy(parts[0], out) if out is not None else parts[0]
 
     def blob(self, name: str) -> Array:
-        """A boundary blob of this pass, of all the member's rows."""
+        """A boundary blob of this pass, with all of the member's rows."""
         return self._rows([net.blob(name) for net in self._nets])
 
     def set_grad(self, name: str, array: Any) -> None:
-        """Give the gradient of a boundary blob, of all the member's rows."""
+        """Give the gradient of a boundary blob, with all of the member's rows."""
         for net, (low, high) in zip(self._nets, self._cuts, strict=True):
             net.set_grad(name, array[low:high])
 
 
-WorkerNet = Net | MicroBatches  # what a worker computes with
+WorkerNet = Net | MicroBatches  # the nets of a worker

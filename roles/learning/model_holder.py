@@ -1,12 +1,13 @@
-"""Whoever holds parameters: its rates, its state as a checkpoint holds it, and that state put back.
+"""An actor that holds parameters: its rates, its state for a checkpoint, and the way back from a
+state.
 
-And whoever has something beside them that goes from one iteration to the next: the errors that a
-sender of gradients keeps, the state of recurrent layers. While a run is held its owner keeps a
-copy: probes leave no trace.
+Some actors also keep state next to the model, which lasts from one iteration to the next. Senders
+of gradients keep errors, and workers keep the state of recurrent layers. While a run is held, the
+owner keeps a copy of this state, so that probes leave no trace.
 
-For a checkpoint everybody makes a copy in memory, between two iterations, and hands it over array
-by array while training goes on. A run that resumes it gives what was beside the model back to
-whoever has the same name.
+For a checkpoint, every holder copies its arrays in memory, between two iterations. It hands over
+the copy array by array while training goes on. When another run resumes the checkpoint, the actor
+of the same name gets the state next to the model back.
 """
 
 from __future__ import annotations
@@ -24,27 +25,27 @@ from runtime.messages.message import Refusal
 
 @message
 class SetAside(Message):
-    """Coordinator asks: keep a copy of what you have beside the model. Nothing is under way.
+    """Coordinator asks: keep a copy of your state next to the model. No iteration is under way.
     Answered with Done."""
 
 
 @message
 class TakeBack(Message):
-    """Coordinator asks after a probe: go on from that copy; if it is the `last` time, keep it no
-    longer. Nothing is under way. Answered with Done."""
+    """Coordinator asks after a probe: go on from that copy. If it is the `last` time, drop the
+    copy. No iteration is under way. Answered with Done."""
 
     last: bool
 
 
 @message
 class KeepCopy(Message):
-    """Coordinator asks: keep a copy of all of yours that a checkpoint must hold. Nothing is under
-    way. Answered with Copied."""
+    """Coordinator asks: keep a copy of all your arrays that a checkpoint must hold. No iteration is
+    under way. Answered with Copied."""
 
 
 @message
 class Copied(Message):
-    """Answer: so it is. What each of its arrays is called in a checkpoint; `slices` as in State."""
+    """Answer: the copy is made. The names of its arrays in a checkpoint; `slices` as in State."""
 
     names: tuple[str, ...]
     slices: Json
@@ -52,7 +53,7 @@ class Copied(Message):
 
 @message
 class GetCopy(Message):
-    """Coordinator asks for one array of that copy, which is kept no longer. Training goes on
+    """Coordinator asks for one array of that copy, which the holder then drops. Training goes on
     meanwhile. Answered with CopiedArray."""
 
     name: str
@@ -60,43 +61,46 @@ class GetCopy(Message):
 
 @message
 class CopiedArray(Message):
-    """Answer."""
+    """Answer: the array."""
 
     array: Array
 
 
 @message
 class PutBeside(Message):
-    """Coordinator asks before the first iteration: go on from these arrays of a checkpoint, which
-    you had beside the model when it was made. Answered with Done."""
+    """Coordinator asks before the first iteration: go on from these arrays of a checkpoint, your
+    state next to the model when it was made. Answered with Done."""
 
     names: tuple[str, ...]
     arrays: tuple[Array, ...]
 
 
-BESIDE = ".beside."  # in the names of arrays that are none of a layer's: what.beside.number.actor
+# in the names of arrays next to the model: NAME.beside.NUMBER.ACTOR
+BESIDE = ".beside."
 
 
 class Beside(Protocol):
-    """Something of the kind. All are called in the compute thread."""
+    """State next to the model. All methods are called in the compute thread."""
 
     def set_aside(self) -> Mapping[str, Array]:
-        """A copy of it, as named arrays."""
+        """A copy of the state, as named arrays."""
 
     def take_back(self, kept: Mapping[str, Array]) -> None:
-        """Go on from a copy, which stays as it is."""
+        """Go on from a copy, which is not changed."""
 
 
 class KeepsBeside(Actor):
-    """An actor that may have something of the kind; whoever plans the run knows if it has
-    (`RecoveryOptions.keeps_beside`, formats of gradients)."""
+    """An actor that may keep state next to the model.
+
+    The planner knows whether it does (`RecoveryOptions.keeps_beside`, formats of gradients).
+    """
 
     beside: Sequence[Beside] = ()
     _aside: Sequence[Mapping[str, Array]] = ()
     _copy: dict[str, Array]
 
     async def on_set_aside(self, message: SetAside, envelope: Envelope) -> None:
-        """Copy it."""
+        """Copy the state next to the model."""
         self._aside = await self.compute(
             "state", lambda: [each.set_aside() for each in self.beside]
         )
@@ -110,16 +114,16 @@ class KeepsBeside(Actor):
         await self.reply(envelope, Done())
 
     async def on_keep_copy(self, message: KeepCopy, envelope: Envelope) -> None:
-        """Copy everything."""
+        """Copy everything that a checkpoint must hold."""
         self._copy = await self.compute("state", self._copied)
         await self.reply(envelope, Copied(names=tuple(self._copy), slices=self.slices(self._copy)))
 
     async def on_get_copy(self, message: GetCopy, envelope: Envelope) -> None:
-        """Hand over an array."""
+        """Hand over an array of the copy."""
         await self.reply(envelope, CopiedArray(array=self._copy.pop(message.name)))
 
     async def on_put_beside(self, message: PutBeside, envelope: Envelope) -> None:
-        """Go on from what a run before had."""
+        """Go on from the state of an earlier run."""
         found = dict(zip(message.names, message.arrays, strict=True))
         for number, each in enumerate(self.beside):
             end = f"{BESIDE}{number}.{self.name}"
@@ -130,7 +134,7 @@ class KeepsBeside(Actor):
         await self.reply(envelope, Done())
 
     def _copied(self) -> dict[str, Array]:
-        """In the compute thread."""
+        """The copy for a checkpoint. Runs in the compute thread."""
         return self.state() | {
             f"{name}{BESIDE}{number}.{self.name}": array
             for number, each in enumerate(self.beside)
@@ -138,42 +142,44 @@ class KeepsBeside(Actor):
         }
 
     def state(self) -> dict[str, Array]:
-        """What it has of the model, in arrays that nobody writes to."""
+        """The actor's part of the model, in arrays that are not written to any more."""
         return {}
 
     def slices(self, state: Mapping[str, Array]) -> Json:
-        """Which of these arrays are parts of a whole, see State."""
+        """For arrays that are parts of a whole: their places in it, as in State."""
         return {}
 
 
 class ModelHolder(KeepsBeside):
-    """`_store` is made in on_start. Whoever asks sees to it that no iteration is under way."""
+    """An actor with a `_store`, which on_start makes. The coordinator asks only while no iteration
+    is under way."""
 
     _store: ParameterStore
 
     async def on_rates(self, message: Rates, envelope: Envelope) -> None:
-        """Another learning rate and momentum from now on."""
+        """Use another learning rate and momentum from now on."""
         await self.about_model(envelope)
 
     async def on_get_state(self, message: GetState, envelope: Envelope) -> None:
-        """Hand over everything a checkpoint must hold."""
+        """Hand over everything that a checkpoint must hold."""
         await self.about_model(envelope)
 
     async def on_set_state(self, message: SetState, envelope: Envelope) -> None:
-        """Go on from such a state. What is missing or misshapen is named in the refusal, and
+        """Go on from such a state. If arrays are missing or misshapen, the refusal names them, and
         nothing is changed."""
         await self.about_model(envelope)
 
     async def on_keep_copy(self, message: KeepCopy, envelope: Envelope) -> None:
-        """Copy the model, and what is beside it."""
+        """Copy the model and the state next to it."""
         await self.about_model(envelope)
 
     async def about_model(self, envelope: Envelope) -> None:
-        """Answer now; who may have updates of its own under way answers when they are in."""
+        """Answer now. A holder with updates of its own under way answers when they are in the
+        model."""
         await self.answer(envelope)
 
     async def answer(self, envelope: Envelope) -> None:
-        """Do what is asked and say so."""
+        """Do what the message asks, and reply."""
         match envelope.message:
             case Rates(base_lr=base_lr, momentum=momentum, batch=batch):
                 self._store.set_rates(base_lr, momentum)
@@ -202,15 +208,15 @@ class ModelHolder(KeepsBeside):
         await self.reply(envelope, Done())
 
     def model_version(self) -> int:
-        """How many updates are in the model."""
+        """The number of updates that are in the model."""
         return max(self._store.versions.values(), default=0)
 
     def go_on_at(self, version: int) -> None:
-        """The model has this version now; who counts its own takes it over."""
+        """Note that the model has this version now, for holders that count versions themselves."""
 
     def takes_batches_of(self, images: int) -> None:
-        """Gradients are those of batches of so many images now; who counts images takes it over."""
+        """Note that gradients are those of batches of `images` images now, for holders that need
+        it."""
 
     def state(self) -> dict[str, Array]:
-        """See KeepsBeside.state."""
         return self._store.state()

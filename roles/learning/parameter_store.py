@@ -1,4 +1,4 @@
-"""Parameters and their updates: what a model server is, without its messages."""
+"""Parameters and their updates: a model server without its messages."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ from roles.messages import Blobs
 
 
 class ParameterStore(Parameters):
-    """Parameters that are updated. A layer's version counts its updates."""
+    """Parameters that are updated. A layer's version is the number of its updates."""
 
     @property
     def momentum(self) -> float:
-        """The solver's, at present."""
+        """The solver's present momentum."""
         return float(self._solver.momentum)
 
     def set_rates(self, base_lr: float, momentum: float) -> None:
@@ -23,24 +23,24 @@ class ParameterStore(Parameters):
         self._solver = self._solver.override({"base_lr": base_lr, "momentum": momentum})
 
     def apply(self, layer: str, gradients: Blobs, *, counts: bool = True) -> int:
-        """Update a layer as the solver says; returns its version, a new one unless the update does
-        not count.
+        """Update a layer by the solver's rule. Return its version, which is new unless `counts` is
+        False.
 
-        The iteration that rates and Adam's correction depend on is the layer's version; an
-        iteration of several updates counts the last. Running statistics are part of the layer:
-        their "gradients" are applied by the same call.
+        Rates and Adam's correction depend on the iteration, which is the layer's version. In an
+        iteration of several updates, only the last one counts. Running statistics are part of the
+        layer: their "gradients" are applied by the same call.
         """
         self._update(self._ops, {layer: gradients})
         self._copy((layer,))
         return self.count(layer) if counts else self.versions[layer]
 
     def count(self, layer: str) -> int:
-        """A layer's new version, after an update."""
+        """Return a layer's new version after an update."""
         self.versions[layer] += 1
         return self.versions[layer]
 
     def _update(self, ops: Backend, gradients: Mapping[str, Blobs]) -> None:
-        """Update layers of one version; gradients may lie in host memory."""
+        """Update layers of one version. Gradients may lie in host memory."""
         new = {layer: tuple(map(self._next, self._blobs[layer])) for layer in gradients}
         of = [
             (
@@ -56,15 +56,15 @@ class ParameterStore(Parameters):
         self._blobs |= new
 
     def _next(self, w: Array) -> Array:
-        """Where the next version of a parameter is written."""
+        """The array for the next version of a parameter."""
         return w if self._in_place else new_parameter(self._ops, w.shape, w.dtype)
 
     def apply_all(self, gradients: Mapping[str, Blobs]) -> None:
         """Update every layer from the gradients of one whole pass, clipped by their common norm if
-        the solver says so.
+        the solver clips.
 
-        The gradients may be written over. Where layers are updated apart, that norm is not known:
-        the planner refuses clip_gradients there.
+        The gradients may be written over. Where layers are updated separately, the common norm is
+        not known, so the planner refuses clip_gradients there.
         """
         learned = [
             g

@@ -1,9 +1,9 @@
-"""The parameters of some layers: read by others, published, saved, and put back. `parameter_store`
+"""The parameters of some layers, which are read, published, saved and restored; `parameter_store`
 updates them.
 
-A published version is never written to again: an update makes new arrays, so readers share it
-without copies. Where nobody else reads (`in_place`), it writes over the old ones and allocates
-nothing.
+A published version is never written to again: an update makes new arrays, so readers share the old
+ones without copies. Where no other actor reads (`in_place`), an update writes over the old arrays
+and allocates nothing.
 """
 
 from __future__ import annotations
@@ -20,9 +20,9 @@ from roles.messages import Blobs
 
 
 class Parameters:
-    """Parameters, the solver's histories and version of every layer of a part.
+    """The parameters, the solver's histories and the version of every layer of a part.
 
-    `publishes`: each version of a device's parameters is copied to the host as it is made, in the
+    `publishes`: each version of a device's parameters is copied to the host when it is made, in the
     compute thread.
     """
 
@@ -61,7 +61,7 @@ class Parameters:
 
     @property
     def params(self) -> dict[str, tuple[ParamSpec, ...]]:
-        """What the parameters of each layer are."""
+        """The specifications of each layer's parameters."""
         return self._params
 
     @property
@@ -70,21 +70,21 @@ class Parameters:
         return tuple(self._blobs)
 
     def read(self, layer: str) -> Blobs:
-        """The present version's arrays of a layer."""
+        """The arrays of a layer's present version."""
         return self._blobs[layer]
 
     def in_place(self, layer: str, *, histories: bool) -> list[Array]:
-        """The arrays of a layer that may be written over where nobody else reads: each parameter,
-        and if wanted the solver's histories of it behind it."""
+        """The arrays of a layer that may be written over where no other actor reads: each
+        parameter, followed by the solver's histories of it if `histories` is set."""
         found: list[Array] = []
         for blob, of in zip(self._blobs[layer], self._history[layer], strict=True):
             found += (blob, *of) if histories else (blob,)
         return found
 
     def published(self, layer: str) -> Blobs:
-        """The present version's arrays in host memory, as they travel; no copy on the CPU. With
-        `publishes` they were copied from the device as the version was made, and nothing waits
-        here."""
+        """The arrays of a layer's present version in host memory, as they travel. On the CPU they
+        are not copied. With `publishes` they were copied from the device when the version was made,
+        so this call does not wait."""
         return (
             self._copies[layer]
             if self._copies is not None
@@ -92,15 +92,15 @@ class Parameters:
         )
 
     def _copy(self, layers: Iterable[str]) -> None:
-        """There are new versions of these."""
+        """Copy new versions of these layers to the host, if they are published."""
         if self._copies is not None:
             self._copies |= {
                 layer: tuple(map(self._ops.to_host, self._blobs[layer])) for layer in layers
             }
 
     def start_from(self, blobs: Mapping[str, Sequence[Array]]) -> None:
-        """Take first parameters of some or all layers, of the right shapes, in this store's
-        dtype."""
+        """Take first parameters of some or all layers. They must have the right shapes, and are
+        converted to this store's dtype."""
         for layer, arrays in blobs.items():
             self._blobs[layer] = tuple(
                 self._own(array, blob.dtype)
@@ -113,7 +113,7 @@ class Parameters:
         return self._ops.asarray(np.array(array) if self._in_place else array, dtype)
 
     def state(self) -> dict[str, Array]:
-        """Everything a checkpoint must hold, on the host: `layer.i`, and `layer.i.history`,
+        """Everything that a checkpoint must hold, on the host: `layer.i`, and `layer.i.history`,
         `layer.i.history2`."""
         found: dict[str, Array] = {}
         for layer, blobs in self._blobs.items():
@@ -129,8 +129,8 @@ class Parameters:
         return found
 
     def restore(self, state: Mapping[str, Array], version: int) -> None:
-        """Take parameters and momentum from a checkpoint's arrays. NetError names what is missing
-        or misshapen."""
+        """Take parameters and momentum from a checkpoint's arrays. Raises NetError that names
+        missing or misshapen arrays."""
         shapes = state_shapes(self._params, self._solver)
         found = {name: state[name].shape if name in state else "nothing" for name in shapes}
         wrong = [(name, shape) for name, shape in shapes.items() if found[name] != shape]
@@ -144,7 +144,7 @@ class Parameters:
             fresh = tuple(
                 self._own(state[f"{layer}.{index}"], blob.dtype) for index, blob in enumerate(blobs)
             )
-            if self._in_place:  # somebody may compute on these very arrays
+            if self._in_place:  # other objects may hold views of these arrays
                 for blob, new in zip(blobs, fresh, strict=True):
                     blob[...] = new
             else:

@@ -1,5 +1,5 @@
-"""Wholes that come in parts: which parts are here, and when that is all of them. Plain decisions,
-no arrays."""
+"""Counts of the parts of wholes: which parts have arrived, and when all have. Plain decisions,
+without arrays."""
 
 from __future__ import annotations
 
@@ -10,40 +10,42 @@ HERE = "here"
 OVER = "complete before"
 NONE = "none of its parts"
 COMPLETE = "complete"
-# its number first: among wholes that are alike in all else, numbers only grow
+# starts with a number: among wholes that are equal in all other items, numbers only grow
 Whole = tuple[object, ...]
 
 
 def in_parts(about: str, by: str, message: type[Message]) -> Conversation:
-    """The conversation in which each part of a whole comes once. `by` names what a whole is known
-    by."""
+    """The conversation in which each part of a whole arrives once. `by` names the fields that
+    identify a whole."""
     return Conversation(
         about,
         f"{by} part",
         MISSING,
         {
             (MISSING, message): (HERE,),
-            (HERE, COMPLETE): (OVER, MISSING),  # missing again: of a test, whose numbers begin anew
+            (HERE, COMPLETE): (OVER, MISSING),  # missing again: in tests, whose numbers restart
         },
         closed=(NONE,),
     )
 
 
 class Parts:
-    """Of one actor. What is complete is remembered by the last number of its sort."""
+    """The parts that one actor receives. For complete wholes, only the last number of each sort is
+    remembered."""
 
     def __init__(self, talk: Conversation) -> None:
         self._standing: Standing[tuple[object, ...]] = Standing(talk, self._unheard)
-        # how many parts it has, and which are here
+        # whole -> the number of its parts, and the parts that have arrived
         self._open: dict[Whole, tuple[int, set[int]]] = {}
-        # what wholes are besides their number -> the last that was complete
+        # all items of wholes but their number -> the number of the last complete one
         self._last: dict[Whole, int] = {}
 
     def __repr__(self) -> str:
         return f"<{len(self._standing)} parts of {len(self._open)} wholes>"
 
     def check(self, message: Message, sender: str, whole: Whole, part: int, parts: int) -> None:
-        """MessageError if there is no such part, it is here, or the whole was complete before."""
+        """Raise MessageError if there is no such part, it has arrived already, or the whole was
+        complete before."""
         self._standing.check(message, sender, self._part(whole, part, parts))
 
     def came(
@@ -56,8 +58,11 @@ class Parts:
         *,
         again: bool = False,
     ) -> bool:
-        """Note a part; whether all are here with it. MessageError as `check`. `again`: numbers of
-        this sort begin anew, as those of tests, and nothing is remembered of the whole."""
+        """Note a part. Return True if the whole is complete with it. Raises MessageError as `check`
+        does.
+
+        `again`: numbers of this sort restart, as those of tests do, so the whole is not remembered.
+        """
         self._standing.hear(message, sender, self._part(whole, part, parts))
         _, here = self._open.setdefault(whole, (parts, set()))
         here.add(part)

@@ -1,4 +1,4 @@
-"""Checkpoints of a training run: what is in the file, writing it, starting from it."""
+"""Checkpoints of a training run: their contents, writing them, and starting from them."""
 
 from __future__ import annotations
 
@@ -21,17 +21,17 @@ from roles.learning.job import Job
 from roles.learning.parameter_store import ParameterStore
 from runtime import Json
 
-SAVED = ("checkpoint-*.safetensors", "best.safetensors")  # what a run saves, as patterns
+SAVED = ("checkpoint-*.safetensors", "best.safetensors")  # patterns of the files that a run saves
 
 
 def checkpoint_path(directory: Path, iteration: int) -> Path:
-    """Where the checkpoint of an iteration stands in a run directory."""
+    """The path of an iteration's checkpoint in a run directory."""
     return directory / f"checkpoint-{iteration:07d}.safetensors"
 
 
 NOTHING: Mapping[str, str] = MappingProxyType({})
-KEPT = "kept"  # in the metadata, see Kept
-Place = tuple[int, int]  # in a run: iterations, and images, that were trained on
+KEPT = "kept"  # the key of Kept in the metadata
+Place = tuple[int, int]  # a place in a run: the iterations and the images trained so far
 
 
 def writing(
@@ -42,9 +42,12 @@ def writing(
     losses: Sequence[float],
     more: Mapping[str, str] = NOTHING,
 ) -> Iterator[None]:
-    """Write a checkpoint, piece by piece (`checkpoint.saving`): parameters and histories of every
-    layer, what was beside them, and from where to go on: the iteration, the images, the losses that
-    the next report is made of; and `more` metadata."""
+    """Write a checkpoint, piece by piece (`checkpoint.saving`).
+
+    `arrays`: parameters and histories of every layer, and the state next to the model. `place` and
+    `losses`: the place from which to resume, and the losses that the next report is made of.
+    `more`: further metadata.
+    """
     return checkpoint.saving(path, arrays, {**more, **facts_of(place, job, losses)})
 
 
@@ -65,22 +68,26 @@ def facts_of(place: Place, job: Job, losses: Sequence[float]) -> dict[str, str]:
 
 @dataclass(frozen=True)
 class Kept:
-    """What a checkpoint says that nobody has written: a run has died, and `by` held its model in
-    memory. Its directory; the iteration whose model was tested last, -1: none."""
+    """The facts on a checkpoint that was not written by a run's lead: the run has died, and actor
+    `by` held its model in memory.
+
+    `run`: its directory. `tested`: the iteration whose model was tested last; -1: none.
+    """
 
     by: str
     run: str
     tested: int
 
     def due(self, iteration: int, every: int, last: int) -> bool:
-        """Was the model of this iteration, up to which all is done, still to be tested?"""
+        """True if the model of this iteration, which is complete, was still to be tested."""
         return self.tested != iteration and (
             iteration >= last or bool(every and iteration % every == 0)
         )
 
 
 def kept_of(facts: Mapping[str, str]) -> Kept | None:
-    """What it says; None: it was written as any, or says what we do not write."""
+    """The facts in a checkpoint's metadata. None if it was written as usual, or the facts cannot be
+    read."""
     try:
         return Kept(**json.loads(facts[KEPT])) if KEPT in facts else None
     except (ValueError, TypeError, RecursionError):
@@ -88,8 +95,11 @@ def kept_of(facts: Mapping[str, str]) -> Kept | None:
 
 
 def keep(store: ParameterStore, job: Job, done: int, by: str, facts: Json) -> int:
-    """A checkpoint in memory, for another run: its descriptor. `facts` are those of `lead_facts`,
-    of which this model is perhaps some iterations ahead. OSError."""
+    """Make a checkpoint in memory, for another run, and return its file descriptor.
+
+    `facts` are those of `lead_facts`; this model may be some iterations ahead of them. Raises
+    OSError.
+    """
     ahead = done - facts["iteration"]
     place = done, facts["images"] + ahead * facts["batch"]
     kept = {KEPT: json.dumps({"by": by, "run": facts["run"], "tested": facts["tested"]})}
@@ -106,9 +116,11 @@ def lead_facts(
     run: Path,
     more: Mapping[str, str],
 ) -> dict[str, Any]:
-    """What only the lead knows, as plain data: `place` and `losses` as in `writing`, the images of
-    the iterations after it, the iteration whose model was tested last, the run's directory, `more`
-    metadata."""
+    """The facts that only the lead knows, as plain data.
+
+    `place`, `losses` and `more` are as in `writing`. `batch`: the images of each iteration after
+    `place`. `tested`: the iteration whose model was tested last. `run`: the run's directory.
+    """
     iteration, images = place
     facts = {
         "iteration": iteration,
@@ -121,7 +133,7 @@ def lead_facts(
 
 
 def losses_of(facts: Mapping[str, str]) -> list[float]:
-    """Those that a checkpoint's run had not yet reported; none, if it does not say."""
+    """The losses that a checkpoint's run had not reported yet; [] if it does not have them."""
     try:
         return [float(loss) for loss in json.loads(facts.get("losses", "[]"))]
     except (ValueError, TypeError, RecursionError):
@@ -129,26 +141,29 @@ def losses_of(facts: Mapping[str, str]) -> list[float]:
 
 
 def sweep(runs: Path) -> None:
-    """Remove what runs that were killed while they wrote a checkpoint have left in their
-    directories; those of living runs stay."""
+    """Remove the unfinished checkpoints of killed runs from their directories. Those of living runs
+    stay."""
     for directory in runs.glob("*/"):
         for names in SAVED:
             sweep_temporaries(directory, names)
 
 
 def place_of(path: str) -> Place:
-    """`place_in` of a file. NetError if it is none, in words for a folder, which is not searched
-    here."""
+    """The place in the run of a checkpoint's file, as from `place_in`.
+
+    Raises NetError if the file is not a checkpoint, or is a folder, which is not searched here.
+    """
     if is_folder(Path(path)):
         raise NetError(
-            f"{path}: it is a folder: name a checkpoint in it, or the run behind `up --resume`"
+            f"{path}: it is a folder: name a checkpoint in it, or give the run to `up --resume`"
         )
     return place_in(path, checkpoint.verify(Path(path)))
 
 
 def place_in(path: str, facts: Mapping[str, str]) -> Place:
-    """The iterations and images in a checkpoint with these metadata; -1 images: an older one, which
-    does not say. NetError if it is none of a training run."""
+    """The iterations and images in a checkpoint with these metadata. -1 images in an older
+    checkpoint, which does not have them. Raises NetError if it is not a checkpoint of a training
+    run."""
     return _number(path, facts, "iteration", 9), _number(
         path, facts, "images", 18
     ) if "images" in facts else -1
@@ -157,16 +172,16 @@ def place_in(path: str, facts: Mapping[str, str]) -> Place:
 def _number(path: str, facts: Mapping[str, str], name: str, digits: int) -> int:
     said = facts.get(name, "")
     if not (said.isascii() and said.isdigit() and len(said) <= digits):
-        raise NetError(f"{path}: it does not say its {name}: not a checkpoint of a training run")
+        raise NetError(f"{path}: found no valid {name} in it: not a checkpoint of a training run")
     return int(said)
 
 
 def restored(store: ParameterStore, job: Job, shard: Shard | None = None) -> ParameterStore:
-    """The store, filled from the job's checkpoint if it resumes one, or with its first weights if
-    it names a file.
+    """Fill the store from the job's checkpoint if the job resumes one, or with first weights if the
+    job names files of them.
 
-    A file of weights may have other layers only: the planner saw that some layer of the net is in
-    it. Files hold whole parameters; a store of a `shard` takes its parts of them.
+    A file of weights may lack some layers; the planner has checked that it has at least one layer
+    of the net. Files hold whole parameters; a store of a `shard` takes its parts of them.
     """
     if job.weights:
         whole = shard.whole_params if shard else store.params

@@ -1,5 +1,5 @@
-"""What the numbers of a run say: loss, speed, staleness since the last report, the last test. Sums
-only."""
+"""The sums behind a run's reports: loss, speed and staleness since the last report, and the last
+test."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ from typing import Any
 
 from roles.messages import TEST
 
-ITERATION = "iteration"  # what the seconds from the end of one to that of the next are noted as
-HELD = "held"  # events: between them nothing that is done is work of the run
+ITERATION = "iteration"  # the label of the seconds from the end of one iteration to the next end
+HELD = "held"  # events: work between these two is not work of the run
 RELEASED = "released"
 
 Scores = dict[str, float]
@@ -20,9 +20,12 @@ Part = tuple[int, Scores]  # rows, means over them
 
 @dataclass
 class Iteration:
-    """What reports say of one: its loss, None until the whole batch's is known; the seconds of each
-    worker in which nobody computed for it; its staleness where it was stalest, None if no server
-    told it."""
+    """The facts on one iteration in reports.
+
+    `loss`: None until the loss of the whole batch is known. `exposed`: for each worker, the seconds
+    in which no process computed for it. `staleness`: the largest one; None if no server reported
+    it.
+    """
 
     loss: float | None = None
     exposed: list[float] = field(default_factory=list)
@@ -30,8 +33,8 @@ class Iteration:
 
 
 def mean_scores(parts: Sequence[Part]) -> Scores:
-    """Means over the rows of all parts. Parts that were told the same scores of the whole batch
-    give just those."""
+    """Means over the rows of all parts. If all parts report equal scores, these are the scores of
+    the whole batch, and the result."""
     first = parts[0][1]
     if all(scores == first for _, scores in parts):
         return first
@@ -40,8 +43,11 @@ def mean_scores(parts: Sequence[Part]) -> Scores:
 
 
 class Scoreboard:
-    """Collects the numbers between two reports. Times are loop time in seconds. The loss is the
-    mean since the last report, or of the last `average` iterations (Caffe's average_loss)."""
+    """Collects the numbers between two reports.
+
+    Times are loop time in seconds. The loss is the mean since the last report, or of the last
+    `average` iterations (Caffe's average_loss).
+    """
 
     def __init__(self, average: int | None = None) -> None:
         self._average = average
@@ -56,31 +62,31 @@ class Scoreboard:
 
     @property
     def losses(self) -> list[float]:
-        """Those that the next report is made of."""
+        """The losses that the next report is made of."""
         return list(self._losses)
 
     def begin(self, now: float, losses: Sequence[float] = ()) -> None:
-        """Training starts; the next report is made of these `losses` of the run before, too."""
+        """Start training. The next report includes these `losses` of the earlier run."""
         self._losses.extend(losses)
         self._started = self._began = self._reported_at = now
 
     def pause(self, now: float) -> None:
-        """Something other than training begins: its time does not count for images a second."""
+        """Stop the clock of images per second for work that is not training."""
         self._paused_at = now
 
     def resume(self, now: float) -> None:
-        """Training goes on."""
+        """Start the clock again: training goes on."""
         self._reported_at += now - self._paused_at
         self._began += now - self._paused_at
 
     def lap(self, now: float) -> float:
-        """Seconds of training since the last lap, or since it started."""
+        """Seconds of training since the last lap, or since training started."""
         before = self._lap
         self._lap = now - self._began
         return self._lap - before
 
     def trained(self, iteration: Iteration, images: int, rate: float) -> None:
-        """An iteration of so many images, with this learning rate, has ended."""
+        """Note that an iteration of `images` images, with learning rate `rate`, has ended."""
         self._learning_rate = rate
         self._images += images
         if iteration.loss is not None:
@@ -90,12 +96,12 @@ class Scoreboard:
         self._exposed += iteration.exposed
 
     def tested(self, phase: str, rows: int, scores: Scores) -> None:
-        """The scores of a batch of a test net, means over its `rows` rows."""
+        """Note the scores of a batch of a test net: means over its `rows` rows."""
         self._tests.setdefault(phase, []).append((rows, scores))
 
     def test_result(self, phase: str = TEST) -> Scores:
-        """The scores of the whole test of a net, means over its images; the next test starts
-        afresh. Reports show those of the first test net."""
+        """The scores of a whole test of a net, as means over its images. The next test starts
+        afresh. Reports show the scores of the first test net."""
         parts = self._tests.pop(phase, [])
         total = sum(rows for rows, _ in parts)
         found = {
@@ -109,10 +115,13 @@ class Scoreboard:
     def progress(
         self, completed: int, last: int, now: float, *, between: bool = False
     ) -> dict[str, Any]:
-        """Fields of a progress report: means since the last one; the learning rate of the last
-        iteration. `elapsed_seconds` have passed since training started, tests and checkpoints among
-        them. `between` two whose turn it is: the next one's loss is as it would be without this
-        one."""
+        """The fields of a progress report: means since the last one, and the learning rate of the
+        last iteration.
+
+        `elapsed_seconds` have passed since training started, including tests and checkpoints.
+        `between`: an additional report between two regular ones; it does not change the loss of the
+        next one.
+        """
         seconds = now - self._reported_at
         images = self._images - self._reported_images
         self._last_rate = images / seconds if seconds > 0 else 0.0
@@ -137,7 +146,7 @@ class Scoreboard:
         return fields
 
     def summary(self, completed: int, now: float) -> dict[str, Any]:
-        """Fields of the last report: the whole run."""
+        """The fields of the last report, over the whole run."""
         seconds = now - self._began
         return {
             "iterations": completed,

@@ -1,4 +1,4 @@
-"""The shape of a reduction tree: who adds up whose gradients (FireCaffe section 6). Names only."""
+"""The parent of each worker and reducer in a reduction tree (FireCaffe section 6). Names only."""
 
 from __future__ import annotations
 
@@ -7,12 +7,13 @@ from dataclasses import dataclass
 from types import MappingProxyType
 from typing import NamedTuple
 
-ALIKE: Mapping[str, str] = MappingProxyType({})  # no leaf has a host of its own
+ALIKE: Mapping[str, str] = MappingProxyType({})  # all leaves are on one host
 
 
 @dataclass(frozen=True)
 class TreeReducerSpec:
-    """A reducer: it sums what `children` send, in this order, and sends the sum to `parent`."""
+    """A reducer: it sums the gradients of its `children`, in this order, and sends the sum to
+    `parent`."""
 
     name: str
     children: tuple[str, ...]
@@ -22,11 +23,12 @@ class TreeReducerSpec:
 def reduction_tree(
     leaves: list[str], fan_in: int, root: str, prefix: str, homes: Mapping[str, str] = ALIKE
 ) -> list[TreeReducerSpec]:
-    """Reducers called `<prefix>-<n>` between `leaves` and `root`: about log_fan_in(leaves) levels.
+    """The reducers between `leaves` and `root`, called `<prefix>-<n>`: about log_fan_in(leaves)
+    levels.
 
-    Every level takes its children in order, `fan_in` at a time; a child left alone moves up a
-    level. One leaf needs no reducer: it sends to `root` itself. `homes`: leaf -> its host; leaves
-    of one host are summed before others come.
+    Every level takes its children in order, `fan_in` at a time. A child left alone moves up a
+    level. One leaf needs no reducer: it sends to `root` itself. `homes`: leaf -> its host. The
+    leaves of one host are summed before their sum is added to others.
     """
     if fan_in < 2:
         raise ValueError(f"fan_in is {fan_in}, expected at least 2")
@@ -54,7 +56,7 @@ def reduction_tree(
 
 
 class Parent(NamedTuple):
-    """Who gets a node's gradients, and as which part of how many it adds them up."""
+    """The parent that gets a node's gradients, and the place of these among its parts."""
 
     name: str
     part: int
@@ -64,7 +66,7 @@ class Parent(NamedTuple):
 def parents(
     leaves: Sequence[str], reducers: Sequence[TreeReducerSpec], root: str
 ) -> dict[str, Parent]:
-    """The parent of every leaf and reducer; without reducers, `root` adds up all the leaves."""
+    """The parent of every leaf and reducer. Without reducers, `root` adds up all the leaves."""
     found = {
         child: Parent(reducer.name, part, len(reducer.children))
         for reducer in reducers
@@ -81,14 +83,16 @@ def forest(
     reducers: Sequence[str],
     homes: Mapping[str, str] = ALIKE,
 ) -> dict[str, Parent]:
-    """The parent of every worker, and of every reducer that is needed, with one tree in each group;
-    without a `fan_in`, the root's children are all the workers of a group.
+    """The parent of every worker and of every needed reducer, with one tree in each group. Without
+    a `fan_in`, all workers of a group are children of the root.
 
-    Several groups share the root, and each has a reducer of its own before it; so has one whose
-    workers live on several hosts, or on another than the root: one sum leaves each host. A group
-    that is alone, on one host, has the root for its last reducer: with two LeNet workers on two
-    cores a process between them took 6 % of an iteration. `reducers` are names to choose from, in
-    order; ValueError if they are too few (`reducers_needed`). `homes`: see `reduction_tree`.
+    Several groups share the root, so each group has a reducer of its own before it. A group also
+    has one if its workers live on several hosts, or on another host than the root: one sum leaves
+    each host. If there is one group on one host, the root is its last reducer: with two LeNet
+    workers on two cores, a process between them took 6 % of an iteration.
+
+    `reducers` are names to choose from, in order. Raises ValueError if they are too few
+    (`reducers_needed`). `homes`: as in `reduction_tree`.
     """
     left = list(reducers)
     found = {}
@@ -112,7 +116,7 @@ def forest(
 def reducers_needed(
     groups: Sequence[Sequence[str]], fan_in: int | None, homes: Mapping[str, str] = ALIKE
 ) -> int:
-    """Of a `forest` over these groups."""
+    """The number of reducers that a `forest` over these groups needs."""
     if fan_in is None:
         return 0
     needed = sum(len(reduction_tree(list(members), fan_in, "", "", homes)) for members in groups)
@@ -120,11 +124,11 @@ def reducers_needed(
 
 
 def _alone(groups: Sequence[Sequence[str]], homes: Mapping[str, str]) -> bool:
-    """Is the root the last reducer of these groups?"""
+    """True if the root is the last reducer of these groups."""
     return len(groups) == 1 and not homes
 
 
 def split(total: int, parts: int) -> list[int]:
-    """`total` things over `parts`, as evenly as whole numbers allow, larger parts first."""
+    """`total` things in `parts` parts, as even as whole numbers allow, larger parts first."""
     share, rest = divmod(total, parts)
     return [share + (index < rest) for index in range(parts)]

@@ -1,8 +1,7 @@
-"""How gradients travel: every blob in one of the formats, and the errors that a sender keeps for
-its next gradients.
+"""The encoding of gradients that travel, and the errors that a sender keeps for its next gradients.
 
-Running statistics are no gradients and always travel as they are, and so do sums. The formats are
-in `roles.formats`; which link has which: `gradient_links`.
+Each blob is in one of the formats. Running statistics are not gradients: they always travel as they
+are, and so do sums. The formats are in `roles.formats`; `gradient_links` assigns them to links.
 """
 
 from __future__ import annotations
@@ -25,7 +24,7 @@ Layers = Mapping[str, Sequence[tuple[Sequence[int], bool]]]
 
 @dataclass(frozen=True)
 class WireFormat:
-    """The format of what an actor sends, and the options of formats."""
+    """The format of an actor's gradients, and the options of formats."""
 
     format: str = "float32"
     options: Mapping[str, Number] = field(default_factory=dict)
@@ -35,13 +34,13 @@ PLAIN = WireFormat()
 
 
 def format_of(said: WireFormat, ops: Backend) -> Format:
-    """The format that was said."""
+    """The format object for `said`."""
     kind = Float64 if said.format == Float64.name else FORMATS[said.format]
     return kind(ops, said.options)
 
 
 def plain_beside(said: WireFormat, ops: Backend) -> Format:
-    """The format of numbers as they are, beside gradients in the one that was said."""
+    """The format of numbers as they are, next to gradients in the format of `said`."""
     return Float64(ops, {}) if said.format == Float64.name else Float32(ops, {})
 
 
@@ -56,8 +55,9 @@ def layers_of(net: WorkerNet) -> Layers:
 class Wire:
     """One actor's gradients: encoded on the way to its parent, decoded on arrival.
 
-    `said` is the format of what it sends; with float64 it takes nothing else. The errors it keeps
-    are its own: of each layer and blob one array of float32. All methods run in the compute thread.
+    `said` is the format of the gradients that it sends. With float64, it accepts no other format.
+    It keeps errors of its own: one float32 array for each blob of each layer. All methods run in
+    the compute thread.
     """
 
     def __init__(self, layers: Layers, ops: Backend, said: WireFormat = PLAIN) -> None:
@@ -80,7 +80,7 @@ class Wire:
         )
 
     def encode(self, layer: str, blobs: Blobs) -> tuple[Formats, Blobs]:
-        """Each blob's format, and the arrays of all blobs one after the other."""
+        """The format of each blob, and the arrays of all blobs one after the other."""
         kinds = [self._sends if learned else self._plain for _, learned in self._layers[layer]]
         formats = tuple(kind.name for kind in kinds)
         if self._sends.name == self._plain.name:
@@ -93,8 +93,8 @@ class Wire:
         return formats, tuple(arrays)
 
     def decode(self, layer: str, formats: Formats, arrays: Blobs) -> Blobs:
-        """The blobs of a gradient, all numbers as they are. MessageError if it is not one of this
-        layer's."""
+        """The blobs of a gradient, with all numbers as they are. Raises MessageError if the
+        gradient does not fit the layer."""
         blobs = self._layers.get(layer)
         if blobs is None:
             raise MessageError(

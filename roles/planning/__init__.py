@@ -1,28 +1,29 @@
-"""From [train], or options from Python, to a topology.
+"""The way from [train], or from options in Python, to a topology.
 
-planner          From cluster.toml to a topology: read, check, lay out, brief the actors
-diagnostics      What a plan finds wrong or worth telling in cluster.toml and its files
-by_solver        What a solver says and cluster.toml does not
+planner          The way from cluster.toml to a topology
+diagnostics      The mistakes and warnings that a plan finds in cluster.toml and its files
+by_solver        The settings that the solver gives where cluster.toml does not
 script_topology  Training from Python
-strategies       Presets by name, what may be asked of each, and what its groups make of a solver's
+strategies       Presets by name, the keys that each allows, and the effect of groups on a solver's
                  momentum
-refusals         What cannot go with runs that are there to be compared
-host_layout      Lay out: the preset's topology, for the hosts where its actors will live, so that
-                 sums are made on each host before they leave it
-auto_settings    What is "auto" in [train]
-contents         What stands in the files of a job that its net cannot take, found before training
-largest          The largest array that a run will send, so that no message meets
-                 `links.max_message_bytes` on its way
-devices          On which device each actor computes
-gradient_links   Which link's gradients have which format
-predicted_times  What `plan` tells of time
-alternatives     What else the same cluster.toml could choose
-measured_runs    How long an iteration of a run took, from its run directory
-learnt           In how many iterations runs have reached a target, from their run directories
-briefing         Brief the actors
-job_checks       Check: the job, its nets and its files against what the preset can lay out
-job_reading      Read: what [train] asks becomes a job, and the files of the job are opened, each
-                 once
+refusals         Refusals for the two kinds of runs whose numbers are to be compared with those of
+                 others
+host_layout      The layout of a preset's topology on its hosts, such that each host sums before it
+                 sends
+auto_settings    The settings of [train] that are "auto"
+contents         Checks of a job's files before the training
+largest          The largest array that a run will send, to check before the start that no message
+                 exceeds `links.max_message_bytes`
+devices          The device on which each actor computes
+gradient_links   The format of the gradients on each link
+predicted_times  The predictions of time that `plan` shows
+alternatives     The alternatives that the same cluster.toml allows
+measured_runs    The measured time of a run's iteration, from its run directory, to compare with a
+                 prediction
+learnt           The iterations in which earlier runs reached a target, from their run directories
+briefing         The briefing of the actors with tests, checkpoints, wire formats and devices
+job_checks       The checks of a job: its nets and its files must fit the preset
+job_reading      The reading of a job from [train] and from its files, each of which is opened once
 
 See docs/decisions/tuning.md.
 """

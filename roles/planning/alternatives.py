@@ -1,4 +1,5 @@
-"""What else the same cluster.toml could choose: another number of groups, another preset."""
+"""The alternatives that the same cluster.toml allows: another number of groups, or another
+preset."""
 
 from __future__ import annotations
 
@@ -18,8 +19,8 @@ from runtime.plan.topology import Topology
 
 @dataclass(frozen=True)
 class Candidate:
-    """A choice: its name, its strategy, which has so many `groups`; `known`: its topology, if that
-    was planned."""
+    """An alternative: its name, its strategy and its number of `groups`. `known`: its topology, if
+    it was planned already."""
 
     name: str
     strategy: Strategy
@@ -27,14 +28,14 @@ class Candidate:
     known: Topology | None = None
 
     def topology(self, config: ClusterConfig, options: Options) -> Topology:
-        """The same run with this strategy. What is worth telling was told of the configured one.
-        ConfigError."""
+        """The topology of the run with this strategy. Only the configured strategy logs warnings.
+        Raises ConfigError."""
         return self.known or changed(config, options, strategy=self.strategy)
 
 
 def by_groups(strategy: Strategy, topology: Topology) -> Iterator[Candidate]:
-    """1, 2, 4, ... as many groups as workers and the configured number, where the preset lets one
-    choose."""
+    """The alternatives with 1, 2, 4, ... groups, one group per worker, and the configured number,
+    where the preset lets the user choose."""
     preset = preset_called(strategy.preset)
     chosen = preset.groups(strategy)
     for groups in _numbers(strategy.workers, chosen) if "groups" in preset.uses else [chosen]:
@@ -44,8 +45,8 @@ def by_groups(strategy: Strategy, topology: Topology) -> Iterator[Candidate]:
 
 
 def by_preset(strategy: Strategy, topology: Topology) -> Iterator[Candidate]:
-    """All presets that are known here, each with all numbers of groups that it lets one choose.
-    What [train.strategy] says counts where a preset looks at it."""
+    """The alternatives with each known preset, each with all numbers of groups that it allows. Keys
+    of [train.strategy] count where a preset uses them."""
     for name in registry.PRESETS.names():
         preset = preset_called(name)
         same = name == strategy.preset
@@ -55,13 +56,13 @@ def by_preset(strategy: Strategy, topology: Topology) -> Iterator[Candidate]:
 
 
 def changed(config: ClusterConfig, options: Options, **keys: Any) -> Topology:
-    """The same run with other keys of [train]. ConfigError."""
+    """The topology of the same run with other keys of [train]. Raises ConfigError."""
     train = options.train.model_copy(update=keys)
     return plan(config, options.model_copy(update={"train": train}), tell=False)
 
 
 def _for(strategy: Strategy, name: str, preset: Preset) -> Strategy:
-    """The strategy under the name of another preset, with the keys that this one looks at."""
+    """The strategy under the name of another preset, with the keys that this preset uses."""
     used = preset.uses | (preset.uses_live if strategy.live else frozenset())
     used -= frozenset() if preset.exchange else {"exchange"}
     fields = Strategy.model_fields

@@ -1,5 +1,5 @@
-"""What is "auto" in [train]: what the run begins with in its place, what the tuner may choose from,
-and the tuner."""
+"""The settings of [train] that are "auto": their first values, the tuner's choices, and the tuner
+itself."""
 
 from __future__ import annotations
 
@@ -31,13 +31,13 @@ GROUPS = ("strategy", "groups")
 MOMENTUM = ("momentum",)
 BASE_LR = ("base_lr",)
 BATCH = ("batch",)
-# keys of [train.tuning] -> what they say something about
+# keys of [train.tuning] -> the setting that they are about
 ABOUT = {"momenta": MOMENTUM, "rates": BASE_LR, "batches": BATCH, "momentum_by": MOMENTUM}
-UNKNOWN = "nobody holds two gradients of a batch to compare, so nobody knows how noisy they are"
+UNKNOWN = "no actor holds two gradients of a batch to compare, so their noise is not known"
 
 
 class AutoSettings:
-    """What of one [train] is "auto". Falsy if nothing is."""
+    """The settings of one [train] that are "auto". Falsy if none is."""
 
     def __init__(self, train: Train, preset: Preset, base: Path) -> None:
         self._train = train
@@ -59,7 +59,7 @@ class AutoSettings:
 
     @property
     def momentum(self) -> bool:
-        """Does the tuner choose it?"""
+        """True if the tuner chooses momentum."""
         return MOMENTUM in self.keys
 
     @property
@@ -68,7 +68,7 @@ class AutoSettings:
 
     @property
     def probes(self) -> bool:
-        """Is anything chosen by probes?"""
+        """True if a setting is chosen by probes."""
         return bool(self.keys) and not (self._follows and self.keys == [MOMENTUM])
 
     @property
@@ -77,8 +77,8 @@ class AutoSettings:
 
     @property
     def begun_with(self) -> Train:
-        """The same section as the run begins: one group, which can be changed; the solver's rates;
-        the net's batch; nothing to tune."""
+        """The section with which the run starts: one group, which can be changed; the solver's
+        rates; the net's batch; nothing to tune."""
         values: dict[str, Any] = {keys[0]: None for keys in self.keys if keys != GROUPS}
         values |= {"tuning": Tuning()} if self.keys else {}
         if GROUPS in self.keys:
@@ -88,8 +88,8 @@ class AutoSettings:
         return self._train.model_copy(update=values)
 
     def going_on(self, run: Path) -> Train:
-        """The same section of a run that goes on from another, where the tuner begins with what
-        that one had chosen, if it had and nothing else is said."""
+        """The section for a run that resumes from `run`. The tuner starts with the choice of that
+        run, if it made one and the section names no other start."""
         record = (run / FILE).absolute()
         if self._tuning.start or not self.probes:
             return self._train
@@ -102,18 +102,18 @@ class AutoSettings:
         )
 
     def largest(self, batch: int) -> int:
-        """What a batch that is so large at the beginning may become; 0: it stays."""
+        """The largest batch that a batch of this size may become; 0 if it does not change."""
         return batch * max(self._tuning.batches) if BATCH in self.keys else 0
 
     def mistakes(self) -> Iterator[Problem]:
-        """What cannot be chosen here, before any file is read; keys of [train.tuning] that say
-        nothing."""
+        """Find settings that cannot be chosen here, and keys of [train.tuning] without effect. No
+        file is read."""
         strategy = self._train.strategy
         for keys in self.keys:
             if strategy.reproducible:
                 yield (
                     (
-                        "found 'auto', but what is chosen by measured times does not repeat: "
+                        "found 'auto', but a choice by measured times cannot be repeated: set "
                         "reproducible = false"
                     ),
                     keys,
@@ -132,18 +132,18 @@ class AutoSettings:
                 )
             if strategy.pipeline > 1:
                 text = (
-                    f"found {strategy.pipeline}, but with groups = 'auto' the tuner says "
-                    "how many groups there are"
+                    f"found {strategy.pipeline}, but with groups = 'auto' the tuner chooses "
+                    "the number of groups"
                 )
                 yield text, ("strategy", "pipeline")
         if BATCH in self.keys and strategy.workers == 1:
             yield f"found 'auto', but {UNKNOWN}: there is 1 worker", BATCH
         if BATCH in self.keys and self._follows:
             text = (
-                "found 'closed-loop', but with it there is one search only, before "
-                "anybody knows how noisy gradients"
+                "found 'closed-loop', but its only search comes before the noise of "
+                "gradients is known,"
             )
-            yield f"{text} are, and train.batch is 'auto'", ("tuning", "momentum_by")
+            yield f"{text} and train.batch is 'auto'", ("tuning", "momentum_by")
         for key, field in Tuning.model_fields.items():
             found = getattr(self._tuning, key)
             if found == field.default:
@@ -157,22 +157,22 @@ class AutoSettings:
                 )
             elif key != "momentum_by" and not self.probes:
                 text = (
-                    f"found {found!r}, but nothing is probed: momentum alone is 'auto', "
-                    "and follows what is measured"
+                    f"found {found!r}, but there are no probes: only momentum is 'auto', "
+                    "and it follows measurements"
                 )
                 yield text, ("tuning", key)
             elif key == "epoch_iterations" and self._follows:
                 yield (
                     (
-                        f"found {found!r}, but with momentum_by = 'closed-loop' there is one "
-                        "search only"
+                        f"found {found!r}, but with momentum_by = 'closed-loop' there is only "
+                        "one search"
                     ),
                     ("tuning", key),
                 )
 
     def check(self, remarks: Diagnostics, job: Job, timetable: Timetable) -> None:
-        """Note what this solver does not let choose, a run that pays for no probe or for no whole
-        search, a start that does not fit."""
+        """Note what this solver does not allow, a budget that does not pay for a probe or for a
+        whole search, and a start that does not fit."""
         with remarks.reading("train", "tuning", "start"):
             for text, keys in self._cannot(job, timetable):
                 remarks.problem(text, "train", *keys)
@@ -185,14 +185,14 @@ class AutoSettings:
                 f"it pays for {paid} iterations of probes, and a whole search has about "
                 f"{count} probes of {length}: "
             )
-            text += "it will end early, with the best of what it saw; raise it or train.max_iter"
+            text += "it will end early, with the best setting so far; raise it or train.max_iter"
             remarks.warn(text, "train", "tuning", "budget")
 
     def with_tuner(
         self, remarks: Diagnostics, topology: Topology, timetable: Timetable
     ) -> Topology:
-        """The topology with the tuner in the coordinator's process, if something is to be chosen.
-        Notes if it cannot be changed."""
+        """The topology with the tuner in the coordinator's process, if there is something to
+        choose. Notes a topology that cannot be changed."""
         if not self.keys:
             return topology
         lead = next(actor for actor in topology.actors if actor.name == topology.lead)
@@ -200,8 +200,8 @@ class AutoSettings:
             isinstance(lead.options, CoordinatorOptions) and lead.options.live.trees
         ):
             text = (
-                f"found 'auto', but preset '{self._train.strategy.preset}' lays out "
-                "nothing that could be changed"
+                f"found 'auto', but the layout of preset '{self._train.strategy.preset}' "
+                "cannot be changed"
             )
             remarks.problem(text, "train", *GROUPS)
         process = lead.process or lead.name
@@ -216,7 +216,7 @@ class AutoSettings:
         if self._follows and not measuring:
             text = (
                 "found 'closed-loop', but no actor of preset '{}' measures the momentum "
-                "that asynchrony brings along"
+                "that asynchrony adds"
             )
             text = text.format(self._train.strategy.preset)
             remarks.problem(text, "train", "tuning", "momentum_by")
@@ -237,7 +237,8 @@ class AutoSettings:
 
     @cached_property
     def start(self) -> Start | None:
-        """The record of another run. ConfigError in words if it is none."""
+        """The record of another run; None if the section names none. Raises ConfigError if the file
+        is not a record."""
         return read(self._base / self._tuning.start) if self.keys and self._tuning.start else None
 
     def _cannot(self, job: Job, timetable: Timetable) -> Iterator[Problem]:
@@ -248,10 +249,13 @@ class AutoSettings:
                 for momentum in tuning.momenta:
                     job.solver_spec.override({"momentum": momentum})
             except NetError as error:
-                yield f"found 'auto', but this solver has none to choose: {error}", MOMENTUM
+                yield f"found 'auto', but this solver has no momentum: {error}", MOMENTUM
         if self._follows and job.solver_spec.type not in KINDS:
-            text = "found 'closed-loop', but what asynchrony gives adds up with the momentum of "
-            text += f"{' and '.join(KINDS)} only: this solver is {job.solver_spec.type}"
+            text = "found 'closed-loop', but only the momentum of "
+            text += (
+                f"{' and '.join(KINDS)} adds up with that of asynchrony: this solver is "
+                f"{job.solver_spec.type}"
+            )
             yield text, ("tuning", "momentum_by")
         left = timetable.last - timetable.first
         length = self._choices(timetable).length(left)
@@ -260,27 +264,28 @@ class AutoSettings:
             key = "probe_iterations" if tuning.probe_iterations else "budget"
             text = (
                 f"found {getattr(tuning, key)}: a probe has {length} iterations, but "
-                f"{tuning.budget:g} of the {left} "
+                f"{tuning.budget:g} of the run's {left} "
             )
             yield (
-                (f"{text}that the run has are {paid}: raise train.tuning.budget or train.max_iter"),
+                (f"{text}iterations are {paid}: raise train.tuning.budget or train.max_iter"),
                 ("tuning", key),
             )
         if self.start and GROUPS in self.keys and self.start.setting.groups > workers:
             text = (
-                f"{self.start.file} says {self.start.setting.groups} groups, expected at "
+                f"{self.start.file} has {self.start.setting.groups} groups, expected at "
                 f"most {workers}, the number"
             )
             yield f"{text} of workers", ("tuning", "start")
         if self.start and BATCH in self.keys and self.start.setting.batch > job.largest:
             text = (
-                f"{self.start.file} says a batch of {self.start.setting.batch}, expected "
+                f"{self.start.file} has a batch of {self.start.setting.batch}, expected "
                 f"at most {job.largest}, the"
             )
             yield f"{text} largest of train.tuning.batches", ("tuning", "start")
 
     def _paid(self, timetable: Timetable) -> int:
-        """Iterations of probes that the budget pays for where all take as long."""
+        """The iterations of probes that the budget pays for, if all iterations take equally
+        long."""
         return int(self._tuning.budget * (timetable.last - timetable.first) + 1e-9)
 
     def _choices(self, timetable: Timetable) -> Choices:
@@ -300,7 +305,7 @@ class AutoSettings:
 
 
 def _telling(topology: Topology, of: str = "momentum") -> Iterator[str]:
-    """The actors that can be asked what gradients say of this."""
+    """The actors that can be asked for statistics of gradients: momentum or noise."""
     return (
         actor.name
         for actor in topology.actors
@@ -309,9 +314,9 @@ def _telling(topology: Topology, of: str = "momentum") -> Iterator[str]:
 
 
 def _batch_stays(topology: Topology) -> Iterator[str]:
-    """Why the batch cannot be chosen here."""
+    """The reasons why the batch cannot be chosen here."""
     if not [*_telling(topology, "noise")]:
-        yield f"has no model server that could tell how noisy gradients are: {UNKNOWN}"
+        yield f"has no model server that could measure the noise of gradients: {UNKNOWN}"
     fixed = {
         actor.role: actor.name
         for actor in topology.actors

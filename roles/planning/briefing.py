@@ -1,5 +1,5 @@
-"""Brief the actors: what the options of a laid-out topology must say of tests, checkpoints, wire
-formats and devices."""
+"""The briefing of the actors with tests, checkpoints, wire formats and devices: it completes the
+options of a laid-out topology."""
 
 from __future__ import annotations
 
@@ -24,7 +24,8 @@ from runtime.plan.topology import Topology
 def brief(
     topology: Topology, inputs: PlanInputs, checked: CheckedJob, diagnostics: Diagnostics
 ) -> Topology:
-    """The same actors, told all that they need. ConfigError with every mistake that was noted."""
+    """Return the same actors with complete options. Raises ConfigError with every mistake that was
+    noted."""
     topology = _lead_briefed(topology, inputs, checked, diagnostics)
     diagnostics.stop_if_wrong()
     _check_messages(topology, inputs.config, checked.nets[TRAIN])
@@ -36,7 +37,7 @@ def brief(
 def _lead_briefed(
     topology: Topology, inputs: PlanInputs, checked: CheckedJob, diagnostics: Diagnostics
 ) -> Topology:
-    """Tell the lead what follows from tests, and what checkpoints are to say of their use."""
+    """Give the lead the settings of tests, and the facts on tests that checkpoints record."""
     told, wrong = told_to_lead(
         inputs.train, inputs.checkpoint, inputs.base, checked.job, checked.sources, checked.nets
     )
@@ -50,17 +51,17 @@ def _lead_briefed(
 
 
 def _check_messages(topology: Topology, config: ClusterConfig, whole: Net) -> None:
-    """No message may be larger than the links allow. ConfigError."""
+    """Raise ConfigError if a message may be larger than the links allow."""
     size, what = largest_array(Shapes(at_largest(topology)), whole)
     if size > (most := config.links.max_message_bytes):
-        text = f"found {most}, but {what} has {size} bytes and is sent as one"
+        text = f"found {most}, but {what} has {size} bytes and is sent as one message"
         raise ConfigError([config.raw.problem(("links", "max_message_bytes"), text).text])
 
 
 def _with_formats(
     topology: Topology, inputs: PlanInputs, checked: CheckedJob, diagnostics: Diagnostics
 ) -> Topology:
-    """Tell each actor that sends gradients in which format."""
+    """Give each sender of gradients the format for each receiver."""
     train = inputs.train
     for text, keys in mistakes(gradient_links(topology), train.gradients, train.strategy.preset):
         diagnostics.problem(text, "train", "gradients", *keys)
@@ -71,7 +72,7 @@ def _with_formats(
 def _on_devices(
     topology: Topology, inputs: PlanInputs, checked: CheckedJob, diagnostics: Diagnostics
 ) -> Topology:
-    """Tell each actor that computes where to do so."""
+    """Give each actor that computes its device."""
     patterns = by_machine(inputs.train.devices, topology, inputs.config, diagnostics)
     devices = Devices(patterns, checked.sources, inputs.config.simulation.seed, inputs.base)
     for text, keys in devices.mistakes(topology, inputs.train):

@@ -1,5 +1,5 @@
-"""What a solver says and cluster.toml does not: nets, seed, first weights, how many test nets there
-are."""
+"""The settings that the solver gives where cluster.toml does not: nets, seed, first weights, and
+the number of test nets."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ from nets.data import Augment
 from roles.learning.job import Job, phase_of_test
 from roles.options import Data, Train
 
-Remark = tuple[str, tuple[str, ...]]  # a line, and the keys below [train] it belongs to
+Remark = tuple[str, tuple[str, ...]]  # a line, and the keys below [train] that it is about
 
 
 def as_the_solver_says(job: Job, train: Train) -> tuple[Job, list[Remark], list[Remark]]:
-    """The job completed by its solver, with data for each of its test nets; mistakes; warnings.
-    NetError for a solver that cannot be read."""
+    """Complete the job from its solver, with data for each of its test nets. Return the job,
+    mistakes and warnings. Raises NetError for a solver that cannot be read."""
     solver = job.solver_spec
     told = train.model_fields_set
     found: dict[str, Any] = {}
@@ -35,14 +35,16 @@ def as_the_solver_says(job: Job, train: Train) -> tuple[Job, list[Remark], list[
         found["weights"] = tuple(_weights(solver, mistakes))
     data, warnings = _data_of_tests(len(solver.test_iters), train, mistakes)
     if "net" in told and solver.tests_other_nets:
-        warnings.append(("it is tested too, and not the test nets that the solver names", ("net",)))
+        warnings.append(
+            ("this net is tested too, instead of the test nets that the solver names", ("net",))
+        )
     found["data"] = {**job.data, **data}
     warnings += [(text, ("solver",)) for text in solver.warnings]
     return dataclasses.replace(job, **found), mistakes, warnings
 
 
 def _weights(solver: SolverSpec, mistakes: list[Remark]) -> Iterator[str]:
-    """The solver's own files of first weights, located."""
+    """The paths of the solver's files of first weights."""
     for name in solver.weights:
         path = solver.located(name)
         if path is None:
@@ -52,7 +54,8 @@ def _weights(solver: SolverSpec, mistakes: list[Remark]) -> Iterator[str]:
 
 
 def augment_of(data: Data) -> Augment | None:
-    """What is done to training images by chance; None if nothing. NetError for what cannot be."""
+    """The random changes to training images; None without any. Raises NetError for settings that
+    are impossible."""
     said = data.augment
     amounts = {
         name: getattr(said, name) for name in ("brightness", "contrast", "saturation", "lighting")
@@ -69,7 +72,7 @@ def augment_of(data: Data) -> Augment | None:
 def _data_of_tests(
     count: int, train: Train, mistakes: list[Remark]
 ) -> tuple[dict[str, dict[str, Any]], list[Remark]]:
-    """The configuration of each test net's data, by phase; and what is to be told."""
+    """The configuration of each test net's data, by phase, and warnings."""
     given = train.data.test
     warnings = list[Remark]()
     if given is None:
@@ -82,7 +85,7 @@ def _data_of_tests(
     elif count > 1 and not isinstance(given, list):
         text = (
             f"found one table for {count} test nets, so all of them read it; a list gives "
-            "each its own"
+            "each net a table of its own"
         )
         warnings.append((text, ("data", "test")))
     return {phase_of_test(at): table for at, table in enumerate(tables[:count])}, warnings

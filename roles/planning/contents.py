@@ -1,5 +1,5 @@
-"""What stands in the files of a job that its net cannot take, found before training: samples, a
-checkpoint, weights."""
+"""Checks of a job's files before the training: samples, a checkpoint and weights that the net
+cannot take."""
 
 from __future__ import annotations
 
@@ -22,19 +22,19 @@ from roles.learning.job import Job
 from roles.learning.resume import place_in
 from roles.messages import TRAIN
 
-Mistake = tuple[str, tuple[str, ...]]  # what is wrong, and the keys below [train]
+Mistake = tuple[str, tuple[str, ...]]  # the text, and the keys below [train]
 
 
 class Contents:
-    """Looks into the files of a job, and remembers what is to be warned of."""
+    """Checks the contents of a job's files, and collects warnings."""
 
     def __init__(self, job: Job) -> None:
         self.job = job
         self.warnings: list[Mistake] = []
 
     def of_source(self, phase: str, source: Source, net: Net) -> None:
-        """Samples that cannot be read, or hold labels or words that the net does not know:
-        DataError."""
+        """Raise DataError for samples that cannot be read, and NetError for labels or words that
+        the net does not know."""
         samples = examined(source)
         wrong = unknown_numbers(net, dict(zip(net.inputs, samples, strict=False)))
         if wrong:
@@ -54,8 +54,8 @@ class Contents:
             )
 
     def of_weights(self, weights: Weights, net: Net) -> None:
-        """First weights, read from the job's files: NetError if no layer of the net is in them, or
-        if they are not finite."""
+        """Check the first weights from the job's files. Raises NetError if they have no layer of
+        the net, or are not finite."""
         if weights:
             files = ", ".join(Path(file).name for file in self.job.weights)
             matched = match(weights, net.params, files)
@@ -63,12 +63,12 @@ class Contents:
             self.warnings += [(text, ("weights",)) for text in unmatched(matched)]
             if self.job.resume:
                 self.warnings.append(
-                    (("says nothing beside train.resume, whose parameters count"), ("weights",))
+                    (("has no effect: the parameters of train.resume count"), ("weights",))
                 )
 
     def of_checkpoint(self, net: Net) -> None:
-        """The checkpoint that the job resumes, if it does, is another net's or solver's, or none of
-        a training run: NetError."""
+        """Check the checkpoint that the job resumes, if there is one. Raises NetError if it is not
+        a checkpoint of a training run, or belongs to another net or solver."""
         if not self.job.resume:
             return
         path = Path(self.job.resume)
@@ -99,8 +99,8 @@ class Contents:
 
 
 def check_rates(solver: SolverSpec) -> None:
-    """NetError for an iteration that has no learning rate, or none that is a number >= 0; a
-    thousand are tried."""
+    """Check the learning rates of a thousand iterations. Raises NetError for a rate that is not a
+    number >= 0."""
     for iteration in sorted(
         {*range(0, solver.max_iter, max(1, solver.max_iter // 1000)), max(0, solver.max_iter - 1)}
     ):
@@ -113,13 +113,12 @@ def check_rates(solver: SolverSpec) -> None:
                 f"with lr_policy '{solver.proto.lr_policy}' the learning rate of "
                 f"iteration {iteration} is"
             )
-            shown = "no real number" if isinstance(rate, complex) else f"{rate:g}"
+            shown = "not a real number" if isinstance(rate, complex) else f"{rate:g}"
             raise NetError(f"{solver.path.name}: {text} {shown}, expected a number >= 0")
 
 
 def finite(file: str, arrays: Mapping[str, Sequence[NDArray[Any]]]) -> None:
-    """NetError for arrays that hold NaN or infinities: what goes on from them has diverged
-    already."""
+    """Raise NetError for arrays with NaN or infinities: training from them has diverged already."""
     wrong = list(_infinite(arrays))
     if wrong:
         raise NetError(f"{file}: {', '.join(wrong[:4])}: found numbers that are not finite")
@@ -132,7 +131,7 @@ def _infinite(arrays: Mapping[str, Sequence[NDArray[Any]]]) -> Iterator[str]:
 
 
 def unmatched(matched: Matched) -> Iterator[str]:
-    """What to tell of layers that only one of net and file of weights has."""
+    """Warnings for layers that only the net has, or only the file of weights."""
     for layers, text in (
         (matched.missing, "not in the file, so their first values are random"),
         (matched.extra, "in the file, but not in the net"),

@@ -1,5 +1,7 @@
-"""On which device each actor computes: from [train.devices] and the machines to the options of the
-actors. The devices themselves: `ops`, `runtime.compute.emulated_device`.
+"""The device on which each actor computes: from [train.devices] and the machines to the options of
+the actors.
+
+The devices themselves: `ops`, `runtime.compute.emulated_device`.
 """
 
 from __future__ import annotations
@@ -30,8 +32,8 @@ from runtime.plan.topology import ActorSpec, Topology
 
 @dataclasses.dataclass(frozen=True)
 class Devices:
-    """[train.devices], and what emulated devices need: the data's shapes, a seed, the folder of
-    profiles."""
+    """[train.devices], and the needs of emulated devices: the data's shapes, a seed, and the folder
+    of the profiles."""
 
     patterns: Mapping[str, str]
     sources: Mapping[str, Source]
@@ -39,8 +41,10 @@ class Devices:
     base: Path
 
     def of(self, actor: ActorSpec) -> tuple[str, DeviceOptions] | None:
-        """The pattern that says where an actor computes, and its options there; None: on the CPU.
-        An actor that computes nothing has none."""
+        """The pattern that names an actor's device, and the actor's options on that device.
+
+        None if it computes on the CPU, or does not compute.
+        """
         if isinstance(actor.options, DeviceOptions):
             for pattern, device in self.patterns.items():
                 if fnmatch.fnmatchcase(actor.name, pattern):
@@ -52,8 +56,8 @@ class Devices:
         return None
 
     def placed(self, topology: Topology) -> Topology:
-        """Tell each actor that computes where to do so, and the lead if there is no model to
-        save."""
+        """Give each actor that computes its device. If a device is emulated, also note for the lead
+        that there is no model to save."""
         shapes = Shapes(topology)
         actors = tuple(_told_rows(self._placed(actor), shapes) for actor in topology.actors)
         if any(actor.emulated is not None for actor in actors):
@@ -63,14 +67,18 @@ class Devices:
         return dataclasses.replace(topology, actors=actors)
 
     def mistakes(self, topology: Topology, train: Train) -> Iterator[Problem]:
-        """Patterns that fit nobody, profiles that are none, what emulated devices cannot do."""
+        """Find patterns that fit no actor, files that are not profiles, and requests that emulated
+        devices cannot serve."""
         used = {found[0] for actor in topology.actors if (found := self.of(actor))}
         computing = ", ".join(
             actor.name for actor in topology.actors if isinstance(actor.options, JobOptions)
         )
         for pattern, device in self.patterns.items():
             if pattern not in used:
-                yield f"'{pattern}' fits no actor; those that compute are {computing}", ("devices",)
+                yield (
+                    f"'{pattern}' fits no actor; the actors that compute are {computing}",
+                    ("devices",),
+                )
             if profile := self._profile(device):
                 try:
                     ServiceTimes.read(Path(profile), self.seed)
@@ -80,11 +88,11 @@ class Devices:
             self.patterns[pattern].startswith("cuda") for pattern in used
         ):
             text = (
-                f"found '{train.precision}', which is how GPUs multiply, but every actor "
+                f"found '{train.precision}', a precision of GPUs, but every actor "
                 "computes on the CPU"
             )
             yield (
-                (f"{text}; 'fast' or 'exact' are the CPU's, and train.devices names GPUs"),
+                (f"{text}; 'fast' and 'exact' are the CPU's; train.devices names GPUs"),
                 ("precision",),
             )
         if any(map(_emulated, self.patterns.values())):
@@ -102,7 +110,7 @@ class Devices:
         return dataclasses.replace(actor, options=options, emulated=times)
 
     def _blank(self) -> dict[str, dict[str, Any]]:
-        """Data of the same shapes that nobody has to read."""
+        """Data of the same shapes that need not be read."""
         return {
             phase: {
                 "format": "blank",
@@ -119,7 +127,7 @@ class Devices:
 
 
 def _not_emulated(train: Train) -> Iterator[Problem]:
-    """What is about numbers, which emulated devices have not."""
+    """Find settings that depend on numbers, which emulated devices do not have."""
     of_all = train.gradients.format
     of_links = train.gradients.links.values()
     for name in dict.fromkeys((of_all, *of_links)):
@@ -136,8 +144,8 @@ def _not_emulated(train: Train) -> Iterator[Problem]:
 
 
 def _told_rows(actor: ActorSpec, shapes: Shapes) -> ActorSpec:
-    """How many rows it will compute, if it tries convolutions out for them before its first
-    pass."""
+    """Give an actor its number of rows if it compares convolution algorithms for them before its
+    first pass."""
     options = actor.options
     if (
         not isinstance(options, JobOptions)
@@ -151,7 +159,8 @@ def _told_rows(actor: ActorSpec, shapes: Shapes) -> ActorSpec:
 
 
 def _without_model(lead: ActorSpec) -> ActorSpec:
-    """What is trained with emulated gradients is no model, whoever computes the rest."""
+    """Mark the lead's job as emulated: a model trained with emulated gradients is useless,
+    whichever actors compute the rest."""
     if not isinstance(lead.options, JobOptions):
         return lead
     job = dataclasses.replace(lead.options.job, device=EMULATED)
@@ -159,8 +168,8 @@ def _without_model(lead: ActorSpec) -> ActorSpec:
 
 
 def lacking(config: ClusterConfig, topology: Topology) -> list[str]:
-    """What this machine lacks for the devices of actors that will live on it, a line; none where
-    others start them."""
+    """A line if this machine lacks the software for the GPUs of actors that will live on it. No
+    line where another launcher starts the actors."""
     there = (getattr(actor.options, "job", None) for actor in topology.actors)
     devices = sorted(
         {job.device for job in there if job is not None and job.device.startswith("cuda:")}
@@ -178,9 +187,12 @@ def _emulated(device: str) -> bool:
 def by_machine(
     patterns: Mapping[str, str], topology: Topology, config: ClusterConfig, remarks: Diagnostics
 ) -> Mapping[str, str]:
-    """`patterns` of [train.devices], which count first, then worker -> device as its machine says.
-    Notes kinds that there are not, and warns of workers that share a device or lists that nobody
-    takes from."""
+    """The device of each worker: first the `patterns` of [train.devices], then worker -> device
+    from the list of its machine.
+
+    Notes unknown kinds of devices. Warns of workers that share a device, and of lists that no
+    worker uses.
+    """
     listing = [machine for machine in config.machine if machine.devices]
     for machine in {machine.entry: machine for machine in listing}.values():
         for device in machine.devices:
@@ -191,7 +203,7 @@ def by_machine(
     try:
         placement = place(topology, config)
     except ConfigError:
-        return patterns  # whoever starts it places it next, and is told then
+        return patterns  # the caller places the topology next and gets this error then
     machine_of = {actor: spec.machine for spec in placement.processes for actor in spec.actors}
     free = [
         actor.name
@@ -207,15 +219,15 @@ def by_machine(
         found |= {name: machine.devices[number % count] for number, name in enumerate(mine)}
         if not mine:
             text = (
-                f"says nothing: no worker of machine '{machine.name}' is without a device "
-                "of train.devices"
+                f"has no effect: machine '{machine.name}' has no worker without a device of "
+                "train.devices"
             )
             _note(remarks.warnings, config, machine, text)
         elif len(mine) > count and {*machine.devices} != {"cpu"}:
             devices = f"{count} device{'s' * (count > 1)}"
             text = (
-                f"machine '{machine.name}' has {len(mine)} workers for {devices}: they "
-                "share in turn"
+                f"machine '{machine.name}' has {len(mine)} workers for {devices}: the "
+                "workers share them in turn"
             )
             _note(remarks.warnings, config, machine, text)
     return found

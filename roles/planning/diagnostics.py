@@ -1,5 +1,5 @@
-"""What a plan finds wrong or worth telling in cluster.toml and its files: a line each, with file,
-line and key."""
+"""The mistakes and warnings that a plan finds in cluster.toml and its files: one line each, with
+file, line and key."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ from runtime.errors import ConfigError
 
 
 class Diagnostics:
-    """Mistakes are noted as they are met, so that one run shows them all; then `stop_if_wrong`
-    raises them."""
+    """Notes mistakes as they are found, so that one run shows them all. `stop_if_wrong` then raises
+    them."""
 
     def __init__(self, raw: RawConfig) -> None:
         self._raw = raw
@@ -23,7 +23,7 @@ class Diagnostics:
 
     @contextmanager
     def reading(self, *keys: str) -> Iterator[None]:
-        """Turn an error into problems that name the key of cluster.toml it comes from."""
+        """Turn an error into problems that name the key of cluster.toml that it comes from."""
         try:
             yield
         except (NetError, ConfigError) as error:
@@ -31,23 +31,23 @@ class Diagnostics:
                 self.problem(problem, *keys)
 
     def problem(self, text: str, *keys: str) -> None:
-        """Note a mistake under the key where it was met first: whoever reads the solver meets it
-        again."""
+        """Note a mistake under the key where it was found first. Each later reader of the file,
+        such as the solver's, finds it again."""
         if not any(problem.endswith(f": {text}") for problem in self.problems):
             self.problems.append(self._raw.problem(keys, text).text)
 
     def warn(self, text: str, *keys: str) -> None:
-        """Note what the person shall know, once."""
+        """Note a warning for the user, once."""
         line = self._raw.problem(keys, text).text
         if line not in self.warnings:
             self.warnings.append(line)
 
     def tell(self) -> None:
-        """Log what was noted and is no mistake."""
+        """Log the warnings."""
         for line in self.warnings:
             logging.getLogger("roles").warning("%s", line)
 
     def stop_if_wrong(self) -> None:
-        """ConfigError with what was noted."""
+        """Raise ConfigError with all mistakes so far, if there are any."""
         if self.problems:
             raise ConfigError(self.problems)

@@ -1,5 +1,7 @@
-"""Which link's gradients have which format: from the section [train.gradients] to the options of
-the actors. The formats: `roles.formats`.
+"""The format of the gradients on each link: from the section [train.gradients] to the options of
+the actors.
+
+The formats themselves: `roles.formats`.
 """
 
 from __future__ import annotations
@@ -21,7 +23,7 @@ ARROW = "->"
 
 
 def gradient_links(topology: Topology) -> list[Link]:
-    """(sender, receiver) of every link that gradients travel, in the order of the senders."""
+    """(sender, receiver) of every link on which gradients travel, in the order of the senders."""
     return [
         (actor.name, parent)
         for actor in topology.actors
@@ -31,7 +33,7 @@ def gradient_links(topology: Topology) -> list[Link]:
 
 
 def formats_of(links: list[Link], gradients: Gradients) -> dict[Link, str]:
-    """The format of each link: that of the first pattern that fits it, else the one of all."""
+    """The format of each link: that of the first pattern that fits it, else the common one."""
     found: dict[Link, str] = {}
     for link in links:
         fitting = (name for pattern, name in gradients.links.items() if _fits(link, pattern))
@@ -40,7 +42,7 @@ def formats_of(links: list[Link], gradients: Gradients) -> dict[Link, str]:
 
 
 def mistakes(links: list[Link], gradients: Gradients, preset: str) -> Iterator[Problem]:
-    """What the section says of links that do not exist."""
+    """Find entries of the section for links that do not exist, and options that no format uses."""
     used = {
         key
         for name in (gradients.format, *gradients.links.values())
@@ -48,7 +50,7 @@ def mistakes(links: list[Link], gradients: Gradients, preset: str) -> Iterator[P
     }
     for key, value in gradients.of_formats.items():
         if key not in used and value != type(gradients).model_fields[key].default:
-            yield f"found {value}, but no gradients travel in a format that has it", (key,)
+            yield f"found {value}, but no gradients travel in a format with this option", (key,)
     if not links:
         unused: list[tuple[str, tuple[str, ...]]] = [
             (name, ("links", link)) for link, name in gradients.links.items()
@@ -58,8 +60,8 @@ def mistakes(links: list[Link], gradients: Gradients, preset: str) -> Iterator[P
         for name, keys in unused:
             yield (
                 (
-                    f"found '{name}', but no gradients have a format of their own with preset "
-                    f"'{preset}'"
+                    f"found '{name}', but with preset '{preset}' no gradients have a format of "
+                    "their own"
                 ),
                 keys,
             )
@@ -72,12 +74,15 @@ def mistakes(links: list[Link], gradients: Gradients, preset: str) -> Iterator[P
             )
         elif not any(_fits(link, pattern) for link in links):
             listed = ", ".join(f"{sender} {ARROW} {receiver}" for sender, receiver in links)
-            yield f"fits no link that gradients travel; those are {listed}", ("links", pattern)
+            yield f"fits no link with gradients; these links are {listed}", ("links", pattern)
 
 
 def with_formats(topology: Topology, gradients: Gradients, layers: Layers, job: Job) -> Topology:
-    """Tell each sender the format of what it sends, each reducer what to expect and how to compute.
-    "float32" is said for numbers as they are: those of the job."""
+    """Give each sender the formats of its gradients, and each reducer the formats to expect and the
+    kernels to use.
+
+    "float32" stands for numbers as they are, in the job's dtype.
+    """
     formats = formats_of(gradient_links(topology), gradients)
     wires = {
         link: WireFormat(job.dtype.name if said == "float32" else said, gradients.of_formats)
@@ -102,8 +107,11 @@ def with_formats(topology: Topology, gradients: Gradients, layers: Layers, job: 
 
 
 def _with_keepers(topology: Topology, lossy: set[str]) -> Topology:
-    """Tell the lead who has something beside the model, as those who keep what their format leaves
-    out, and let it talk to them."""
+    """Name to the lead the actors that keep state in addition to the model, and link the lead to
+    them.
+
+    An actor whose format leaves out a part of a gradient keeps that part.
+    """
     names = [
         actor.name
         for actor in topology.actors

@@ -1,8 +1,7 @@
-"""Lay out: the preset's topology, for the hosts where its actors will live, so that sums are made
-on each host before they leave it.
+"""The layout of a preset's topology on its hosts, such that each host sums before it sends.
 
-Where actors live follows from their names and roles, so a first layout is placed, and a second one
-is told the hosts.
+The hosts of actors follow from their names and roles. So a first layout is placed, and a second
+layout uses the hosts of the first.
 """
 
 from __future__ import annotations
@@ -27,7 +26,7 @@ from runtime.plan.program import checked as with_typed_options
 from runtime.plan.topology import Topology
 from runtime.queueing.all_reduce import ring_from
 
-NO_WAYS = "says nothing: the workers are on one host"
+NO_WAYS = "has no effect: the workers are on one host"
 MISALIGNED = (
     "sums are not made on each host first: a reproducible run adds up pairs of neighbours by "
     "rank, and its hosts have "
@@ -41,8 +40,8 @@ NOT_BY_HALVES = "found 'halving' between {} hosts, but {}: expected 'auto', 'tre
 
 
 def lay_out(inputs: PlanInputs, checked: CheckedJob, diagnostics: Diagnostics) -> Topology:
-    """The topology of the preset, with the tuner if something is to be chosen. Notes what cannot
-    be laid out."""
+    """Return the preset's topology, with the tuner if there is something to choose. Notes what
+    cannot be laid out."""
 
     def lay(request: Request) -> Topology:
         topology = with_typed_options(inputs.preset.layout(request))
@@ -75,8 +74,8 @@ def _for_hosts(
     config: ClusterConfig,
     remarks: Diagnostics,
 ) -> Topology:
-    """The topology of a request whose hosts are not yet known. Notes what of `between` cannot be,
-    or says nothing."""
+    """The topology of a request whose hosts are not known yet. Notes values of `between` that are
+    impossible or without effect."""
     strategy = request.strategy
     if not several(config):
         _warn_of_ways(strategy, remarks)
@@ -85,7 +84,7 @@ def _for_hosts(
     try:
         hosts = hosts_of(place(topology, config), config)
     except ConfigError:
-        return topology  # whoever starts it places it next, and is told then
+        return topology  # the caller places the topology next and gets this error then
     homes = {name: host.name for host in hosts for name in host.actors}
     groups = _groups_of(topology)
     count = max((len({homes[name] for name in members}) for members in groups), default=0)
@@ -115,8 +114,8 @@ def _groups_of(topology: Topology) -> Sequence[Sequence[str]]:
 
 
 def _not_in_pairs(members: Sequence[str], homes: Mapping[str, str]) -> list[int]:
-    """How many neighbours by rank are on each host, if adding those up first makes other pairs;
-    none if not."""
+    """The number of neighbours by rank on each host, if adding these up first makes other pairs
+    than one process; else []."""
     runs = [
         (home, len(list(run))) for home, run in itertools.groupby(members, key=homes.__getitem__)
     ]
@@ -130,7 +129,7 @@ def _not_in_pairs(members: Sequence[str], homes: Mapping[str, str]) -> list[int]
 
 
 def _between(strategy: Strategy, hosts: int, config: ClusterConfig) -> Between:
-    """Which way sums take between so many hosts."""
+    """The ways of sums between this number of hosts."""
     if strategy.between != "auto":
         return ((0, strategy.between),)
     if not HalvingExchange.refuses(hosts):

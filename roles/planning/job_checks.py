@@ -1,4 +1,4 @@
-"""Check: the job, its nets and its files against what the preset can lay out."""
+"""The checks of a job: its nets and its files must fit the preset."""
 
 from __future__ import annotations
 
@@ -30,8 +30,11 @@ from roles.planning.strategies import (
 
 @dataclass(frozen=True)
 class CheckedJob:
-    """A job without mistakes. `timetable`: with its tests. `layers`: of the part that the workers
-    compute, whose gradients travel. `options`: of the preset."""
+    """A job without mistakes.
+
+    `timetable` includes the tests. `layers` are those of the part that the workers compute, whose
+    gradients travel. `options` are the preset's.
+    """
 
     job: Job
     timetable: Timetable
@@ -42,8 +45,8 @@ class CheckedJob:
 
 
 def check(inputs: PlanInputs, read: ReadJob, diagnostics: Diagnostics) -> CheckedJob:
-    """The job that can be laid out: every part of its nets was built once. ConfigError with every
-    mistake that was noted so far."""
+    """Check that the job can be laid out, and build every part of its nets once. Raises ConfigError
+    with every mistake so far."""
     options = _check_strategy(inputs, read.job, diagnostics)
     diagnostics.stop_if_wrong()
     assert read.timetable is not None
@@ -59,7 +62,8 @@ def check(inputs: PlanInputs, read: ReadJob, diagnostics: Diagnostics) -> Checke
 
 
 def _check_strategy(inputs: PlanInputs, job: Job, diagnostics: Diagnostics) -> Any:
-    """The preset's own options. Notes what of solver and strategy does not go together."""
+    """Return the preset's own options. Notes contradictions between the solver, the strategy and
+    the preset."""
     _check_solver(inputs, job, diagnostics)
     strategy = inputs.train.strategy
     groups = inputs.preset.groups(strategy)
@@ -86,15 +90,15 @@ def _check_strategy(inputs: PlanInputs, job: Job, diagnostics: Diagnostics) -> A
 
 
 def _check_solver(inputs: PlanInputs, job: Job, diagnostics: Diagnostics) -> None:
-    """Refuse rates that are not numbers, and clipping by a norm over all layers where layers are
-    updated apart."""
+    """Refuse rates that are not numbers. Refuse clipping by a norm over all layers where layers are
+    updated separately."""
     with diagnostics.reading("train", "solver"):
         check_rates(job.solver_spec)
         if job.solver_spec.clips and not inputs.preset.joint:
             joint = [name for name, preset in PRESETS.items() if preset.joint]
             text = (
                 "clip_gradients needs the norm of all gradients at once: only "
-                f"presets {_named(joint)} know it"
+                f"presets {_named(joint)} have it"
             )
             diagnostics.problem(text, "train", "strategy", "preset")
 
@@ -125,8 +129,10 @@ def _check_parts(
     whole: Net,
     diagnostics: Diagnostics,
 ) -> Layers:
-    """The layers of the part that workers compute; {} if there is no such part. Presets that cut
-    the net need a conv phase to cut off, and rows that may be shared."""
+    """The layers of the part that workers compute; {} if the preset or the net has no such part.
+
+    Presets that cut the net need a conv phase to cut off, and rows that may be divided.
+    """
     preset = inputs.preset
     if preset.alone:
         return {}
@@ -152,7 +158,7 @@ def _check_parts(
 def _check_shards(
     inputs: PlanInputs, job: Job, phase: str, shapes: InputShape, diagnostics: Diagnostics
 ) -> None:
-    """Notes what an FC phase that is shared out cannot do with this net."""
+    """Note what a divided FC phase cannot do with this net."""
     strategy = inputs.train.strategy
     shards = inputs.preset.shards(strategy)
     if not shards:
@@ -160,14 +166,14 @@ def _check_shards(
     shard = job.build_shard(phase, 0, shards, shapes)
     if strategy.variable_batch and not shard.means:
         text = (
-            "found true with a loss whose normalization is NONE: it is no mean, "
-            "whose weight could change"
+            "found true with a loss whose normalization is NONE: this loss is a sum, and only "
+            "the weight of a mean can change"
         )
         diagnostics.problem(text, "train", "strategy", "variable_batch")
     for layer in shard.rounding if strategy.reproducible else ():
         text = (
             f"found true, but layer '{layer}' before an InnerProduct rounds "
-            "gradients: FC shards add them up after it, one server before"
+            "gradients: FC shards add them up after the layer, a single server before it"
         )
         diagnostics.problem(text, "train", "strategy", "reproducible")
 
@@ -175,7 +181,7 @@ def _check_shards(
 def _look_into_files(
     inputs: PlanInputs, read: ReadJob, nets: Mapping[str, Net], diagnostics: Diagnostics
 ) -> None:
-    """Whatever would end the run soon after its start is reported before it."""
+    """Report all mistakes in files that would end the run soon after its start."""
     contents = Contents(read.job)
     for phase, net in nets.items():
         with diagnostics.reading("train", "data", phase.lower()):
@@ -192,7 +198,7 @@ def _look_into_files(
 
 
 def _warn(inputs: PlanInputs, job: Job, diagnostics: Diagnostics) -> None:
-    """Keys that say nothing beside others, and a momentum that is too much with so many groups."""
+    """Warn of keys without effect, and of a momentum that is too high for the number of groups."""
     train = inputs.train
     simulation = inputs.config.simulation
     if not inputs.auto.momentum and (
@@ -203,19 +209,21 @@ def _warn(inputs: PlanInputs, job: Job, diagnostics: Diagnostics) -> None:
     if simulation.seed != type(simulation).model_fields["seed"].default and not (
         emulated or simulation.service_times
     ):
-        text = "says nothing where nothing is emulated: no service times are drawn"
+        text = "has no effect where nothing is emulated: no service times are drawn"
         diagnostics.warn(text, "simulation", "seed")
 
 
 def _check_tests(inputs: PlanInputs, timetable: Timetable, diagnostics: Diagnostics) -> None:
-    """Workers that are averaged before a test must all take part in its first batch. ConfigError
-    at once: nothing can be laid out otherwise."""
+    """Check that all workers that are averaged before a test take part in its first batch.
+
+    Raises ConfigError at once, since nothing can be laid out otherwise.
+    """
     workers = inputs.train.strategy.workers
     rows = min((min(test.batch, test.rows) for test in timetable.tests[:1]), default=0)
     if inputs.preset.averages and 0 < rows < workers:
         text = (
             f"found {workers}, but they meet in the first batch of a test, which has "
-            f"{rows} images: one for each"
+            f"{rows} images, and each worker needs one"
         )
         diagnostics.problem(text, "train", "strategy", "workers")
         diagnostics.stop_if_wrong()

@@ -1,4 +1,4 @@
-"""Read: what [train] asks becomes a job, and the files of the job are opened, each once."""
+"""The reading of a job from [train] and from its files, each of which is opened once."""
 
 from __future__ import annotations
 
@@ -31,8 +31,11 @@ from runtime.plan.placement import data_here
 
 @dataclass(frozen=True)
 class PlanInputs:
-    """What a plan is made of. `train`: the section with which the run begins, in which `auto` has
-    replaced each "auto". `base`: the folder of cluster.toml."""
+    """The inputs of a plan.
+
+    `train`: the section with which the run starts, in which `auto` has replaced each "auto".
+    `base`: the folder of cluster.toml.
+    """
 
     config: ClusterConfig
     train: Train
@@ -44,8 +47,8 @@ class PlanInputs:
 
 @dataclass(frozen=True)
 class ReadJob:
-    """A job and what its files hold: the data of each phase, and the first weights. `timetable`:
-    None if the solver cannot be read."""
+    """A job and the contents of its files: the data of each phase, and the first weights.
+    `timetable` is None if the solver cannot be read."""
 
     job: Job
     timetable: Timetable | None
@@ -56,8 +59,8 @@ class ReadJob:
 def inputs_of(
     config: ClusterConfig, options: Options, preset: Preset | None, diagnostics: Diagnostics
 ) -> PlanInputs:
-    """The inputs of a plan by `preset`, or by the preset that `options` name. ConfigError if there
-    is no such preset."""
+    """The inputs of a plan by `preset`, or by the preset that `options` name. Raises ConfigError if
+    that preset does not exist."""
     train = options.train
     with diagnostics.reading("train", "strategy", "preset"):
         preset = preset or preset_called(train.strategy.preset)
@@ -69,7 +72,7 @@ def inputs_of(
 
 
 def read(inputs: PlanInputs, diagnostics: Diagnostics) -> ReadJob:
-    """The job, its data and its first weights; notes every file that cannot be read."""
+    """Read the job, its data and its first weights. Notes every file that cannot be read."""
     job = read_job(inputs, diagnostics)
     sources: dict[str, Source] = {}
     timetable = None
@@ -77,7 +80,7 @@ def read(inputs: PlanInputs, diagnostics: Diagnostics) -> ReadJob:
         _ = job.net_spec
     with diagnostics.reading("train", "solver"):
         timetable = timetable_of(job, _place(job, diagnostics))
-    # what each data layer reads is not known of a net that cannot be read
+    # without a readable net, it is not known which data each data layer reads
     readable = not diagnostics.problems
     for phase in (phase for phase in job.phases if readable or is_one(job.data[phase])):
         with diagnostics.reading("train", "data", phase.lower()):
@@ -92,8 +95,8 @@ def read(inputs: PlanInputs, diagnostics: Diagnostics) -> ReadJob:
 
 
 def read_job(inputs: PlanInputs, diagnostics: Diagnostics) -> Job:
-    """Net, solver and data as cluster.toml names them. Without its batches, if the net cannot be
-    read."""
+    """Make the job with net, solver and data as cluster.toml names them. Its batches are missing if
+    the net cannot be read."""
     train = inputs.train
     for text, keys in (*mistakes(train), *inputs.auto.mistakes()):
         diagnostics.problem(text, "train", *keys)
@@ -124,7 +127,8 @@ def read_job(inputs: PlanInputs, diagnostics: Diagnostics) -> Job:
 
 
 def _as_written(inputs: PlanInputs, diagnostics: Diagnostics) -> Job:
-    """The job as [train] alone says it: no file is read yet but that of a run's weights."""
+    """The job as [train] alone describes it. No file is read yet, except to find the weights of a
+    run."""
     train = inputs.train
     values = {"max_iter": train.max_iter, "base_lr": train.base_lr, "momentum": train.momentum}
     return Job(
@@ -148,19 +152,19 @@ def _as_written(inputs: PlanInputs, diagnostics: Diagnostics) -> Job:
 
 
 def _located(base: Path, name: str) -> str:
-    """A path beside cluster.toml if there is such a file, otherwise the name as it is (the
-    zoo's)."""
+    """A path relative to cluster.toml if there is such a file, otherwise the name as it is (a name
+    of the zoo)."""
     return _beside(base, name) if is_file(base / name) else name
 
 
 def _beside(base: Path, name: str | None) -> str:
-    """A path relative to cluster.toml; "" for none."""
+    """A path relative to cluster.toml; "" without a name."""
     return os.path.abspath(base / name) if name else ""  # noqa: PTH100  # resolve() fails at links in a circle
 
 
 def _weights(inputs: PlanInputs, diagnostics: Diagnostics) -> tuple[str, ...]:
-    """The file of first weights that cluster.toml names; of a run directory the one that is meant,
-    which is reported; () for none."""
+    """The file of first weights that cluster.toml names; () if it names none. For a run directory,
+    the file is chosen and reported."""
     found: tuple[str, ...] = ()
     with diagnostics.reading("train", "weights"):
         if inputs.train.weights:
@@ -172,7 +176,7 @@ def _weights(inputs: PlanInputs, diagnostics: Diagnostics) -> tuple[str, ...]:
 
 
 def _place(job: Job, diagnostics: Diagnostics) -> Place:
-    """From where the run goes on."""
+    """The place from which the run resumes."""
     with diagnostics.reading("train", "resume"):
         if job.resume:
             return place_of(job.resume)

@@ -1,5 +1,5 @@
-"""The largest array that a run will send, so that no message meets `links.max_message_bytes` on its
-way."""
+"""The largest array that a run will send, to check before the start that no message exceeds
+`links.max_message_bytes`."""
 
 from __future__ import annotations
 
@@ -12,16 +12,17 @@ from roles.base.shapes import Shapes
 from roles.exchange.buckets import buckets_of
 from roles.learning.job import Job
 
-Array = tuple[int, str]  # bytes, what it is
+Array = tuple[int, str]  # bytes, description
 
 
 def largest_array(shapes: Shapes, whole: Net) -> Array:
-    """An upper bound: what a format of gradients makes smaller is counted as it is."""
+    """An upper bound: formats that make gradients smaller are not considered."""
     return max((*_parameters(whole), *_of_actors(shapes)), default=(0, ""))
 
 
 def _parameters(whole: Net) -> Iterator[Array]:
-    """Those of every layer go to a checkpoint, and with most presets to the workers."""
+    """The parameters of every layer: they go to checkpoints, and with most presets to the
+    workers."""
     for layer, params in whole.params.items():
         for param in params:
             yield (
@@ -51,5 +52,5 @@ def _of_actors(shapes: Shapes) -> Iterator[Array]:
 
 
 def _plain(job: Job) -> Job:
-    """Nothing is computed: no need to import the compiler."""
+    """The job with NumPy: nothing is computed, so the compiler need not be imported."""
     return dataclasses.replace(job, kernels="numpy")

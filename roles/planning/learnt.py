@@ -1,9 +1,9 @@
-"""In how many iterations runs have reached a target, from their run directories: what a plan learns
+"""The iterations in which earlier runs reached a target, from their run directories: a plan learns
 from them.
 
-A run tells of this plan if it trained the same net on the same data with the same solver and batch.
-What may differ is what a plan chooses: the preset, groups, momentum, learning rate. A run in which
-these changed before it reached the target is told, and counts for no setting.
+A run counts for this plan if it trained the same net on the same data with the same solver and
+batch. The plan's choices may differ: the preset, groups, momentum and learning rate. A run in which
+these changed before it reached the target is listed, but counts for no setting.
 """
 
 from __future__ import annotations
@@ -33,15 +33,18 @@ Events = Sequence[Mapping[str, Any]]
 
 @dataclass(frozen=True)
 class Target:
-    """`loss` is the training loss as progress reports say it, and shall fall to `value`; every
-    other `name` is a score of the first test net, and shall rise to it."""
+    """The value that the training shall reach.
+
+    `loss` is the training loss in progress reports, and shall fall to `value`. Every other `name`
+    is a score of the first test net, and shall rise to `value`.
+    """
 
     name: str
     value: float
 
     @staticmethod
     def of(text: str) -> Target:
-        """From "accuracy=0.985". ConfigError."""
+        """Read a target such as "accuracy=0.985". Raises ConfigError."""
         name, equals, number = text.partition("=")
         try:
             value = float(number)
@@ -65,17 +68,17 @@ class Target:
         return f"{self.name} {self.value:g}"
 
     def reached(self, value: float) -> bool:
-        """Is this as good?"""
+        """True if `value` reaches the target."""
         return value <= self.value if self.name == LOSS else value >= self.value
 
     def best(self, values: Iterable[float]) -> float:
-        """Of some."""
+        """The best of these values."""
         numbers = [value for value in values if not math.isnan(value)]
         return (min if self.name == LOSS else max)(numbers, default=math.nan)
 
     def seen(self, events: Events) -> Iterator[tuple[int, float, float]]:
-        """(iteration, seconds since the run began, value) of every report of it. KeyError names
-        what tests tell."""
+        """(iteration, seconds since the start of the run, value) of each report of the target.
+        Raises KeyError if the tests do not have the score."""
         if self.name == LOSS:
             told = [event for event in events if event["event"] == "progress"]
             yield from (
@@ -90,8 +93,8 @@ class Target:
 
 @dataclass(frozen=True)
 class Learnt:
-    """From all runs: the statistical efficiency, and a row of words for each, below `HEAD`.
-    `rates`: momentum and base_lr of the plan."""
+    """The result from all runs: the statistical efficiency, and a row of text for each run, below
+    `HEAD`. `rates`: momentum and base_lr of the plan."""
 
     efficiency: Efficiency
     rates: tuple[float, float]
@@ -99,16 +102,19 @@ class Learnt:
 
 
 def learnt(target: Target, runs: Iterable[Path], options: Options, job: Job, first: int) -> Learnt:
-    """What these run directories tell of a plan with these `options`, whose `job` begins with
-    iteration `first`. ConfigError if one is no run directory, learnt something else, or says
-    nothing of the target."""
+    """Learn from run directories for a plan with these `options`, whose `job` starts at iteration
+    `first`.
+
+    Raises ConfigError if a folder is not a run directory, if its run trained something else, or if
+    it has no report of the target.
+    """
     counted = list[Counted]()
     rows = [HEAD]
     for run in runs:
         theirs = options_of_run(run)
         if theirs is None:
             raise ConfigError(
-                [(f"--learnt {run}: no run directory: it has no config.toml and events.jsonl")]
+                [(f"--learnt {run}: not a run directory: it has no config.toml and events.jsonl")]
             )
         _check(run, target, options, theirs, job)
         with reading(run, "--learnt"):
@@ -128,7 +134,7 @@ def learnt(target: Target, runs: Iterable[Path], options: Options, job: Job, fir
 
 
 def _seen(run: Path, target: Target, events: Events) -> list[tuple[int, float, float]]:
-    """As `Target.seen`; ConfigError if there is nothing."""
+    """Return the reports as `Target.seen` does. Raises ConfigError if the run has none."""
     tests = [event for event in events if event["event"] == "test"]
     if target.name != LOSS and tests and target.name not in tests[0]:
         known = [
@@ -143,13 +149,13 @@ def _seen(run: Path, target: Target, events: Events) -> list[tuple[int, float, f
     if not (seen := list(target.seen(events))):
         what = "progress report" if target.name == LOSS else "test"
         raise ConfigError(
-            [(f"--learnt {run}: events.jsonl: found no {what}, which would tell of {target}")]
+            [(f"--learnt {run}: events.jsonl: found no {what}, which would report {target}")]
         )
     return seen
 
 
 def _check(run: Path, target: Target, options: Options, theirs: Options, job: Job) -> None:
-    """ConfigError by the name of the first key that says that the run learnt something else."""
+    """Raise ConfigError that names the first key in which the run differs from the plan."""
     mine = options.train
     found = theirs.train
     keys = ["net", "solver", "weights", "resume", "gradients"]
@@ -173,8 +179,8 @@ def _check(run: Path, target: Target, options: Options, theirs: Options, job: Jo
         raise ConfigError(
             [
                 (
-                    f"--learnt {run}: its devices are emulated: it computed nothing, "
-                    "and has learnt nothing"
+                    f"--learnt {run}: its devices are emulated, so the run computed "
+                    "nothing and learnt nothing"
                 )
             ]
         )
@@ -208,12 +214,12 @@ def _rates(solver: SolverSpec) -> tuple[float, float]:
 
 
 def _short(value: float) -> float:
-    """A prototxt's 0.9 is 0.89999998."""
+    """Round to six digits: a prototxt's 0.9 is 0.89999998."""
     return float(f"{value:.6g}")
 
 
 def _shown(setting: Setting) -> str:
-    """For people."""
+    """The setting as text."""
     groups = f"{setting.groups} group{'s'[: setting.groups != 1]}"
     return f"{groups}, momentum {setting.momentum:g}, base_lr {setting.base_lr:g}, {setting.manner}"
 
@@ -243,7 +249,7 @@ def _told(
             f"after {duration(at[1])}"
         )
     return (
-        (f"{text}; what it learnt with changed on the way, so it counts for none of them")
+        (f"{text}; its setting changed on the way, so the run counts for none of them")
         if changed
         else text
     )

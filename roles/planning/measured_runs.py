@@ -1,4 +1,4 @@
-"""How long an iteration of a run took, from its run directory: to stand beside a prediction."""
+"""The measured time of a run's iteration, from its run directory, to compare with a prediction."""
 
 from __future__ import annotations
 
@@ -27,8 +27,11 @@ Report = tuple[float, int]  # seconds, iterations that had ended by then
 
 
 def options_of_run(directory: Path, name: str = CONFIG) -> Options | None:
-    """What was asked of the run with this directory, or what another file of it says; None if it is
-    none, or has none. ConfigError if that file is broken."""
+    """The configuration of the run in `directory`, from the file `name`.
+
+    None if the folder is not a run directory or has no such file. Raises ConfigError if the file is
+    broken.
+    """
     file = directory / name
     if not (os.path.lexists(directory / FILE) and os.path.lexists(file)):
         return None
@@ -36,14 +39,17 @@ def options_of_run(directory: Path, name: str = CONFIG) -> Options | None:
 
 
 def measured(runs: Iterable[Path], options: Options, batch: int) -> Iterator[tuple[int, float]]:
-    """(groups, seconds per iteration with this batch) of each run directory; several of one whose
-    groups were changed while it went on. ConfigError if one is none, or of another net, batch or
-    number of workers than `options`, which are those with which a plan begins."""
+    """(groups, seconds per iteration with this batch) of each run directory. A run whose groups
+    changed gives several.
+
+    `options` are those with which the plan starts. Raises ConfigError if a folder is not a run
+    directory, or if its run has another net, batch or number of workers.
+    """
     for run in runs:
         theirs = options_of_run(run)
         if theirs is None:
             raise ConfigError(
-                [(f"--measured {run}: no run directory: it has no config.toml and events.jsonl")]
+                [(f"--measured {run}: not a run directory: it has no config.toml and events.jsonl")]
             )
         preset = preset_called(theirs.train.strategy.preset)
         begun = AutoSettings(theirs.train, preset, run).begun_with
@@ -70,17 +76,20 @@ def measured(runs: Iterable[Path], options: Options, batch: int) -> Iterator[tup
 
 @contextmanager
 def reading(run: Path, option: str) -> Iterator[None]:
-    """What is wrong with the events of a run that `option` named, as a ConfigError."""
+    """Turn errors in the events of a run into ConfigError. `option` is the option that named the
+    run."""
     try:
         yield
     except Damaged as error:
         raise ConfigError([f"{option} {error}"]) from None
     except (ValueError, KeyError, AttributeError, TypeError, OverflowError) as error:
-        raise ConfigError([f"{option} {run}: events.jsonl is not that of a run: {error}"]) from None
+        raise ConfigError(
+            [f"{option} {run}: events.jsonl is not the journal of a run: {error}"]
+        ) from None
 
 
 def events_of(run: Path) -> list[dict[str, Any]]:
-    """What a run has journalled, in order. Within `reading`: a damaged line is an error, because
+    """The journal of a run, in order. Call it within `reading`: a damaged line is an error, because
     the numbers would be wrong without it."""
 
     def damaged(line: str) -> None:
@@ -90,12 +99,12 @@ def events_of(run: Path) -> list[dict[str, Any]]:
 
 
 def iteration_of(progress: Mapping[str, Any]) -> int:
-    """The one that a progress report is about. Within `reading`."""
+    """The iteration of a progress report. Call it within `reading`."""
     return int(progress["iteration"])
 
 
 def _seconds(run: Path, begun: int, batch: int) -> dict[int, float]:
-    """Per iteration, by groups; `begun`: those that the run begins with."""
+    """Seconds per iteration, by groups. `begun`: the groups with which the run started."""
     with reading(run, "--measured"):
         stretches = _by_groups(events_of(run), begun, batch)
     found = {groups: _median(at) for groups, at in stretches.items() if len(at) >= LEAST}
@@ -109,9 +118,11 @@ def _seconds(run: Path, begun: int, batch: int) -> dict[int, float]:
 def _by_groups(
     events: Iterable[Mapping[str, Any]], begun: int, batch: int
 ) -> dict[int, list[Report]]:
-    """The progress reports of the longest time that the run had so many groups, the seconds without
-    those in which it was held: what was done then were probes. Nothing of the time in which it had
-    another `batch`."""
+    """The progress reports of the longest stretch with each number of groups.
+
+    Seconds for which the run was held are subtracted, since it made probes then. Time with another
+    `batch` is left out.
+    """
     held = begin = 0.0
     now = (begun, batch)
     at = list[Report]()
@@ -135,8 +146,11 @@ def _by_groups(
 
 
 def _median(at: Sequence[Report]) -> float:
-    """Seconds per iteration, the median of stretches: tests and saves are in few of them, and it is
-    no matter that groups report one soon after the other. 0: none has ended."""
+    """Seconds per iteration, as the median over stretches; 0 if no iteration ended.
+
+    Tests and saves are in few stretches. Groups that report shortly after one another do not matter
+    over a stretch.
+    """
     ends = [at[number * (len(at) - 1) // STRETCHES] for number in range(STRETCHES + 1)]
     found = [
         (after - before) / (n - m) for (before, m), (after, n) in itertools.pairwise(ends) if n > m

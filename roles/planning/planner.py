@@ -1,5 +1,5 @@
-"""From cluster.toml to a topology: read, check, lay out, brief the actors. Every mistake is
-reported before anything starts."""
+"""The way from cluster.toml to a topology: read, check, lay out and brief the actors. Every mistake
+is reported before anything starts."""
 
 from __future__ import annotations
 
@@ -19,8 +19,10 @@ from runtime.plan.topology import Topology
 def plan(
     config: ClusterConfig, options: Options, preset: Preset | None = None, *, tell: bool = True
 ) -> Topology:
-    """The topology that trains what `options` describe, laid out by `preset` if one is given;
-    `tell`: warn of what is worth it. ConfigError with every mistake of the files it names."""
+    """The topology that trains as `options` describe, laid out by `preset` if one is given.
+
+    `tell`: log warnings. Raises ConfigError with every mistake of the options and their files.
+    """
     diagnostics = Diagnostics(config.raw)
     inputs = inputs_of(config, options, preset, diagnostics)
     checked = check(inputs, read(inputs, diagnostics), diagnostics)
@@ -31,9 +33,9 @@ def plan(
 
 
 def job_of(config: ClusterConfig, options: Options) -> Job:
-    """The job that `options` describe, for commands that need no topology. ConfigError as
-    `plan`."""
-    # whatever will be chosen
+    """The job that `options` describe, for commands that need no topology. Raises ConfigError as
+    `plan` does."""
+    # the job does not depend on the preset that will be chosen
     preset = preset_called("single") if options.train.strategy.preset == AUTO else None
     diagnostics = Diagnostics(config.raw)
     job = read_job(inputs_of(config, options, preset, diagnostics), diagnostics)

@@ -1,8 +1,8 @@
-"""What `plan` tells of time: predicted for the configured run and for what else could be chosen, 1,
-2, 4, ... groups or other presets; with a target, how long it takes until that is reached.
+"""The predictions of time that `plan` shows: for the configured run and for its alternatives, 1, 2,
+4, ... groups or other presets. With a target, also the time until it is reached.
 
-Times come from a profile, or from a kind of machine that one thinks of renting and the FLOPs of the
-layers; iterations to the target from runs.
+Times come from a profile, or from a kind of machine to rent and the FLOPs of the layers. Iterations
+to the target come from runs.
 """
 
 from __future__ import annotations
@@ -27,28 +27,28 @@ from runtime.plan.prospects import Needed, Prospect, Prospects, Wanted, hourly
 from runtime.plan.topology import Placement, Topology
 
 HOW = (
-    "How long it takes: `python -m runtime time --profile FILE` writes down how long array "
-    "work takes here, and "
-    "`--profile FILE` predicts from it; so does `--machine NAME` for a kind of machine in a "
+    "To predict times: `python -m runtime time --profile FILE` measures the array work on this "
+    "machine, and "
+    "`--profile FILE` predicts from it; `--machine NAME` predicts for a kind of machine in the "
     "catalogue"
 )
-BEGINS = "what the tuner makes of it: the run begins as this says, and {} 'auto'"
+BEGINS = "the choices of the tuner: the run starts with the settings of this plan, and {} 'auto'"
 SEVERAL = (
-    "that the run of this profile tried several numbers of groups or several batches, and so "
-    "work on different numbers "
-    "of rows: all of it is counted as of those that it began with"
+    "the number of rows of each piece of work: the run of this profile tried several numbers of "
+    "groups or several batches, "
+    "and all of its work is counted with the rows of its first setting"
 )
 UNTIMED = "the first iterations, tests and checkpoints"
 NO_TARGET = (
-    "how many iterations a target takes: with more groups gradients are older, and "
+    "the number of iterations to a target: with more groups gradients are older, and "
     "it may take more; "
 )
-NO_TARGET += "--target and --learnt tell it from runs"
+NO_TARGET += "--target and --learnt predict it from runs"
 SEEDS = (
-    "chance: other first parameters, or another order in which groups come, take more or "
+    "chance: with other first parameters or another order of the groups, a run takes more or "
     "fewer iterations"
 )
-FREE = "what it costs: not every machine has a price_per_hour"
+FREE = "the cost: not every machine has a price_per_hour"
 LINEAR = (
     "~ lies between the iterations of two runs with fewer and with more groups, linear "
     "in the logarithm of groups"
@@ -58,8 +58,8 @@ LINEAR = (
 def prospects(
     config: ClusterConfig, options: Options, placement: Placement, wanted: Wanted
 ) -> Prospects:
-    """Predictions for a plan. ConfigError says what is wrong with the profile, the kind of machine,
-    a run's files or the target."""
+    """Make the predictions for a plan. Raises ConfigError for a wrong profile, kind of machine, run
+    file or target."""
     chosen_by_tuner = list(_chosen_by_tuner(_tuned(options)))
     options = _as_begun(options)
     run = None if wanted.profile is None else options_of_run(wanted.profile.parent)
@@ -112,8 +112,8 @@ def prospects(
 
 
 class _Asked:
-    """Candidates, one after the other. `notes`: what is not known of them, in the order in which it
-    was found."""
+    """The candidates, one after the other. `notes`: what is not known of them, in the order in
+    which it was found."""
 
     def __init__(
         self,
@@ -129,12 +129,15 @@ class _Asked:
         self._basis = basis
         self._seen = seen
         self._presets = presets
-        self._refused: dict[str, list[str]] = {}  # why -> which
+        self._refused: dict[str, list[str]] = {}  # reason -> names of candidates
         self.notes = dict.fromkeys(basis.notes)
 
     def choices(self, candidates: Iterable[tuple[int, Candidate]]) -> Iterator[Prospect]:
-        """All that can be. ConfigError, but for presets, of a basis that does not fit one of
-        them."""
+        """Predict all candidates that are possible.
+
+        A basis that does not fit a candidate raises ConfigError; among presets, the candidate is
+        refused instead.
+        """
         for number, one in candidates:
             try:
                 placed = place(one.topology(self._config, self._options), self._config)
@@ -154,8 +157,8 @@ class _Asked:
 
     @property
     def refused(self) -> list[str]:
-        """A line for each reason: those that cannot be, and those of which the basis does not tell
-        enough."""
+        """One line for each reason: candidates that are impossible, and candidates whose times are
+        not known."""
         return [f"{'; '.join(names)}: {why}" for why, names in self._refused.items()]
 
     def _choice(self, number: int, one: Candidate, placed: Placement) -> Prospect:
@@ -184,8 +187,8 @@ class _Asked:
         return max(held.values(), default=0)
 
     def _needed(self, one: Candidate) -> Needed:
-        """Iterations to the target, and a note on rates with which they were seen, if they are not
-        this plan's."""
+        """The iterations to the target. Notes rates of the runs that differ from those of this
+        plan."""
         if self._seen is None:
             return Needed()
         manner = manner_of(one.strategy, one.groups)
@@ -196,7 +199,7 @@ class _Asked:
                 f"{one.name}: the iterations are those of a run with momentum "
                 f"{best.momentum:g} and base_lr"
             )
-            text += f" {best.base_lr:g}; this plan says {momentum:g} and {rate:g}"
+            text += f" {best.base_lr:g}; this plan has {momentum:g} and {rate:g}"
             self.notes.setdefault(text)
         return self._seen.efficiency.needed(manner, one.groups)
 
@@ -210,14 +213,14 @@ def _of_target(choices: Sequence[Prospect]) -> Iterator[str]:
 
 
 def _chosen_by_tuner(tuned: AutoSettings) -> Iterator[str]:
-    """Of what an iteration's time depends on."""
+    """A note on settings that the tuner chooses and that an iteration's time depends on."""
     keys = [f"train.{'.'.join(keys)}" for keys in (GROUPS, BATCH) if keys in tuned.keys]
     if keys:
         yield BEGINS.format(f"{' and '.join(keys)} {'is' if len(keys) == 1 else 'are'}")
 
 
 def _as_begun(options: Options) -> Options:
-    """What is "auto" as the run begins with it: what will be chosen, nobody knows yet."""
+    """The options with the first value of each "auto", since the choice is not known yet."""
     return options.model_copy(update={"train": _tuned(options).begun_with})
 
 
@@ -226,6 +229,7 @@ def _tuned(options: Options) -> AutoSettings:
 
 
 def _as_run(config: ClusterConfig, options: Options, run: Options) -> Topology:
-    """What a run was that left a profile: the same net and data, its strategy and batch."""
+    """The topology of the run that left a profile: the same net and data, with that run's strategy
+    and batch."""
     run = _as_begun(run)
     return changed(config, options, strategy=run.train.strategy, batch=run.train.batch)

@@ -1,5 +1,7 @@
-"""What cannot go with runs that are there to be compared: precision "double", the same run in
-float64 by plain NumPy, and `reproducible`, the same bits whoever computes.
+"""Refusals for the two kinds of runs whose numbers are to be compared with those of others.
+
+These are precision "double", the same run in float64 by plain NumPy, and `reproducible`, the same
+bits on any number of workers.
 """
 
 from __future__ import annotations
@@ -9,16 +11,16 @@ from collections.abc import Iterator
 from roles.options import Train
 
 DOUBLE = "double"
-Problem = tuple[str, tuple[str, ...]]  # what is wrong, and the keys below [train]
+Problem = tuple[str, tuple[str, ...]]  # the text, and the keys below [train]
 
 
 def mistakes(train: Train) -> Iterator[Problem]:
-    """What [train] asks of such a run that it does not have."""
+    """The settings of [train] that such a run cannot have."""
     if train.precision != DOUBLE and not train.strategy.reproducible:
         return
     run = "with precision 'double'" if train.precision == DOUBLE else "in a reproducible run"
     for pattern, device in train.devices.items():
-        told = train.precision != DOUBLE and device.startswith("emulated")  # by `devices`
+        told = train.precision != DOUBLE and device.startswith("emulated")  # reported by `devices`
         if device != "cpu" and not told:
             yield f"found '{device}', but {run} only the CPU computes", ("devices", pattern)
     formats: dict[tuple[str, ...], str] = {("format",): train.gradients.format}

@@ -1,4 +1,4 @@
-"""Training from Python: options as cluster.toml has them below [train], as a topology that
+"""Training from Python: options as in cluster.toml below [train], as a topology that
 `runtime.launch` takes."""
 
 from __future__ import annotations
@@ -24,13 +24,16 @@ def training(
     strategy: Layout | Preset | None = None,
     directory: str | Path = "",
 ) -> Topology:
-    """The topology that trains what `options` describe: the keys of [train], such as {"net":
-    "lenet", "max_iter": 100, "strategy": {"preset": "sync", "workers": 2}}; what is not said has
-    its default. Paths are relative to `directory`, by default the working directory. `strategy` is
-    your own, in place of a preset; its roles may be your own, too, if the topology that it returns
-    names your program. The net may be a `nets.NetBuilder`.
+    """The topology that trains as `options` describe.
 
-    ConfigError with every mistake, also those of the files that `options` name.
+    `options` are the keys of [train], such as {"net": "lenet", "max_iter": 100, "strategy":
+    {"preset": "sync", "workers": 2}}. Keys that are missing have their defaults. Paths are relative
+    to `directory`, by default the working directory. The net may be a `nets.NetBuilder`.
+
+    `strategy` is a layout of your own, in place of a preset. Its roles may be your own, too, if the
+    topology that it returns names your program.
+
+    Raises ConfigError with every mistake, also those of the files that `options` name.
     """
     said = dict(options or {})
     if isinstance(said.get("net"), NetBuilder):

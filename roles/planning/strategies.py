@@ -1,5 +1,7 @@
-"""Presets by name, what may be asked of each, and what its groups make of a solver's momentum. A
-strategy is data: which actors, which links; the roles do not know it."""
+"""Presets by name, the keys that each allows, and the effect of groups on a solver's momentum.
+
+A strategy is data: actors and links. The roles do not know it.
+"""
 
 from __future__ import annotations
 
@@ -15,35 +17,35 @@ from roles.tuning.momentum import expected, total
 from runtime.actor_options import typed
 from runtime.errors import ConfigError
 
-HIGH = 0.95  # total momentum from which runs were seen to end in NaN, see docs/tuning.md
+HIGH = 0.95  # total momentum from which runs ended in NaN, see docs/tuning.md
 ROUNDING = 1e-6  # a prototxt's 0.9 is 0.89999998
 KINDS = ("SGD", "Nesterov")
-LIVE_ONLY = "every group of preset '{}' has one worker, and without live = true that stays so"
+LIVE_ONLY = "every group of preset '{}' has one worker, which only live = true can change"
 WHY = {
-    "workers": "preset '{}' is one worker",
+    "workers": "preset '{}' has one worker",
     "groups": "preset '{}' makes its groups itself",
-    "servers": "preset '{}' does not let you choose how many",
-    "fan_in": "preset '{}' adds up in no tree",
-    "tau": "the workers of preset '{}' do not learn apart",
-    "shares": "preset '{}' shares out no batch",
+    "servers": "preset '{}' does not let you choose the number",
+    "fan_in": "preset '{}' does not add up in a tree",
+    "tau": "the workers of preset '{}' do not train separate models",
+    "shares": "preset '{}' does not divide a batch among workers",
     "live": "the workers of preset '{}' cannot be changed while it runs",
     "pipeline": "preset '{}' has no groups that could share a process",
-    "scheme": "preset '{}' does not share out the FC phase",
-    "variable_batch": "preset '{}' does not share out the FC phase",
-    "exchange": "the workers of preset '{}' hold no replicas that exchange anything",
+    "scheme": "preset '{}' does not divide the FC phase among servers",
+    "variable_batch": "preset '{}' does not divide the FC phase among servers",
+    "exchange": "the workers of preset '{}' hold no replicas that exchange sums",
     "between": "the workers of preset '{}' hold no replicas that are summed on each host first",
 }
 
 
 def preset_called(name: str) -> Preset:
-    """The preset of this name; of another package's, its layout alone is enough. ConfigError if
-    there is none, or if it is not yet chosen."""
+    """The preset of this name. For another package's preset, its layout function is enough. Raises
+    ConfigError if the name is unknown, or if the preset is not chosen yet."""
     if name == AUTO:
         raise ConfigError(
             [
                 (
-                    "found 'auto', which only a cluster.toml may say, to `up`, `check` and `plan`: "
-                    "name a preset"
+                    "found 'auto', which is allowed only in a cluster.toml for `up`, `check` and "
+                    "`plan`: name a preset"
                 )
             ]
         )
@@ -61,10 +63,12 @@ PRESETS: dict[str, Preset] = {name: preset_called(name) for name in registry.PRE
 
 
 def manner_of(strategy: Strategy, groups: int) -> str:
-    """What of the model is stale when gradients of so many groups come to it, in words. Runs of one
-    manner with as many groups need as many iterations, whoever computes. With one group that is
-    nearly all presets."""
-    # `up` asks for no manner, and waits 10 ms less
+    """The part of the model that is stale when gradients of `groups` groups arrive, in words.
+
+    Runs of one manner with as many groups need as many iterations, whichever actors compute. With
+    one group, this is true of nearly all presets.
+    """
+    # `up` does not need the manner, and saves 10 ms without this import
     from roles.forecasting.statistical import ONE_GRADIENT
 
     name = strategy.preset
@@ -87,7 +91,7 @@ def manner_of(strategy: Strategy, groups: int) -> str:
 
 
 def options_of(strategy: Strategy, preset: Preset) -> Any:
-    """The preset's own options. ValueError in words if they are not what it expects."""
+    """The preset's own options. Raises ValueError if they are not as it expects."""
     if preset.options is not None:
         return typed(preset.options, strategy.options)
     if strategy.options:
@@ -98,7 +102,8 @@ def options_of(strategy: Strategy, preset: Preset) -> Any:
 def idle_servers(
     strategy: Strategy, preset: Preset, layers: int
 ) -> Iterator[tuple[str, tuple[str, ...]]]:
-    """More model servers than `layers` that have parameters: each needs one to hold."""
+    """Find more model servers than `layers`, the number of layers that have parameters: each server
+    needs one to hold."""
     servers = preset.servers(strategy)
     if servers > layers and not preset.shards(strategy):
         text = (
@@ -110,8 +115,8 @@ def idle_servers(
 def mistakes_of(
     strategy: Strategy, preset: Preset, kernels: str
 ) -> Iterator[tuple[str, tuple[str, ...]]]:
-    """What [train.strategy] asks of a preset that does not go together: the text, and the keys
-    below [train]."""
+    """The contradictions between [train.strategy] and its preset: each as a text and the keys below
+    [train]."""
     name = strategy.preset
     if preset.shards(strategy) and strategy.variable_batch and strategy.scheme == "a":
         text = (
@@ -125,7 +130,7 @@ def mistakes_of(
     if not strategy.reproducible:
         return
     if preset.averages or preset.races:
-        why = "averages models that learnt apart" if preset.averages else "lets updates race"
+        why = "averages models that learn separately" if preset.averages else "lets updates race"
         yield f"found true, but preset '{name}' {why}", ("strategy", "reproducible")
     yield from _shards_that_repeat(strategy, preset)
     if strategy.fan_in != 2:
@@ -138,14 +143,14 @@ def mistakes_of(
         )
     if kernels != "compiled":
         text = (
-            "found 'numpy', but a reproducible run needs 'compiled': BLAS adds up as its "
-            "threads share"
+            "found 'numpy', but a reproducible run needs 'compiled': BLAS adds up in an order "
+            "that depends on its threads"
         )
         yield text, ("kernels",)
 
 
 def _unused(strategy: Strategy, preset: Preset) -> Iterator[tuple[str, tuple[str, ...]]]:
-    """Keys that say something else than by default and that the preset does not look at."""
+    """Find keys that differ from their defaults and that the preset does not use."""
     used = preset.uses | (preset.uses_live if strategy.live else frozenset())
     if not preset.exchange:
         used -= {"exchange", "between"}
@@ -158,7 +163,8 @@ def _unused(strategy: Strategy, preset: Preset) -> Iterator[tuple[str, tuple[str
 
 
 def _of_exchange(strategy: Strategy, name: str) -> Iterator[tuple[str, tuple[str, ...]]]:
-    """Is it an exchange, has it a tree if one says how wide, and can a reproducible run use it?"""
+    """Check that the exchange exists, that it has a tree if the fan-in is set, and that a
+    reproducible run can use it."""
     try:
         exchange = exchange_called(name)
     except ConfigError as error:
@@ -175,8 +181,8 @@ def _of_exchange(strategy: Strategy, name: str) -> Iterator[tuple[str, tuple[str
         yield f"found '{name}' for {strategy.workers} workers, but {why}", ("strategy", "exchange")
     if strategy.reproducible and not exchange.repeats:
         text = (
-            f"found true, but exchange '{name}' adds up in an order of its own, a "
-            "reproducible run in pairs"
+            f"found true, but exchange '{name}' adds up in its own order, and a reproducible "
+            "run adds up in pairs"
         )
         yield text, ("strategy", "reproducible")
 
@@ -184,13 +190,14 @@ def _of_exchange(strategy: Strategy, name: str) -> Iterator[tuple[str, tuple[str
 def _shards_that_repeat(
     strategy: Strategy, preset: Preset
 ) -> Iterator[tuple[str, tuple[str, ...]]]:
-    """What a reproducible run cannot cut into its parts of units and of rows."""
+    """Find settings with which a reproducible run cannot be cut into its parts of units and of
+    rows."""
     shards = preset.shards(strategy)
     if not shards:
         return
     if MICRO_BATCHES % shards and strategy.servers:
         text = (
-            f"found {shards}, but a reproducible run's FC phase is on 1, 2, 4 or "
+            f"found {shards}, but the FC phase of a reproducible run needs 1, 2, 4 or "
             f"{MICRO_BATCHES} servers"
         )
         yield text, ("strategy", "servers")
@@ -201,14 +208,15 @@ def _shards_that_repeat(
         yield text, ("strategy", "variable_batch")
     if strategy.scheme == "c" and strategy.workers > 2:
         text = (
-            f"found {strategy.workers}: of so many, scheme 'c' takes parts of a "
-            "reproducible run's micro-batches"
+            f"found {strategy.workers}, expected at most 2: with more workers, scheme 'c' cuts "
+            "through the micro-batches of a reproducible run"
         )
         yield text, ("strategy", "workers")
 
 
 def told_of_momentum(solver: SolverSpec, preset: Preset, strategy: Strategy) -> str:
-    """A line on a total momentum that may not hold, and one that does; "" if it does."""
+    """A warning of a total momentum that may diverge, with a momentum that does not; "" if the
+    total is low enough."""
     groups = preset.groups(strategy)
     momentum = solver.momentum
     together = total(momentum, expected(groups))

@@ -1,11 +1,14 @@
-"""Families of topologies.
+"""Families of topologies, each with its presets.
 
-request   What every preset is
-groups    Workers in groups, and the trees above them to a model server
+request   The request that every preset gets, the declaration of a preset, and the coordinator that
+          all presets have
+groups    Workers in groups, and the trees from them to a model server, for presets with model
+          servers
 merged    Omnivore, its two ends and Project Adam
-unmerged  FC phases unmerged
-whole     Workers that hold the whole net each
-shards    The FC phase on n servers, each with a share of its units
+unmerged  Unmerged FC phases
+whole     Workers that each hold the whole net
+shards    The FC phase on n servers, each with a share of its units, next to Omnivore's conv workers
+          or on the workers
 
 See docs/decisions/training.md.
 """

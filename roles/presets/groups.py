@@ -1,5 +1,4 @@
-"""Workers in groups, and the trees above them to a model server: what presets with model servers
-share."""
+"""Workers in groups, and the trees from them to a model server, for presets with model servers."""
 
 from __future__ import annotations
 
@@ -14,15 +13,15 @@ from runtime.plan.topology import ActorSpec, Link
 
 
 def with_groups(request: Request, groups: int) -> Request:
-    """The same request, in so many groups."""
+    """The same request with this number of groups."""
     return dataclasses.replace(
         request, strategy=request.strategy.model_copy(update={"groups": groups})
     )
 
 
 def groups_of(request: Request) -> list[list[str]]:
-    """The names of the workers of each group. A pipeline has as many times the workers, and the
-    groups (Omnivore, appendix D.4.2)."""
+    """The names of the workers of each group. A pipeline multiplies the workers and the groups
+    (Omnivore, appendix D.4.2)."""
     sizes = split(request.workers, request.strategy.groups)
     return [
         [f"conv-{group * request.strategy.pipeline + turn}-{rank}" for rank in range(members)]
@@ -32,18 +31,19 @@ def groups_of(request: Request) -> list[list[str]]:
 
 
 def process_of(request: Request, group: int, rank: int) -> str:
-    """The process that a worker shares with the other groups of its pipeline; empty: none."""
+    """The process that a worker shares with the other groups of its pipeline; "" without a
+    pipeline."""
     pipeline = request.strategy.pipeline
     return f"workers-{group // pipeline}-{rank}" if pipeline > 1 else ""
 
 
 class Tree:
-    """The reduction trees of all groups to one model server; without a `fan_in` the server adds up
-    itself.
+    """The reduction trees of all groups to one model server. Without a `fan_in` the server itself
+    adds up.
 
-    `mark` tells its reducers from those of other servers. On several hosts the workers of each are
-    summed there: every reducer lives beside the first worker below it. Where groups can be changed
-    that is left out.
+    `mark` distinguishes the names of its reducers from those of other servers. With several hosts,
+    the gradients of each host are summed there: every reducer lives on the host of the first worker
+    below it. Where groups can be changed, trees do not depend on hosts.
     """
 
     def __init__(self, request: Request, server: str, fan_in: int | None, mark: str = "") -> None:
@@ -62,7 +62,7 @@ class Tree:
         )
 
     def _needed(self) -> int:
-        """Reducers for these groups, or where they can be changed, for any."""
+        """The number of reducers for these groups, or for any groups where they can be changed."""
         if not self.live:
             return reducers_needed(self._groups, self.fan_in, self._homes)
         shapes = [split(len(self.workers), groups) for groups in range(1, len(self.workers) + 1)]
@@ -94,7 +94,7 @@ class Tree:
         return found
 
     def links(self) -> list[Link]:
-        """The links that gradients travel, or where groups can be changed, may travel."""
+        """The links on which gradients travel, or may travel where groups can be changed."""
         if not self.live:
             return [(name, parent.name) for name, parent in self.places.items()]
         among = [
@@ -110,7 +110,7 @@ class Tree:
 
 
 def live_of(request: Request, trees: Sequence[Tree]) -> Live:
-    """What the run can become, for the coordinator."""
+    """The groups that the run may change to, for the coordinator."""
     if not request.strategy.live:
         return FIXED
     return Live(

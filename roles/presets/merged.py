@@ -1,5 +1,5 @@
-"""Omnivore, its two ends and Project Adam: conv workers in groups, a conv model server, one server
-for the whole FC phase."""
+"""Omnivore, its two ends and Project Adam: conv workers in groups, a conv model server, and one
+server for the whole FC phase."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from runtime.plan.topology import ActorSpec, Topology
 
 
 def omnivore(request: Request, *, hogwild: bool = False) -> Topology:
-    """g groups of conv workers, a conv model server, a merged FC server, a reduction tree inside
+    """g groups of conv workers, a conv model server, a merged FC server, and a reduction tree in
     each group."""
     job = request.job
     shape = request.image_shape
@@ -53,12 +53,12 @@ def omnivore(request: Request, *, hogwild: bool = False) -> Topology:
 
 
 def sync(request: Request) -> Topology:
-    """All workers in one group: staleness 0, the numbers of a single worker."""
+    """All workers in one group: staleness 0, the same numbers as one worker."""
     return omnivore(with_groups(request, 1))
 
 
 def asynchronous(request: Request) -> Topology:
-    """Every worker a group of its own: staleness g - 1 on average."""
+    """One group for each worker: staleness g - 1 on average."""
     return omnivore(with_groups(request, request.workers))
 
 
@@ -69,7 +69,7 @@ def adam(request: Request) -> Topology:
 
 
 OF_GROUPS = keys("workers groups fan_in shares live pipeline")
-# groups of one worker cut no batch and have no tree, until they are changed
+# groups of one worker do not cut batches and have no tree, until the groups are changed
 OMNIVORE = Preset(omnivore, OF_GROUPS, groups=as_chosen, equals_single=True)
 SYNC = Preset(sync, keys("workers fan_in shares live pipeline"), equals_single=True)
 ASYNC = Preset(

@@ -1,5 +1,5 @@
-"""What every preset is: what it is asked, what it says of itself, and the coordinator that all of
-them have."""
+"""The request that every preset gets, the declaration of a preset, and the coordinator that all
+presets have."""
 
 from __future__ import annotations
 
@@ -37,20 +37,20 @@ SHAPE = frozenset(
         "exchange",
         "between",
     )
-)  # the keys of [train.strategy] that say something to some presets and nothing to others
+)  # the keys of [train.strategy] that only some presets use
 
 
 @dataclass(frozen=True)
 class Request:
-    """What a preset is asked to lay out: the job, the strategy's options, and what is known of net
-    and data.
+    """The input of a preset's layout: the job, the strategy's options, and the facts on net and
+    data.
 
-    `layers` are the numbers of parameters of each layer of the part that the workers compute, in
-    net order. `exchange` is the name of the one that workers with replicas use; `options` are those
-    of the preset (`Preset.options`). `hosts` are those where actors of it will live, in the order
-    of the machines; one of all, or none, where sums need not know. `between`: which way sums shall
-    take from host to host. `heals`: should a worker die, the run goes on from the memory of another
-    that has the whole model.
+    `layers`: the number of parameters of each layer of the part that the workers compute, in net
+    order. `exchange`: the name of the exchange for workers with replicas. `options`: the preset's
+    own (`Preset.options`). `hosts`: the hosts of the topology's actors, in the order of the
+    machines; a single host of all actors, or none, where sums do not depend on hosts. `between`:
+    the ways of sums from host to host. `heals`: if a worker dies, the run goes on from the memory
+    of another worker, which has the whole model.
     """
 
     job: Job
@@ -67,12 +67,12 @@ class Request:
 
     @property
     def workers(self) -> int:
-        """How many."""
+        """The number of workers."""
         return self.strategy.workers
 
     @cached_property
     def homes(self) -> dict[str, str]:
-        """Actor -> the host where it will live, where there are several."""
+        """Actor -> the host where it will live; empty where there is one host."""
         return (
             {name: host.name for host in self.hosts for name in host.actors}
             if len(self.hosts) > 1
@@ -80,8 +80,11 @@ class Request:
         )
 
     def exchanged(self, names: Sequence[str], server: str = "accumulator") -> tuple[Chosen, Layout]:
-        """What workers of these names are told of their exchange, and what it needs besides.
-        `server`: the name of an actor that adds up for all, should there be one."""
+        """The exchange of the workers of these names: their options, and the servers and links that
+        it needs.
+
+        `server`: the name of the actor that adds up for all, if the exchange has one.
+        """
         homes = self._homes_of(names)
         members = Members(
             tuple(names),
@@ -98,7 +101,7 @@ class Request:
         return Chosen(kind, layout.options), layout
 
     def _homes_of(self, names: Sequence[str]) -> tuple[Home, ...]:
-        """The hosts of these, that of the first of them first."""
+        """The hosts of these workers. The host of the first worker comes first."""
         if len(self.hosts) == 1:
             return (Home(tuple(names), self.hosts[0].cores),)
         here = {
@@ -111,19 +114,21 @@ class Request:
 
 @dataclass(frozen=True)
 class Preset:
-    """A strategy: how it is laid out, and what it asks of the net.
+    """A strategy: its layout, and its demands on the net.
 
-    `uses`: the keys of `SHAPE` that it looks at; others are refused, and so are those of
-    `uses_live` where groups cannot be changed. `part` of the net is what its workers compute.
-    `joint`: somebody holds the gradients of all layers of a pass at once. `groups`: how many groups
-    of workers it makes. `servers`: how many model servers share the layers; 0 where that is not to
-    be chosen. `shards`: over how many servers it shares out the FC phase by output units, if it
-    does. `averages`: its workers learn apart, and before a test all of them meet. `races`: updates
-    race. `alone`: one worker, whatever `workers` says. `exchange`: the one that its workers, which
-    hold replicas, use if no other is named. `options`: a dataclass for the keys of
-    [train.strategy.options]; None: it has none. `equals_single`: with one group, and without
-    `variable_batch`, it computes what the preset `single` does: every update is the gradient of a
-    whole batch at the parameters before it. Then `preset = "auto"` may choose it.
+    `uses`: the keys of `SHAPE` that it uses. Other keys are refused, and so are those of
+    `uses_live` where groups cannot be changed. `part`: the part of the net that its workers
+    compute. `joint`: one actor holds the gradients of all layers of a pass at once. `groups`: the
+    number of groups of workers. `servers`: the number of model servers that share the layers; 0
+    where it cannot be chosen. `shards`: the number of servers that share the FC phase by output
+    units; 0 if they do not. `averages`: its workers train separate models, and all of them meet
+    before a test. `races`: updates race. `alone`: it has one worker, whatever `workers` is.
+    `exchange`: the default exchange of its workers, which hold replicas. `options`: a dataclass for
+    the keys of [train.strategy.options]; None: it has none.
+
+    `equals_single`: with one group and without `variable_batch` it computes the same as the preset
+    `single`. Every update is then the gradient of a whole batch at the parameters before it. Only
+    such a preset may be chosen by `preset = "auto"`.
     """
 
     layout: Callable[[Request], Topology]
@@ -143,12 +148,12 @@ class Preset:
 
 
 def keys(names: str) -> frozenset[str]:
-    """Keys of `SHAPE`, written one after the other."""
+    """A set of keys of `SHAPE`, written one after the other."""
     return frozenset(names.split())
 
 
 def as_many_as_workers(strategy: Strategy) -> int:
-    """Every worker a group of its own."""
+    """One group for each worker."""
     return strategy.workers
 
 
@@ -167,9 +172,13 @@ def coordinator(
     live: Live = FIXED,
     replicas: Sequence[str] = (),
 ) -> ActorSpec:
-    """The lead. `updates`: how many model servers report an iteration; `servers`: who holds the
-    state to save; `holders`: who holds parameters (none named: the same); `live`: what the run can
-    become; `replicas`: who has the whole model after whole iterations."""
+    """The coordinator, which is the lead.
+
+    `updates`: the number of model servers that report an iteration. `servers`: the actors that hold
+    the state to save. `holders`: the actors that hold parameters; by default the same. `live`: the
+    groups that the run may change to. `replicas`: the actors that have the whole model after whole
+    iterations.
+    """
     options = CoordinatorOptions(
         job=request.job,
         timetable=request.timetable,

@@ -1,7 +1,7 @@
-"""The FC phase on n servers, each with a share of its units: beside Omnivore's conv workers, or on
+"""The FC phase on n servers, each with a share of its units, next to Omnivore's conv workers or on
 the workers.
 
-One weird trick (section 4) gives every worker both: a replica of the conv phase and a shard of the
+One weird trick (section 4) gives every worker both a replica of the conv phase and a shard of the
 FC phase.
 """
 
@@ -33,7 +33,7 @@ from runtime.plan.topology import ActorSpec, Link, Topology
 
 
 def fc_servers(strategy: Strategy) -> int:
-    """Those of local-fc-shards."""
+    """The number of FC servers of local-fc-shards: the key's value, or two."""
     return strategy.servers or 2
 
 

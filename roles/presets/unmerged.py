@@ -1,9 +1,9 @@
-"""FC phases unmerged: every worker computes the whole net, model servers hold all parameters, each
-some layers.
+"""Unmerged FC phases: every worker computes the whole net, and model servers hold all parameters,
+some layers each.
 
-MXNet, SINGA, DistBelief (Omnivore, Table 2 and section D.3) and FireCaffe's parameter server
-(section 6.1). What is compared with them: gradients of FC layers travel like all others, and are as
-stale.
+The systems are MXNet, SINGA, DistBelief (Omnivore, Table 2 and section D.3) and FireCaffe's
+parameter server (section 6.1). In a comparison, the difference is that gradients of FC layers
+travel like all others and are as stale.
 """
 
 from __future__ import annotations
@@ -28,13 +28,13 @@ from runtime.plan.topology import ActorSpec, Link, Topology
 
 
 def mxnet_sync(request: Request) -> Topology:
-    """One group; the servers add up what its workers send, and these pull the next version layer by
-    layer."""
+    """One group. The servers add up the gradients of its workers, and the workers pull the next
+    version layer by layer."""
     return unmerged(request, groups=1, servers=chosen(request.strategy))
 
 
 def mxnet_async(request: Request) -> Topology:
-    """Every worker a group of its own: staleness g - 1 on average, of all layers."""
+    """One group for each worker: staleness g - 1 on average, of all layers."""
     return unmerged(request, groups=request.workers, servers=chosen(request.strategy))
 
 
@@ -47,7 +47,7 @@ def singa(request: Request) -> Topology:
 
 
 def distbelief(request: Request) -> Topology:
-    """Downpour SGD: asynchronous workers and a model in shards.
+    """Downpour SGD: asynchronous workers, and a model in shards.
 
     Each iteration pulls and pushes (n_fetch = n_push = 1).
     """
@@ -61,21 +61,21 @@ def parameter_server(request: Request) -> Topology:
 
 
 def chosen(strategy: Strategy) -> int:
-    """How many model servers: one, unless the key says otherwise."""
+    """The number of model servers: the key's value, or one."""
     return strategy.servers or 1
 
 
 def downpour_servers(strategy: Strategy) -> int:
-    """How many shards of the model: two, unless the key says otherwise."""
+    """The number of shards of the model: the key's value, or two."""
     return strategy.servers or 2
 
 
 def unmerged(request: Request, *, groups: int, servers: int, fan_in: int | None = None) -> Topology:
-    """Workers in `groups` and `servers` with as even shares of the parameters as whole layers
-    allow.
+    """Workers in `groups`, and `servers` model servers, whose shares of the parameters are as even
+    as whole layers allow.
 
-    With a `fan_in`, a group's gradients are summed in a tree on their way to each server; else the
-    server adds them up.
+    With a `fan_in`, a group's gradients are summed in a tree on their way to each server. Without
+    it, the server adds them up.
     """
     request = with_groups(request, groups)
     job = request.job
@@ -113,7 +113,7 @@ def unmerged(request: Request, *, groups: int, servers: int, fan_in: int | None 
     return Topology("roles", tuple(actors), tuple(dict.fromkeys(links)), COORDINATOR)
 
 
-APART = keys("workers servers live pipeline"), keys("shares")  # of groups of one worker
+APART = keys("workers servers live pipeline"), keys("shares")  # for groups of one worker
 MXNET_SYNC = Preset(
     mxnet_sync,
     keys("workers servers shares live pipeline"),

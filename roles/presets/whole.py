@@ -1,4 +1,4 @@
-"""Workers that hold the whole net each: one alone, equals that add up their gradients, learners
+"""Workers that each hold the whole net: one alone, equals that add up their gradients, and learners
 that are averaged."""
 
 from __future__ import annotations
@@ -25,7 +25,8 @@ def single(request: Request) -> Topology:
 
 
 def equals(request: Request) -> Topology:
-    """Replicas that sum gradients by an exchange; the state of the first is that of all."""
+    """Replicas that sum gradients by an exchange. All have the same state, so the first one's is
+    saved."""
     chosen, layout = request.exchanged(names_of(request))
     options = ReplicaOptions(
         job=request.job, exchange=chosen, coordinator=COORDINATOR, atomic=request.heals
@@ -35,7 +36,7 @@ def equals(request: Request) -> Topology:
 
 
 def averaged(request: Request, *, histories: bool) -> Topology:
-    """Replicas that are averaged by an exchange; what is saved is the mean of their states."""
+    """Replicas that are averaged by an exchange. The mean of their states is saved."""
     chosen, layout = request.exchanged(names_of(request), DRIVER)
     options = AveragingOptions(
         job=request.job,
@@ -49,14 +50,14 @@ def averaged(request: Request, *, histories: bool) -> Topology:
 
 
 def sparknet(request: Request) -> Topology:
-    """Every worker learns by itself; every tau iterations a driver averages their parameters.
+    """Workers that train separate models, whose parameters a driver averages every tau iterations.
     Histories stay local."""
     return averaged(request, histories=False)
 
 
 def dl4j(request: Request) -> Topology:
-    """As sparknet, but the solver's histories are averaged too, and everything is added up in a
-    tree of the workers."""
+    """Like sparknet, but the solver's histories are averaged too, and the workers add up in a
+    tree."""
     return averaged(request, histories=True)
 
 
@@ -73,8 +74,8 @@ def _together(
     *,
     alike: bool = False,
 ) -> Topology:
-    """One group of these workers; the first `states` of them are asked for what is saved. `alike`:
-    after a death any of them is."""
+    """One group of these workers. The first `states` of them are asked for the state to save.
+    `alike`: after a death, any of them can give it."""
     names = names_of(request)
     replicas = names if alike else ()
     lead = coordinator(
@@ -84,20 +85,20 @@ def _together(
     return Topology("roles", (lead, *layout.servers, *workers), (*told, *layout.links), COORDINATOR)
 
 
-# the last two of exchanges that have trees or ways
+# fan_in is for exchanges with trees, between for those with a choice of ways
 OF_EQUALS = keys("workers shares exchange fan_in between")
 OF_LEARNERS = OF_EQUALS | {"tau"}
 SINGLE = Preset(single, keys(""), part="all", joint=True, alone=True, equals_single=True)
-# Workers with the whole net each; every one applies the sum of all gradients. No server, staleness
-# 0
+# Workers with the whole net each; each of them applies the sum of all gradients. No server,
+# staleness 0
 REPLICAS = Preset(
     equals, OF_EQUALS, part="all", joint=True, exchange="collective", equals_single=True
 )
-# Synchronous, no server: gradients up a tree of the workers themselves, their sum down again
-# (FireCaffe 6.2)
+# Synchronous, without a server: gradients travel up a tree of the workers themselves, and their sum
+# travels down again (FireCaffe 6.2)
 FIRECAFFE = Preset(equals, OF_EQUALS, part="all", joint=True, exchange="tree", equals_single=True)
-# Devices of one machine: gradients are added up in host memory by one actor; every device updates
-# its replica
+# Devices of one machine: one actor adds up gradients in host memory; every device updates its
+# replica
 HOST_ACCUMULATE = Preset(
     equals, OF_EQUALS, part="all", joint=True, exchange="host", equals_single=True
 )

@@ -1,11 +1,11 @@
-"""Who holds the conv model, and who adds up gradients on the way to it.
+"""The servers of the conv model, and the reducers that add up gradients on the way to them.
 
 conv_model       The conv model server
-hogwild          Hogwild: updates of one model by several groups at once, without a lock (Niu et al
-gradient_gauges  What a model server's gradients say of staleness, momentum and noise, as metrics
-                 and to who asks
-model_ledger     What a model server knows of the layers it holds
-model_steps      What a conv model server does in an iteration, as steps (`ConvModel`)
+hogwild          Hogwild updates of one model, which several groups write at once without a lock
+gradient_gauges  The statistics of a model server's gradients, shown as metrics and sent to actors
+                 that ask
+model_ledger     The ledger of a model server
+model_steps      The steps of a conv model server in an iteration (`ConvModel`)
 tree_reducer     A node of the reduction tree
 
 See docs/decisions/training.md.

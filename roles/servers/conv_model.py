@@ -1,11 +1,11 @@
-"""The conv model server: holds the conv phase's parameters, publishes versions, applies summed
-gradients. Where the FC phase is not merged, it holds those of the whole net, or several such
-servers some layers each.
+"""The conv model server: it holds the conv phase's parameters, publishes versions and applies
+summed gradients. Where the FC phase is not merged, one server holds the parameters of the whole
+net, or several servers hold some layers each.
 
-The model's version counts iterations that are in it whole. An iteration's staleness is the version
-at its last update minus the version when it began to read: 0 with one group, g - 1 on average with
-g groups (Omnivore section 4). A single layer, read late and updated early, sees less: that is what
-pulling layer by layer gains.
+The model's version is the number of iterations that are in it completely. An iteration's staleness
+is the version at its last update minus the version when it started to read: 0 with one group, g - 1
+on average with g groups (Omnivore section 4). A single layer, read late and updated early, has less
+staleness: this is the gain of pulling layer by layer.
 """
 
 from __future__ import annotations
@@ -40,12 +40,11 @@ from runtime import Conversation, Envelope
 
 @dataclass(frozen=True, kw_only=True)
 class ModelOptions(JobOptions):
-    """The job, the data's image shape, the coordinator's name, which `part` of the net the model is
-    of ("conv" or "all"), and which of its `layers` this server holds (None: all).
+    """The job, the data's image shape, the coordinator's name, the `part` of the net that the model
+    is of ("conv" or "all"), and the `layers` that this server holds (None: all).
 
-    With `hogwild`, updates of different groups race over one set of arrays, and these are what
-    workers read (see `hogwild`). They lie in host memory and are updated there, whatever the
-    device.
+    With `hogwild`, updates of different groups race over one set of arrays, and workers read these
+    arrays (see `hogwild`). They lie in host memory and are updated there, whatever the device.
     """
 
     anew: ClassVar[Anew] = Anew.FROM_STATE
@@ -58,11 +57,12 @@ class ModelOptions(JobOptions):
 
     @property
     def tells_of(self) -> frozenset[str]:
-        """Nothing of noise where updates race: gradients then come while others are applied."""
+        """Noise is not measured where updates race, since gradients then arrive while others are
+        applied."""
         return frozenset({"momentum"} if self.hogwild else {"momentum", "noise"})
 
     def sends(self, name: str, shapes: Shapes) -> Sent:
-        """Its layers to every worker that names it."""
+        """The server's layers, to every worker that names it."""
         for worker, options in shapes.having("models").items():
             for way in options.models:
                 if way.server == name:
@@ -78,13 +78,13 @@ class ModelOptions(JobOptions):
         return model(self.job, shapes.layers(self.job, self.part, self.layers), shapes)
 
     def loads(self, name: str, shapes: Shapes) -> Loads:
-        """Of each layer an update, once all parts of its gradient are added up."""
+        """One update for each layer, once all parts of its gradient are added up."""
         layers = shapes.layers(self.job, self.part, self.layers)
         return updates(layers, parts_at(name, shapes), apart=self.hogwild)
 
 
 class ConvModel(ModelHolder, ReadsJob):
-    """A server of some or all layers."""
+    """A server of some or all layers of the model."""
 
     Options = ModelOptions
     conversations: ClassVar[tuple[Conversation, ...]] = (LAYER, PART, TESTED)
@@ -111,7 +111,7 @@ class ConvModel(ModelHolder, ReadsJob):
     def _build(self) -> ParameterStore:
         self._job.backend_ops.memory = self.memory
         net: Net = self._job.build(TRAIN, self._part, self._image_shape)
-        as_they_are = WireFormat(self._job.dtype.name)  # it sends none
+        as_they_are = WireFormat(self._job.dtype.name)  # this server sends no gradients
         self._wire = Wire(layers_of(net), self._job.host_ops, as_they_are)
         self._sum = GradientSum(self._job.host_ops)
         params = self._job.learned(net.params)
@@ -126,16 +126,17 @@ class ConvModel(ModelHolder, ReadsJob):
         return restored(ParameterStore(mine, blobs, solver, ops, publishes=True), self._job)
 
     async def run(self) -> None:
-        """End with the first update that fails beside the inbox."""
+        """Fail with the first error of an update that runs outside of the inbox."""
         await self._races.watched()
 
     async def on_pull_layer(self, message: PullLayer, envelope: Envelope) -> None:
-        """Publish a layer, at once or when the asking group's own earlier updates are in."""
+        """Publish a layer, at once or when the earlier updates of the asking group are in the
+        model."""
         if self._ledger.pull(message, envelope):
             await self._publish(message, envelope)
 
     async def on_layer_gradient(self, message: LayerGradient, envelope: Envelope) -> None:
-        """Apply a group's summed gradient to a layer, then serve those who waited for it."""
+        """Apply a group's summed gradient to a layer, then answer the pulls that waited for it."""
         layer = message.layer
         self._ledger.check(message, envelope.sender)
         if self._hogwild:
@@ -150,14 +151,17 @@ class ConvModel(ModelHolder, ReadsJob):
             await self._updated(message, version)
 
     async def _race(self, message: LayerGradient, total: Blobs) -> None:
-        """Apply a gradient beside those of other groups."""
+        """Apply a gradient at the same time as gradients of other groups."""
         with self.phase("apply"):
             await self.race(f"update {message.layer}", self._live.race, message.layer, total)
         await self._updated(message, self._live.count(message.layer))
 
     async def _updated(self, message: LayerGradient, version: int) -> None:
-        """A gradient made this version of a layer: serve those who waited, who read what it made,
-        then tell of it."""
+        """After a gradient has made this version of a layer: answer the waiting pulls, then report
+        the update.
+
+        The pulls come first, because their workers wait for this version.
+        """
         layer_staleness, updated = self._ledger.applied(message, version)
         for pull, asked in self._ledger.ready():
             await self._publish(pull, asked)
@@ -171,8 +175,8 @@ class ConvModel(ModelHolder, ReadsJob):
     async def on_get_gradient_statistics(
         self, message: GetGradientStatistics, envelope: Envelope
     ) -> None:
-        """Tell what the gradients of late say of momentum and noise, at once or when the model is
-        so far."""
+        """Answer with the statistics of the last gradients, at once or when the model has reached
+        the asked iteration."""
         self._gauges.asked(message, envelope)
         await self._gauges.answer(self._ledger.version, self._store.momentum)
 
@@ -182,7 +186,7 @@ class ConvModel(ModelHolder, ReadsJob):
         return None if total is None else self._store.apply(message.layer, total)
 
     def _total(self, message: LayerGradient) -> Blobs | None:
-        """The gradient, if this was its last missing part."""
+        """The whole gradient, if this was its last missing part."""
         blobs = self._wire.decode(message.layer, message.formats, message.blobs)
         self._watch.part(message, blobs)
         total = self._sum.add((message.number, message.layer), message.part, message.parts, blobs)
@@ -191,7 +195,7 @@ class ConvModel(ModelHolder, ReadsJob):
         return total
 
     def model_version(self) -> int:
-        """Iterations that are in it whole."""
+        """The number of iterations that are in the model completely."""
         return self._ledger.version
 
     def go_on_at(self, version: int) -> None:

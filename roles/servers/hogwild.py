@@ -1,11 +1,11 @@
-"""Hogwild: updates of one model by several groups at once, without a lock (Niu et al. 2011, as
-Project Adam does).
+"""Hogwild updates of one model, which several groups write at once without a lock.
 
-Two rules of the house are broken here on purpose. Updates of one layer run at the same time in
-several threads and write the same arrays: a number may get both, or lose one. And what is published
-is the live array, not a version of its own: readers, in whatever process, see it change while they
-read, between a forward pass and its backward pass too. Counting is not part of the race: versions
-and staleness are whole iterations, counted on the event loop.
+The source is Niu et al. 2011; Project Adam uses it. Two rules of this project are broken here on
+purpose. Updates of one layer run at the same time in several threads and write the same arrays: a
+number may get both updates, or lose one. And the live array is published, not a version of its own.
+Readers in any process see it change while they read, also between a forward pass and its backward
+pass. Counting does not race: versions and staleness are whole iterations, counted on the event
+loop.
 """
 
 from __future__ import annotations
@@ -23,11 +23,11 @@ from roles.messages import Blobs
 
 
 class HogwildStore(ParameterStore):
-    """Parameters in host memory that peers can read, always the same arrays; `race` may run in many
-    threads at once.
+    """Parameters in host memory that peers can read, always in the same arrays. `race` may run in
+    many threads at once.
 
-    `make_ops` gives each of these threads a backend of its own: a backend runs one operation at a
-    time.
+    `make_ops` makes a separate backend for each of these threads, since a backend runs one
+    operation at a time.
     """
 
     def __init__(
@@ -45,21 +45,21 @@ class HogwildStore(ParameterStore):
         self._compile()
 
     def race(self, layer: str, gradients: Sequence[Array]) -> None:
-        """Update a layer, over whatever others are writing at this moment. `count` it afterwards,
-        in one thread."""
+        """Update a layer while other threads may be writing it. Call `count` afterwards, in one
+        thread."""
         if not hasattr(self._thread, "ops"):
             self._thread.ops = self._make_ops()
         self._update(self._thread.ops, {layer: tuple(gradients)})
 
     def _own(self, array: Array, dtype: Any) -> Array:
-        """A copy that peers can read where it lies."""
+        """Copy an array to memory that peers can read."""
         own = new_parameter(self._ops, array.shape, dtype)
         own[...] = array
         return own
 
     def _compile(self) -> None:
-        """Compile what updates need, on arrays of nobody: later several threads would do so at
-        once."""
+        """Compile the operations of updates on scratch arrays: otherwise several threads would
+        compile them at once later."""
         for layer, params in self._params.items():
             for param, blob in zip(params, self._blobs[layer], strict=True):
                 w, g = (self._ops.zeros(blob.shape, blob.dtype) for _ in range(2))
@@ -75,7 +75,7 @@ class HogwildStore(ParameterStore):
 
 
 class Races:
-    """Tasks that run beside an actor's inbox. `watched` raises the first error of any of them."""
+    """Tasks that run next to an actor's inbox. `watched` raises the first error of any of them."""
 
     def __init__(self) -> None:
         self._tasks: set[asyncio.Task[None]] = set()
@@ -85,13 +85,13 @@ class Races:
         return f"<{len(self._tasks)} races>"
 
     def start(self, race: Coroutine[Any, Any, None]) -> None:
-        """Begin one."""
+        """Start a task."""
         task = asyncio.create_task(race)
         self._tasks.add(task)
         task.add_done_callback(self._ended)
 
     async def watched(self) -> None:
-        """Wait for an error; cancelled, cancel what runs."""
+        """Wait for an error. If cancelled, cancel the running tasks."""
         try:
             await self._failed
         finally:

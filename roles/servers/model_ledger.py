@@ -1,8 +1,8 @@
-"""What a model server knows of the layers it holds: who reads which version, which gradients are
-in. Plain decisions.
+"""The ledger of a model server: which group reads which version of a layer, and which gradients are
+in the model.
 
-The server asks before it does anything and tells what it has done; the ledger says whom to serve
-and what is counted.
+Plain decisions. The server asks the ledger before each action and reports each action to it. The
+ledger decides which pulls are answered, and counts updates.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ LAYER = Conversation(
     "iteration group layer",
     UNREAD,
     {
-        (UNREAD, PullLayer): (ASKED, READ),  # asked for: the group's update before is not in
+        (UNREAD, PullLayer): (ASKED, READ),  # asked for: the group's last update is not in yet
         (ASKED, PullLayer): (ASKED, READ),
         (ASKED, PUBLISH): (READ,),
         (READ, PullLayer): (READ,),
@@ -46,8 +46,8 @@ TESTED = Conversation(
     "phase batch layer",
     UNREAD,
     {
-        (UNREAD, PullLayer): (UNREAD, READ),  # of one member, it is forgotten at once
-        (READ, PullLayer): (READ, UNREAD),  # by the last of its members
+        (UNREAD, PullLayer): (UNREAD, READ),  # with one member, it is forgotten at once
+        (READ, PullLayer): (READ, UNREAD),  # forgotten with the pull of its last member
     },
     closed=(ELSEWHERE,),
 )
@@ -58,15 +58,15 @@ Pull = tuple[PullLayer, Envelope]
 
 @dataclass
 class _Reading:
-    """A pass that reads a layer: all members read one version."""
+    """A pass that reads a layer. All its members read one version."""
 
     model: LayerModel
     missing: int  # members that have not read it yet
 
 
 class ModelLedger:
-    """Of one server. `version` counts iterations that are in the model whole, also those of a run
-    that it resumes."""
+    """The ledger of one server. `version` counts the iterations that are in the model completely,
+    also the iterations of a run that it resumes."""
 
     def __init__(self, layers: Iterable[str], version: int = 0) -> None:
         self.version = version
@@ -88,12 +88,16 @@ class ModelLedger:
 
     @property
     def kept(self) -> int:
-        """How many layers of passes something is known of."""
+        """The number of layers of passes that the ledger remembers."""
         return len(self._training) + len(self._testing)
 
     def pull(self, pull: PullLayer, asked: Envelope) -> bool:
-        """Somebody asks for a layer: whether it may be read now, else the pull waits. MessageError
-        if it is not here or in the model already."""
+        """Note a pull of a layer. Return True if the layer may be read now; otherwise the pull
+        waits.
+
+        Raises MessageError if the layer is on another server, or the iteration is in the model
+        already.
+        """
         ready = self._last(pull) >= pull.after
         if pull.phase == TRAIN:
             subject = (pull.number, pull.group, pull.layer)
@@ -110,8 +114,8 @@ class ModelLedger:
         return ready
 
     def publish(self, pull: PullLayer, fresh: LayerModel) -> LayerModel:
-        """What the pull is answered with: the present version, `fresh`, or what the first of its
-        group got."""
+        """The answer to a pull: the present version, `fresh`, or the version that the first member
+        of the group got."""
         key = (pull.phase, pull.number, pull.layer)
         reading = self._reading.pop(key, None) or _Reading(fresh, pull.members)
         reading.missing -= 1
@@ -130,20 +134,24 @@ class ModelLedger:
         return reading.model
 
     def check(self, gradient: LayerGradient, sender: str) -> None:
-        """MessageError if a part of a gradient may not come."""
+        """Raise MessageError if this part of a gradient is not allowed."""
         self._training.check(gradient, sender, (gradient.number, gradient.group, gradient.layer))
         self._parts.check(gradient, sender, *_part(gradient))
 
     def came(self, gradient: LayerGradient, sender: str) -> bool:
-        """A part of a gradient that was checked is added up; whether it was the last."""
+        """Note that a checked part of a gradient was added up. Return True if it was the last
+        part."""
         whole = self._parts.came(gradient, sender, *_part(gradient))
         subject = (gradient.number, gradient.group, gradient.layer)
         self._training.move(LayerGradient, subject, WHOLE if whole else ADDING)
         return whole
 
     def applied(self, gradient: LayerGradient, version: int) -> tuple[int, Updated | None]:
-        """A whole gradient has made this version of its layer: updates of the layer since it was
-        read; and if it was the iteration's last, what the coordinator is told."""
+        """Note that a whole gradient has made this version of its layer.
+
+        Return the number of updates of the layer since it was read. If it was the iteration's last
+        layer, return also the report for the coordinator.
+        """
         number = gradient.number
         layer = gradient.layer
         subject = (number, gradient.group, layer)
@@ -159,7 +167,7 @@ class ModelLedger:
         return staleness, Updated(number=number, version=self.version, staleness=since)
 
     def ready(self) -> list[Pull]:
-        """The pulls that wait no longer; they are forgotten."""
+        """Return the pulls that need not wait any longer, and forget them."""
         found = [item for item in self._waiting if self._last(item[0]) >= item[0].after]
         self._waiting = [item for item in self._waiting if item not in found]
         return found

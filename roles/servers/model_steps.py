@@ -1,4 +1,4 @@
-"""What a conv model server does in an iteration, as steps (`ConvModel`)."""
+"""The steps of a conv model server in an iteration (`ConvModel`)."""
 
 from __future__ import annotations
 
@@ -9,9 +9,12 @@ from roles.learning.job import Job
 
 
 def served(job: Job, part: str, name: str, shapes: Shapes, turn: Turn, *, races: bool) -> Steps:
-    """A layer is published to each member that asks when the group's update before is in; every
-    part of its gradient is an update's work. `races`: updates of different groups do not wait for
-    one another."""
+    """The steps of a server for one group.
+
+    A layer is published to each member that asks, once the group's last update is in. Every part of
+    its gradient is a piece of work. `races`: updates of different groups do not wait for one
+    another.
+    """
     parts: dict[str, list[str]] = {}
     for child, layers in children(name, shapes, turn.members):
         for layer in layers:

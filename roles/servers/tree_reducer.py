@@ -1,5 +1,5 @@
-"""A node of the reduction tree: sums its children's gradients, layer by layer, and sends each sum
-on."""
+"""A node of the reduction tree: it sums its children's gradients, layer by layer, and sends each
+sum to its parent."""
 
 from __future__ import annotations
 
@@ -27,8 +27,11 @@ PART = in_parts("a child's part of a layer's gradient", "iteration group layer",
 
 @dataclass(frozen=True, kw_only=True)
 class ReducerOptions(SummingOptions):
-    """Its parent (a reducer or the model server) and its place there, the blobs of each layer, the
-    format of what it sends; the kernels that it computes with: gradients travel in host memory."""
+    """The reducer's parent (a reducer or the model server) and its place there, the blobs of each
+    layer, and the format of its sums.
+
+    Its kernels are those of the CPU, since gradients travel in host memory.
+    """
 
     parent: str
     part: int
@@ -37,13 +40,13 @@ class ReducerOptions(SummingOptions):
     wire: WireFormat = PLAIN
 
     def sends(self, name: str, shapes: Shapes) -> Sent:
-        """The sum of what came to it, in its own format. One that is kept for other groups than
-        these sends nothing."""
+        """The sum of its children's gradients, in its own format. A reducer that is kept for other
+        groups than the present ones sends nothing."""
         if layers := arriving(name, shapes):
             yield self.parent, LayerGradient, encoded(layers, self.wire)
 
     def steps(self, name: str, shapes: Shapes, turn: Turn) -> Steps:
-        """Each child's gradient of a layer is added; with the last one the sum leaves."""
+        """Each child's gradient of a layer is added. With the last one the sum is sent."""
         below = children(name, shapes, turn.members)
         every = arriving(name, shapes)
         for layer in below[0][1] if below else ():
@@ -54,28 +57,26 @@ class ReducerOptions(SummingOptions):
             yield Step((name, "LayerGradient", layer), sent, tuple(added))
 
     def holds(self, name: str, shapes: Shapes) -> Held:
-        """A sum of each layer."""
+        """One sum for each layer."""
         return {"sums": shapes.size(self.layers)}
 
     def loads(self, name: str, shapes: Shapes) -> Loads:
-        """Of each layer the sum of its children's gradients, a piece for each as it comes."""
+        """For each layer, one piece of work for each child's gradient, as it arrives."""
         return sums("reduce", arriving(name, shapes), parts_at(name, shapes))
 
     def parents(self) -> tuple[str, ...]:
-        """One."""
         return (self.parent,)
 
     def redirected(self, through: Callable[[str], str]) -> ReducerOptions:
-        """To another parent."""
         return replace(self, parent=through(self.parent))
 
     def with_wires(self, wires: Wires) -> ReducerOptions:
-        """It is told what to expect, too."""
+        """The reducer also gets the layers that it receives, and the kernels."""
         return replace(self, wire=wires.to[self.parent], layers=wires.layers, kernels=wires.kernels)
 
 
 class TreeReducer(KeepsBeside):
-    """See the module docstring."""
+    """An actor in the reduction tree of a group."""
 
     Options = ReducerOptions
     conversations: ClassVar[tuple[Conversation, ...]] = (PART,)
@@ -116,7 +117,7 @@ class TreeReducer(KeepsBeside):
         await self.tell(self._parent.name, onward, step=message.number)
 
     async def on_place(self, message: Place, envelope: Envelope) -> None:
-        """The tree has another shape from now on."""
+        """Take another place in the tree, whose shape has changed."""
         self._parent = Parent(message.parent, message.part, message.parts)
         await self.reply(envelope, Done())
 

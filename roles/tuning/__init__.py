@@ -1,25 +1,24 @@
-"""The tuner: tries settings on the training cluster and chooses groups, momentum, learning rate and
-batch. And what learning says of itself while it goes on.
+"""The tuner: it tries settings on the training cluster and chooses groups, momentum, learning rate
+and batch. Also the statistics of gradients during the training.
 
-tuner                The tuner: has the coordinator hold the run, tries settings from the model of
-                     that moment, lets the run go on with the best, watched for an epoch
-search               What is asked in which order
-short                The cold start of a run whose budget pays for no grid at each number of groups
-grids                Questions with the same number of groups
-batch_choice         Which batch: the one with which a second of training brings most
-trials               What was tried in one search, what it cost, and when there is no more to spend
-judgement            Which of two probes learnt better, and whether that is clear
-choices              What the tuner may choose from, what it tries, what it chooses
-record               tuning.json: every search of a run with what was tried, and what was chosen
+tuner                The tuner: an actor that tries settings while the coordinator holds the run,
+                     and lets the run go on with the best
+search               The order in which a search tries settings
+short                The cold start of a run whose budget does not pay for a grid at each number of
+                     groups
+grids                Grids of settings with the same number of groups
+batch_choice         The choice of the batch with which training makes most progress per second
+trials               The probes of one search, their costs, and the limit of the budget
+judgement            The comparison of two probes
+choices              The values from which the tuner may choose, the settings that it tries, and its
+                     choice
+record               The file tuning.json: every search of a run with its probes and its choice
 momentum_following   Momentum without probes
-momentum             The momentum that asynchrony brings along
-noise                How noisy gradients are, and what a larger batch would be worth (McCandlish et
-                     al
-ratio                A ratio of two sums of noisy pairs, and how well it is known
-watch                Looks at the gradients that a model server applies, now and then, and at some
-                     coordinates of each
-gradient_statistics  What a model server's gradients say of momentum and noise, asked for and
-                     answered
+momentum             The momentum that asynchrony adds
+noise                The noise of gradients, and the worth of a larger batch
+ratio                A ratio of two sums of noisy pairs, with its standard error
+watch                A watch of the gradients that a model server applies
+gradient_statistics  The statistics of a model server's gradients, momentum and noise
 
 See docs/decisions/tuning.md.
 """

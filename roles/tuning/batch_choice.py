@@ -1,10 +1,11 @@
-"""Which batch: the one with which a second of training brings most.
+"""The choice of the batch with which training makes most progress per second.
 
-An iteration with a batch B is worth `gain` iterations with the present one (roles.tuning.noise):
-little where gradients are hardly noisy, as much as B is larger where they are nothing but noise.
-How long it takes is measured. Their quotient is what Pollux calls goodput (Qiao et al. 2021,
-equation 6): progress per second. The learning rate is multiplied with the gain, as AdaScale SGD
-does (Johnson et al. 2020), so that what is worth so many iterations also goes as far.
+An iteration with a batch B is worth `gain` iterations with the present batch (roles.tuning.noise):
+little more than one where gradients have hardly any noise, and B divided by the present batch where
+they are all noise. The time of an iteration is measured. Worth divided by time is the progress per
+second, which Pollux calls goodput (Qiao et al. 2021, equation 6). The learning rate is multiplied
+by the gain, as in AdaScale SGD (Johnson et al. 2020), so that an iteration that is worth several
+also moves the model as far as several.
 """
 
 from __future__ import annotations
@@ -19,20 +20,21 @@ from roles.tuning.noise import CLEAR, gain
 from roles.tuning.trials import SpentUp, Trials
 
 PAYS = 1.05  # times the present progress per second: a batch that brings less is not taken
-WORTH = 1.5  # of a present iteration: from there on it is told that twice the batch may pay
+WORTH = 1.5  # present iterations that one with twice the batch is worth, before a line proposes it
 
 
 @dataclass(frozen=True)
 class Batches:
-    """What is chosen at the end of a search, with the groups and rates of `chosen`. `noise`: the
-    noise scale."""
+    """The choice of the batch at the end of a search, with the groups and rates of `chosen`.
+    `noise` is the noise scale in images."""
 
     trials: Trials
     chosen: Chosen
     noise: float
 
     async def choose(self, batches: Iterable[int]) -> Chosen:
-        """The same with the best of these batches, if one is clearly better than the present."""
+        """Return the choice of the search with the best of these batches, if it is clearly better
+        than the present one."""
         now = self.chosen.setting
         wanted = [batch for batch in sorted(batches) if batch != now.batch]
         seconds: dict[int, float] = {}
@@ -43,7 +45,7 @@ class Batches:
                     seconds[batch] = await self._seconds(self._with(batch))
         except SpentUp:
             self.trials.tell(
-                "the budget has too little left to try every batch: what was seen by now decides"
+                "the budget has too little left to try every batch: the best so far is taken"
             )
         goods = {batch: self._gain(batch) / each for batch, each in seconds.items() if each}
         best = now.batch
@@ -76,8 +78,10 @@ class Batches:
         )
 
     async def _seconds(self, setting: Setting) -> float:
-        """Of an iteration; 0 if it diverges. The first iterations with another batch take memory,
-        and do not count."""
+        """Seconds of an iteration with this setting; 0 if it diverges.
+
+        The first iterations with another batch allocate memory and do not count.
+        """
         here = self.trials.batch == setting.batch
         if here and setting.groups in self.trials.iteration_seconds:
             return self.trials.iteration_seconds[setting.groups]
@@ -103,31 +107,31 @@ class Batches:
             for batch in wanted
         ]
         told = (
-            f"the noise scale is {self.noise:.3g} images: beside a batch of {now}, "
+            f"the noise scale is {self.noise:.3g} images: compared with a batch of {now}, "
             f"{', '.join(found) or 'none'}"
         )
         if best == now:
-            return f"{told}; none makes {PAYS - 1:.0%} more progress a second"
+            return f"{told}; none makes {PAYS - 1:.0%} more progress per second"
         left = self.trials.left
         rest = f"the {left} iterations that are left do the work of {left * self._gain(best):.0f}"
-        return f"{told}; {best} makes {progress:.3g} times the progress a second, and {rest}"
+        return f"{told}; {best} makes {progress:.3g} times the progress per second, and {rest}"
 
 
 def _at_best(noise: float, batch: int, now: int) -> float:
-    """The progress per second that a batch could make: a larger one that takes no longer, a smaller
-    one that takes as much less time."""
+    """The largest progress per second that a batch could make: a larger batch that takes no longer,
+    or a smaller batch whose time falls in proportion."""
     return gain(noise, batch, now) * max(1.0, now / batch)
 
 
 def noise_of(found: Iterable[GradientStatistics]) -> float | None:
-    """The noise scale in images that model servers tell; of several the smallest, which promises
-    least. None: nobody knows it well enough yet."""
+    """The noise scale in images that the model servers report; the smallest of several, which
+    promises least. None if no server knows it well enough yet."""
     known = [each.noise for each in found if each.noise_error <= CLEAR * each.noise]
     return min(known, default=None)
 
 
 def worth_telling(noise: float, batch: int) -> str:
-    """A line on twice the batch, where that may pay; "" where it hardly can."""
+    """A line for the user about twice the batch, where it may pay; "" where it hardly can."""
     worth = gain(noise, 2 * batch, batch)
     if worth <= WORTH:
         return ""
@@ -135,5 +139,5 @@ def worth_telling(noise: float, batch: int) -> str:
         f"the noise scale is {noise:.3g} images: an iteration with twice the batch, "
         f"{2 * batch}, is worth {worth:.3g} "
         f"of the present ones, and pays if it takes less than {worth:.3g} times as long: "
-        "train.batch = 'auto' finds out"
+        "train.batch = 'auto' measures this"
     )

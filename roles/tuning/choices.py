@@ -1,4 +1,5 @@
-"""What the tuner may choose from, what it tries, what it chooses. Plain data."""
+"""The values from which the tuner may choose, the settings that it tries, and its choice. Plain
+data."""
 
 from __future__ import annotations
 
@@ -7,17 +8,18 @@ import math
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 
-LEAST = 10  # iterations of a probe that nobody gave a length; 50 are judged at most (Omnivore, E.3)
+# iterations of a probe without a configured length; at most 50 are judged (Omnivore, E.3)
+LEAST = 10
 MOST = 50
-# iterations before the first probe with another batch: they are slower than all that follow
+# iterations before the first probe with another batch: they are slower than all later ones
 WARM = 3
 TENTH = 0.1  # the step of the grid of learning rates
 
 
 @dataclass(frozen=True)
 class Setting:
-    """One point of the trade-off: compute groups, explicit momentum, base learning rate, images of
-    a group's batch (0: as the run has it)."""
+    """One point of the trade-off: compute groups, explicit momentum, base learning rate, and the
+    images in a group's batch (0: the batch of the run)."""
 
     groups: int
     momentum: float
@@ -28,8 +30,11 @@ class Setting:
         return f"groups {self.groups}, momentum {self.momentum:g}, base_lr {self.base_lr:.4g}"
 
     def but(self, **values: float) -> Setting:
-        """The same with other values. Rates that differ by rounding only (a solver's are float32)
-        are one."""
+        """The same setting with other values.
+
+        Momentum and rate are rounded to six digits. Rates that differ by rounding only (a solver's
+        are float32) thus become equal.
+        """
         found = dataclasses.replace(self, **values)  # type: ignore[arg-type]
         return Setting(
             found.groups, float(f"{found.momentum:.6g}"), float(f"{found.base_lr:.6g}"), found.batch
@@ -37,25 +42,25 @@ class Setting:
 
     @property
     def step(self) -> float:
-        """How far a gradient moves the model in the long run, as a multiple of it."""
+        """How far a gradient moves the model in the long run, as a multiple of the gradient."""
         return self.base_lr / (1.0 - self.momentum)
 
     def as_bold_as(self, other: Setting) -> bool:
-        """No fewer groups, no shorter step, at once or in the long run, no larger batch: where
-        `other` diverges, this does too, by all we know."""
+        """True if this setting is expected to diverge wherever `other` diverges: it has no fewer
+        groups, no shorter step, at once or in the long run, and no larger batch."""
         nearly = 1.0 - 1e-6
         step = self.step >= nearly * other.step and self.base_lr >= nearly * other.base_lr
         return step and self.groups >= other.groups and self.batch <= other.batch
 
 
 def alike(setting: Setting, groups: int) -> Setting | None:
-    """The setting with which so many groups learn as much in an iteration as those of `setting` do,
-    to first order.
+    """The setting with which `groups` groups learn as much in an iteration as those of `setting`
+    do, to first order.
 
-    g groups have an implicit momentum of 1 - 1/g (Omnivore, Theorem 1), so explicit momentum is
-    lowered until the total is as before; and the rate in proportion to 1 - momentum, so that a
-    gradient moves the model as far as before in the long run. None: explicit momentum would have to
-    be negative.
+    g groups have an implicit momentum of 1 - 1/g (Omnivore, Theorem 1). So the explicit momentum is
+    lowered until the total is as before. The rate is changed in proportion to 1 - momentum, so that
+    a gradient moves the model as far as before in the long run. None if the explicit momentum would
+    have to be negative.
     """
     rest = (1.0 - setting.momentum) * groups / setting.groups
     return (
@@ -69,10 +74,13 @@ def alike(setting: Setting, groups: int) -> Setting | None:
 
 @dataclass(frozen=True)
 class Trial:
-    """What a probe of a setting showed: `losses` of its iterations in the order of their ends, the
-    `seconds` that they took. `cost`: seconds that training stood still for it; `pace`: seconds of
-    an iteration in its later half, 0: as in the whole; `kept`: it was training, and what comes
-    later begins where it ended."""
+    """The result of a probe of a setting: the `losses` of its iterations, in the order in which
+    they ended, and the `seconds` that they took.
+
+    `cost`: seconds for which training stood still for the probe. `pace`: seconds of an iteration in
+    the later half of the probe; 0: take the mean of the whole probe. `kept`: the probe was
+    training, and later probes start from the model that it left.
+    """
 
     losses: tuple[float, ...]
     seconds: float
@@ -83,24 +91,26 @@ class Trial:
 
     @property
     def iteration_seconds(self) -> float:
-        """Mean seconds of an iteration once all groups are under way; infinite where none ended."""
+        """Mean seconds of an iteration once all groups are under way; infinite if no iteration
+        ended."""
         return self.pace or self.seconds / len(self.losses) if self.losses else math.inf
 
     def iterations_in(self, seconds: float) -> float:
-        """How many such iterations fit into so many seconds; infinite where they take no time."""
+        """The number of such iterations that fit into `seconds`; infinite if they take no time."""
         return seconds / self.iteration_seconds if self.iteration_seconds else math.inf
 
 
 @dataclass(frozen=True, kw_only=True)
 class Choices:
-    """What may be chosen. Empty `groups`, `momenta`, `rates` or `batches`: not that, it stays as it
-    is.
+    """The values that the tuner may choose. A value whose tuple (`groups`, `momenta`, `rates`,
+    `batches`) is empty stays as it is.
 
-    `groups` ascend from 1; `rates` are factors of the learning rate that the run begins with;
-    `batches` are images. A probe has `probe_iterations`, 0: as many as the budget allows, 10 to 50;
-    one that shows no clear winner is repeated at most `prolonged` times with twice as many. All
-    probes together take at most `budget` of the seconds of the training. After `epoch_iterations`
-    (0: as many as the budget needs) the search is repeated. `last`: the iterations of the run.
+    `groups` ascend from 1. `rates` are factors of the learning rate that the run starts with.
+    `batches` are images. A probe has `probe_iterations`; 0: as many as the budget allows, 10 to 50.
+    A probe that shows no clear winner is repeated at most `prolonged` times, each time with twice
+    as many. All probes together take at most `budget` of the seconds of the training. The search is
+    repeated after `epoch_iterations` (0: as many as the budget needs). `last`: the iterations of
+    the run.
     """
 
     groups: tuple[int, ...] = ()
@@ -115,17 +125,17 @@ class Choices:
 
     @property
     def any(self) -> bool:
-        """Is there something to choose?"""
+        """True if there is something to choose."""
         return bool(self.groups or self.momenta or self.rates or self.batches)
 
     @property
     def per_groups(self) -> int:
-        """Probes of the grid at one number of groups."""
+        """The number of probes of the grid at one number of groups."""
         return max(1, len(self.momenta)) * (2 if self.rates else 1)
 
     def probes(self, *, cold: bool) -> int:
-        """How many probes a search has where nothing is a tie and no edge is met: the cold start,
-        or an epoch's."""
+        """The number of probes of a cold start, or of an epoch's search, without ties and without
+        widened grids."""
         per_groups = self.per_groups
         others = max(0, len(self.batches) - 1)
         if not cold:
@@ -138,24 +148,28 @@ class Choices:
         return count + (per_groups - 1 if self.momenta else 0)
 
     def length(self, left: int) -> int:
-        """Iterations of a probe in a run that has so many left. Half of the budget is for what is
-        not known before: faster groups, which make it smaller, ties, edges."""
+        """The number of iterations of a probe in a run that has `left` iterations to go.
+
+        Half of the budget is kept for events that are not known in advance: faster groups, which
+        make the budget smaller, ties, and edges of grids.
+        """
         paid = int(self.budget * left / (2 * self.probes(cold=True)))
         return self.probe_iterations or max(LEAST, min(paid, MOST))
 
     def is_short(self, left: int) -> bool:
-        """Has a run with so many iterations left too few for the shortest probes of a cold
-        start?"""
+        """True if a run with `left` iterations to go is too short for the shortest probes of a cold
+        start."""
         return self.budget * left < self.probes(cold=True) * self.length(left)
 
     def epoch(self, length: int) -> int:
-        """Training iterations between two searches: those that pay for the next one (Omnivore, F.7:
-        ten times as long as the optimizer ran)."""
+        """The number of training iterations between two searches: enough to pay for the next search
+        (Omnivore, F.7: ten times as long as the optimizer ran)."""
         return self.epoch_iterations or math.ceil(length * self.probes(cold=False) / self.budget)
 
 
 def counts_up_to(workers: int) -> tuple[int, ...]:
-    """Numbers of groups that are tried: 1, 2, 4, ... and all workers apart (Omnivore, E.4)."""
+    """The numbers of groups to try: 1, 2, 4, ... and each worker in a group of its own (Omnivore,
+    E.4)."""
 
     def doubled() -> Iterator[int]:
         groups = 1
@@ -169,10 +183,13 @@ def counts_up_to(workers: int) -> tuple[int, ...]:
 
 @dataclass(frozen=True)
 class Chosen:
-    """What a search ends with. `saturated`: the smallest number of groups within 5 % of the
-    fastest, 0: not measured. `next_groups`: where the search of the next epoch begins.
-    `iteration_seconds`: by groups (the measured HE). `spent`: seconds of its probes. `tried`: every
-    probe. `by_theory`: no grid was asked."""
+    """The result of a search.
+
+    `saturated`: the smallest number of groups within 5 % of the fastest; 0: not measured.
+    `next_groups`: the number of groups with which the search of the next epoch starts.
+    `iteration_seconds`: by groups (the measured hardware efficiency). `spent`: seconds of its
+    probes. `tried`: every probe. `by_theory`: no grid was made.
+    """
 
     setting: Setting
     why: str

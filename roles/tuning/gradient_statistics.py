@@ -1,4 +1,4 @@
-"""What a model server's gradients say of momentum and noise, asked for and answered."""
+"""The statistics of a model server's gradients, momentum and noise: the question and the answer."""
 
 from __future__ import annotations
 
@@ -12,20 +12,22 @@ from runtime import Message, message
 
 @message
 class GetGradientStatistics(Message):
-    """Anybody asks a model server at any time: what do your gradients say of momentum and noise?
-    Answered with GradientStatistics, as soon as `after` iterations are in its model."""
+    """Any actor asks a model server, at any time, for the statistics of its gradients. Answered
+    with GradientStatistics, as soon as `after` iterations are in the server's model."""
 
     after: int = 0
 
 
 @message
 class GradientStatistics(Message):
-    """Answer, NaN where something is unknown, when so many iterations are in the server's model.
+    """Answer, when `iteration` iterations are in the server's model. A value is NaN where it is
+    unknown.
 
-    `momentum` is the solver's. The implicit one is told three times: by the number of `groups` that
-    the last `updates` of single layers came from (1 - 1/g), by the `staleness` of these, and by the
-    `gradients` themselves, with its standard error. `noise` is the gradient noise scale in images,
-    with its standard error. What is not sure is told too: its error is large.
+    `momentum` is the solver's. The implicit momentum is measured in three ways. `groups`: by the
+    number of groups that the last `updates` of single layers came from (1 - 1/g). `staleness`: by
+    the staleness of these updates. `gradients`: by the gradients themselves, with its standard
+    error. `noise` is the gradient noise scale in images, with its standard error. Uncertain values
+    are sent too: their error is large.
     """
 
     iteration: int
@@ -40,7 +42,7 @@ class GradientStatistics(Message):
 
 
 def statistics_of(watch: GradientWatch, iteration: int, momentum: float) -> GradientStatistics:
-    """What is known by now; `momentum` is the solver's."""
+    """The statistics so far; `momentum` is the solver's."""
     unknown = Measured(math.nan, math.nan)
     gradients = watch.by_gradients() or unknown
     noise = watch.noise_scale() or unknown

@@ -1,9 +1,10 @@
-"""Questions with the same number of groups: which of these settings, which learning rate, which
-momentum with it.
+"""Grids of settings with the same number of groups: the best learning rate, and the best momentum
+with it.
 
-Probes are as long as one another, so the losses of the last iterations decide. A clear winner ends
-a question after the shortest probes; a tie repeats those that tie with twice as many iterations;
-the best at an edge of the learning rates widens the grid; what diverges is worse than all.
+All probes of a question have the same length, so the losses of the last iterations decide. A clear
+winner ends a question after the shortest probes. A tie repeats the settings that tie with twice as
+many iterations. If the best learning rate is at the edge of the grid, the grid is widened. A
+setting that diverges is worse than all others.
 """
 
 from __future__ import annotations
@@ -14,13 +15,13 @@ from roles.tuning.choices import TENTH, Choices, Setting, Trial
 from roles.tuning.judgement import clearly_worse, judged, mean
 from roles.tuning.trials import Trials
 
-WIDENINGS = 3  # of one grid, at each edge
+WIDENINGS = 3  # times that a grid is widened at each edge
 FINER = (0.1, 0.2)  # momenta that are tried when 0 is the best (Omnivore, E.3)
 
 
 class Grids:
-    """Asks by `trials`. `stays`: the setting that wins a tie, that which the run has, or had with
-    other groups."""
+    """The grids of one search, whose probes `trials` makes. `stays` wins a tie: the setting that
+    the run has, or had with another number of groups."""
 
     def __init__(self, trials: Trials, choices: Choices, stays: Setting) -> None:
         self.trials = trials
@@ -31,8 +32,8 @@ class Grids:
         return f"<grids by {self.trials!r}>"
 
     async def best_of(self, settings: Sequence[Setting]) -> Setting:
-        """The setting with the lowest loss; of those that tie to the end, that which the run has,
-        if it is one."""
+        """The setting with the lowest loss. If several tie to the end, the setting that the run
+        has, if it is among them; else the one with the lowest mean."""
         left = list(dict.fromkeys(settings))
         times = 1
         while True:
@@ -48,8 +49,8 @@ class Grids:
         return self.stays if self.stays in left else left[0]
 
     async def rates(self, start: Setting) -> Setting:
-        """The learning rate for the cold start: from the lowest up, until one is clearly worse than
-        the one before."""
+        """Choose the learning rate of the cold start: go up from the lowest until one is clearly
+        worse than the one before."""
         wanted = {
             start,
             *(start.but(base_lr=start.base_lr * factor) for factor in self.choices.rates),
@@ -63,7 +64,8 @@ class Grids:
         for _ in range(WIDENINGS):
             if best == tried[-1] and not await self._diverged(best):
                 tried.append(wider := best.but(base_lr=best.base_lr / TENTH))
-            elif best == tried[0] or await self._diverged(best):  # all do: a lower one may not
+            # if all diverge, a lower rate may not
+            elif best == tried[0] or await self._diverged(best):
                 tried.insert(0, wider := tried[0].but(base_lr=tried[0].base_lr * TENTH))
             else:
                 break
@@ -77,9 +79,12 @@ class Grids:
     async def around(
         self, last: Setting, groups: int, *, freely: bool = False, beside: Sequence[Setting] = ()
     ) -> Setting:
-        """The grid at so many groups: momenta, and the learning rate of `last` and a tenth of it;
-        and what stands `beside` them. A momentum above that of `last` is not tried at the same
-        learning rate, but `freely` (Omnivore, E.3 and E.4)."""
+        """The best setting of the grid at `groups` groups: all momenta, with the learning rate of
+        `last` and a tenth of it, and the settings of `beside`.
+
+        A momentum above that of `last` is not tried at the same learning rate, unless `freely`
+        (Omnivore, E.3 and E.4).
+        """
         here = last.but(groups=groups)
         rate = here.base_lr
         lower = here.base_lr * TENTH
@@ -104,7 +109,7 @@ class Grids:
         return best
 
     async def finer(self, best: Setting) -> Setting:
-        """Where momentum 0 is the best of the grid: 0.1 and 0.2 beside it."""
+        """Where momentum 0 is the best of the grid: the best among it, 0.1 and 0.2."""
         return await self.best_of([best, *(best.but(momentum=momentum) for momentum in FINER)])
 
     def _widened(self, best: Setting) -> None:
@@ -117,7 +122,7 @@ class Grids:
         return (await self.trials.of(setting)).diverged
 
     async def _worse(self, pair: Sequence[Setting]) -> bool:
-        """Is the second clearly worse than the first?"""
+        """True if the second setting is clearly worse than the first."""
         trials = [await self.trials.of(setting) for setting in pair]
         return len(pair) > 1 and clearly_worse(judged(trials[1]), judged(trials[0]), paired=True)
 
@@ -135,13 +140,13 @@ class Grids:
             self.trials.tell(f"{left[0]} is the best {what}, clearly: {loss}")
         else:
             kept = self.stays if self.stays in left else left[0]
-            reason = "as the run has it" if kept == self.stays else f"with the lowest {loss}"
-            self.trials.tell(f"{len(left)} tie {what}: {kept} is taken, {reason}")
+            reason = "the run has it" if kept == self.stays else f"it has the lowest {loss}"
+            self.trials.tell(f"{len(left)} tie {what}: {kept} is taken, since {reason}")
 
 
 def _not_clearly_worse(found: dict[Setting, Trial]) -> list[Setting]:
-    """Those that tie with the best, the best first; as many iterations of each are compared. All of
-    them where all diverged."""
+    """The settings that tie with the best, the best first. As many iterations of each are compared.
+    All settings if all diverged."""
     iterations = min(
         (len(trial.losses) for trial in found.values() if not trial.diverged), default=0
     )

@@ -1,15 +1,17 @@
-"""Which of two probes learnt better, and whether that is clear. Plain numbers.
+"""The comparison of two probes: which of them learnt better, and whether that is clear. Plain
+numbers.
 
-A probe is judged by the losses of its last half, 50 at most (Omnivore, E.3: the loss of the past 50
-iterations). One is clearly worse if its mean is more than 5 % above the other's (E.3) and a rank
-test says so too, by two standard deviations. The threshold alone would take the noise of small
-batches for a winner; the test alone would prolong probes for differences that nobody feels. Ranks,
-because a loss that explodes varies as much as it is large: by its variance it would tie with
-anything.
+A probe is judged by the losses of its last half, at most 50 (Omnivore, E.3: the loss of the past 50
+iterations). A probe is clearly worse if its mean loss is more than 5 % above the other's (E.3), and
+a rank test confirms it by two standard deviations. The threshold alone would mistake the noise of
+small batches for a winner. The test alone would prolong probes for differences too small to matter.
+Ranks are used because the variance of an exploding loss is as large as the loss. A test by variance
+would find that such a loss ties with any other.
 
-Two probes with as many groups saw the same samples in the same order, so their losses are compared
-pair by pair (Wilcoxon's signed ranks): what is hard for both is no noise. Probes with other groups
-are compared after equal seconds, each loss with each (Mann and Whitney).
+Two probes with the same number of groups saw the same samples in the same order, so their losses
+are compared pair by pair (Wilcoxon's signed ranks). A batch that is hard for both then adds no
+noise. Probes with different numbers of groups are compared after equal seconds, each loss with each
+(Mann and Whitney).
 """
 
 from __future__ import annotations
@@ -24,11 +26,11 @@ WINDOW = 50
 THRESHOLD = 0.05
 DEVIATIONS = 2.0
 RISES = 1.5
-LEAST_IN = 8  # iterations that must have ended in the seconds after which two probes are compared
+LEAST_IN = 8  # iterations that must have ended in each of two probes that are compared by seconds
 
 
 def judged(trial: Trial, iterations: int | None = None) -> tuple[float, ...]:
-    """The losses that count, of all iterations or the first so many of them; none of a probe that
+    """The losses that count, of all iterations or of the first `iterations`; none if the probe
     diverged."""
     if trial.diverged or not trial.losses:
         return ()
@@ -37,27 +39,31 @@ def judged(trial: Trial, iterations: int | None = None) -> tuple[float, ...]:
 
 
 def ended_in(trial: Trial, seconds: float) -> int:
-    """How many iterations had ended after so many seconds."""
+    """The number of iterations that had ended after `seconds`."""
     return int(min(len(trial.losses), trial.iterations_in(seconds) + 1e-9))
 
 
 def mean(losses: Sequence[float]) -> float:
-    """Infinite for none: what diverged is worse than all."""
+    """The mean of the losses; infinite for no losses, so that a diverged probe is worse than all
+    others."""
     return fmean(losses) if losses else math.inf
 
 
 def rises(trial: Trial) -> bool:
-    """Does the loss go up again at the end of a probe? Such a setting may be on its way to diverge:
-    too few losses are high yet to make it clearly worse. Of the losses that count the second half
-    is 1.5 times the first."""
+    """True if the loss goes up again at the end of a probe.
+
+    Such a setting may be about to diverge, while too few losses are high to make it clearly worse.
+    The loss rises if the mean of the second half of the losses that count is more than 1.5 times
+    the mean of the first half.
+    """
     losses = judged(trial)
     middle = len(losses) // 2
     return middle > 0 and mean(losses[middle:]) > RISES * mean(losses[:middle])
 
 
 def clearly_worse(one: Sequence[float], other: Sequence[float], *, paired: bool) -> bool:
-    """Is `one` clearly worse than `other`? `paired`: the losses are of the same samples, position
-    by position."""
+    """True if `one` is clearly worse than `other`. `paired`: the losses at one position are of the
+    same samples."""
     if not one or not other:
         return bool(other)
     gap = mean(one) - mean(other)
@@ -72,8 +78,8 @@ def clearly_worse(one: Sequence[float], other: Sequence[float], *, paired: bool)
 
 
 def _signed_ranks(one: Sequence[float], other: Sequence[float]) -> float:
-    """By how many standard deviations the ranks of the positive differences are above what chance
-    gives."""
+    """By how many standard deviations the rank sum of the positive differences exceeds its
+    expectation by chance."""
     differences = sorted((a - b for a, b in zip(one, other, strict=True) if a != b), key=abs)
     n = len(differences)
     above = sum(rank for rank, difference in enumerate(differences, start=1) if difference > 0)
@@ -81,8 +87,8 @@ def _signed_ranks(one: Sequence[float], other: Sequence[float]) -> float:
 
 
 def _each_with_each(one: Sequence[float], other: Sequence[float]) -> float:
-    """By how many standard deviations more pairs have the higher loss in `one` than chance
-    gives."""
+    """By how many standard deviations the number of pairs with the higher loss in `one` exceeds its
+    expectation by chance."""
     n = len(one)
     m = len(other)
     above = sum((a > b) + (a == b) / 2 for a in one for b in other)

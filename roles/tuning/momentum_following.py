@@ -1,5 +1,7 @@
-"""Momentum without probes: the explicit one follows what is measured of the implicit one, so that
-both together stay as they are wanted. Decisions only.
+"""Momentum without probes: the explicit momentum follows measurements of the implicit one, so that
+the total stays at the wanted value.
+
+This module makes the decisions and sends nothing.
 """
 
 from __future__ import annotations
@@ -11,16 +13,16 @@ from dataclasses import dataclass
 from roles.tuning.gradient_statistics import GradientStatistics
 from roles.tuning.momentum import ClosedLoop, expected, total
 
-EVERY = 50  # iterations between two looks
-COUNTED = 64  # updates whose staleness says enough
-SURE = 0.1  # the standard error with which gradients say enough
-LEAST = 0.01  # of an explicit momentum: for less nobody is interrupted
+EVERY = 50  # iterations between two requests for statistics
+COUNTED = 64  # updates that a measurement by staleness needs
+SURE = 0.1  # the largest standard error of a measurement by gradients
+LEAST = 0.01  # the smallest change of explicit momentum that is worth interrupting the run
 
 
 @dataclass(frozen=True)
 class Change:
-    """Another explicit momentum, and the reason in words. `total`: what both together were, as far
-    as is known."""
+    """Another explicit momentum, and the reason in words. `total` is the total momentum before the
+    change, as far as is known."""
 
     momentum: float
     total: float
@@ -28,8 +30,10 @@ class Change:
 
 
 class Following:
-    """Of one run with this `explicit` momentum. `wanted` is the total; None: what it is when it is
-    first known."""
+    """The decisions for one run with this `explicit` momentum.
+
+    `wanted` is the total momentum to keep. None: the total at the first measurement.
+    """
 
     def __init__(self, explicit: float, wanted: float | None = None) -> None:
         self.wanted = wanted
@@ -40,7 +44,7 @@ class Following:
         return f"<{self._loop!r}, wanted in all {self.wanted}>"
 
     def begin(self, groups: int) -> Change | None:
-        """Before anything is measured: by Theorem 1."""
+        """The first change, before any measurement, by Theorem 1; None if none is needed."""
         if self.wanted is None or groups == 1:
             return None
         return self._changed(
@@ -50,12 +54,12 @@ class Following:
         )
 
     def heard(self, said: Sequence[GradientStatistics]) -> Change | None:
-        """What to change after a look; None: nothing."""
+        """The change after new statistics; None if no change is needed."""
         found = _implicit(said)
         if found is None:
             return None
         implicit, by = found
-        self._loop.explicit = said[0].momentum  # somebody else may have changed it
+        self._loop.explicit = said[0].momentum  # it may have been changed by hand
         if self.wanted is None:
             self.wanted = total(self._loop.explicit, implicit)
             return None
@@ -67,22 +71,22 @@ class Following:
         now = total(loop.explicit, implicit)
         after = round(loop.next(now, self.wanted), 4)
         self._loop.explicit = after
-        why = f"asynchrony gives {implicit:.3g} ({by}): in all {now:.3g}, wanted {self.wanted:.3g}"
+        why = f"asynchrony gives {implicit:.3g} ({by}): total {now:.3g}, wanted {self.wanted:.3g}"
         beyond = self._is_beyond
         self._is_beyond = implicit > self.wanted and after == 0.0
         if abs(after - before) >= LEAST:
             return Change(after, now, why)
         self._loop.explicit = before
         return (
-            Change(before, now, f"{why}, which no momentum can give")
+            Change(before, now, f"{why}, which no explicit momentum can give")
             if self._is_beyond and not beyond
             else None
         )
 
 
 def _implicit(said: Sequence[GradientStatistics]) -> tuple[float, str] | None:
-    """The implicit momentum of all servers, and who says so: staleness, else gradients; None:
-    nobody knows."""
+    """The implicit momentum of all servers and its source: staleness if enough updates are counted,
+    else gradients. None if neither is known well enough."""
     counted = [(each.updates, each.staleness) for each in said if each.updates >= COUNTED]
     if counted:
         updates = sum(count for count, _ in counted)

@@ -1,10 +1,11 @@
-"""How noisy gradients are, and what a larger batch would be worth (McCandlish et al. 2018; AdaptDL,
-Qiao et al. 2021).
+"""The noise of gradients, and the worth of a larger batch.
 
-|G|^2 is the square of the true gradient, tr(S) the sum of the variances of one image's. A batch of
-B images gives |g|^2 = |G|^2 + tr(S) / B on average, and two batches, neither of which has seen what
-the other did, g.g' = |G|^2. So two gradients that are there anyway tell both: parts of one that
-members computed, or successive ones of groups.
+Sources: McCandlish et al. 2018; AdaptDL, Qiao et al. 2021. |G|^2 is the square of the true
+gradient, and tr(S) is the sum of the variances of one image's gradient. The gradient g of a batch
+of B images has |g|^2 = |G|^2 + tr(S) / B on average. Two batches, neither computed on a model that
+has seen the other, have g.g' = |G|^2 on average. So two gradients that are computed anyway give
+both figures: the parts of one gradient that members of a group compute, or successive gradients of
+several groups.
 """
 
 from __future__ import annotations
@@ -12,13 +13,16 @@ from __future__ import annotations
 from roles.tuning.momentum import Sample
 from roles.tuning.ratio import Measured, Ratio
 
-CLEAR = 0.5  # the standard error of a noise scale that is told, as a part of it
+CLEAR = 0.5  # the largest relative standard error of a noise scale that is used
 
 
 class NoiseScale:
-    """Of a whole model, layer by layer; samples of coordinates count by `weight`, all of a layer
-    over those sampled. `usual` is the batch of most gradients: those of another are made
-    comparable."""
+    """The gradient noise scale of a whole model, measured layer by layer.
+
+    Only sampled coordinates are used. They count by `weight`, the coordinates of the layer divided
+    by those sampled. `usual` is the batch of most gradients; gradients of other batches are made
+    comparable.
+    """
 
     def __init__(self, usual: int) -> None:
         self._usual = usual
@@ -30,9 +34,8 @@ class NoiseScale:
     def parts(
         self, squares: float, count: int, whole: Sample, weight: float = 1.0, batch: int = 0
     ) -> None:
-        """A gradient `whole` of a `batch` (0: the usual) is the sum of `count` parts, each of as
-        many images; `squares`
-        is the sum of |part|^2.
+        """Add a gradient `whole` of a `batch` (0: the usual), the sum of `count` parts of equally
+        many images. `squares` is the sum of |part|^2.
 
         |whole|^2 - squares is the sum of the products of two parts: (1 - 1/count) |G|^2 on average.
         Parts of unequal size make the signal look smaller: by a ninth where one of two parts has
@@ -42,7 +45,8 @@ class NoiseScale:
         self._add(power, (power - squares) * count / (count - 1), weight, batch)
 
     def successive(self, one: Sample, other: Sample, weight: float = 1.0, batch: int = 0) -> None:
-        """Two gradients of whole batches, neither computed on a model that has the other in it."""
+        """Add two gradients of whole batches, neither computed on a model that includes the
+        other."""
         self._add(float(one @ one + other @ other) / 2, float(one @ other), weight, batch)
 
     def _add(self, power: float, signal: float, weight: float, batch: int) -> None:
@@ -50,9 +54,10 @@ class NoiseScale:
         self._ratio.add(weight * (signal + noise), weight * signal)
 
     def measured(self) -> Measured | None:
-        """tr(S) / |G|^2 in images: the batch whose noise is as large as what it says.
+        """tr(S) / |G|^2 in images: the batch whose noise is as large as its signal.
 
-        None while too little is known, or where the noise hides that there is any signal."""
+        None while too little is known, or where the noise hides whether there is any signal.
+        """
         found = self._ratio.measured()
         if found is None or found.value < 0:
             return None
@@ -60,12 +65,13 @@ class NoiseScale:
 
 
 def efficiency(noise: float, batch: float, present: float) -> float:
-    """How much an image of a batch is worth beside one of the `present` batch (Pollux, equation 7,
-    as a ratio): (noise + present) / (noise + batch). `noise` is the noise scale in images."""
+    """The worth of an image of a `batch` compared with an image of the `present` batch (Pollux,
+    equation 7, as a ratio): (noise + present) / (noise + batch). `noise` is the noise scale in
+    images."""
     return (noise + present) / (noise + batch)
 
 
 def gain(noise: float, batch: float, present: float) -> float:
-    """How much an iteration with a batch is worth beside one with the `present` batch, and what
-    AdaScale SGD multiplies the learning rate with (Johnson et al. 2020, equation 3)."""
+    """The worth of an iteration with `batch` compared with an iteration with the `present` batch.
+    AdaScale SGD multiplies the learning rate by this gain (Johnson et al. 2020, equation 3)."""
     return batch / present * efficiency(noise, batch, present)

@@ -1,4 +1,4 @@
-"""A ratio of two sums of noisy pairs, and how well it is known."""
+"""A ratio of two sums of noisy pairs, with its standard error."""
 
 from __future__ import annotations
 
@@ -6,10 +6,10 @@ import math
 from collections import deque
 from dataclasses import dataclass
 
-BLOCK = 32  # pairs that are summed at once; sums that are kept: the last 2048 pairs
-BLOCKS = 64
-LEAST = 4  # blocks without which nothing is said
-# standard errors that the sum below is away from 0, else the ratio says nothing (a weak instrument)
+BLOCK = 32  # pairs in a block
+BLOCKS = 64  # blocks that are kept: the last 2048 pairs
+LEAST = 4  # blocks that a result needs
+# the sum below must be this many standard errors away from 0; closer to 0 it is a weak instrument
 STRONG = 4.0
 
 
@@ -24,16 +24,16 @@ class Measured:
 class Ratio:
     """sum(above) / sum(below) of the last BLOCK * BLOCKS pairs.
 
-    Gradients shrink by orders of magnitude while a net learns: each pair counts in proportion to
-    the mean size of those before it. Neighbouring pairs depend on one another, blocks of them
-    hardly. The error is that of the ratio estimator over blocks (Cochran, Sampling Techniques,
-    section 6.4).
+    Gradients shrink by orders of magnitude while a net learns. So each pair is divided by the mean
+    size of the pairs before it. Neighbouring pairs depend on one another, but blocks of them hardly
+    do. The error is that of the ratio estimator over blocks (Cochran, Sampling Techniques, section
+    6.4).
     """
 
     def __init__(self, block: int = BLOCK) -> None:
         self._size = block
         self._count = 0
-        self._usual = 0.0  # size of a pair
+        self._usual = 0.0  # mean size of a pair
         self._open = (0.0, 0.0)
         self._blocks: deque[tuple[float, float]] = deque(maxlen=BLOCKS)
 
@@ -41,13 +41,13 @@ class Ratio:
         return f"<ratio of {len(self._blocks)} blocks of {self._size}: {self.measured()}>"
 
     def forget(self) -> None:
-        """No pair so far counts any more, but for how large they were."""
+        """Forget all pairs so far. Their mean size is kept."""
         self._blocks.clear()
         self._open = (0.0, 0.0)
         self._count = 0
 
     def add(self, above: float, below: float) -> None:
-        """Add a pair; one that is not finite is left out."""
+        """Add a pair. A pair that is not finite is ignored."""
         if not math.isfinite(above) or not math.isfinite(below):
             return
         size = abs(above) + abs(below)
@@ -61,7 +61,8 @@ class Ratio:
             self._count = 0
 
     def measured(self) -> Measured | None:
-        """None before LEAST blocks are whole, and where the sum below could as well be 0."""
+        """The ratio and its error. None before LEAST blocks are complete, and where the sum below
+        could as well be 0."""
         above, below = (
             (math.fsum(sums) for sums in zip(*self._blocks, strict=True))
             if self._blocks

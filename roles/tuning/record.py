@@ -1,10 +1,10 @@
-"""tuning.json: every search of a run with what was tried, and what was chosen; another run starts
+"""The file tuning.json: every search of a run with its probes and its choice. Another run can start
 from it.
 
-    choice              groups, momentum, base_lr, batch: what the run goes on with
-    why                 in words
-    saturated_groups    the fewest that are as fast as any, 0: not measured
-    next_groups         where the next search begins
+    choice              groups, momentum, base_lr, batch: the setting that the run goes on with
+    why                 the reason in words
+    saturated_groups    the fewest groups that are as fast as any, 0: not measured
+    next_groups         the number of groups with which the next search starts
     iteration_seconds   seconds of an iteration, by groups
     searches            each: the iteration, its choice and why, the seconds it took, its probes
 
@@ -33,8 +33,11 @@ FILE = "tuning.json"
 
 @dataclass(frozen=True)
 class Start:
-    """What another run's tuning.json, called `file`, says: its choice, the fewest groups that were
-    as fast as any (0: not measured), where its next search would have begun."""
+    """The choice of another run, from its record with the name `file`.
+
+    `saturated`: the fewest groups that were as fast as any; 0: not measured. `next_groups`: the
+    number of groups with which its next search would have started.
+    """
 
     setting: Setting
     saturated: int
@@ -43,7 +46,7 @@ class Start:
 
 
 def search_of(iteration: int, chosen: Chosen) -> dict[str, Any]:
-    """One search at this iteration, for `write`."""
+    """The entry of a search at this iteration, for `write`."""
     probes = [
         {
             **dataclasses.asdict(setting),
@@ -59,7 +62,7 @@ def search_of(iteration: int, chosen: Chosen) -> dict[str, Any]:
 
 
 def write(path: Path, chosen: Chosen, searches: list[dict[str, Any]]) -> None:
-    """Write the record at once: a reader sees the old one or the new one. OSError passes
+    """Write the record in one step: a reader sees either the old one or the new one. OSError passes
     through."""
     record = {
         "choice": dataclasses.asdict(chosen.setting),
@@ -76,12 +79,13 @@ def write(path: Path, chosen: Chosen, searches: list[dict[str, Any]]) -> None:
 
 
 def read(path: Path) -> Start:
-    """The record of another run. ConfigError in words if it cannot be read or is none."""
+    """Read the record of another run. Raises ConfigError if the file cannot be read or is not a
+    record."""
     record = read_json(path, like=FILE)
     try:
         choice = record["choice"]
         rates = float(choice["momentum"]), float(choice["base_lr"])
-        # older records have none
+        # older records have no batch
         setting = Setting(index(choice["groups"]), *rates, index(choice.get("batch", 0)))
         saturated = index(record["saturated_groups"])
         following = index(record["next_groups"])
@@ -101,9 +105,9 @@ def _finite(loss: float) -> float | None:
 def as_chosen(
     start: Start, setting: Setting, trial: Trial, seconds: dict[int, float], spent: float
 ) -> Chosen:
-    """What a run begins with that starts from another's record, of which `setting` could be taken
-    over."""
-    why = f"as {start.file} says"
+    """The first choice of a run that starts from another run's record; `setting` is the part of it
+    that could be taken over."""
+    why = f"the choice of {start.file}"
     return Chosen(
         setting, why, start.saturated, start.next_groups, seconds, spent, ((setting, trial),)
     )

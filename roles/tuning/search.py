@@ -1,24 +1,26 @@
-"""What is asked in which order: the cold start of a run (Omnivore, E.4) and Algorithm 1 in each
-epoch (5.2, E.3).
+"""The order in which a search tries settings: the cold start of a run (Omnivore, E.4) and Algorithm
+1 in each epoch (5.2, E.3).
 
-Cold start: the seconds of an iteration for each number of groups; the learning rate with one group
-at the solver's momentum; then 2, 4, ... groups, up to the fewest that are within 5 % of the
-fastest, each with its grid around the best of the one before; last, the best of each number of
-groups beside one another after equal seconds, and where that is one group, its momenta.
+The cold start first measures the seconds of an iteration for each number of groups. Then it chooses
+the learning rate with one group, at the solver's momentum. Then come 2, 4, ... groups, up to the
+fewest that are within 5 % of the fastest. Each number of groups gets a grid around the best setting
+of the number before it. Last, the best settings of all numbers of groups are compared after equal
+seconds. If one group wins, the search also tries its momenta.
 
-Where momentum and learning rate may both be chosen, theory says with which of them other groups
-learn alike (`alike`): these settings stand in the grids too, and of those that tie the one with the
-most groups is taken, since it is the fastest. Where the budget does not pay for so many grids, or
-the run is too short for them, it is asked as `short` has it; where theory says nothing, by the grid
-of Algorithm 1.
+Where both momentum and learning rate may be chosen, theory gives the settings with which other
+numbers of groups learn alike (`alike`). The grids include these settings. If several of them tie,
+the search takes the one with the most groups, since it is the fastest. If the budget does not pay
+for so many grids, or the run is too short for them, `short` chooses among the settings that learn
+alike. If theory gives no setting, the search uses the grid of Algorithm 1.
 
-Algorithm 1: the grid at the groups the run has, after the cold start at those that are as fast as
-any. Where momentum 0 is the best, 0.1 and 0.2 beside it; where it stays the best, asynchrony gives
-more momentum than is good: half as many groups, and again. In an epoch, what wins must not be
-clearly worse than what the run has.
+Algorithm 1 starts with a grid at the number of groups that the run has. After the cold start, it
+starts at the fewest groups that are as fast as any. If momentum 0 is the best, it tries 0.1 and 0.2
+too. If 0 remains the best, asynchrony gives more momentum than is good: the grid is repeated with
+half as many groups, and so on. In an epoch, the winner is taken unless it is clearly worse than the
+setting that the run has.
 
-Where momentum is not to be chosen, it cannot say when there are too many groups: the next fewer and
-the next more are then compared with those that the run has.
+Where momentum may not be chosen, it cannot show that there are too many groups. The search then
+compares the run's number of groups with the next smaller and the next larger one.
 """
 
 from __future__ import annotations
@@ -32,33 +34,39 @@ from roles.tuning.judgement import LEAST_IN, clearly_worse, ended_in, judged, me
 from roles.tuning.short import AS_FAST, Short, holds
 from roles.tuning.trials import SpentUp, Trials
 
-UNTRIED = Trial((), 0.0, diverged=True)  # worse than all that was tried
+UNTRIED = Trial((), 0.0, diverged=True)  # worse than every tried setting
 
 
 async def tune(
     trials: Trials, choices: Choices, now: Setting, before: Chosen | None = None
 ) -> Chosen:
-    """The setting to go on with from the model of this moment, where the run has `now` and chose
-    `before` (None: this is its cold start). Ends at the latest when the budget does, with the best
-    of what was seen by then."""
+    """Search for the setting to go on with, from the model of this moment.
+
+    `now` is the setting that the run has. `before` is the result of the last search, None at the
+    cold start. The search ends at the latest when its budget is spent, with the best setting seen
+    so far.
+    """
     search = _Search(trials, choices, now, before)
     try:
         setting = await (search.cold_start() if before is None else search.epoch())
     except SpentUp:
         trials.tell(
-            f"the budget has no {trials.length} iterations left to try: what was "
-            "seen by now decides"
+            f"the budget does not pay for another probe of {trials.length} iterations: "
+            "the best setting so far is taken"
         )
         setting = search.best_seen()
     return search.chosen(setting, before)
 
 
 def instead(trials: Trials, choices: Choices, now: Setting, fell: Chosen) -> Chosen:
-    """The best of what was tried, after training diverged with what was chosen first
-    (`Trials.fell`); if that diverges, too, a tenth of the rate. In a run that is too short for
-    grids hardly anything was tried: see `left_of_theory`."""
+    """Choose another setting after training diverged with the one chosen first, `fell`.
+
+    The choice is the best of the tried settings. Settings as bold as a fallen one count as diverged
+    (`Trials.fell`). If the best diverges too, the choice is a tenth of the rate of `fell`. A run
+    that is too short for grids has tried hardly any settings: see `left_of_theory`.
+    """
     search = _Search(trials, choices, now, fell)
-    setting = search.left_of_theory(fell.setting) or search.best_seen(f"not {fell.setting}")
+    setting = search.left_of_theory(fell.setting) or search.best_seen(f"{fell.setting} diverged")
     if choices.rates and trials.diverges(setting):
         setting = setting.but(base_lr=TENTH * fell.setting.base_lr)
         search.why += ", so a tenth of the rate"
@@ -78,17 +86,17 @@ class _Search:
         self._cold = before is None
         self.why = ""
         self._theory = False
-        # what learns as the best with one group does, as far as theory goes
+        # the settings that learn as the best with one group does, as far as theory goes
         self._alike: list[Setting] = []
 
     def chosen(self, setting: Setting, before: Chosen | None) -> Chosen:
-        """What the search ends with."""
+        """The result of the search, with `setting` as its choice."""
         return Chosen(
             setting=setting,
             why=self.why,
             saturated=self.saturated,
-            # Algorithm 1 begins where more groups would not be faster, and goes down from there
-            # epoch by epoch
+            # Algorithm 1 starts where more groups would not be faster; later epochs may go to
+            # fewer
             next_groups=self.saturated if before is None and self.saturated else setting.groups,
             iteration_seconds=self.trials.iteration_seconds,
             spent=self.trials.spent,
@@ -97,20 +105,20 @@ class _Search:
         )
 
     async def cold_start(self) -> Setting:
-        """See the module docstring."""
+        """Run the cold start that the module's docstring describes."""
         best = self.now
         self._alike = self._learning_as(best) if self.choices.is_short(self.trials.left) else []
         if self._alike:
             return await self._by_theory()
-        await self.trials.of(best)  # first: what is chosen is held against what the run has
+        await self.trials.of(best)  # first: the choice is compared with the run's own setting
         if self.choices.groups:
             await self._measure_groups(best)
         if self._counts() and self._costs() > self.trials.left_to_spend:
             if self._alike:
                 return await self._by_theory()
             self.trials.tell(
-                "the budget pays for no grid at each number of groups, so for that at "
-                f"{self.saturated} only"
+                "the budget does not pay for a grid at each number of groups, so only "
+                f"{self.saturated} groups get one"
             )
             return await self._momentum_alone(
                 await self._race([best, await self._algorithm_1(self.saturated)])
@@ -132,7 +140,8 @@ class _Search:
     async def _by_theory(self) -> Setting:
         self._theory = True
         self.trials.tell(
-            "the budget pays for no grid at each number of groups: theory says what learns alike"
+            "the budget does not pay for a grid at each number of groups: theory gives the "
+            "settings that learn alike"
         )
         short = Short(self.trials, [self.now, *self._alike])
         await short.time(tell=not self.saturated)
@@ -142,9 +151,11 @@ class _Search:
         return best
 
     async def _momentum_alone(self, best: Setting) -> Setting:
-        """Where one group is the best after all: a grid of its momenta too, if the budget pays for
-        it. The paper keeps the usual 0.9 there to save time (E.4); who asks for momentum "auto"
-        wants to know."""
+        """Try the other momenta if one group is the best and the budget pays for them.
+
+        The paper keeps the usual 0.9 there to save time (E.4). A user who sets momentum to "auto"
+        wants to know.
+        """
         others = [best.but(momentum=momentum) for momentum in self.choices.momenta]
         wanted = sum(self.trials.cost(setting, self.trials.length) for setting in others)
         if best.groups > 1 or not others or wanted > self.trials.left_to_spend:
@@ -156,7 +167,7 @@ class _Search:
         return found
 
     async def epoch(self) -> Setting:
-        """See the module docstring."""
+        """Run the search of an epoch that the module's docstring describes."""
         choices = self.choices
         now = self.now
         await self.trials.of(now)
@@ -172,8 +183,8 @@ class _Search:
         return await self._unless_worse(best)
 
     async def _algorithm_1(self, groups: int) -> Setting:
-        """Lines 3 to 7: the grid at so many groups, and at half as many while the best momentum is
-        0."""
+        """Lines 3 to 7: the grid at this number of groups, then at half as many while the best
+        momentum is 0."""
         freely = False
         while True:
             if not self._cold:
@@ -186,19 +197,21 @@ class _Search:
             if best.momentum or not fewer:
                 return best
             self.trials.tell(
-                f"with {groups} groups momentum 0 is the best: there are too "
-                f"many, {fewer[-1]} are tried"
+                f"with {groups} groups momentum 0 is the best, so there are too many groups: "
+                f"{fewer[-1]} are tried"
             )
             groups = fewer[-1]  # fewer groups leave room for more momentum
             freely = True
 
     def _counts(self) -> list[int]:
-        """The numbers of groups whose grids the cold start asks for."""
+        """The numbers of groups for which the cold start makes a grid."""
         return [groups for groups in self.choices.groups if 1 < groups <= self.saturated]
 
     def _costs(self) -> float:
-        """Seconds of the grids of a cold start over groups, as far as is known before; 0 where
-        groups alone are chosen, whose probes were made when they were measured."""
+        """Seconds that the grids of a cold start over groups cost, as far as is known in advance.
+
+        0 where only groups are chosen: their probes were made when groups were measured.
+        """
         if not self.choices.momenta and not self.choices.rates:
             return 0.0
         grids = sum(
@@ -208,9 +221,11 @@ class _Search:
         return grids + len(self.choices.rates) * self.trials.cost_of_another(1)
 
     async def _measure_groups(self, best: Setting) -> None:
-        """Seconds of an iteration for each number of groups: with what learns alike; where theory
-        says nothing, at momentum 0 if that may be chosen, which is in the grid of each and does not
-        diverge."""
+        """Measure the seconds of an iteration for each number of groups.
+
+        The probes use the settings that learn alike. Where theory gives no setting, they use the
+        smallest momentum that may be chosen, usually 0: it is in every grid and does not diverge.
+        """
         momentum = min(self.choices.momenta, default=best.momentum)
         self._alike = self._learning_as(best)
         by_theory = {setting.groups: setting for setting in self._alike}
@@ -231,7 +246,8 @@ class _Search:
         self.trials.tell(f"{text}; the fewest that are as fast as any: {self.saturated}")
 
     def _learning_as(self, best: Setting) -> list[Setting]:
-        """What learns alike with more groups, as long as these are faster, if that is known yet."""
+        """The settings with more groups that learn like `best`, up to the number of groups from
+        which more are not faster, if that is known yet."""
         if not self.choices.momenta or not self.choices.rates:
             return []
         counts = [
@@ -242,8 +258,8 @@ class _Search:
         return [setting for groups in counts if (setting := alike(best, groups)) is not None]
 
     async def _race(self, bests: Sequence[Setting]) -> Setting:
-        """Which of these settings of different groups is the best after equal seconds; ties are
-        prolonged. See `_of_ties` for a tie to the end."""
+        """The best of these settings of different groups after equal seconds. Ties are prolonged;
+        `_of_ties` decides a tie that remains."""
         bests = left = list(dict.fromkeys(bests))
         seconds = _comparable([self._longest(setting) for setting in left])
         for doubled in range(self.choices.prolonged + 1):
@@ -260,9 +276,12 @@ class _Search:
         return best
 
     async def _unless_worse(self, best: Setting) -> Setting:
-        """`best`, but what the run has where that is clearly better after equal seconds: if the
-        budget pays for it, as many as its probe took. As many iterations of more groups are over
-        sooner, and what diverges slowly is not seen in them."""
+        """`best`, unless the run's own setting is clearly better after equal seconds.
+
+        If the budget pays for it, `best` first gets a probe of as many seconds as the probe of the
+        run's setting took. More groups finish the same number of iterations sooner, so a short
+        probe of them does not show slow divergence.
+        """
         seconds = self._longest(self.now).seconds
         if self._affords([best], seconds):
             await self._for(best, seconds)
@@ -270,31 +289,38 @@ class _Search:
         seconds = _comparable(list(trials.values()))
         if best == self.now or _level(trials, seconds) != [self.now]:
             return best
-        self.why = f"{best} is the best of its groups, but clearly worse than what the run has"
+        self.why = (
+            f"{best} is the best with its number of groups, but clearly worse than the "
+            "setting that the run has"
+        )
         return self.now
 
     def left_of_theory(self, fell: Setting) -> Setting | None:
-        """After what was chosen by theory fell: with as many groups the momentum and the rate that
-        the run had, which move the model as far in the long run and less at once; if that falls
-        too, what learns alike with fewer."""
+        """The setting to try after a setting chosen by theory diverged; None where theory gives no
+        other.
+
+        The first choice has as many groups, and the momentum and rate that the run had. These move
+        the model as far in the long run and less at once. If that diverges too, the choice is among
+        the settings with fewer groups that learn alike: the one with the most groups.
+        """
         learning = self._learning_as(self.now)
         as_it_was = self.now.but(groups=fell.groups)
         if not self.choices.is_short(self.trials.left) or fell not in [*learning, as_it_was]:
             return None
         if self.trials.fallen == [fell] and not self.trials.diverges(as_it_was):
-            self.why = f"not {fell}, but with the momentum and the rate that the run had"
+            self.why = f"{fell} diverged; now with the momentum and the rate that the run had"
             return as_it_was
         diverged = {setting for setting, trial in self.trials.made if trial.diverged}
         fewer = [each for each in learning if each.groups < fell.groups and each not in diverged]
         left = [setting for setting in fewer if not self.trials.diverges(setting)]
         self.why = (
-            f"not {fell}; by theory it learns as what the run had, with the most "
-            "groups that are left"
+            f"{fell} diverged; by theory this setting learns like the one that the run had, "
+            "with the most groups that are left"
         )
         return max(left, key=lambda setting: setting.groups, default=None)
 
     def best_seen(self, because: str = "the budget was spent") -> Setting:
-        """The best of the settings that were probed, after equal seconds."""
+        """The best of the probed settings after equal seconds."""
         seen = {setting: self._longest(setting) for setting, _ in self.trials.comparable}
         whole = {
             setting: trial
@@ -307,10 +333,12 @@ class _Search:
             if trial.kept and not self.trials.diverges(setting)
         ]
         if len(whole) < 2 and kept and self.saturated:
-            self.why = f"{because}; of what learns alike by theory it has the most groups"
+            self.why = (
+                f"{because}; of the settings that learn alike by theory it has the most groups"
+            )
             return max(kept, key=lambda setting: setting.groups)
         if not any(holds(trial) for trial in whole.values()) and self.now not in whole:
-            self.why = f"{because}; nothing else can be compared"
+            self.why = f"{because}; no other setting can be compared"
             return self.now
         seconds = _comparable(list(whole.values()))
         left = _level(whole, seconds)
@@ -319,23 +347,26 @@ class _Search:
         return best
 
     def _of_ties(self, left: Sequence[Setting]) -> Setting:
-        """Of what learns alike the one with the most groups, if its loss does not rise again; else
-        what the run has, then the fewest groups: what staleness costs near the optimum does not
-        show."""
+        """Decide a tie: the most groups among the settings that learn alike, if their loss does not
+        rise again.
+
+        Otherwise the setting that the run has, then the fewest groups. A probe does not show the
+        cost of staleness near the optimum.
+        """
         by_theory = [setting for setting in left if setting in self._alike and self._holds(setting)]
         if by_theory:
             return max(by_theory, key=lambda setting: setting.groups)
         return self.now if self.now in left else min(left, key=lambda setting: setting.groups)
 
     def _holds(self, setting: Setting) -> bool:
-        """Is nothing seen that speaks against theory?"""
+        """True if no observation of the setting speaks against theory."""
         return holds(self._longest(setting))
 
     def _longest(self, setting: Setting) -> Trial:
         return self.trials.longest(setting) or UNTRIED
 
     async def _for(self, setting: Setting, seconds: float) -> Trial:
-        """A probe that lasts so many seconds."""
+        """Return a probe that lasts at least `seconds`."""
         known = self._longest(setting)
         if known.diverged or known.seconds >= seconds:
             return known
@@ -391,15 +422,15 @@ class _Search:
 
 
 def _comparable(trials: Sequence[Trial]) -> float:
-    """After how many seconds to compare them: when the first of them ended, and enough iterations
-    of the slowest."""
+    """The seconds after which to compare the trials: when the first of them ended, but not before
+    the slowest has ended LEAST_IN iterations."""
     found = [trial for trial in trials if not trial.diverged]
     slowest = max((trial.iteration_seconds for trial in found), default=0.0)
     return max(min((trial.seconds for trial in found), default=0.0), LEAST_IN * slowest)
 
 
 def _level(trials: Mapping[Setting, Trial], seconds: float) -> list[Setting]:
-    """Those that tie with the best after so many seconds, the best first."""
+    """The settings that tie with the best after `seconds`, the best first."""
     losses = {setting: judged(trial, ended_in(trial, seconds)) for setting, trial in trials.items()}
     ranked = sorted(losses, key=lambda setting: mean(losses[setting]))
     best = ranked[0]

@@ -1,19 +1,24 @@
-"""The cold start of a run whose budget pays for no grid at each number of groups: theory says which
-setting of each learns alike (`choices.alike`), so what is asked is what theory does not know.
+"""The cold start of a run whose budget does not pay for a grid at each number of groups.
 
-How fast they are: from the most groups down, until fewer are clearly slower. With fewer groups an
-iteration takes no less time, so what is slow is never waited for: an iteration of one group may
-take as long as six of eight.
+For each number of groups, theory gives the setting that learns alike (`choices.alike`). The probes
+answer the questions that theory leaves open.
 
-Whether the published rate is too low: three times as much beside it, as long as the more is clearly
-better. Or, where the loss does not fall with it, whether it is too high. With old gradients the
-longest step that a net bears may be a tenth of what it bears with one group: at the rate that
-learns alike CIFAR-10 quick with 8 groups does not learn, and learns with an eighth of that, the
-rate that the run had. Then more groups need more iterations, and fewer may be sooner there: they
-are timed at that rate, from the most down, until they are not.
+The first question is how fast each number of groups is. Probes start with the most groups and go
+down until fewer are clearly slower. An iteration with fewer groups takes no less time, so the slow
+ones are never probed: an iteration of one group may take as long as six of eight.
 
-As all of these learn alike, a probe of them whose loss falls is training, and is kept; at the rate
-that the run had, also if it does not fall yet.
+The second question is whether the published rate is too low. Three times the rate is compared with
+it, again and again, as long as the higher rate is clearly better.
+
+If the loss does not fall with that rate, the question is whether it is too high. With old
+gradients, the longest step that a net bears may be a tenth of the step that it bears with one
+group. With 8 groups, CIFAR-10 quick does not learn at the rate that learns alike. It learns at an
+eighth of it, the rate that the run had. More groups then need more iterations, and fewer may reach
+the target sooner. Fewer groups are therefore timed at that rate, from the most down, until they are
+no better.
+
+All of these settings learn alike, so a probe whose loss falls is training and is kept. A probe at
+the rate that the run had is kept also if its loss does not fall yet.
 """
 
 from __future__ import annotations
@@ -26,27 +31,33 @@ from roles.tuning.judgement import RISES, THRESHOLD, clearly_worse, judged, mean
 from roles.tuning.trials import SpentUp, Trials
 
 AS_FAST = 1.05  # times the fastest seconds per iteration
-STEP = 3.0  # times a rate: the next. Half a decade: ten times what learns well diverges as a rule
-# times what two probes cost, as far as is known: the second shall not end with the budget
+# the factor from one rate to the next, half a decade: ten times a rate that learns well usually
+# diverges
+STEP = 3.0
+# times the expected cost of two probes must be left, so that the budget does not end in the second
 MARGIN = 1.25
-# Groups that begin together share links and servers in step for some eight turns, longer than a
-# probe takes: CIFAR-10 quick with 8 groups at 1 Gbit/s shows 4.3 ms an iteration, and takes 2.9
-# later. So is what the budget pays for.
+# Groups that start together use links and servers in step for some eight turns, which is longer
+# than a probe. CIFAR-10 quick with 8 groups at 1 Gbit/s shows 4.3 ms an iteration, and takes 2.9 ms
+# later. The budget is calculated with the later pace.
 SETTLED = 2 / 3
-# What g groups need more iterations than one where old gradients keep their steps short, as a power
-# of g: cifar10_quick took 311, 540, 958 and 1 526 to a loss of 1.5 with 1, 2, 4 and 8, at one rate
-# and at momenta that make the total 0.9.
+# g groups need g ** STALE times as many iterations as one group where old gradients keep their
+# steps short. cifar10_quick took 311, 540, 958 and 1 526 iterations to a loss of 1.5 with 1, 2, 4
+# and 8 groups, at one rate and at momenta that make the total 0.9.
 STALE = 0.75
-TIMED = 4  # turns of each group, of which the later half says how long an iteration takes
-# iterations, and of each group: what diverges with stale gradients has risen after 4 to 6 turns
+TIMED = 4  # turns of each group; the later half shows how long an iteration takes
+# iterations of a long probe, and turns of each group in it: with stale gradients, a loss that
+# diverges has risen after 4 to 6 turns
 LOOK = 24
 TURNS = 6
 
 
 class Short:
-    """Of `alike` settings with different groups, in the order of these; the first is what the run
-    has. `saturated`: the fewest groups that are as fast as any, once they are timed; `why`: what
-    was taken."""
+    """The search among the settings of `alike`, one for each number of groups, in ascending order;
+    the first is the run's own.
+
+    `saturated`: the fewest groups that are as fast as any, once they are timed. `why`: the reason
+    of the choice.
+    """
 
     def __init__(self, trials: Trials, alike: Sequence[Setting]) -> None:
         self._trials = trials
@@ -63,7 +74,8 @@ class Short:
         )
 
     async def time(self, *, tell: bool = True) -> None:
-        """Seconds of an iteration, and say them. SpentUp: the budget ends before."""
+        """Measure and report the seconds of an iteration. Raises SpentUp if the budget ends
+        before."""
         timed: dict[int, float] = {}
         for setting in reversed(self._alike):
             trial = self._timed[setting] = await self._trials.of(setting, kept=True)
@@ -81,7 +93,7 @@ class Short:
             self._trials.tell(f"{text}; the fewest that are as fast as any: {self.saturated}")
 
     async def choose(self) -> Setting:
-        """The most groups that are worth having and whose probe speaks for theory; with the rate
+        """The most groups that are worth having and whose probe agrees with theory, with the rate
         that they bear."""
         best = self._alike[0]
         for setting in reversed([each for each in self._alike if each.groups <= self.saturated]):
@@ -89,8 +101,8 @@ class Short:
                 best = setting
                 break
         self.why = (
-            f"by theory it learns as what the run had, and {best.groups} groups are "
-            "the fastest that hold"
+            f"by theory this setting learns like the one that the run had, and {best.groups} "
+            "groups are the fastest whose probe agrees"
         )
         timed = self._timed.get(best)
         if timed is None or self._falls(timed):
@@ -99,8 +111,11 @@ class Short:
         return await self._lower(await self._fewer(best))
 
     async def _holds(self, setting: Setting) -> bool:
-        """Does its probe? One whose loss rises is looked at for longer: of twelve losses the last
-        three may be high by chance."""
+        """True if the probe of the setting does not contradict theory.
+
+        A probe whose loss rises is repeated for longer: of twelve losses, the last three may be
+        high by chance.
+        """
         trial = self._timed.get(setting) or await self._trials.of(setting)
         if holds(trial) or trial.diverged:
             return not trial.diverged
@@ -110,18 +125,20 @@ class Short:
         return holds(longer) and self._falls(longer)
 
     def _falls(self, trial: Trial) -> bool:
-        """Is its loss clearly below that of the model with which the search began? Not below its
-        own first loss: the probes before it may have been kept, so that it begins low already, and
-        that is the loss of one batch."""
+        """True if the loss is clearly below that of the model with which the search started.
+
+        It is not compared with the probe's own first loss. That is the loss of one batch, and it
+        may be low already, since earlier probes may have been kept.
+        """
         return not trial.diverged and mean(judged(trial)) < (1 - THRESHOLD) * self._first
 
     def _long(self, setting: Setting) -> int:
-        """Iterations that show what stale gradients do."""
+        """A number of iterations that is large enough to show the effect of stale gradients."""
         return max(LOOK, TURNS * setting.groups, self._trials.length)
 
     async def _fewer(self, most: Setting) -> Setting:
-        """As many groups or fewer: those that are there first, if steps are as short as old
-        gradients make them."""
+        """The setting, with at most as many groups as `most`, that learns soonest if steps are as
+        short as old gradients make them."""
         needs: dict[Setting, float] = {}
         for setting in reversed([each for each in self._alike if each.groups <= most.groups]):
             trial = self._timed.get(setting)
@@ -143,21 +160,24 @@ class Short:
             counts = ", ".join(str(setting.groups) for setting in needs)
             rate = f"with base_lr {self._alike[0].base_lr:.4g}"
             self.why += (
-                f"; {rate} {counts} groups need {shown} ms to learn what one does in "
-                "an iteration, as a rule"
+                f"; {rate}, {counts} groups usually need {shown} ms to learn as much as one "
+                "group learns in an iteration"
             )
         self.saturated = min(self.saturated, best.groups)
         return best
 
     def _needs(self, groups: int) -> float:
-        """Seconds for as much as one group learns in an iteration. The fastest probe counts,
-        whatever its rate: groups that begin together get into one another's way."""
+        """Seconds in which `groups` groups learn as much as one group does in an iteration.
+
+        The fastest probe counts, whatever its rate: groups that start together slow one another
+        down.
+        """
         paces = (_pace(trial) for setting, trial in self._trials.made if setting.groups == groups)
         return min(paces, default=math.inf) * math.pow(groups, STALE)
 
     async def _trained(self, setting: Setting) -> Trial | None:
-        """A probe of four turns that is training whatever its loss does, unless it rises; none if
-        the budget would not pay for it, were it none."""
+        """A probe of four turns that is kept as training, whatever its loss, unless the loss rises.
+        None if the budget would not pay for it if it were not kept."""
         turns = max(self._trials.length, TIMED * setting.groups)
         if MARGIN * self._trials.cost(setting, turns) > self._trials.left_at(SETTLED):
             return None
@@ -167,11 +187,12 @@ class Short:
             return None
 
     def _careful(self, setting: Setting) -> Setting:
-        """With the rate that the run has."""
+        """The setting with the rate that the run has."""
         return setting.but(base_lr=self._alike[0].base_lr)
 
     async def _lower(self, best: Setting) -> Setting:
-        """The rate that the run has, or a third of what learns alike if that is clearly better."""
+        """The setting with the rate that the run has, or a third of the rate that learns alike, if
+        that is clearly better."""
         careful = self._careful(best)
         third = best.but(base_lr=best.base_lr / STEP)
         return (
@@ -186,8 +207,8 @@ class Short:
         return best
 
     async def _is_better(self, wider: Setting, best: Setting) -> bool:
-        """Is it clearly, after as many iterations from the same model? If the budget pays for an
-        answer."""
+        """True if `wider` is clearly better than `best` after as many iterations from the same
+        model. False if the budget does not pay for the comparison."""
         length = self._long(best)
         costs = sum(self._trials.cost(each, length) for each in (best, wider))
         if MARGIN * costs > self._trials.left_at(SETTLED):
@@ -212,8 +233,8 @@ class Short:
 
 
 def holds(trial: Trial) -> bool:
-    """Does nothing speak against going on so? Its loss goes down, or is not far above that of an
-    untrained model."""
+    """True if no observation speaks against training with this setting: its loss goes down, or is
+    not far above the loss of an untrained model."""
     losses = judged(trial)
     return bool(losses) and not rises(trial) and mean(losses) <= RISES * trial.losses[0]
 

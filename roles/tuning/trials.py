@@ -1,11 +1,13 @@
-"""What was tried in one search, what it cost, and when there is no more to spend.
+"""The probes of one search, their costs, and the limit of the budget.
 
-Probes begin from the same model with the same samples, so none is made twice; until one is kept,
-which is training: what was tried before is compared with nothing that comes later, and its
-iterations cost nothing. The budget is a share of the seconds that the training takes without
-probes: those so far, and what is left at the fastest seconds per iteration that was measured. So
-the budget shrinks when faster groups are found; it is asked before each probe, and the seconds that
-are left are the probe's limit.
+Probes start from the same model with the same samples, so no probe is made twice. That changes when
+a probe is kept, which makes it training. Earlier probes are then not compared with later ones. The
+iterations of a kept probe cost nothing.
+
+The budget is a share of the seconds that the training takes without probes: the seconds so far, and
+the iterations that are left at the fastest pace that was measured. So the budget shrinks when
+faster groups are found. It is checked before each probe, and the seconds that are left limit the
+probe.
 """
 
 from __future__ import annotations
@@ -18,13 +20,13 @@ from typing import Protocol
 from roles.tuning.choices import Choices, Setting, Trial
 from roles.tuning.judgement import LEAST_IN, THRESHOLD, judged, mean
 
-FEWEST = 3  # iterations that tell how long one takes
-ROSE = 10.0  # times the first loss: such a probe diverges, though its numbers are finite still
+FEWEST = 3  # iterations that a measurement of the pace needs
+ROSE = 10.0  # times the first loss: such a probe diverges, though its losses are still finite
 ROUNDS = 2  # iterations of each group in a probe, at least
 
 
 class Lab(Protocol):
-    """Where settings are tried: the training cluster, or a model of one."""
+    """A place to try settings: the training cluster, or a model of one."""
 
     async def probe(
         self,
@@ -35,22 +37,27 @@ class Lab(Protocol):
         kept: bool = False,
         falls: float = THRESHOLD,
     ) -> Trial:
-        """Train so, from the model that is kept, for `iterations` or `seconds`, whichever is first
-        (0: no limit). If it is to be `kept` and its loss falls by such a part (0: does not rise),
-        the model that it leaves is the one that is kept."""
+        """Train with `setting`, from the kept model, for `iterations` or `seconds`, whichever ends
+        first (0 seconds: no limit).
+
+        If `kept` is set and the loss falls by the fraction `falls` (0: does not rise), the model at
+        the end of the probe becomes the kept model.
+        """
         ...
 
 
 class SpentUp(Exception):
-    """The budget has not enough left for another probe."""
+    """The rest of the budget does not pay for another probe."""
 
 
 class Trials:
-    """Of one search in a run with `left` iterations to go, that trained for `trained` seconds and
-    stood still for `paused` ones; `known` are seconds per iteration of earlier searches, by groups.
-    `batch` is the run's: with another, an iteration is taken to last as much longer, and says
-    nothing of how long the run's last. `lately`: seconds of an iteration since the last search, in
-    training itself."""
+    """The probes of one search in a run with `left` iterations to go.
+
+    The run has trained for `trained` seconds and stood still for `paused` seconds. `known` are the
+    seconds per iteration from earlier searches, by groups. `batch` is the run's batch. An iteration
+    with another batch is expected to take longer in proportion, and does not count for the pace of
+    the run. `lately`: seconds of an iteration of the training since the last search.
+    """
 
     def __init__(
         self,
@@ -78,12 +85,14 @@ class Trials:
         self.spent = 0.0
         self.kept = 0  # iterations of probes that were training
         self.kept_seconds = 0.0
-        self._comparable = 0  # probes before the first that began from the present model
+        self._comparable = 0  # probes before the first that started from the present model
         self.made: list[tuple[Setting, Trial]] = []
         self._found: dict[tuple[Setting, int], Trial] = {}
         self._known = dict(known or {})
-        self.fallen: list[Setting] = []  # with which training diverged, though their probes did not
-        self._beside = 0.0  # the longest that a probe took beside its iterations at their pace
+        # settings with which training diverged, though their probes did not
+        self.fallen: list[Setting] = []
+        # the most seconds that a probe took in addition to its iterations at their pace
+        self._beside = 0.0
 
     def __repr__(self) -> str:
         return (
@@ -92,16 +101,16 @@ class Trials:
 
     @property
     def iteration_seconds(self) -> dict[int, float]:
-        """Seconds per iteration, by groups, as the last probe of each showed."""
+        """Seconds per iteration, by groups, from the last probe with each number of groups."""
         return dict(self._known)
 
     @property
     def left_to_spend(self) -> float:
-        """Seconds; infinite before anything was measured."""
+        """Seconds of the budget that are left; infinite before any measurement."""
         return self.left_at(1.0)
 
     def left_at(self, part: float) -> float:
-        """The same, if training takes this part of the seconds per iteration that probes show."""
+        """The same, if training takes `part` of the seconds per iteration that probes show."""
         if not self._known:
             return float("inf")
         training = self._trained + self.left * min(part * min(self._known.values()), self._lately)
@@ -109,8 +118,10 @@ class Trials:
 
     @property
     def spare(self) -> float:
-        """Seconds that nothing planned needs: what a tie may cost. Groups that were not measured
-        may be twice as fast, which would halve the budget."""
+        """Seconds that no planned probe needs, so that a tie may use them.
+
+        Groups that were not measured may be twice as fast, which would halve the budget.
+        """
         if not self._known:
             return float("inf")
         factor = 1.0 if set(self._choices.groups) <= set(self._known) else 0.5
@@ -119,8 +130,7 @@ class Trials:
         return self._choices.budget * training - self._paused - self.spent - ahead
 
     def cost(self, setting: Setting, iterations: int) -> float:
-        """Seconds that such a probe will take, as far as is known: nothing for one that was
-        made."""
+        """Seconds that this probe is expected to take; 0 if it was made already."""
         iterations = _whole(iterations, setting.groups)
         if (setting, iterations) in self._found:
             return 0.0
@@ -129,8 +139,8 @@ class Trials:
         )
 
     def cost_of_another(self, groups: int, iterations: int = 0) -> float:
-        """Seconds that a new probe with so many groups will take, of the usual length or so many
-        iterations."""
+        """Seconds that a new probe with `groups` groups will take, of the usual length or of
+        `iterations`."""
         nearest = min(self._known, key=lambda known: abs(known - groups), default=0)
         return (
             _whole(iterations or self.length, groups) * self._known.get(nearest, 0.0) + self._beside
@@ -139,8 +149,8 @@ class Trials:
     async def of(
         self, setting: Setting, iterations: int = 0, *, kept: bool = False, falls: float = THRESHOLD
     ) -> Trial:
-        """The probe of a setting, of the usual length or so many iterations; made once. SpentUp: it
-        costs too much."""
+        """The probe of a setting, of the usual length or of `iterations`. It is made once. Raises
+        SpentUp if it costs more than is left."""
         iterations = _whole(iterations or self.length, setting.groups)
         if (setting, iterations) in self._found:
             return self._found[setting, iterations]
@@ -177,12 +187,12 @@ class Trials:
 
     @property
     def comparable(self) -> Sequence[tuple[Setting, Trial]]:
-        """The probes that began from the present model."""
+        """The probes that started from the present model."""
         return self.made[self._comparable :]
 
     def longest(self, setting: Setting) -> Trial | None:
-        """The longest probe of a setting that can be compared; one that diverged, if training
-        would."""
+        """The longest comparable probe of a setting, None if there was none. It counts as diverged
+        if the setting is as bold as one with which training diverged."""
         found = [trial for made, trial in self.comparable if made == setting]
         longest = max(found, key=lambda trial: len(trial.losses), default=None)
         if any(setting.as_bold_as(fallen) for fallen in self.fallen):
@@ -190,24 +200,27 @@ class Trials:
         return longest
 
     def diverges(self, setting: Setting) -> bool:
-        """As far as is known."""
+        """True if the setting is known to diverge."""
         trial = self.longest(setting)
         return trial is not None and trial.diverged
 
     def fell(self, setting: Setting) -> None:
-        """Training diverged with it, though its probe did not: so it would with all that is as
-        bold."""
+        """Note that training diverged with the setting though its probe did not. All settings that
+        are as bold count as diverging from now on."""
         self.fallen.append(setting)
 
 
 def _told(trial: Trial) -> Trial:
-    """As it is judged: see ROSE."""
+    """The trial as it is judged: a loss that rose by ROSE counts as diverged."""
     rose = bool(trial.losses) and 0 < ROSE * trial.losses[0] < mean(judged(trial))
     return dataclasses.replace(trial, diverged=trial.diverged or rose)
 
 
 def _whole(iterations: int, groups: int) -> int:
-    """So many that each group ends as many: groups that begin together end together, and a probe
-    that ends between two of their turns would count one turn too much. At least ROUNDS of each: the
-    losses of the first round are those of the model that all begin with, whatever the setting."""
+    """Round up to whole rounds, so that each group finishes the same number of iterations.
+
+    Groups that start together end together, so a probe that ends between two of their turns would
+    count one turn too many. There are at least ROUNDS rounds: the losses of the first round are
+    those of the model that all groups start with, whatever the setting.
+    """
     return max(ROUNDS, -(-iterations // groups)) * groups

@@ -1,6 +1,10 @@
-"""The tuner: has the coordinator hold the run, tries settings from the model of that moment, lets
-the run go on with the best, watched for an epoch; then again. Or it keeps momentum where it is
-wanted. What is asked and chosen is decided in `search` and `following`; this shell talks.
+"""The tuner: an actor that tries settings while the coordinator holds the run, and lets the run go
+on with the best.
+
+Each search starts from the model of that moment. The coordinator watches the chosen setting for an
+epoch; then the tuner searches again. If momentum is to follow measurements instead, the tuner keeps
+the total momentum where it is wanted, without probes.
+`search` and `momentum_following` make the decisions; this actor sends the messages.
 """
 
 from __future__ import annotations
@@ -27,16 +31,20 @@ from roles.tuning.trials import SpentUp, Trials
 from runtime import Actor, Refused
 from runtime.reasons import reason
 
-# times that training goes back to one search's model; a run that diverges still would with anything
+# times that training goes back to the model of one search; a run that still diverges then would
+# diverge with any setting
 FALLS = 5
 
 
 @dataclass(frozen=True, kw_only=True)
 class TunerOptions(RoleOptions):
-    """Whom to ask, what to choose from, and, if another run is to be taken up, what that one chose.
-    `measuring` are the model servers that know what gradients say. If momentum is to be kept where
-    it is wanted without probes, after the cold start if there is something to choose by one,
-    `follow` are the groups that the run begins with; else 0."""
+    """The actors that the tuner asks, and the values from which it chooses.
+
+    `start` is the choice of another run, if this run starts from its record. `measuring` are the
+    model servers that measure gradients. `follow` is the number of groups with which the run
+    starts, if momentum is to be kept at a total without probes; else 0. If a cold start has
+    something to choose, it comes first.
+    """
 
     coordinator: str
     choices: Choices
@@ -46,11 +54,12 @@ class TunerOptions(RoleOptions):
 
     @property
     def most_groups(self) -> int:
-        """The most that it tries."""
+        """The largest number of groups that the tuner tries."""
         return max(self.choices.groups, default=0)
 
     def holds(self, name: str, shapes: Shapes) -> Memory:
-        """The model as it is before probes, which the coordinator keeps for it."""
+        """The copy of the model from before the probes, which the coordinator keeps for the
+        tuner."""
         if not self.choices.any:
             return {}
         servers = shapes.options[self.coordinator].servers
@@ -63,11 +72,11 @@ class TunerOptions(RoleOptions):
 
 
 class _Ends(Exception):
-    """The run winds down: nobody holds it any more."""
+    """The run winds down and is not held any more."""
 
 
 class Tuner(Actor):
-    """See the module docstring."""
+    """Searches for settings, or follows momentum, as the module's docstring describes."""
 
     Options = TunerOptions
     writes = (FILE,)
@@ -80,14 +89,14 @@ class Tuner(Actor):
         self._follow = options.follow
         self._searches: list[dict[str, Any]] = []
         self._chosen: Chosen | None = None
-        # seconds of the run in which it trained, and in which it was held
+        # seconds for which the run trained, and for which it was held
         self._trained = self._paused = 0.0
-        self._from = 0  # the iteration of the last release; seconds of one from there on
-        self._lately = math.inf
+        self._from = 0  # the iteration of the last release
+        self._lately = math.inf  # seconds of an iteration since then
 
     async def run(self) -> None:
-        """Search, wait for an epoch's end, search again; until nothing is left to spend or the run
-        ends. Or search once and follow."""
+        """Search, wait for the end of an epoch, and search again, until the budget is spent or the
+        run ends. Or search at most once, then follow momentum."""
         again = self._choices.any
         self._since = self.now()
         try:
@@ -97,13 +106,14 @@ class Tuner(Actor):
                 await self._keep_momentum()
         except _Ends:
             self._tell("no further search: the run ends")
-        except Refused as refused:  # the run winds down, or it is over
+        except Refused as refused:  # the run winds down or has ended
             self._tell(f"no further {'change' if self._follow else 'search'}: {refused}")
 
     # -- inside
 
     async def _search(self) -> bool:
-        """Hold, choose, release; until it is time for the next search. Is there one?"""
+        """Hold the run, choose a setting and release the run. Return True if another search will
+        follow, at the time when it is due."""
         began = self.now()
         self._trained += began - self._since
         held = await self.ask(self._coordinator, Hold(), Held)
@@ -137,7 +147,7 @@ class Tuner(Actor):
             released = await self._release(was, chosen.setting, min(left - trials.kept, watched))
             if not released.diverged:
                 return again
-            began = self._since  # what is undone was no training
+            began = self._since  # the seconds of undone iterations do not count as training
             was = chosen.setting
             falls = falls + 1
             self._tell(
@@ -148,7 +158,7 @@ class Tuner(Actor):
             chosen = instead(trials, self._choices, now, chosen)
 
     async def _choice(self, iteration: int, chosen: Chosen, seconds: float) -> None:
-        """Tell and keep it, for which the run was held for so long."""
+        """Report the choice and write it into the record. The run was held for `seconds`."""
         spent = {"probes": len(chosen.tried), "seconds": seconds}
         self.emit(
             "tuning", iteration=iteration, **self.shown(chosen.setting), **spent, why=chosen.why
@@ -162,7 +172,8 @@ class Tuner(Actor):
             self.log.warning("%s: cannot be written: %s", FILE, reason(error))
 
     async def _keep_momentum(self) -> None:
-        """Look now and then, and change momentum while the run goes on; for ever."""
+        """Ask for statistics every EVERY iterations and change momentum while the run goes on.
+        Never returns."""
         said = await self._statistics()
         now = said[0].momentum
         following = Following(now, None if self._chosen else now)
@@ -174,7 +185,8 @@ class Tuner(Actor):
             change = following.heard(said)
 
     async def _statistics(self, after: int = 0) -> list[GradientStatistics]:
-        """Of all model servers, as soon as so many iterations are in their models."""
+        """Ask all model servers for statistics; they answer when `after` iterations are in their
+        models."""
         asked = GetGradientStatistics(after=after)
         return await asyncio.gather(
             *(self.ask(name, asked, GradientStatistics) for name in self._measuring)
@@ -195,8 +207,8 @@ class Tuner(Actor):
     async def _choose(
         self, cluster: _Cluster, now: Setting, left: int, began: float
     ) -> tuple[Trials, Chosen]:
-        """What is tried in a run that has `left` iterations to go and stands still since `began`;
-        what is chosen."""
+        """Try settings in a run that has `left` iterations to go and has been held since `began`.
+        Return the trials and the choice."""
         before = self._chosen
         trials = Trials(
             cluster,
@@ -215,7 +227,7 @@ class Tuner(Actor):
         )
 
     async def _with_batch(self, trials: Trials, chosen: Chosen) -> Chosen:
-        """The same with the best batch, as far as it is known how noisy gradients are."""
+        """The same choice with the best batch, if the noise of gradients is known well enough."""
         noise = noise_of(await self._statistics())
         if not self._choices.batches:
             line = worth_telling(noise, trials.batch) if noise is not None else ""
@@ -224,22 +236,24 @@ class Tuner(Actor):
             return chosen
         if noise is None:
             self._tell(
-                f"how noisy gradients are is not known yet, so the batch stays {trials.batch}"
+                f"the noise of gradients is not known well enough, so the batch stays "
+                f"{trials.batch}"
             )
             return chosen
         return await Batches(trials, chosen, noise).choose(self._choices.batches)
 
     async def _taken_over(self, trials: Trials, now: Setting) -> Chosen | None:
-        """What the other run chose, if that is the start and does not diverge here."""
+        """Try the setting that the other run chose. None if this run has no such start, or the
+        setting diverges here, or the budget is too small."""
         start = self._start
         self._start = None
         if start is None:
             return None
         choices = self._choices
-        # an older record says nothing of it
+        # an older record does not have the batch
         batches = choices.batches if start.setting.batch else ()
         chosen: dict[str, Any] = {"groups": choices.groups, "momentum": choices.momenta}
-        # which goes with the batch
+        # the learning rate is taken over together with the batch
         chosen |= {"batch": batches, "base_lr": choices.rates or batches}
         setting = now.but(
             **{name: getattr(start.setting, name) for name, among in chosen.items() if among}
@@ -248,11 +262,13 @@ class Tuner(Actor):
             trial = await trials.of(setting)
         except SpentUp:
             self._tell(
-                f"{setting}, as {start.file} says, could not be tried: the budget is too small"
+                f"the setting of {start.file}, {setting}, was not tried: the budget is too small"
             )
             return None
         if trial.diverged:
-            self._tell(f"{setting}, as {start.file} says, diverges here: the search begins anew")
+            self._tell(
+                f"the setting of {start.file}, {setting}, diverges here: the cold start follows"
+            )
             return None
         return as_chosen(start, setting, trial, trials.iteration_seconds, trials.spent)
 
@@ -261,7 +277,7 @@ class Tuner(Actor):
         return await self.ask(self._coordinator, wish, Released)
 
     def _pays_for_another(self, trials: Trials, chosen: Chosen, left: int) -> bool:
-        """Is there a next search? Tells when, or why not."""
+        """True if another search will follow. Reports when, or why none does."""
         each = chosen.iteration_seconds.get(chosen.setting.groups, 0.0)
         epoch = self._choices.epoch(trials.length)
         fastest = min(self._lately, *(chosen.iteration_seconds.values() or (0.0,)))
@@ -274,27 +290,29 @@ class Tuner(Actor):
             and self._choices.is_short(self._choices.last)
             and not self._choices.batches
         ):
-            # of CIFAR-10 quick, 2500 iterations, one took a tenth of the time and changed nothing,
-            # with 5 seeds of 5
+            # a search in 2500 iterations of CIFAR-10 quick took a tenth of the time and changed
+            # nothing, with 5 seeds of 5
             self._tell(
-                "no further search: what is too short for grids at first has no time for one later"
+                "no further search: a run that is too short for grids at first has no time for "
+                "one later"
             )
         elif 2 * epoch > left:
-            # what it finds must be used as long as this, or it does not repay the search
+            # the choice must be used for as long as an epoch, or it does not repay its search
             self._tell(
-                f"no further search: it would come after {epoch} iterations and pay "
-                f"after as many, of {left}"
+                f"no further search: it would start after {epoch} iterations and pay off after "
+                f"as many more, but only {left} are left"
             )
         elif paid < self._choices.probes(cold=False) * self._choices.length(left - epoch) * each:
             used = f"{self._paused:.3g} s of {self._choices.budget * training:.3g} s are used"
-            self._tell(f"no further search: the budget has too little left for one ({used})")
+            self._tell(f"no further search: the budget has too little left ({used})")
         else:
             self._tell(f"the next search is after {epoch} iterations")
             return True
         return False
 
     def shown(self, setting: Setting) -> dict[str, Any]:
-        """What an event says of a setting: the batch where that is chosen."""
+        """The fields of an event for a setting. `batch` is included only where the batch is
+        chosen."""
         found = dataclasses.asdict(setting)
         return (
             found
@@ -323,7 +341,7 @@ class _Cluster:
         kept: bool = False,
         falls: float = THRESHOLD,
     ) -> Trial:
-        """See `Lab`. Refused or _Ends if the run winds down."""
+        """Probe through the coordinator. Raises Refused or _Ends if the run winds down."""
         tuner = self._tuner
         began = self._tuner.now()
         changed = _changed(self._now, setting)
@@ -334,7 +352,7 @@ class _Cluster:
             and len(found.losses) < iterations
             and (not seconds or found.seconds < seconds)
         ):
-            raise _Ends  # it was cut by nothing that was asked for
+            raise _Ends  # neither limit of the probe was reached, so the end of the run cut it
         trial = Trial(
             found.losses, found.seconds, found.diverged, tuner.now() - began, found.pace, found.kept
         )
@@ -350,7 +368,7 @@ class _Cluster:
 
 
 def _changed(now: Setting, then: Setting) -> dict[str, Any]:
-    """What to say of a setting in Probe and Release: only what differs, the rest stays to the last
-    bit."""
+    """The fields of Probe and Release for a change of settings. Only values that differ are set, so
+    the others stay equal to the last bit."""
     was = dataclasses.asdict(now)
     return {name: value for name, value in dataclasses.asdict(then).items() if value != was[name]}

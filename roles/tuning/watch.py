@@ -1,9 +1,9 @@
-"""Looks at the gradients that a model server applies, now and then, and at some coordinates of
-each.
+"""A watch of the gradients that a model server applies: some iterations, and some coordinates of
+each gradient.
 
-Of every PERIOD iterations the first BURST are looked at. Nothing is asked of anybody, and no large
-array is read as a whole. A sum that a reducer made says how many workers' gradients are in it, and
-what the sum of their squares is (`Leaves`): the sum alone would say nothing of noise.
+The first BURST iterations of every PERIOD are watched. No other actor is asked, and no large array
+is read as a whole. A sum from a reducer carries the number of workers' gradients in it and the sum
+of their squares (`Leaves`): the sum alone would not show the noise.
 """
 
 from __future__ import annotations
@@ -21,14 +21,17 @@ from roles.tuning.ratio import Measured, Ratio
 
 PERIOD = 2048  # iterations
 BURST = 256
-LAYERS = 8  # layers of a model, evenly spread, and coordinates of each of their arrays
-MOST = 256
+LAYERS = 8  # layers of a model, evenly spread
+MOST = 256  # coordinates of each array of these layers
 RECENT = 256  # updates whose groups and staleness are counted
 
 
 class Leaves:
-    """Of sums that are being made: how many workers' gradients are in each, and the sum of their
-    squares, of those coordinates that are looked at. One call at a time, from whichever thread."""
+    """The sums that are being made: for each, how many workers' gradients are in it, and the sum of
+    their squares over the watched coordinates.
+
+    One call at a time, from any thread.
+    """
 
     def __init__(self) -> None:
         self._found: dict[Hashable, tuple[int, float]] = {}
@@ -37,22 +40,24 @@ class Leaves:
         return f"<leaves of {len(self._found)} sums>"
 
     def add(self, key: Hashable, gradient: LayerGradient, blobs: Blobs) -> None:
-        """A part of a sum: a worker's gradient, or what another reducer says of its own sum."""
+        """Add a part of a sum: a worker's gradient, or the sum of another reducer with its leaves
+        and squares."""
         leaves, squares = self._found.get(key, (0, 0.0))
         mine = gradient.squares
         if gradient.leaves == 1 and gradient.parts > 1:
             part = _sample(blobs)
-            with np.errstate(all="ignore"):  # of a run that diverges
+            with np.errstate(all="ignore"):  # numbers overflow in a run that diverges
                 mine = float(part @ part)
         self._found[key] = leaves + gradient.leaves, squares + mine
 
     def of(self, key: Hashable) -> tuple[int, float]:
-        """Those of a sum that is whole; it is forgotten. None of one that was not looked at."""
+        """Return the leaves and squares of a complete sum and forget them; (0, 0.0) for a sum that
+        was not watched."""
         return self._found.pop(key, (0, 0.0))
 
 
 def looked_at(iteration: int) -> bool:
-    """Is this one of the iterations whose gradients are looked at?"""
+    """True if the gradients of this iteration are watched."""
     return iteration % PERIOD < BURST
 
 
@@ -64,8 +69,8 @@ class _Seen:
 
 
 class GradientWatch:
-    """Of one model server. `part` and `whole` may be called from the compute thread, one at a
-    time."""
+    """The watch of one model server. `part` and `whole` may be called from the compute thread, one
+    at a time."""
 
     def __init__(self, layers: Sequence[str], batch: int) -> None:
         self.noise = NoiseScale(batch)
@@ -75,9 +80,9 @@ class GradientWatch:
             layer: ImplicitMomentum(self._ratio)
             for layer in layers[:: -(-len(layers) // LAYERS) or 1]
         }
-        self._leaves = Leaves()  # of gradients that are looked at
-        self._seen: dict[str, _Seen] = {}  # of a layer: what is being applied
-        # of a layer: what was applied before, and to which version
+        self._leaves = Leaves()  # of gradients that are watched
+        self._seen: dict[str, _Seen] = {}  # layer -> the gradient that is being applied
+        # layer -> the version to which the gradient before was applied, and that gradient
         self._before: dict[str, tuple[int, Sample]] = {}
         self._recent: deque[tuple[int, int]] = deque(maxlen=RECENT)  # group and staleness
         self._measured_with = 0  # groups, when the first pair that counts was seen
@@ -88,13 +93,16 @@ class GradientWatch:
         )
 
     def takes_batches_of(self, images: int) -> None:
-        """Gradients are those of batches of so many images from now on."""
+        """From now on gradients are those of batches of this many images."""
         self._batch = images
         self._before.clear()
 
     def forget(self) -> None:
-        """The run goes on from another model, perhaps in other groups: what it said of momentum
-        counts no more. Noise is a matter of the net and its batches."""
+        """Forget the measurements of momentum: the run goes on from another model, perhaps in other
+        groups.
+
+        The noise scale is kept, since it depends on the net and its batches only.
+        """
         self._recent.clear()
         self._leaves = Leaves()
         self._seen.clear()
@@ -102,24 +110,25 @@ class GradientWatch:
         self._begin_with(0)
 
     def _begin_with(self, groups: int) -> None:
-        """With other groups gradients say another momentum."""
+        """Restart the measurement: another number of groups has another implicit momentum."""
         self._measured_with = groups
         self._ratio.forget()
         for momentum in self._momenta.values():
             momentum.forget()
 
     def part(self, gradient: LayerGradient, blobs: Blobs) -> None:
-        """A part of a gradient has come."""
+        """Note that a part of a gradient has arrived."""
         if looked_at(gradient.number) and gradient.layer in self._momenta:
             self._leaves.add((gradient.number, gradient.layer), gradient, blobs)
 
     def whole(self, number: int, layer: str, blobs: Blobs) -> None:
-        """All parts of an iteration's gradient have; it is about to be applied."""
+        """Note that all parts of an iteration's gradient have arrived and it is about to be
+        applied."""
         leaves, squares = self._leaves.of((number, layer))
         if not leaves:
             return
         sample = _sample(blobs)
-        # of a run that diverges; the ratio leaves out what is not finite
+        # numbers overflow in a run that diverges; the ratio leaves out pairs that are not finite
         with np.errstate(all="ignore"):
             self._whole(layer, leaves, blobs, sample, squares)
 
@@ -131,8 +140,8 @@ class GradientWatch:
             self.noise.parts(squares, leaves, sample, seen.weight, self._batch)
 
     def applied(self, layer: str, group: int, version: int, staleness: int) -> None:
-        """A gradient made this version of the layer; so many others were applied since it was
-        read."""
+        """Note that a gradient made this version of the layer. `staleness` other gradients were
+        applied since the version that it was computed on."""
         self._recent.append((group, staleness))
         seen = self._seen.pop(layer, None)
         if seen is None:
@@ -153,31 +162,32 @@ class GradientWatch:
 
     @property
     def groups(self) -> int:
-        """How many different ones the last updates came from."""
+        """The number of different groups from which the last updates came; at least 1."""
         return len({group for group, _ in self._recent}) or 1
 
     @property
     def updates(self) -> int:
-        """How many of them are counted."""
+        """The number of updates that are counted."""
         return len(self._recent)
 
     def by_staleness(self) -> float:
-        """The implicit momentum that the staleness of the last updates says; 0 before the first."""
+        """The implicit momentum according to the staleness of the last updates; 0 before the
+        first."""
         return from_staleness(Counter(stale for _, stale in self._recent)) if self._recent else 0.0
 
     def by_gradients(self) -> Measured | None:
-        """The implicit momentum that the gradients themselves say; None while too little is
+        """The implicit momentum according to the gradients themselves; None while too little is
         known."""
         return self._ratio.measured()
 
     def noise_scale(self) -> Measured | None:
-        """In images; None while too little is known, and always where one member computes whole
-        batches."""
+        """The gradient noise scale in images. None while too little is known, and always where one
+        member computes whole batches."""
         return self.noise.measured()
 
 
 def _sample(blobs: Blobs) -> Sample:
-    """Some coordinates of each array, a copy."""
+    """Copy some coordinates of each array."""
     flat = [np.asarray(blob).reshape(-1) for blob in blobs]
     return np.concatenate([array[:: -(-array.size // MOST) or 1] for array in flat]).astype(
         np.float32, copy=False

@@ -1,16 +1,16 @@
-"""Who computes gradients.
+"""Workers, which compute gradients.
 
 conv          The conv worker: one member of a compute group
-conv_steps    What a conv worker does in an iteration, as steps (`ConvCompute`, read from top to
-              bottom)
-replica       A replica: one of p workers that hold the whole net each, and add up their gradients
-conv_replica  A conv replica
-averaging     A replica that learns by itself for `tau` iterations, then takes the mean of all
-              (SparkNet, DL4J
+conv_steps    The steps of a conv worker in an iteration (`ConvCompute`), from top to bottom
+replica       A replica: one of p workers that each hold the whole net and add up their gradients
+conv_replica  A conv replica, which is a replica for the conv phase of the net
+averaging     A replica that trains a separate model for `tau` iterations, then takes the mean of
+              all replicas
 single        One worker that holds the whole net and its parameters
-passes        A worker's passes, one after the other
-model_links   A worker's model servers
-exposure      How much of an iteration is communication that no computing hides
+passes        The passes of a worker, one after the other
+model_links   The links of a worker to its model servers, with the layers of each and the way of
+              their gradients
+exposure      The exposed communication of an iteration, which no computing hides
 
 See docs/decisions/training.md.
 """

@@ -1,13 +1,14 @@
-"""A replica that learns by itself for `tau` iterations, then takes the mean of all (SparkNet, DL4J;
-Omnivore, D.2).
+"""A replica that trains a separate model for `tau` iterations, then takes the mean of all replicas.
+
+The systems are SparkNet and DL4J (Omnivore, D.2).
 
 ticket -> read rows, forward, backward, update of its own parameters
        -> every `tau` iterations, and before a test, the parameters of all replicas are averaged
        -> report
 
 A replica's own gradient is the mean over its own rows, as if they were the whole batch. In the mean
-it counts by the rows it has computed since the last one: with tau 1 and a linear update that is the
-update of the whole batch.
+of all, a replica counts by the rows that it has computed since the last mean. With tau 1 and a
+linear update, the result is the update of the whole batch.
 """
 
 from __future__ import annotations
@@ -35,15 +36,16 @@ from roles.workers.single import train
 
 @dataclass(frozen=True, kw_only=True)
 class AveragingOptions(ReplicaOptions):
-    """A replica's, how many iterations there are between two means, and whether the solver's
-    `histories` are averaged too or stay each replica's own."""
+    """The options of a replica, the number of iterations between two means, and whether the
+    solver's `histories` are averaged too or stay local."""
 
     anew: ClassVar[Anew] = Anew.FROM_STATE
     tau: int
     histories: bool
 
     def loads(self, name: str, shapes: Shapes) -> Loads:
-        """An iteration of its own; what is packed, added up and unpacked in every tau-th."""
+        """The work of an iteration of its own. Each tau-th iteration also packs, adds up and
+        unpacks."""
         net = shapes.net(self.job, "all")
         layers = layers_in(net)
         passes = self.job.passes
@@ -60,7 +62,8 @@ class AveragingOptions(ReplicaOptions):
         return self.tau
 
     def steps(self, name: str, shapes: Shapes, turn: Turn) -> Steps:
-        """It learns by itself; in the last of tau iterations, the mean bucket by bucket."""
+        """An iteration of its own. The last of tau iterations ends with the mean, bucket by
+        bucket."""
         yield Step((name, "begin"), since=((name, "end"),))
         above: Key = (name, "begin")
         passes = self.job.passes
@@ -78,12 +81,12 @@ class AveragingOptions(ReplicaOptions):
         yield Step((name, "end"), None, tuple(done))
 
     def sums(self, shapes: Shapes, turn: Turn) -> list[int]:
-        """Those of the mean, in the last of tau iterations."""
+        """The sums of the mean, in the last of tau iterations."""
         return self.summed(shapes) if turn.last else []
 
     def summed(self, shapes: Shapes) -> list[int]:
-        """Parameters and histories. They are exchanged in every tau-th iteration: that one is
-        meant."""
+        """Parameters and histories. They are exchanged in every tau-th iteration only; this
+        describes that iteration."""
         net = shapes.net(self.job, "all")
         solver = self.job.solver_spec
         return [
@@ -98,7 +101,7 @@ class AveragingOptions(ReplicaOptions):
 
 
 class AveragingReplica(Replica):
-    """See the module docstring."""
+    """A replica whose model is averaged with those of the other replicas."""
 
     Options: ClassVar[type[AveragingOptions]] = AveragingOptions
 
@@ -107,7 +110,8 @@ class AveragingReplica(Replica):
         self._tau = options.tau
         self._histories = options.histories
         self._last = -1  # the last training iteration
-        self._rows = np.zeros(2, np.int64)  # since the last mean: this replica's rows, those of all
+        # since the last mean: this replica's rows, and the rows of all replicas
+        self._rows = np.zeros(2, np.int64)
 
     def _build(self) -> None:
         super()._build()
@@ -138,7 +142,8 @@ class AveragingReplica(Replica):
         await super()._test(ticket)
 
     async def _average(self) -> None:
-        """Take the mean of all replicas, bucket by bucket: one is packed while others travel."""
+        """Take the mean of all replicas, bucket by bucket: one bucket is packed while others
+        travel."""
         with self.phase("average"):
             async with asyncio.TaskGroup() as group:
                 for bucket in self._buckets:
@@ -150,18 +155,18 @@ class AveragingReplica(Replica):
         total = await self._exchange.sum((self._last, bucket.number), mine)
         await self.compute("unpack", self._unpack, bucket, total)
 
-    # What runs in the compute thread.
+    # These methods run in the compute thread.
 
     def _iterate(self, ticket: Ticket, work: Callable[[], None]) -> Scores:
-        """One training iteration on the rows of this member, as if they were the batch; `work`
-        comes before it."""
+        """Compute one training iteration on this member's rows, as if they were the batch. `work`
+        comes first."""
         work()
         low, high = ticket.mine
         train(self._nets[TRAIN], self._store, self._gradients, ticket.rows / (high - low))
         return self._nets[TRAIN].scalars()
 
     def _averaged(self, bucket: Bucket) -> list[Array]:
-        """The arrays of a bucket's layers that are averaged, where they lie."""
+        """The arrays of a bucket's layers that are averaged, not copied."""
         layers = (self._store.in_place(layer, histories=self._histories) for layer in bucket.params)
         return [array for arrays in layers for array in arrays]
 
@@ -185,7 +190,7 @@ class AveragingReplica(Replica):
 
 
 def _parts(flat: Array, arrays: list[Array]) -> list[Array]:
-    """The place of each array in one that holds them one after the other."""
+    """Views of `flat` for each of the arrays, one after the other."""
     found = []
     low = 0
     for array in arrays:

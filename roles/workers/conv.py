@@ -5,8 +5,7 @@ ticket -> read rows -> per layer: pull the model, forward
        -> activations to the FC server, their gradients back
        -> per layer, last first: backward, the gradient leaves at once -> report
 
-Where the FC phase is not merged into one server, the worker's part is the whole net, and nothing
-crosses a cut.
+Without servers for the FC phase, the worker's part is the whole net, and no activations are sent.
 """
 
 from __future__ import annotations
@@ -52,10 +51,11 @@ Scores = dict[str, float]
 
 @dataclass(frozen=True, kw_only=True)
 class ConvOptions(JobOptions):
-    """The job, which `part` of the net it computes ("conv" or "all"), and the names of its peers.
+    """The job, the `part` of the net that the worker computes ("conv" or "all"), and the names of
+    its peers.
 
-    `models` are its model servers (`model_links`), `fc_servers` those who compute the FC phase,
-    none for "all"; with a `scheme` they are shards of it.
+    `models`: its model servers (`model_links`). `fc_servers`: the servers of the FC phase, none for
+    "all". With a `scheme` they are shards of the FC phase.
     """
 
     any_batch: ClassVar[bool] = True
@@ -67,7 +67,7 @@ class ConvOptions(JobOptions):
     scheme: str = ""
 
     def sends(self, name: str, shapes: Shapes) -> Sent:
-        """Activations to whoever computes the FC phase, each layer's gradient to its parent."""
+        """Activations to the servers of the FC phase, and each layer's gradient to its parent."""
         yield from activations_sent(self, name, shapes)
         for way in self.models:
             yield (
@@ -77,7 +77,7 @@ class ConvOptions(JobOptions):
             )
 
     def steps(self, name: str, shapes: Shapes, turn: Turn) -> Steps:
-        """What `ConvCompute` does, from its first pull to its last gradient."""
+        """The steps of `ConvCompute`, from its first pull to its last gradient."""
         if name in turn.members:
             yield from iteration(self, name, shapes)
 
@@ -87,21 +87,20 @@ class ConvOptions(JobOptions):
         return held | {"gradients": gradients(self.job, shapes.layers(self.job, self.part), shapes)}
 
     def loads(self, name: str, shapes: Shapes) -> Loads:
-        """Stage by stage, there and back."""
+        """The stages one by one, forward and backward."""
         return work(self, name, shapes)
 
     def parents(self) -> tuple[str, ...]:
-        """One for each model server."""
+        """One parent for each model server."""
         return tuple(way.parent for way in self.models)
 
     def redirected(self, through: Callable[[str], str]) -> ConvOptions:
-        """To other parents."""
         return replace(
             self, models=tuple(replace(way, parent=through(way.parent)) for way in self.models)
         )
 
     def with_wires(self, wires: Wires) -> ConvOptions:
-        """A format for each way."""
+        """A format for each parent."""
         return replace(
             self, models=tuple(replace(way, wire=wires.to[way.parent]) for way in self.models)
         )
@@ -119,7 +118,7 @@ class ConvCompute(KeepsBeside, PassWorker):
         self._models = options.models
         self._fc_servers = options.fc_servers
         self._scheme = options.scheme
-        self._scores: Scores = {}  # of the last pass, if there is no FC phase elsewhere
+        self._scores: Scores = {}  # of the last pass, if the worker computes the whole net
 
     async def on_start(self) -> None:
         """Open the data and build the conv phase of the net."""
@@ -137,7 +136,7 @@ class ConvCompute(KeepsBeside, PassWorker):
         self._fc = FcPhase(self, self._fc_servers, job.host_ops, self._scheme)
 
     async def on_place(self, message: Place, envelope: Envelope) -> None:
-        """The tree above has another shape from now on."""
+        """Take another place in the tree above, whose shape has changed."""
         for link in self._links:
             if link.server == message.server:
                 link.parent = Parent(message.parent, message.part, message.parts)
@@ -168,8 +167,11 @@ class ConvCompute(KeepsBeside, PassWorker):
         self._passes.report(done)
 
     async def _forward(self, net: WorkerNet, ticket: Ticket) -> Blobs:
-        """A layer is pulled while the one below is computed, and asked for before that is done: the
-        thread goes from one to the next."""
+        """Forward, stage by stage.
+
+        A layer is pulled while the layer below is computed, and the next work is queued before that
+        is done. So the compute thread goes from one stage to the next without waiting for the loop.
+        """
         read, forward = ("read", "forward") if ticket.phase == TRAIN else ("test read", "test")
         async with asyncio.TaskGroup() as group:
             pull = group.create_task(self._pull(net.stages[0], ticket))
@@ -195,7 +197,7 @@ class ConvCompute(KeepsBeside, PassWorker):
         return activations
 
     async def _pull(self, stage: Stage, ticket: Ticket) -> Blobs:
-        """The parameters of a stage's layer, if it has some."""
+        """The parameters of a stage's layer; () if the stage has none."""
         layer = stage.layer
         if layer is None:
             return ()
@@ -216,7 +218,7 @@ class ConvCompute(KeepsBeside, PassWorker):
         ).blobs
 
     async def _top(self, ticket: Ticket, activations: Blobs) -> tuple[Scores, Blobs]:
-        """The scores, and the gradients that come back, of an FC phase elsewhere."""
+        """The scores, and the gradients of the activations, from the servers of the FC phase."""
         if not self._fc_servers:
             return {}, ()
         with self.phase("wait_fc"):
@@ -225,8 +227,8 @@ class ConvCompute(KeepsBeside, PassWorker):
         return dict(answer.scores), answer.blobs
 
     async def _backward(self, net: WorkerNet, ticket: Ticket, incoming: Blobs) -> None:
-        """All stages are asked for at once: the thread goes from one to the next while their
-        gradients set out."""
+        """Backward, stage by stage. All stages are queued at once, so the compute thread goes from
+        one to the next while their gradients are sent."""
         last, *_ = stages = tuple(reversed(net.stages))
         async with asyncio.TaskGroup() as group:
             works = [
@@ -261,10 +263,11 @@ class ConvCompute(KeepsBeside, PassWorker):
         with self.phase("send"):
             await self.tell(parent.name, gradient, step=ticket.number)
 
-    # What runs in the compute thread. Messages hold host arrays; the net's may live on a device.
+    # These methods run in the compute thread. Messages hold host arrays; those of the net may be on
+    # a device.
 
     def _forward_stage(self, net: WorkerNet, stage: Stage, blobs: Blobs) -> Blobs:
-        """The activations that cross to the FC phase, after the last stage."""
+        """Run a stage forward. After the last stage, return the activations for the FC phase."""
         if stage.layer is not None:
             net.load(stage.layer, tuple(net.ops.asarray(blob) for blob in blobs))
         net.forward(stage)
@@ -278,15 +281,17 @@ class ConvCompute(KeepsBeside, PassWorker):
     def _backward_stage(
         self, net: WorkerNet, stage: Stage, incoming: Blobs
     ) -> tuple[Formats, Blobs]:
-        """The stage's parameter gradients as they travel. `incoming`: what came back from the FC
-        phase, for the first to run."""
+        """Run a stage backward. Return its parameter gradients as they travel.
+
+        `incoming`: the gradients from the FC phase, for the stage that runs first.
+        """
         if incoming:
             for name, gradient in zip(net.boundary_grads, incoming, strict=True):
                 net.set_grad(name, gradient)
         out = layer_gradients(net, stage.layer) if stage.layer is not None else None
         gradients = tuple(net.ops.to_host(gradient) for gradient in net.backward(stage, out))
         if stage is net.stages[0] and not self._fc_servers:
-            self._scores = net.scalars()  # of all passes, and a device has nothing left to do
+            self._scores = net.scalars()  # of all passes; the device is idle now, so this is cheap
         return (
             self._link_of[stage.layer].wire.encode(stage.layer, gradients)
             if stage.layer is not None

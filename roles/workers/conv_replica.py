@@ -1,5 +1,6 @@
-"""A conv replica: a replica for the conv phase of the net, whose FC phase is shared out over shards
-(One weird trick).
+"""A conv replica, which is a replica for the conv phase of the net; shards compute the FC phase.
+
+The strategy is One weird trick.
 
 ticket -> read rows, conv phase forward
        -> activations to all shards, the sum of their gradients back
@@ -26,34 +27,34 @@ from roles.workers.replica import Replica, ReplicaOptions
 
 @dataclass(frozen=True, kw_only=True)
 class ConvReplicaOptions(ReplicaOptions):
-    """A replica's, its `part` of the net, the names of the FC shards in the order of summation,
-    their scheme."""
+    """The options of a replica, the `part` of the net, the names of the FC shards in the order of
+    summation, and their scheme."""
 
     part: str
     fc_servers: tuple[str, ...]
     scheme: str
 
     def sends(self, name: str, shapes: Shapes) -> Sent:
-        """What a conv worker and a replica send, of the conv phase."""
+        """The messages of a conv worker and of a replica, for the conv phase."""
         yield from activations_sent(self, name, shapes)
         yield from super().sends(name, shapes)
 
     def steps(self, name: str, shapes: Shapes, turn: Turn) -> Steps:
-        """The conv phase forward, the FC phase elsewhere, then as every replica."""
+        """The conv phase forward, the FC phase on its shards, then the steps of every replica."""
         yield Step((name, "begin"), since=((name, "end"),))
         yield Step((name, "forward"), Work("forward", shapes.rows(name)), ((name, "begin"),))
         yield from fc_phase(self, name, shapes, (name, "forward"))
         yield from self.learned(name, shapes, turn, (name, "answered"), "backward")
 
     def holds(self, name: str, shapes: Shapes) -> Held:
-        """The conv phase's passes, gradients, sums, parameters, histories."""
+        """The conv phase's passes, gradients, sums, parameters and histories."""
         layers = shapes.layers(self.job, self.part)
         size = shapes.size(layers)
         held = passes(self.job, self.part, shapes, name) | {"gradients": size, "sums": size}
         return held | model(self.job, layers, shapes)
 
     def loads(self, name: str, shapes: Shapes) -> Loads:
-        """The conv phase forward, then as a replica."""
+        """The conv phase forward, then the work of a replica."""
         net = shapes.net(self.job, self.part)
         rows = shapes.rows(name)
         yield Load("forward", rows, forward=layers_in(net))
@@ -63,12 +64,12 @@ class ConvReplicaOptions(ReplicaOptions):
             yield from self.exchange.options.loads(name, size, shapes)
 
     def summed(self, shapes: Shapes) -> list[int]:
-        """Of its part."""
+        """The numbers of its part."""
         return [bucket.size for bucket in self.buckets(shapes.net(self.job, self.part))]
 
 
 class ConvReplica(Replica):
-    """See the module docstring."""
+    """A replica for the conv phase, next to the shards of the FC phase."""
 
     Options: ClassVar[type[ConvReplicaOptions]] = ConvReplicaOptions
     begins = "backward"
@@ -92,17 +93,17 @@ class ConvReplica(Replica):
         return scores, partial(self._come_back, incoming)
 
     async def _top(self, ticket: Ticket) -> tuple[Scores, Blobs]:
-        """Forward, and the FC phase; the scores, and the gradients that came back."""
+        """Forward, then the FC phase. Return the scores, and the gradients of the activations."""
         label = "forward" if ticket.phase == TRAIN else "test"
         activations = await self.compute(label, self._activations, ticket)
         with self.phase("wait_fc"):
             answer = await self._fc.run(ticket, activations)
         return dict(answer.scores), answer.blobs
 
-    # What runs in the compute thread.
+    # These methods run in the compute thread.
 
     def _activations(self, ticket: Ticket) -> Blobs:
-        """What crosses from the conv to the FC phase."""
+        """The activations that the conv phase sends to the FC phase."""
         self._forward(ticket)
         net = self._nets[ticket.phase]
         return tuple(net.ops.to_host(net.blob(name)) for name in net.boundary)

@@ -1,4 +1,4 @@
-"""What a conv worker does in an iteration, as steps (`ConvCompute`, read from top to bottom)."""
+"""The steps of a conv worker in an iteration (`ConvCompute`), from top to bottom."""
 
 from __future__ import annotations
 
@@ -14,16 +14,16 @@ from roles.workers.model_links import ModelWay
 
 
 class HasModels(HasFc, Protocol):
-    """What a conv worker's options say of its model servers."""
+    """Options of a conv worker that name its model servers."""
 
     @property
     def models(self) -> tuple[ModelWay, ...]:
-        """In any order."""
+        """The model servers, in any order."""
         ...
 
 
 def work(options: HasModels, name: str, shapes: Shapes) -> Loads:
-    """What is in it: stage by stage, there and back."""
+    """The pieces of array work: stage by stage, forward and backward."""
     rows = -(-shapes.rows(name) // options.job.passes)
     for stage in shapes.net(options.job, options.part).stages:
         yield Load(f"forward {stage.layer}", rows, forward=stage.layers)
@@ -37,7 +37,7 @@ def work(options: HasModels, name: str, shapes: Shapes) -> Loads:
 
 
 def iteration(options: HasModels, name: str, shapes: Shapes) -> Steps:
-    """Of the worker of this name."""
+    """The steps of the worker of this name."""
     layers = [stage.layer or "" for stage in shapes.net(options.job, options.part).stages]
     rows = -(-shapes.rows(name) // options.job.passes)
     ways = {
@@ -72,7 +72,8 @@ def iteration(options: HasModels, name: str, shapes: Shapes) -> Steps:
 def _forward(
     name: str, layers: Sequence[str], ways: dict[str, ModelWay], rows: int
 ) -> Iterator[Step]:
-    """A layer is pulled when the one below has come and the one below that is computed."""
+    """The steps forward. A layer is pulled when the layer below has arrived and the one below that
+    is computed."""
     asked: tuple[Key, ...] = ((name, "begin"),)
     yield Step((name, "read"), Work("read", rows), asked)
     before: tuple[Key, ...] = ()

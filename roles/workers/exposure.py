@@ -1,4 +1,4 @@
-"""How much of an iteration is communication that no computing hides."""
+"""The exposed communication of an iteration, which no computing hides."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from runtime import Actor
 
 
 class Exposure:
-    """Seconds of an actor's iterations in which its process computed nothing:
+    """Seconds of an actor's iterations in which its process did not compute:
     `convoy_exposed_seconds`."""
 
     def __init__(self, actor: Actor) -> None:
@@ -17,21 +17,22 @@ class Exposure:
         self._histogram = actor.histogram(
             "exposed_seconds",
             (
-                "Of a worker's training iteration: seconds in which neither its"
-                " process computed nor the FC server for it."
+                "Seconds of a worker's training iteration in which neither its"
+                " process nor the FC server computed for it."
             ),
         )
         self._excused = 0.0
-        self.last = 0.0  # seconds of the last iteration without computing
-        self.busy = 0.0  # and with
+        self.last = 0.0  # seconds of the last iteration in which the process did not compute
+        self.busy = 0.0  # seconds in which it did
 
     def excuse(self, seconds: float) -> None:
-        """So many seconds of this iteration a peer computed for us: that was no communication."""
+        """Note that a peer computed for this actor for `seconds` of the iteration: that was not
+        communication."""
         self._excused += seconds
 
     @contextmanager
     def measured(self) -> Iterator[None]:
-        """One iteration."""
+        """Measure one iteration."""
         actor = self._actor
         self._excused = 0.0
         started = actor.now()

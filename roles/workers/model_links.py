@@ -1,4 +1,5 @@
-"""A worker's model servers: which layers it gets from which, and where their gradients go."""
+"""The links of a worker to its model servers, with the layers of each and the way of their
+gradients."""
 
 from __future__ import annotations
 
@@ -12,8 +13,8 @@ from roles.learning.wire_formats import PLAIN, Layers, Wire, WireFormat
 
 @dataclass(frozen=True)
 class ModelWay:
-    """What a worker is told of a model server: `server` holds `layers` (None: all); their gradients
-    go to `parent`, as part `part` of `parts`, in the format `wire`."""
+    """A model server in a worker's options. `server` holds `layers` (None: all). Their gradients go
+    to `parent`, as part `part` of `parts`, in the format `wire`."""
 
     server: str
     layers: tuple[str, ...] | None
@@ -24,18 +25,17 @@ class ModelWay:
 
 
 def model_link(server: str, parent: Parent, layers: Sequence[str] | None = None) -> ModelWay:
-    """The way to a server, which holds `layers` (none named: all), and of their gradients to
-    `parent`."""
+    """The way of a server, which holds `layers` (None: all); their gradients go to `parent`."""
     return ModelWay(
         server, None if layers is None else tuple(layers), parent.name, parent.part, parent.parts
     )
 
 
 def spread(sizes: Mapping[str, int], servers: int) -> list[list[str]]:
-    """The layers of each of `servers`, in net order: largest first, each to the server that holds
-    least so far.
+    """The layers of each of `servers`, in net order: the largest layers first, each to the server
+    that holds least so far.
 
-    The fullest server then holds at most 4/3 of what it would with the best choice (Graham, 1969).
+    The fullest server then holds at most 4/3 of its load in the best distribution (Graham, 1969).
     With no more servers than layers, every server has one.
     """
     held: list[dict[str, int]] = [{} for _ in range(servers)]

@@ -1,7 +1,8 @@
-"""A worker's passes, one after the other: the next is asked for and its rows are read meanwhile.
+"""The passes of a worker, one after the other; meanwhile it asks for the next and reads its rows.
 
-Passes come in runs (`Ticket.count`), and are reported together at the end of each: of LeNet's with
-two workers, 10 ms, asking for each and reporting each took 0.7 ms of either core.
+Passes come in runs (`Ticket.count`), and are reported together at the end of each run. For LeNet
+with two workers, where a pass takes 10 ms, a request and a report for each pass took 0.7 ms of each
+core.
 """
 
 from __future__ import annotations
@@ -22,8 +23,11 @@ from runtime import Actor
 
 
 class Passes:
-    """Of one worker. `readers` are its data by phase; it closes them. With `repeats` its training
-    nets compute their rows in so many passes, and read what each needs."""
+    """The passes of one worker.
+
+    `readers` are its data by phase; this object closes them. With `repeats`, its training nets
+    compute their rows in that many passes and read the rows of each.
+    """
 
     def __init__(
         self, actor: Actor, coordinator: str, readers: Mapping[str, Prefetcher], repeats: int = 1
@@ -36,7 +40,7 @@ class Passes:
         self._group: int | None = None
 
     async def run(self, do: Callable[[Ticket], Awaitable[None]]) -> None:
-        """`do(ticket)` for pass after pass until the coordinator says stop."""
+        """Call `do(ticket)` for pass after pass until the coordinator says stop."""
         upcoming = asyncio.create_task(self._next())
         try:
             async with asyncio.TaskGroup() as reports:
@@ -60,27 +64,28 @@ class Passes:
             await asyncio.gather(upcoming, return_exceptions=True)
 
     def _note_group(self, group: int) -> None:
-        """Groups may change while a run goes on."""
+        """Show the worker's group as a metric. Groups may change while a run goes on."""
         if group == self._group:
             return
         for number, is_mine in ((self._group, 0), (group, 1)):
             if number is not None:
-                text = "1 for the group that a worker is in, 0 for one that it was in."
+                text = "1 for the group that a worker is in, 0 for its former groups."
                 self._actor.gauge("worker_group_info", text, group=str(number)).set(is_mine)
         self._group = group
 
     def report(self, done: PassDone) -> None:
-        """A pass is done: the coordinator is told at the end of the run of passes."""
+        """Note that a pass is done. The coordinator gets the report at the end of the run of
+        passes."""
         self._done.append(done)
 
     async def _tell(self, reports: list[PassDone]) -> None:
-        # the loop's next turn asks for the next pass's work: that need not wait
+        # let the loop queue the next pass's work first
         await asyncio.sleep(0)
         for done in reports:
             await self._actor.tell(self._coordinator, done, step=done.number)
 
     def read(self, net: WorkerNet, ticket: Ticket) -> None:
-        """Begin the pass on this member's rows; in the compute thread."""
+        """Start the pass on this member's rows. Runs in the compute thread."""
         low, high = ticket.mine
         if ticket.phase == TRAIN:
             net.batch = ticket.rows
@@ -93,7 +98,7 @@ class Passes:
             net.feed(name, array)
 
     def _read_one(self, ticket: Ticket, spans: Sequence[Span], at: int) -> Sequence[Array]:
-        """The rows of one of the net's passes; those of the next are read meanwhile."""
+        """The rows of one of the net's passes. The rows of the next are read meanwhile."""
         reader = self._readers[ticket.phase]
         rows = reader.get(*ticket.samples(*spans[at]))
         for span in spans[at + 1 : at + 2]:
@@ -117,21 +122,20 @@ class Passes:
 
 
 class PassWorker(Actor, ReadsJob):
-    """A worker that does pass after pass of its job, as the coordinator hands them out. `_build`
-    calls `_open`."""
+    """A worker that does the passes of its job, as the coordinator hands them out. `_build` calls
+    `_open`."""
 
     _coordinator: str
 
     async def on_start(self) -> None:
-        """Open the data and build what is computed with."""
+        """Open the data and build the nets."""
         await self.compute("build", self._build)
         self._images = self.counter("images", "Images trained on.")
-        self._iterations = self.counter(
-            "iterations", "Of a worker the training iterations that it computed."
-        )
+        self._iterations = self.counter("iterations", "Training iterations that a worker computed.")
 
     def _open(self, part: str) -> None:
-        """The data and the nets of this part for each phase; in the compute thread."""
+        """Open the data and build the nets of this part for each phase. Runs in the compute
+        thread."""
         job = self._job
         sources = self._sources = {phase: job.source(phase) for phase in job.phases}
         readers = {phase: job.reader(phase, source) for phase, source in sources.items()}
@@ -144,13 +148,13 @@ class PassWorker(Actor, ReadsJob):
             self._passes.close()
 
     async def run(self) -> None:
-        """Do pass after pass until the coordinator says stop; read the rows of the next while this
-        one is computed."""
+        """Do pass after pass until the coordinator says stop. The rows of the next pass are read
+        meanwhile."""
         await self._passes.run(self._pass)
 
     @abstractmethod
     def _build(self) -> None:
-        """In the compute thread."""
+        """Build everything that the worker computes with. Runs in the compute thread."""
 
     @abstractmethod
     async def _pass(self, ticket: Ticket) -> None:
@@ -160,9 +164,12 @@ class PassWorker(Actor, ReadsJob):
 async def further_passes(
     actor: Actor, net: WorkerNet, label: str, *, by_stage: bool = False
 ) -> None:
-    """After a forward pass of a net that computes several: all there is to do before the last
-    backward pass, in pieces of a pass or of a stage, whichever the worker's other pieces are: none
-    takes much longer than is usual."""
+    """Compute the passes between the first forward and the last backward pass of a net that
+    computes several.
+
+    They are cut into pieces like the worker's other pieces, of a pass or of a stage, so that no
+    piece takes much longer than usual.
+    """
     for works in net.further() if isinstance(net, AccumulatedNet) else ():
         for piece in [[work] for work in works] if by_stage else [works]:
             await actor.compute(label, _do, piece)

@@ -1,12 +1,12 @@
-"""A replica: one of p workers that hold the whole net each, and add up their gradients.
+"""A replica: one of p workers that each hold the whole net and add up their gradients.
 
 ticket -> read rows, forward
        -> backward, bucket by bucket: each is summed and its layers updated while the next is
           computed and travels
        -> report
 
-All replicas start from the same parameters and apply the same sums: they stay equal to the last bit
-without a server. Who adds up, and which way the sums travel, is the exchange's business
+All replicas start from the same parameters and apply the same sums. So they stay equal to the last
+bit without a server. The exchange decides which actors add up, and which way the sums travel
 (`exchange`).
 """
 
@@ -50,9 +50,11 @@ from runtime import Envelope, GetReached, KeepState, KeptState, Reached
 
 @dataclass(frozen=True, kw_only=True)
 class ReplicaOptions(WholeOptions):
-    """The job, the exchange that sums, the coordinator's name. `atomic`: nothing is updated before
-    all sums of an iteration are there, so that whoever survives a death has a model of whole
-    iterations."""
+    """The job, the exchange that sums, and the coordinator's name.
+
+    `atomic`: parameters are updated only when all sums of an iteration have arrived. Every survivor
+    of a death then has a model of whole iterations.
+    """
 
     anew: ClassVar[Anew] = Anew.FROM_PEER
     spread: ClassVar[bool] = True
@@ -60,19 +62,19 @@ class ReplicaOptions(WholeOptions):
     atomic: bool = False
 
     def sends(self, name: str, shapes: Shapes) -> Sent:
-        """What the exchange makes it send, bucket by bucket."""
+        """The messages of the exchange, bucket by bucket."""
         for size in self.summed(shapes):
             yield from self.exchange.options.sends(name, size, shapes)
 
     def steps(self, name: str, shapes: Shapes, turn: Turn) -> Steps:
-        """What `Replica` does: all pieces are asked for at once, so updates come after the last of
+        """The steps of `Replica`. All pieces are queued at once, so updates come after the last of
         them."""
         yield Step((name, "begin"), since=((name, "end"),))
         yield from self.learned(name, shapes, turn, (name, "begin"), "forward")
 
     def learned(self, name: str, shapes: Shapes, turn: Turn, above: Key, first: str) -> Steps:
-        """From `above` on: the pieces that end with a bucket, the first of which is called so; sums
-        and updates."""
+        """The steps from `above` on: the pieces that each end with a bucket, then sums and updates.
+        `first` is the label of the first piece."""
         rows = -(-shapes.rows(name) // self.job.passes)
         passes = self.job.passes
         if passes > 1:
@@ -96,15 +98,15 @@ class ReplicaOptions(WholeOptions):
         yield Step((name, "end"), Work("update") if clips else None, tuple(done))
 
     def sums(self, shapes: Shapes, turn: Turn) -> list[int]:
-        """Numbers of each sum that is made in this iteration."""
+        """The size of each sum that is made in this iteration, in numbers."""
         return self.summed(shapes)
 
     def holds(self, name: str, shapes: Shapes) -> Held:
-        """What one worker alone does, and the sums."""
+        """The memory of a single worker, and the sums."""
         return super().holds(name, shapes) | {"sums": shapes.number * sum(self.summed(shapes))}
 
     def loads(self, name: str, shapes: Shapes) -> Loads:
-        """Forward and as far back as the first bucket in one piece, then bucket by bucket; its
+        """Forward and backward to the first bucket in one piece, then bucket by bucket, and its
         share of the sums."""
         net = shapes.net(self.job, "all")
         passes = self.job.passes
@@ -116,7 +118,7 @@ class ReplicaOptions(WholeOptions):
             yield from self.exchange.options.loads(name, size, shapes)
 
     def _loads(self, net: Net, begins: Load) -> Loads:
-        """Backward, where the first bucket is in the piece that `begins` it, and the updates."""
+        """Backward and the updates. The piece `begins` includes the first bucket."""
         for bucket in self.buckets(net):
             first = begins if not bucket.number else Load("backward", begins.rows)
             yield replace(first, backward=layers_in(bucket))
@@ -128,20 +130,20 @@ class ReplicaOptions(WholeOptions):
         yield from (Load("update", updated=layers) for layers in updates)
 
     def summed(self, shapes: Shapes) -> list[int]:
-        """Numbers that it exchanges of each bucket."""
+        """The size of each bucket that it exchanges, in numbers."""
         return [bucket.size for bucket in self.buckets(shapes.net(self.job, "all"))]
 
     def buckets(self, net: WorkerNet) -> list[Bucket]:
-        """Which gradients travel together."""
+        """The buckets of gradients that travel together."""
         return buckets_of(net, self.exchange.options.bucket_bytes)
 
 
 class Replica(ModelHolder, PassWorker):
-    """See the module docstring."""
+    """A worker that holds the whole net, and sums gradients with its equals."""
 
     Options: ClassVar[type[ReplicaOptions]] = ReplicaOptions
-    part = "all"  # of the net
-    begins = "forward"  # what the piece of work is called that ends with the first bucket
+    part = "all"  # the part of the net
+    begins = "forward"  # the label of the piece of work that ends with the first bucket
 
     def __init__(self, options: ReplicaOptions) -> None:
         self._job = options.job
@@ -172,31 +174,34 @@ class Replica(ModelHolder, PassWorker):
         self._buckets = self._buckets_of(net)
 
     def _sizes(self) -> dict[int, int]:
-        """How many numbers are summed in each bucket."""
+        """The size of the sum of each bucket, in numbers."""
         return {bucket.number: bucket.size for bucket in self._buckets}
 
     async def _pass(self, ticket: Ticket) -> None:
         await (self._train(ticket) if ticket.phase == TRAIN else self._test(ticket))
 
     async def on_contribution(self, message: Contribution, envelope: Envelope) -> None:
-        """Gradients of others are complete, of a bucket."""
+        """Take note that the gradients of other members for a bucket are complete."""
         self._exchange.contributed(message, envelope.sender)
 
     async def on_shared_sum(self, message: SharedSum, envelope: Envelope) -> None:
-        """A bucket is added up, or a share of it."""
+        """Take a bucket's sum, or a share of it."""
         self._exchange.summed(message, envelope.sender)
         await self.reply(envelope, Taken())
 
-    # After a death.
+    # Messages after a death.
 
     async def on_get_reached(self, message: GetReached, envelope: Envelope) -> None:
-        """So many iterations are in the model, each with all its layers."""
+        """Answer with the number of iterations that are in the model, each with all its layers."""
         async with self._updating:
             await self.reply(envelope, Reached(steps=self.model_version()))
 
     async def on_keep_state(self, message: KeepState, envelope: Envelope) -> None:
-        """Another run goes on from this model. A host's memory is read beside what the thread may
-        be at, which never writes to it while the lock is held."""
+        """Keep the state, so that another run goes on from this model.
+
+        State in host memory is read outside of the compute thread, which does not write to it while
+        the lock is held.
+        """
         async with self._updating:
             done = self.model_version()
             work = self.race if self._job.backend_ops.on_host else self.compute
@@ -211,12 +216,15 @@ class Replica(ModelHolder, PassWorker):
         self._report(ticket, scores)
 
     async def _score(self, ticket: Ticket) -> Scores:
-        """A forward pass; the scores."""
+        """Run a forward pass and return its scores."""
         return await self.compute("test", self._scored, ticket)
 
     async def _before(self, ticket: Ticket) -> tuple[Scores | None, Callable[[], None]]:
-        """What comes before the backward pass: scores that are known then, and work that the first
-        bucket's begins with."""
+        """The work before the backward pass.
+
+        Return the scores, if they are known then, and the work that is done in one piece with the
+        first bucket.
+        """
         net = self._nets[TRAIN]
         if not isinstance(net, AccumulatedNet):
             return None, partial(self._forward, ticket)
@@ -228,8 +236,8 @@ class Replica(ModelHolder, PassWorker):
         with self._exposure.measured():
             scores, work = await self._before(ticket)
             async with asyncio.TaskGroup() as group:
-                # all asked for at once: the thread goes from one to the next while their gradients
-                # set out
+                # all are queued at once: the thread goes from one to the next while their
+                # gradients are sent
                 first, *later = self._buckets
                 parts = [group.create_task(self.compute(self.begins, self._first, work, first))]
                 parts += [
@@ -255,8 +263,8 @@ class Replica(ModelHolder, PassWorker):
     async def _sum(
         self, number: int, bucket: Bucket, part: Awaitable[Array]
     ) -> Callable[[], Array]:
-        """Sum a bucket with the others and update its layers, while later buckets are computed and
-        travel."""
+        """Sum a bucket with the other members and update its layers, while later buckets are
+        computed and travel."""
         total = await self._exchange.sum((number, bucket.number), await part)
         if not (self._clips or self._atomic):
             await self.compute("update", self._update, bucket, total)
@@ -275,7 +283,7 @@ class Replica(ModelHolder, PassWorker):
         )
         self._passes.report(done)
 
-    # What runs in the compute thread.
+    # These methods run in the compute thread.
 
     def _forward(self, ticket: Ticket) -> None:
         net = self._nets[ticket.phase]
@@ -290,7 +298,7 @@ class Replica(ModelHolder, PassWorker):
         return self._nets[ticket.phase].scalars()
 
     def _first(self, work: Callable[[], None], bucket: Bucket) -> Array:
-        """The backward pass as far as the first bucket, after the work that comes before it."""
+        """The backward pass to the first bucket, after `work`."""
         work()
         return self._backward(bucket)
 
@@ -303,7 +311,7 @@ class Replica(ModelHolder, PassWorker):
             net.backward(stage, views[stage.layer] if stage.layer is not None else None)
         found = net.ops.to_host(flat)
         if bucket is self._buckets[-1]:
-            # here, where a device is the thread's own, and has nothing left to do
+            # here, since this thread owns the device, which is idle now
             self._scores = net.scalars()
         return found
 
@@ -312,7 +320,8 @@ class Replica(ModelHolder, PassWorker):
             self._store.apply(layer, gradients)
 
     def _clip_and_update(self, sums: list[Callable[[], Array]]) -> None:
-        """Clipping needs all gradients at once, and writes over them: these are everybody's."""
+        """Clip and update. Clipping needs all gradients at once and writes over them. The sums
+        belong to all members, so they are copied."""
         gradients: dict[str, Blobs] = {}
         for bucket, total in zip(self._buckets, sums, strict=True):
             gradients |= bucket.views(self._job.backend_ops.asarray(total()).copy())
@@ -320,4 +329,4 @@ class Replica(ModelHolder, PassWorker):
 
 
 def _nothing() -> None:
-    """What is done before the first bucket when all else is done."""
+    """The work before the first bucket when everything else is done already."""

@@ -1,5 +1,5 @@
-"""One worker that holds the whole net and its parameters: what every distributed preset is compared
-with."""
+"""One worker that holds the whole net and its parameters: the reference for every distributed
+preset."""
 
 from __future__ import annotations
 
@@ -26,15 +26,15 @@ from roles.workers.passes import PassWorker, further_passes
 
 @dataclass(frozen=True, kw_only=True)
 class WholeOptions(JobOptions):
-    """Of a worker that holds the whole net: the job and the coordinator's name."""
+    """The options of a worker that holds the whole net: the job and the coordinator's name."""
 
     anew: ClassVar[Anew] = Anew.FROM_STATE
-    # what recurrent layers hand from one pass to the next, if the net has some
+    # the state that recurrent layers hand from one pass to the next, if the net has some
     keeps_beside: ClassVar[bool] = True
     coordinator: str
 
     def steps(self, name: str, shapes: Shapes, turn: Turn) -> Steps:
-        """All in one piece; with several passes, in one more than these."""
+        """All work in one piece. With several passes, there is one piece more than passes."""
         above: Key = (name, "end")
         pieces = 1 if self.job.passes == 1 else self.job.passes + 1
         rows = self.job.rows(TRAIN)
@@ -48,7 +48,7 @@ class WholeOptions(JobOptions):
         yield Step((name, "end"), None, (above,))
 
     def holds(self, name: str, shapes: Shapes) -> Held:
-        """Passes, gradients, parameters, histories."""
+        """Passes, gradients, parameters and histories."""
         layers = shapes.layers(self.job, "all")
         held = passes(self.job, "all", shapes, name) | {
             "gradients": gradients(self.job, layers, shapes)
@@ -56,7 +56,7 @@ class WholeOptions(JobOptions):
         return held | model(self.job, layers, shapes)
 
     def loads(self, name: str, shapes: Shapes) -> Loads:
-        """Everything at once."""
+        """All work in one piece."""
         net = shapes.net(self.job, "all")
         layers = layers_in(net)
         passes = self.job.passes
@@ -66,7 +66,7 @@ class WholeOptions(JobOptions):
 
 
 class _State:
-    """Of one recurrent layer."""
+    """The state of one recurrent layer."""
 
     def __init__(self, layer: Any, ops: Backend) -> None:
         self._layer = layer
@@ -83,7 +83,7 @@ class _State:
 
 
 class Single(ModelHolder, PassWorker):
-    """See the module docstring."""
+    """A worker that trains alone."""
 
     Options = WholeOptions
 
@@ -143,8 +143,8 @@ class Single(ModelHolder, PassWorker):
 def train(
     net: WorkerNet, store: ParameterStore, gradients: Mapping[str, Blobs], factor: float = 1.0
 ) -> None:
-    """After a forward pass: the whole net backward, then every parameter updated by `factor` times
-    its gradient."""
+    """After a forward pass: run the whole net backward, then update every parameter by `factor`
+    times its gradient."""
     for stage in reversed(net.stages):
         net.backward(stage, gradients[stage.layer] if stage.layer is not None else None)
     if factor != 1.0:

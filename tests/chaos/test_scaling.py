@@ -192,7 +192,7 @@ def test_a_run_is_scaled_back_to_what_cluster_toml_says(tmp_path: Path, survivor
 def test_a_preset_of_one_worker_is_refused_more(tmp_path: Path, survivor: Starts) -> None:
     run = survivor(configure(tmp_path, "single", iterations=1_000_000, paced=True))
     run.until("progress ")
-    assert refused(run, workers=2) == "found 2 workers, but preset 'single' is one worker"
+    assert refused(run, workers=2) == "found 2 workers, but preset 'single' has one worker"
     run.until("progress ")
 
 

@@ -156,7 +156,7 @@ def test_keys_that_not_all_presets_look_at_are_refused_with_their_line(
 
 def test_a_script_names_its_preset() -> None:
     with pytest.raises(
-        ConfigError, match=(r"preset: found 'auto', which only a cluster.toml " r"may say")
+        ConfigError, match=(r"preset: found 'auto', which is allowed only in a cluster.toml")
     ):
         roles.training({"strategy": {"preset": "auto"}})
 

@@ -227,7 +227,7 @@ def test_a_checkpoint_with_a_part_missing_is_not_written_and_one_of_another_net_
     assembly.add(
         State(names=("ip2.0",), arrays=(half,), version=1, slices={"ip2.0": [0, 0, 5, 10]})
     )
-    with pytest.raises(NetError, match=r"'ip2\.0': 5 units of it did not come"):
+    with pytest.raises(NetError, match=r"'ip2\.0': 5 units of it did not arrive"):
         assembly.arrays()
     with pytest.raises(NetError, match=r"'ip2\.0': found \(5, 500\), expected shape \(10, 500\)"):
         cut_state({"ip2.0": half}, shard)

@@ -148,7 +148,7 @@ def refused_and_unchanged(before: tuple[int, ...], intruder: int) -> None:
         made.add("k", part, 3, given[part])
     shown = repr(made)
     with pytest.raises(
-        ValueError, match=(f"part {intruder} of 3: there is none, or it came twice for k")
+        ValueError, match=(f"part {intruder} of 3: no such part, or it came twice for k")
     ):
         made.add("k", intruder, 3, given[0])
     assert repr(made) == shown

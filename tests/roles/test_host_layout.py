@@ -146,7 +146,7 @@ def test_a_way_between_hosts_says_nothing_on_one_host_and_is_refused_where_there
     ring = "train.strategy.between='ring'"
     told = planned(tmp_path, "replicas", ring, more="").warnings
     assert [line.partition("between: ")[2] for line in told if "between" in line] == [
-        "says nothing: the workers are on one host"
+        "has no effect: the workers are on one host"
     ]
     with pytest.raises(ConfigError, match="exchange 'tree' has no choice of ways between hosts"):
         planned(tmp_path, "firecaffe", ring)
@@ -178,7 +178,10 @@ def test_workers_take_the_devices_of_their_machine_in_turn_and_train_devices_cou
     one = "cuda:1"
     assert [*devices(made).values()] == [zero, one, "cpu", zero, one, zero, zero, one, zero]
     assert (
-        sum(("has 3 workers for 2 devices: they share in turn") in line for line in made.warnings)
+        sum(
+            ("has 3 workers for 2 devices: the workers share them in turn") in line
+            for line in made.warnings
+        )
         == 2
     )
     assert devices(planned(tmp_path, "sync", workers=3, more=listed)) == {
@@ -187,4 +190,4 @@ def test_workers_take_the_devices_of_their_machine_in_turn_and_train_devices_cou
     with pytest.raises(ConfigError, match="found 'gpu', expected 'cpu', 'cuda:N'"):
         planned(tmp_path, "replicas", more=listed.replace("cuda:1", "gpu"))
     idle = planned(tmp_path, "replicas", "placement.spread='n1'", more=listed).warnings
-    assert sum("says nothing: no worker of machine" in line for line in idle) == 2
+    assert sum("has no worker without a device of train.devices" in line for line in idle) == 2

@@ -82,7 +82,7 @@ def test_more_than_is_wanted_from_asynchrony_alone_is_told_once() -> None:
     change = following.heard([said(0.0, 0.8)])
     assert change is not None
     assert change.momentum == 0.0
-    assert change.why.endswith("wanted 0.5, which no momentum can give")
+    assert change.why.endswith("wanted 0.5, which no explicit momentum can give")
     assert following.heard([said(0.0, 0.8)]) is None
 
 

@@ -73,10 +73,10 @@ def test_where_gradients_are_noise_the_batch_that_computes_most_images_a_second_
     assert found.setting.base_lr == pytest.approx(0.01 * gain(NOISY, 128, 64), rel=1e-5)
     assert (found.setting.groups, found.setting.momentum) == (1, 0.9)
     assert (
-        "the noise scale is 1e+06 images: beside a batch of 64, 128 is worth 2 of its iterations"
+        "the noise scale is 1e+06 images: compared with a batch of 64, 128 is worth 2 of its iterations"
     ) in found.why
     assert "takes 1.4 times as long" in found.why
-    assert "128 makes 1.43 times the progress a second" in found.why
+    assert "128 makes 1.43 times the progress per second" in found.why
     assert found.why.endswith("the 100000 iterations that are left do the work of 199987")
 
 
@@ -86,7 +86,7 @@ def test_where_they_are_clean_no_larger_batch_is_even_tried() -> None:
     assert found.setting == NOW
     assert lab.asked == [(64, 20)]
     assert "128 is worth 1.01 of its iterations, 256 is worth 1.01" in found.why
-    assert "none makes 5% more progress a second" in found.why
+    assert "none makes 5% more progress per second" in found.why
 
 
 @pytest.mark.parametrize("more", [0.99, 1.01])
@@ -127,9 +127,7 @@ def test_a_budget_that_pays_for_no_other_batch_keeps_the_present_one_and_tells()
     lab = Lab(lambda batch: 1.0)
     found = chosen(lab, NOISY, 64, 128, left=220, told=told)  # 22 s, of which 20 are spent
     assert found.setting == NOW
-    assert told == [
-        ("the budget has too little left to try every batch: what was seen by now decides")
-    ]
+    assert told == [("the budget has too little left to try every batch: the best so far is taken")]
 
 
 def statistics(noise: float, error: float) -> GradientStatistics:
@@ -152,4 +150,4 @@ def test_twice_the_batch_is_told_where_it_is_worth_more_than_one_and_a_half() ->
     assert worth_telling(127.0, 64) == ""
     line = worth_telling(640.0, 64)
     assert "an iteration with twice the batch, 128, is worth 1.83 of the present ones" in line
-    assert "train.batch = 'auto' finds out" in line
+    assert "train.batch = 'auto' measures this" in line

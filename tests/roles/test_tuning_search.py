@@ -182,7 +182,7 @@ def test_an_epoch_keeps_what_the_run_has_where_the_winner_of_its_grid_is_clearly
     before = Chosen(START, "", saturated=2, next_groups=2)
     found = chosen(Written(loss), alone(groups=(1, 2), momenta=(0.3, 0.6, 0.9)), START, before)
     assert found.setting == START
-    assert "clearly worse than what the run has" in found.why
+    assert "clearly worse than the setting that the run has" in found.why
 
 
 @pytest.mark.parametrize(("best", "taken"), [(1, 2), (2, 2), (4, 4), (8, 8)])
@@ -226,7 +226,7 @@ def test_what_a_search_costs_is_within_its_budget_and_it_is_told_when_that_ends_
     found = chosen(lab, choices, tell=told.append)
     assert any("budget" in why for why in told) == (left <= 800)
     assert (
-        any("the budget has no" in why for why in told)
+        any("the budget does not pay for another" in why for why in told)
         == ("the budget was spent" in found.why)
         == (left <= 200)
     )

@@ -218,7 +218,7 @@ def test_a_short_run_that_diverges_goes_on_with_its_own_rates_and_then_with_fewe
         found = instead(trials, SHORT, START, found)
         taken.append(found.setting)
     assert taken == [Setting(4, 0.6, 0.04), Setting(4, 0.9, 0.01), Setting(2, 0.8, 0.02), START]
-    assert "nothing else can be compared" in found.why
+    assert "no other setting can be compared" in found.why
 
 
 def test_what_steps_less_far_at_once_need_not_diverge_where_what_steps_further_does() -> None:

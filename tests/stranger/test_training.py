@@ -131,12 +131,12 @@ MISTAKES = {
         'preset = "sync"\nexchange = "circle"',
         (
             "exchange: found 'circle', but the workers of preset 'sync' hold no replicas that "
-            "exchange anything$"
+            "exchange sums$"
         ),
     ),
     "an order that does not repeat": (
         'preset = "replicas"\nexchange = "circle"\nworkers = 2\nreproducible = true',
-        "reproducible: found true, but exchange 'circle' adds up in an order of its own",
+        "reproducible: found true, but exchange 'circle' adds up in its own order",
     ),
     "an option": (
         'preset = "tallied"\n[train.strategy.options]\nevry = 2',

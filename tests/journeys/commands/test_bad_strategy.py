@@ -26,7 +26,7 @@ BROKEN = {
     "model servers where there is one": (
         "[train.strategy]\npreset = 'parameter-server'\nservers = 2\n",
         "cluster.toml:3: train.strategy.servers: found 2, "
-        "but preset 'parameter-server' does not let you choose how many",
+        "but preset 'parameter-server' does not let you choose the number",
     ),
     "a live change of equals": (
         "[train.strategy]\npreset = 'firecaffe'\nlive = true\n",
@@ -42,7 +42,7 @@ BROKEN = {
         "[train.strategy]\npreset = 'dl4j'\nreproducible = true\n",
         (
             "cluster.toml:3: train.strategy.reproducible: found true, but preset 'dl4j' averages "
-            "models that learnt apart"
+            "models that learn separately"
         ),
     ),
     "reproducible gradients that are rounded where members send them": (
@@ -67,8 +67,8 @@ BROKEN = {
     "a reproducible FC phase on three servers": (
         "[train.strategy]\npreset = 'local-fc-shards'\nservers = 3\nreproducible = true\n",
         (
-            "cluster.toml:3: train.strategy.servers: found 3, but a reproducible run's FC phase "
-            "is on 1, 2, 4 or 8 servers"
+            "cluster.toml:3: train.strategy.servers: found 3, but the FC phase of a "
+            "reproducible run needs 1, 2, 4 or 8 servers"
         ),
     ),
     "reproducible updates after parts": (
@@ -84,8 +84,8 @@ BROKEN = {
             "[train.strategy]\npreset = 'one-weird-trick'\nscheme = 'c'\nworkers = "
             "4\nreproducible = true\n"
         ),
-        "cluster.toml:4: train.strategy.workers: found 4: of so many, "
-        "scheme 'c' takes parts of a reproducible run's micro-batches",
+        "cluster.toml:4: train.strategy.workers: found 4, expected at most 2: "
+        "with more workers, scheme 'c' cuts through the micro-batches of a reproducible run",
     ),
     "reproducible sums of three": (
         "[train.strategy]\nfan_in = 3\nreproducible = true\n",
@@ -116,9 +116,9 @@ BROKEN = {
     ),
     "a GPU's precision on the CPU": (
         "[train]\nprecision = 'tf32'\n",
-        "cluster.toml:2: train.precision: found 'tf32', which is how GPUs multiply, but "
+        "cluster.toml:2: train.precision: found 'tf32', a precision of GPUs, but "
         "every actor computes on the "
-        "CPU; 'fast' or 'exact' are the CPU's, and train.devices names GPUs",
+        "CPU; 'fast' and 'exact' are the CPU's; train.devices names GPUs",
     ),
     "a graphics card in double precision": (
         "[train]\nprecision = 'double'\ndevices = { 'conv-*' = 'cuda:0' }\n",

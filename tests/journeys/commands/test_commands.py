@@ -137,7 +137,7 @@ def test_devices_that_fit_no_actor_or_are_none_are_mistakes(
     assert main(["check", "--set", 'train.devices={"worker-*"="cuda:0"}']) == 2
     found = capsys.readouterr().err
     assert (
-        "'worker-*' fits no actor; those that compute are coordinator, conv_model, fc_server"
+        "'worker-*' fits no actor; the actors that compute are coordinator, conv_model, fc_server"
     ) in found
     assert main(["check", "--set", 'train.devices={"conv-*"="gpu"}']) == 2
     assert (

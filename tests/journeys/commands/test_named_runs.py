@@ -152,7 +152,7 @@ def test_a_run_begins_with_the_weights_of_another_and_a_warning_says_which_file_
         ),
         (
             ["check", "--set", f"train.resume=elsewhere/{RUN}"],
-            (f"{RUN}: it is a folder: name a checkpoint in it, or th"),
+            (f"{RUN}: it is a folder: name a checkpoint in it, or gi"),
         ),
     ],
 )

@@ -65,12 +65,12 @@ def test_a_key_changes_the_topology_or_is_refused(preset: str) -> None:
 
 @pytest.mark.parametrize("preset", ["async", "mxnet-async", "distbelief"])
 def test_groups_of_one_share_out_nothing_until_they_can_be_changed(preset: str) -> None:
-    with pytest.raises(ConfigError, match="without live = true that stays so"):
+    with pytest.raises(ConfigError, match="which only live = true can change"):
         topology(preset, shares="throughput")
     assert topology(preset, shares="throughput", live=True) != topology(preset, live=True)
 
 
 def test_what_single_is_told_of_workers_must_be_true() -> None:
     assert topology("single", workers=1) == topology("single")
-    with pytest.raises(ConfigError, match="found 4, but preset 'single' is one worker"):
+    with pytest.raises(ConfigError, match="found 4, but preset 'single' has one worker"):
         topology("single", workers=4)

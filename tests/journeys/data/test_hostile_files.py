@@ -223,7 +223,7 @@ UNUSED = {
     (
         "[[machine]]\n[[machine]]\nname = 'b'\n[[machine]]\nname = 'c'\n"
     ): "nothing is placed on machine 'c'",
-    "[simulation]\nseed = 7\n": "simulation.seed: says nothing where nothing is emulated",
+    "[simulation]\nseed = 7\n": "simulation.seed: has no effect where nothing is emulated",
     (
         "[simulation]\nclock = 'virtual'\ninterfaces = 'link'\n"
     ): "simulation.interfaces: says nothing without",
@@ -244,7 +244,7 @@ def test_an_option_of_a_format_that_no_gradients_have_is_refused(capsys: Said) -
         2,
         (
             "cluster.toml:2: train.gradients.tau: found 0.5, but no gradients travel in a "
-            "format that has it"
+            "format with this option"
         ),
     )
     assert checked("[train.gradients]\ntau = 0.5\nformat = 'threshold'\n", capsys)[0] == 0

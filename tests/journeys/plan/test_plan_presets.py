@@ -127,5 +127,5 @@ def test_where_groups_are_chosen_by_the_run_all_of_them_are_told_as_it_would_beg
         "   4 groups",
     ]
     assert (
-        "the run begins as this says, and train.strategy.groups and train.batch are 'auto'"
+        "the run starts with the settings of this plan, and train.strategy.groups and train.batch are 'auto'"
     ) in out

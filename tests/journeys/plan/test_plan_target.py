@@ -128,7 +128,7 @@ def test_the_table_tells_iterations_time_and_cost_and_marks_the_best(
     )
     assert (
         "4 groups of 1: the iterations are those of a run with momentum 0.3 and base_lr "
-        "0.03; this plan says"
+        "0.03; this plan has"
     ) in out
 
 
@@ -159,7 +159,7 @@ def test_a_run_whose_groups_changed_before_it_got_there_counts_for_no_number_of_
     )
     tuned = asked(cluster, early)
     assert [choice.needed for choice in tuned.choices] == [Needed()] * 3
-    assert "so it counts for none of them" in tuned.learnt[1][-1]
+    assert "so the run counts for none of them" in tuned.learnt[1][-1]
     assert tuned.learnt[1][1] == "1, 2 groups in turn"
     assert asked(cluster, late).choices[0].needed.steps == iterations
 
@@ -218,7 +218,7 @@ def test_a_run_that_learnt_something_else_is_refused_by_name(
         ),
         (
             "--learnt . --target loss=1",
-            ("--learnt .: no run directory: it has no config.toml and events.jsonl"),
+            ("--learnt .: not a run directory: it has no config.toml and events.jsonl"),
         ),
         (
             "--learnt {run} --target top=0.9",
@@ -339,23 +339,23 @@ def test_a_run_that_was_tuned_tells_of_the_groups_that_it_had_from_its_first_ite
 @pytest.mark.parametrize(
     ("line", "why"),
     [
-        ("no JSON", "events.jsonl is not that of a run: "),
-        ("[1]", "events.jsonl is not that of a run: "),
+        ("no JSON", "events.jsonl is not the journal of a run: "),
+        ("[1]", "events.jsonl is not the journal of a run: "),
         (
             '{"t": 1.0, "actor": "lead", "event": "test", "accuracy": 0.5}',
-            "events.jsonl is not that of a run: 'iteration'",
+            "events.jsonl is not the journal of a run: 'iteration'",
         ),
         (
             '{"t": 1.0, "actor": "lead", "event": "test", "iteration": 1, "accuracy": "good"}',
-            "events.jsonl is not that of a run: ",
+            "events.jsonl is not the journal of a run: ",
         ),
         (
             '{"t": 1.0, "actor": "lead", "event": "regrouped", "iteration": 1}',
-            "events.jsonl is not that of a run: 'momentum'",
+            "events.jsonl is not the journal of a run: 'momentum'",
         ),
         (
             '{"t": 1.0, "actor": "lead", "event": "progress", "iteration": "1/9", "loss": 2.0}',
-            "events.jsonl: found no test, which would tell of",
+            "events.jsonl: found no test, which would report",
         ),
         (
             '{"t": 1.0, "actor": "lead", "event": "test", "iteration": 1, "loss": 0.5}',

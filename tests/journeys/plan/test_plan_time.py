@@ -255,7 +255,7 @@ def test_what_is_not_known_is_said(tmp_path: Path) -> None:
         "latency of g2.2xlarge",
         "updates",
         "tests and checkpoints",
-        "iterations a target",
+        "iterations to a target",
     ):
         assert words in notes
 
@@ -289,7 +289,7 @@ def test_what_is_not_known_is_said(tmp_path: Path) -> None:
         (["--measured", "."], "--measured: has no effect without --profile FILE or --machine NAME"),
         (
             ["--machine", "c4.4xlarge", "--measured", "."],
-            "--measured .: no run directory: it has no config.toml and events.jsonl",
+            "--measured .: not a run directory: it has no config.toml and events.jsonl",
         ),
         (
             ["--chart", "c.svg"],

@@ -222,11 +222,10 @@ def test_a_role_that_does_not_say_when_it_sends_is_told_of(tmp_path: Path) -> No
     )
     told = predict(changed, Times.of_profile(TIMES), Network(LATENCY, GIGABIT), {})
     assert (
-        "when reducer-0 sends LayerGradient to conv_model is not told: counted as nothing"
+        "the time at which reducer-0 sends LayerGradient to conv_model is not declared: counted as 0"
     ) in told.notes
     assert any(
-        "conv_model update" in note and "of which nobody says anything" in note
-        for note in told.notes
+        "conv_model update" in note and "which no role declares" in note for note in told.notes
     )
 
 

@@ -115,7 +115,7 @@ def test_gradients_are_clipped_by_their_common_norm_where_one_process_knows_it(
         (
             {"solver": "clip_gradients: 5"},
             "train.strategy.preset: clip_gradients needs the norm of all gradients at once: "
-            f"only presets {named(lambda preset: preset.joint)} know it",
+            f"only presets {named(lambda preset: preset.joint)} have it",
         ),
         (
             {"net": DATA + DENSE % "data"},

@@ -55,9 +55,8 @@ BROKEN = {
     "a link that nobody has": (
         f"{GRADIENTS}links = {{ 'conv-* -> reducer-*' = 'float16' }}\n",
         [
-            "cluster.toml:2: train.gradients.links.'conv-* -> reducer-*': fits no link that "
-            "gradients travel; "
-            f"those are {LINKS}"
+            "cluster.toml:2: train.gradients.links.'conv-* -> reducer-*': fits no link with "
+            f"gradients; these links are {LINKS}"
         ],
     ),
     "a block that is no multiple of 32": (
@@ -86,9 +85,9 @@ BROKEN = {
         ),
         [
             "cluster.toml:4: train.gradients.format: found 'float16', "
-            "but no gradients have a format of their own with preset 'single'",
+            "but with preset 'single' no gradients have a format of their own",
             "cluster.toml:5: train.gradients.links.'a -> b': found 'float32', "
-            "but no gradients have a format of their own with preset 'single'",
+            "but with preset 'single' no gradients have a format of their own",
         ],
     ),
 }

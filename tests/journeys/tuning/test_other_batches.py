@@ -191,7 +191,7 @@ def test_a_checkpoint_whose_images_are_no_number_is_refused(tmp_path: Path, imag
         {"a.0": np.zeros(1, np.float32)},
         {"iteration": "5", "images": images},
     )
-    with pytest.raises(NetError, match="does not say its images"):
+    with pytest.raises(NetError, match="found no valid images in it"):
         place_of(str(tmp_path / "c.safetensors"))
 
 
@@ -246,16 +246,16 @@ def test_a_largest_batch_for_which_this_machine_has_no_memory_is_refused(
         check(cluster, AUTO)
 
 
-NOBODY = "nobody holds two gradients of a batch to compare, so nobody knows how noisy they are"
+NOBODY = "no actor holds two gradients of a batch to compare, so their noise is not known"
 REFUSED = {
     "single": f"found 'auto', but {NOBODY}: there is 1 worker",
     "replicas": (
-        f"preset 'replicas' has no model server that could tell how noisy gradients are: {NOBODY}"
+        f"preset 'replicas' has no model server that could measure the noise of gradients: {NOBODY}"
     ),
-    "adam": f"preset 'adam' has no model server that could tell how noisy gradients are: {NOBODY}",
-    "sparknet": "preset 'sparknet' has no model server that could tell how noisy gradients are",
+    "adam": f"preset 'adam' has no model server that could measure the noise of gradients: {NOBODY}",
+    "sparknet": "preset 'sparknet' has no model server that could measure the noise of gradients",
     "one-weird-trick": (
-        "preset 'one-weird-trick' has no model server that could tell how noisy gradients are"
+        "preset 'one-weird-trick' has no model server that could measure the noise of gradients"
     ),
 }
 
@@ -280,12 +280,12 @@ def test_where_the_batch_cannot_be_chosen_the_run_is_refused_with_the_reason(
         (["train.batch='auto'", "train.tuning.batches=[]"], "train.tuning.batches"),
         (
             ["train.batch='auto'", "train.strategy.reproducible=true"],
-            "what is chosen by measured times does not repeat",
+            "a choice by measured times cannot be repeated",
         ),
         (["train.batch='auto'", "train.tuning.budget=0.1"], "a probe has 10 iterations"),
         (
             ["train.batch='auto'", "train.tuning.start='big.json'"],
-            ("says a batch of 1024, expected at most 32"),
+            ("has a batch of 1024, expected at most 32"),
         ),
         (
             [AUTO[0], "train.tuning.batches=[256]", "links.max_message_bytes=2000000"],
@@ -351,7 +351,7 @@ def test_the_tuner_takes_a_larger_batch_where_that_costs_no_time(
     first, *_, last = choices_of(told)
     assert (first["iteration"], first["batch"], first["base_lr"]) == (0, 32, pytest.approx(0.01))
     assert any(
-        ("how noisy gradients are is not known yet, so the batch stays 32") in fields["why"]
+        ("the noise of gradients is not known well enough, so the batch stays 32") in fields["why"]
         for fields in told
     )
     assert last["batch"] == 128

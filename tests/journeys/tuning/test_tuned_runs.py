@@ -93,14 +93,12 @@ BROKEN = {
     "a pipeline": (
         f"{AUTO}pipeline = 2\n",
         "cluster.toml:4: train.strategy.pipeline: found 2, but with groups = 'auto' the "
-        "tuner says how many groups "
-        "there are",
+        "tuner chooses the number of groups",
     ),
     "a run that shall repeat itself": (
         "[train]\nmomentum = 'auto'\n[train.strategy]\nreproducible = true\n",
-        "cluster.toml:2: train.momentum: found 'auto', but what is chosen by measured times "
-        "does not repeat: "
-        "reproducible = false",
+        "cluster.toml:2: train.momentum: found 'auto', but a choice by measured times "
+        "cannot be repeated: set reproducible = false",
     ),
     "devices without losses": (
         "[train]\nbase_lr = 'auto'\ndevices = {'*' = 'emulated'}\n",
@@ -112,21 +110,21 @@ BROKEN = {
     "a solver without momentum": (
         "[train]\nmomentum = 'auto'\nsolver = 's.prototxt'\nnet = 'lenet'\n",
         (
-            "cluster.toml:2: train.momentum: found 'auto', but this solver has none to choose: "
+            "cluster.toml:2: train.momentum: found 'auto', but this solver has no momentum: "
             "s.prototxt:1: "
         ),
     ),
     "a budget that pays for no probe": (
         f"[train]\nmax_iter = 99\n{AUTO}",
         "cluster.toml:1: train.tuning.budget: found 0.1: a probe has 10 iterations, but 0.1 "
-        "of the 99 that the run has "
-        "are 9: raise train.tuning.budget or train.max_iter",
+        "of the run's 99 iterations are 9: "
+        "raise train.tuning.budget or train.max_iter",
     ),
     "a probe as long as the run": (
         f"{AUTO}[train.tuning]\nprobe_iterations = 300\n",
         "cluster.toml:5: train.tuning.probe_iterations: found 300: a probe has 300 "
-        "iterations, but 0.1 of the 300 that "
-        "the run has are 30: raise train.tuning.budget or train.max_iter",
+        "iterations, but 0.1 of the run's 300 "
+        "iterations are 30: raise train.tuning.budget or train.max_iter",
     ),
     "a budget that is no share": (
         f"{AUTO}[train.tuning]\nbudget = 2.0\n",
@@ -146,7 +144,7 @@ BROKEN = {
     "more groups than workers at a start": (
         f"{AUTO}[train.tuning]\nstart = 'eight.json'\n",
         (
-            "cluster.toml:5: train.tuning.start: eight.json says 8 groups, expected at most 4, "
+            "cluster.toml:5: train.tuning.start: eight.json has 8 groups, expected at most 4, "
             "the number of workers"
         ),
     ),
@@ -176,29 +174,26 @@ BROKEN = {
         ),
         "cluster.toml:3: train.tuning.momentum_by: found 'closed-loop', but no actor of "
         "preset 'replicas' measures the "
-        "momentum that asynchrony brings along",
+        "momentum that asynchrony adds",
     ),
     "a closed loop of another solver": (
         (
             "[train]\nmomentum = 'auto'\ntuning = {momentum_by = 'closed-loop'}\nsolver = "
             "'adam.prototxt'\nnet = 'lenet'\n"
         ),
-        "cluster.toml:3: train.tuning.momentum_by: found 'closed-loop', but what asynchrony "
-        "gives adds up with the "
-        "momentum of SGD and Nesterov only: this solver is Adam",
+        "cluster.toml:3: train.tuning.momentum_by: found 'closed-loop', but only the "
+        "momentum of SGD and Nesterov adds up with that of asynchrony: this solver is Adam",
     ),
     "a closed loop with a grid": (
         "[train]\nmomentum = 'auto'\ntuning = {momentum_by = 'closed-loop', momenta = [0.5]}\n",
-        "cluster.toml:3: train.tuning.momenta: found [0.5], but nothing is probed: momentum "
-        "alone is 'auto', and "
-        "follows what is measured",
+        "cluster.toml:3: train.tuning.momenta: found [0.5], but there are no probes: only "
+        "momentum is 'auto', and it follows measurements",
     ),
     "a closed loop and a batch": (
         "[train]\nmomentum = 'auto'\nbatch = 'auto'\ntuning = {momentum_by = 'closed-loop'}\n"
         "strategy = {workers = 2}\n",
-        "cluster.toml:4: train.tuning.momentum_by: found 'closed-loop', but with it there is "
-        "one search only, before "
-        "anybody knows how noisy gradients are, and train.batch is 'auto'",
+        "cluster.toml:4: train.tuning.momentum_by: found 'closed-loop', but its only search "
+        "comes before the noise of gradients is known, and train.batch is 'auto'",
     ),
     "a closed loop with epochs": (
         (
@@ -206,8 +201,7 @@ BROKEN = {
             f"epoch_iterations = 50}}\n{AUTO}"
         ),
         "cluster.toml:3: train.tuning.epoch_iterations: found 50, but with momentum_by = "
-        "'closed-loop' there is one "
-        "search only",
+        "'closed-loop' there is only one search",
     ),
     "a start that is not there": (
         f"{AUTO}[train.tuning]\nstart = 'none.json'\n",
@@ -257,7 +251,7 @@ def test_a_budget_that_pays_for_less_than_a_search_is_warned_of(
         "train.tuning.budget: it pays for 30 iterations of probes, and a whole search has "
         "about 20 probes"
     ) in warned
-    assert "it will end early, with the best of what it saw" in warned
+    assert "it will end early, with the best setting so far" in warned
 
 
 def planned(preset: str, strategy: dict[str, Any], **train: Any) -> Topology:
