@@ -1,4 +1,4 @@
-"""A run as a command, and the runs that follow it: after a death, or when somebody wants another
+"""The runs of one `up` command: the first run, and the runs that follow a death or a change of the
 number of workers.
 
 up_runs     `up`: from a checked cluster.toml to an exit code
