@@ -1,4 +1,4 @@
-"""cluster.toml: read, checked, every mistake at its line.
+"""Reading and checking cluster.toml. Every mistake is reported with its line.
 
 file               cluster.toml, from its text to a configuration that the runtime and the program
                    accept
