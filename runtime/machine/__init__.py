@@ -1,4 +1,4 @@
-"""What the machine is on which a process runs.
+"""The machine on which a process runs: its addresses, memory, files, versions and signals.
 
 addresses      Which of its addresses a machine uses
 private        The private folder of a run on a machine
