@@ -81,7 +81,7 @@ class Machine(Section):
     or else a network, an interface or `"auto"` (docs/cluster.md)."""
     cores: Count | None = None
     """Default: all. The cores that `threads = "auto"` shares among the machine's processes. Workers
-    are spread in proportion to them."""
+    are spread in proportion to `cores` if all of their machines give it."""
     threads: Count | Literal["auto"] = "auto"
     """BLAS threads of each process."""
     port: Port | None = None

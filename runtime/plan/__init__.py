@@ -1,4 +1,4 @@
-"""What will run, as data.
+"""The plan of a run, as data: actors, processes, machines, links and expected costs.
 
 topology       A topology: which actors there are, who talks to whom, who leads
 placement      Puts actors into processes, processes on machines and cores, as the configuration

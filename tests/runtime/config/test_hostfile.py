@@ -185,7 +185,7 @@ MISTAKES = {
     ),
     "[[machine]]\naddress = '0.0.0.0'": (
         "cluster.toml:4: machine[0].address: found '0.0.0.0' (string), others cannot reach "
-        "it: say a network, such as "
+        "it: give a network, such as "
         "'10.0.0.0/8', or an interface"
     ),
     "[[machine]]\ndata = 'here'": (
