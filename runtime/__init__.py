@@ -8,10 +8,10 @@ tracing/           What the actors of a run did and when, as a file that Perfett
                    chrome://tracing open
 actors/            An actor, the process it lives in, and the way to its peers
 compute/           Array work off the event loop
-config/            cluster.toml: read, checked, every mistake at its line
-plan/              What will run, as data
+config/            Reading and checking cluster.toml
+plan/              The plan of a run, as data
 drawing/           A plan for people, in words and pictures
-machine/           What the machine is on which a process runs
+machine/           The machine on which a process runs
 serving/           The pages that a process serves over HTTP
 cluster/           The life of the processes of a run
 queueing/          How fast a cluster will be, from how long its parts take
@@ -21,7 +21,7 @@ runs/              A run from its start to its end
 report/            What is known of a run
 page/              A report of runs as one HTML page, as a file or served while a run goes on
 attached/          A live run, seen from outside of its processes
-recovery/          A run as a command, and the runs that follow it
+recovery/          The runs of one `up` command
 cli/               What the user types: a command a file
 actor_options      Options of an actor
 extensions         What installed packages bring
