@@ -13,7 +13,7 @@ plan/              The plan of a run, as data
 drawing/           A plan for people, in words and pictures
 machine/           The machine on which a process runs
 serving/           The pages that a process serves over HTTP
-cluster/           The life of the processes of a run
+cluster/           The life of the processes of a run: their start, their supervision and their end
 queueing/          How fast a cluster will be, from how long its parts take
 simulation/        A cluster on one event loop
 records/           The files that runs leave

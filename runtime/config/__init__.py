@@ -1,7 +1,7 @@
 """Reading and checking cluster.toml. Every mistake is reported with its line.
 
-file               From the text of cluster.toml to a configuration that the runtime and the program
-                   accept
+file               Loading cluster.toml: from its text to a configuration that the runtime and the
+                   program accept
 unused             Keys of the runtime's sections that have no effect where they stand
 sections           The runtime's sections of cluster.toml: every section, key, default and limit
 value_types        The types of values that several sections of cluster.toml have, and the base

@@ -1,5 +1,5 @@
-"""From the text of cluster.toml to a configuration that the runtime and the program accept. One
-call either returns it or raises ConfigError with every mistake, in the order of the lines.
+"""Loading cluster.toml: from its text to a configuration that the runtime and the program accept.
+One call either returns it or raises ConfigError with every mistake, in the order of the lines.
 
     text --parse--> RawConfig --validate--> Sections --judge--> Judged --with_program--> Loaded
 

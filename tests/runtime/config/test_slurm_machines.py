@@ -100,7 +100,7 @@ def test_cores_that_cannot_be_read_are_one_line(
 
 def test_a_node_that_the_job_does_not_have_is_named() -> None:
     assert _absent(("n1", "n7"), {JOB: "17", LISTS[0]: "n[1-2]"}) == (
-        "machine 'n7' is no node of job 17, which has n[1-2]"
+        "machine 'n7' is not a node of job 17, which has n[1-2]"
     )
     assert _absent(("n1",), {JOB: "17", LISTS[0]: "n[1-2]"}) == ""
 
@@ -117,7 +117,7 @@ def test_outside_a_job_up_says_in_one_line_what_to_type(tmp_path: Path) -> None:
     done = up(tmp_path)
     assert (done.returncode, done.stderr.count("\n")) == (3, 1)
     text = (
-        "launcher.kind is 'slurm', but this is no job (SLURM_JOB_ID is not set): type "
+        "launcher.kind is 'slurm', but this is not a job (SLURM_JOB_ID is not set): type "
         "`salloc --nodes=2 --exclusive"
     )
     assert done.stderr.startswith(text)
