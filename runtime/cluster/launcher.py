@@ -1,8 +1,10 @@
 """The interface between the supervisor and a launcher, which starts processes. Each kind of
 launcher has a file in `launchers/`.
 
-launcher_of(kind)(plan) once per run await open(machine) once per machine that hosts processes await
-launch(spec, life) once per life of a process await close() when all have ended
+launcher_of(kind)(plan)        once per run
+    await open(machine)        once per machine that hosts processes
+    await launch(spec, life)   once per life of a process
+    await close()              when all have ended
 """
 
 from __future__ import annotations

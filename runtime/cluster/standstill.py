@@ -1,9 +1,10 @@
 """Detecting that a run stands still although every process lives. These are plain decisions on
 heartbeats.
 
-circle the handlers of some actors wait for each other's answers, so they would wait for ever:
-reported at once standstill the lead counts no step (`Actor.stepped`) for long, and no process
-computes: reported with the actors that wait and the peers they wait for
+circle      the handlers of some actors wait for each other's answers, so they would wait for ever:
+            reported at once
+standstill  the lead counts no step (`Actor.stepped`) for long, and no process computes: reported
+            with the actors that wait and the peers they wait for
 
 A lead that never counts a step may be idle without limit.
 """

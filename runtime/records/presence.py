@@ -78,7 +78,8 @@ class Presence:
 
 
 def presence_of(directory: Path) -> Presence | None:
-    """Return the presence of the `up` that made this run directory, or None if that `up` has ended.
+    """Return the presence of the `up` that made this run directory. None if that `up` has ended, or
+    if no `up` started the run.
 
     If run.json is damaged, the `up` whose current run is in this directory counts. Raises OSError
     if the directory belongs to another user. Raises Damaged if the lock is damaged and no process

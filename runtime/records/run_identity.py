@@ -63,8 +63,8 @@ class Identity:
 def identity_of(directory: Path) -> Identity | None:
     """Return the identity of the run in `directory`, or None if it is not a run directory.
 
-    If run.json is damaged, the identity is taken from the journal. Raises PermissionError if
-    run.json belongs to another user.
+    If run.json is damaged or missing, the identity is taken from the journal. Raises
+    PermissionError if run.json belongs to another user.
     """
     try:
         return recorded(directory)

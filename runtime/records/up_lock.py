@@ -149,7 +149,7 @@ class UpLock:
                 self._complained = True
                 text = (
                     f"{self._path}: {reason(error)}: the lock is not renewed, so other hosts "
-                    "may take this run for ended"
+                    "may treat this run as ended"
                 )
                 self._tell(text)
 

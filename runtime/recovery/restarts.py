@@ -1,5 +1,5 @@
-"""When a run is restarted after it has ended. The decision is a limit of restarts within a time, as
-in Erlang's supervisors.
+"""When a run is restarted after it has ended. The decision follows the usual rule of supervisors: a
+limit of restarts within a time.
 
 what ended the run   restarted?
 a good end, Ctrl-C   no

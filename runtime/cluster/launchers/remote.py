@@ -1,7 +1,8 @@
 """Another machine, as `up` knows it: the state of its agent, and its processes. A plain object
 without sockets.
 
-INVITED -> JOINED -> READY -> GONE STEPS is the whole table of messages that an agent may send
+INVITED -> JOINED -> READY -> GONE          STEPS is the whole table of messages that an agent
+                                            may send
 """
 
 from __future__ import annotations
