@@ -83,7 +83,9 @@ def cut(ends: Mapping[str, str], silent: Sequence[str], seconds: float, *, both:
     text += f"{seconds:g} s (liveness.link_seconds). "
     text += f"{'Both ends report' if both else f'{process} alone reports'} it. "
     text += (
-        (f"Nothing is heard of {' and '.join(silent)} either") if silent else "Both processes live"
+        (f"No sign of life comes from {' and '.join(silent)} either")
+        if silent
+        else "Both processes live"
     )
     text += f": {' and '.join(f'{name} on {where}' for name, where in ends.items())}; look at the "
     return text + ("hosts and the network between them" if silent else "network between them")

@@ -22,7 +22,7 @@ from runtime.transport.keys import Keys
 if TYPE_CHECKING:
     from runtime.config.sections import Launcher as Wishes
 
-    # pydantic comes with it, and `up` starts its nursery first
+    # importing it loads pydantic, and `up` starts its nursery before that
     from runtime.config.sections import Machine
 
 OFTEN = "killed by SIGKILL: often the kernel, for memory"

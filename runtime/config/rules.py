@@ -49,7 +49,7 @@ def _only_virtual(raw: RawConfig, simulation: Simulation) -> Iterator[Problem]:
         said = key in simulation.model_fields_set
         value = getattr(simulation, key)
         if said and (value is None or value != Simulation.model_fields[key].default):
-            text = "has a meaning with simulation.clock = 'virtual' only"
+            text = "has an effect only with simulation.clock = 'virtual'"
             yield raw.problem(("simulation", key), text)
 
 
@@ -58,7 +58,7 @@ def _of_another_kind(raw: RawConfig, sections: Sections) -> Iterator[Problem]:
     launcher = sections.launcher
     for kind in KINDS:
         if kind in launcher.model_fields_set and launcher.kind != kind:
-            text = f"has a meaning with launcher.kind = '{kind}' only"
+            text = f"has an effect only with launcher.kind = '{kind}'"
             yield raw.problem(("launcher", kind), text)
     if launcher.kind == KUBERNETES and KUBERNETES not in launcher.model_fields_set:
         text = "needs launcher.kubernetes, which names the image of its pods"

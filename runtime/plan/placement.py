@@ -126,8 +126,8 @@ def unknown(placement: Placement, config: ClusterConfig) -> str:
 
 
 def _threads(machine: Machine, config: ClusterConfig, crowd: int) -> int:
-    """Return the number of BLAS threads of each process of the machine; 0 if only the machine can
-    tell."""
+    """Return the number of BLAS threads of each process of the machine; 0 if the number is known
+    only on the machine itself."""
     if machine.threads != "auto":
         return machine.threads
     cores = cores_of(machine, config)

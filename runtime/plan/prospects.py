@@ -54,10 +54,10 @@ class Prospect:
     """The prediction for one choice: its name, its `number` (the x of a chart), and the seconds per
     step.
 
-    `use` tells how busy each station is, from 0 to 1, and `bottleneck` is the station that limits
-    the rate. `needed` are the steps that a target takes, if there is a target. `hourly` is the
-    price of its machines for an hour, if it is known. `memory` are the bytes on the machine that
-    holds most, if they are known.
+    `use` is the share of time, from 0 to 1, in which each station is busy. `bottleneck` is the
+    station that limits the rate. `needed` are the steps that a target takes, if there is a target.
+    `hourly` is the price of its machines for an hour, if it is known. `memory` are the bytes on the
+    machine that holds most, if they are known.
     """
 
     name: str
@@ -93,8 +93,8 @@ class Prospects:
     choice. `doubled`: each choice has a larger number than the one before. A `step` has `per_step`
     `items`, and `steps` are still to do.
 
-    `prices` has the machines and their prices per hour, if they are known. `notes` tells what is
-    not known. `refused` has the choices that are impossible or of which nothing is known.
+    `prices` has the machines and their prices per hour, if they are known. `notes` lists the facts
+    that are not known. `refused` has the choices that are impossible or of which nothing is known.
     `measured` has (number, seconds) of runs. `target` is the given target, such as "accuracy
     0.985". `learnt` has a row of words for each run that the steps were learnt from.
     """

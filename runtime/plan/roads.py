@@ -11,7 +11,7 @@ from runtime.memory.mapping import available
 from runtime.plan.topology import Placement
 
 if TYPE_CHECKING:
-    from runtime.config.sections import ClusterConfig, Machine  # pydantic comes with it
+    from runtime.config.sections import ClusterConfig, Machine  # importing it loads pydantic
 
 Transport = Literal["ipc", "tcp", "both"]
 OPEN = (  # shown at each start

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from runtime.config.engines import Kubernetes
-    from runtime.config.sections import Machine  # pydantic comes with it
+    from runtime.config.sections import Machine  # importing it loads pydantic
 
 API = "jobset.x-k8s.io/v1alpha2"
 SET = "jobset.sigs.k8s.io/jobset-name"  # labels of a pod

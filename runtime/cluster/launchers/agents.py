@@ -38,7 +38,7 @@ from runtime.plan.topology import ProcessSpec
 from runtime.reasons import reason
 
 if TYPE_CHECKING:
-    from runtime.config.sections import Machine  # pydantic comes with it
+    from runtime.config.sections import Machine  # importing it loads pydantic
 
 CLOSE_SECONDS = 5.0  # the longest silence while an agent sends its last files
 LET_GO_SECONDS = 2.0  # for an agent's starter to end after the agent has ended
@@ -59,7 +59,7 @@ class Handle(ABC):
 
     def waiting(self) -> str:
         """Describe why no message of the agent has come, as far as it is known."""
-        return "nothing was heard of it"
+        return "no message of its agent has arrived"
 
 
 class AgentLauncher(Launcher):

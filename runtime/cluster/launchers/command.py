@@ -1,7 +1,7 @@
 """A command of this host that starts an agent on another machine. The command gets the secret line
 on its standard input, which then stays open.
 
-Its standard error is kept, since the last line tells why no agent came.
+Its standard error is kept, since the last line shows why no agent came.
 """
 
 from __future__ import annotations

@@ -29,7 +29,7 @@ from runtime.errors import LaunchError
 from runtime.messages.message import Message
 
 if TYPE_CHECKING:
-    from runtime.config.sections import Machine  # pydantic comes with it
+    from runtime.config.sections import Machine  # importing it loads pydantic
 
 LOOK_SECONDS = 1.0  # between two looks at pods that are starting
 ASK_SECONDS = 0.1  # between two looks at a pod that is lost

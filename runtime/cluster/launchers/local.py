@@ -30,7 +30,7 @@ from runtime.plan.topology import ProcessSpec
 from runtime.reasons import reason
 
 if TYPE_CHECKING:
-    # pydantic comes with it, and `up` starts its nursery first
+    # importing it loads pydantic, and `up` starts its nursery before that
     from runtime.config.sections import Machine
 
 NEWS_BYTES = 65536

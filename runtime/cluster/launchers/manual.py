@@ -21,7 +21,7 @@ from runtime.errors import LaunchError
 from runtime.reasons import reason
 
 if TYPE_CHECKING:
-    from runtime.config.sections import Machine  # pydantic comes with it
+    from runtime.config.sections import Machine  # importing it loads pydantic
 
 
 class Typed(Handle):

@@ -36,7 +36,7 @@ from runtime.reasons import reason
 from runtime.terminal_text import bounded, one_line
 
 if TYPE_CHECKING:
-    from runtime.config.sections import Machine  # pydantic comes with it
+    from runtime.config.sections import Machine  # importing it loads pydantic
 
 LOG = "ray.log"
 END_SECONDS = 10.0  # for the driver to disconnect from Ray

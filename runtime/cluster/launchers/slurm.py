@@ -31,7 +31,7 @@ from runtime.errors import LaunchError
 from runtime.messages.message import Message
 
 if TYPE_CHECKING:
-    from runtime.config.sections import Machine  # pydantic comes with it
+    from runtime.config.sections import Machine  # importing it loads pydantic
 
 # whatever defaults the site has, a step of one task gets all resources of the job on its node, and
 # shares them with other steps

@@ -18,7 +18,7 @@ from runtime.cluster.launchers.agents import AgentLauncher, Handle, shell_line
 from runtime.cluster.launchers.command import Command
 
 if TYPE_CHECKING:
-    from runtime.config.sections import Machine  # pydantic comes with it
+    from runtime.config.sections import Machine  # importing it loads pydantic
 
 # between two keep-alive messages of ssh: without them a session would stay for ever after its
 # network has failed

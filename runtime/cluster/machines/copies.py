@@ -80,7 +80,9 @@ class Copies:
 
     def _remove(self, name: str, path: Path) -> None:
         if name not in self._whole:
-            raise MessageError("bad_piece", f"{name}: to be removed, but it never came")
+            raise MessageError(
+                "bad_piece", f"{name}: its removal was sent, but not the file itself"
+            )
         self._whole.discard(name)
         path.unlink(missing_ok=True)
 

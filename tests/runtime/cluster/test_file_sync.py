@@ -112,7 +112,9 @@ def test_nothing_is_removed_here_when_the_folder_there_is_swept(there: Path, her
 
 def test_no_file_is_removed_here_that_did_not_come_from_there(here: Path) -> None:
     (here / "events.jsonl").write_text("ours")
-    with pytest.raises(MessageError, match=r"events\.jsonl: to be removed, but it never came"):
+    with pytest.raises(
+        MessageError, match=r"events\.jsonl: its removal was sent, but not the file itself"
+    ):
         Copies(here, ANY).take(
             Piece(path="events.jsonl", offset=0, rest=GONE, data=np.empty(0, np.uint8))
         )
