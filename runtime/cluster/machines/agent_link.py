@@ -26,7 +26,7 @@ from runtime.transport.ports import Frames, Listener
 from runtime.transport.zeromq import ZmqPorts, key_pair
 
 SCHEME = "curve://"
-STRANGER = "a stranger"  # a peer that connected and sent nothing
+STRANGER = "a stranger"  # zeromq's name for a peer that connected and sent no handshake
 # missing beats: with fewer, the connection of a living agent broke, since its last beat is recent
 QUIET_BEATS = 4
 # after a connection broke, for the handling of messages that had arrived: one may give the reason
@@ -37,8 +37,9 @@ class Reception:
     """The end of `up`.
 
     `on_message(machine, message)` is called with each message. `on_lost(machine, why)` is called
-    once for each machine that had sent a message. `on_refused(who, why)` is called for a stranger,
-    and for data that are not a message. `silent` has the machines that were lost because no message
+    once for each machine that had sent a message. `on_refused(who, why)` is called for a peer with
+    a wrong key, for a second agent of a machine, and for data that are not a message. Peers that
+    send no handshake are not reported. `silent` has the machines that were lost because no message
     came for longer than a link may be silent. A machine whose connection broke is not in it, since
     its host answered.
     """

@@ -34,8 +34,8 @@ BEAT_SECONDS = 0.25
 @message
 class Joined(Message):
     """An agent has started. `cores` are the cores that it may use. `memory` and `disk` are free
-    bytes (-1: not known). `address` is its own address on the route to `up`. `sources` is explained
-    at machine_facts."""
+    bytes (-1: not known). `address` is its own address on the route to `up`. `sources` is the
+    checksum of `versions.sources`."""
 
     machine: str
     host_name: str
