@@ -98,8 +98,8 @@ class Directory(Message):
 
 @message
 class Ready(Message):
-    """The process's actors are prepared. `reads`: its data and files that other machines must have
-    too, see `sameness`."""
+    """The process's actors are prepared. `reads`: its data and files that must be the same on other
+    machines, see `sameness`."""
 
     process: str
     reads: Json = field(default_factory=dict)

@@ -87,8 +87,7 @@ class Machine(Section):
     port: Port | None = None
     """Default: free ports. The first TCP port; each process that listens on TCP takes two."""
     namespace: Name | None = None
-    """A network namespace of this machine that stands for a separate machine
-    (docs/simulation.md)."""
+    """A network namespace on the host of `up` that stands for this machine (docs/simulation.md)."""
     pin: tuple[Text, ...] = Field(default=(), strict=False)
     """Names or patterns of actors; each process with one of them has `threads` cores to itself
     (Linux)."""

@@ -9,8 +9,8 @@ DESCRIPTORS = 1 << 16
 
 
 def more() -> None:
-    """Raise the limit to the number that this user may have. Connections that strangers keep open
-    must not use up the descriptors for files and peers."""
+    """Raise the limit to the number that this user may have, but at most to DESCRIPTORS.
+    Connections that strangers keep open must not use up the descriptors for files and peers."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     with suppress(ValueError, OSError):
         resource.setrlimit(resource.RLIMIT_NOFILE, (max(soft, min(hard, DESCRIPTORS)), hard))
