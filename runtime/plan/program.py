@@ -121,7 +121,7 @@ def role_of(roles: Mapping[str, Role], spec: ActorSpec) -> Role:
     """Return the class of an actor: one of the program's roles, or an entry point of the group
     `convoy.roles`.
 
-    Raises ConfigError if there is no such role.
+    Raises ConfigError if neither has the role.
     """
     found = roles.get(spec.role) or extensions.find(GROUP, spec.role)
     if callable(found):

@@ -47,8 +47,7 @@ def events(directory: Path, damaged: Callable[[str], None]) -> Iterator[dict[str
 
 
 def torn(directory: Path) -> list[str]:
-    """Return what is wrong with the end of a journal that is no longer written, as a list of one
-    line.
+    """Return the fault at the end of a journal that is not written any more, as a list of one line.
 
     The list is empty if the end is whole: every run that began has at least one event, and every
     event ends its line. Raises Damaged or Missing.

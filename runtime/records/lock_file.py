@@ -59,7 +59,7 @@ def path_of(folder: Path, up: str, suffix: str = LOCK) -> Path:
 
 
 def read(path: Path) -> Holder:
-    """Return the content of a lock file. Raises Damaged, or Missing if there is no such file."""
+    """Return the content of a lock file. Raises Damaged, or Missing if the file does not exist."""
     said = run_files.read_json(path)
     try:
         holder = Holder(**said)

@@ -69,7 +69,7 @@ class Presence:
 
     @property
     def words(self) -> str:
-        """The state of `up`, for people who cannot reach the run itself."""
+        """The state of `up`, for a person without access to the run itself."""
         if self.sign is Sign.SILENT:
             return f"{self.holder.host}: last sign {self.age:.0f} s ago"
         if self.holder.state != lock_file.RUNNING:

@@ -20,7 +20,7 @@ class KnownRun:
 
 
 def runs_in(folder: Path) -> list[KnownRun]:
-    """Return the runs of a folder, the newest last; an empty list if there is no such folder.
+    """Return the runs of a folder, the newest last. The list is empty if the folder does not exist.
 
     Run directories of other users are left out, and so are links such as `latest`. Raises OSError
     if the folder cannot be read.

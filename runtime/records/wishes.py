@@ -16,10 +16,8 @@ from runtime.records.lock_file import END, SIZE, path_of
 
 
 def wish_of(folder: Path, up: str) -> bool | None:
-    """Return whether a user who may write to the files of this `up` wants it to end.
-
-    True means at once, False in good order. None if there is no wish.
-    """
+    """Return the wish that this `up` ends, from a user with write access to its files: True for at
+    once, False for a good end. None without a wish."""
     try:
         descriptor = owned.open_file(path_of(folder, up, END), os.O_RDONLY)
     except OSError:
