@@ -8,12 +8,12 @@ tracing/           The work of a run's actors over time, as a file that Perfetto
                    chrome://tracing open
 actors/            An actor, the process it lives in, and the way to its peers
 compute/           Array work off the event loop, and how long it takes
-config/            cluster.toml: read, checked, every mistake at its line
-plan/              What will run, as data
+config/            Reading and checking cluster.toml
+plan/              The plan of a run, as data
 drawing/           The plan of a run in words and pictures
-machine/           What the machine is on which a process runs
+machine/           The machine on which a process runs
 serving/           The pages that a process serves over HTTP
-cluster/           The life of the processes of a run
+cluster/           The life of the processes of a run: their start, their supervision and their end
 queueing/          Predictions of how fast a cluster will be, from the times of its parts
 simulation/        A whole cluster on one event loop, in real or virtual time
 records/           The files that runs leave
@@ -21,7 +21,7 @@ runs/              A run from its start to its end
 report/            What is known of a run
 page/              A report of runs as one HTML page, as a file or served while a run goes on
 attached/          Access to a live run from outside its processes
-recovery/          A run as a command, and the runs that follow it
+recovery/          The runs of one `up` command
 cli/               The commands that the user types, one in each file
 actor_options      Options of an actor
 extensions         Extensions from installed packages

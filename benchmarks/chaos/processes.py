@@ -125,7 +125,7 @@ def loop(trials: Trials, times: int) -> None:
             harm.named.append(time.monotonic() - since)
             harm.happened += 1
             assert code == 4, f"ended with {code}"
-            assert "does not begin anew: it did 3 times" in said, "does not say why"
+            assert "is not restarted: it was restarted 3 times" in said, "does not say why"
             checkpoint.verify(
                 max(
                     run.runs.rglob("checkpoint-*.safetensors"),

@@ -1,28 +1,29 @@
-"""The life of the processes of a run.
+"""The life of the processes of a run: their start, their supervision and their end.
 
 lifecycle      The life of a role process
-supervision    Which process is alive, by three signs, since each alone can lie
-standstill     Progress as a liveness of its own: every process lives, and yet nothing advances
-membership     The roll of a run: which processes have greeted and from where
-sameness       Do all machines run the same thing on the same data?
-causes         Of several reports of one death, which is told
+supervision    Deciding which processes are alive, by three signs, since each sign alone can be
+               wrong
+standstill     Detecting that a run stands still although every process lives
+membership     The roll of a run: which processes have greeted, and from where
+sameness       Whether all machines run the same software on the same data
+causes         Choosing the cause to report, out of several reports of one death
 supervisor     The supervisor: starts every process of a run, leads them through their life, ends
                them all, and names the cause
-agent          The agent: one actor per process that answers the supervisor and carries reports to
+agent          The agent: one actor in each process that answers the supervisor and sends reports to
                it
 process        A role process, from its fork to its end
-launcher       What the supervisor asks of whatever starts processes
-launchers/     Launchers start role processes on machines and tell how they ended
-operators/     Operators elsewhere: how `--connect` reaches a run, see docs/operate.md
-machines/      Machines elsewhere: what `up` and the agent on each of them say to one another, and
-               by which road
-kubernetes/    What a run says to a Kubernetes cluster, and hears of it
-nursery_start  Forks the process that role processes are forked from, `launchers/nursery.py`
-run_tracing    Has every process of a run traced, reads their clocks, and has one file made of it
-clients        Who is outside a run and takes part in it, as the supervisor sees it
-watcher        What is told of a run while it goes on
-warnings       The warnings that a process logs, told to the person as events
-preparing      What a process prepares before it can begin, such as kernels that are compiled
+launcher       The interface between the supervisor and a launcher, which starts processes
+launchers/     Launchers: they start role processes on machines and report how the processes ended
+operators/     Operators on other machines: how `--connect` reaches a run (docs/operate.md)
+machines/      Other machines: the link between `up` and the agent on each of them, and its messages
+kubernetes/    The connection between a run and a Kubernetes cluster
+nursery_start  Starting the nursery
+run_tracing    Tracing a whole run
+clients        The clients of a run
+watcher        The interface of an observer of a run
+warnings       The warnings that a process logs, sent to the user as events, since users seldom read
+               logs
+preparing      The preparation of a process before it can begin, such as the compilation of kernels
 
 See docs/decisions/processes.md.
 """

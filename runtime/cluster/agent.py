@@ -1,4 +1,4 @@
-"""The agent: one actor per process that answers the supervisor and carries reports to it. See
+"""The agent: one actor in each process that answers the supervisor and sends reports to it. See
 `lifecycle`."""
 
 from __future__ import annotations
@@ -54,16 +54,19 @@ from runtime.transport import Endpoints
 from runtime.transport.sockets import SocketTransport
 
 MAX_REPORTS = 10_000
-TOLD_SECONDS = 2.0  # so long a library waits at most until it is heard
-AGAIN_SECONDS = 0.5  # between two calls of `up` that does not answer yet
-WORK_SECONDS = 1.0  # so often a heartbeat tells how long array work took
+TOLD_SECONDS = 2.0  # the longest wait of a library until its announcement is sent
+AGAIN_SECONDS = 0.5  # between two calls of an `up` that does not answer yet
+WORK_SECONDS = 1.0  # between two heartbeats with the durations of array work
 
 
 class Agent(Actor):
-    """Leads its process through its life. `halted` is set when the process may exit. `metrics`:
-    address and port of its page. `compares`: there are other machines, whose data must be the same.
-    `tracer(number)` makes the one of the run's `number`-th trace; `traces` from the start on.
-    `dial()` makes the links to the supervisor anew."""
+    """Leads its process through its life.
+
+    `halted` is set when the process may exit. `metrics` is the address and port of its page.
+    `compares` is True if there are other machines, whose data must be the same. `tracer(number)`
+    makes the tracer of the run's `number`-th trace. `traces` is True if the process is traced from
+    the start. `dial()` makes new links to the supervisor.
+    """
 
     def __init__(
         self,
@@ -91,7 +94,7 @@ class Agent(Actor):
         # events are dropped, counted, beyond MAX_REPORTS
         self._reports: asyncio.Queue[Message] = asyncio.Queue()
         self._linked: dict[str, int] = {}  # peer -> its incarnation
-        self._told = False  # where everybody is
+        self._told = False  # whether the addresses of all peers have arrived
         self._dial = dial
         self._cut_off = asyncio.Event()
         self._make_tracer = tracer
@@ -102,7 +105,7 @@ class Agent(Actor):
         self.halted = asyncio.Event()
 
     async def on_start(self) -> None:
-        """Take over the node's reports, and what this process logs as warnings from now on."""
+        """Take over the node's reports, and the warnings that this process logs from now on."""
         self._loop = asyncio.get_running_loop()
         self._thread = threading.get_ident()
         self._home.on_event = self._event
@@ -127,21 +130,21 @@ class Agent(Actor):
         )
 
     async def on_stop(self) -> None:
-        """Nobody carries what is logged any more, and nobody traces."""
+        """Stop forwarding log records, and end the trace."""
         for handler in self._heard:
             logging.getLogger().removeHandler(handler)
         await self._end_trace()
 
     async def run(self) -> None:
-        """Greet, then carry reports and heartbeats until halted."""
+        """Greet the supervisor, then send reports and heartbeats until halted."""
         async with asyncio.TaskGroup() as group:
             group.create_task(self._greet())
             group.create_task(self._beat())
             group.create_task(self._report())
 
     async def on_directory(self, message: Directory, envelope: Envelope) -> None:
-        """Everyone is up: link the peers and prepare the actors. Or some peers were started anew:
-        link these."""
+        """Link the peers and prepare the actors, since all processes have greeted. If some peers
+        were restarted, link only these."""
         for process, peer in message.peers.items():
             if process != self._home.process and peer["incarnation"] > self._linked.get(process, 0):
                 self._linked[process] = peer["incarnation"]
@@ -160,17 +163,19 @@ class Agent(Actor):
             await self.tell(SUPERVISOR, Ready(process=self._home.process, reads=reads))
 
     def _at_launch(self, error: Exception) -> Exception:
-        """What is lacking on this machine is a failed launch, and says where it is lacking."""
+        """Return the error of a failed preparation. Memory or files that are missing on this
+        machine make it a LaunchError, which names the machine."""
         place = (
             f"process {self._home.process} ({', '.join(self._actors)}) on {socket.gethostname()}"
         )
         if isinstance(error, MemoryError):
-            return LaunchError(f"{place} does not get the memory to begin with: {error}")
+            return LaunchError(f"{place} does not get the memory that it needs to start: {error}")
         return LaunchError(f"{place}: {error}") if isinstance(error, LaunchError) else error
 
     async def _reads(self) -> dict[str, str]:
-        """What the actors here read that others must read too: what the method `reads` of each
-        says, if it has one, in a thread."""
+        """Return the data and files of the actors here that must be the same on other machines.
+        They are the results of the actors' methods `reads`, if they have one, called in a
+        thread."""
         found: dict[str, str] = {}
         for name in self._actors:
             actor = self._home.actors[name].actor
@@ -179,33 +184,35 @@ class Agent(Actor):
         return found
 
     async def on_begin(self, message: Begin, envelope: Envelope) -> None:
-        """Everyone is ready: begin."""
+        """Begin, since all processes are ready."""
         if self._traces:
             try:
                 self._begin_trace(1)
             except OSError as error:
-                self.log.warning("nothing is traced here: %s: %s", error.filename, reason(error))
+                self.log.warning(
+                    "this process is not traced: %s: %s", error.filename, reason(error)
+                )
         self._home.begin(self._actors)
 
     async def on_halt(self, message: Halt, envelope: Envelope) -> None:
-        """Stop the actors; the process exits when this is done."""
+        """Stop the actors. The process exits when this is done."""
         self.log.info("halting: %s", message.reason)
         await self._home.stop(self._actors)
         self.halted.set()
 
-    # -- who looks
+    # -- requests of observers
 
     async def on_get_snapshot(self, message: GetSnapshot, envelope: Envelope) -> None:
-        """Somebody looks."""
+        """Answer with a snapshot of this process."""
         state = json.dumps(snapshot(self._home)).encode()
         await self.reply(envelope, Snapshot(state=np.frombuffer(state, np.uint8)))
 
     async def on_get_clock(self, message: GetClock, envelope: Envelope) -> None:
-        """How late is it here?"""
+        """Answer with the time of this process's clock."""
         await self.reply(envelope, ClockReading(now=self.now()))
 
     async def on_start_trace(self, message: StartTrace, envelope: Envelope) -> None:
-        """Trace the actors here."""
+        """Start tracing the actors here."""
         await self._end_trace()
         try:
             self._begin_trace(message.number)
@@ -214,7 +221,7 @@ class Agent(Actor):
         await self.reply(envelope, Traced(size=0))
 
     async def on_stop_trace(self, message: StopTrace, envelope: Envelope) -> None:
-        """Trace them no more; answered when the part is written."""
+        """Stop tracing the actors. Answered when the part is written."""
         await self.reply(envelope, Traced(size=await self._end_trace()))
 
     def _begin_trace(self, number: int) -> None:
@@ -247,8 +254,9 @@ class Agent(Actor):
         )
 
     async def _greet(self) -> None:
-        """Over new links each time that those to `up` are lost before it said where everybody is:
-        they are not made anew by themselves, and a cable may have been out for a moment."""
+        """Send Hello, and repeat it over new links each time that the links to `up` are lost before
+        the addresses of the peers arrived. Lost links are not remade by themselves, and a cable may
+        have been unplugged for a moment."""
         while True:
             await self.tell(SUPERVISOR, self._hello())
             await self._cut_off.wait()
@@ -306,15 +314,15 @@ class Agent(Actor):
         await self.tell(SUPERVISOR, beat)
 
     def _holds(self) -> None:
-        """A library is about to hold the interpreter's lock: a beat says so before. In the thread
-        of the library."""
+        """Send a beat before a library holds the interpreter's lock. Called in the thread of the
+        library."""
         if threading.get_ident() == self._thread:
             return
         self._holding = self._home.compute.current
         beat = asyncio.run_coroutine_threadsafe(
             self._tell_beat(self._loop.time(), 0.0, {}, {}), self._loop
         )
-        # the process ends, or its loop has too much to do
+        # the process ends, or its loop is overloaded
         with suppress(TimeoutError, CancelledError):
             beat.result(TOLD_SECONDS)
 
@@ -329,7 +337,7 @@ class Agent(Actor):
         self._logged(PREPARING, how_far)
 
     def _logged(self, event: str, fields: dict[str, Any]) -> None:
-        """From any thread."""
+        """Report an event; may be called from any thread."""
         said = {"process": self._home.process, **fields}
         self._loop.call_soon_threadsafe(self._event, self.name, event, said)
 

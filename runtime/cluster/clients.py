@@ -1,17 +1,18 @@
-"""Who is outside a run and takes part in it, as the supervisor sees it. `attached/attach.py` is the
-other end.
+"""The clients of a run: processes outside the run that take part in it, as the supervisor sees
+them. `attached/attach.py` is the client's end.
 
       client                             supervisor
          |  --- Attach ------------------>   over its private socket (plan.json), or from elsewhere
          |  <-- Attached -----------------
-         |  --- a message to an actor --->   asked or told in the supervisor's name; answered
-         |  --- GetStatus --------------->   answered by what the supervisor knows
-         |  --- BeginTrace, ShowStacks -->   answered by who does it, see `looks`
-         |  --- Scale ------------------->   answered by whoever makes the next run
+         |  --- a message to an actor --->   sent on in the supervisor's name; an ask is answered
+         |  --- GetStatus --------------->   answered with the supervisor's own knowledge
+         |  --- BeginTrace, ShowStacks -->   answered by the function that does it, see `looks`
+         |  --- Scale ------------------->   answered by the code that makes the next run
          |  <-- EventReport --------------   every event from now on
          |  <-- Parting ------------------   the run is over
 
-All goes through the supervisor: no process of the run ever waits for a client that is slow or gone.
+All messages go through the supervisor, so no process of the run ever waits for a client that is
+slow or has died.
 """
 
 from __future__ import annotations
@@ -31,14 +32,14 @@ from runtime.plan.topology import SUPERVISOR
 from runtime.transport import Endpoints, Release, Transport
 
 Answer = Callable[[Any], Awaitable[Message]]
-CLIENT = "client-"  # how the names of clients begin
-MAX_REPORTS = 10_000  # events that wait for one client; it is told how many it missed
+CLIENT = "client-"  # the names of clients begin with this
+MAX_REPORTS = 10_000  # events queued for one client; more are counted and reported as missed
 PARTING_SECONDS = 1.0
 
 
 @message
 class Attach(Message):
-    """A client is up: where it listens, see Endpoints."""
+    """A client has started. The fields give the addresses where it listens, see Endpoints."""
 
     control: tuple[str, ...]
     bulk: tuple[str, ...]
@@ -47,18 +48,18 @@ class Attach(Message):
 
 @message
 class Attached(Message):
-    """It takes part."""
+    """The client takes part in the run."""
 
 
 @message
 class GetStatus(Message):
-    """What is known of every process and actor?"""
+    """Ask for the state of every process and actor."""
 
 
 @message
 class RunStatus(Message):
-    """Process -> its stage, and what it said of itself when it greeted; actor -> what its last
-    heartbeat said."""
+    """`processes`: process -> its stage and the facts of its greeting. `actors`: actor -> its
+    status in the last heartbeat."""
 
     processes: Json
     actors: Json
@@ -73,15 +74,15 @@ class End(Message):
 
 @message
 class Ending(Message):
-    """It is about to."""
+    """The run is about to end."""
 
 
 @message
 class Scale(Message):
-    """Go on with so many `workers` in so many `groups` (0: as many as now), on the machines of now
-    `without` these and `including` others of cluster.toml. A machine that is `leaving` was told to
-    go. Answered once this run has saved what the next goes on from; refused in words if that cannot
-    be."""
+    """Continue with so many `workers` in so many `groups` (0: as many as now). `without` and
+    `including` name machines of cluster.toml to remove from the current ones and to add. A machine
+    that is `leaving` was told to go. Answered once this run has saved the state for the next run;
+    refused, with a text for people, if the run cannot be scaled."""
 
     workers: int = 0
     groups: int = 0
@@ -92,8 +93,8 @@ class Scale(Message):
 
 @message
 class Scaled(Message):
-    """The run ends now, and the one in the run directory called `run` goes on from there; `at` says
-    where, `warnings` what the person should know."""
+    """The run ends now, and the next run, in the run directory called `run`, resumes from its
+    state. `at` describes the point where it resumes. `warnings` are for the user."""
 
     run: str
     at: str
@@ -102,13 +103,13 @@ class Scaled(Message):
 
 @message
 class Parting(Message):
-    """The run is over. `error` ended it; "" if none did."""
+    """The run is over. `error` is the error that ended it, or ""."""
 
     error: str
 
 
 async def nobody_reads() -> None:
-    """Of a run whose clients are all of this host."""
+    """Do not wait for readers: all clients of the run are on this host."""
 
 
 @dataclass
@@ -121,9 +122,12 @@ class _Client:
 
 
 class Clients:
-    """Admits, relays, and is a watcher that tells every client. `voice` speaks for them from
-    `began` on; `status` is what they are told at any time, `end` what ends the run for them;
-    `answers`: message -> who answers it. Agents are asked before the run has begun, too."""
+    """Admits clients, relays their messages, and sends them the events of the run.
+
+    `voice` is the actor that sends messages for them, from `began` on. Agents can be asked before
+    that. `status` returns the state of the run, and `end` ends the run for a client. `answers`:
+    type of message -> the function that answers it.
+    """
 
     def __init__(
         self,
@@ -143,20 +147,20 @@ class Clients:
         self._clients: dict[str, _Client] = {}
         self._error = ""
         self._over = False
-        # awaited when all have heard of the end, before they are let go
+        # awaited after all clients were sent the end of the run, before they are disconnected
         self.read_out = nobody_reads
-        self._tasks: set[asyncio.Task[None]] = set()  # of all, also of those that are gone
+        self._tasks: set[asyncio.Task[None]] = set()  # of all clients, also of former ones
 
     def __repr__(self) -> str:
         return f"<{len(self._clients)} clients>"
 
     def take(self, envelope: Envelope, release: Release, road: Transport) -> bool:
-        """Take what is a client's business; False if it is somebody else's. `road`: where it came
-        from."""
+        """Handle a message of a client. Returns False if the message does not come from a client.
+        `road` is the transport on which it came."""
         name = envelope.sender
         client = self._clients.get(envelope.sender)
         if client is None and isinstance(envelope.message, Attach) and name.startswith(CLIENT):
-            if not self._over:  # or it hears that the connection broke
+            if not self._over:  # when the run is over, the client sees a broken connection
                 self._admit(envelope, envelope.message, road)
             release()
             return True
@@ -226,12 +230,12 @@ class Clients:
             answer = await self._voice.ask(to, said, Message, step=envelope.step)
         except ConvoyError as error:
             text = str(error)
-            if isinstance(error, Refused):  # the client's own process says of whom and what
+            if isinstance(error, Refused):  # the client's process adds the actor and the message
                 text = text.removeprefix(f"{to} refused {said!r} of {SUPERVISOR}: ")
             answer = Refusal(error=text)
-            if not envelope.reply_to:  # nobody waits for a word
+            if not envelope.reply_to:  # the client does not wait for an answer
                 logging.getLogger("convoy").warning(
-                    "what %s told is lost: %s", envelope.sender, text
+                    "a message of %s is lost: %s", envelope.sender, text
                 )
         finally:
             release()
@@ -242,7 +246,7 @@ class Clients:
         async def done() -> None:
             try:
                 await work
-            except ConvoyError as error:  # it is gone, or said what cannot travel
+            except ConvoyError as error:  # the client has left, or a message cannot be encoded
                 logging.getLogger("convoy").info("a client: %s", error)
 
         task = asyncio.create_task(done())
@@ -254,7 +258,7 @@ class Clients:
     # -- a watcher
 
     def event(self, actor: str, event: str, fields: dict[str, Any]) -> None:
-        """See Watcher."""
+        """Queue an event of the run for every client."""
         for client in self._clients.values():
             if client.reports.qsize() < MAX_REPORTS:
                 report = EventReport(actor=actor, event=event, fields=fields, at=self._voice.now())
@@ -263,17 +267,16 @@ class Clients:
                 client.missed += 1
 
     def beat(self, process: str, heartbeat: Heartbeat) -> None:
-        """Clients do not hear of heartbeats."""
+        """Ignore a heartbeat: clients do not get heartbeats."""
 
     def failed(self, error: ConvoyError) -> None:
-        """See Watcher."""
+        """Keep the error that ended the run for the last message to clients."""
         self._error = str(error)
 
     # -- the end
 
     def lost(self, process: str) -> None:
-        """The connection to a process broke; if it is a client's, nothing of that client is
-        kept."""
+        """Forget a client whose connection broke. Connections of other processes are ignored."""
         client = self._clients.pop(process, None)
         if client is not None:
             for task in client.tasks:
@@ -281,7 +284,7 @@ class Clients:
             self._home.lost(process)
 
     async def close(self) -> None:
-        """The run is over: say so to those that listen, and admit nobody more."""
+        """Report to all clients that the run is over, and admit no more."""
         self._over = True
         tasks = [task for client in self._clients.values() for task in client.tasks]
         for client in self._clients.values():

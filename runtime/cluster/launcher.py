@@ -1,5 +1,5 @@
-"""What the supervisor asks of whatever starts processes. Each kind of place has its own file in
-`launchers/`.
+"""The interface between the supervisor and a launcher, which starts processes. Each kind of
+launcher has a file in `launchers/`.
 
 launcher_of(kind)(plan)        once per run
     await open(machine)        once per machine that hosts processes
@@ -22,35 +22,38 @@ from runtime.transport.keys import Keys
 if TYPE_CHECKING:
     from runtime.config.sections import Launcher as Wishes
 
-    # pydantic comes with it, and `up` starts its nursery first
+    # importing it loads pydantic, and `up` starts its nursery before that
     from runtime.config.sections import Machine
 
 OFTEN = "killed by SIGKILL: often the kernel, for memory"
-LOST = 256  # instead of an exit status: whatever would have told it is gone
+LOST = 256  # instead of an exit status: the process that would have reported it has died
 
 
 class Early(ABC):
-    """What was started before cluster.toml was read, so that imports run side by side: processes
-    can be born there."""
+    """A process that was started before cluster.toml was read, so that imports run at the same
+    time. Role processes can be forked from it."""
 
     @abstractmethod
     def prepare(self, program: str, search: Path | None = None) -> None:
-        """Let it import the program, found where this process would find it or in `search`. Only
-        the first counts."""
+        """Let it import the program. The program is found where this process would find it, or in
+        `search`. Only the first call has an effect."""
 
     @abstractmethod
     def barren(self) -> str:
-        """Why no process of another run can be born there; nothing if it can."""
+        """Return why no process of another run can be forked from it, or "" if that is possible."""
 
 
 @dataclass(frozen=True)
 class LaunchPlan:
-    """All that a launcher is told of a run: its directory, which holds plan.json by the time
-    something is launched, its program, the machines that host its processes, and what was started
-    early, if something was: that outlives the run. `wishes`: what [launcher] of cluster.toml says.
-    `keys` of its processes: they are in this host's private folder; whoever starts a process
-    elsewhere brings them to `RunPlan.key_file` there, as bytes (`Keys.blob`), over a link that
-    nobody else can read."""
+    """The data of a run for its launcher: the run directory, the program, the machines that host
+    its processes, and the process that was started early, if there is one.
+
+    The directory contains plan.json before the first launch. The early process outlives the run.
+    `wishes` is the section [launcher] of cluster.toml. `keys` are the keys of the processes, which
+    are files in this host's private folder. A launcher that starts a process on another host writes
+    them to `RunPlan.key_file` there, as bytes (`Keys.blob`), over a link that no other user can
+    read.
+    """
 
     directory: Path
     program: str
@@ -68,31 +71,36 @@ class Launched(ABC):
 
     @abstractmethod
     async def wait(self) -> int:
-        """Exit status; minus the signal number if a signal ended it; LOST."""
+        """Wait until the process has ended. Returns its exit status, minus the signal number if a
+        signal ended it, or LOST."""
 
     @abstractmethod
     def signal(self, number: signal.Signals) -> None:
-        """Send a signal to the process and whatever it started; nothing if it is gone."""
+        """Send a signal to the process and to its children. Does nothing if the process has
+        ended."""
 
     def last_lines(self, count: int = 20) -> list[str]:
-        """The end of its log."""
+        """Return the last lines of its log."""
         try:
             return self.log.read_text(errors="replace").splitlines()[-count:]
         except OSError:
             return []
 
     def describe(self, status: int, out_of_memory: bool | None) -> str:
-        """How it ended, in words; `status` is what `wait` gave, `out_of_memory` see
-        `describe_exit`."""
+        """Describe how the process ended. `status` is the result of `wait`, and `out_of_memory` is
+        explained at `describe_exit`."""
         return describe_exit(status, out_of_memory)
 
 
 class Launcher(ABC):
-    """Starts the processes of one run. `patience`: seconds that `open` may take, if more than
-    [liveness] grants. `grace`: seconds in which it tells of the end of a process, which explains
-    the links that broke with it. `on_leaving` hears of a machine that is told to go, and how many
-    seconds it stays at most. `silent`: machines of which nothing has been heard for longer than a
-    link may be silent."""
+    """Starts the processes of one run.
+
+    `patience` is the number of seconds that `open` may take, if that is more than [liveness]
+    allows. `grace` is the time in seconds within which it reports the end of a process, which
+    explains the links that broke with it. `on_leaving` is called with a machine that is told to go,
+    and the number of seconds that it stays at most. `silent` are the machines without a sign of
+    life for longer than a link may be silent.
+    """
 
     patience = 0.0
     grace = 1.0
@@ -104,25 +112,28 @@ class Launcher(ABC):
 
     @abstractmethod
     async def open(self, machine: Machine) -> None:
-        """Make a machine ready to start processes. LaunchError if it cannot be reached, or used."""
+        """Make a machine ready to start processes. Raises LaunchError if it cannot be reached or
+        used."""
 
     @abstractmethod
     async def launch(self, spec: ProcessSpec, incarnation: int) -> Launched:
-        """Start one life of a process, on `spec.machine`. LaunchError if it cannot be started."""
+        """Start one life of a process on `spec.machine`. Raises LaunchError if it cannot be
+        started."""
 
     def waiting(self) -> str:
-        """Why `open` or `launch` takes so long, in words, as far as this host knows."""
+        """Describe why `open` or `launch` takes so long, as far as this host knows."""
         return "its launcher does not answer"
 
     @abstractmethod
     async def close(self) -> None:
-        """All processes have ended: let go of what started them. Also called if nothing was opened
-        or launched."""
+        """Release all resources. All processes have ended by then. Also called if nothing was
+        opened or launched."""
 
 
 def describe_exit(status: int, out_of_memory: bool | None = False) -> str:
-    """`-9` -> "killed by SIGKILL", `1` -> "exited with status 1". `out_of_memory`: has the kernel
-    killed for memory meanwhile? None: that is not known."""
+    """Describe an exit status: `-9` gives "killed by SIGKILL", `1` gives "exited with status 1".
+    `out_of_memory` is True if the kernel has killed a process for memory meanwhile, and None if
+    that is not known."""
     if status == LOST:
         return "is lost: the process it was forked from was killed"
     if status == -signal.SIGKILL and out_of_memory is not False:

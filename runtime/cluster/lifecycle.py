@@ -1,22 +1,23 @@
-"""The life of a role process: the messages between its agent and the supervisor, and which may come
-when.
+"""The life of a role process: the messages between its agent and the supervisor, and the order in
+which they are legal.
 
       supervisor                         agent (one per process and life)
           |   <------- Hello ---------       sockets are open, program imported; again after a break
-          |   -------- Directory ---->       everyone has said Hello: here is where your peers are
+          |   -------- Directory ---->       all have sent Hello: the addresses of your peers
           |   <------- Ready ---------       actors are prepared (on_start)
-          |   -------- Begin -------->       everyone is Ready: inboxes open, run() begins
-          |   <------- Heartbeat -----       from Hello on, every half second
+          |   -------- Begin -------->       all are ready: inboxes open, run() begins
+          |   <------- Heartbeat -----       from Hello on, every 0.25 s
           |   <------- EventReport ---       something for the journal and the live table
           |   <------- Finished ------       the lead actor's run() has returned
           |   <------- Failure -------       an actor failed
           |   <------- LinkLost ------       the connection to a peer broke
           |   -------- Halt --------->       stop your actors and exit
 
-LIFE is the whole table of legal steps; anything else is an error and changes nothing. A process can
-be started anew: the Hello of a higher incarnation is the step "reborn", and what its former lives
-still say is refused. Its peers then get a second Directory, with where it is now; it gets its own,
-prepares and begins while the others run.
+LIFE is the whole table of legal steps. Any other step is an error and changes nothing.
+
+A process can be restarted. The Hello of a higher incarnation is the step "reborn", and late
+messages of former lives are refused. The peers of the process then get a second Directory with its
+new addresses. The process itself gets its own Directory, prepares and begins while the others run.
 """
 
 from __future__ import annotations
@@ -30,7 +31,7 @@ FIRST = 1  # the incarnation of a process in its first life; each following one 
 
 
 class LifeStage(Enum):
-    """Where a process is in its life."""
+    """The stage of a process in its life."""
 
     STARTING = "starting"
     GREETED = "greeted"
@@ -63,14 +64,14 @@ def agent_of(process: str) -> str:
 
 
 def is_agent(actor: str) -> bool:
-    """Is this the name of an agent?"""
+    """Whether this is the name of an agent."""
     return actor.endswith(_AGENT)
 
 
 @message
 class Hello(Message):
-    """A process is up: where it listens (see Endpoints) and what it runs (see `versions.identity`);
-    `host_name` is for people."""
+    """A process has started: the addresses where it listens (see Endpoints) and the versions that
+    it runs (see `versions.identity`). `host_name` is for people."""
 
     process: str
     incarnation: int
@@ -87,9 +88,9 @@ class Hello(Message):
 
 @message
 class Directory(Message):
-    """Where a process finds its peers, or those that were started anew: process -> {incarnation,
-    actors, and the fields of Endpoints}. `more`: of those that it is told before it prepares,
-    others follow in a further message."""
+    """The addresses of a process's peers, or of peers that were restarted: process -> {incarnation,
+    actors, and the fields of Endpoints}. `more`: a further message with the rest of the peers
+    follows before the process prepares."""
 
     peers: Json
     more: bool = False
@@ -97,8 +98,8 @@ class Directory(Message):
 
 @message
 class Ready(Message):
-    """The process's actors are prepared; `reads`: what of its data and files others must read too,
-    see `sameness`."""
+    """The process's actors are prepared. `reads`: its data and files that must be the same on other
+    machines, see `sameness`."""
 
     process: str
     reads: Json = field(default_factory=dict)
@@ -111,14 +112,13 @@ class Begin(Message):
 
 @message
 class Heartbeat(Message):
-    """The event loop of the process lives; its last beat was `period` seconds ago.
+    """The event loop of the process lives. Its last beat was `period` seconds ago.
 
-    `progress` counts what its actors have handled and computed; `busy_seconds` is the age of the
-    array work under way
-    (0: none), `usual_seconds` what it usually takes. `actors`: name -> what Node.status says of it.
-    About once a second, `work`: what WorkSums.changed says; `received`: what Node.received says.
-    `holds_lock`: the array work under way may hold the interpreter's lock, and no beat come before
-    it ends.
+    `progress` counts the messages that its actors have handled and the work that they have
+    computed. `busy_seconds` is the age of the array work in progress (0: none), and `usual_seconds`
+    is its usual duration. `actors`: name -> the result of Node.status. About once a second, `work`
+    has the result of WorkSums.changed and `received` that of Node.received. `holds_lock`: the array
+    work in progress may hold the interpreter's lock, so that no beat comes before it ends.
     """
 
     process: str
@@ -136,7 +136,7 @@ class Heartbeat(Message):
 
 @message
 class EventReport(Message):
-    """An event of an actor; `at` is loop time in seconds."""
+    """An event of an actor. `at` is loop time in seconds."""
 
     actor: str
     event: str

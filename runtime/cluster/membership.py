@@ -1,5 +1,5 @@
-"""The roll of a run: which processes have greeted and from where. What peers and people are told of
-them."""
+"""The roll of a run: which processes have greeted, and from where. Peers and people are informed
+from it."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ from runtime.cluster.lifecycle import Directory, Hello
 from runtime.plan.topology import SUPERVISOR, Placement, ProcessSpec
 from runtime.transport import Endpoints
 
-# of one message, whose header has 64 KiB; a peer has some hundred bytes, and the names of its
-# actors
+# peers in one message: its header has 64 KiB, and a peer takes some hundred bytes plus the names of
+# its actors
 MOST_PEERS = 32
 
 
 class Membership:
-    """`greetings`: what each process said of itself, in its present life."""
+    """The processes of a run. `greetings` has the Hello of each process in its current life."""
 
     def __init__(self, placement: Placement) -> None:
         self._placement = placement
@@ -28,17 +28,17 @@ class Membership:
         return f"<roll: {len(self.greetings)} of {len(self.specs)} processes>"
 
     def spec(self, process: str) -> ProcessSpec:
-        """What was planned of a process."""
+        """Return the plan of a process."""
         return self.specs[process]
 
     def life(self, process: str) -> int:
-        """Its incarnation; 0 if it has not greeted."""
+        """Return the incarnation of a process; 0 if it has not greeted."""
         greeting = self.greetings.get(process)
         return 0 if greeting is None else greeting.incarnation
 
     def host(self, process: str) -> str:
-        """For people: its machine, the name of the host and its process number, as far as they are
-        known."""
+        """Describe where a process runs, for people: its machine, the name of the host and the
+        process id, as far as they are known."""
         if process == SUPERVISOR:
             return f"the host of `up` ({platform.node()}, pid {os.getpid()})"
         greeting = self.greetings.get(process)
@@ -46,7 +46,8 @@ class Membership:
         return f"{machine} ({greeting.host_name}, pid {greeting.pid})" if greeting else machine
 
     def facts(self, process: str) -> dict[str, str | int]:
-        """For people: its machine, and what it said when it greeted, if it has."""
+        """Return the machine of a process and, if it has greeted, the facts of its greeting. For
+        people."""
         greeting = self.greetings.get(process)
         machine = self.specs[process].machine
         if greeting is None:
@@ -59,11 +60,12 @@ class Membership:
         }
 
     def peers(self, process: str) -> tuple[str, ...]:
-        """Whom it talks to, but for itself."""
+        """Return the processes that it exchanges messages with, except itself."""
         return tuple(name for name in self._placement.neighbours(process) if name != process)
 
     def directory(self, process: str, only: str = "") -> list[Directory]:
-        """Where the peers of a process are, or one of them; in as many messages as that takes."""
+        """Return the addresses of all peers of a process, or of one of them, in as many messages as
+        needed."""
         peers = {}
         for name, actors in self._placement.neighbours(process).items():
             if not only or name == only:
@@ -82,10 +84,11 @@ class Membership:
 
 
 def endpoints(hello: Hello) -> Endpoints:
-    """Where a process that greets can be reached."""
+    """Return the addresses where a process that greets can be reached."""
     return Endpoints(hello.control, hello.bulk, hello.arena, hello.host)
 
 
 def hears_at(hello: Hello) -> Endpoints:
-    """Where a process hears the supervisor: nothing of that holds arrays."""
+    """Return the addresses where a process receives the supervisor's messages. They have no arena,
+    since these messages contain no arrays."""
     return replace(endpoints(hello), arena="")

@@ -1,9 +1,9 @@
-"""Forks the process that role processes are forked from, `launchers/nursery.py`.
+"""Starting the nursery: the process that role processes are forked from (`launchers/nursery.py`).
 
-A run waits longest for imports. `python -m runtime up` and the agent of a machine need those of a
-nursery themselves. An agent makes most of them first, forks its nursery, and takes it over when it
-knows what it is to do. `up` has the program to import too, and forks when it has. Whoever has
-threads by then, such as a script, starts one anew.
+Imports take most of the time in which a run starts. `python -m runtime up` and the agent of a
+machine need the same imports as a nursery. An agent makes most of them first, forks its nursery,
+and takes it over once it knows its task. `up` has to import the program too, and forks after that.
+A process that has several threads by then, such as a script, starts a new Python for its nursery.
 """
 
 from __future__ import annotations
@@ -27,24 +27,25 @@ from runtime.compute import threads
 from runtime.errors import LaunchError
 from runtime.reasons import reason
 
-NURSERY = "runtime.cluster.launchers.nursery"  # by name: it imports what takes time
+NURSERY = "runtime.cluster.launchers.nursery"  # by name, since its imports take time
 
-_begun: list[Born] = []  # one at most
-_expected: list[ExitStack] = []  # one at most, while `take` may fork this process: what ends then
+_begun: list[Born] = []  # at most one: the nursery that was started early
+_expected: list[ExitStack] = []  # at most one, while `take` may fork: contexts to leave then
 _before: set[int] = set()  # descriptors that this process was started with
 
 
 @dataclass
 class Born:
-    """The process, our end of its standard input, and what it prints."""
+    """A nursery: its process, our end of its standard input, and its output."""
 
     process: subprocess.Popen[bytes] | Forked
     link: socket.socket
     log: IO[bytes]
 
     def close(self) -> None:
-        """End it, at whatever it is; its children live on. It must not see the link close: it would
-        take this process for killed, and remove the private folders of all its runs."""
+        """Kill the nursery; its children live on. It must not see the link close. Otherwise it
+        would conclude that this process was killed, and remove the private folders of all its
+        runs."""
         self.process.kill()
         self.process.wait()
         self.link.close()
@@ -52,22 +53,23 @@ class Born:
 
 
 class Forked:
-    """A child that this process has forked, with what is used of subprocess.Popen."""
+    """A child that this process has forked, with the methods of subprocess.Popen that are
+    needed."""
 
     def __init__(self, pid: int) -> None:
         self.pid = pid
         self.returncode: int | None = None
 
     def poll(self) -> int | None:
-        """Its exit status, minus the signal that ended it; None while it lives."""
+        """Return its exit status, or minus the signal that ended it. None while it lives."""
         return self._ask(os.WNOHANG)
 
     def wait(self) -> int | None:
-        """The same when it has ended."""
+        """Wait until it has ended, and return the same."""
         return self._ask(0)
 
     def kill(self) -> None:
-        """End it, if it lives."""
+        """Kill it if it lives."""
         if self.poll() is None:
             os.kill(self.pid, signal.SIGKILL)
 
@@ -80,7 +82,7 @@ class Forked:
 
 
 class _Child(BaseException):
-    """Ends what a forked process was about to do as its parent did; `ends` are the arguments of
+    """Leaves the stack of the parent in a forked process. `ends` are the arguments of
     `_live_on`."""
 
     def __init__(self, *ends: Any) -> None:
@@ -88,8 +90,11 @@ class _Child(BaseException):
 
 
 def bearing(main: Callable[[], int], *, early: bool) -> int:
-    """The result of `main`, within which `take` hands out a fork of this process: one that is
-    forked now, if `early`, else at that moment. In the fork nothing of `main` is left."""
+    """Return the result of `main`, during which `take` may return a fork of this process.
+
+    The fork is made now if `early`, or else when `take` is called. In the fork, the stack of `main`
+    is left at once.
+    """
     try:
         begin() if early else expect()
         return main()
@@ -101,9 +106,11 @@ def bearing(main: Callable[[], int], *, early: bool) -> int:
 
 
 def begin() -> None:
-    """Fork one that `take` will hand out from this process, which has one thread and has imported
-    nothing that takes time. This process tells which sources it has, as does every child of the
-    nursery, so they are read before the fork. What keeps it from starting is told by `take`."""
+    """Fork a nursery for `take` from this process, which has one thread and no slow imports yet.
+
+    This process reports the checksum of its sources, and so does every child of the nursery. They
+    are therefore read before the fork. If the fork fails, `take` reports the reason.
+    """
     _before.update(_open())
     with _loading(), suppress(ImportError, OSError):
         import_module(NURSERY)
@@ -115,8 +122,8 @@ def begin() -> None:
 
 
 def expect() -> None:
-    """From here on this process, which has one thread, imports what its nursery needs too: `take`
-    forks it."""
+    """Let `take` fork this process. It has one thread, and from now on it makes the imports that
+    its nursery needs too."""
     _before.update(_open())
     _expected.append(ends := ExitStack())
     ends.enter_context(_loading())
@@ -124,8 +131,8 @@ def expect() -> None:
 
 @contextmanager
 def _loading() -> Iterator[None]:
-    """What is imported meanwhile starts no thread, and is not looked through for circles: it has
-    none."""
+    """Import without starting threads, and without garbage collection, since imports make no
+    garbage in cycles."""
     gc.disable()
     try:
         with threads.loading_with_one():
@@ -135,11 +142,11 @@ def _loading() -> Iterator[None]:
 
 
 def _forked(become: Callable[..., Never]) -> Born:
-    """OSError. `become`: in the child."""
+    """Fork this process and call `become` in the child. Raises OSError."""
     main = import_module(NURSERY).main
     ours, theirs = socket.socketpair()
     log = tempfile.TemporaryFile()  # noqa: SIM115  # as long as the process
-    sys.stdout.flush()  # or the child would say it again
+    sys.stdout.flush()  # otherwise the child would print it again
     gc.freeze()
     pid = os.fork()
     if pid == 0:
@@ -153,8 +160,8 @@ def _forked(become: Callable[..., Never]) -> Born:
 def _live_on(
     main: Callable[[], int], ours: socket.socket, link: socket.socket, log: IO[bytes]
 ) -> Never:
-    """In the child: as if it had been started with these, and had imported itself what its parent
-    has. So what a program has opened stays open."""
+    """Run the nursery in the child, as if it had been started with these ends and had made the
+    parent's imports itself. Files that the program has opened stay open."""
     status = 1
     try:
         os.setsid()
@@ -164,12 +171,12 @@ def _live_on(
             end.close()
         for descriptor in _before:
             if descriptor > 2:
-                with suppress(OSError):  # its parent has closed it
+                with suppress(OSError):  # the parent has closed it
                     os.close(descriptor)
         os.environ.update(threads.variables(1))
         os.environ["PYTHONPATH"] = _search_path()
         status = main()
-    except BaseException:  # noqa: BLE001  # its parent's code must not go on in it
+    except BaseException:  # noqa: BLE001  # the parent's code must not go on in the child
         sys.excepthook(*sys.exc_info())
     finally:
         sys.stderr.flush()
@@ -177,45 +184,47 @@ def _live_on(
 
 
 def _unwound(*ends: Any) -> Never:
-    """In the child: its stack, which everybody sees who asks what it does, shall not be that of its
-    parent."""
+    """Leave the parent's stack in the child, so that it does not appear in the child's stacks."""
     raise _Child(*ends)
 
 
 def _open() -> set[int]:
-    """Descriptors; none where the system does not list them."""
+    """Return the open descriptors; an empty set if the system does not list them."""
     found = set()
     with suppress(OSError):
-        # closerange tries a billion where so many are allowed
+        # os.closerange would try up to a billion numbers, if so many descriptors are allowed
         for entry in list(Path("/dev/fd").iterdir()):
-            with suppress(OSError):  # that of the list itself is closed again
+            with suppress(OSError):  # the descriptor of the listing itself is closed already
                 os.fstat(int(entry.name))
                 found.add(int(entry.name))
     return found
 
 
 def _is_alone() -> bool:
-    """Has this process one thread, also of libraries?"""
-    with suppress(OSError):  # elsewhere than on Linux
+    """Whether this process has only one thread, including threads of libraries."""
+    with suppress(OSError):  # not on Linux
         return len(list(Path("/proc/self/task").iterdir())) == 1
     return threading.active_count() == 1
 
 
 def take() -> Born:
-    """The one that was begun, or a new one: a fork of this process where that is expected, and it
-    has one thread. It imports what every role process needs, then waits to hear of the program.
-    LaunchError."""
+    """Return the nursery that was started early, or a new one.
+
+    A new one is a fork of this process if that is expected and this process has one thread.
+    Otherwise it is a new Python. It makes the imports of every role process, then waits for the
+    name of the program. Raises LaunchError.
+    """
     if _begun:
         return _begun.pop()
     if _expected:
-        with _expected.pop(), suppress(OSError):  # what keeps it from starting `_born` tells
+        with _expected.pop(), suppress(OSError):  # if the fork fails, `_born` reports why
             if _is_alone():
                 return _forked(_unwound)
     return _born()
 
 
 def end() -> None:
-    """Of the one that was begun, if nobody has taken it; none is expected any more."""
+    """End the nursery that was started early, if it was not taken. No fork is expected any more."""
     while _expected:
         _expected.pop().close()
     while _begun:
@@ -227,8 +236,8 @@ def _born() -> Born:
     ours, theirs = socket.socketpair()
     log = tempfile.TemporaryFile()  # noqa: SIM115  # as long as the process
     with theirs:
-        # not asyncio's: uvloop's copies of these descriptors stay open in the child, which then
-        # hides its end
+        # not asyncio's subprocess: uvloop's copies of these descriptors stay open in the child, so
+        # that its end would not be noticed
         try:
             process = subprocess.Popen(
                 [sys.executable, "-m", NURSERY],

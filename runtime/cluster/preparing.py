@@ -1,10 +1,10 @@
-"""What a process prepares before it can begin, such as kernels that are compiled: told as events
-while it goes on. And what it prepares with the interpreter's lock held, which no event loop
-survives: told before it begins.
+"""The preparation of a process before it can begin, such as the compilation of kernels. It is
+reported as events while it goes on. Preparation that holds the interpreter's lock, so that the
+event loop stops, is announced before it starts.
 
-A library that takes its time logs how far it is, with `extra={"preparing": {"done": 3, "total": 12,
-"what": "compiling kernels"}}`; it needs to know nothing of runs. The agent makes an event
-`preparing` of it.
+A library reports its progress in a log record, with `extra={"preparing": {"done": 3, "total": 12,
+"what": "compiling kernels"}}`. It needs no knowledge of runs. The agent turns the record into an
+event `preparing`.
 """
 
 from __future__ import annotations
@@ -13,15 +13,15 @@ import logging
 from collections.abc import Callable
 from typing import Any
 
-# what a record of a library has that is about to hold the lock: `ops.holding`
+# the attribute of a record by which a library announces that it will hold the lock: `ops.holding`
 HOLDS_LOCK = "holds_lock"
 # the event of an agent; its fields are `process`, `what`, `done` and `total`
 PREPARING = "preparing"
 
 
 class LoggedPreparation(logging.Handler):
-    """Hands on what is said of preparation, from whichever thread logs it. `tell` must be safe to
-    call there."""
+    """Calls `tell` with each report of preparation, in the thread that logs it. `tell` must be
+    thread-safe."""
 
     def __init__(self, tell: Callable[[dict[str, Any]], None]) -> None:
         super().__init__(logging.INFO)
@@ -29,14 +29,14 @@ class LoggedPreparation(logging.Handler):
         self.addFilter(lambda record: hasattr(record, PREPARING))
 
     def emit(self, record: logging.LogRecord) -> None:
-        """See logging.Handler; the handler's lock is held."""
+        """Hand on the report in a record. logging holds the handler's lock meanwhile."""
         said = getattr(record, PREPARING)
         self._tell({name: said[name] for name in ("what", "done", "total")})
 
 
 class LoggedHold(logging.Handler):
-    """Calls `tell` when a library says that it is about to hold the interpreter's lock, in the
-    thread that says so: the library goes on when it returns."""
+    """Calls `tell` when a library announces that it will hold the interpreter's lock, in the thread
+    of the library. The library goes on when `tell` returns."""
 
     def __init__(self, tell: Callable[[], None]) -> None:
         super().__init__(logging.INFO)
@@ -44,5 +44,5 @@ class LoggedHold(logging.Handler):
         self.addFilter(lambda record: hasattr(record, HOLDS_LOCK))
 
     def emit(self, record: logging.LogRecord) -> None:
-        """See logging.Handler; the handler's lock is held."""
+        """Hand on the announcement. logging holds the handler's lock meanwhile."""
         self._tell()

@@ -1,8 +1,8 @@
 """A role process, from its fork to its end.
 
-Imports the program, opens its sockets and metrics page, and lets its agent take part in the life
-described in `lifecycle`. Standard input is the launcher's lifeline: when it closes, the process
-ends itself.
+The process imports the program, opens its sockets and metrics page, and starts its agent, which
+takes part in the life described in `lifecycle`. Standard input is the launcher's lifeline: when it
+closes, the process ends itself.
 """
 
 from __future__ import annotations
@@ -42,22 +42,23 @@ from runtime.transport.inproc import InprocNetwork, InprocTransport
 from runtime.transport.keys import Keys
 from runtime.transport.sockets import SocketTransport
 
-ORPHANED = 5  # exit status of a process whose launcher vanished
+ORPHANED = 5  # exit status of a process whose launcher has died
 
 
 def live(plan: RunPlan, directory: Path, name: str, incarnation: int) -> int:
-    """Be this process of the run, in this one of its lives, to its end; its exit status."""
+    """Run this process of the run to its end and return its exit status. `incarnation` counts its
+    lives."""
     with suppress(OSError):
-        Path("/proc/self/comm").write_text(name)  # what `top` shows; Linux only
+        Path("/proc/self/comm").write_text(name)  # the name in `top`; Linux only
     stacks.answer(stacks.stacks_of(directory, name))  # before any other thread
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(name)s %(message)s")
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # an interrupt is the launcher's business
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # the launcher handles Ctrl-C
     descriptors.more()
     planned = next(spec for spec in plan.placement.processes if spec.name == name)
     spec = cores.settled(planned, plan.placement, threads.usable())
     threads.use(spec.threads)
     if spec.cores:
-        # before the first thread: those that it starts inherit it
+        # before the first thread is started: threads inherit the affinity
         os.sched_setaffinity(0, spec.cores)
     if spec.machine in plan.namespaces:
         namespaces.enter(plan.namespaces[spec.machine])
@@ -67,7 +68,7 @@ def live(plan: RunPlan, directory: Path, name: str, incarnation: int) -> int:
     try:
         keys = Keys.read(plan.key_file(name))
     except LaunchError as error:
-        logging.getLogger("convoy").error("%s", error)  # noqa: TRY400  # the launcher's mistake: no traceback
+        logging.getLogger("convoy").error("%s", error)  # noqa: TRY400  # a mistake of the launcher: no traceback
         return error.exit_code
     with asyncio.Runner(loop_factory=event_loop_factory()) as runner:
         return runner.run(_live(plan, spec, directory, incarnation, keys))
@@ -200,7 +201,7 @@ def _agent(
 
 
 def _tracers(plan: RunPlan, spec: ProcessSpec, directory: Path) -> Callable[[int], Tracer]:
-    """What makes the tracer of the run's `number`-th trace."""
+    """Return a function that makes the tracer of the run's `number`-th trace."""
     place = 1 + [process.name for process in plan.placement.processes].index(spec.name)
     now = asyncio.get_running_loop().time
 
@@ -210,9 +211,9 @@ def _tracers(plan: RunPlan, spec: ProcessSpec, directory: Path) -> Callable[[int
 
 
 def _lifeline(socket_directory: str) -> None:
-    """Wait in a thread, which lives even when the event loop is blocked, for the launcher's end of
-    stdin to close."""
+    """Wait until the launcher's end of stdin closes, then end the process. This runs in a thread,
+    which works even when the event loop is blocked."""
     while os.read(0, 4096):
         pass
-    private.discard(Path(socket_directory))  # nobody else is left to do it
+    private.discard(Path(socket_directory))  # no other process is left to do it
     os._exit(ORPHANED)

@@ -1,8 +1,8 @@
-"""Has every process of a run traced, reads their clocks, and has one file made of it. See `tracing`
-for what that is.
+"""Tracing a whole run: asks every process for a trace, reads their clocks, and merges the parts
+into one file. `tracing` describes the trace.
 
-A watcher: it hears from the lead's heartbeats when so many iterations are over. Whoever is stopped
-or stuck does not answer and is left out, by name; the others are traced.
+Tracing is a watcher: it learns from the lead's heartbeats when the iterations are over. A process
+that is stopped or stuck does not answer. It is left out and named; the others are traced.
 """
 
 from __future__ import annotations
@@ -24,9 +24,9 @@ from runtime.reasons import reason
 from runtime.tracing.merging import FILE, Clock, Merged, is_unmerged, merge, part_of, write_clocks
 from runtime.transport import host_identity
 
-READINGS = 8  # of a clock: the quickest counts
-ANSWER_SECONDS = 2.0  # a process that is not stuck answers within
-COPY_SECONDS = 10.0  # for what other hosts have written to arrive here
+READINGS = 8  # readings of a clock: the quickest counts
+ANSWER_SECONDS = 2.0  # a process that is not stuck answers within this time
+COPY_SECONDS = 10.0  # for the parts of other hosts to arrive here
 LOOK_SECONDS = 0.1
 
 R = TypeVar("R", bound=Message)
@@ -34,8 +34,9 @@ Tell = Callable[[str, str, dict[str, Any]], None]
 
 
 class Tracing:
-    """`voice` asks the agents of `placement`; `iterations`: so many from the first on are traced,
-    without being asked for (0: none); `tell` hears of the events."""
+    """Traces a run. `voice` asks the agents of `placement`. `iterations` is the number of
+    iterations that are traced from the start of the run without a request (0: none). `tell` is
+    called with the events."""
 
     def __init__(
         self,
@@ -54,11 +55,11 @@ class Tracing:
         self._lead = placement.topology.lead
         self._wanted = iterations
         self._number = 0
-        self._ends_at: int | None = None  # steps of the lead
+        self._ends_at: int | None = None  # the number of steps of the lead at which the trace ends
         self._steps = 0
         self.under_way = False
-        self._task: asyncio.Task[None] | None = None  # ends it by itself
-        self._asking: set[asyncio.Future[Any]] = set()  # agents
+        self._task: asyncio.Task[None] | None = None  # reads the clocks, or ends the trace
+        self._asking: set[asyncio.Future[Any]] = set()  # open asks to agents
 
     def __repr__(self) -> str:
         return f"<tracing: {self._number} so far, {'one' if self.under_way else 'none'} under way>"
@@ -66,7 +67,7 @@ class Tracing:
     # -- a watcher
 
     def event(self, actor: str, event: str, fields: dict[str, Any]) -> None:
-        """See Watcher. What is traced from the start on begins with everything else."""
+        """Start the trace of the first iterations when the run has begun."""
         if event == "began" and self._wanted and not self._number:
             self._number = 1
             self.under_way = True
@@ -74,7 +75,7 @@ class Tracing:
             self._spawn(self._clocks())
 
     def beat(self, process: str, heartbeat: Heartbeat) -> None:
-        """See Watcher."""
+        """Count the lead's steps, and end the trace after the last traced iteration."""
         if self._lead in heartbeat.actors:
             self._steps = int(heartbeat.actors[self._lead].get("steps", 0))
             if (
@@ -86,13 +87,13 @@ class Tracing:
                 self._spawn(self._end())
 
     def failed(self, error: ConvoyError) -> None:
-        """See Watcher."""
+        """Ignore the end of the run: `close` makes the file."""
 
-    # -- asked to
+    # -- requests
 
     async def begin(self, iterations: int) -> Looked:
-        """Trace everything from now on: so many iterations, or until `end` (0). ProgramFailed if
-        that is so already."""
+        """Trace all processes from now on, for so many iterations, or until `end` (0). Raises
+        ProgramFailed if the run is being traced already."""
         if self.under_way:
             raise ProgramFailed("this run is being traced: `trace stop` ends that")
         self._number = self._number + 1
@@ -111,7 +112,8 @@ class Tracing:
         )
 
     async def end(self) -> Looked:
-        """Trace no more. ProgramFailed if nothing was traced, or the file cannot be made."""
+        """Stop tracing and make the file. Raises ProgramFailed if the run is not traced, or if the
+        file cannot be made."""
         if not self.under_way:
             raise ProgramFailed("this run is not being traced: `trace start` begins that")
         self.under_way = False
@@ -121,7 +123,7 @@ class Tracing:
         return Looked(lines=(str(merged), *self._silent(answers)))
 
     async def close(self) -> None:
-        """The run is over: make a file of what was traced to its end."""
+        """Make a file of the parts that were traced, since the run is over."""
         if self._task is not None:
             self._task.cancel()
             await asyncio.gather(self._task, return_exceptions=True)
@@ -149,19 +151,19 @@ class Tracing:
         merging = asyncio.ensure_future(asyncio.to_thread(merge, self._directory))
         try:
             merged = await asyncio.shield(merging)
-        except asyncio.CancelledError:  # the thread goes on: half a file helps nobody
+        except asyncio.CancelledError:  # wait for the thread: half a file is useless
             await asyncio.gather(merging, return_exceptions=True)
             raise
         except (OSError, ConfigError) as error:
-            raise ProgramFailed(f"no {FILE}: {error}") from None
+            raise ProgramFailed(f"{FILE} cannot be made: {error}") from None
         for note in merged.notes:
             self._tell(SUPERVISOR, WARNING, {"text": note})
         self._tell(SUPERVISOR, "trace", merged.fields)
         return merged
 
     async def _clocks(self) -> None:
-        """Written at once, so that whatever happens a file can be made; then as the other hosts'
-        clocks tell."""
+        """Write the clocks at once, so that a file can be made in any case. Write them again when
+        the clocks of other hosts have been read."""
         origin = self._voice.now()
         clocks = {name: Clock() for name in self._processes}
         write_clocks(self._directory, self._number, origin, clocks)
@@ -188,7 +190,7 @@ class Tracing:
         return Clock.of(readings)
 
     async def _copied(self, answers: dict[str, Traced | None]) -> None:
-        """Wait until the parts of other hosts are here as they are there."""
+        """Wait until the parts of other hosts are here in their full size."""
         far = {
             name: said for name, said in answers.items() if said is not None and self._is_far(name)
         }
@@ -197,7 +199,7 @@ class Tracing:
         }
         try:
             async with asyncio.timeout(COPY_SECONDS):
-                while any(_size(path) < size for path, size in parts.items()):  # noqa: ASYNC110  # files tell nobody
+                while any(_size(path) < size for path, size in parts.items()):  # noqa: ASYNC110  # no event for this
                     await asyncio.sleep(LOOK_SECONDS)
         except TimeoutError:
             text = f"parts of the trace on other hosts did not arrive within {COPY_SECONDS:g} s"
@@ -210,8 +212,8 @@ class Tracing:
         return dict(zip(self._processes, found, strict=True))
 
     async def _asked(self, process: str, message: Message, answer: type[R]) -> R | None:
-        """None if it is gone, cannot, or does not answer in time; when it does later, that is no
-        offence."""
+        """Ask the agent of a process. Returns None if it has died, cannot answer, or does not
+        answer in time. A later answer is not an error."""
         asking = asyncio.ensure_future(self._voice.ask(agent_of(process), message, answer))
         self._asking.add(asking)
         asking.add_done_callback(self._asked_for)

@@ -1,17 +1,19 @@
-"""Do all machines run the same thing on the same data? Compared before anyone begins; plain data
-in, words out.
+"""Whether all machines run the same software on the same data. They are compared before any process
+begins. The input is plain data, and the result is text.
 
-What a process says of itself is a table of names and values, such as "numpy" and "2.1.3", or the
-name of a data set and a checksum. Machines that say the same name must say the same value. Of two
-values the one that more machines say is told as what is expected; `up` counts as a machine, and
-decides between as many.
+A process describes itself by a table of names and values, such as "numpy" and "2.1.3", or the name
+of a data set and a checksum. Machines that have the same name must have the same value. Of two
+values, the one that more machines have is reported as the expected one. `up` counts as a machine,
+and its value decides a tie.
 
     program, convoy-runtime      any difference ends the run
-    other packages and Python    a difference of the first two numbers, or a missing package, ends
-                                 it; a smaller one is a warning, since a patch changes no interface
-    SPARED                       only warned of: a run goes without them, or in other bits of images
-    platform, loop, host         are for people
-    what actors read             any difference ends the run
+    other packages and Python    a difference in the first two numbers, or a missing package, ends
+                                 it; a smaller difference is a warning, since a patch release
+                                 changes no interface
+    SPARED                       a warning only: a run works without these packages, or decodes
+                                 images with slightly different bits
+    platform, loop, host         for people only
+    the data of actors           any difference ends the run
 """
 
 from __future__ import annotations
@@ -31,19 +33,20 @@ NAMES = {PROGRAM: "a program whose sources have the checksum"}
 
 @dataclass(frozen=True)
 class Difference:
-    """A machine that says another value of a name than most, which is told by one of these."""
+    """A machine whose value of a name differs from the value of most machines. `other` is one of
+    those."""
 
     name: str
     machine: str
     found: str
     other: str
     expected: str
-    others: int  # machines that say what is expected
+    others: int  # the number of machines with the expected value
 
 
 @dataclass
 class Sameness:
-    """`hosts`: machine -> its host's name, for people."""
+    """The software and data of all machines. `hosts`: machine -> its host's name, for people."""
 
     hosts: dict[str, str] = field(default_factory=dict)
     said: dict[str, dict[str, str]] = field(default_factory=dict)  # machine -> name -> value
@@ -53,27 +56,29 @@ class Sameness:
         return f"<sameness of {len(self.said)} machines>"
 
     def runs(self, machine: str, host: str, versions: Mapping[str, str]) -> None:
-        """What a process of this machine runs. Those of one machine run the same."""
+        """Note the versions that a process of this machine runs. All processes of one machine run
+        the same versions."""
         self.hosts[machine] = host
         self.said.setdefault(machine, dict(versions))
 
     def reads(self, machine: str, data: Mapping[str, str]) -> None:
-        """What an actor on this machine reads."""
+        """Note the data that an actor on this machine reads."""
         self.read.setdefault(machine, {}).update(data)
 
     def wrong_program(self) -> str:
-        """What ends the run, a line for each machine; "" if all run the same."""
+        """Return the differences of software that end the run, a line for each machine; "" if there
+        are none."""
         found = [one for one in _differences(self.said) if _weight(one) == "error"]
         return self._told(found, "install the same versions and sources there")
 
     def wrong_data(self) -> str:
-        """The same of what is read."""
+        """Return the differences of data that end the run, in the same form."""
         return self._told(
             list(_differences(self.read)), ("give every machine the same data and files")
         )
 
     def warnings(self) -> list[str]:
-        """What is told and goes on."""
+        """Return the differences of software that do not end the run."""
         found = [one for one in _differences(self.said) if _weight(one) == "warning"]
         return [line for one in found for line in self._told([one], "").splitlines()]
 
@@ -83,14 +88,17 @@ class Sameness:
             self._line([one for one in found if one.machine == machine]) for machine in machines
         ]
         more = len(lines) - MOST_MACHINES
-        lines = [*lines[:MOST_MACHINES], *([f"and so {more} more machines"] if more > 0 else [])]
+        lines = [
+            *lines[:MOST_MACHINES],
+            *([f"and {more} more machines differ"] if more > 0 else []),
+        ]
         return "\n".join(
             f"{line}: {advice}" if advice and number == 0 else line
             for number, line in enumerate(lines)
         )
 
     def _line(self, found: list[Difference]) -> str:
-        """Of one machine."""
+        """Describe the differences of one machine."""
         has = "; ".join(
             f"{_shown(one.name, one.found)}, expected {one.expected} as on {self._who(one.other)}"
             f"{f' and {one.others - 1} more' if one.others > 1 else ''}"
@@ -105,7 +113,7 @@ class Sameness:
 
 
 def _differences(said: Mapping[str, Mapping[str, str]]) -> Iterator[Difference]:
-    """Every machine's values that are not those of most."""
+    """Yield each machine's values that differ from the value of most machines."""
     for name in dict.fromkeys(name for values in said.values() for name in values):
         values = {machine: values[name] for machine, values in said.items() if name in values}
         counts = Counter(values.values())
@@ -119,7 +127,7 @@ def _differences(said: Mapping[str, Mapping[str, str]]) -> Iterator[Difference]:
 
 
 def _weight(one: Difference) -> str:
-    """Does it end the run?"""
+    """Return "error" if the difference ends the run, or else "warning"."""
     if one.name in EXACT:
         return "error"
     near = _release(one.found) == _release(one.expected) is not None
@@ -127,7 +135,7 @@ def _weight(one: Difference) -> str:
 
 
 def _release(version: str) -> tuple[str, ...] | None:
-    """The first two numbers; None of what is no version."""
+    """Return the first two numbers of a version, or None if the text is not a version."""
     parts = version.split(".")[:2]
     return tuple(parts) if len(parts) == 2 and all(part.isdecimal() for part in parts) else None
 

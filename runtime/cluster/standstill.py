@@ -1,11 +1,12 @@
-"""Progress as a liveness of its own: every process lives, and yet nothing advances. Plain decisions
-on heartbeats.
+"""Detecting that a run stands still although every process lives. These are plain decisions on
+heartbeats.
 
-circle      actors whose handlers wait for one another's answers will wait for ever: named at once
-standstill  the lead counts no step (`Actor.stepped`) for long, and nobody computes: named with who
-            waits for whom
+circle      the handlers of some actors wait for each other's answers, so they would wait for ever:
+            reported at once
+standstill  the lead counts no step (`Actor.stepped`) for long, and no process computes: reported
+            with the actors that wait and the peers they wait for
 
-A lead that never counts a step may be idle as long as it likes.
+A lead that never counts a step may be idle without limit.
 """
 
 from __future__ import annotations
@@ -18,17 +19,17 @@ from typing import Any
 
 from runtime.cluster.lifecycle import Heartbeat
 
-REMEMBERED = 64  # durations of steps, to know the usual one
-PATIENCE = 20  # usual steps without a new one
+REMEMBERED = 64  # durations of steps, for their median
+PATIENCE = 20  # the longest time without a new step, in usual durations of a step
 MOST_NAMED = 12
-# seconds that one beat counts: whoever was stopped as a whole has not waited meanwhile
+# the most seconds that one beat counts: a run that was stopped as a whole has not waited meanwhile
 LONGEST_BEAT = 2.0
 
 
 @dataclass
 class _Wait:
-    """An actor's handler waits for the answer of `peer`: the same ask from its first beat to its
-    last."""
+    """An actor's handler waits for the answer of `peer`. `first` and `last` are the times of the
+    first and last beat with this same ask."""
 
     peer: str
     number: int
@@ -37,17 +38,17 @@ class _Wait:
 
 
 class Standstill:
-    """Hears every heartbeat. `lead` counts the steps; `floor`: seconds without one that are never
-    too long."""
+    """Takes every heartbeat. `lead` is the actor that counts the steps. `floor` is the number of
+    seconds without a step that is never too long."""
 
     def __init__(self, lead: str, floor: float) -> None:
         self._lead = lead
         self._floor = floor
         self._steps = 0
-        self._idle = 0.0  # seconds without a step in which nobody computed
+        self._idle = 0.0  # seconds without a step in which no process computed
         self._since_step = 0.0
         self._durations: deque[float] = deque(maxlen=REMEMBERED)
-        self._computing: dict[str, bool] = {}  # process -> did it at its last beat?
+        self._computing: dict[str, bool] = {}  # process -> whether it computed at its last beat
         self._actors: dict[str, Mapping[str, Any]] = {}
         self._waits: dict[str, _Wait] = {}
 
@@ -55,8 +56,8 @@ class Standstill:
         return f"<standstill: {self._steps} steps, none for {self._idle:.1f} s>"
 
     def beat(self, heartbeat: Heartbeat, now: float) -> str | None:
-        """Take a heartbeat; why nothing will ever advance, or nothing has for too long, if it is
-        so."""
+        """Take a heartbeat. Returns the reason if the run can never advance, or has not advanced
+        for too long."""
         self._computing[heartbeat.process] = heartbeat.busy_seconds > 0
         for actor, status in heartbeat.actors.items():
             self._actors[actor] = status
@@ -77,7 +78,7 @@ class Standstill:
         self._since_step += period
         self._idle = 0.0 if any(self._computing.values()) else self._idle + period
         if steps > self._steps:
-            if self._steps:  # what came before the first took as long as it took to begin
+            if self._steps:  # the time before the first step includes the start of the run
                 self._durations.append(self._since_step / (steps - self._steps))
             self._steps = steps
             self._idle = 0.0
@@ -87,11 +88,13 @@ class Standstill:
         if not self._steps or self._idle <= self._limit:
             return None
         usual = f", which usually takes {median(self._durations):.2g} s" if self._durations else ""
-        told = f"{self._lead} has ended no step for {self._idle:.0f} s{usual}, and nobody computes"
+        told = (
+            f"{self._lead} has ended no step for {self._idle:.0f} s{usual}, and no process computes"
+        )
         return f"the run stands still: {told}: {self._who()}"
 
     def _who(self) -> str:
-        """Who waits for whom, and who is at what."""
+        """Describe which actor waits for which peer, and in which handler each actor is."""
         said = []
         for actor, status in sorted(self._actors.items()):
             peer = status["waiting_for"]
@@ -102,7 +105,7 @@ class Standstill:
             elif at:
                 said.append(f"{actor} is{at}")
         more = f" and {len(said) - MOST_NAMED} more" if len(said) > MOST_NAMED else ""
-        return "; ".join(said[:MOST_NAMED]) + more or "nobody waits for anybody"
+        return "; ".join(said[:MOST_NAMED]) + more or "no actor waits for another"
 
     def _note_wait(self, actor: str, status: Mapping[str, Any], now: float) -> None:
         peer, number = status.get("blocked_by", ("", 0))
@@ -115,8 +118,8 @@ class Standstill:
             self._waits[actor] = _Wait(peer, number, now, now)
 
     def _circle(self, period: float) -> str | None:
-        """A circle of asks that stood all together for a beat: what is merely on its way would have
-        arrived."""
+        """Describe a circle of asks that all stayed open for the length of a beat. Answers that
+        were only in transit would have arrived by then."""
         for start in self._waits:
             way = [start]
             while (after := self._waits[way[-1]].peer) in self._waits and after not in way:
@@ -132,6 +135,6 @@ class Standstill:
             ]
             return (
                 f"the run stands still: {' and '.join(said)}: each waits for the other's "
-                "answer and will for ever"
+                "answer, without end"
             )
         return None

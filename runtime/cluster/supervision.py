@@ -1,10 +1,10 @@
-"""Which process is alive, by three signs, since each alone can lie. Plain decisions; the supervisor
-acts on them.
+"""Deciding which processes are alive, by three signs, since each sign alone can be wrong. These are
+plain decisions; the supervisor acts on them.
 
-link       the operating system or a socket, its own or a peer's, says that the process or its
-           connection is gone
-heartbeat  its event loop still turns (a blocked loop keeps its connection)
-progress   its work advances (a stuck kernel keeps the loop turning)
+link       the operating system, or a socket of the process or of a peer, reports that the process
+           or its connection is gone
+heartbeat  the event loop of the process still turns (a blocked loop keeps its connection)
+progress   the work of the process advances (a stuck kernel does not stop the loop)
 """
 
 from __future__ import annotations
@@ -22,28 +22,30 @@ from runtime.plan.topology import SUPERVISOR
 
 @dataclass(frozen=True)
 class Liveness(LivenessTimes):
-    """When a process counts as dead."""
+    """The times after which a process counts as dead."""
 
-    grace_seconds: float = Launcher.grace  # for what explains a lost link
+    grace_seconds: float = Launcher.grace  # the wait for an exit that explains a lost link
 
     @property
     def silence_seconds(self) -> float:
-        """Longest silence of a living process: the missed beats and one more for the way."""
+        """The longest silence of a living process: the missed beats and one more for the
+        transfer."""
         return self.heartbeat_seconds * (self.missed + 1)
 
     def silence_of(self, watched: Watched) -> float:
-        """The same of one process: from another host a heartbeat may be as late as its link may be
-        silent, and one that has said that it holds the interpreter's lock may be silent for as long
-        as it may prepare."""
+        """Return the longest silence of one process. From another host, a heartbeat may be late by
+        the time that its link may be silent. A process that has announced that it holds the
+        interpreter's lock may be silent for the time that it may prepare."""
         held = self.prepare_seconds if watched.beat is not None and watched.beat.holds_lock else 0.0
         return self.silence_seconds + held + (self.link_seconds if watched.far else 0.0)
 
     def stuck_seconds(self, stage: LifeStage, beat: Heartbeat) -> float:
-        """Longest single piece of array work: ten times the usual, but never under the configured
-        floor.
+        """Return the longest time for one piece of array work: ten times the usual duration, but
+        never less than the configured minimum.
 
-        Preparing has a limit of its own: a net is built and its kernels compiled in one piece. So
-        has work that holds the interpreter's lock: it makes what later work needs.
+        Preparation has a separate limit, since a net is built and its kernels compiled in one
+        piece. The same limit holds for work that holds the interpreter's lock, since it prepares
+        later work.
         """
         prepares = stage is LifeStage.GREETED or beat.holds_lock
         return (
@@ -55,7 +57,7 @@ class Liveness(LivenessTimes):
 
 @dataclass
 class Watched:
-    """What is known of one process. `far`: it is on another host."""
+    """The known state of one process. `far` is True if it is on another host."""
 
     stage: LifeStage = LifeStage.STARTING
     far: bool = False
@@ -66,16 +68,17 @@ class Watched:
 
 
 class Supervision:
-    """Knows every process's stage and last signs of life; says who counts as dead and why."""
+    """Keeps every process's stage and last signs of life, and decides which processes count as
+    dead."""
 
     def __init__(self, processes: Iterable[str], liveness: Liveness, now: float) -> None:
         self.liveness = liveness
         self.processes = {name: Watched(last_heard=now) for name in processes}
-        # of thousands each message asks
+        # kept up to date, since each message of thousands of processes needs these counts
         self._counts = Counter({LifeStage.STARTING: len(self.processes)})
-        self._began = self._greeted = now  # start; when the last process reported
+        self._began = self._greeted = now  # the start, and the last greeting of a process
         self._last_check = now
-        self._lost: dict[tuple[str, str], float] = {}  # links that broke, and since when
+        self._lost: dict[tuple[str, str], float] = {}  # broken link -> when it broke
 
     def __repr__(self) -> str:
         return (
@@ -84,12 +87,13 @@ class Supervision:
         )
 
     def note(self, process: str, event: str, now: float, incarnation: int | None = None) -> None:
-        """A step in a process's life, the present one if none is named; the hello of a higher one
-        begins that. MessageError if it may not come now, or is of a former life."""
+        """Note a step in the life of a process. If no incarnation is given, it is the current life.
+        The hello of a higher incarnation begins a new life. Raises MessageError if the step is not
+        legal now, or belongs to a former life."""
         watched = self.processes.get(process)
         if watched is None:
             raise MessageError(
-                "illegal_step", (f"'{event}' of process '{process}', which is not of this run")
+                "illegal_step", (f"'{event}' of process '{process}', which is not in this run")
             )
         life = watched.incarnation if incarnation is None else incarnation
         if life > watched.incarnation and event == "hello":
@@ -113,45 +117,45 @@ class Supervision:
         watched.incarnation = life
         watched.last_heard = now
         self._greeted = now if following is LifeStage.GREETED else self._greeted
-        watched.beat = None  # it told of the stage before: a long preparation is over, not stuck
+        watched.beat = None  # it describes the stage before: a long preparation is over, not stuck
 
     def is_far(self, process: str) -> None:
-        """It is on another host."""
+        """Note that the process is on another host."""
         self.processes[process].far = True
 
     def is_silent(self, process: str, now: float) -> bool:
-        """Was nothing heard of it for longer than a process of this host may be silent? The
-        supervisor never is."""
+        """Whether the process has been silent for longer than a process of this host may be. Never
+        true of the supervisor."""
         watched = self.processes.get(process)
         return watched is not None and now - watched.last_heard > self.liveness.silence_seconds
 
     def hears(self, process: str, now: float) -> bool:
-        """Will it hear what it is told, as far as it is known? It has greeted, and it was heard of
-        lately."""
+        """Whether a message will reach the process, as far as is known: it has greeted, and has not
+        been silent."""
         return not self.is_at(process, LifeStage.STARTING) and not self.is_silent(process, now)
 
     def launched(self, process: str, now: float) -> None:
-        """Its time to report begins."""
+        """Note that the process was launched. The time within which it must report begins."""
         self.processes[process].launched = now
 
     def beat(self, heartbeat: Heartbeat, now: float) -> None:
-        """A heartbeat came."""
+        """Note a heartbeat."""
         watched = self.processes.get(heartbeat.process)
         if watched is not None:
             watched.last_heard = now
             watched.beat = heartbeat
 
     def link_lost(self, process: str, peer: str, now: float) -> None:
-        """A process, or the supervisor, says that its connection to a peer broke."""
+        """Note that a process, or the supervisor, reports that its connection to a peer broke."""
         self._lost.setdefault((process, peer), now)
 
     def both_report(self, process: str, peer: str) -> bool:
-        """Does each of the two say that it lost the other?"""
+        """Whether both ends report that the link broke."""
         return (process, peer) in self._lost and (peer, process) in self._lost
 
     def broken(self, now: float) -> tuple[str, str] | None:
-        """A link that broke between two processes that both still live, or between one and the
-        supervisor."""
+        """Return a broken link whose ends both still live; one end may be the supervisor. None if
+        there is no such link."""
         for (process, peer), since in self._lost.items():
             alive = {SUPERVISOR, *self.at(LifeStage.GREETED, LifeStage.READY, LifeStage.RUNNING)}
             if now - since >= self.liveness.grace_seconds and process in alive and peer in alive:
@@ -159,27 +163,27 @@ class Supervision:
         return None
 
     def all_reached(self, stage: LifeStage) -> bool:
-        """Is every process exactly at this stage?"""
+        """Whether every process is exactly at this stage."""
         return self._counts[stage] == len(self.processes)
 
     def some_at(self, *stages: LifeStage) -> bool:
-        """Is any process at one of these stages?"""
+        """Whether any process is at one of these stages."""
         return any(self._counts[stage] for stage in stages)
 
     def is_at(self, process: str, *stages: LifeStage) -> bool:
-        """Is this process of the run, and at one of these stages?"""
+        """Whether this process belongs to the run and is at one of these stages."""
         watched = self.processes.get(process)
         return watched is not None and watched.stage in stages
 
     def at(self, *stages: LifeStage) -> list[str]:
-        """The processes at one of these stages."""
+        """Return the processes at one of these stages."""
         return [name for name, watched in self.processes.items() if watched.stage in stages]
 
     def check(self, now: float) -> list[tuple[str, str]]:
-        """(process, why) for every process that counts as dead at `now`."""
+        """Return (process, why) for every process that counts as dead at `now`."""
         late = now - self._last_check > self.liveness.silence_seconds / 2
         self._last_check = now
-        # this process itself was stopped or starved: what it has not read yet is no sign of death
+        # if this process itself was stopped or starved, unread messages are not a sign of death
         if late:
             for watched in self.processes.values():
                 watched.last_heard = now
@@ -211,7 +215,7 @@ class Supervision:
         beat = watched.beat
         waited = now - self._greeted
         idle = beat is not None and not beat.progress and not beat.busy_seconds
-        # who waits for one that has not reported has been told nothing
+        # no process is told to prepare until all have reported
         told = not self._counts[LifeStage.STARTING]
         if watched.stage is LifeStage.GREETED and told and idle and waited > rules.start_seconds:
             return (

@@ -1,9 +1,9 @@
 """The supervisor: starts every process of a run, leads them through their life, ends them all, and
 names the cause.
 
-It is an actor in the process of `up`. What counts as dead is decided in `supervision` and
-`standstill`, which of several reports is told in `causes`; this shell acts on it. Whatever happens,
-no process is left behind.
+It is an actor in the process of `up`. `supervision` and `standstill` decide when a process counts
+as dead, and `causes` chooses which of several reports is shown. This shell acts on their decisions.
+In every case, no process is left behind.
 """
 
 from __future__ import annotations
@@ -47,14 +47,14 @@ from runtime.transport import Transport, host_identity
 
 TICK_SECONDS = 0.1
 HALT_SECONDS = 3.0  # for a clean stop; then SIGTERM, and SIGKILL after another second
-HALT_EARLY_SECONDS = 1.0  # before everyone has begun: there is nothing to save
+HALT_EARLY_SECONDS = 1.0  # before all processes have begun: there is nothing to save
 TERMINATE_SECONDS = 1.0
 STACK_SECONDS = 0.2  # for processes to write their stacks into their logs
 
 
 class Supervisor(Actor):
-    """Runs one placement to its end. `began` is set when every actor has; `outcome` is done when
-    the run is over: None, or the error that ended it."""
+    """Runs one placement to its end. `began` is set when every actor has begun. `outcome` is done
+    when the run is over: its result is None, or the error that ended the run."""
 
     def __init__(
         self,
@@ -76,8 +76,8 @@ class Supervisor(Actor):
         self.sameness = Sameness()
         self._watchers: list[asyncio.Task[None]] = []
         self.began = asyncio.Event()
-        self._directed = False  # has everybody been told where everybody is?
-        # actor -> what its process's last heartbeat said of it
+        self._directed = False  # whether all processes have the addresses of their peers
+        # actor -> its status in the last heartbeat of its process
         self.statuses: dict[str, dict[str, Any]] = {}
         self.outcome: asyncio.Future[ConvoyError | None] = (
             asyncio.get_running_loop().create_future()
@@ -87,16 +87,16 @@ class Supervisor(Actor):
         self._causes = Causes()
         self._memory = MachineMemory()
         self._warnings = FirstOfEach()
-        # process -> why it counts as dead, whatever it still dies of
+        # process -> why it counts as dead, also if it later ends for another reason
         self._condemned: dict[str, str] = {}
-        # awaited with the outcome, while whoever lives still answers
+        # awaited with the outcome, while the living processes still answer
         self.before_stopping: LastWish = nothing
 
     # -- the run
 
     async def supervise(self) -> ConvoyError | None:
-        """Start everything, watch until the outcome is known, end everything; the error that ended
-        the run, if any."""
+        """Start all processes, watch them until the outcome is known, and end them all. Returns the
+        error that ended the run, or None."""
         starting = asyncio.create_task(self._launch_all(), name="start of the processes")
         try:
             while not self.outcome.done():
@@ -121,7 +121,7 @@ class Supervisor(Actor):
                 await self._launch(spec, FIRST)
         except ConvoyError as error:
             self._end(error)
-        except Exception as error:  # noqa: BLE001  # a mistake of the launcher: whoever waits for the outcome gets it
+        except Exception as error:  # noqa: BLE001  # a mistake in the launcher: passed on with the outcome
             self.outcome.set_exception(error)
 
     async def _launch(self, spec: ProcessSpec, incarnation: int) -> None:
@@ -145,8 +145,8 @@ class Supervisor(Actor):
             raise LaunchError(f"{what} within {seconds:g} s: {self._launcher.waiting()}") from None
 
     async def wind_down(self, reason: str) -> None:
-        """Ask the lead actor to bring the run to a good end; before it runs there is nothing to
-        save: end now."""
+        """Ask the lead actor to bring the run to a good end. Before the lead runs, there is nothing
+        to save, and the run ends at once."""
         if self._supervision.all_reached(LifeStage.RUNNING):
             await self.tell(self._placement.topology.lead, WindDown(reason=reason))
         else:
@@ -158,19 +158,20 @@ class Supervisor(Actor):
             await self.tell(self._placement.topology.lead, Save())
 
     def end_now(self) -> None:
-        """End the run without waiting for anything."""
+        """End the run at once, without waiting."""
         self._end(None)
         for launched in self._launched.values():
             launched.signal(signal.SIGKILL)
 
     def signal(self, process: str, number: signal.Signals) -> None:
-        """Send a process of the run a signal, wherever it is; nothing if it was not started or is
-        gone."""
+        """Send a signal to a process of the run, on any machine. Does nothing if the process was
+        not started or has ended."""
         if process in self._launched:
             self._launched[process].signal(number)
 
     def known(self) -> tuple[dict[str, Any], dict[str, Any]]:
-        """Of every process and every actor, for people: nobody is asked for it."""
+        """Return the known facts about every process and every actor, for people. No process is
+        asked."""
         stages = {
             name: {"stage": watched.stage.value}
             for name, watched in self._supervision.processes.items()
@@ -179,11 +180,11 @@ class Supervisor(Actor):
             self.statuses
         )
 
-    # -- what the processes say
+    # -- messages of the processes
 
     async def on_hello(self, message: Hello, envelope: Envelope) -> None:
-        """A process is up; once all are, everyone learns where its peers are. If it was started
-        anew, its peers learn where it is now."""
+        """Note that a process has started. Once all have, send to each the addresses of its peers.
+        If the process was restarted, send its new address to its peers."""
         if self._is_halting(message.process):
             return
         self._supervision.note(message.process, "hello", self.now(), message.incarnation)
@@ -208,13 +209,13 @@ class Supervisor(Actor):
                 await self._direct(spec.name)
 
     def _same(self, difference: str) -> bool:
-        """Do all machines run, or read, the same? A difference ends the run."""
+        """Return whether all machines run or read the same. A `difference` ends the run."""
         if difference:
             self._end(LaunchError(difference))
         return not difference
 
     async def _introduce(self, process: str) -> None:
-        """To its peers, and them to it."""
+        """Send the address of a process to its peers, and theirs to it."""
         for peer in self.roll.peers(process):
             await self._direct(peer, only=process)
         await self._direct(process)
@@ -224,8 +225,8 @@ class Supervisor(Actor):
             await self.tell(agent_of(process), directory)
 
     async def on_ready(self, message: Ready, envelope: Envelope) -> None:
-        """A process is prepared; once all are, everyone begins. One started anew begins beside
-        those that run."""
+        """Note that a process is prepared. Once all are, let all begin. A restarted process begins
+        while the others run."""
         if self._is_halting(message.process):
             return
         self._supervision.note(message.process, "ready", self.now(), envelope.incarnation)
@@ -244,14 +245,14 @@ class Supervisor(Actor):
             self.began.set()
 
     def _is_halting(self, process: str) -> bool:
-        """What it says of its start it said before it heard that the run is over, and it may have
-        ended since."""
+        """Whether the process is stopping. Its messages about its start were then sent before it
+        learnt that the run is over, and it may have ended since."""
         return self._supervision.is_at(
             process, LifeStage.HALTING, *((LifeStage.GONE,) if self.outcome.done() else ())
         )
 
     async def on_heartbeat(self, message: Heartbeat, envelope: Envelope) -> None:
-        """A process lives."""
+        """Note that a process lives, and check that the run advances."""
         self._supervision.beat(message, self.now())
         for actor, status in message.actors.items():
             self.statuses[actor] = {**status, "process": message.process}
@@ -265,18 +266,19 @@ class Supervisor(Actor):
             self._end(RoleDied(f"{why}\n  the logs in {logs} have the stacks of all processes"))
 
     async def on_event_report(self, message: EventReport, envelope: Envelope) -> None:
-        """An actor reports something for the journal."""
+        """Pass on an event for the journal that an actor reports."""
         if not self._warnings.told(message.event, message.fields):
             self._watcher.event(message.actor, message.event, dict(message.fields))
 
     async def on_finished(self, message: Finished, envelope: Envelope) -> None:
-        """The lead actor is done: so is the run, unless a failure waits for what explains it."""
+        """End the run, since the lead actor is done, unless a failure still waits for its
+        explanation."""
         if not self._causes:
             self._end(None)
 
     async def on_failure(self, message: Failure, envelope: Envelope) -> None:
-        """An actor failed: so did the run. Unless the program itself gave up, the death of another
-        process may be the cause."""
+        """End the run, since an actor failed. The cause may be the death of another process, unless
+        the program itself gave up."""
         if message.cause == "program":
             self._end(by(message.actor, ProgramFailed(f"{message.actor}: {message.error}")))
             return
@@ -287,8 +289,8 @@ class Supervisor(Actor):
         self._causes.failed(message.process, by(message.actor, error), self.now())
 
     async def on_link_lost(self, message: LinkLost, envelope: Envelope) -> None:
-        """The connection between two processes broke: if neither ends, that is what ends the
-        run."""
+        """Note that the connection between two processes broke. If neither of them ends, this ends
+        the run."""
         if not self.outcome.done():
             self._watcher.event(
                 self.name, "link lost", {"process": message.process, "peer": message.peer}
@@ -296,8 +298,8 @@ class Supervisor(Actor):
             self._supervision.link_lost(message.process, message.peer, self.now())
 
     def link_lost(self, process: str) -> None:
-        """The connection to a process broke: what it is told would go nowhere. Its exit or its
-        silence may say why."""
+        """Note that the connection to a process broke, so that messages to it would be lost. Its
+        exit or its silence may give the reason."""
         if process in self._supervision.at(LifeStage.RUNNING, LifeStage.READY, LifeStage.GREETED):
             self._watcher.event(self.name, "link lost", {"process": process})
             self._supervision.link_lost(SUPERVISOR, process, self.now())
@@ -305,8 +307,8 @@ class Supervisor(Actor):
     # -- deciding and acting
 
     async def _judge(self) -> None:
-        """Whoever counts as dead shows its stacks if it still can, is named, and gets no second
-        chance."""
+        """End the run if a process counts as dead or a link is broken. Such a process shows its
+        stacks if it still can, is named, and is killed."""
         self._condemned |= {
             name: why for name, why in self._supervision.check(self.now()) if name in self._launched
         }
@@ -339,7 +341,7 @@ class Supervisor(Actor):
     async def _watch_exit(self, launched: Launched, incarnation: int) -> None:
         status = await launched.wait()
         if incarnation != self._supervision.processes[launched.name].incarnation:
-            return  # another life of it goes on
+            return  # another life of the process goes on
         halting = self._is_halting(launched.name)
         self._supervision.note(launched.name, "exit", self.now())
         if not halting:
@@ -368,8 +370,8 @@ class Supervisor(Actor):
                 self._watcher.failed(error)
 
     def admit(self, envelope: Envelope) -> None:
-        """Link a process that greets and its actors, in each life anew; hear one that fails before
-        it could greet."""
+        """Link a process that greets, and its actors, in each of its lives. Also let a process that
+        fails before its greeting report the failure."""
         message = envelope.message
         if not isinstance(message, Hello | Failure):
             return
@@ -382,7 +384,7 @@ class Supervisor(Actor):
                 self._home.connect(
                     spec.name, message.incarnation, hears_at(message), actors, self._road
                 )
-            except LaunchError as error:  # no descriptor is left for it
+            except LaunchError as error:  # no file descriptor is left for the connection
                 self._end(error)
         elif isinstance(message, Failure):
             self._home.know(envelope.sender, spec.name, envelope.incarnation, self._road)
@@ -400,7 +402,7 @@ class Supervisor(Actor):
         for launched in deaf:
             launched.signal(signal.SIGTERM)
         patience = HALT_SECONDS if self.began.is_set() else HALT_EARLY_SECONDS
-        with suppress(TimeoutError, ConvoyError):  # whoever did not listen gets signals
+        with suppress(TimeoutError, ConvoyError):  # processes that do not stop get signals
             async with asyncio.timeout(patience):
                 for process in self.roll.greetings:
                     await self.tell(agent_of(process), Halt(reason="the run is over"))

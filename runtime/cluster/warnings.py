@@ -1,5 +1,4 @@
-"""The warnings that a process logs, told to the person as events: a line in a log is read by
-nobody."""
+"""The warnings that a process logs, sent to the user as events, since users seldom read logs."""
 
 from __future__ import annotations
 
@@ -9,15 +8,15 @@ from contextlib import contextmanager
 from typing import Any
 
 WARNING = "warning"  # the event of an agent; its fields are `process` and `text`
-MOST = 20  # different ones of a process; what comes after is in its log
+MOST = 20  # different warnings of a process; later ones are in its log only
 
 
 class LoggedWarnings(logging.Handler):
-    """Hands each different text to `tell` once, from whichever thread logs it. `tell` must be safe
-    to call there.
+    """Calls `tell` once with each different text, in the thread that logs it. `tell` must be
+    thread-safe.
 
-    Errors are not repeated here: what failed is reported as a Failure, with its traceback in the
-    log.
+    Errors are not repeated here: a failure is reported as a Failure message, with its traceback in
+    the log.
     """
 
     def __init__(self, tell: Callable[[str], None]) -> None:
@@ -27,7 +26,7 @@ class LoggedWarnings(logging.Handler):
         self.addFilter(lambda record: record.levelno == logging.WARNING)
 
     def emit(self, record: logging.LogRecord) -> None:
-        """See logging.Handler; the handler's lock is held."""
+        """Hand on the text of a record. logging holds the handler's lock meanwhile."""
         text = record.getMessage()
         if text in self._told or len(self._told) > MOST:
             return
@@ -37,14 +36,14 @@ class LoggedWarnings(logging.Handler):
 
 
 class FirstOfEach:
-    """Knows the warnings of a run: what one machine or one process lacks, the others often lack
-    too, and say alike."""
+    """Remembers the warnings of a run. If one machine or process lacks something, others often lack
+    it too and log the same text."""
 
     def __init__(self) -> None:
         self._texts: set[str] = set()
 
     def told(self, event: str, fields: Mapping[str, Any]) -> bool:
-        """Is this a warning whose text another process has told before?"""
+        """Return whether this is a warning whose text another process has already reported."""
         if event != WARNING or (text := fields.get("text")) is None:
             return False
         known = text in self._texts
@@ -54,7 +53,8 @@ class FirstOfEach:
 
 @contextmanager
 def kept_warnings() -> Iterator[list[str]]:
-    """What is logged as a warning meanwhile, in this process, and is told nowhere else."""
+    """Collect the warnings that this process logs meanwhile, as a list. They are not shown anywhere
+    else."""
     told: list[str] = []
     handler = LoggedWarnings(told.append)
     logging.getLogger().addHandler(handler)

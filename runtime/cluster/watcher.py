@@ -1,4 +1,4 @@
-"""What is told of a run while it goes on."""
+"""The interface of an observer of a run."""
 
 from __future__ import annotations
 
@@ -9,13 +9,13 @@ from runtime.errors import ConvoyError
 
 
 class Watcher(Protocol):
-    """Who wants to know what happens in a run: the journal, the live table."""
+    """An observer that is called while the run goes on, such as the journal or the live table."""
 
     def event(self, actor: str, event: str, fields: dict[str, Any]) -> None:
-        """An actor or the supervisor reports something."""
+        """Take an event that an actor or the supervisor reports."""
 
     def beat(self, process: str, heartbeat: Heartbeat) -> None:
-        """A process lives and says what its actors do."""
+        """Take a heartbeat: a process lives and reports the state of its actors."""
 
     def failed(self, error: ConvoyError) -> None:
-        """The run ends because of this; told at once, before anything is stopped."""
+        """Take the error that ends the run. Called at once, before any process is stopped."""

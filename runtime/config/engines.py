@@ -1,5 +1,4 @@
-"""[launcher.ray], [launcher.kubernetes]: what a kind of launcher wants to know besides what all
-do."""
+"""[launcher.ray], [launcher.kubernetes]: the keys that only one kind of launcher has."""
 
 from typing import Annotated, Any
 
@@ -24,14 +23,14 @@ class Ray(Section):
     """[launcher.ray]: the Ray cluster (docs/cluster.md)."""
 
     address: Word | None = None
-    """Default: what RAY_ADDRESS says, else the cluster that this host is a node of. `"HOST:PORT"`
-    where this host is one of its nodes, `"ray://HOST:PORT"` elsewhere."""
+    """Default: the value of RAY_ADDRESS, else the cluster of which this host is a node.
+    `"HOST:PORT"` if this host is one of its nodes, `"ray://HOST:PORT"` elsewhere."""
     resources: Annotated[dict[str, float], AfterValidator(_amounts)] = Field(default={})
-    """What each machine needs of it besides its cores."""
+    """Resources that each machine needs from the Ray cluster in addition to its cores."""
 
     @property
     def host(self) -> str:
-        """That of `address`; "" if it names none."""
+        """The host of `address`, or "" if `address` names none."""
         return (self.address or "").rpartition("://")[2].rpartition(":")[0]
 
 
@@ -60,18 +59,18 @@ class Kubernetes(Section):
     image: Word
     """The image of the pods."""
     namespace: Word | None = None
-    """Default: kubectl's own. Where the pods are made."""
+    """Default: kubectl's own. The namespace in which the pods are made."""
     context: Word | None = None
-    """Default: kubectl's own. The cluster."""
+    """Default: kubectl's own. The context of kubectl, which selects the cluster."""
     service_account: Word | None = None
     """The service account of the pods."""
     node_selector: dict[str, str] = Field(default={})
     """Labels of the nodes that the pods may run on."""
     tolerations: tuple[dict[str, Any], ...] = Field(default=(), strict=False)
-    """Tolerations of the pods, as Kubernetes has them."""
+    """Tolerations of the pods, in Kubernetes' format."""
     resources: Annotated[dict[str, Any], AfterValidator(_asked)] = Field(default={})
-    """What each pod is given besides cores and cards."""
+    """Resources that each pod is given in addition to cores and GPUs."""
     volumes: Annotated[dict[str, Any], AfterValidator(_mounted)] = Field(default={})
-    """Path -> the name of a claim, or a volume's source as Kubernetes has it."""
+    """Path -> the name of a claim, or the source of a volume in Kubernetes' format."""
     most_seconds: Annotated[Seconds, Field(ge=1)] = WEEK
-    """No pod lives longer."""
+    """The longest lifetime of a pod."""

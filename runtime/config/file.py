@@ -1,10 +1,10 @@
-"""cluster.toml, from its text to a configuration that the runtime and the program accept: one call,
-or ConfigError with every mistake, in the order of the lines.
+"""Loading cluster.toml: from its text to a configuration that the runtime and the program accept.
+One call either returns it or raises ConfigError with every mistake, in the order of the lines.
 
     text --parse--> RawConfig --validate--> Sections --judge--> Judged --with_program--> Loaded
 
-Only the process that starts a run imports this file: pydantic is slow to import, and role processes
-read plan.json.
+Only the process that starts a run imports this file, because pydantic is slow to import. Role
+processes read plan.json instead.
 """
 
 import importlib
@@ -47,7 +47,8 @@ RUNTIME = f"{Path(__file__).parents[1]}{os.sep}"
 
 @dataclass(frozen=True)
 class Judged:
-    """The runtime's sections after all rules. `config`: None if one of them has a mistake."""
+    """The runtime's sections after all rules have been applied. `config` is None if a section has a
+    mistake."""
 
     raw: RawConfig
     config: ClusterConfig | None
@@ -57,7 +58,7 @@ class Judged:
 @dataclass(frozen=True)
 class Loaded:
     """A configuration that the runtime and the program both accept. `options` is None if the
-    program has none. `unused`: a line for each key that says nothing where it stands."""
+    program has no options. `unused` has a line for each key that has no effect where it stands."""
 
     config: ClusterConfig
     program: Program
@@ -66,17 +67,19 @@ class Loaded:
 
 
 def load(path: Path, overrides: Sequence[str] = ()) -> ClusterConfig:
-    """The runtime's sections of `path`, with overrides ("a.b=value") applied; the program's stay
-    unjudged.
+    """Return the runtime's sections of `path`, with overrides ("a.b=value") applied. The program's
+    sections are not checked.
 
-    ConfigError with all mistakes of the file's syntax, the overrides and the runtime's sections.
+    Raises ConfigError with all mistakes in the file's syntax, the overrides and the runtime's
+    sections.
     """
     judged = judge(parse(path, overrides))
     return _accepted(judged.config, judged.problems)
 
 
 def of_script(source: str, tables: Mapping[str, Any], directory: Path) -> ClusterConfig:
-    """As `load`, of tables that a script gives in place of a file; see `from_python`."""
+    """Return the runtime's sections of the tables that a script passes instead of a file. `source`
+    and `directory` are explained at `from_python`. Raises ConfigError as `load` does."""
     judged = judge(slurm_environment.as_meant(from_python(source, tables, directory)))
     return _accepted(judged.config, judged.problems)
 
@@ -86,23 +89,24 @@ def load_with_program(
     overrides: Sequence[str] = (),
     search_dir: Path | None = None,
 ) -> Loaded:
-    """As `load`, and import the program and check its sections too. ConfigError with the mistakes
-    of both at once.
+    """Load the runtime's sections as `load` does, import the program, and check its sections too.
+    Raises ConfigError with the mistakes of both at once.
 
-    The program is searched where Python searches, then in `search_dir` (default: the directory of
+    The program is searched for on Python's path, then in `search_dir` (default: the directory of
     `path`).
     """
     return with_program(judge(parse(path, overrides)), search_dir or path.parent)
 
 
 def parse(path: Path, overrides: Sequence[str] = ()) -> RawConfig:
-    """The text of `path` with the overrides, as plain data that knows the line of each key; with
-    the machines that Slurm gives, if they are its. ConfigError as `read`."""
+    """Return the text of `path` with the overrides, as plain data that knows the line of each key.
+    If Slurm starts the processes, the machines that Slurm gives are added. Raises ConfigError as
+    `read` does."""
     return slurm_environment.as_meant(read(path, overrides))
 
 
 def judge(raw: RawConfig) -> Judged:
-    """The runtime's sections, validated one by one, then held against one another."""
+    """Validate the runtime's sections one by one, then check them against each other."""
     sections = validate(raw)
     environ = slurm_environment.environment(raw, os.environ)
     entries = entries_of(raw, sections.machine, environ)
@@ -121,10 +125,10 @@ def judge(raw: RawConfig) -> Judged:
 
 
 def with_program(judged: Judged, search_dir: Path) -> Loaded:
-    """The whole configuration, its program's sections as the program's own `Options`. ConfigError
-    with every mistake so far."""
+    """Return the whole configuration, with the program's sections as the program's own `Options`.
+    Raises ConfigError with every mistake found so far."""
     raw = judged.raw
-    if raw.program is None:  # noted by the sections: there is no program that could judge the rest
+    if raw.program is None:  # already in `problems`; without a program nothing checks the rest
         raise ConfigError(in_order(judged.problems))
     program = _imported(raw.program, search_dir)
     if isinstance(program, str):
@@ -135,12 +139,12 @@ def with_program(judged: Judged, search_dir: Path) -> Loaded:
 
 
 def load_program(name: str, search_dir: Path, raw: RawConfig | None = None) -> Program:
-    """Import the program: a module with `plan()`, and `Options` if it has sections of its own in
+    """Import the program: a module with `plan()`, and with `Options` if it has its own sections in
     cluster.toml.
 
-    `search_dir` is added at the end of sys.path and stays there, for what the program imports
-    later. ConfigError, placed at the `program` key of `raw`, if it cannot be imported, lacks plan
-    or offers something of a wrong kind.
+    `search_dir` is added at the end of sys.path and stays there, since the program may import
+    further modules later. Raises ConfigError, placed at the `program` key of `raw`, if the module
+    cannot be imported, has no plan, or defines something of a wrong kind.
     """
     program = _imported(name, search_dir)
     if isinstance(program, Program):
@@ -149,17 +153,18 @@ def load_program(name: str, search_dir: Path, raw: RawConfig | None = None) -> P
 
 
 def program_options(config: ClusterConfig, model: type[Model]) -> Model:
-    """The program's sections as the program's own model. ConfigError with all mistakes, each at its
-    line."""
+    """Return the program's sections as the program's own model. Raises ConfigError with all
+    mistakes, each at its line."""
     return _accepted(*_options(config.raw, config.program_section, model))
 
 
 def dump(config: ClusterConfig, options: BaseModel | None = None) -> str:
-    """The resolved configuration as TOML: every default written out; it reads back equal.
+    """Return the resolved configuration as TOML, with every default written out. Reading the text
+    gives an equal configuration.
 
-    With `options` the program's sections are written resolved as well.
+    With `options`, the program's sections are written resolved too.
     """
-    # resolved: each is a machine of its own
+    # resolved: each host has become a separate [[machine]]
     several = {"machine": {"__all__": {"hosts", "hostfile"}}}
     sections = config.model_dump(
         exclude_none=True, exclude={**dict.fromkeys(config.program_section, True), **several}
@@ -176,8 +181,8 @@ def _program_data(raw: RawConfig) -> dict[str, Any]:
 def _options(
     raw: RawConfig, data: Mapping[str, Any], model: type[Model] | None
 ) -> tuple[Model | None, list[Problem]]:
-    """The program's sections judged by its model. Without a model, or where it is silent about
-    extra keys, a top-level key that nobody knows is a mistake: a misspelt section must not be
+    """Validate the program's sections with its model. Without a model, or with a model that allows
+    extra keys, an unknown top-level key is still a mistake: a misspelt section must not be
     ignored."""
     runtime_keys = key_names(ClusterConfig)
     known = key_names(model) if model else []
@@ -189,7 +194,7 @@ def _options(
 
 
 def _imported(name: str, search_dir: Path) -> Program | str:
-    """The program, or what is wrong with it."""
+    """Return the program, or the text of the mistake."""
     if not all(part.isidentifier() for part in name.split(".")):
         return f"found {found(name)}, expected the name of a Python module, such as 'roles'"
     if (folder := str(search_dir.resolve())) not in sys.path:
@@ -199,7 +204,7 @@ def _imported(name: str, search_dir: Path) -> Program | str:
         module = importlib.import_module(name)
     except ModuleNotFoundError as error:
         if error.name and (name == error.name or name.startswith(f"{error.name}.")):
-            return f"no module named {name!r} on Python's path or beside the file"
+            return f"no module named {name!r} on Python's path or next to the file"
         return f"program {name!r} cannot be imported: {_blame(error)}"
     except (Exception, SystemExit) as error:  # noqa: BLE001  # the user's module may raise anything
         return f"program {name!r} cannot be imported: {_blame(error)}"
@@ -210,13 +215,13 @@ def _imported(name: str, search_dir: Path) -> Program | str:
 
 
 def _blame(error: BaseException) -> str:
-    """The error in one line, with the place that raised it."""
+    """Describe the error in one line, with the place that raised it."""
     if isinstance(error, SyntaxError):
         return show_text(f"{error.msg} ({Path(error.filename or '?').name}:{error.lineno})", 300)
     frames = [
         f
         for f in traceback.extract_tb(error.__traceback__)
-        if not f.filename.startswith(("<frozen", RUNTIME))  # what refuses a class of the program
+        if not f.filename.startswith(("<frozen", RUNTIME))  # leave out the code that raises for it
     ]
     place = f" ({Path(frames[-1].filename).name}:{frames[-1].lineno})" if frames else ""
     return show_text(f"{type(error).__name__}: {error}{place}", 300)

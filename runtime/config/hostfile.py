@@ -1,8 +1,8 @@
-"""Many hosts in a few words: Slurm's lists, MPI's files. Plain text in, names out; every mistake is
-a ValueError."""
+"""Short notations for many hosts: Slurm's lists and MPI's files. The functions take plain text and
+return names. Every mistake is a ValueError."""
 
-# Not python-hostlist: its licence is the GPL, and it accepts 'node 1' and 'a,,b'; for 'node[a]' it
-# says "bad range", and nothing of where.
+# python-hostlist is not used: its licence is the GPL, and it accepts 'node 1' and 'a,,b'. For
+# 'node[a]' it reports "bad range" without the place.
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ import re
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
-MOST = 100_000  # hosts of one list: "node[1-999999999]" is a slip of the hand
+MOST = 100_000  # hosts of one list: "node[1-999999999]" is a typing mistake
 _RANGE = re.compile(r"(\d+)(?:-(\d+))?")
 _WHOLE = re.compile(r"[A-Za-z0-9._@%*?+-]*")
 _SLOTS = re.compile(r"slots=([1-9]\d{0,5})")
@@ -20,15 +20,16 @@ _SLOTS = re.compile(r"slots=([1-9]\d{0,5})")
 
 @dataclass(frozen=True)
 class Host:
-    """Where to connect to, and for how many processes it has room, if that is said (`slots`)."""
+    """The name of a host to connect to, and the number of processes that it has room for (`slots`),
+    if that is given."""
 
     name: str
     slots: int | None = None
 
 
 def expanded(text: str) -> list[str]:
-    """The hosts of a text such as "node[01-03,7],gpu": node01, node02, node03, node7, gpu, in this
-    order; numbers keep the zeros that a range begins with. ValueError."""
+    """Return the hosts of a text such as "node[01-03,7],gpu": node01, node02, node03, node7, gpu,
+    in this order. Numbers keep the leading zeros of their range. Raises ValueError."""
     found: list[str] = []
     for item in _items(text):
         choices = [_choices(part, item) for part in re.split(r"(\[[^\]]*\])", item)]
@@ -42,8 +43,11 @@ def expanded(text: str) -> list[str]:
 
 
 def matching(text: str, names: Iterable[str]) -> tuple[str, ...]:
-    """Which of these names a text means: one of them, a list as `expanded`, or patterns ("node*",
-    "gpu?") in such a list; in the order of `names`. ValueError names what fits none."""
+    """Return the names that a text selects, in the order of `names`.
+
+    The text is one of the names, a list as for `expanded`, or such a list with patterns ("node*",
+    "gpu?"). Raises ValueError with the first item that selects no name.
+    """
     known = dict.fromkeys(names)
     if text in known:
         return (text,)
@@ -63,9 +67,12 @@ def matching(text: str, names: Iterable[str]) -> tuple[str, ...]:
 
 
 def of_file(text: str) -> list[Host]:
-    """The hosts of a file with one a line: "node1", "node1 slots=4" (Open MPI), "node1:4" (MPICH),
-    "# a comment". A host that comes again has the slots of both lines, one where a line says none.
-    ValueError names the line."""
+    """Return the hosts of a file with one host on each line: "node1", "node1 slots=4" (Open MPI),
+    "node1:4" (MPICH), "# a comment".
+
+    A host with several lines gets the sum of their slots; a line without a number counts as one
+    slot. Raises ValueError with the number of the line.
+    """
     found: dict[str, int | None] = {}
     for number, line in enumerate(text.splitlines(), 1):
         words = line.partition("#")[0].split()
@@ -97,7 +104,7 @@ def _of_line(words: list[str]) -> tuple[str, int | None]:
 
 
 def _items(text: str) -> Iterator[str]:
-    """What stands between commas that are in no brackets."""
+    """Split a list at the commas outside brackets."""
     for item in re.split(r",(?![^\[]*\])", text):
         if not item.strip():
             raise ValueError("found nothing between two commas, expected a host")
@@ -105,7 +112,7 @@ def _items(text: str) -> Iterator[str]:
 
 
 def _choices(part: str, item: str) -> list[str]:
-    """What one part of an item, in brackets or not, can be."""
+    """Return all values of one part of an item: the numbers in brackets, or plain text."""
     if not part.startswith("["):
         if not _WHOLE.fullmatch(part):
             raise ValueError(

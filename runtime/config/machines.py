@@ -1,5 +1,5 @@
-"""[[machine]]: what it may say, and which machines each entry stands for: one, or one for each host
-that it lists."""
+"""[[machine]]: its keys, and the machines that each entry stands for: one machine, or one for each
+host that the entry lists."""
 
 import os
 import re
@@ -19,13 +19,14 @@ from runtime.reasons import reason
 from runtime.regular import read_bytes
 from runtime.terminal_text import is_plain
 
-LOCAL_NAME = "local"  # of a machine that says nothing
+LOCAL_NAME = "local"  # the name of a machine that gives none
 LOOPBACK = "127.0.0.1"
-MOST_BYTES = 1 << 24  # of a file of hosts
+MOST_BYTES = 1 << 24  # of a hostfile
 
 
 def listened_at(value: str) -> str:
-    """An address that a machine may listen at, see `machine.addresses`. ValueError."""
+    """Return `value` if it is an address that a machine may listen at (see `machine.addresses`).
+    Raises ValueError."""
     if wrong := mistake(value):
         raise ValueError(wrong)
     return value
@@ -47,10 +48,10 @@ def _variables(value: dict[str, str]) -> dict[str, str]:
     for name in value:
         if not re.fullmatch(r"[A-Za-z_][A-Za-z0-9_]*", name):
             raise ValueError(
-                f"found the name {show_text(repr(name))}, expected one that a variable can have"
+                f"found the name {show_text(repr(name))}, expected the name of a variable"
             )
         if "\0" in value[name]:
-            raise ValueError(f"{name}: found a byte 0, which no variable can have")
+            raise ValueError(f"{name}: found a NUL character, which no variable can have")
     return value
 
 
@@ -58,66 +59,70 @@ Elsewhere = Annotated[str, AfterValidator(_absolute)]  # a path on another machi
 
 
 class Machine(Section):
-    """[[machine]]: a place for processes, or several, one for each of its `hosts`."""
+    """[[machine]]: a machine that runs processes, or several machines, one for each of its
+    `hosts`."""
 
     name: Name = LOCAL_NAME
-    """What `[[process]]` and reports call it; machines of `hosts` are called by their hosts."""
+    """The name of the machine in `[[process]]` and reports. Machines of `hosts` are named after
+    their hosts."""
     host: Word | None = None
-    """Default: the name. What a launcher connects to, such as `"me@node7"`."""
+    """Default: the name. The host that a launcher connects to, such as `"me@node7"`."""
     hosts: Annotated[
         tuple[Word, ...],
         BeforeValidator(_lists),
         Expected("hosts such as 'node[1-8]', '$SLURM_NODELIST', or an array of them"),
     ] = Field(default=(), strict=False)
-    """`"node[1-8]"`, an array, `"$SLURM_NODELIST"`: each host is a machine of its own, with all
-    other keys of the entry."""
+    """`"node[1-8]"`, an array, or `"$SLURM_NODELIST"`: each host becomes a separate machine, with
+    all other keys of the entry."""
     hostfile: Word | None = None
-    """A file with one host a line; likewise."""
+    """A file with one host on each line; each host becomes a separate machine."""
     address: Annotated[str, AfterValidator(listened_at)] = LOOPBACK
-    """Where its processes listen: a loopback address where the launcher is `"local"`; a network, an
-    interface or `"auto"` elsewhere (docs/cluster.md)."""
+    """The address at which its processes listen: a loopback address if the launcher is `"local"`,
+    or else a network, an interface or `"auto"` (docs/cluster.md)."""
     cores: Count | None = None
-    """Default: all. What `threads = "auto"` shares among the machine's processes, and workers are
-    spread by."""
+    """Default: all. The cores that `threads = "auto"` shares among the machine's processes. Workers
+    are spread in proportion to `cores` if all of their machines give it."""
     threads: Count | Literal["auto"] = "auto"
     """BLAS threads of each process."""
     port: Port | None = None
     """Default: free ports. The first TCP port; each process that listens on TCP takes two."""
     namespace: Name | None = None
-    """A network namespace of this machine that stands for the machine (docs/simulation.md)."""
+    """A network namespace on the host of `up` that stands for this machine (docs/simulation.md)."""
     pin: tuple[Text, ...] = Field(default=(), strict=False)
     """Names or patterns of actors; each process with one of them has `threads` cores to itself
     (Linux)."""
     devices: tuple[Text, ...] = Field(default=(), strict=False)
-    """What the machine's workers compute on, each the next by rank: `["cuda:0", "cuda:1"]`
-    (docs/cluster.md)."""
+    """The devices that the machine's workers compute on, assigned in the order of ranks:
+    `["cuda:0", "cuda:1"]` (docs/cluster.md)."""
     python: Word | None = None
-    """Default: the launcher's. The Python that starts the agent there."""
+    """Default: the launcher's. The Python that starts the agent on the machine."""
     directory: Elsewhere | None = None
-    """Default: the launcher's. The folder there that stands for that of cluster.toml."""
+    """Default: the launcher's. The folder on the machine that stands for the folder of
+    cluster.toml."""
     data: Elsewhere | None = None
-    """Default: `directory`. The folder there below which relative sources of data lie."""
+    """Default: `directory`. The folder on the machine that relative sources of data start from."""
     environment: Annotated[dict[str, str], AfterValidator(_variables)] = Field(default={})
-    """Variables of its processes."""
+    """Environment variables of its processes."""
     price_per_hour: Annotated[float, Field(gt=0, allow_inf_nan=False)] | None = None
-    """What `plan` multiplies with the time that it predicts, in any currency (docs/tuning.md)."""
+    """The price that `plan` multiplies with the predicted time, in any currency
+    (docs/tuning.md)."""
 
     _entry: int = PrivateAttr(default=0)
 
     @property
     def entry(self) -> int:
-        """Which [[machine]] of the file it comes from."""
+        """The index of the [[machine]] entry that this machine comes from."""
         return self._entry
 
     @property
     def lists_hosts(self) -> bool:
-        """Does the entry stand for a machine for each host of a list or a file?"""
+        """Whether the entry stands for one machine for each host of a list or file."""
         return bool(self.model_fields_set & {"hosts", "hostfile"})
 
     @property
     def listens_at(self) -> str:
-        """The address of the machines that the entry stands for: "auto" where they have hosts and
-        nothing is said."""
+        """The address of the machines that the entry stands for. It is "auto" if they have hosts
+        and no address is given."""
         if "address" not in self.model_fields_set and (
             self.lists_hosts or "host" in self.model_fields_set
         ):
@@ -125,8 +130,8 @@ class Machine(Section):
         return self.address
 
     def called(self, host: Host, entry: int) -> "Machine":
-        """The machine that one of the hosts is; the entry itself where it lists none (`host.name`
-        is then "")."""
+        """Return the machine for one host of the entry. If the entry lists no hosts, `host.name` is
+        "", and the entry itself is the machine."""
         update: dict[str, Any] = {}
         if host.name:
             update = {
@@ -144,23 +149,26 @@ class Machine(Section):
 
 
 def machine_name(host: str) -> str:
-    """Without the user that a launcher logs in as."""
+    """Return the host without the user name for the login."""
     return host.rpartition("@")[2]
 
 
 @dataclass(frozen=True)
 class Entries:
-    """The [[machine]] tables, as far as hosts and names go: `hosts` of each entry (one without a
-    name if it lists none, none if that cannot be known), and what is wrong."""
+    """The hosts and names of the [[machine]] tables, and the mistakes in them.
+
+    `hosts` has the hosts of each entry: one without a name if the entry lists no hosts, and none if
+    the hosts cannot be determined.
+    """
 
     hosts: tuple[tuple[Host, ...], ...]
     names: tuple[str, ...]
     problems: tuple[Problem, ...]
-    all_known: bool  # do all entries say which machines they are?
+    all_known: bool  # the machines of all entries could be determined
 
     def machines(self, entries: tuple[Machine, ...]) -> tuple[Machine, ...]:
-        """All machines, in the order of the file."""
-        if len(entries) != len(self.hosts):  # none was written: the default
+        """Return all machines, in the order of the file."""
+        if len(entries) != len(self.hosts):  # the file has no [[machine]]: the default entry
             return entries
         return tuple(
             entry.called(host, index)
@@ -172,11 +180,14 @@ class Entries:
 def entries_of(
     raw: RawConfig, written: Sequence[Machine], environ: Mapping[str, str] | None = None
 ) -> Entries:
-    """Which machines each [[machine]] that is `written` stands for. `environ`: the environment that
-    "$NAME" looks in, by default this process's. `raw` knows the line of each key."""
+    """Return the machines that each [[machine]] in `written` stands for.
+
+    `environ` is the environment in which "$NAME" is looked up, by default that of this process.
+    `raw` knows the line of each key.
+    """
     problems: list[Problem] = []
     hosts: list[tuple[Host, ...]] = []
-    first: dict[str, str] = {}  # name -> where it is said
+    first: dict[str, str] = {}  # name -> the place where it is given first
     for index, machine in enumerate(written):
         mine = tuple(
             _hosts(raw, index, machine, os.environ if environ is None else environ, problems)
@@ -201,7 +212,7 @@ def entries_of(
 
 
 def _listing(machine: Machine) -> str:
-    """The key that says the hosts of an entry that lists some."""
+    """Return the key that lists the hosts of an entry: "hosts" or "hostfile"."""
     return "hosts" if "hosts" in machine.model_fields_set else "hostfile"
 
 
@@ -212,7 +223,7 @@ def _hosts(
     environ: Mapping[str, str],
     problems: list[Problem],
 ) -> Iterator[Host]:
-    """Those of one entry; nothing after a problem."""
+    """Yield the hosts of one entry. Nothing is yielded after a mistake."""
     if not machine.lists_hosts:
         yield Host("")
         return
@@ -220,7 +231,7 @@ def _hosts(
     said = machine.model_fields_set
     for other in ("name", "host", "hostfile"):
         if other in said and other != key:
-            text = f"says nothing beside {key}, whose machines are called by their hosts"
+            text = f"cannot be given with {key}, whose machines are named after their hosts"
             problems.append(raw.problem(("machine", index, other), text))
     try:
         if key == "hosts":
@@ -232,11 +243,12 @@ def _hosts(
 
 
 def _listed(texts: tuple[str, ...] | None, environ: Mapping[str, str]) -> list[Host]:
-    """Of `hosts`; none where it has a mistake, which the section reports."""
+    """Return the hosts of `hosts`. The result is empty if the key has a mistake, which the section
+    reports."""
     if texts is None:
         return []
     if not texts:
-        raise ValueError(f"found {found([])} without a host, expected one at least")
+        raise ValueError(f"found {found([])} without a host, expected at least one")
     names = [name for text in texts for name in expanded(_variable(text, environ))]
     twice = (
         next((name for name in names if names.count(name) > 1), None)
@@ -249,7 +261,8 @@ def _listed(texts: tuple[str, ...] | None, environ: Mapping[str, str]) -> list[H
 
 
 def _variable(text: str, environ: Mapping[str, str]) -> str:
-    """ "$NAME" as the environment has it."""
+    """Return the text, or the variable of the environment if the text is "$NAME". Raises ValueError
+    if the variable is not set."""
     if not text.startswith("$"):
         return text
     name = text[1:].strip("{}")
@@ -275,8 +288,8 @@ def _in_file(path: Path) -> list[Host]:
 
 
 def tables(raw: RawConfig, name: str) -> list[dict[str, Any]]:
-    """The [[name]] tables; whatever else stands there is another check's business (its place stays
-    taken)."""
+    """Return the [[name]] tables. An entry that is not a table is returned as an empty one, so that
+    the others keep their indexes. Another check reports it."""
     found = raw.data.get(name)
     return (
         [table if isinstance(table, dict) else {} for table in found]

@@ -1,7 +1,7 @@
-"""pydantic's errors in our words: "found 'two' (string), expected an integer >= 1".
+"""Translating pydantic's errors: "found 'two' (string), expected an integer >= 1".
 
-Only this file knows how pydantic reports. What is expected is read off the model, not off
-pydantic's message, so a constraint shows even where the type was wrong already.
+Only this file knows how pydantic reports errors. The expectation is derived from the model, not
+from pydantic's message. In this way a constraint is shown even if the type is wrong too.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -26,21 +26,21 @@ _PLURALS = {
     "a table": "tables",
 }
 _PLURALS["a non-empty string"] = "non-empty strings"
-# raised by a validator of ours or of the program
+# raised by a validator of the runtime or of the program
 _VALIDATOR_SPOKE = ("value_error", "assertion_error")
 
 
 @dataclass(frozen=True)
 class Expected:
-    """A mark for a type whose expectation reads better in words: Annotated[str, ..., Expected("a
-    name")]."""
+    """A mark for a type whose expected values are better described in words: Annotated[str, ...,
+    Expected("a name")]."""
 
     text: str
 
 
 class _Place(NamedTuple):
-    """What a model says of one path: its type, its constraints, the model that has or lacks the
-    last key."""
+    """The part of a model at one path: its type, its constraints, and the model that has or lacks
+    the last key."""
 
     keys: KeyPath
     kind: Any
@@ -51,16 +51,16 @@ class _Place(NamedTuple):
 def validated(
     model: type[Model], data: Mapping[str, Any], raw: RawConfig, also_known: Iterable[str] = ()
 ) -> tuple[Model | None, list[Problem]]:
-    """`data` as a `model`, or all that is wrong with it. `also_known`: names to suggest for unknown
-    top-level keys."""
+    """Return `data` as a `model`, or all mistakes in it. `also_known` are further names to suggest
+    for unknown top-level keys."""
     try:
         return model.model_validate(data), []
     except ValidationError as error:
         places = [
             (_place(model, details["loc"]), details) for details in error.errors(include_url=False)
         ]
-    # A value that fits one table of a union is reported by the union's other members too: keep the
-    # deepest.
+    # For a value that matches one table of a union, pydantic also reports errors of the other
+    # members. Only the error with the longest path is kept.
     inner = {place.keys[:depth] for place, _ in places for depth in range(len(place.keys))}
     return None, [
         raw.problem(*_translated(place, details, also_known))
@@ -70,17 +70,17 @@ def validated(
 
 
 def key_names(model: type[BaseModel]) -> list[str]:
-    """The keys that a table of this model may have, as written in TOML."""
+    """Return the keys that a table of this model may have, as written in TOML."""
     return [_written(name, field) for name, field in model.model_fields.items()]
 
 
 def unknown_key(name: str, known: Iterable[str]) -> str:
-    """The message for a key that nobody knows."""
+    """Return the message for an unknown key."""
     return f"unknown key{hint(name, known)}"
 
 
 def found(value: Any) -> str:
-    """A value and its TOML type, short and on one line: 'two' (string)."""
+    """Return a value and its TOML type, short and on one line: 'two' (string)."""
     if isinstance(value, dict):
         return "a table"
     if isinstance(value, list):
@@ -100,8 +100,8 @@ def found(value: Any) -> str:
 
 
 def describe(kind: Any, marks: Sequence[Any] = ()) -> str:
-    """What a type allows, for people: "an integer from 1 to 65535", "'ipc' or 'tcp'"; "" if there
-    are no words."""
+    """Return the values that a type allows, for people: "an integer from 1 to 65535", "'ipc' or
+    'tcp'". "" if the type has no description."""
     kind, marks = _bare(kind, tuple(marks))
     for mark in marks:
         if isinstance(mark, Expected):
@@ -135,8 +135,8 @@ def _describe_array(kind: Any, marks: tuple[Any, ...]) -> str:
 
 
 def _bounds(marks: tuple[Any, ...]) -> str:
-    """The constraints in words, with a leading space: " from 1 to 9", " >= 1", " of at least 1
-    character"."""
+    """Return the constraints in words, with a leading space: " from 1 to 9", " >= 1", " of at least
+    1 character"."""
     low = _constraint(marks, "ge")
     high = _constraint(marks, "le")
     if low is not None and high is not None:
@@ -168,7 +168,7 @@ def _constraint(marks: tuple[Any, ...], name: str) -> Any:
 
 
 def _translated(place: _Place, details: Any, also_known: Iterable[str]) -> tuple[KeyPath, str]:
-    """Path and text of one problem. `details` is one entry of ValidationError.errors()."""
+    """Return path and text of one problem. `details` is one entry of ValidationError.errors()."""
     kind = details["type"]
     value = details["input"]
     context = details.get("ctx", {})
@@ -192,7 +192,8 @@ def _translated(place: _Place, details: Any, also_known: Iterable[str]) -> tuple
 
 
 def _translated_tag(place: _Place, value: Any, context: Mapping[str, Any]) -> tuple[KeyPath, str]:
-    """A table whose kind is told by one of its keys, and that key is missing or names no kind."""
+    """Return path and text for a table whose kind is given by one of its keys, if that key is
+    missing or has an unknown value."""
     tag = str(context["discriminator"]).strip("'")
     tags = [
         str(choice) for member in get_args(_bare(place.kind)[0]) for choice in _tags(member, tag)
@@ -206,7 +207,7 @@ def _translated_tag(place: _Place, value: Any, context: Mapping[str, Any]) -> tu
 
 
 def _choices(kind: Any) -> list[str]:
-    """The words a type allows, alone or in a union."""
+    """Return the words that a type allows, alone or in a union."""
     kind = _bare(kind)[0]
     if get_origin(kind) in (Union, UnionType):
         return [choice for member in get_args(kind) for choice in _choices(member)]
@@ -214,8 +215,8 @@ def _choices(kind: Any) -> list[str]:
 
 
 def _place(model: type[BaseModel], loc: Sequence[str | int]) -> _Place:
-    """Follow pydantic's `loc` through the model; the names it adds for members of unions are not
-    keys."""
+    """Follow pydantic's `loc` through the model. pydantic adds names of union members to `loc`,
+    which are not keys."""
     keys: KeyPath = ()
     kind: Any = model
     marks: tuple[Any, ...] = ()
@@ -225,7 +226,7 @@ def _place(model: type[BaseModel], loc: Sequence[str | int]) -> _Place:
         if get_origin(kind) in (Union, UnionType):
             member = next((member for member in get_args(kind) if _is_member(member, step)), None)
             if member is None or position == len(loc):
-                break  # the error is about the union's value itself
+                break  # the error concerns the value of the union itself
             kind = member
             marks = ()
             continue
@@ -244,8 +245,8 @@ def _place(model: type[BaseModel], loc: Sequence[str | int]) -> _Place:
 
 
 def _bare(kind: Any, marks: tuple[Any, ...] = ()) -> tuple[Any, tuple[Any, ...]]:
-    """A type without Annotated and without "or None" (TOML has no null), and the marks that it
-    wore."""
+    """Return a type without Annotated and without "or None" (TOML has no null), and the marks of
+    Annotated."""
     while True:
         if get_origin(kind) is Annotated:
             kind, *inner = get_args(kind)
@@ -259,8 +260,8 @@ def _bare(kind: Any, marks: tuple[Any, ...] = ()) -> tuple[Any, tuple[Any, ...]]
 
 
 def _is_member(member: Any, step: str | int) -> bool:
-    """Is `step` pydantic's name for this table of a union: the class, or the value of its
-    discriminator?"""
+    """Whether `step` is pydantic's name for this table of a union: its class, or the value of its
+    discriminator."""
     bare = _bare(member)[0]
     if not (isinstance(bare, type) and issubclass(bare, BaseModel)):
         return False

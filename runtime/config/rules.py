@@ -1,5 +1,5 @@
-"""Rules: what no single section shows. They speak of typed sections, and of the machines that
-[[machine]] stands for; the mistakes of all rules come at once."""
+"""Rules between sections, which no single section can check. They use typed sections and the
+machines that [[machine]] stands for. The mistakes of all rules are reported at once."""
 
 from collections.abc import Iterator
 
@@ -13,13 +13,13 @@ from runtime.config.validation import Sections
 from runtime.machine.addresses import is_loopback
 from runtime.suggest import hint, near_hint
 
-NOT_OVER_IPC = "is another host, which links.transport = 'ipc' does not reach: leave that out"
-MACHINE = "machine"  # where metrics are served: at the address of each process's machine
-MOST_NAMED = 20  # machines in a message
+NOT_OVER_IPC = "is another host, which links.transport = 'ipc' does not reach: remove that key"
+MACHINE = "machine"  # metrics.address: each process serves at the address of its machine
+MOST_NAMED = 20  # machines that one message lists
 
 
 def broken_rules(raw: RawConfig, sections: Sections, entries: Entries) -> Iterator[Problem]:
-    """The mistakes between sections. `raw` knows the line of each key."""
+    """Yield the mistakes between sections. `raw` knows the line of each key."""
     yield from _duplicates(raw, sections)
     yield from _only_virtual(raw, sections.simulation)
     yield from _of_another_kind(raw, sections)
@@ -30,7 +30,7 @@ def broken_rules(raw: RawConfig, sections: Sections, entries: Entries) -> Iterat
 
 
 def _duplicates(raw: RawConfig, sections: Sections) -> Iterator[Problem]:
-    """Processes of one name."""
+    """Yield a mistake for each process whose name is taken."""
     first: dict[str, int] = {}
     for index, process in enumerate(sections.process):
         if process.name in first:
@@ -42,31 +42,32 @@ def _duplicates(raw: RawConfig, sections: Sections) -> Iterator[Problem]:
 
 
 def _only_virtual(raw: RawConfig, simulation: Simulation) -> Iterator[Problem]:
-    """Keys that say something, and nothing on the real clock."""
+    """Yield a mistake for each key that is set but has an effect on virtual time only."""
     if simulation.clock != "real":
         return
     for key in ("latency", "bytes_per_second", "interfaces", "links", "service_times"):
         said = key in simulation.model_fields_set
         value = getattr(simulation, key)
         if said and (value is None or value != Simulation.model_fields[key].default):
-            text = "has a meaning with simulation.clock = 'virtual' only"
+            text = "has an effect only with simulation.clock = 'virtual'"
             yield raw.problem(("simulation", key), text)
 
 
 def _of_another_kind(raw: RawConfig, sections: Sections) -> Iterator[Problem]:
-    """Tables of a kind that is not the one that starts the machines, and one that is missing."""
+    """Yield a mistake for each table of a launcher that is not used, and for a missing table."""
     launcher = sections.launcher
     for kind in KINDS:
         if kind in launcher.model_fields_set and launcher.kind != kind:
-            text = f"has a meaning with launcher.kind = '{kind}' only"
+            text = f"has an effect only with launcher.kind = '{kind}'"
             yield raw.problem(("launcher", kind), text)
     if launcher.kind == KUBERNETES and KUBERNETES not in launcher.model_fields_set:
-        text = "needs launcher.kubernetes, which says the image of its pods"
+        text = "needs launcher.kubernetes, which names the image of its pods"
         yield raw.problem(("launcher", "kind"), text)
 
 
 def _unknown_machines(raw: RawConfig, sections: Sections, entries: Entries) -> Iterator[Problem]:
-    """Machines that a process, or what is spread, names and that do not exist."""
+    """Yield a mistake for each machine that a process or placement.spread names and that does not
+    exist."""
     if not entries.all_known:
         return
     named: list[tuple[KeyPath, str]] = [
@@ -80,7 +81,7 @@ def _unknown_machines(raw: RawConfig, sections: Sections, entries: Entries) -> I
 
 
 def _unknown(said: str, names: tuple[str, ...]) -> str:
-    """What is wrong with a text that should mean machines; "" if it means some."""
+    """Return the mistake in a text that should select machines, or "" if it selects some."""
     try:
         matching(said, names)
     except ValueError as error:
@@ -94,14 +95,15 @@ def _unknown(said: str, names: tuple[str, ...]) -> str:
 
 
 def _metrics_elsewhere(raw: RawConfig, sections: Sections) -> Iterator[Problem]:
-    """Pages that other machines reach are for everybody there: no user of theirs is known here."""
+    """Yield a mistake if other machines can reach the pages and metrics.readers limits the users.
+    Users of other machines are not known here, so only "*" can be kept."""
     metrics = sections.metrics
     if metrics.address != MACHINE or metrics.readers is None or "*" in metrics.readers:
         return
     if any(_is_elsewhere(machine) for machine in sections.machine):
         text = (
-            "shows the metrics to whoever reaches these machines, of whom nobody's name "
-            "is known here"
+            "shows the metrics to all users who reach these machines, and their names are "
+            "not known here"
         )
         yield raw.problem(("metrics", "address"), f"{text}: write metrics.readers = ['*'] too")
 
@@ -109,8 +111,8 @@ def _metrics_elsewhere(raw: RawConfig, sections: Sections) -> Iterator[Problem]:
 def _unreachable(
     raw: RawConfig, sections: Sections, index: int, machine: Machine
 ) -> Iterator[Problem]:
-    """A machine that nothing here starts, or to which no road leads. One that is a network
-    namespace needs an address there and a road that leads out of it."""
+    """Yield a mistake if a machine cannot be started from here, or if no link leads to it. A
+    network namespace needs an address inside it and a link that leads out of it."""
     over_ipc = sections.links.transport == "ipc"
     address = machine.listens_at
     if "namespace" in machine.model_fields_set:
@@ -137,10 +139,10 @@ def _unreachable(
 
 
 def _is_elsewhere(machine: Machine) -> bool:
-    """Is it another host? False where its address has a mistake."""
+    """Whether the machine is another host. False if its address has a mistake."""
     return machine.listens_at is not None and not is_loopback(machine.listens_at)
 
 
 def _starts_here(sections: Sections) -> bool:
-    """Will processes be started, and on this machine only?"""
+    """Whether processes will be started, and on this machine only."""
     return sections.simulation.clock == "real" and sections.launcher.kind == LOCAL

@@ -1,12 +1,12 @@
-"""Machines that Slurm gives: what cluster.toml means by them with launcher.kind = "slurm", inside
-an allocation or not.
+"""Machines that Slurm gives: the meaning of cluster.toml with launcher.kind = "slurm", inside an
+allocation or not.
 
-no [[machine]]                   all nodes of the allocation, as hosts = "$SLURM_JOB_NODELIST" has
-                                 them
-[[machine]] name = "node7"       that node, unless an address or a namespace says that it is
-                                 elsewhere
-cores, where nothing is said     as many as the allocation has there
-outside an allocation            `launcher.nodes` nodes that stand for it, called node1, node2 ...
+no [[machine]]                   all nodes of the allocation, as with
+                                 hosts = "$SLURM_JOB_NODELIST"
+[[machine]] name = "node7"       that node, unless an address or a namespace places it elsewhere
+no `cores`                       as many as the allocation has on the node
+outside an allocation            `launcher.nodes` nodes that stand for the allocation's, called
+                                 node1, node2 ...
 """
 
 from __future__ import annotations
@@ -26,22 +26,23 @@ if TYPE_CHECKING:
 
 KIND = "slurm"
 JOB = "SLURM_JOB_ID"
-LISTS = ("SLURM_JOB_NODELIST", "SLURM_NODELIST")  # two names of one list
+LISTS = ("SLURM_JOB_NODELIST", "SLURM_NODELIST")  # two names of the same list
 CORES = "SLURM_JOB_CPUS_PER_NODE"
 STAND_IN = "node[1-{}]"
-# with one of these a name is only a name
+# with one of these keys, `name` need not be the name of a node
 ELSEWHERE = ("host", "hosts", "hostfile", "address", "namespace")
 _COUNT = re.compile(r"([1-9]\d{0,5})(?:\(x([1-9]\d{0,5})\))?")
 
 
 def is_wanted(raw: RawConfig) -> bool:
-    """Is Slurm what starts the processes?"""
+    """Whether Slurm starts the processes."""
     launcher = raw.data.get("launcher")
     return isinstance(launcher, dict) and launcher.get("kind") == KIND
 
 
 def as_meant(raw: RawConfig) -> RawConfig:
-    """As cluster.toml would say it for any launcher; the same where Slurm starts nothing."""
+    """Return the configuration in the form that it would have for any other launcher. It is
+    unchanged if Slurm does not start the processes."""
     if not is_wanted(raw):
         return raw
     machines = raw.data.get("machine")
@@ -65,13 +66,13 @@ def _node(table: Any) -> Any:
 
 
 def nodes(environ: Mapping[str, str]) -> str:
-    """The allocation's, as Slurm lists them; "" outside one."""
+    """Return the nodes of the allocation as Slurm lists them, or "" outside an allocation."""
     return next(filter(None, map(environ.get, LISTS)), None) or ""
 
 
 def environment(raw: RawConfig, environ: Mapping[str, str]) -> Mapping[str, str]:
-    """With a list of nodes, whether there is an allocation or not; the same where Slurm starts
-    nothing."""
+    """Return the environment with a list of nodes, inside an allocation or not. It is unchanged if
+    Slurm does not start the processes."""
     if not is_wanted(raw):
         return environ
     launcher = raw.data.get("launcher")
@@ -83,8 +84,12 @@ def environment(raw: RawConfig, environ: Mapping[str, str]) -> Mapping[str, str]
 def with_cores(
     raw: RawConfig, machines: Sequence[Machine], environ: Mapping[str, str]
 ) -> tuple[Machine, ...]:
-    """With what the allocation has on each, where nothing is said and it counts; the same where
-    Slurm starts nothing. ValueError if that cannot be read."""
+    """Return the machines with the cores that the allocation has on each, if `cores` is not given
+    and has an effect.
+
+    The machines are unchanged if Slurm does not start the processes. Raises ValueError if Slurm's
+    variable cannot be read.
+    """
     if not is_wanted(raw) or not nodes(environ) or not environ.get(CORES):
         return tuple(machines)
     names = expanded(nodes(environ))
@@ -105,7 +110,8 @@ def with_cores(
 
 
 def cores(text: str) -> list[int]:
-    """ "4(x2),8" -> 4, 4, 8. ValueError."""
+    """Return the numbers of cores of Slurm's notation: "4(x2),8" gives 4, 4, 8. Raises
+    ValueError."""
     found: list[int] = []
     for item in text.split(","):
         match = _COUNT.fullmatch(item)
@@ -116,24 +122,26 @@ def cores(text: str) -> list[int]:
 
 
 def counts(config: ClusterConfig) -> bool:
-    """Has `launcher.nodes` a meaning?"""
+    """Whether `launcher.nodes` has an effect."""
     return is_wanted(config.raw) and any(map(_by_variable, tables(config.raw, "machine")))
 
 
 def told(config: ClusterConfig) -> list[str]:
-    """For whoever starts nothing: that nodes stand for those of an allocation."""
+    """Return a note for commands that start nothing: the names of nodes stand for those of an
+    allocation."""
     if not counts(config) or nodes(os.environ):
         return []
     return [
         (
-            f"this is no job of Slurm: {STAND_IN.format(config.launcher.nodes)} stands for "
-            "its nodes (launcher.nodes)"
+            f"not in a job of Slurm: {STAND_IN.format(config.launcher.nodes)} stands for the "
+            "nodes of a job (launcher.nodes)"
         )
     ]
 
 
 def asked(config: ClusterConfig) -> tuple[int, tuple[str, ...]]:
-    """How many nodes a job for this needs, and which of them cluster.toml names."""
+    """Return the number of nodes that a job for this configuration needs, and the nodes that
+    cluster.toml names."""
     written = tables(config.raw, "machine")
     named = dict.fromkeys(
         machine_name(machine.host or machine.name)
@@ -147,7 +155,7 @@ def asked(config: ClusterConfig) -> tuple[int, tuple[str, ...]]:
 
 
 def _by_variable(table: dict[str, Any]) -> bool:
-    """Does it list the nodes of an allocation?"""
+    """Whether the table lists the nodes of an allocation by a variable."""
     hosts = table.get("hosts", "")
     return any(
         str(text).startswith("$") for text in (hosts if isinstance(hosts, list) else [hosts])

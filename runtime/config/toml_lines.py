@@ -1,7 +1,7 @@
-"""On which line each key of a TOML document stands, for error messages.
+"""The line of each key in a TOML document, for error messages.
 
-tomllib decides what is valid and what the values are; here the text is only walked once more for
-positions, so the scanner may be lenient: it is given nothing that tomllib refuses.
+tomllib checks the document and reads the values. This scanner only finds the positions, so it may
+be lenient: it never gets a document that tomllib refuses.
 """
 
 import re
@@ -13,8 +13,8 @@ KeyPath = tuple[str | int, ...]
 _PART = re.compile(r"""[A-Za-z0-9_-]+|"(?:\\.|[^"\\\n])*"|'[^'\n]*'""")
 _KEY = re.compile(rf"(?:{_PART.pattern})(?:[ \t]*\.[ \t]*(?:{_PART.pattern}))*")
 _BLANK = re.compile(r"(?:[ \t\r\n]+|#[^\n]*)*")
-# A multi-line string ends at the first unescaped triple quote; up to two quotes of content may
-# stick to it.
+# A multi-line string ends at the first unescaped triple quote. Up to two quotes directly before it
+# belong to the content.
 _SCALAR = re.compile(
     r'"""(?:\\.|[^\\])*?""""{0,2}'
     r"|'''.*?''''{0,2}"
@@ -26,11 +26,11 @@ _SCALAR = re.compile(
 
 
 def key_lines(text: str) -> dict[KeyPath, int]:
-    """Line (from 1) of every table header, key, array item and [[table]] of a document that tomllib
-    accepts.
+    """Return the line (from 1) of every table header, key, array item and [[table]] of a document
+    that tomllib accepts.
 
-    A table that only shows up inside longer names (`a` of `[a.b]`) has the line where it is first
-    named. ValueError if the text is no TOML.
+    A table that only appears inside longer names (`a` of `[a.b]`) has the line where it is first
+    named. Raises ValueError if the text is not TOML.
     """
     scanner = _Scanner(text.replace("\r\n", "\n"))
     scanner.document()
@@ -38,8 +38,8 @@ def key_lines(text: str) -> dict[KeyPath, int]:
 
 
 def split_key(text: str) -> tuple[str, ...]:
-    """The parts of a dotted key: `a."b.c".d` gives ("a", "b.c", "d"). ValueError if it is no TOML
-    key."""
+    """Return the parts of a dotted key: `a."b.c".d` gives ("a", "b.c", "d"). Raises ValueError if
+    the text is not a TOML key."""
     if not _KEY.fullmatch(text.strip(" \t")):
         raise ValueError(f"{text!r} is not a dotted key")
     return tuple(_unquoted(part) for part in _PART.findall(text))
@@ -50,7 +50,7 @@ def _unquoted(part: str) -> str:
 
 
 class _Scanner:
-    """One pass over a document; `pos` is the next character to look at."""
+    """One pass over a document. `pos` is the position of the next character."""
 
     def __init__(self, text: str) -> None:
         self.text = text
@@ -86,7 +86,8 @@ class _Scanner:
         return path
 
     def _newest(self, path: KeyPath, line: int) -> KeyPath:
-        """The table a header's name leads through: of [[tables]] the latest."""
+        """Return the path of a table that a header's name leads through. Of [[tables]] the latest
+        is meant."""
         self.lines.setdefault(path, line)
         return (*path, self._tables[path] - 1) if path in self._tables else path
 
@@ -122,8 +123,8 @@ class _Scanner:
             self._pair(path)
 
     def _closes(self, bracket: str) -> bool:
-        """Step over an opening bracket or a comma, and over the closing bracket if it comes
-        next."""
+        """Skip an opening bracket or a comma, and the closing bracket if it is next. Returns
+        whether the closing bracket was reached."""
         self._skip_blank()
         if self.text[self.pos : self.pos + 1] in ("[", "{", ","):
             self.pos += 1

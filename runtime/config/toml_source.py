@@ -1,7 +1,7 @@
-"""The text of cluster.toml and the --set overrides, as plain data that remembers where each value
-came from.
+"""The text of cluster.toml and the --set overrides, as plain data that remembers the place of each
+value.
 
-What the keys mean is said by `sections` and by the program.
+`sections` and the program define the meaning of the keys.
 """
 
 import re
@@ -20,7 +20,7 @@ from runtime.terminal_text import one_line
 
 CLUSTER_FILE = "cluster.toml"
 BUILT_IN = "roles"  # the program of a cluster.toml that names none
-MOST_BYTES = 1 << 20  # thousands of actors by name; more is no configuration
+MOST_BYTES = 1 << 20  # enough for thousands of actors by name
 _MAX_DEPTH = 64  # tables in tables; far below Python's recursion limit
 _SYNTAX_PLACE = re.compile(r" \(at (?:line (\d+), column (\d+)|end of document)\)$")
 _DECLARED_TWICE = re.compile(r"Cannot declare \((.*)\) twice")
@@ -35,14 +35,15 @@ _TYPE_NAMES = {
 
 
 class Origin(NamedTuple):
-    """Where a value was written: `order` sorts (file lines, then overrides), `where` is shown."""
+    """The place where a value was written. `order` is used for sorting (file lines, then
+    overrides), and `where` is shown to the user."""
 
     order: int
     where: str
 
 
 class Problem(NamedTuple):
-    """One mistake: `order` sorts, `text` is the whole line for the user."""
+    """One mistake. `order` is used for sorting, and `text` is the whole line for the user."""
 
     order: int
     text: str
@@ -50,10 +51,10 @@ class Problem(NamedTuple):
 
 @dataclass(frozen=True)
 class RawConfig:
-    """cluster.toml before anyone judged it: plain data, the origin of every key, mistakes found so
-    far.
+    """cluster.toml before validation: plain data, the origin of every key, and the mistakes found
+    so far.
 
-    `source` is told in place of a line where the data come from no file.
+    If the data do not come from a file, `source` is shown in place of a line.
     """
 
     path: Path
@@ -63,8 +64,8 @@ class RawConfig:
     source: str = ""
 
     def origin(self, keys: KeyPath) -> Origin:
-        """Where `keys` was written; of a key that is missing, where the table that lacks it
-        begins."""
+        """Return the place where `keys` was written. For a missing key, it is the place where its
+        table begins."""
         for length in range(len(keys), 0, -1):
             if keys[:length] in self.origins:
                 return self.origins[keys[:length]]
@@ -72,16 +73,16 @@ class RawConfig:
 
     @property
     def program(self) -> str | None:
-        """The module that plans the run; None where what is said is no name."""
+        """The module that plans the run, or None if the value is not a string."""
         name = self.data.get("program", BUILT_IN)
         return name if isinstance(name, str) else None
 
     def problem(self, keys: KeyPath, text: str) -> Problem:
-        """A problem of the value at `keys`: "cluster.toml:9: machine[0].cores: <text>"."""
+        """Return a problem of the value at `keys`: "cluster.toml:9: machine[0].cores: <text>"."""
         return Problem(self.origin(keys).order, f"{self.place(keys)}: {text}")
 
     def place(self, keys: KeyPath) -> str:
-        """Where `keys` was written and what it is called: "cluster.toml:9: machine[0].cores"."""
+        """Return the place and the name of `keys`: "cluster.toml:9: machine[0].cores"."""
         return f"{self.origin(keys).where}: {show_key(keys)}"
 
 
@@ -89,8 +90,8 @@ def read(path: Path, overrides: Sequence[str] = ()) -> RawConfig:
     """Read `path` and apply the overrides ("a.b.c=value", arrays by index: "machine.0.cores=4") in
     order.
 
-    ConfigError if the file cannot be read or is no TOML; a bad override is noted in `.problems`, so
-    that it is shown together with the mistakes that others find.
+    Raises ConfigError if the file cannot be read or is not TOML. A bad override is added to
+    `.problems`, so that it is shown together with the mistakes found later.
     """
     text = _text(path)
     try:
@@ -100,7 +101,7 @@ def read(path: Path, overrides: Sequence[str] = ()) -> RawConfig:
         raise ConfigError([_syntax_problem(path, text, str(error))]) from error
     except RecursionError as error:
         raise ConfigError([f"{path}:1: the values are nested too deeply"]) from error
-    except ValueError as error:  # more digits than Python converts
+    except ValueError as error:  # a number with more digits than Python converts
         raise ConfigError([f"{path}:1: a number is too long"]) from error
     raw = RawConfig(
         path, data, {keys: Origin(line, f"{path}:{line}") for keys, line in lines.items()}
@@ -114,9 +115,11 @@ def read(path: Path, overrides: Sequence[str] = ()) -> RawConfig:
 
 
 def from_python(source: str, data: Mapping[str, Any], directory: Path) -> RawConfig:
-    """The same, of what a script says: `source` is what its mistakes are told of, such as
-    "launch()"; paths in it are relative to `directory`. Tuples count as arrays, paths as strings.
-    ConfigError as `read`."""
+    """Return the data that a script passes in place of a file.
+
+    `source` is shown in place of a line, such as "launch()". Paths in the data are relative to
+    `directory`. Tuples count as arrays, and paths as strings. Raises ConfigError as `read` does.
+    """
     raw = RawConfig(
         directory / CLUSTER_FILE,
         {key: _as_toml(value) for key, value in data.items()},
@@ -136,14 +139,14 @@ def _as_toml(value: Any) -> Any:
 
 
 def in_order(problems: Sequence[Problem]) -> list[str]:
-    """The texts of all problems in line order, each once."""
+    """Return the texts of all problems in the order of lines, each once."""
     return list(
         dict.fromkeys(text for _, text in sorted(problems, key=lambda problem: problem.order))
     )
 
 
 def show_key(keys: KeyPath) -> str:
-    """machine[0].cores; a key with odd characters is quoted."""
+    """Return a key as it is shown: machine[0].cores. A part with unusual characters is quoted."""
     shown = ""
     for key in keys:
         if isinstance(key, int):
@@ -155,13 +158,13 @@ def show_key(keys: KeyPath) -> str:
 
 
 def show_text(text: str, limit: int = 80) -> str:
-    """`text` on one printable line."""
+    """Return `text` on one printable line of at most `limit` characters."""
     safe = one_line(text)
     return safe if len(safe) <= limit else f"{safe[: limit - 3]}..."
 
 
 def type_name(value: Any) -> str:
-    """What TOML calls the type of `value`."""
+    """Return TOML's name for the type of `value`."""
     return _TYPE_NAMES.get(type(value), "date or time")
 
 
@@ -198,7 +201,7 @@ def _syntax_problem(path: Path, text: str, message: str) -> str:
 
 
 def _apply(raw: RawConfig, override: str, origin: Origin) -> None:
-    """Set one value in raw.data; what cannot be set becomes a problem."""
+    """Set one value in raw.data. A mistake in the override is added to raw.problems."""
     key, equals, value = override.partition("=")
     try:
         override.encode()
@@ -224,8 +227,8 @@ def _apply(raw: RawConfig, override: str, origin: Origin) -> None:
 
 
 def _descend(raw: RawConfig, keys: tuple[str, ...], origin: Origin) -> tuple[KeyPath, Any]:
-    """The table or array that holds the last key, made where absent; (..., None) after a
-    problem."""
+    """Return the path and the table or array that holds the last key. Tables that do not exist are
+    made. After a mistake, None takes the place of the table."""
     trail: KeyPath = ()
     node: Any = raw.data
     for part, following in pairwise(keys):
@@ -243,8 +246,8 @@ def _descend(raw: RawConfig, keys: tuple[str, ...], origin: Origin) -> tuple[Key
 
 
 def _step(raw: RawConfig, node: Any, trail: KeyPath, part: str, origin: Origin) -> str | int | None:
-    """`part` as a key of `node`, a table or array; an index may be one past the end, which
-    appends."""
+    """Return `part` as a key of `node`, which is a table or array. An index may be one past the
+    end, which appends."""
     if isinstance(node, dict):
         return part
     if not isinstance(node, list):
@@ -265,7 +268,8 @@ def _put(node: Any, step: str | int, value: Any) -> None:
 
 
 def _toml_value(text: str) -> Any:
-    """`text` read as one TOML value; a text that is none is a string as it stands."""
+    """Return `text` read as one TOML value. Text that is not a TOML value is returned as a
+    string."""
     try:
         parsed = tomllib.loads(f"value = {text}")
     except (ValueError, RecursionError):
@@ -274,8 +278,8 @@ def _toml_value(text: str) -> Any:
 
 
 def _beyond_toml(raw: RawConfig) -> list[Problem]:
-    """Values that tomllib takes but TOML does not promise: they would break whoever shows or writes
-    them."""
+    """Return the problems of values that tomllib accepts but TOML does not guarantee. Code that
+    shows or writes such values would fail."""
     found: list[Problem] = []
     stack: list[tuple[KeyPath, Any]] = [((), raw.data)]
     while stack:
@@ -283,7 +287,7 @@ def _beyond_toml(raw: RawConfig) -> list[Problem]:
         if type(value) is int and not -(2**63) <= value < 2**63:
             found.append(raw.problem(keys, "found an integer of more than 64 bits"))
         elif type(value) is str and "\0" in value:
-            found.append(raw.problem(keys, "found a NUL character, which no name and no text has"))
+            found.append(raw.problem(keys, "found a NUL character, which a string cannot have"))
         elif isinstance(value, dict | list) and len(keys) >= _MAX_DEPTH:
             order, where = raw.origin(keys)
             found.append(

@@ -1,8 +1,8 @@
-"""Plain data to TOML text that tomllib reads back equal: as much of TOML as a resolved
-configuration needs."""
+"""Writing plain data as TOML text that tomllib reads back equal. Only the part of TOML that a
+resolved configuration needs is supported."""
 
-# Not tomli-w: it turns a short [[machine]] into a row of an array, gives every item of an array a
-# line of its own, and has no function for a single string, which `init` needs.
+# tomli-w is not used: it writes a short [[machine]] as a row of an array and puts every item of an
+# array on a separate line. It also has no function for a single string, which `init` needs.
 
 import json
 import re
@@ -14,14 +14,14 @@ _BARE_KEY = re.compile(r"[A-Za-z0-9_-]+")
 
 
 def dumps(data: Mapping[str, Any]) -> str:
-    """TOML of nested mappings, sequences, str, bool, int, float, dates and times. TypeError for
-    anything else."""
+    """Return TOML of nested mappings, sequences, str, bool, int, float, dates and times. Raises
+    TypeError for other types."""
     return "\n".join(_table(data, "")).lstrip("\n") + "\n"
 
 
 def _table(data: Mapping[str, Any], name: str) -> Iterator[str]:
-    """Lines of one table: plain values first, for whatever follows a header belongs to that
-    header."""
+    """Yield the lines of one table. Plain values come first, since a key after a header belongs to
+    that header."""
     nested = {
         key: value for key, value in data.items() if isinstance(value, Mapping) or _is_tables(value)
     }
@@ -74,5 +74,6 @@ def _key(key: str) -> str:
 
 
 def string(text: str) -> str:
-    """A basic string. JSON's escapes are TOML's, save that JSON leaves DEL as it is."""
+    """Return `text` as a TOML basic string. JSON's escapes are valid in TOML, but JSON leaves DEL
+    unescaped."""
     return json.dumps(text, ensure_ascii=False).replace("\x7f", "\\u007f")

@@ -1,5 +1,5 @@
-"""Keys of the runtime's sections that say something and change nothing where they stand: told, not
-refused."""
+"""Keys of the runtime's sections that have no effect where they stand. They lead to a warning, not
+to an error."""
 
 from __future__ import annotations
 
@@ -38,9 +38,9 @@ PAGES = ("address", "port", "process_ports", "linger_seconds", "readers", "hosts
 
 
 def unused(config: ClusterConfig) -> Iterator[str]:
-    """A line for each, with its place."""
+    """Yield a line for each key without effect, with its place."""
     for keys, why in dict.fromkeys(_unused(config)):
-        yield f"{config.raw.place(keys)}: says nothing {why}"
+        yield f"{config.raw.place(keys)}: has no effect {why}"
 
 
 def _unused(config: ClusterConfig) -> Iterator[tuple[KeyPath, str]]:
@@ -66,9 +66,9 @@ def _unused(config: ClusterConfig) -> Iterator[tuple[KeyPath, str]]:
         yield ("operators", "port"), "without operators.address: nothing listens"
     for key in BETWEEN_HOSTS if not virtual and not _several_hosts(config) else ():
         if _said(config, ("links", key)):
-            yield ("links", key), "where all machines are this one: no link leaves it"
+            yield ("links", key), "if all machines are this one: no link leaves it"
     if _said(config, ("launcher", "nodes")) and not slurm_environment.counts(config):
-        yield ("launcher", "nodes"), "where no job of Slurm gives the machines, or all are named"
+        yield ("launcher", "nodes"), "without machines of a Slurm job, or if all of them are named"
     for machine in config.machine:
         index = machine.entry
         if machine.port is not None and (virtual or not _wired(config)):
@@ -77,9 +77,9 @@ def _unused(config: ClusterConfig) -> Iterator[tuple[KeyPath, str]]:
                 if config.links.transport == "ipc"
                 else "all machines are this one"
             )
-            yield ("machine", index, "port"), f"where nothing listens at a TCP port: {why}"
+            yield ("machine", index, "port"), f"if no process listens at a TCP port: {why}"
         if machine.cores is not None and machine.threads != "auto" and len(config.machine) == 1:
-            yield ("machine", index, "cores"), "beside threads, which are then not divided"
+            yield ("machine", index, "cores"), "if threads is a number: no cores are divided"
         if machine.pin and virtual:
             yield ("machine", index, "pin"), "with simulation.clock = 'virtual'"
         for key in (
@@ -90,7 +90,7 @@ def _unused(config: ClusterConfig) -> Iterator[tuple[KeyPath, str]]:
             if getattr(machine, key):
                 yield (
                     ("machine", index, key),
-                    (f"where {'nothing is started' if virtual else LOCAL_ONLY}"),
+                    (f"if {'no process is started' if virtual else LOCAL_ONLY}"),
                 )
 
 
@@ -99,14 +99,14 @@ def _several_hosts(config: ClusterConfig) -> bool:
 
 
 def _wired(config: ClusterConfig) -> bool:
-    """Is there any TCP?"""
+    """Whether any link of the run uses TCP."""
     return config.links.transport == "tcp" or (
         config.links.transport == "auto" and _several_hosts(config)
     )
 
 
 def _said(config: ClusterConfig, keys: KeyPath) -> bool:
-    """Does it say something else than by default?"""
+    """Whether the key has another value than its default."""
     section: Any = getattr(config, str(keys[0]))
     kind: type[BaseModel] = type(section)
     return bool(getattr(section, str(keys[1])) != kind.model_fields[str(keys[1])].default)

@@ -1,4 +1,4 @@
-"""Validate: each section of the runtime by itself, as a typed object."""
+"""Validating each section of the runtime by itself, as a typed object."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -25,9 +25,12 @@ AnySection = TypeVar("AnySection", bound=Section)
 
 @dataclass(frozen=True)
 class Sections:
-    """The sections that rules speak of, one `machine` or `process` for each entry that is written.
-    A key with a mistake is None in them, so that the rules about all others still count. `config`:
-    the whole configuration; None if a section has a mistake."""
+    """The sections that the rules use, with one `machine` or `process` for each entry that is
+    written.
+
+    A key with a mistake is None in them, so that the rules about all other keys can be checked.
+    `config` is the whole configuration, or None if a section has a mistake.
+    """
 
     config: ClusterConfig | None
     machine: tuple[Machine, ...]
@@ -41,7 +44,7 @@ class Sections:
 
 
 def validate(raw: RawConfig) -> Sections:
-    """The runtime's sections; what is wrong in them is in `problems`."""
+    """Return the runtime's sections. `problems` has the mistakes in them."""
     config, problems = validated(ClusterConfig, raw.data, raw)
     return Sections(
         config,
@@ -57,8 +60,8 @@ def validate(raw: RawConfig) -> Sections:
 
 
 def _as_far_as_right(kind: type[AnySection], table: Any) -> AnySection:
-    """A table as a section in which each key with a mistake is None. What is not a table counts as
-    an empty one."""
+    """Return a table as a section in which each key with a mistake is None. A value that is not a
+    table counts as an empty one."""
     said: Mapping[str, Any] = table if isinstance(table, dict) else {}
     try:
         return kind.model_validate(said)
@@ -68,5 +71,5 @@ def _as_far_as_right(kind: type[AnySection], table: Any) -> AnySection:
     nothing = dict.fromkeys(key for key in kind.model_fields if key in wrong)
     try:
         return kind.model_validate(right).model_copy(update=nothing)
-    except ValidationError:  # a key is missing that has no default
+    except ValidationError:  # a key without a default is missing
         return kind.model_construct(**right, **nothing)

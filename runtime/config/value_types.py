@@ -1,4 +1,5 @@
-"""The kinds of values that several sections of cluster.toml have, and what all sections are."""
+"""The types of values that several sections of cluster.toml have, and the base class of all
+sections."""
 
 import re
 from typing import Annotated, Any
@@ -14,9 +15,8 @@ _SIZE = re.compile(r"(\d{1,12}(?:\.\d{1,6})?) ?([A-Za-z]{0,2})B")
 
 
 def parse_bytes(value: Any) -> Any:
-    """A size such as "64MiB", "1.5 GB" or "100B" as an integer of bytes. Anything but a string
-    passes as it is. ValueError.
-    """
+    """Convert a size such as "64MiB", "1.5 GB" or "100B" to an integer of bytes. A value that is
+    not a string is returned unchanged. Raises ValueError."""
     if not isinstance(value, str):
         return value
     match = _SIZE.fullmatch(value)
@@ -44,7 +44,7 @@ def _plain(value: str) -> str:
 
 
 PLAIN = "a non-empty string without control characters"
-# a word of a command or a line of a script: an end of line in it would begin another
+# a word of a command or of a line in a script: an end of line in it would start another line
 Word = Annotated[str, Field(min_length=1), AfterValidator(_plain), Expected(PLAIN)]
 Seconds = Annotated[float, Field(gt=0, allow_inf_nan=False)]
 Count = Annotated[int, Field(ge=1)]
@@ -52,7 +52,7 @@ Port = Annotated[int, Field(ge=1, le=65535)]
 
 
 class Section(BaseModel):
-    """Base of every section, for programs too: no unknown keys, no silent conversion, no change
-    after reading."""
+    """The base class of every section, for programs too. Unknown keys are refused, values are not
+    converted silently, and a section cannot be changed after reading."""
 
     model_config = ConfigDict(extra="forbid", frozen=True, strict=True)

@@ -1,14 +1,14 @@
-"""Which of its addresses a machine uses: what cluster.toml wants is plain data, and the machine
-itself picks.
+"""Choosing the address that a machine uses. cluster.toml gives the wish as plain data, and the
+machine itself picks.
 
     wanted                 means
-    "auto"                 the address that the machine has on its way to `up`
-    "10.0.0.7"             this one
-    "10.0.0.0/8"           the first that it has in this network
-    "eth0"                 that of this interface
-    "node7"                what this name stands for there
+    "auto"                 the address that the machine has on its route to `up`
+    "10.0.0.7"             this address
+    "10.0.0.0/8"           the machine's first address in this network
+    "eth0"                 the address of this interface
+    "node7"                the address of this host name, as the machine resolves it
 
-IPv4, as the links are; a literal address of IPv6 is taken as it stands.
+Links use IPv4. A literal address of IPv6 is used unchanged.
 """
 
 from __future__ import annotations
@@ -41,14 +41,14 @@ class Interface(NamedTuple):
 
 
 def mistake(wanted: str) -> str:
-    """Why this can be no machine's address anywhere; "" if it can."""
+    """Return why this text cannot be the address of any machine, or "" if it can."""
     if "/" in wanted:
         return "" if _network(wanted) else "expected a network such as '10.0.0.0/8'"
     if re.fullmatch(r"[0-9.]+", wanted):
         with suppress(ValueError):
             unspecified = ip_address(wanted).is_unspecified
             return (
-                ("others cannot reach it: say a network, such as '10.0.0.0/8', or an interface")
+                ("others cannot reach it: give a network, such as '10.0.0.0/8', or an interface")
                 if unspecified
                 else ""
             )
@@ -59,7 +59,7 @@ def mistake(wanted: str) -> str:
 
 
 def is_loopback(wanted: str) -> bool:
-    """Is it for certain an address that only processes of one machine can reach?"""
+    """Whether this is certainly an address that only processes of the same machine can reach."""
     network = _network(wanted)
     return wanted in ("localhost", LOOPBACK) or (network is not None and network.is_loopback)
 
@@ -70,9 +70,11 @@ def pick(
     towards_up: str = "",
     look_up: Callable[[str], Sequence[str]] = lambda name: (),
 ) -> str:
-    """What a machine with these interfaces listens on. `towards_up`: its own address on the way to
-    `up`, if that is known; `look_up`: the addresses that a host name stands for. LaunchError says
-    what it has instead."""
+    """Return the address that a machine with these interfaces listens on.
+
+    `towards_up` is its own address on the route to `up`, if that is known. `look_up` returns the
+    addresses of a host name. Raises LaunchError, which lists the addresses that the machine has.
+    """
     here = [interface.address for interface in interfaces]
     far = [address for address in here if not is_loopback(address)]
     if wanted == AUTO:
@@ -84,7 +86,7 @@ def pick(
             else ("which of its addresses others reach is not known")
         )
         raise LaunchError(
-            f"address 'auto': {which}; {described(interfaces)}; say an interface or a network"
+            f"address 'auto': {which}; {described(interfaces)}; give an interface or a network"
         )
     network = _network(wanted)
     if network is not None and ("/" not in wanted or network.num_addresses == 1):
@@ -109,7 +111,8 @@ def pick(
 def _named(
     wanted: str, found: Sequence[str], here: Sequence[str], interfaces: Sequence[Interface]
 ) -> str:
-    """The address of a host name, which must be one that this machine has and others can reach."""
+    """Return the address of a host name. It must be an address of this machine that others can
+    reach."""
     mine = [address for address in found if address in here]
     chosen = next(
         (address for address in mine if wanted == "localhost" or not is_loopback(address)), None
@@ -126,8 +129,8 @@ def _named(
 
 
 def own(wanted: str, up: str = "") -> str:
-    """`pick` on this machine. `up`: an address of `up`, if it has one that machines reach.
-    LaunchError."""
+    """Call `pick` for this machine. `up` is an address of `up`, if `up` has one that machines
+    reach. Raises LaunchError."""
     if wanted not in (AUTO, LOOPBACK) and "/" not in wanted and is_loopback(wanted):
         return "127.0.0.1" if wanted == "localhost" else wanted
     mine = towards(up) if up and wanted == AUTO else ""
@@ -135,8 +138,8 @@ def own(wanted: str, up: str = "") -> str:
 
 
 def interfaces() -> list[Interface]:
-    """Those of this machine, or of this process's network namespace, as the system lists them.
-    Elsewhere than on Linux only what the host's name stands for."""
+    """Return the interfaces of this machine, or of this process's network namespace, as the system
+    lists them. On systems other than Linux, only the addresses of the host's name are returned."""
     if sys.platform != "linux":
         return [Interface("?", address) for address in _looked_up(socket.gethostname())]
     import fcntl
@@ -153,23 +156,24 @@ def interfaces() -> list[Interface]:
 
 
 def towards(other: str) -> str:
-    """This machine's own address on the way to another one; "" if there is no way, or no such name.
-    Nothing is sent."""
+    """Return this machine's own address on the route to `other`. "" if there is no route or no such
+    name. No packet is sent."""
     with suppress(OSError), socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as way:
-        way.connect((other, 9))  # any port: for UDP this only looks at the routes
+        way.connect((other, 9))  # any port: for UDP, connect only looks up the route
         return str(way.getsockname()[0])
     return ""
 
 
 def only() -> str:
-    """The one address of this machine that others can reach; "" if it has several, or none."""
+    """Return the one address of this machine that others can reach; "" if it has several, or
+    none."""
     far = {interface.address for interface in interfaces() if not is_loopback(interface.address)}
     return far.pop() if len(far) == 1 else ""
 
 
 def on_the_way(wanted: str, host: str) -> str:
-    """This machine's own address on the way to one that is to listen at `wanted`, and is connected
-    to as `host`; "" if neither tells the way."""
+    """Return this machine's own address on the route to a machine that will listen at `wanted` and
+    is connected to as `host`. "" if no route to either is known."""
     network = _network(wanted)
     if network is None or network.num_addresses == 1:
         if wanted != AUTO and (found := towards(wanted.partition("/")[0])):
@@ -181,7 +185,7 @@ def on_the_way(wanted: str, host: str) -> str:
 
 
 def _network(wanted: str) -> IPv4Network | IPv6Network | None:
-    """Of a network, or of one address; None of anything else."""
+    """Return a network, or an address as a network of one; None for other text."""
     with suppress(ValueError):
         return ip_network(wanted, strict=False)
     return None
@@ -198,6 +202,6 @@ def _looked_up(name: str) -> list[str]:
 
 
 def described(interfaces: Sequence[Interface]) -> str:
-    """What is told of them to a person."""
+    """List the interfaces in words, for error texts."""
     listed = ", ".join(f"{interface.name} {interface.address}" for interface in interfaces)
     return f"this machine has {listed or 'no address'}"

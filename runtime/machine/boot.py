@@ -1,5 +1,5 @@
-"""The boot of this machine's kernel: processes of one kernel can ask one another's locks and
-processes."""
+"""The boot of this machine's kernel. Only processes of one kernel can query each other's locks and
+process ids."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ BOOT = Path("/proc/sys/kernel/random/boot_id")
 
 @cache
 def boot_id() -> str:
-    """The id of the boot, which containers share with their host; elsewhere than on Linux the
-    host's name."""
+    """Return the id of the boot, which containers share with their host. On systems other than
+    Linux, it is the host's name."""
     try:
         return BOOT.read_text().strip()
     except OSError:

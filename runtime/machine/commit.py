@@ -1,5 +1,5 @@
-"""The commit that this source came from, if that is known: of a checkout, or of an installation
-from one."""
+"""The commit that this source came from, if it is known: from a checkout, or from an installation
+of one."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ ROOT = Path(__file__).resolve().parents[2]
 
 @cache
 def commit() -> str:
-    """Twelve digits of its hash, "" if nobody knows. What is not committed shows in
-    `versions.checksum` only."""
+    """Return the first twelve digits of the commit's hash, or "" if the commit is not known.
+    Uncommitted changes show in `versions.checksum` only."""
     with suppress(PackageNotFoundError, OSError, ValueError, KeyError, TypeError):
         said = distribution("convoy-runtime").read_text("direct_url.json")
         if said is not None and "vcs_info" in (facts := json.loads(said)):
@@ -26,10 +26,10 @@ def commit() -> str:
 
 
 def of_checkout(root: Path) -> str:
-    """The commit that is checked out in this folder, "" if it is no checkout. OSError if its files
-    cannot be read."""
+    """Return the commit that is checked out in this folder, or "" if the folder is not a checkout.
+    Raises OSError if its files cannot be read."""
     git = root / ".git"
-    if git.is_file():  # a further worktree: the file says where its own folder is
+    if git.is_file():  # in a further worktree, this file holds the path of its git folder
         git = root / git.read_text().partition("gitdir:")[2].strip()
     if not (git / "HEAD").is_file():
         return ""

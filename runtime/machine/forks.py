@@ -1,7 +1,7 @@
-"""Descriptors that end with this process: a forked child closes them at once.
+"""Descriptors that belong to this process only: a forked child closes them at once.
 
-A child that a script forks, such as one of `multiprocessing`, would else keep lifelines and locks
-of its parent open, and role processes would outlive the run that they belong to.
+Otherwise a child that a script forks, for example with `multiprocessing`, would keep the lifelines
+and locks of its parent open. Role processes would then outlive their run.
 """
 
 from __future__ import annotations
@@ -13,12 +13,12 @@ _mine: set[int] = set()
 
 
 def keep_from_children(descriptor: int) -> None:
-    """Children that are forked from now on do not have this descriptor."""
+    """Close this descriptor in each child that is forked from now on."""
     _mine.add(descriptor)
 
 
 def close(descriptor: int) -> None:
-    """Close such a descriptor; nothing in a forked child, where it is closed already."""
+    """Close such a descriptor. In a forked child, where it is closed already, this does nothing."""
     if descriptor in _mine:
         _mine.discard(descriptor)
         os.close(descriptor)

@@ -1,4 +1,4 @@
-"""The event loop of every process here."""
+"""The event loop that every process of a run uses."""
 
 from __future__ import annotations
 
@@ -8,16 +8,16 @@ from time import monotonic
 
 
 def event_loop_factory() -> Callable[[], asyncio.AbstractEventLoop]:
-    """uvloop where it exists, asyncio's own loop elsewhere."""
+    """Return uvloop's loop if uvloop is installed, or else asyncio's loop."""
     try:
         import uvloop
     except ImportError:
         return asyncio.new_event_loop
 
     class Loop(uvloop.Loop):
-        """Its own clock is read once a turn and comes in whole milliseconds; phases of an iteration
-        are shorter. This is the clock of asyncio's own loop without the call of a method: messages
-        are timed by it."""
+        """uvloop with another clock. uvloop's clock is read once in each turn of the loop and
+        counts whole milliseconds, but some phases of an iteration are shorter. This clock is that
+        of asyncio's own loop, without a method call, since it times each message."""
 
         time = staticmethod(monotonic)
 

@@ -1,8 +1,8 @@
-"""The memory of this machine, or of the control group that holds this process; and whether the
-kernel killed for it.
+"""The memory of this machine, or of the control group that holds this process, and whether the
+kernel has killed a process for memory.
 
-Linux only; elsewhere, and where files are hidden, nothing is known. Control groups of both
-versions: of several that hold one another the tightest counts.
+Linux only. On other systems, and where the files are hidden, the values are not known. Both
+versions of control groups are read. Of nested groups the smallest limit counts.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ UNLIMITED = 1 << 60  # version 1 writes a number near 2**63 for no limit
 
 
 class MachineMemory:
-    """Bytes. `root`: where /proc and /sys are."""
+    """Amounts of memory in bytes. `root` is the folder that contains /proc and /sys."""
 
     def __init__(self, root: Path = ROOT) -> None:
         self._root = root
@@ -27,26 +27,27 @@ class MachineMemory:
 
     @property
     def total(self) -> int | None:
-        """What there is; None if that is not known."""
+        """The memory that this process can use at most; None if it is not known."""
         limits = [limit for group in self._groups if (limit := self._limit(group)) is not None]
         installed = self._info("MemTotal")
         return min([*limits, *([] if installed is None else [installed])], default=None)
 
     @property
     def available(self) -> int | None:
-        """What can be had now without swapping; None if that is not known."""
+        """The memory that is available now without swapping; None if it is not known."""
         free = [room for group in self._groups if (room := self._room(group)) is not None]
         unused = self._info("MemAvailable")
         return min([*free, *([] if unused is None else [unused])], default=None)
 
     def killed(self) -> bool | None:
-        """Has the kernel killed a process for memory since this object was made, in this process's
-        control group, or on this machine where groups do not tell? None if that is not known."""
+        """Whether the kernel has killed a process for memory since this object was made. The count
+        is for this process's control group, or for the whole machine if groups do not report it.
+        None if it is not known."""
         now = self._killed()
         return None if now is None or self._kills is None else now > self._kills
 
     def _holding(self) -> Iterator[Path]:
-        """The folders of the control groups that hold this process, innermost first."""
+        """Yield the folders of the control groups that hold this process, innermost first."""
         mounts = self._root / "sys/fs/cgroup"
         for line in _text(self._root / "proc/self/cgroup").splitlines():
             _, controllers, path = [*line.split(":", 2), "", ""][:3]
@@ -54,8 +55,8 @@ class MachineMemory:
                 continue
             top = mounts / "memory" if controllers else mounts
             inner = top / path.strip("/")
-            # in a container the path may be that of the host: its own group is then mounted at the
-            # top
+            # in a container the path may be the host's path: the container's group is then mounted
+            # at the top
             yield from (folder for folder in (inner, *inner.parents) if folder.is_relative_to(top))
 
     def _limit(self, group: Path) -> int | None:
@@ -63,7 +64,8 @@ class MachineMemory:
         return found if found and found < UNLIMITED else None
 
     def _room(self, group: Path) -> int | None:
-        """Its limit less what it uses; pages of files can be given back."""
+        """Return the group's limit less its usage. Cached pages of files do not count as used,
+        since the kernel can take them back."""
         limit = self._limit(group)
         used = _number(group / "memory.current") or _number(group / "memory.usage_in_bytes")
         if limit is None or used is None:
@@ -96,12 +98,12 @@ def _text(path: Path) -> str:
 
 
 def _number(path: Path) -> int | None:
-    """What the file holds; None for "max" and where there is none."""
+    """Return the number in the file, or None for "max" or a missing file."""
     text = _text(path).strip()
     return int(text) if text.isdecimal() else None
 
 
 def _table(path: Path) -> dict[str, int]:
-    """A file of lines of a name and a number."""
+    """Return the file's lines of a name and a number as a dict."""
     rows = (line.split() for line in _text(path).splitlines())
     return {row[0]: int(row[1]) for row in rows if len(row) == 2 and row[1].isdecimal()}

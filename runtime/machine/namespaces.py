@@ -1,8 +1,8 @@
-"""Network namespaces of this machine: a process inside one has its network interfaces only, as if
-it were elsewhere.
+"""Network namespaces of this machine. A process inside one sees only its network interfaces, as if
+it ran on another machine.
 
-They are made by whoever wants them (`ip netns add NAME`); here a process enters one. Linux only,
-and for root only.
+The user makes the namespaces (`ip netns add NAME`); this module only enters them. Linux only, and
+for root only.
 """
 
 from __future__ import annotations
@@ -13,12 +13,12 @@ from pathlib import Path
 
 from runtime.errors import LaunchError
 
-FOLDER = Path("/run/netns")  # where `ip netns` keeps them
+FOLDER = Path("/run/netns")  # the folder of `ip netns`
 CLONE_NEWNET = 0x40000000
 
 
 def check(machine: str, namespace: str) -> None:
-    """LaunchError if there is no such namespace, or it may not be entered."""
+    """Raise LaunchError if there is no such namespace, or if this user may not enter it."""
     if not (FOLDER / namespace).exists():
         make = f"make it: ip netns add {namespace}"
         raise LaunchError(
@@ -31,7 +31,7 @@ def check(machine: str, namespace: str) -> None:
 
 
 def enter(namespace: str) -> None:
-    """Move this thread, and those it starts, into a namespace. OSError if that fails."""
+    """Move this thread, and the threads that it starts, into a namespace. Raises OSError."""
     descriptor = os.open(FOLDER / namespace, os.O_RDONLY | os.O_CLOEXEC)
     try:
         if ctypes.CDLL(None, use_errno=True).setns(descriptor, CLONE_NEWNET):

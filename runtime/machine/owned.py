@@ -1,10 +1,10 @@
-"""Files and folders of this user: made and opened so that nobody else can put something in their
-place.
+"""Files and folders of this user, made and opened so that no other user can replace them.
 
 A marked folder holds the file `.convoy`. The process that uses the folder holds a lock on that
-file, so another process can tell a folder in use from one that a killed process left, also in
-another PID namespace or on another host of a shared file system. Only marked folders are swept.
-`runtime/machine` and `ops/cpu/codegen` have the same file, as neither may import the other.
+file. Other processes can thus distinguish a folder in use from a folder that a killed process left,
+also from another PID namespace or another host of a shared file system. Only marked folders are
+swept. `runtime/machine` and `ops/cpu/codegen` contain the same file, because neither may import the
+other.
 """
 
 from __future__ import annotations
@@ -23,16 +23,16 @@ from typing import Self
 
 MARKER = ".convoy"
 OTHERS_WRITE = stat.S_IWGRP | stat.S_IWOTH
-# said by file systems that have none
+# the errors of file systems without locks
 WITHOUT_LOCKS = (errno.ENOLCK, errno.EOPNOTSUPP, errno.ENOSYS)
-MOST_LINKS = 40  # on the way to one folder, as for Linux
+MOST_LINKS = 40  # links on the path to one folder: Linux's limit
 
-_holds: set[Hold] = set()  # of this process; a forked child forgets them
+_holds: set[Hold] = set()  # the holds of this process; a forked child forgets them
 
 
 class NotOurs(PermissionError):
-    """A file or folder that this user did not make, or that others may replace. Its text says which
-    and why."""
+    """A file or folder that this user did not make, or that others may replace. The text gives the
+    path and the reason."""
 
 
 def _not_ours(path: Path, why: str) -> NotOurs:
@@ -40,9 +40,12 @@ def _not_ours(path: Path, why: str) -> NotOurs:
 
 
 def open_file(path: Path, flags: int, mode: int = 0o600) -> int:
-    """Open a regular file of this user and give its descriptor. A new file has exactly `mode`,
-    whatever the umask is. NotOurs, in words, if `path` is a link, not a regular file, or another
-    user's; nothing was changed then. OSError."""
+    """Open a regular file of this user and return its descriptor. A new file has exactly `mode`,
+    whatever the umask is.
+
+    Raises NotOurs, with a text for people, if `path` is a link, not a regular file, or a file of
+    another user. Nothing is changed in that case. Raises OSError.
+    """
     plain = (
         flags & ~(os.O_CREAT | os.O_EXCL | os.O_TRUNC)
         | os.O_NOFOLLOW
@@ -59,12 +62,12 @@ def open_file(path: Path, flags: int, mode: int = 0o600) -> int:
         try:
             return _found(path, plain, empty=bool(flags & os.O_TRUNC))
         except FileNotFoundError:
-            if not flags & os.O_CREAT:  # else it was removed a moment ago
+            if not flags & os.O_CREAT:  # with O_CREAT, the file was removed a moment ago: try again
                 raise
 
 
 def _made(path: Path, flags: int, mode: int) -> int:
-    """A new file, which is ours whatever owner the file system shows."""
+    """Make a new file, which counts as ours even if the file system shows another owner."""
     descriptor = os.open(path, flags | os.O_CREAT | os.O_EXCL, mode)
     try:
         if stat.S_IMODE(os.fstat(descriptor).st_mode) != mode:
@@ -101,8 +104,8 @@ def _found(path: Path, flags: int, *, empty: bool) -> int:
 
 
 def check_folder(path: Path) -> None:
-    """NotOurs, in words, if `path` is a link, not a folder, another user's, or open to writes of
-    others. OSError."""
+    """Raise NotOurs, with a text for people, if `path` is a link, not a folder, a folder of another
+    user, or open to writes of others. Raises OSError."""
     about = path.lstat()
     if stat.S_ISLNK(about.st_mode):
         raise _not_ours(path, "it is a link, expected a folder of this user")
@@ -117,11 +120,13 @@ def check_folder(path: Path) -> None:
 
 
 def check_way(path: Path) -> None:
-    """NotOurs, in words, if another user can put something in place of what lies in the folder
-    `path`: each folder and link on the way to it belongs to this user or the system, and others
-    write to none without the sticky bit. OSError.
+    """Raise NotOurs, with a text for people, if another user can replace files in the folder
+    `path`.
+
+    Each folder and link on the path must belong to this user or to the system. Others may write
+    only to folders with the sticky bit. Raises OSError.
     """
-    # in a user namespace root may have another number
+    # in a user namespace, root's files may show another user id
     trusted = {0, os.geteuid(), Path("/").lstat().st_uid}
     here = Path("/")
     ahead = list(reversed(path.absolute().parts[1:]))
@@ -146,13 +151,14 @@ def check_way(path: Path) -> None:
                 here,
                 (
                     f"others may write to it (mode {about.st_mode & 0o7777:o}) "
-                    "and replace what it holds"
+                    "and replace its content"
                 ),
             )
 
 
 def _is_alone_in(group: int) -> bool:
-    """Whether only this user and root are in a group, as where each user has one of his name."""
+    """Whether only this user and root are in a group, as on systems where each user has a private
+    group of the same name."""
     if group == 0:
         return True
     try:
@@ -164,32 +170,32 @@ def _is_alone_in(group: int) -> bool:
 
 
 def make_folder(path: Path) -> None:
-    """A marked folder; a new one has mode 0700. One that is there must pass `check_folder`, and be
-    marked already or empty. OSError."""
+    """Make a marked folder with mode 0700. A folder that exists must pass `check_folder`, and must
+    be marked or empty. Raises OSError."""
     while True:
         try:
             path.mkdir(mode=0o700)
             is_new = True
         except FileExistsError:
             is_new = False
-        with suppress(FileNotFoundError):  # a sweep has removed it at this moment
+        with suppress(FileNotFoundError):  # a sweep has just removed it: try again
             _mark(path, is_new=is_new)
             return
 
 
 def _mark(path: Path, *, is_new: bool) -> None:
-    if is_new and path.lstat().st_mode & 0o700 != 0o700:  # a umask took some of it
+    if is_new and path.lstat().st_mode & 0o700 != 0o700:  # the umask removed some bits
         path.chmod(0o700)
     check_folder(path)
     names = [entry.name for entry in path.iterdir()]
-    if names and MARKER not in names:  # the marker comes first and goes last
+    if names and MARKER not in names:  # the marker is made first and removed last
         raise _not_ours(path, f"it has no {MARKER}: Convoy did not make it")
     os.close(open_file(path / MARKER, os.O_RDWR | os.O_CREAT))
 
 
 def remove_folder(path: Path) -> None:
-    """Remove a marked folder, its marker last, so that nobody takes what is left for a folder of
-    others. What cannot be removed stays."""
+    """Remove a marked folder. Its marker is removed last, so that a half-removed folder still
+    counts as ours. Files that cannot be removed stay."""
     with suppress(OSError):
         check_folder(path)
         for entry in list(os.scandir(path)):
@@ -212,9 +218,11 @@ def is_marked(path: Path) -> bool:
 
 
 class Hold:
-    """The lock on a marked folder: it is in use. The lock ends with this process, or with
-    `release`; forked children do not have it. Where the file system has no locks nothing is
-    `locked`, and nobody sweeps."""
+    """The lock on a marked folder, which shows that the folder is in use.
+
+    The lock ends with this process, or with `release`. Forked children do not have it. On a file
+    system without locks, `locked` is False and no process sweeps the folder.
+    """
 
     def __init__(self, folder: Path, descriptor: int) -> None:
         self.folder = folder
@@ -234,8 +242,8 @@ class Hold:
 
     @classmethod
     def take(cls, folder: Path, *, shared: bool = False) -> Self | None:
-        """The lock, or None if another process holds it or the folder was removed meanwhile.
-        Several processes may hold a `shared` one. OSError if the folder is not ours."""
+        """Return the lock, or None if another process holds it or the folder was removed meanwhile.
+        Several processes may hold a `shared` lock. Raises OSError if the folder is not ours."""
         try:
             check_folder(folder)
             descriptor = open_file(folder / MARKER, os.O_RDWR)
@@ -255,21 +263,22 @@ class Hold:
         return None
 
     def release(self) -> None:
-        """The folder is not in use any more."""
+        """Release the lock: the folder is not in use any more."""
         if self._descriptor is not None and self.locked:
-            # also for a child that was forked and has not started yet
+            # this also unlocks the copy in a child that was forked and has not started yet
             fcntl.flock(self._descriptor, fcntl.LOCK_UN)
         self.forget()
 
     def remove(self) -> None:
-        """Remove the folder and release the lock. Nothing in a forked child, which has no lock."""
+        """Remove the folder and release the lock. In a forked child, which has no lock, this does
+        nothing."""
         if self._descriptor is not None:
             remove_folder(self.folder)
             self.release()
 
     def forget(self) -> None:
-        """Close the descriptor. What else has it open, such as the parent of a forked child, keeps
-        the lock."""
+        """Close the descriptor. Another process that has it open, such as the parent of a forked
+        child, keeps the lock."""
         descriptor = self._descriptor
         self._descriptor = None
         _holds.discard(self)
@@ -278,8 +287,8 @@ class Hold:
 
 
 def lock(descriptor: int, *, shared: bool = False, wait: bool = False) -> bool:
-    """Lock an open file. False where its file system has no locks. Without `wait` BlockingIOError
-    if another process has the lock. OSError."""
+    """Lock an open file. Returns False if its file system has no locks. Without `wait`, raises
+    BlockingIOError if another process has the lock. Raises OSError."""
     try:
         fcntl.flock(
             descriptor,
@@ -295,9 +304,9 @@ def lock(descriptor: int, *, shared: bool = False, wait: bool = False) -> bool:
 def sweep(parent: Path, pattern: str, unused: Callable[[Path], bool] = lambda folder: True) -> None:
     """Remove the marked folders below `parent` that match `pattern`, that no process holds, and
     that are `unused`."""
-    with suppress(OSError):  # a parent that is not there
+    with suppress(OSError):  # the parent does not exist
         for folder in list(parent.glob(pattern)):
-            # another process sweeps at the same moment, or the folder is not ours
+            # another process sweeps at the same time, or the folder is not ours
             with suppress(OSError):
                 if is_marked(folder) and unused(folder):
                     _remove_unheld(folder)

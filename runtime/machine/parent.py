@@ -1,4 +1,4 @@
-"""What a process asks of the system about its parent. Linux only."""
+"""A request to the system about the parent of this process. Linux only."""
 
 from __future__ import annotations
 
@@ -10,7 +10,8 @@ PR_SET_PDEATHSIG = 1
 
 
 def go_on_without_parent() -> None:
-    """Let the system wake this process, if it is stopped, when its parent ends: it then finds its
-    lifeline closed and ends itself. Linux only; elsewhere it stays until it is woken."""
+    """Ask the system to wake this process, if it is stopped, when its parent ends. The process then
+    finds its lifeline closed and ends itself. On systems other than Linux, it stays stopped until
+    it is woken."""
     with suppress(OSError, AttributeError):
         ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGCONT)

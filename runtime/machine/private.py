@@ -1,4 +1,5 @@
-"""The private folder of a run on a machine: its sockets, its keys; swept if a run was killed.
+"""The private folder of a run on a machine, for its sockets and keys. If a run was killed, a later
+sweep removes its folder.
 
     $TMPDIR/convoy-sockets-PID-XXXXXXXX/    .convoy  locked as long as process PID uses the folder
                                             .host    on which kernel and host that lock counts
@@ -27,12 +28,12 @@ from runtime.reasons import reason
 SOCKETS = "convoy-sockets-"
 HOST = ".host"
 HOST_BYTES = 400
-END_SECONDS = 4.0  # for a killed process to end
+END_SECONDS = 4.0  # the longest wait for a killed process to end
 
 
 class PrivateFolder:
-    """A folder with mode 0700 for the sockets and keys of a run, in use until `remove` or the end
-    of this process."""
+    """A folder with mode 0700 for the sockets and keys of a run. It is in use until `remove` is
+    called or this process ends."""
 
     def __init__(self, hold: owned.Hold) -> None:
         self.path = hold.folder
@@ -43,11 +44,11 @@ class PrivateFolder:
 
     @classmethod
     def make(cls) -> Self:
-        """A new one in the temporary folder, after a sweep of those that dead runs have left there.
-        LaunchError."""
+        """Make a new private folder in the temporary folder, after a sweep of the folders that dead
+        runs have left there. Raises LaunchError."""
         try:
             parent = Path(tempfile.gettempdir())
-        except FileNotFoundError as error:  # it names all that were tried
+        except FileNotFoundError as error:  # its text names all folders that were tried
             raise LaunchError(
                 f"{reason(error)}: set TMPDIR to a folder that this user may write to"
             ) from None
@@ -69,12 +70,12 @@ class PrivateFolder:
         return cls(hold)
 
     def remove(self) -> None:
-        """Leave nothing of it."""
+        """Remove the folder with its content."""
         self._hold.remove()
 
 
 def doubts() -> str:
-    """What the user should hear of the temporary folder; "" if all is well."""
+    """Return a warning for the user about the temporary folder, or "" if the folder is safe."""
     said = os.environ.get("TMPDIR")
     used = Path(tempfile.gettempdir())
     if said and Path(said).resolve() != used.resolve():
@@ -93,16 +94,20 @@ def doubts() -> str:
 
 
 def discard(path: Path) -> None:
-    """Remove the folder of a run whose launcher has ended. Its lock is not asked for: the system
-    may take a moment to release it."""
+    """Remove the folder of a run whose launcher has ended. The lock is not checked, because the
+    system may take a moment to release it."""
     if owned.is_marked(path):
         owned.remove_folder(path)
 
 
 def remove(pid: int) -> bool:
-    """Remove what a process has left, once it has ended; False if it does not end. A process that
-    has this number in another PID namespace keeps its folder, which is locked."""
-    with suppress(OSError, AttributeError):  # it has ended already, or the system cannot tell
+    """Remove the folder that a process has left, once the process has ended. Returns False if the
+    process does not end.
+
+    A process that has this number in another PID namespace keeps its folder, which is locked.
+    """
+    # the process has ended already, or the system has no pidfd
+    with suppress(OSError, AttributeError):
         ending = os.pidfd_open(pid)
         try:
             if not select.select([ending], [], [], END_SECONDS)[0]:
@@ -115,14 +120,14 @@ def remove(pid: int) -> bool:
 
 
 def _here() -> tuple[str, str]:
-    """The kernel and the host on which this process runs."""
+    """Return the kernel's boot id and the host on which this process runs."""
     return boot_id(), platform.node()
 
 
 def _lies_here(folder: Path) -> bool:
-    """Whether the locks of the process that made it count here: it ran on this kernel, or on this
-    host before it was started anew. Two hosts that share a file system may not see each other's
-    locks. OSError."""
+    """Whether the locks of the process that made the folder count here. They count if it ran on
+    this kernel, or on this host before a reboot. Two hosts that share a file system may not see
+    each other's locks. Raises OSError."""
     with os.fdopen(owned.open_file(folder / HOST, os.O_RDONLY)) as file:
         boot, _, host = file.read(HOST_BYTES).partition("\n")
     here = _here()
@@ -130,7 +135,7 @@ def _lies_here(folder: Path) -> bool:
 
 
 def main() -> int:
-    """1 if the process does not end."""
+    """Return 1 if the process does not end."""
     return 0 if remove(int(sys.argv[1])) else 1
 
 

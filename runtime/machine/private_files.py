@@ -1,5 +1,5 @@
-"""Secrets as files, and the files of a run directory: new ones belong to this user alone, and none
-is written through a link that lies in its place."""
+"""Files with secrets, and the files of a run directory. New files can be read by this user only,
+and no file is written through a link in its place."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ SECRET_BYTES = 16 << 20  # the keys of a process with more than 100 000 peers
 
 
 def write_new(path: Path, data: bytes) -> None:
-    """A new file with mode 0600. FileExistsError, OSError; a file that could not be written whole
-    is removed."""
+    """Write a new file with mode 0600. Raises FileExistsError or another OSError. A file that could
+    not be written completely is removed."""
     with os.fdopen(open_file(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL), "wb") as file:
         try:
             file.write(data)
@@ -27,8 +27,8 @@ def write_new(path: Path, data: bytes) -> None:
 
 
 def replace(path: Path, data: bytes) -> None:
-    """A file with mode 0600 in place of whatever had this name; a reader sees the old one or the
-    new one. OSError."""
+    """Write a file with mode 0600 in place of any file of this name. A reader sees either the old
+    or the new content. Raises OSError."""
     half = path.with_name(f".{path.name}.{os.getpid()}.{os.urandom(4).hex()}")
     write_new(half, data)
     try:
@@ -40,8 +40,8 @@ def replace(path: Path, data: bytes) -> None:
 
 
 def read_secret(path: Path, limit: int = SECRET_BYTES) -> bytes:
-    """The whole file, which may be named by a link. NotOurs, in words, if it is another user's or
-    others may read it; OSError."""
+    """Return the content of the file, which may be reached through a link. Raises NotOurs, with a
+    text for people, if the file belongs to another user or others may read it. Raises OSError."""
     with os.fdopen(open_file(Path(os.path.realpath(path)), os.O_RDONLY), "rb") as file:
         about = os.fstat(file.fileno())
         if (mode := stat.S_IMODE(about.st_mode)) & 0o077:

@@ -1,10 +1,11 @@
-"""The Python stacks of a process: which signal asks for them, and who writes them.
+"""The Python stacks of a process: which signals ask for them, and how they are written.
 
-A thread of the process waits for two of the signals and does nothing else. It reads the stacks
-while it holds the interpreter's lock: `faulthandler` on a signal reads those of threads that run
-meanwhile, and such a read has ended training with a segmentation fault. The thread needs no event
-loop, and kernels let the lock go. While a call into a library keeps the lock, nothing of Python can
-answer: `LAST_WORDS` then still does, in C.
+A dedicated thread of the process waits for two of the signals. It reads the stacks while it holds
+the interpreter's lock. `faulthandler` on a signal would read the stacks of threads that run
+meanwhile, and such a read has ended training with a segmentation fault.
+
+The thread needs no event loop, and kernels release the lock. While a call into a library keeps the
+lock, no Python code can answer. `LAST_WORDS` is then still answered, in C.
 """
 
 from __future__ import annotations
@@ -21,18 +22,19 @@ from pathlib import Path
 
 INTO_LOG = signal.SIGUSR1
 INTO_FILE = signal.SIGUSR2
-# into the log; only to a process that is killed next: it may crash of it
+# writes into the log; sent only to a process that will be killed next, since it may crash
 LAST_WORDS = signal.SIGQUIT
 
 
 def stacks_of(directory: Path, process: str) -> Path:
-    """Where a process of the run in `directory` appends its stacks whenever it gets INTO_FILE."""
+    """Return the file to which a process of the run in `directory` appends its stacks at each
+    INTO_FILE."""
     return directory / "logs" / f"{process}.stacks"
 
 
 def answer(path: Path) -> None:
-    """Answer from now on, INTO_FILE into this one. To be called before any other thread is started:
-    threads inherit that these signals are not theirs."""
+    """Answer the signals from now on, INTO_FILE into the file `path`. Call this before any other
+    thread is started, since threads inherit the mask that blocks these signals."""
     faulthandler.enable()
     faulthandler.register(LAST_WORDS)
     signal.pthread_sigmask(signal.SIG_BLOCK, (INTO_LOG, INTO_FILE))
@@ -40,7 +42,7 @@ def answer(path: Path) -> None:
 
 
 def _answer(path: Path) -> None:
-    """The life of the thread."""
+    """Wait for the signals and write the stacks, in the dedicated thread."""
     while True:
         number = signal.sigwait((INTO_LOG, INTO_FILE))
         try:
@@ -57,16 +59,17 @@ def _opened(path: Path) -> int:
 
 
 def now() -> str:
-    """Those of all threads but the calling one, as lines: what was called last comes first."""
+    """Return the stacks of all threads except the calling one, as lines with the most recent call
+    first."""
     names = {thread.ident: thread.name for thread in threading.enumerate()}
     collects = gc.isenabled()
-    gc.disable()  # Python 3.11.2 can wait for itself for ever if it collects in here
+    gc.disable()  # Python 3.11.2 can deadlock if a collection starts here
     try:
         frames = sys._current_frames()
     finally:
         if collects:
             gc.enable()
-    del frames[threading.get_ident()]  # this frame would hold itself
+    del frames[threading.get_ident()]  # this frame would refer to itself
     parts = []
     for thread, frame in frames.items():
         parts.append(f"Thread {names.get(thread, thread)} (most recent call first):\n")

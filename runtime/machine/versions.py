@@ -1,5 +1,5 @@
-"""Which versions of what a process runs: for the run directory, and compared over machines before a
-run begins."""
+"""The versions of the software that a process runs. They are recorded in the run directory, and
+compared between machines before a run begins."""
 
 from __future__ import annotations
 
@@ -33,16 +33,17 @@ PACKAGES = (
     "pillow",
 )
 OURS = ("runtime", "roles", "nets", "ops")
-SOURCES = (".py", ".prototxt")  # the zoo's nets are found by name
+SOURCES = (".py", ".prototxt")  # the nets of the zoo are .prototxt files in the package
 
 
 @cache
 def versions() -> Mapping[str, str]:
-    """Package -> version ("not installed" where it is absent), and the Python and platform in use.
-    Looked up once, 20 ms; processes that are forked then know."""
+    """Return package -> version ("not installed" if the package is missing), and the Python and
+    platform in use. The look-up takes 20 ms once, and forked processes inherit its result."""
     system = [platform.system(), platform.release(), platform.machine()]
     if libc := "".join(platform.libc_ver()):
-        system += ["with", libc]  # as platform.platform() says it, which starts a process to know
+        # the same text as platform.platform(), which would start a process
+        system += ["with", libc]
     found = {"python": platform.python_version(), "platform": "-".join(system)}
     for package in PACKAGES:
         try:
@@ -54,21 +55,21 @@ def versions() -> Mapping[str, str]:
 
 @cache
 def sources() -> str:
-    """The checksum of our packages' sources as they were when this process, or the one it was
-    forked from, asked first: 35 ms on a slow core."""
+    """Return the checksum of our packages' sources at the first call in this process or in the
+    process it was forked from. This takes 35 ms on a slow core."""
     return checksum(OURS[0])
 
 
 @cache
 def identity(program: str) -> dict[str, str]:
-    """The versions, and in "program" a checksum of the sources that a run of this program has.
-    Whoever forks processes asks once for all of them."""
+    """Return the versions, and under "program" a checksum of the sources that a run of this program
+    uses. A process that forks others calls this once before it forks them."""
     return {**versions(), "program": sources() if program in OURS else checksum(program)}
 
 
 def build(program: str) -> dict[str, str]:
-    """What a process of this program runs, as the metric `convoy_build_info` says it: `sources` is
-    the checksum of `identity`."""
+    """Return the labels of the metric `convoy_build_info` for a process of this program. `sources`
+    is the checksum of `identity`."""
     found = identity(program)
     named = {
         "version": "convoy-runtime",
@@ -81,9 +82,9 @@ def build(program: str) -> dict[str, str]:
 
 
 def checksum(program: str) -> str:
-    """Of our packages' sources and those of the program, by their names: where they lie does not
-    matter. A program that is one file is taken with the modules beside it that it imports, and
-    those that these import."""
+    """Return a checksum of our packages' sources and of the program's, with their names. Their
+    folders do not matter. For a program of one file, the modules next to it that it imports are
+    included, and the modules that these import."""
     digest = hashlib.blake2b(digest_size=8)
     for name in dict.fromkeys((*OURS, program)):
         for called, path in _sources(name):
@@ -94,7 +95,8 @@ def checksum(program: str) -> str:
 
 
 def _sources(name: str) -> Iterator[tuple[str, Path]]:
-    """Files of a module, or of a script by its path, in an order that is the same everywhere."""
+    """Yield the files of a module, or of a script given by its path, in the same order on every
+    machine."""
     if os.sep in name:
         yield from _with_neighbours(Path(name))
         return
@@ -117,7 +119,7 @@ def _below(folder: Path) -> Iterator[tuple[str, Path]]:
 
 
 def _with_neighbours(first: Path) -> Iterator[tuple[str, Path]]:
-    """A file, and whatever lies beside it that it imports."""
+    """Yield a file, and the modules next to it that it imports, directly or through each other."""
     waiting = [first]
     known = {first}
     while waiting:
@@ -136,7 +138,7 @@ def _with_neighbours(first: Path) -> Iterator[tuple[str, Path]]:
 
 
 def _imports(tree: ast.Module) -> set[str]:
-    """The first names of all that is imported."""
+    """Return the first part of the name of each imported module."""
     found = set()
     for node in ast.walk(tree):
         if isinstance(node, ast.Import):

@@ -1,17 +1,19 @@
-"""What will run, as data.
+"""The plan of a run, as data: actors, processes, machines, links and expected costs.
 
-topology       A topology: which actors there are, who talks to whom, who leads
-placement      Puts actors into processes, processes on machines and cores, as the configuration
-               says
-cores          What only a machine knows
-program        The program of a topology, where its actors live
+topology       A topology: the actors of a run, the links between them and the lead
+placement      Placing actors into processes, and processes on machines and cores, as the
+               configuration asks
+cores          The threads and cores of a process, which only its machine can determine
+program        The program of a topology, as the processes of its actors find it
 run_plan       The run plan
-machine_files  Where the files of a run lie on a machine
-roads          Which roads the processes of a run take
-host_map       Which hosts a placed topology spans, who lives on each, and how many cores each has
-credentials    The keys of a run, made anew for each
-forecast       What a program can say of a topology before anything starts
-room           Is there room for a plan?
-prospects      What a program can say of the time that a plan will take, before anything starts
-open_choice    What a program leaves open until its run starts
+machine_files  The folders of a run's files on a machine
+roads          The roads between the processes of a run
+host_map       The hosts of a placed topology: the actors on each, and the number of its cores
+credentials    The keys of a run: the keys that each of its processes gets
+forecast       The expected memory of each actor and bytes on each link, as a program predicts them
+               before anything starts
+room           Checking whether a plan fits into memory, before anything starts
+prospects      The expected time and price of a plan, as a program predicts them before anything
+               starts
+open_choice    A choice that a program leaves open until its run starts
 """

@@ -1,5 +1,5 @@
-"""What only a machine knows: how many threads each of its processes gets, and which cores. Asked at
-their start."""
+"""The threads and cores of a process, which only its machine can determine. They are chosen when
+the process starts."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ from runtime.plan.topology import Placement, ProcessSpec
 
 
 def settled(spec: ProcessSpec, placement: Placement, cores: Sequence[int]) -> ProcessSpec:
-    """The process with its threads, and with the cores that it stays on if it is pinned, on a
-    machine that lets it use these `cores`. They can be too few, see `check`."""
+    """Return the process with its number of threads and, if it is pinned, with its cores. `cores`
+    are the cores that the machine lets it use. They may be too few; `check` reports that."""
     crowd = sum(other.machine == spec.machine for other in placement.processes)
     threads = spec.threads or max(1, len(cores) // crowd)
     mine = (
@@ -24,9 +24,9 @@ def settled(spec: ProcessSpec, placement: Placement, cores: Sequence[int]) -> Pr
 
 
 def check(spec: ProcessSpec, cores: Sequence[int]) -> None:
-    """LaunchError if a process that was `settled` was planned for cores that its machine has
-    not."""
+    """Raise LaunchError if a process returned by `settled` was planned for cores that its machine
+    does not have."""
     if spec.first_core is not None and len(spec.cores) < spec.threads:
         wanted = f"{spec.threads} of its cores from number {spec.first_core} on"
         text = f"machine '{spec.machine}': process '{spec.name}' is pinned to {wanted}"
-        raise LaunchError(f"{text}, counted from 0, but it has {len(cores)}")
+        raise LaunchError(f"{text}, counted from 0, but the machine has {len(cores)}")

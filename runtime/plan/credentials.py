@@ -1,8 +1,8 @@
-"""The keys of a run, made anew for each: what each of its processes is given, see
-`transport/keys.py`.
+"""The keys of a run: the keys that each of its processes gets. New keys are made for each run.
+`transport/keys.py` has their format.
 
-A pair per process, not one for the run: a key that is stolen lets its thief be that process and no
-other, and who a message is from is whose key it was sealed with.
+Each process has its own pair of keys. A thief of one key can therefore act only as that one
+process, and the sender of a message is proved by the key that sealed it.
 
 See docs/decisions/security.md.
 """
@@ -17,8 +17,9 @@ from runtime.transport.zeromq import key_pair
 
 
 def credentials(placement: Placement, *, encrypted: bool) -> dict[str, Keys]:
-    """For every process and the supervisor, which knows all of them; the others know the supervisor
-    and those that they exchange messages with."""
+    """Return the keys of every process and of the supervisor. The supervisor knows the public keys
+    of all processes. A process knows those of the supervisor and of the processes that it exchanges
+    messages with."""
     secret = secrets.token_urlsafe(32)
     names = [spec.name for spec in placement.processes]
     if not encrypted:

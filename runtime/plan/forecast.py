@@ -1,8 +1,8 @@
-"""What a program can say of a topology before anything starts: memory of each actor, bytes on each
-link.
+"""The expected memory of each actor and bytes on each link, as a program predicts them before
+anything starts.
 
-Plain data for `plan` to show; a program offers it as `forecast(topology) -> Forecast`. How it knows
-is its business.
+Plain data for `plan` to show. A program offers it as `forecast(topology) -> Forecast`, and chooses
+the method of prediction.
 """
 
 from __future__ import annotations
@@ -15,21 +15,22 @@ from runtime.plan.topology import Link
 
 @dataclass(frozen=True)
 class Forecast:
-    """`memory`: actor -> what for -> bytes. `traffic`: link -> what -> bytes of arrays in one
-    `step` of the link's actors; None if that depends on the numbers themselves."""
+    """`memory`: actor -> purpose -> bytes. `traffic`: link -> content -> bytes of arrays in one
+    `step` of the link's actors, or None if the bytes depend on the values of the arrays."""
 
     memory: Mapping[str, Mapping[str, int]] = field(default_factory=dict)
     traffic: Mapping[Link, Mapping[str, int | None]] = field(default_factory=dict)
     step: str = "step"
 
     def on_link(self, link: Link) -> int | None:
-        """All bytes of a link in one step; None if some are not known."""
+        """Return all bytes of a link in one step, or None if some are not known."""
         sizes = self.traffic.get(link, {}).values()
         return None if None in sizes else sum(size for size in sizes if size is not None)
 
 
 def shown(size: int | None) -> str:
-    """Bytes for people, in decimal units of three digits: "1.23 MB"; "?" if they are not known."""
+    """Return a size for people, in decimal units with three digits: "1.23 MB"; "?" if it is not
+    known."""
     if size is None:
         return "?"
     value = float(size)

@@ -1,5 +1,5 @@
-"""Which hosts a placed topology spans, who lives on each, and how many cores each has: what sums
-are laid out by."""
+"""The hosts of a placed topology: the actors on each, and the number of its cores. Exchanges are
+laid out by this map."""
 
 from __future__ import annotations
 
@@ -10,13 +10,13 @@ from runtime.config.sections import ClusterConfig, Machine
 from runtime.plan.roads import is_far
 from runtime.plan.topology import Placement
 
-HERE = ""  # the name of the host where `up` was typed
+HERE = ""  # the name of the host where `up` runs
 
 
 @dataclass(frozen=True)
 class Host:
-    """One with processes: its `actors` in the order of the topology, and its cores (None: not known
-    here)."""
+    """A host that runs processes. `actors` are in the order of the topology. `cores` is None if the
+    number is not known here."""
 
     name: str
     actors: tuple[str, ...]
@@ -24,8 +24,8 @@ class Host:
 
 
 def host_of(machine: Machine) -> str:
-    """What all machines of one host have in common, and no machine of another. Namespaces stand for
-    hosts."""
+    """Return the name of the machine's host. It is the same for all machines of one host, and
+    differs between hosts. A namespace counts as a host."""
     if not is_far(machine):
         return HERE
     if machine.namespace is not None:
@@ -34,17 +34,18 @@ def host_of(machine: Machine) -> str:
 
 
 def several(config: ClusterConfig) -> bool:
-    """Can a run have more than one host?"""
+    """Whether a run can have more than one host."""
     return len({host_of(machine) for machine in config.machine}) > 1
 
 
 def only_host(config: ClusterConfig) -> Host:
-    """Of a run whose machines are one host, whoever will live there."""
+    """Return the host of a run whose machines are all on one host. Its actors are not placed
+    yet."""
     return Host(host_of(config.machine[0]), (), _cores(config, list(config.machine)))
 
 
 def hosts_of(placement: Placement, config: ClusterConfig) -> tuple[Host, ...]:
-    """Those with processes, in the order of the machines."""
+    """Return the hosts that run processes, in the order of the machines."""
     machine_of = {actor: spec.machine for spec in placement.processes for actor in spec.actors}
     machines: dict[str, list[Machine]] = {}
     for machine in config.machine:
@@ -61,8 +62,8 @@ def hosts_of(placement: Placement, config: ClusterConfig) -> tuple[Host, ...]:
 
 
 def _cores(config: ClusterConfig, machines: list[Machine]) -> int | None:
-    """As its machines say, together; where one says nothing, those of this machine if that is
-    it."""
+    """Return the sum of the cores that the machines give. If a machine gives none, it is the number
+    of this machine's cores if all of them are this machine, or else None."""
     said = [machine.cores for machine in machines]
     if all(said):
         return sum(filter(None, said))

@@ -1,5 +1,5 @@
-"""Where the files of a run lie on a machine: beside cluster.toml as here, or where [[machine]]
-says."""
+"""The folders of a run's files on a machine: at the same paths as here, or where [[machine]] places
+them."""
 
 from __future__ import annotations
 
@@ -9,22 +9,22 @@ from pathlib import Path
 
 @dataclass(frozen=True)
 class Files:
-    """`base`: the folder of cluster.toml where the run was planned; `directory`: the one that
-    stands for it on this machine, `data`: the one that relative sources of data begin at; "" where
-    they are the same."""
+    """The folders on one machine. `base` is the folder of cluster.toml where the run was planned.
+    `directory` is the folder that stands for it on this machine. `data` is the folder that relative
+    sources of data start from. Both are "" if they are the same as on the planning machine."""
 
     base: str
     directory: str = ""
     data: str = ""
 
     def here(self, path: str) -> str:
-        """A file or folder that the plan names by its whole path; what does not lie in `base` is
-        where it was."""
+        """Return the path on this machine of a file or folder that the plan names by its absolute
+        path. Paths outside `base` are unchanged."""
         if self.directory and Path(path).is_relative_to(self.base):
             return str(Path(self.directory).expanduser() / Path(path).relative_to(self.base))
         return path
 
     @property
     def data_root(self) -> str:
-        """Where relative sources of data begin."""
+        """The folder that relative sources of data start from."""
         return str(Path(self.data).expanduser()) if self.data else self.here(self.base)

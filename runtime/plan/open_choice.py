@@ -1,9 +1,9 @@
-"""What a program leaves open until its run starts: what is known of it, and short runs that find
-out the rest.
+"""A choice that a program leaves open until its run starts: the facts known before, and short runs
+that determine the rest.
 
-A program offers it as `choice(config, options) -> Choice | None`. `check` and `plan` tell what is
-known; `up` makes the trials (`runtime.runs.choosing`), one after the other, and the run is what is
-then chosen.
+A program offers it as `choice(config, options) -> Choice | None`. `check` and `plan` show the known
+facts. `up` runs the trials one after the other (`runtime.runs.choosing`), and then starts the
+chosen run.
 """
 
 from __future__ import annotations
@@ -21,8 +21,8 @@ Told = tuple[str, dict[str, Any]]  # an event: its name, its fields
 
 @dataclass(frozen=True)
 class Chosen:
-    """What the run is: the program's options, in which nothing is open any more, and their
-    topology; `why`, as an event."""
+    """The result of a choice: the program's options with nothing left open, their topology, and the
+    reason `why` as an event."""
 
     options: BaseModel
     topology: Topology
@@ -30,26 +30,28 @@ class Chosen:
 
 
 class Trial(Protocol):
-    """A short run of one of the possibilities, which ends as soon as enough is heard of it."""
+    """A short run of one of the possibilities. It ends as soon as its events are sufficient."""
 
     name: str
     options: BaseModel
     topology: Topology
 
     def heard(self, event: str, fields: dict[str, Any], now: float) -> bool:
-        """An actor has reported an event, `now` seconds after the trial's start. Is that enough?"""
+        """Take an event that an actor has reported, `now` seconds after the trial's start. Returns
+        whether the trial may end."""
 
     def ended(self, why: str) -> Told:
-        """The trial is over; `why`: what went wrong, if anything did. What is told of it."""
+        """End the trial and return the event that reports it. `why` is the error that ended the
+        trial, or ""."""
 
 
 class Choice(Protocol):
-    """`told`: what is known before anything is tried. `expected`: what the run is if nothing is
-    tried."""
+    """An open choice. `told` are the facts known before any trial. `expected` is the choice that is
+    made without trials."""
 
     told: Sequence[Told]
     trials: Sequence[Trial]
     expected: Chosen
 
     def chosen(self) -> Chosen:
-        """What the run is, after the trials."""
+        """Return the choice made after the trials."""

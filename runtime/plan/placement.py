@@ -1,10 +1,10 @@
-"""Puts actors into processes, processes on machines and cores, as the configuration says.
+"""Placing actors into processes, and processes on machines and cores, as the configuration asks.
 
-What no [[process]] names lives on the first machine, but for actors whose options say `spread`,
-such as workers: these are spread over all machines of `placement.spread`, in blocks, so that
-neighbours by rank are neighbours: in proportion to the machines' cores where all of them say how
-many they have, evenly otherwise. Whose options name an actor `beside` which it shall live is on
-that one's machine.
+An actor that no [[process]] names runs on the first machine, unless its options set `spread`, as
+those of workers do. Such actors are spread over all machines of `placement.spread` in blocks, so
+that neighbours by rank share a machine. The blocks are in proportion to the machines' cores if all
+machines give them, and equal otherwise. An actor whose options name another actor as `beside` runs
+on that actor's machine.
 """
 
 from __future__ import annotations
@@ -34,8 +34,8 @@ MOST_NAMED = 5  # machines in a warning
 
 
 def place(topology: Topology, config: ClusterConfig) -> Placement:
-    """The placement of a topology. ConfigError with every rule that fits no actor or names a
-    process twice, and what is pinned to cores that are not there."""
+    """Return the placement of a topology. Raises ConfigError with every rule that matches no actor
+    or repeats the name of a process, and with every process pinned to cores that do not exist."""
     names = [machine.name for machine in config.machine]
     together = config.placement.processes == "one"
     rules = list(_rules(config, names))
@@ -66,7 +66,7 @@ def _rules(config: ClusterConfig, names: Sequence[str]) -> list[ProcessRule]:
 
 
 def _spread(groups: Sequence[Group], topology: Topology, config: ClusterConfig) -> list[Group]:
-    """With a machine for those that have none yet."""
+    """Return the groups, with a machine for each group that had none."""
     first = config.machine[0].name
     order = {machine.name: machine for machine in config.machine}
     chosen = [order[name] for name in matching(config.placement.spread, order)]
@@ -79,7 +79,7 @@ def _spread(groups: Sequence[Group], topology: Topology, config: ClusterConfig) 
             alike[role].append(process)
     homes: dict[str, str] = {}
     for processes in alike.values():
-        taken = chosen[: len(processes)]  # of more machines than processes the first
+        taken = chosen[: len(processes)]  # the first machines, if there are more than processes
         weights = [machine.cores or 0 for machine in taken]
         cuts = blocks(len(processes), weights if all(weights) else [1] * len(taken))
         for one, (low, high) in zip(taken, itertools.pairwise(cuts), strict=True):
@@ -100,13 +100,14 @@ def _spread(groups: Sequence[Group], topology: Topology, config: ClusterConfig) 
 
 
 def cores_of(machine: Machine, config: ClusterConfig) -> int | None:
-    """How many cores it has: as it says; where it says nothing, this machine's if it is this one,
-    else None."""
+    """Return the number of the machine's cores: the number given in cluster.toml, or the number of
+    this machine's cores if it is this machine, or else None."""
     return machine.cores or ((os.cpu_count() or 1) if config.is_here(machine) else None)
 
 
 def unknown(placement: Placement, config: ClusterConfig) -> str:
-    """What a plan cannot know of machines that are not this one; "" if there are none."""
+    """Describe the facts that a plan cannot know about other machines; "" if all machines are this
+    one."""
     used = {spec.machine for spec in placement.processes}
     there = [
         machine
@@ -120,12 +121,13 @@ def unknown(placement: Placement, config: ClusterConfig) -> str:
     which = f"machine {names[0]}" if len(names) == 1 else f"machines {_listed(names)}"
     return (
         f"not known here of {which}: {cores}memory, addresses, versions and data; "
-        "each is asked at its start, before the run begins"
+        "each machine is asked at its start, before the run begins"
     )
 
 
 def _threads(machine: Machine, config: ClusterConfig, crowd: int) -> int:
-    """BLAS threads of each of the machine's processes; 0 if only the machine can tell."""
+    """Return the number of BLAS threads of each process of the machine; 0 if the number is known
+    only on the machine itself."""
     if machine.threads != "auto":
         return machine.threads
     cores = cores_of(machine, config)
@@ -133,7 +135,8 @@ def _threads(machine: Machine, config: ClusterConfig, crowd: int) -> int:
 
 
 def _pinned(specs: Sequence[ProcessSpec], config: ClusterConfig) -> tuple[ProcessSpec, ...]:
-    """The processes, with the cores of those that are pinned: the first ones, in order."""
+    """Return the processes, with cores for those that are pinned: the first free cores, in
+    order."""
     problems: dict[str, None] = {}
     own: dict[str, ProcessSpec] = {}
     crowds: defaultdict[str, list[ProcessSpec]] = defaultdict(list)
@@ -166,19 +169,20 @@ def _pinned(specs: Sequence[ProcessSpec], config: ClusterConfig) -> tuple[Proces
 def _too_many(
     machine: Machine, wanted: Sequence[ProcessSpec], free: Sequence[int], config: ClusterConfig
 ) -> list[str]:
-    """What is wrong with the number of cores that pinned processes would get."""
+    """Return the mistake in the number of cores that pinned processes would get, or an empty
+    list."""
     there = len(free) if config.is_here(machine) else machine.cores
     if any(not spec.threads for spec in wanted):
         return [
             (
-                "how many cores each process gets is not known: say threads, or cores, of "
+                "the number of cores for each process is not known: set threads, or cores, of "
                 f"machine '{machine.name}'"
             )
         ]
     count = sum(spec.threads for spec in wanted)
     if there is None or count <= there:
         return []
-    return [f"expected at most {there} cores' threads, found {count}: {_named(wanted)}"]
+    return [f"expected at most {there} threads (cores), found {count}: {_named(wanted)}"]
 
 
 def _named(specs: Sequence[ProcessSpec]) -> str:
@@ -186,7 +190,8 @@ def _named(specs: Sequence[ProcessSpec]) -> str:
 
 
 def _cores() -> list[int]:
-    """Those that this process may use; none where a process cannot be kept on them."""
+    """Return the cores that this process may use; empty if the system cannot keep a process on
+    cores."""
     return sorted(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else []
 
 
@@ -195,7 +200,7 @@ def _fits(spec: ProcessSpec, pattern: str) -> bool:
 
 
 def _unmatched(machine: Machine, crowd: Sequence[ProcessSpec]) -> list[str]:
-    """What is wrong with patterns that fit no actor there."""
+    """Return a text for each pattern that matches no actor on the machine."""
     actors = ", ".join(actor for spec in crowd for actor in spec.actors)
     return [
         f"'{pattern}' fits no actor on machine '{machine.name}'; there are {actors or 'none'}"
@@ -205,7 +210,7 @@ def _unmatched(machine: Machine, crowd: Sequence[ProcessSpec]) -> list[str]:
 
 
 def files_of(config: ClusterConfig) -> dict[str, Files]:
-    """Of the machines that say where their files lie."""
+    """Return the folders of the machines that name folders for their files."""
     base = str(config.raw.path.resolve().parent)
     return {
         machine.name: Files(
@@ -217,8 +222,8 @@ def files_of(config: ClusterConfig) -> dict[str, Files]:
 
 
 def data_here(config: ClusterConfig) -> str:
-    """Where relative sources of data begin on this machine: as a [[machine]] here says, else beside
-    cluster.toml."""
+    """Return the folder on this machine that relative sources of data start from: `data` of a
+    [[machine]] that is here, or else the folder of cluster.toml."""
     here = next(
         (machine for machine in config.machine if machine.data and config.is_here(machine)), None
     )
@@ -228,8 +233,7 @@ def data_here(config: ClusterConfig) -> str:
 
 
 def idle(placement: Placement, config: ClusterConfig) -> list[str]:
-    """What to tell of machines that nothing is placed on, a line for each entry of the file that
-    has some."""
+    """Return a warning for each entry of the file that has machines without processes."""
     used = {spec.machine for spec in placement.processes}
     entries: defaultdict[int, list[str]] = defaultdict(list)
     for machine in config.machine:

@@ -1,9 +1,9 @@
-"""The program of a topology, where its actors live: an importable module, or the script that laid
-the topology out.
+"""The program of a topology, as the processes of its actors find it: an importable module, or the
+script that made the topology.
 
-A script's own module is `__main__`, which no other process can import: there it is loaded by its
-path, under the name SCRIPT, as `multiprocessing` does it. So a script keeps what starts a run under
-`if __name__ == "__main__":`.
+A script's own module is `__main__`, which no other process can import. Other processes load it by
+its path, under the name SCRIPT, as `multiprocessing` does. A script must therefore keep the code
+that starts a run under `if __name__ == "__main__":`.
 """
 
 from __future__ import annotations
@@ -40,14 +40,15 @@ MAIN = "__main__"
 GUARD = 'keep that under `if __name__ == "__main__":`'
 
 _loading: list[str] = []  # scripts that are being loaded for their roles
-# and those that could not be: the first error tells more than the second
+# scripts whose loading failed: the first error explains more than a second one
 _failed: dict[str, BaseException] = {}
 
 
 def main_program() -> str:
-    """What other processes call the program `__main__`: a module's name, or the path of its file.
+    """Return the name of the program `__main__` for other processes: a module's name, or the path
+    of its file.
 
-    ConfigError if it has neither, as in a notebook.
+    Raises ConfigError if it has neither, as in a notebook.
     """
     main = sys.modules[MAIN]
     spec = getattr(main, "__spec__", None)
@@ -65,13 +66,13 @@ def main_program() -> str:
 
 
 def is_script(program: str) -> bool:
-    """Is it the path of a file?"""
+    """Whether the program is given as the path of a file."""
     return os.sep in program
 
 
 def import_program(program: str) -> Program:
-    """The program, imported by its name or, a script, by its path; what its import raises comes
-    through."""
+    """Import the program by its name or, for a script, by its path. Exceptions of the import are
+    not caught."""
     if not is_script(program):
         return program_of(importlib.import_module(program))
     known = sys.modules.get(SCRIPT)
@@ -83,8 +84,8 @@ def import_program(program: str) -> Program:
 
 
 def program_here(program: str) -> Program | None:
-    """The program as this process has it already, perhaps as the script that runs; None if it has
-    not."""
+    """Return the program if this process has already imported it or runs it as its script, or else
+    None."""
     with suppress(ConfigError):
         if program == main_program():
             return program_of(sys.modules[MAIN], program)
@@ -111,16 +112,16 @@ def _loaded(path: str) -> ModuleType:
 
 
 def stop_if_loading() -> None:
-    """LaunchError if a script that is loaded for its roles would start a run of its own."""
+    """Raise LaunchError if a script that is being loaded for its roles starts a run."""
     if _loading:
         raise LaunchError(f"{_loading[-1]}: starts a run when its roles are loaded: {GUARD}")
 
 
 def role_of(roles: Mapping[str, Role], spec: ActorSpec) -> Role:
-    """The class of an actor: of the program's roles, else an entry point of the group
+    """Return the class of an actor: one of the program's roles, or an entry point of the group
     `convoy.roles`.
 
-    ConfigError if there is none.
+    Raises ConfigError if neither has the role.
     """
     found = roles.get(spec.role) or extensions.find(GROUP, spec.role)
     if callable(found):
@@ -132,8 +133,8 @@ def role_of(roles: Mapping[str, Role], spec: ActorSpec) -> Role:
 
 
 def options_of(role: Role, spec: ActorSpec) -> Any:
-    """An actor's options as its role declares them. ConfigError names the actor, the role and the
-    key."""
+    """Return an actor's options as its role declares them. Raises ConfigError with the actor, the
+    role and the key."""
     kind = getattr(role, "Options", None)
     try:
         if kind is not None:
@@ -147,8 +148,8 @@ def options_of(role: Role, spec: ActorSpec) -> Any:
 def vocabulary_of(
     roles: Mapping[str, Role], topology: Topology
 ) -> dict[str, Collection[type[Message]]]:
-    """Actor -> the messages that it understands. Who is made by a function is missing: it may be
-    anybody."""
+    """Return actor -> the messages that it handles. Actors made by a function are left out, since
+    any message may be sent to them."""
     found = {spec.name: role_of(roles, spec) for spec in topology.actors}
     return {
         name: role.handlers
@@ -158,8 +159,11 @@ def vocabulary_of(
 
 
 def made_of(roles: Mapping[str, Role], spec: ActorSpec, files: Files | None = None) -> Actor:
-    """A new actor, with options of its own; those that have a method `at` as they are on a machine
-    with these `files`. ConfigError as `role_of` and `options_of`."""
+    """Make a new actor with a separate copy of its options.
+
+    Options with a method `at` are adapted to a machine with these `files`. Raises ConfigError as
+    `role_of` and `options_of` do.
+    """
     role = role_of(roles, spec)
     options = options_of(role, spec)
     if files is not None and (at := getattr(options, "at", None)) is not None:
@@ -168,13 +172,13 @@ def made_of(roles: Mapping[str, Role], spec: ActorSpec, files: Files | None = No
 
 
 def actor_of(program: Program, spec: ActorSpec, files: Files | None = None) -> Actor:
-    """A new actor of the program. ConfigError as `Program.roles` and `made_of`."""
+    """Make a new actor of the program. Raises ConfigError as `Program.roles` and `made_of` do."""
     return made_of(program.roles, spec, files)
 
 
 def planned(program: Program, config: ClusterConfig, options: Any) -> Topology:
-    """The topology that the program plans, with all options as its roles declare them. ConfigError
-    as `checked`, and if it plans something else."""
+    """Return the topology that the program plans, with all options as its roles declare them.
+    Raises ConfigError as `checked` does, and if the plan is not a Topology."""
     topology = program.plan(config, options)
     if not isinstance(topology, Topology):
         text = f"plan returned {type(topology).__name__}, expected a runtime.Topology"
@@ -183,8 +187,8 @@ def planned(program: Program, config: ClusterConfig, options: Any) -> Topology:
 
 
 def checked(topology: Topology) -> Topology:
-    """The topology with all options as its program's roles declare them. ConfigError with every
-    mistake in them, or if the program cannot be imported."""
+    """Return the topology with all options as its program's roles declare them. Raises ConfigError
+    with every mistake in them, or if the program cannot be imported."""
     try:
         roles = import_program(topology.program).roles
     except ImportError as error:

@@ -1,5 +1,5 @@
-"""Which roads the processes of a run take: which of its machines are other hosts, and what that
-asks of their links."""
+"""The roads between the processes of a run: which machines are other hosts, and which kinds of
+links they need."""
 
 from __future__ import annotations
 
@@ -11,20 +11,23 @@ from runtime.memory.mapping import available
 from runtime.plan.topology import Placement
 
 if TYPE_CHECKING:
-    from runtime.config.sections import ClusterConfig, Machine  # pydantic comes with it
+    from runtime.config.sections import ClusterConfig, Machine  # importing it loads pydantic
 
 Transport = Literal["ipc", "tcp", "both"]
-OPEN = (  # told at each start
-    "links.encryption is 'none': whoever is on the network between the machines can read all "
-    "that processes send, and "
-    "take part in the run"
+OPEN = (  # shown at each start
+    "links.encryption is 'none': any computer on the network between the machines can read all "
+    "messages of the run, "
+    "and can take part in it"
 )
 
 
 @dataclass(frozen=True)
 class Roads:
-    """`far`: the machines that are other hosts and have processes. `transport`: Unix sockets, TCP,
-    or Unix sockets within each host and TCP between them. `encrypted`: what leaves a host is."""
+    """The kinds of links in a run. `far` are the machines that are other hosts and run processes.
+
+    `transport` is Unix sockets, TCP, or both: Unix sockets within each host and TCP between hosts.
+    `encrypted` is True if links between hosts are encrypted.
+    """
 
     far: tuple[Machine, ...]
     transport: Transport
@@ -33,19 +36,21 @@ class Roads:
 
     @property
     def scheme(self) -> str:
-        """Of addresses that another host reaches."""
+        """The scheme of the addresses that other hosts reach."""
         return "curve" if self.encrypted else "tcp"
 
     @property
     def doubts(self) -> str:
-        """What the user should hear of them; "" if all is well."""
+        """A warning for the user about the links, or "" if there is no danger."""
         return OPEN if self.far and not self.encrypted else ""
 
 
 def roads_of(placement: Placement, config: ClusterConfig) -> Roads:
-    """What [links] and the machines that are used make of it. Namespaces stand for hosts; where TCP
-    was asked for, nothing is shared with or within them, so that all that is sent can be seen on
-    the wire."""
+    """Return the roads that follow from [links] and from the machines that are used.
+
+    A namespace counts as a host. If TCP was asked for and there are namespaces, no memory is
+    shared, so that all messages can be observed on the network.
+    """
     links = config.links
     used = {spec.machine for spec in placement.processes}
     far = tuple(machine for machine in config.machine if machine.name in used and is_far(machine))
@@ -57,5 +62,5 @@ def roads_of(placement: Placement, config: ClusterConfig) -> Roads:
 
 
 def is_far(machine: Machine) -> bool:
-    """Is it another host than this one? Namespaces stand for hosts."""
+    """Whether the machine is another host than this one. A namespace counts as a host."""
     return machine.namespace is not None or not is_loopback(machine.address)

@@ -1,5 +1,5 @@
-"""Is there room for a plan? What its actors will hold against what the machine has: decided before
-anything starts."""
+"""Checking whether a plan fits into memory, before anything starts: the bytes that its actors will
+hold are compared with the memory of the machine."""
 
 from __future__ import annotations
 
@@ -12,13 +12,16 @@ MOST_NAMED = 3
 
 
 def warned(held: Mapping[str, int], total: int | None, available: int | None) -> list[str]:
-    """What to tell of actors that hold so many bytes in all, at least, on a machine that has
-    `total` bytes, of which `available` are not in use; None where that is not known. ConfigError if
-    they can never fit."""
+    """Return warnings if the actors do not fit into the memory that is free now.
+
+    `held` has the least number of bytes of each actor. The machine has `total` bytes, of which
+    `available` are not in use; each is None if it is not known. Raises ConfigError if the actors
+    can never fit.
+    """
     needed = sum(held.values())
     largest = sorted(held, key=lambda actor: -held[actor])[:MOST_NAMED]
     told = (
-        f"the actors will hold {shown(needed)} at least "
+        f"the actors will hold at least {shown(needed)} "
         f"({', '.join(f'{who} {shown(held[who])}' for who in largest)}"
     )
     told += ", ...)" if len(held) > MOST_NAMED else ")"

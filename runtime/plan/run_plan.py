@@ -1,6 +1,7 @@
-"""The run plan: everything a role process needs to know, as one JSON file in the run directory.
+"""The run plan: all data that a role process needs, as one JSON file in the run directory.
 
-Written by `up` after planning and placement; read by each process at its start. Plain data only.
+`up` writes the file after planning and placement, and each process reads it at its start. It
+contains plain data only.
 """
 
 from __future__ import annotations
@@ -26,27 +27,30 @@ from runtime.records import run_files
 from runtime.transport import Endpoints, Limits
 
 FILE = "plan.json"
-# of what is no plan
+# the errors of reading a file that is not a plan
 WRONG = (ValueError, TypeError, KeyError, AttributeError, IndexError, RecursionError)
-SAID = "said.toml"  # beside it, of a run that was scaled: what cluster.toml said before
-MACHINE = "machine"  # as metrics_address: that of the process's machine
+SAID = "said.toml"  # in the same folder, for a scaled run: cluster.toml as it was before
+MACHINE = "machine"  # a value of metrics_address: the address of the process's machine
 _TCP = re.compile(r"(?:tcp|curve)://(.+):\d+")
 
 
 def key_file(socket_directory: str | Path, process: str) -> Path:
-    """See RunPlan.key_file."""
+    """Return the file with the keys of a process, as `RunPlan.key_file` does."""
     return Path(socket_directory) / f"{process}.keys"
 
 
 @dataclass(frozen=True)
 class RunPlan:
-    """See the module docstring. `addresses`: machine -> what it is to listen at; `transport`,
-    `scheme`: see Roads; `shared_memory`: processes of one host read one another's arrays in place;
-    `record_service_times`: each process leaves how long its array work took; `namespaces`: machine
-    -> the network namespace that stands for it; `metrics_ports`: see `metrics_port`;
-    `metrics_names`: by which pages may be called, see serving.hosts; `files`: machine -> where its
-    files lie, if not as here; `trace`: from the first moment on; `observe`: count and serve
-    metrics."""
+    """The content of the run plan.
+
+    `addresses`: machine -> the address that it will listen at. `transport`, `scheme` and
+    `shared_memory` are explained at `Roads`. `record_service_times`: each process records the
+    duration of its array work. `namespaces`: machine -> the network namespace that stands for it.
+    `metrics_ports` is the first port, see `metrics_port`. `metrics_names` are the host names under
+    which pages may be requested, see `serving.hosts`. `files`: machine -> where its files are, if
+    not where they are here. `trace`: trace from the start of the process. `observe`: count and
+    serve metrics.
+    """
 
     placement: Placement
     import_path: tuple[str, ...]
@@ -69,7 +73,7 @@ class RunPlan:
     observe: bool = True
 
     def bind_addresses(self, process: str, lane: Lane) -> tuple[str, ...]:
-        """The addresses that `process` listens on for one lane, the nearest first."""
+        """Return the addresses that `process` listens on for one lane, the nearest first."""
         near = f"unix://{self.socket_directory}/{process}.{lane}"
         if self.transport == "ipc":
             return (near,)
@@ -80,8 +84,8 @@ class RunPlan:
         return (far,) if self.transport == "tcp" else (near, far)
 
     def address(self, machine: str) -> str:
-        """The number that this machine's processes listen at, picked on it. LaunchError names
-        machine and host."""
+        """Return the numeric address that this machine's processes listen at, picked on the machine
+        itself. Raises LaunchError with the names of machine and host."""
         up = next((found[1] for at in self.supervisor.control if (found := _TCP.match(at))), "")
         try:
             return own(self.addresses[machine], up)
@@ -89,8 +93,11 @@ class RunPlan:
             raise LaunchError(f"machine '{machine}' (host {platform.node()}): {error}") from None
 
     def metrics_port(self, process: str) -> int:
-        """Where a process serves its metrics; 0: at any free port. Those of one machine count up
-        from `metrics_ports`, in the order of the plan; machines with a loopback address are one."""
+        """Return the port where a process serves its metrics; 0 means any free port.
+
+        The ports of the processes of one machine count up from `metrics_ports`, in the order of the
+        plan. Machines with a loopback address count as one machine.
+        """
         if not self.metrics_ports:
             return 0
         homes = {spec.name: self._loopback_of(spec.machine) for spec in self.placement.processes}
@@ -99,13 +106,13 @@ class RunPlan:
         )
 
     def _loopback_of(self, machine: str) -> str:
-        """Machines that share one have one name here."""
+        """Return a name that is equal for machines that share a loopback interface."""
         own_stack = machine in self.namespaces or not is_loopback(self.addresses[machine])
         return machine if own_stack else ""
 
     def key_file(self, process: str) -> Path:
-        """Where the Keys of a process lie on its host: in the private folder, never in the run
-        directory."""
+        """Return the file with the keys of a process on its host. It is in the private folder,
+        never in the run directory."""
         return key_file(self.socket_directory, process)
 
     def write(self, directory: Path) -> None:
@@ -119,12 +126,12 @@ class RunPlan:
 
     @staticmethod
     def read(directory: Path) -> RunPlan:
-        """Read the plan of a run whose actors live in processes. Damaged, Missing."""
+        """Read the plan of a run whose actors run in processes. Raises Damaged or Missing."""
         path = directory / FILE
         data = run_files.read_json(path)
         if data.get("clock") == "virtual":
             raise run_files.Damaged(
-                path, ("found the plan of a run on the virtual clock, which no process hosts")
+                path, ("found the plan of a run on the virtual clock, which has no processes")
             )
         try:
             kinds = get_type_hints(RunPlan)
@@ -144,8 +151,8 @@ class RunPlan:
 
 
 def placement_in(directory: Path) -> Placement | None:
-    """The actors of the run in this directory, and where they live; None of a run whose actors live
-    on the loop of a script. Damaged."""
+    """Return the actors of the run in this directory and their processes. Returns None for a run
+    whose actors run on the event loop of a script. Raises Damaged."""
     path = directory / FILE
     try:
         return Placement.from_data(run_files.read_json(path)["placement"])

@@ -1,8 +1,8 @@
-"""A topology: which actors there are, who talks to whom, who leads; and its placement into
+"""A topology: the actors of a run, the links between them and the lead. Also its placement into
 processes and machines.
 
-A program's `plan(...)` returns a Topology; `place` turns it into a Placement by the rules of
-cluster.toml; both are plain data that travel to the role processes as JSON. Nothing is started
+A program's `plan(...)` returns a Topology, and `place` turns it into a Placement by the rules of
+cluster.toml. Both are plain data that travel to the role processes as JSON. Nothing is started
 here.
 """
 
@@ -23,20 +23,20 @@ import msgspec
 from runtime.actor_options import plain
 from runtime.errors import ConfigError
 
-# the actor that leads every run's processes; no program's actor is called so
+# the actor that leads the processes of every run; no actor of a program may have this name
 SUPERVISOR = "supervisor"
-Link = tuple[str, str]  # two actors, the sender first where that matters
+Link = tuple[str, str]  # two actors, the sender first if the direction matters
 
 
 @dataclass(frozen=True)
 class ActorSpec:
-    """An actor to be: its unique name, its role (a key of the program's ROLES, or the name of an
-    entry point in the group `convoy.roles`) and its options: the role's `Options`, or the same as
-    plain data.
+    """The description of an actor: its unique name, its role and its options. The role is a key of
+    the program's ROLES, or the name of an entry point in the group `convoy.roles`. The options are
+    the role's `Options`, or the same as plain data.
 
-    Actors that name the same `process` share it, unless cluster.toml says otherwise. `emulated`:
-    its array work takes the time that a profile says, {"profile": path or "" for no time, "seed":
-    number}.
+    Actors that name the same `process` share it, unless cluster.toml places them elsewhere. If
+    `emulated` is given, the actor's array work takes the time that a profile gives: {"profile":
+    path, or "" for no time, "seed": number}.
     """
 
     name: str
@@ -47,20 +47,21 @@ class ActorSpec:
 
     @property
     def spread(self) -> bool:
-        """Are actors of its kind shared out over the machines, unless cluster.toml says
-        otherwise?"""
+        """Whether actors of this kind are spread over the machines, unless cluster.toml places them
+        elsewhere."""
         return bool(getattr(self.options, "spread", False))
 
     @property
     def beside(self) -> str:
-        """The actor on whose machine it lives if it is not spread; "": on the first."""
+        """The actor on whose machine this actor runs if it is not spread. "" places it on the first
+        machine."""
         return str(getattr(self.options, "beside", ""))
 
 
 @dataclass(frozen=True)
 class Topology:
-    """Actors, the pairs of actors that talk (in either direction), and the actor whose end ends the
-    run."""
+    """Actors, the pairs of actors that exchange messages (in either direction), and the lead: the
+    actor whose end ends the run."""
 
     program: str
     actors: tuple[ActorSpec, ...]
@@ -81,21 +82,24 @@ class Topology:
             if _kept(name)
         ]
         if self.lead not in names:
-            problems.append(f"topology: no actor is called '{self.lead}', but it is to lead")
+            problems.append(f"topology: no actor is called '{self.lead}', but it is the lead")
         if problems:
             raise ConfigError(problems)
 
     def peers(self, name: str) -> set[str]:
-        """The actors that `name` talks to."""
+        """Return the actors that `name` exchanges messages with."""
         return {b if a == name else a for a, b in self.links if name in (a, b)}
 
 
 @dataclass(frozen=True)
 class ProcessSpec:
-    """A process to be: on which machine, with which actors, how many BLAS threads (0: its share of
-    the machine's cores) and which TCP port (0 = any), and the cores that it stays on (none: all).
-    On a machine whose cores are not known here it is the `first_core` of as many as it has threads;
-    see `cores.settled`."""
+    """The description of a process: its machine, its actors, the number of its BLAS threads (0: its
+    share of the machine's cores), its TCP port (0: any), and the cores that it stays on (none:
+    all).
+
+    `first_core` is used on a machine whose cores are not known here. The process then stays on that
+    core and the following ones, as many as it has threads; see `cores.settled`.
+    """
 
     name: str
     machine: str
@@ -107,7 +111,7 @@ class ProcessSpec:
 
     @property
     def threads_told(self) -> str:
-        """For people."""
+        """The number of threads as text for people."""
         return str(self.threads) if self.threads else "auto"
 
 
@@ -119,18 +123,18 @@ class Placement:
     processes: tuple[ProcessSpec, ...]
 
     def process_of(self) -> dict[str, str]:
-        """Actor name -> process name."""
+        """Return actor name -> process name."""
         return {actor: process.name for process in self.processes for actor in process.actors}
 
     def neighbours(self, process: str) -> dict[str, tuple[str, ...]]:
-        """The processes that `process` exchanges messages with (itself too, if so), with their
-        actors."""
+        """Return the processes that `process` exchanges messages with, and their actors. `process`
+        itself is included if its actors exchange messages."""
         return self._neighbours.get(process, {})
 
     @cached_property
     def _neighbours(self) -> dict[str, dict[str, tuple[str, ...]]]:
-        """Of all processes at once, in the order of the processes: each of thousands is asked
-        for."""
+        """The neighbours of all processes, computed at once, since every one of thousands of
+        processes is looked up."""
         home = self.process_of()
         actors = {spec.name: spec.actors for spec in self.processes}
         order = {name: number for number, name in enumerate(actors)}
@@ -144,12 +148,13 @@ class Placement:
         }
 
     def to_json(self) -> str:
-        """As JSON text; `from_json` reads it back, with options as plain data."""
+        """Return the placement as JSON text. `from_json` reads it back, with options as plain
+        data."""
         return json.dumps(self.to_data(), indent=1)
 
     def to_data(self) -> dict[str, Any]:
-        """The same as plain data. Options that actors share stand there once: those of a thousand
-        may name all."""
+        """Return the placement as plain data. Options that actors share are stored once, since
+        those of a thousand actors may name all actors."""
         shared: dict[int, int] = {}  # id -> number among `options`
         numbers = [
             shared.setdefault(id(actor.options), len(shared)) for actor in self.topology.actors
@@ -181,12 +186,13 @@ class Placement:
 
     @staticmethod
     def from_json(text: str) -> Placement:
-        """Read what `to_json` wrote."""
+        """Read the text that `to_json` returned."""
         return Placement.from_data(json.loads(text))
 
     @staticmethod
     def from_data(data: Mapping[str, Any]) -> Placement:
-        """Read what `to_data` made. ValueError, TypeError or KeyError if that did not make it."""
+        """Read the data that `to_data` returned. Raises ValueError, TypeError or KeyError for other
+        data."""
         topology = data["topology"]
         options = topology["options"]
         actors = tuple(
@@ -198,7 +204,7 @@ class Placement:
             for actor in actors
             for text in (actor.name, actor.role, actor.process)
         ):
-            raise ValueError("an actor whose name, role or process is no text")
+            raise ValueError("an actor's name, role or process is not a string")
         try:
             found = Topology(
                 msgspec.convert(topology["program"], str),
@@ -218,9 +224,9 @@ class Placement:
 
 @dataclass(frozen=True)
 class ProcessRule:
-    """From cluster.toml: actors whose names match one of `actors` share the process `name` on
-    `machine`; or, where several `machines` are named, the processes `name-machine`, one on each,
-    with a share of them."""
+    """A [[process]] of cluster.toml: actors whose names match one of `actors` share the process
+    `name` on `machine`. If it names several `machines`, each of them gets a process `name-machine`
+    with a share of the actors."""
 
     name: str
     machine: str
@@ -235,8 +241,12 @@ Group = tuple[str, str, tuple[str, ...]]  # process, machine, actors
 def group_into_processes(
     topology: Topology, rules: Iterable[ProcessRule], default_machine: str, together: bool
 ) -> list[Group]:
-    """Rules first, in order; the rest in the process that each names, or one process each, or all
-    `together` in one. Those that no rule takes are on the `default_machine`. ConfigError."""
+    """Group the actors into processes.
+
+    Rules come first, in order. Each other actor joins the process that it names, or gets its own
+    process, or all join one if `together`. Actors that match no rule are on the `default_machine`.
+    Raises ConfigError.
+    """
     names = [actor.name for actor in topology.actors]
     left = dict.fromkeys(names)
     groups: list[Group] = []
@@ -280,7 +290,7 @@ def group_into_processes(
 
 
 def _shared_out(rule: ProcessRule, taken: tuple[str, ...]) -> list[Group]:
-    """The processes of a rule; a machine without an actor gets none."""
+    """Return the processes of a rule. A machine without an actor gets no process."""
     if len(rule.machines) < 2:
         return [(rule.name, rule.machine, taken)]
     machines = rule.machines[: len(taken)]
@@ -289,14 +299,14 @@ def _shared_out(rule: ProcessRule, taken: tuple[str, ...]) -> list[Group]:
 
 
 def blocks(count: int, weights: Sequence[int]) -> list[int]:
-    """Where to cut `count` things in a row so that each of them with a weight gets its part:
-    len(weights) + 1 cuts, which differ from the exact ones by less than one."""
+    """Return where to cut a row of `count` items so that each weight gets its part: len(weights) +
+    1 cuts, which differ from the exact positions by less than one."""
     whole = sum(weights)
     return [0, *(count * up_to // whole for up_to in itertools.accumulate(weights))]
 
 
 def _kept(name: str) -> bool:
-    """Would it be mistaken for the supervisor, or for a process's agent?"""
+    """Whether the name would be mistaken for the supervisor, or for a process's agent."""
     return name == SUPERVISOR or "/" in name
 
 

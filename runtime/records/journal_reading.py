@@ -1,5 +1,5 @@
-"""Reading what a run has journalled: whole lines only, also while it is written, and also what
-older versions wrote."""
+"""Reading the journal of a run. Only complete lines are read, also from a journal that is being
+written. Journals of older versions can be read too."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ from typing import Any, TypeGuard
 from runtime.records.run_files import Lines
 
 FILE = "events.jsonl"
-LONGEST = 1e12  # seconds of a run; what is beyond is damage
-MOST = 1e100  # of numbers: more than single precision has, and charts can still be drawn
-# fields as versions before 2026-11-25 called them
+LONGEST = 1e12  # seconds of a run; a larger time is damage
+MOST = 1e100  # largest number: above the range of single precision, and charts can still draw it
+# the names of fields in versions before 2026-11-25 -> their names today
 RENAMED = {
     "images/s": "images_per_second",
     "exposed s": "exposed_seconds",
@@ -31,9 +31,12 @@ RENAMED = {
 
 
 def events(directory: Path, damaged: Callable[[str], None]) -> Iterator[dict[str, Any]]:
-    """The events of a run directory in order, each with `t`, `actor`, `event` and its fields;
-    `damaged` hears every line that is none. A last line without its end is still being written, or
-    a run was killed in it. Damaged, Missing."""
+    """Yield the events of a run directory in order, each with `t`, `actor`, `event` and its fields.
+
+    `damaged` is called with every line that is not an event. A last line without an end of line is
+    left out: it is still being written, or the run was killed while writing it. Raises Damaged or
+    Missing.
+    """
     for raw in Lines(directory / FILE).whole():
         line = raw.decode(errors="replace")
         found = event_of(line)
@@ -44,16 +47,18 @@ def events(directory: Path, damaged: Callable[[str], None]) -> Iterator[dict[str
 
 
 def torn(directory: Path) -> list[str]:
-    """What is wrong with the end of a journal that nobody writes any more, in one line; an empty
-    list if nothing is: every run that began has an event, and every event ends its line. Damaged,
-    Missing."""
+    """Return the fault at the end of a journal that is not written any more, as a list of one line.
+
+    The list is empty if the end is whole: every run that began has at least one event, and every
+    event ends its line. Raises Damaged or Missing.
+    """
     path = directory / FILE
     last = next(iter(deque(Lines(path).rest(), maxlen=1)), b"")
     if not last:
         return [
             (
-                f"{path}: it is empty; expected the journal of a run, so what happened in "
-                "the run is not known"
+                f"{path}: it is empty; expected the journal of a run, so the events of "
+                "the run are not known"
             )
         ]
     if not last.endswith(b"\n"):
@@ -67,7 +72,7 @@ def torn(directory: Path) -> list[str]:
 
 
 def event_of(line: str) -> dict[str, Any] | None:
-    """The event of a line; None if it is damaged."""
+    """Return the event in a line, or None if the line is damaged."""
     try:
         found = json.loads(line)
         found["t"] = float(found["t"])
@@ -82,12 +87,13 @@ def event_of(line: str) -> dict[str, Any] | None:
 
 
 def is_number(value: object) -> TypeGuard[int | float]:
-    """Whether it is a finite number; a journal that was tampered with may hold anything."""
+    """Whether `value` is a finite number. A journal that was edited by hand may hold any value."""
     return isinstance(value, int | float) and not isinstance(value, bool) and -MOST < value < MOST
 
 
 def is_path(value: object) -> TypeGuard[str]:
-    """Whether it is a text that a file can be called: no NUL, no half of a character."""
+    """Whether `value` is text that can be the name of a file: without NUL and without lone
+    surrogates."""
     try:
         return isinstance(value, str) and b"\0" not in os.fsencode(value)
     except UnicodeEncodeError:
@@ -95,8 +101,8 @@ def is_path(value: object) -> TypeGuard[str]:
 
 
 def modern(event: Mapping[str, Any]) -> dict[str, Any]:
-    """The same event with the fields of today: "iteration": "100/400" became two numbers, units
-    joined the names."""
+    """Return the same event with today's fields. Older versions wrote iterations as "100/400",
+    which are two numbers today, and left units out of the names."""
     found = {RENAMED.get(name, name): value for name, value in event.items()}
     iteration = found.get("iteration")
     if isinstance(iteration, str):

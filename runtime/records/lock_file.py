@@ -1,10 +1,10 @@
-"""The file of a lock of `up`, `.up-ID.lock` next to the run directories: what it says, and whether
+"""The file of a lock of `up`, `.up-ID.lock` next to the run directories: its content, and whether
 it is held.
 
-Its owner holds an flock on it, and writes into it who holds it, which run is the present one, and
-every two seconds the time. A process on the same kernel asks the flock; a process on another host
-of a shared file system reads the time. A file `.up-ID.end` beside it asks `up` to end, from
-wherever the folder is reached.
+The owner holds an flock on the file. It writes its identity and the current run into the file, and
+every two seconds the time. A process on the same kernel queries the flock. A process on another
+host of a shared file system reads the time. A file `.up-ID.end` next to the lock asks `up` to end,
+from every machine that can write to the folder.
 
     .up-ID.lock   {"up": ID, "host": .., "boot": .., "pid": .., "run": .., "state": .., "renewed":
                   ..}
@@ -23,22 +23,25 @@ from runtime.machine.boot import boot_id
 from runtime.records import run_files
 
 RENEW_SECONDS = 2.0
-SIZE = 2048  # bytes of the file, always: it is written in one piece
+SIZE = 2048  # bytes of the file, always: one write replaces the whole content
 LONGEST_NAME = 255  # bytes of a file's name
 LOCK = ".lock"
 END = ".end"
 NEW = ".new"
-RUNNING = "running"  # what `up` is at
+RUNNING = "running"  # the states of an `up`
 BETWEEN = "between two runs"
 CHOOSING = "choosing a preset"
 
 
 @dataclass(frozen=True)
 class Holder:
-    """What the file of a lock says: the host and the process that hold it, the name of the present
-    run directory, what `up` is at, and when that was renewed, in seconds since 1970. `inode`: of
-    the file, as its holder sees it; a process that sees another one looks through another mount,
-    where the flock may not count."""
+    """The content of a lock file: the host and the process that hold the lock, the name of the
+    current run directory, the state of `up`, and the time of the last renewal in seconds since
+    1970.
+
+    `inode` identifies the file as the holder sees it. A process that sees another inode looks
+    through another mount, where the flock may not count.
+    """
 
     up: str
     host: str
@@ -51,12 +54,12 @@ class Holder:
 
 
 def path_of(folder: Path, up: str, suffix: str = LOCK) -> Path:
-    """The file of a lock, or of the wish that it ends."""
+    """Return the path of a lock file or, with another suffix, of a file next to it."""
     return folder / f".up-{up}{suffix}"
 
 
 def read(path: Path) -> Holder:
-    """What the file of a lock says. Damaged; Missing if there is none."""
+    """Return the content of a lock file. Raises Damaged, or Missing if the file does not exist."""
     said = run_files.read_json(path)
     try:
         holder = Holder(**said)
@@ -79,7 +82,7 @@ def read(path: Path) -> Holder:
 
 
 def inode_of(about: os.stat_result) -> str:
-    """Which file that is, on this kernel."""
+    """Return a text that identifies the file on this kernel: its device and inode numbers."""
     return f"{about.st_dev}:{about.st_ino}"
 
 
@@ -92,8 +95,8 @@ def is_same(path: Path, holder: Holder) -> bool:
 
 
 def is_held(path: Path) -> bool | None:
-    """Whether a process holds the flock of this file, as far as this kernel knows; None if nobody
-    can ask."""
+    """Whether a process holds the flock of this file, as far as this kernel knows. None if the
+    kernel cannot answer."""
     try:
         descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
     except FileNotFoundError:
@@ -107,9 +110,10 @@ def is_held(path: Path) -> bool | None:
 
 
 def is_locked(descriptor: int) -> bool | None:
-    """The same of a file that is open, also if it has been removed."""
+    """Whether a process holds the flock of an open file, also if the file has been removed. None if
+    the kernel cannot answer."""
     try:
-        # shared: two that ask never take each other for an `up`
+        # a shared lock, so that two processes that ask never take each other for an `up`
         fcntl.flock(descriptor, fcntl.LOCK_SH | fcntl.LOCK_NB)
         fcntl.flock(descriptor, fcntl.LOCK_UN)
     except BlockingIOError:
@@ -120,7 +124,7 @@ def is_locked(descriptor: int) -> bool | None:
 
 
 def _is_name(run: str) -> bool:
-    """Whether this can be the name of a folder, or is empty."""
+    """Whether `run` is empty or can be the name of a folder."""
     return (
         not {"/", "\0"} & {*run}
         and run not in (".", "..")

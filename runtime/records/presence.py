@@ -1,11 +1,13 @@
-"""What a lock tells others: does the `up` of a run live, and on which host?
+"""The state of an `up` as its lock shows it: does the `up` still live, and on which host?
 
 held          a process on this kernel holds the flock
-elsewhere     the file was renewed by another host within the last seconds
-silent        another host's file that is not renewed any more: the host has died, or is cut off
-None          there is no lock: `up` is over
+elsewhere     another host renewed the file within the last seconds
+silent        the file belongs to another host, which no longer renews it: that host has died, or
+              is cut off
+None          there is no lock: `up` has ended
 
-A lock that is damaged is written again by its holder within two seconds: so long it is watched.
+The holder of a damaged lock rewrites it within two seconds. A damaged lock is therefore watched for
+that long.
 """
 
 from __future__ import annotations
@@ -23,15 +25,16 @@ from runtime.records import lock_file
 from runtime.records.run_files import Damaged, Missing
 from runtime.records.run_identity import identity_of
 
-FRESH_SECONDS = 15.0  # since the last renewal of a lock that lives
-# by so much two hosts' clocks may differ: so long a lock is watched before it counts as silent
+FRESH_SECONDS = 15.0  # a live lock was renewed at most so long ago
+# the clocks of two hosts may differ by this much: a lock whose time is nearer is watched before it
+# counts as silent
 WATCHED_SECONDS = 600.0
 LOOK_SECONDS = 0.25
-UNREADABLE = "its lock is damaged"  # what a holder is at whose lock cannot be read
+UNREADABLE = "its lock is damaged"  # the state shown for a holder whose lock cannot be read
 
 
 class Sign(Enum):
-    """See the module docstring."""
+    """How the lock of an `up` looks. The module docstring explains the values."""
 
     HELD = "held"
     ELSEWHERE = "elsewhere"
@@ -40,7 +43,7 @@ class Sign(Enum):
 
 @dataclass(frozen=True)
 class Presence:
-    """Of one `up`. `age`: seconds since its last sign."""
+    """The presence of one `up`. `age` is the time in seconds since its last sign of life."""
 
     sign: Sign
     holder: lock_file.Holder
@@ -49,23 +52,24 @@ class Presence:
 
     @property
     def lives(self) -> bool:
-        """Whether it is known to live."""
+        """Whether this `up` is known to live."""
         return self.sign is not Sign.SILENT
 
     @property
     def run(self) -> Path | None:
-        """The directory of the present run; None if `up` has made none yet, or it was removed."""
+        """The directory of the current run. None if `up` has not made one yet, or if it was
+        removed."""
         directory = self.folder / self.holder.run
         return directory if self.holder.run and directory.is_dir() else None
 
     @property
     def file(self) -> Path:
-        """The file of the lock."""
+        """The path of the lock file."""
         return lock_file.path_of(self.folder, self.holder.up)
 
     @property
     def words(self) -> str:
-        """What it is at, for people who cannot reach the run itself."""
+        """The state of `up`, for a person without access to the run itself."""
         if self.sign is Sign.SILENT:
             return f"{self.holder.host}: last sign {self.age:.0f} s ago"
         if self.holder.state != lock_file.RUNNING:
@@ -74,24 +78,29 @@ class Presence:
 
 
 def presence_of(directory: Path) -> Presence | None:
-    """The presence of the `up` that made this run directory; where run.json is damaged, of the one
-    whose present run it is. OSError if the directory is another user's; Damaged if its lock is
-    damaged and nobody here holds it. May take seconds, where the clocks of two hosts differ."""
+    """Return the presence of the `up` that made this run directory. None if that `up` has ended, or
+    if no `up` started the run.
+
+    If run.json is damaged, the `up` whose current run is in this directory counts. Raises OSError
+    if the directory belongs to another user. Raises Damaged if the lock is damaged and no process
+    here holds it. The call may take seconds if the clocks of two hosts differ.
+    """
     identity = identity_of(directory)
     whole = directory.resolve()
-    # a link may lead to a run directory that was moved away
+    # `directory` may be a link to a run directory that was moved to another folder
     if identity is not None and identity.up:
         beside = directory.absolute().parent
         found_beside = None if beside == whole.parent else presence_by(beside, identity.up)
         return found_beside or presence_by(whole.parent, identity.up)
-    if identity is None or identity.id:  # no run directory, or a run that no `up` has started
+    if identity is None or identity.id:  # not a run directory, or a run not started by `up`
         return None
     found = presences(whole.parent)
     return next((presence for presence in found if presence.holder.run == whole.name), None)
 
 
 def presence_by(folder: Path, up: str) -> Presence | None:
-    """The presence of the `up` with this id, whose runs are in this folder. As `presence_of`."""
+    """Return the presence of the `up` with this id whose runs are in this folder, or None if it has
+    ended. Raises the same errors as `presence_of`."""
     (lock,) = _watched([lock_file.path_of(folder, up)])
     if lock.found is None and lock.damage is not None:
         raise lock.damage
@@ -99,12 +108,14 @@ def presence_by(folder: Path, up: str) -> Presence | None:
 
 
 def unheard(text: str) -> None:
-    """Nobody hears of a damaged lock."""
+    """Ignore the report of a damaged lock."""
 
 
 def presences(folder: Path, damaged: Callable[[str], None] = unheard) -> list[Presence]:
-    """Of each `up` whose runs are in this folder; `damaged` hears of locks that cannot be read.
-    OSError."""
+    """Return the presence of each `up` whose runs are in this folder.
+
+    `damaged` is called with the error text of each lock that cannot be read. Raises OSError.
+    """
     locks = _watched(sorted(folder.glob(f".up-*{lock_file.LOCK}")))
     for lock in locks:
         if lock.damage is not None:
@@ -113,12 +124,12 @@ def presences(folder: Path, damaged: Callable[[str], None] = unheard) -> list[Pr
 
 
 class _Lock:
-    """A lock that is looked at until it leaves no doubt. `found`: what is known by now; `damage`:
-    why it cannot be read."""
+    """A lock that is looked at until its state is certain. `found` is the presence known so far.
+    `damage` is the error if the lock cannot be read."""
 
     def __init__(self, path: Path) -> None:
         self._path = path
-        self._first: lock_file.Holder | None = None  # what it said when it could be read first
+        self._first: lock_file.Holder | None = None  # its content at the first successful read
         self.found: Presence | None = None
         self.damage: Damaged | None = None
         self.is_sure = False
@@ -128,7 +139,7 @@ class _Lock:
         return f"<look at {self._path}: {self.found}>"
 
     def look(self) -> None:
-        """Once more."""
+        """Read the lock once more and update `found`, `damage` and `is_sure`."""
         try:
             self._is_whole(lock_file.read(self._path))
         except Missing:
@@ -152,9 +163,9 @@ class _Lock:
         elif 0 <= age <= FRESH_SECONDS or (before is not None and before.renewed != now.renewed):
             self.found = Presence(Sign.ELSEWHERE, now, self._path.parent)
         else:
-            # and not a host of the same name, which would renew it
+            # this host, not another one of the same name: that one would renew the lock
             restarted = now.host == platform.node()
-            # else the clocks of two hosts may differ
+            # with a smaller age, the clocks of the two hosts may merely differ
             self.is_sure = abs(age) > WATCHED_SECONDS and not restarted
             self.found = (
                 None if restarted else Presence(Sign.SILENT, now, self._path.parent, max(0.0, age))
@@ -173,8 +184,8 @@ class _Lock:
 
 
 def _watched(paths: Sequence[Path]) -> list[_Lock]:
-    """A look at each lock. Those that leave a doubt are watched together until their holders must
-    have renewed them."""
+    """Look at each lock. Locks whose state is doubtful are watched together until their holders
+    must have renewed them."""
     locks = [_Lock(path) for path in paths]
     until = time.monotonic() + 2 * lock_file.RENEW_SECONDS
     while (doubtful := [lock for lock in locks if not lock.is_sure]) and time.monotonic() < until:

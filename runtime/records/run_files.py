@@ -1,11 +1,12 @@
-"""The files of a run directory, read in one way: only regular files, of bounded size, and what is
-wrong with one is told in one way. A file may be half-written, damaged, or something else under its
-name.
+"""The files of a run directory, all read in the same way.
+
+Only regular files of bounded size are read, and all faults are reported in the same form. A file
+may be half-written, damaged, or have the content of another kind of file.
 
     runs/x/plan.json: it is damaged: not JSON (line 3, column 5);
         expected the plan of a run; `status` works without it
 
-A reader that can do without the file catches Damaged, and tells its text.
+A reader that can do without the file catches Damaged and shows its text.
 """
 
 from __future__ import annotations
@@ -24,13 +25,14 @@ from runtime.errors import ConfigError, ConvoyError
 from runtime.reasons import reason
 from runtime.terminal_text import bounded
 
-LONGEST = 16 << 20  # bytes of a line: a longer one is damaged
+LONGEST = 16 << 20  # bytes of a line; a longer line counts as damaged
 
 
 @dataclass(frozen=True)
 class Kind:
-    """A file of every run directory. `what` it should be; `most` bytes; `mend`: what a person can
-    do, or what works without the file."""
+    """One kind of file in a run directory. `what` describes the expected content. `most` is the
+    largest size in bytes. `mend` tells a person how to repair the file, or what works without
+    it."""
 
     what: str
     mend: str
@@ -38,12 +40,12 @@ class Kind:
 
 
 KINDS = {
-    "run.json": Kind("the identity of a run", "the run goes by what its journal says"),
+    "run.json": Kind("the identity of a run", "the identity is taken from the journal"),
     "config.toml": Kind(
-        "the configuration of a run", ("a copy of its cluster.toml can take the place")
+        "the configuration of a run", ("replace it with a copy of the run's cluster.toml")
     ),
     "said.toml": Kind(
-        ("what cluster.toml said before the run was scaled"),
+        ("the content of cluster.toml before the run was scaled"),
         "without it the run counts as not scaled",
     ),
     "plan.json": Kind(
@@ -54,15 +56,15 @@ KINDS = {
     "versions.json": Kind("the versions that a run used", "nothing else needs it"),
     "tuning.json": Kind(
         "the record of a run with a tuner",
-        ("the record of another run can take its place"),
+        ("it can be replaced with the record of another run"),
         64 << 20,
     ),
-    "events.jsonl": Kind("the journal of a run", "only the journal says what happened in the run"),
-    "usage.jsonl": Kind("what each process of a run has done", "the report works without it"),
+    "events.jsonl": Kind("the journal of a run", "no other file records the events of the run"),
+    "usage.jsonl": Kind("the usage of each process of a run", "the report works without it"),
     "trace.json": Kind("the trace of a run", "the report works without it"),
     "clocks.json": Kind(
         "the clocks of a traced run",
-        ("without it the parts of a trace cannot be joined: remove them"),
+        ("without it the parts of a trace cannot be joined: remove the parts"),
     ),
 }
 _LOCK = Kind(
@@ -72,13 +74,13 @@ _OTHER = Kind("a file of a run", "the other files work without it")
 
 
 def kind_of(path: Path) -> Kind:
-    """What a file of this name should be."""
+    """Return the kind of file that belongs under this name."""
     return _LOCK if path.suffix == ".lock" else KINDS.get(path.name, _OTHER)
 
 
 class Damaged(ConfigError):
-    """A file of a run directory cannot be read, or is not what its name says. `is_others`: it is
-    another user's."""
+    """A file of a run directory that cannot be read, or whose content does not match its name.
+    `is_others` is True if the file belongs to another user."""
 
     is_others = False
 
@@ -88,20 +90,22 @@ class Damaged(ConfigError):
 
 
 class Missing(Damaged):
-    """There is no such file."""
+    """The file does not exist."""
 
 
 def damaged(path: Path, why: str | Exception, like: str = "") -> Damaged:
-    """The error of a file whose content is not what its name says. `why` may be the error of who
-    tried to read it."""
+    """Return the error of a file whose content does not match its name. `why` is a text, or the
+    exception raised while the content was parsed."""
     return Damaged(
         path, (f"it is damaged: {f'no {why} in it' if isinstance(why, KeyError) else why}"), like
     )
 
 
 def read_bytes(path: Path, like: str = "") -> bytes:
-    """The whole file; `like`: the name of the file in a run directory that it is, where it has
-    another. Damaged, Missing."""
+    """Return the content of the whole file. Raises Damaged or Missing.
+
+    `like` gives the usual name of the file in a run directory, if `path` has a different name.
+    """
     try:
         return regular.read_bytes(path, kind_of(Path(like) if like else path).most)
     except OSError as error:
@@ -109,7 +113,8 @@ def read_bytes(path: Path, like: str = "") -> bytes:
 
 
 def read_text(path: Path, like: str = "") -> str:
-    """The whole file, which should be UTF-8; `like` as in `read_bytes`. Damaged, Missing."""
+    """Return the whole file as text, which must be UTF-8. `like` is explained at `read_bytes`.
+    Raises Damaged or Missing."""
     try:
         return read_bytes(path, like).decode()
     except UnicodeDecodeError as error:
@@ -117,13 +122,14 @@ def read_text(path: Path, like: str = "") -> str:
 
 
 def read_json(path: Path, like: str = "") -> dict[str, Any]:
-    """The JSON object in a file; `like` as in `read_bytes`. Damaged, Missing."""
+    """Return the JSON object in a file. `like` is explained at `read_bytes`. Raises Damaged or
+    Missing."""
     text = read_text(path, like)
     try:
         found = json.loads(text)
     except json.JSONDecodeError as error:
         raise damaged(path, f"not JSON (line {error.lineno}, column {error.colno})", like) from None
-    except (ValueError, RecursionError):  # a number of thousands of digits; arrays in arrays
+    except (ValueError, RecursionError):  # a number with thousands of digits; too deep nesting
         raise damaged(path, "not JSON that can be read", like) from None
     if not isinstance(found, dict):
         raise damaged(path, f"found {type(found).__name__}, not an object", like)
@@ -131,7 +137,7 @@ def read_json(path: Path, like: str = "") -> dict[str, Any]:
 
 
 def read_toml(path: Path) -> dict[str, Any]:
-    """The tables in a file. Damaged, Missing."""
+    """Return the tables of a TOML file. Raises Damaged or Missing."""
     try:
         return tomllib.loads(read_text(path))
     except (ValueError, RecursionError) as error:
@@ -141,7 +147,7 @@ def read_toml(path: Path) -> dict[str, Any]:
 def _unreadable(path: Path, error: OSError, like: str = "") -> ConvoyError:
     if isinstance(error, FileNotFoundError | NotADirectoryError):
         return Missing(path, "found no such file", like)
-    if error.errno in (errno.EMFILE, errno.ENFILE):  # nothing is wrong with the file
+    if error.errno in (errno.EMFILE, errno.ENFILE):  # too many open files: the file itself is fine
         return ConvoyError(f"{path}: it cannot be read: {reason(error)}")
     found = Damaged(path, f"it cannot be read: {reason(error)}", like)
     found.is_others = isinstance(error, PermissionError) and _is_others(path)
@@ -149,7 +155,7 @@ def _unreadable(path: Path, error: OSError, like: str = "") -> ConvoyError:
 
 
 def _is_others(path: Path) -> bool:
-    """Whether it is another user's file, or one in another user's folder."""
+    """Whether the file, or the folder that it is in, belongs to another user."""
     try:
         return path.lstat().st_uid != os.geteuid()
     except OSError:
@@ -157,7 +163,8 @@ def _is_others(path: Path) -> bool:
 
 
 class LeftOut:
-    """Called with each damaged line of a file, which its reader leaves out."""
+    """Collects the damaged lines of a file, which its reader leaves out. Called with each of
+    them."""
 
     def __init__(self, path: Path) -> None:
         self._path = path
@@ -168,34 +175,35 @@ class LeftOut:
         return f"<{self._count} lines left out of {self._path}>"
 
     def __call__(self, line: str) -> None:
-        """One more."""
+        """Count one more damaged line, and keep the first for the note."""
         self._count += 1
         self._first = self._first or bounded(line, 200)
 
     @property
     def notes(self) -> list[str]:
-        """One line for people; none if no line was damaged."""
+        """One line for people, or an empty list if no line was damaged."""
         lines = "1 damaged line is" if self._count == 1 else f"{self._count} damaged lines are"
         return [f"{self._path}: {lines} left out: {self._first}"] if self._count else []
 
 
 class Lines:
-    """The lines of a file that may grow. A line that is longer than LONGEST is given without its
-    middle and end, so it is damaged for whoever reads it."""
+    """The lines of a file that may still grow. A line longer than LONGEST is given without its
+    middle and end, so that its reader finds it damaged."""
 
     def __init__(self, path: Path) -> None:
         self._path = path
-        self._at = 0  # of the first line that was not given
+        self._at = 0  # the offset in bytes of the first line that was not yet yielded
 
     def __repr__(self) -> str:
         return f"<lines of {self._path}, read to byte {self._at}>"
 
     def whole(self) -> Iterator[bytes]:
-        """The lines since the last time, each with its end. Damaged, Missing."""
+        """Yield the complete lines that were added since the last call. Raises Damaged or
+        Missing."""
         yield from self._new(last=False)
 
     def rest(self) -> Iterator[bytes]:
-        """The same, and a last line that has no end."""
+        """Yield the same lines, and also a last line that has no end of line."""
         yield from self._new(last=True)
 
     def _new(self, *, last: bool) -> Iterator[bytes]:
@@ -204,7 +212,7 @@ class Lines:
                 file.seek(self._at)
                 while line := file.readline(LONGEST):
                     begin = line
-                    # go on to the end of the line
+                    # skip the rest of a line that is too long
                     while len(line) == LONGEST and not line.endswith(b"\n"):
                         line = file.readline(LONGEST)
                     if not line.endswith(b"\n") and not last:

@@ -1,8 +1,8 @@
 """The identity of a run: run.json in its run directory.
 
-A run has a name, which several runs share, and an id, which no other run has. The order of runs is
-the order of their begins, in UTC. Directories of versions before 2026-11-28 have no run.json: their
-begin is in their journal, and their name in config.toml.
+A run has a name, which several runs may share, and an id, which is unique. Runs are ordered by
+their start times, in UTC. Run directories of versions before 2026-11-28 have no run.json. Their
+start time is taken from the journal, and their name from config.toml.
 """
 
 from __future__ import annotations
@@ -24,15 +24,15 @@ from runtime.records import journal_reading, run_files
 
 FILE = "run.json"
 LATEST = datetime(9000, 1, 1, tzinfo=UTC).timestamp()  # a begin later than this is damage
-FIRST_EVENTS = 20  # of which one has the time of the day, but on virtual time
+FIRST_EVENTS = 20  # one of them has the time of day, except on virtual time
 CONFIG = "config.toml"
 
 
 @dataclass(frozen=True)
 class Identity:
-    """Of one run. `id`: "" of an earlier version's; `began`: seconds since 1970, UTC; `continues`:
-    the id of the run whose state it began with, or ""; `up`: the id of the process that holds the
-    lock, see `up_lock`, or ""."""
+    """The identity of one run. `id` is "" for a run of an earlier version. `began` is the start
+    time in seconds since 1970, UTC. `continues` is the id of the run whose state this run started
+    from, or "". `up` is the id of the `up` process that holds the lock (see `up_lock`), or ""."""
 
     id: str
     name: str
@@ -42,12 +42,12 @@ class Identity:
 
     @staticmethod
     def new(name: str, began: float, *, continues: str = "", up: str = "") -> Identity:
-        """Of a run that begins."""
+        """Return the identity of a run that starts now, with a new random id."""
         return Identity(secrets.token_hex(8), name, began, continues, up)
 
     @property
     def moment(self) -> str:
-        """The begin, as run.json says it: 2026-11-28T06:33:26.123456Z."""
+        """The start time as text, as in run.json: 2026-11-28T06:33:26.123456Z."""
         return (
             datetime.fromtimestamp(self.began, UTC)
             .isoformat(timespec="microseconds")
@@ -55,14 +55,17 @@ class Identity:
         )
 
     def write(self, directory: Path) -> None:
-        """Write run.json, whole or not at all. OSError."""
+        """Write run.json, completely or not at all. Raises OSError."""
         data = {**dataclasses.asdict(self), "began": self.moment}
         replace(directory / FILE, (json.dumps(data, indent=1) + "\n").encode())
 
 
 def identity_of(directory: Path) -> Identity | None:
-    """The identity of the run in `directory`; None if it is not a run directory. By the journal, if
-    run.json is damaged. PermissionError if it is another user's."""
+    """Return the identity of the run in `directory`, or None if it is not a run directory.
+
+    If run.json is damaged or missing, the identity is taken from the journal. Raises
+    PermissionError if run.json belongs to another user.
+    """
     try:
         return recorded(directory)
     except run_files.Damaged as error:
@@ -71,7 +74,8 @@ def identity_of(directory: Path) -> Identity | None:
 
 
 def recorded(directory: Path) -> Identity:
-    """What run.json says. Damaged; Missing in a run directory of an earlier version."""
+    """Return the identity in run.json. Raises Damaged if run.json is damaged, and Missing in a run
+    directory of an earlier version."""
     path = directory / FILE
     said = run_files.read_json(path)
     try:
@@ -88,7 +92,7 @@ def recorded(directory: Path) -> Identity:
 
 
 def _fits(name: str, text: object) -> bool:
-    """Whether this can be the name or an id of a run. The ids are parts of names of files."""
+    """Whether `text` can be the name or an id of a run. Ids become parts of file names."""
     return isinstance(text, str) and (name == "name" or not text or text.isalnum())
 
 
@@ -98,7 +102,7 @@ def _check_user(error: run_files.Damaged) -> None:
 
 
 def _earlier(directory: Path) -> Identity | None:
-    """The identity of a run of an earlier version, or of one whose run.json is damaged."""
+    """Return the identity of a run of an earlier version, or of a run whose run.json is damaged."""
     try:
         began = _journalled(directory)
     except run_files.Damaged as error:
@@ -108,8 +112,8 @@ def _earlier(directory: Path) -> Identity | None:
 
 
 def _journalled(directory: Path) -> float:
-    """The begin by the first event that has a time of the day; on virtual time none has, and the
-    file's counts."""
+    """Return the start time by the first event that has a time of day. Runs on virtual time have no
+    such event: for them the modification time of the journal counts."""
     path = directory / journal_reading.FILE
     for line in itertools.islice(run_files.Lines(path).rest(), FIRST_EVENTS):
         event = journal_reading.event_of(line.decode(errors="replace"))
@@ -120,12 +124,13 @@ def _journalled(directory: Path) -> float:
 
 
 def configured(directory: Path) -> dict[str, Any]:
-    """The configuration of a run, as config.toml of its run directory says it. Damaged, Missing."""
+    """Return the configuration of a run from config.toml in its run directory. Raises Damaged or
+    Missing."""
     return run_files.read_toml(directory / CONFIG)
 
 
 def _configured(directory: Path) -> str:
-    """The name by config.toml; "" if that does not say it."""
+    """Return the name of a run from its config.toml, or "" if the file gives no name."""
     try:
         said = configured(directory)
     except run_files.Damaged:

@@ -1,4 +1,4 @@
-"""The runs of a folder, in the order in which they began: the one place that says which run is the
+"""The runs of a folder, in the order in which they began. Only this module decides which run is the
 newest."""
 
 from __future__ import annotations
@@ -13,16 +13,18 @@ from runtime.records.run_identity import Identity, identity_of
 
 @dataclass(frozen=True)
 class KnownRun:
-    """A run directory, and what its run.json says."""
+    """A run directory and the identity of its run."""
 
     directory: Path
     identity: Identity
 
 
 def runs_in(folder: Path) -> list[KnownRun]:
-    """The runs of a folder, the newest last; a run directory that is another user's is left out,
-    and so is a link, such as `latest`. OSError if the folder cannot be read; an empty list if there
-    is none."""
+    """Return the runs of a folder, the newest last. The list is empty if the folder does not exist.
+
+    Run directories of other users are left out, and so are links such as `latest`. Raises OSError
+    if the folder cannot be read.
+    """
     try:
         paths = [path for path in folder.iterdir() if not path.is_symlink()]
     except (FileNotFoundError, NotADirectoryError):
@@ -32,8 +34,9 @@ def runs_in(folder: Path) -> list[KnownRun]:
 
 
 def _order(run: KnownRun) -> tuple[float, float, int, str]:
-    """By the begin. Of copies of one run directory the one that was written last comes last, then
-    the one with the shortest name: copies are called X.bak."""
+    """The sort key of a run: its start time. Copies of one run directory are ordered by the time of
+    their last write, then by the length of their names, longest first, since copies are called
+    X.bak."""
     return run.identity.began, _written(run.directory), -len(run.directory.name), run.directory.name
 
 
@@ -45,14 +48,17 @@ def _written(directory: Path) -> float:
 
 
 def runs_named(folder: Path, name: str) -> list[KnownRun]:
-    """Those of one name, the newest last. OSError."""
+    """Return the runs with this name, the newest last. Raises OSError."""
     return [run for run in runs_in(folder) if run.identity.name == name]
 
 
 def run_directory(said: Path, folder: Path) -> Path | None:
-    """The directory of the run that a person named: a path, the name of a run directory in
-    `folder`, or the name of a run there, of which the newest is meant. A folder of this name that
-    is not a run directory comes last. OSError if the folder cannot be read."""
+    """Return the directory of the run that a person named, or None.
+
+    `said` may be a path, the name of a run directory in `folder`, or the name of runs there, of
+    which the newest is taken. A folder of this name that is not a run directory is the last choice.
+    Raises OSError if the folder cannot be read.
+    """
     folders = [path for path in (said, folder / said) if path.is_dir()]
     for path in folders:
         if _identity(path) is not None:
@@ -62,15 +68,19 @@ def run_directory(said: Path, folder: Path) -> Path | None:
 
 
 def run_with(folder: Path, run_id: str) -> KnownRun | None:
-    """The run with this id, if it is in the folder. OSError."""
+    """Return the run of the folder that has this id, or None. Raises OSError."""
     return next((run for run in runs_in(folder) if run_id and run.identity.id == run_id), None)
 
 
 def next_begin(folder: Path, clock: float) -> tuple[float, KnownRun | None]:
-    """The begin of a run that is made now, in seconds since 1970: what the clock says, unless a run
-    of the folder began later by its own record. Then the clock was set back, or another host's is
-    ahead: the new run begins right after that one, which is given too, so that the newest run is
-    the one that was started last."""
+    """Return the start time for a run that is made now, in seconds since 1970, and None or a later
+    run.
+
+    The start time is the clock's time, unless a run of the folder began later by its own record. In
+    that case the clock was set back, or another host's clock is ahead. The new run then begins
+    right after that run, which is returned too. In this way the newest run is always the one
+    started last.
+    """
     runs = runs_in(folder)
     if not runs or runs[-1].identity.began < clock:
         return clock, None

@@ -1,4 +1,4 @@
-"""What killed processes left of their locks: which files these are, and their end."""
+"""Finding and removing the lock files that killed processes have left."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ from pathlib import Path
 from runtime.records.lock_file import LOCK, NEW, is_held, is_same, read
 from runtime.records.run_files import Damaged
 
-# after its last change a file that no kernel can be asked about counts as left
+# a file whose flock cannot be queried counts as left behind so long after its last change
 LEFT_SECONDS = 600.0
 
 
 def sweep(folder: Path) -> None:
-    """Remove what killed processes left: locks of this kernel that no process holds, then files
-    beside no lock."""
+    """Remove the files that killed processes left: locks of this kernel that no process holds, then
+    files without a lock next to them."""
     for is_left in (_is_left_lock, _is_left_part):
         for path in folder.glob(".up-*"):
             with contextlib.suppress(OSError):
@@ -36,8 +36,8 @@ def _is_left_lock(path: Path) -> bool:
 
 
 def _is_left_part(path: Path) -> bool:
-    """A lock that is being made has no name yet: that part is left if it is old, and nobody holds
-    it."""
+    """Whether `path` is a file without its lock. A lock that is being made has no `.lock` file yet:
+    its part counts as left behind if it is old and no process holds it."""
     if path.suffix == LOCK or path.with_suffix(LOCK).exists():
         return False
     return path.suffix != NEW or (_is_old(path) and is_held(path) is False)
@@ -48,5 +48,5 @@ def _is_old(path: Path) -> bool:
 
 
 def beside(lock: Path) -> Iterator[Path]:
-    """What stands beside a lock: a wish, and parts of wishes."""
+    """Return the files next to a lock: a wish, and parts of wishes."""
     return (path for path in lock.parent.glob(f"{lock.stem}.*") if path != lock)

@@ -1,8 +1,8 @@
 """The lock that `up` holds from its first run to its last, next to the run directories. `lock_file`
 has its format.
 
-A thread of its own keeps it: whoever looks on sees that `up` lives, also while its event loop is
-busy.
+A dedicated thread renews the lock. Observers therefore see that `up` lives, also while its event
+loop is busy.
 """
 
 from __future__ import annotations
@@ -32,9 +32,12 @@ LISTEN_SECONDS = 0.25
 
 
 class UpLock:
-    """Entered, it holds the lock of one `up` in a folder of runs. `on_wish(now)` is called in the
-    thread of the lock as long as somebody asks for the end; `tell` hears in words what goes wrong.
-    OSError if the folder takes no file."""
+    """A context manager that holds the lock of one `up` in a folder of runs.
+
+    `on_wish(now)` is called in the thread of the lock, again and again, as long as a wish exists
+    that `up` ends. `tell` is called with a text for people when something fails. Entering raises
+    OSError if no file can be made in the folder.
+    """
 
     def __init__(self, folder: Path, tell: Callable[[str], None]) -> None:
         self._folder = folder.absolute()  # the working directory of a script may change
@@ -69,7 +72,7 @@ class UpLock:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        if os.getpid() != self._holder.pid:  # a forked child of a script: the lock is its parent's
+        if os.getpid() != self._holder.pid:  # a forked child: the lock belongs to its parent
             return
         self._over.set()
         self._news.set()
@@ -80,7 +83,8 @@ class UpLock:
         forks.close(self._descriptor)
 
     def _made(self) -> int:
-        """A new file, which nobody sees before it is locked; its descriptor. OSError."""
+        """Make the lock file and return its descriptor. The file gets its final name only after it
+        is locked. Raises OSError."""
         part = path_of(self._folder, self.up, NEW)
         descriptor = owned.open_file(part, os.O_RDWR | os.O_CREAT | os.O_EXCL)
         try:
@@ -100,19 +104,19 @@ class UpLock:
         try:
             fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except OSError as error:
-            alone = "only the time in its lock tells others whether this `up` lives"
+            alone = "other processes can see only by the time in the lock whether this `up` lives"
             self._tell(f"{self._folder}: {reason(error)}: {alone}")
 
     def says(self, state: str, run: str | None = None) -> None:
-        """What `up` is at from now on; `run`: the directory of the present run, where it is
-        another. The thread of the lock writes it down at once."""
+        """Set the state of `up` and, if `run` is given, the directory of the current run. The
+        thread of the lock writes both at once."""
         with self._writing:
             self._holder = replace(
                 self._holder, state=state, run=self._holder.run if run is None else run
             )
         self._news.set()
 
-    # -- in its thread
+    # -- called in the lock's thread
 
     def _keep(self) -> None:
         due = 0.0
@@ -125,8 +129,8 @@ class UpLock:
                 self.on_wish(wished)
 
     def _renew(self) -> None:
-        """Each time through a descriptor of its own: closing that is what shows the time to other
-        hosts of a network file system. A lock that somebody has removed is made again."""
+        """Write the time into the lock through a new descriptor. Hosts of a network file system see
+        the new time when this descriptor is closed. A lock file that was removed is made again."""
         try:
             try:
                 descriptor = owned.open_file(self._path, os.O_WRONLY)
@@ -144,8 +148,8 @@ class UpLock:
             if not self._complained:
                 self._complained = True
                 text = (
-                    f"{self._path}: {reason(error)}: it is not renewed, and other hosts "
-                    "may take this run for over"
+                    f"{self._path}: {reason(error)}: the lock is not renewed, so other hosts "
+                    "may treat this run as ended"
                 )
                 self._tell(text)
 

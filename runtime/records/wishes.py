@@ -1,5 +1,5 @@
-"""Wishes that an `up` ends: a file `.up-ID.end` beside its lock, which reaches it wherever its
-folder is reached."""
+"""Wishes that an `up` ends: a file `.up-ID.end` next to its lock. The wish reaches `up` from every
+machine that can write to the folder."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ from runtime.records.lock_file import END, SIZE, path_of
 
 
 def wish_of(folder: Path, up: str) -> bool | None:
-    """Whether somebody who may write to the files of this `up` wants it to end: False: well, True:
-    at once."""
+    """Return the wish that this `up` ends, from a user with write access to its files: True for at
+    once, False for a good end. None without a wish."""
     try:
         descriptor = owned.open_file(path_of(folder, up, END), os.O_RDONLY)
     except OSError:
@@ -31,7 +31,8 @@ def wish_of(folder: Path, up: str) -> bool | None:
 
 
 def ask_to_end(folder: Path, up: str, *, now: bool) -> None:
-    """Ask the `up` that holds this lock to end. OSError; FileNotFoundError if the lock is gone."""
+    """Ask the `up` that holds this lock to end. Raises FileNotFoundError if the lock no longer
+    exists, PermissionError if it belongs to another user, or another OSError."""
     lock = path_of(folder, up)
     if lock.stat().st_uid != os.geteuid():
         raise PermissionError(errno.EPERM, "it is another user's", str(lock))
@@ -43,6 +44,7 @@ def ask_to_end(folder: Path, up: str, *, now: bool) -> None:
 
 
 def withdraw(folder: Path, up: str) -> None:
-    """Nobody waits for the end of this `up` any more: it has ended, or gave no sign."""
+    """Remove the wish: no command waits for the end of this `up` any longer, because it has ended
+    or gave no sign."""
     with contextlib.suppress(OSError):
         path_of(folder, up, END).unlink()

@@ -1,5 +1,5 @@
-"""A run that began with what another had in memory: how long that took, and when it is on a
-disk."""
+"""A run that was resumed from the memory of the run before: how long the recovery took, and when
+the state is saved on disk."""
 
 from __future__ import annotations
 
@@ -12,12 +12,13 @@ from runtime.report.rundir import RunDirectory
 from runtime.runs.healing import Memory
 from runtime.runs.run import Run
 
-HEALED = "healed"  # the event
-SAVED = "checkpoint"  # a lead's event: what the run began with is not needed any more
+HEALED = "healed"  # the event of the supervisor
+SAVED = "checkpoint"  # an event of the lead: from now on the memory is not needed any more
 
 
 class Healed:
-    """Of one run, which begins with `memory`: that stays open until the run has saved itself."""
+    """Follows one run that was resumed from `memory`. The memory stays open until the run has
+    written a checkpoint."""
 
     def __init__(
         self, memory: Memory, run: Run, directory: RunDirectory, console: RunConsole
@@ -33,12 +34,12 @@ class Healed:
         return f"<healed by {self._memory.holder}, {'not yet' if self._open else 'and'} saved>"
 
     def follow(self) -> None:
-        """The run is started: hear of it until `forget`."""
+        """Follow the events of the run, which has been started, until `forget`."""
         if self._task is None:
             self._task = asyncio.create_task(self._follow(), name="healed")
 
     async def forget(self) -> None:
-        """Nothing goes on from that memory any more."""
+        """Close the memory: no run will be resumed from it any more."""
         if self._task is not None:
             self._task.cancel()
             await asyncio.gather(self._task, return_exceptions=True)
@@ -56,7 +57,7 @@ class Healed:
                 elif event.name == SAVED:
                     self._close()
         except ConvoyError:
-            pass  # whoever waits for the end of the run is told
+            pass  # the error is reported to the task that waits for the end of the run
 
     def _close(self) -> None:
         if self._open:

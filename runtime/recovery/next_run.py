@@ -1,10 +1,10 @@
-"""What the run is that follows another: plain decisions, made in a thread since they plan and read
-files.
+"""How the next run is planned from the run before it. These functions only decide. They are called
+in a thread, since they plan and read files.
 
-whole    what cluster.toml said, with all its machines; each decision begins from it
-without  the same on other machines
-scaled   with other workers, on other machines
-goes_on  where the run before has come to
+whole    the configuration of cluster.toml with all its machines: each decision starts from it
+without  the same run without some machines
+scaled   the run with another number of workers, or on other machines
+goes_on  the run from the point that the previous run has reached
 """
 
 from __future__ import annotations
@@ -28,20 +28,24 @@ from runtime.runs.checking import Checked, placed, remarks_on_room
 from runtime.runs.choosing import settled
 from runtime.suggest import hint
 
-AS_BEFORE = "resumes    what the run before did: that left no checkpoint"
+AS_BEFORE = "resumes    where the run before began: it left no checkpoint"
 NOT_HEALED = "not from memory: "
-RESTART = "restart"  # the event of a run that begins anew
+RESTART = "restart"  # the event of a restarted run
 
 
 def without(checked: Checked, machines: Collection[str]) -> Checked:
-    """The same on the other machines. ConfigError if it cannot do without these."""
+    """Return the run planned without these `machines`. Raises ConfigError if the run cannot do
+    without them."""
     config = checked.loaded.config
     return _on(checked, config, _but(config.machine, machines), checked.loaded.options)
 
 
 def scaled(checked: Checked, whole: ClusterConfig, wish: Scale) -> Checked:
-    """With other workers, on other machines of the `whole`; its warnings are about this.
-    ConfigError in words if that cannot be."""
+    """Return the run with the workers and machines of `wish`, chosen from all machines of `whole`.
+
+    Its warnings concern the scaled run only. Raises ConfigError, with a text for people, if the run
+    cannot be scaled so.
+    """
     options = checked.loaded.options
     program = checked.loaded.program
     if not program.resumes:
@@ -73,15 +77,18 @@ def goes_on(
     wish: Scale | None = None,
     left: Any = None,
 ) -> tuple[Checked, list[str]]:
-    """What begins where the run in this directory, or memory, has come to; a line for where that
-    is, and one for each checkpoint that was skipped. Before its first checkpoint that is where it
-    began itself; ConfigError, if it has `saved` one. `wish`: what `checked` was scaled by; `left`:
-    the options of the run before. The wish comes last: it counts more than what that run had been
-    scaled to."""
+    """Return the run that resumes from the run in directory `place`, or from memory kept there.
+
+    Also returns lines for people: where the run resumes, and one for each checkpoint that was
+    skipped. Before its first checkpoint, a run is resumed from where it began itself; with `saved`
+    a missing checkpoint raises ConfigError instead. `wish` is the change by which `checked` was
+    scaled, and `left` are the options of the run before. The wish is applied last, so it overrides
+    the size to which that run had been scaled.
+    """
     config = checked.loaded.config
     program = checked.loaded.program
     options = checked.loaded.options if wish is None else left
-    with kept_warnings():  # they were told when it was planned first
+    with kept_warnings():  # the user saw these warnings when the run was first planned
         try:
             options, told = program.resumed(config, options, place)
         except ConfigError:
@@ -95,10 +102,11 @@ def goes_on(
 
 
 def healed(checked: Checked, memory: Path, directory: Path) -> tuple[Checked, list[str]]:
-    """The same from memory; from the run in this directory, if that cannot be read.
+    """Return the run that resumes from memory, or from the run in this directory if the memory
+    cannot be read.
 
-    The options stay as they are: they are written into config.toml, and every later run is planned
-    from them, when the memory is closed.
+    The options of `checked` are kept. They are written into config.toml, and every later run is
+    planned from them, at a time when the memory is closed.
     """
     try:
         found, told = goes_on(checked, memory, saved=True)
@@ -109,8 +117,8 @@ def healed(checked: Checked, memory: Path, directory: Path) -> tuple[Checked, li
 
 
 def _with_workers(program: Program, config: ClusterConfig, options: Any, wish: Scale) -> Any:
-    """The options with the workers and groups that are wished for. ConfigError in words if that
-    cannot be."""
+    """Return the options with the numbers of workers and groups in `wish`. Raises ConfigError, with
+    a text for people, if the program refuses them."""
     if not (wish.workers or wish.groups):
         return options
     return program.scaled(config, options, wish.workers, wish.groups)
@@ -119,14 +127,16 @@ def _with_workers(program: Program, config: ClusterConfig, options: Any, wish: S
 def _but(machines: Collection[Machine], without: Collection[str]) -> tuple[Machine, ...]:
     found = tuple(machine for machine in machines if machine.name not in without)
     if not found:
-        raise ConfigError(["it is the only one" if len(without) == 1 else "none would be left"])
+        raise ConfigError(
+            ["it is the only machine" if len(without) == 1 else "no machine would be left"]
+        )
     return found
 
 
 def _on(
     checked: Checked, whole: ClusterConfig, machines: tuple[Machine, ...], options: Any
 ) -> Checked:
-    """Planned and placed on these machines."""
+    """Plan and place the run on these machines."""
     config = whole.model_copy(update={"machine": machines})
     loaded = checked.loaded
     with kept_warnings():
@@ -135,8 +145,9 @@ def _on(
             placement = placed(topology, config)
         except ConfigError:
             raise
-        except ValueError as error:  # a [[process]] or placement.spread names one that is left out
-            raise ConfigError([f"cluster.toml keeps a place there: {error}"]) from None
+        # a [[process]] or placement.spread names a machine that is left out
+        except ValueError as error:
+            raise ConfigError([f"cluster.toml places actors there: {error}"]) from None
     return dataclasses.replace(
         checked,
         loaded=dataclasses.replace(loaded, config=config, options=options),
@@ -146,7 +157,7 @@ def _on(
 
 
 def _crowded(placement: Placement, config: ClusterConfig) -> Iterator[str]:
-    """A line for each machine with more workers than cores."""
+    """Yield a line for each machine that runs more workers than it has cores."""
     spread = {actor.name for actor in placement.topology.actors if actor.spread}
     crowds = Counter(spec.machine for spec in placement.processes if spread & {*spec.actors})
     for machine in config.machine:

@@ -1,12 +1,12 @@
-"""A run that survives, and that can be scaled: a whole run after the other, to signals and clients
-one.
+"""A run that survives deaths and can be scaled: several runs, one after the other, which signals
+and clients see as one.
 
-    run 1 -> RoleDied -> (its program: where it goes on) -> run 2 -> ...
+    run 1 -> RoleDied -> (the program finds where to resume) -> run 2 -> ...
           -> a good end, or too many restarts
-    run 1 -> Scale -> (its lead: all is saved) -> run 2, with other workers or on other machines
+    run 1 -> Scale -> (the lead saves everything) -> run 2, with other workers or on other machines
 
-Each has a run directory of its own. A run that was scaled and cannot begin is followed by one that
-is as before.
+Each run has its own run directory. If a scaled run cannot begin, it is followed by a run with the
+workers and machines of before.
 """
 
 from __future__ import annotations
@@ -39,14 +39,15 @@ from runtime.runs.healing import Memory
 from runtime.runs.making import directory_of
 from runtime.runs.run import Run
 
-SCALED = "scaled"  # the event
+SCALED = "scaled"  # the event of a scaled run
 
 
 @dataclass(frozen=True)
 class Next:
-    """The run that is to follow the present one, its directory, what its journal begins with; the
-    `wish` that it is scaled by; is it another than the present one, so that this one may follow if
-    it cannot begin? what of the present one is in `memory`, for it."""
+    """The run that will follow the current one: its plan, its run directory, and the first event of
+    its journal. `other` is True if its plan differs, so that the current plan may follow again if
+    the run cannot begin. `wish` is the change by which it is scaled. `memory` holds the state of
+    the current run for it."""
 
     checked: Checked
     directory: RunDirectory
@@ -58,9 +59,9 @@ class Next:
 
 
 class Restarting:
-    """A run and those that follow it, shown on `console`, with processes that are born in `early`.
-    `directory`: that of the first. `lock`: of this `up`, which learns which run is the present
-    one."""
+    """A run and the runs that follow it, shown on `console`. Their processes are forked in `early`,
+    and `directory` is the run directory of the first. `lock` is the lock of this `up`, which
+    records the current run."""
 
     def __init__(
         self,
@@ -80,23 +81,24 @@ class Restarting:
         )
         self._reachable = recovery.machines == "reachable"
         self._cards = OperatorKeys()
-        self._deaths = 0  # after which it began anew, one after another
-        gc.freeze()  # what is here before the first run lasts: `_begin` need not look through it
+        self._deaths = 0  # restarts in a row; 0 again after the run was scaled
+        # objects made before the first run stay alive, so that `_begin` need not look through them
+        gc.freeze()
         self._early = early
         self._lock = lock
         self._run = self._made(directory)
-        self._over = asyncio.Event()  # somebody wants the end
+        self._over = asyncio.Event()  # the user wants the end
         self._scaling = self._was_scaled = False
         self._next: Next | None = None
-        self._healed: Healed | None = None  # what the present run began with, until it has saved it
-        # what the present run was scaled from, until it has begun
+        self._healed: Healed | None = None  # the memory that the current run was resumed from
+        # the plan and directory that the current run was scaled from, until it has begun
         self._before: tuple[Checked, Path] | None = None
 
     def __repr__(self) -> str:
         return f"<{self._restarts!r}: {self._run!r}>"
 
     async def ended(self) -> ConvoyError | None:
-        """Wait for the end of the last; what ended it."""
+        """Wait until the last run has ended. Returns the error that ended it, or None."""
         try:
             return await self._ended()
         finally:
@@ -119,7 +121,7 @@ class Restarting:
 
     async def _seen_through(self) -> ConvoyError | None:
         await self._run.start()
-        if self._over.is_set():  # asked for before there was anything to wind down
+        if self._over.is_set():  # the end was asked for before there was a run to wind down
             await self._run.wind_down()
         if self._healed is not None:
             self._healed.follow()
@@ -130,14 +132,15 @@ class Restarting:
             self._console.say(f"report     {self._run.report_url} shows the run in a browser")
         if self._run.operators_at:
             self._console.say(
-                f"operators  {self._run.operators_at} lets in who has {self._run.directory / FILE}"
+                f"operators  {self._run.operators_at} accepts the key {self._run.directory / FILE}"
             )
         return await self._run.ended()
 
-    # -- what follows
+    # -- the run that follows
 
     async def _scaled(self) -> Next | None:
-        """What was asked for, if something was: the run before has saved where it goes on."""
+        """Return the scaled run that a client asked for, or None. The current run has saved its
+        state for it."""
         found = self._next
         self._next = None
         if found is not None:
@@ -147,8 +150,8 @@ class Restarting:
         return found
 
     async def _as_before(self, error: ConvoyError | None) -> Next | None:
-        """A run that was scaled and could not begin: again as it was, from what the one before it
-        had saved."""
+        """Return a run with the workers and machines of before, if a scaled run could not begin. It
+        resumes from the state that was saved for the scaled run."""
         before = self._before
         self._before = None
         if before is None or error is None or self._run.has_begun:
@@ -161,7 +164,7 @@ class Restarting:
         )
 
     async def _anew(self, error: ConvoyError | None) -> Next | None:
-        """After a death, as far as recovery.restarts goes."""
+        """Return the run that follows a death, as far as recovery.restarts allows."""
         if error is None:
             return None
         restart = self._restarts.after(
@@ -189,8 +192,8 @@ class Restarting:
         return await self._going_on(found, after)
 
     async def _going_on(self, found: Next, directory: Path) -> Next | None:
-        """The same from where the run in this directory, or its memory, has come to; None: somebody
-        wants the end meanwhile."""
+        """Return the run with the point where it resumes: the state in this directory, or in the
+        memory. Returns None if the user wants the end meanwhile."""
         saved = found.event == SCALED
         memory = found.memory
         try:
@@ -203,11 +206,11 @@ class Restarting:
                 checked, told = await asyncio.to_thread(
                     goes_on, found.checked, directory, saved=saved, wish=found.wish, left=left
                 )
-        except ConfigError as error:  # its net or data are no more what they were
+        except ConfigError as error:  # the net or the data have changed since
             await self._drop(found)
             text = (
-                f"{directory}: all is saved there, and nothing can go on from it; mend "
-                "this, then up --resume"
+                f"{directory}: the run is saved there, but cannot be resumed; correct this, "
+                "then up --resume"
             )
             raise ConfigError([text, *error.problems]) from None
         if self._over.is_set():
@@ -216,29 +219,29 @@ class Restarting:
         return dataclasses.replace(found, checked=checked, fields={**found.fields, "from": told})
 
     async def _drop(self, found: Next | None) -> None:
-        """It follows nothing."""
+        """Discard a run that will not be started: its directory and its memory."""
         if found is not None:
             found.directory.discard()
             if found.memory is not None:
                 found.memory.close()
 
     async def _keep(self, healed: Healed | None) -> None:
-        """What the present run began with: what the one before began with is not needed any
-        more."""
+        """Remember the memory that the current run was resumed from, and close the one of the run
+        before."""
         before = self._healed
         self._healed = healed
         if before is not None:
             await before.forget()
 
     async def _begin(self, found: Next) -> None:
-        """What follows is the present run from now on."""
+        """Make `found` the current run."""
         self._checked = found.checked
         found.directory.event(SUPERVISOR, found.event, found.fields)
         if self._was_scaled:
             try:
                 found.directory.write(SAID, self._said)
             except LaunchError as error:
-                self._console.warn(f"`up --resume` will not know of other workers: {error}")
+                self._console.warn(f"`up --resume` will not know that the run was scaled: {error}")
         self._console.open()
         told = found.fields.pop("from")
         self._console.event(SUPERVISOR, found.event, found.fields)
@@ -251,7 +254,7 @@ class Restarting:
         self._run = self._made(found.directory)
         if found.memory is not None:
             await self._keep(Healed(found.memory, self._run, found.directory, self._console))
-        # a run that has ended is a circle of 0.25 MB, and `up` seldom looks for circles by itself
+        # a run that has ended leaves reference cycles of 0.25 MB, which `up` seldom collects itself
         gc.collect()
 
     def _made(self, directory: RunDirectory) -> Run:
@@ -272,7 +275,7 @@ class Restarting:
         )
 
     def _directory_of(self, checked: Checked, before: Path) -> RunDirectory:
-        """A directory for the run that follows the one in `before`."""
+        """Make a run directory for the run that follows the run in directory `before`."""
         known = identity_of(before)
         continues = "" if known is None else known.id
         config = checked.loaded.config
@@ -280,9 +283,12 @@ class Restarting:
         return directory_of(config, now, up=self._lock, continues=continues)
 
     async def _goes_on_without(self, error: ConvoyError) -> bool:
-        """Leave out machines that cannot take part, if that is wanted and possible. Those that fell
-        silent are not tried again: their hosts have answered nobody for as long as a link may be
-        silent."""
+        """Leave out machines that cannot be reached, if the user wants that and the run can do
+        without them.
+
+        A machine that fell silent is not tried again: its host has not answered for the longest
+        time that a link may be silent.
+        """
         absent = sorted({error.machine} if isinstance(error, Absent) else error.silent)
         if not self._reachable or not absent:
             return False
@@ -302,11 +308,12 @@ class Restarting:
             return False
         return True
 
-    # -- what clients want
+    # -- requests of clients
 
     async def scale(self, wish: Scale) -> Scaled:
-        """Let the present run save and end, and go on with other workers or on other machines.
-        ConvoyError in words if that cannot be: then the present run goes on."""
+        """Let the current run save and end, and resume with other workers or on other machines.
+        Raises ConvoyError, with a text for people, if that is impossible. The current run then goes
+        on."""
         if self._scaling or self._next is not None:
             raise ConfigError(["the run is being scaled already: ask again when it has begun"])
         if wish.leaving:
@@ -320,8 +327,7 @@ class Restarting:
             except BaseException:
                 await self._drop(found)
                 raise
-            # from here on the present run ends: nothing may fail or wait before what follows is
-            # known
+            # the current run ends from here on: no line may fail or wait before `_next` is set
             found.fields.update(at=saved.at, after=self._run.directory.name)
             self._next = found
             self._was_scaled = True
@@ -332,7 +338,7 @@ class Restarting:
         return Scaled(run=found.directory.path.name, at=saved.at, warnings=checked.warnings)
 
     def _prepared(self, checked: Checked, wish: Scale) -> Next:
-        """What is to follow, with all that could be refused."""
+        """Return the run that will follow, after every check that could refuse it."""
         machines = {"without": ", ".join(wish.without), "with": ", ".join(wish.including)}
         wished = {"workers": wish.workers, "groups": wish.groups, **machines}
         fields = {key: said for key, said in wished.items() if said}
@@ -340,13 +346,14 @@ class Restarting:
         return Next(checked, directory, SCALED, fields, other=bool(fields), wish=wish)
 
     def _without_leaving(self, machine: str) -> Scale:
-        """What is to be done about a machine that was told to go. ConvoyError: nothing can."""
+        """Return the change that follows when a machine was told to go. Raises ConvoyError if the
+        run cannot go on."""
         if self._reachable:
             return Scale(without=(machine,))
         if self._restarts.most:
-            return Scale()  # the next one waits until it is back, or another in its place
+            return Scale()  # the next run waits until the machine, or a substitute, is there
         raise ConvoyError(
-            "recovery.machines is 'all' and recovery.restarts 0: the run ends with it"
+            "recovery.machines is 'all' and recovery.restarts 0: the run ends with the machine"
         )
 
     async def _handed_over(self) -> HandedOver:
@@ -358,33 +365,33 @@ class Restarting:
                 str(refused).partition(f" of {SUPERVISOR}: ")[2] or str(refused)
             ) from None
 
-    # -- what is left, and what signals do to a run
+    # -- the interface of a Run, for signals and for `up`
 
     @property
     def summary(self) -> str:
-        """See Run.summary: of the last."""
+        """The summary line of the last run."""
         return self._run.summary
 
     @property
     def directory(self) -> Path:
-        """See Run.directory: of the last."""
+        """The run directory of the last run."""
         return self._run.directory
 
     @property
     def has_begun(self) -> bool:
-        """See Run.has_begun: of the present one."""
+        """Whether all actors of the current run have begun."""
         return self._run.has_begun
 
     async def wind_down(self, reason: str = "asked to") -> None:
-        """See Run.wind_down. None follows."""
+        """Bring the current run to a good end. No run follows it."""
         self._over.set()
         await self._run.wind_down(reason)
 
     async def end_now(self) -> None:
-        """See Run.end_now. None follows."""
+        """End the current run at once. No run follows it."""
         self._over.set()
         await self._run.end_now()
 
     async def save(self) -> None:
-        """See Run.save."""
+        """Ask the lead actor of the current run to write a checkpoint and go on."""
         await self._run.save()

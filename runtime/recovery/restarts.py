@@ -1,12 +1,12 @@
-"""When a run that ended begins anew: a plain decision, as supervisors have it (a limit of restarts
-within a time).
+"""When a run is restarted after it has ended. The decision follows the usual rule of supervisors: a
+limit of restarts within a time.
 
-what ended it        begins anew?
+what ended the run   restarted?
 a good end, Ctrl-C   no
-RoleDied             yes: a process, an agent or a machine is gone, or hangs
-LaunchError          not the first run, where it is a mistake to mend; later the machine that went
-                     may come back
-any other            no: it would end the same way
+RoleDied             yes: a process, an agent or a machine has died, or hangs
+LaunchError          not the first run, where the user has to correct a mistake; later, the machine
+                     that died may come back
+any other error      no: the next run would end in the same way
 """
 
 from __future__ import annotations
@@ -16,20 +16,24 @@ from dataclasses import dataclass
 
 from runtime.errors import ConvoyError, LaunchError, RoleDied
 
-LONGEST = 60.0  # seconds between two runs
+LONGEST = 60.0  # the longest wait between two runs, in seconds
 
 
 @dataclass(frozen=True)
 class Restart:
-    """The run begins anew after so many `seconds`; `text` counts."""
+    """The decision to restart the run after so many `seconds`. `text` gives the number of restarts
+    so far."""
 
     seconds: float
     text: str
 
 
 class Restarts:
-    """Of one run: at most `most` within `window` seconds. After one that never began the next
-    waits for `backoff` seconds, and twice as long each time."""
+    """Counts the restarts of one run and limits them to `most` within `window` seconds.
+
+    If a run never began, the next run waits for `backoff` seconds. The wait doubles with each
+    further run that never began.
+    """
 
     def __init__(self, most: int, window: float, backoff: float) -> None:
         self.most = most
@@ -38,7 +42,7 @@ class Restarts:
         self._when: deque[float] = deque()
         self._runs = 1
         self._in_vain = 0
-        self.why_not = ""  # of a run that could have begun anew, once it does not
+        self.why_not = ""  # why a run that could be restarted is not restarted
 
     def __repr__(self) -> str:
         return (
@@ -47,12 +51,13 @@ class Restarts:
         )
 
     def followed(self) -> None:
-        """Another run follows that is no restart: what keeps it from beginning may be over soon."""
+        """Count a run that follows for another reason than a restart. If it cannot begin, the
+        obstacle may be temporary."""
         self._runs += 1
 
     def after(self, error: ConvoyError, now: float, *, began: bool) -> Restart | None:
-        """A run has ended so at loop time `now`; had everybody begun? None: that was the end of the
-        run."""
+        """Decide whether the run is restarted. It has ended with `error` at loop time `now`.
+        `began` is True if all its processes had begun. Returns None if no run follows."""
         curable = isinstance(error, RoleDied) or (isinstance(error, LaunchError) and self._runs > 1)
         if not curable or not self.most:
             return None
@@ -60,7 +65,7 @@ class Restarts:
             self._when.popleft()
         if len(self._when) >= self.most:
             self.why_not = (
-                f"the run does not begin anew: it did {self.most} times within "
+                f"the run is not restarted: it was restarted {self.most} times within "
                 f"{self._window:g} s (recovery.restarts)"
             )
             return None

@@ -1,5 +1,5 @@
-"""`up`: from a checked cluster.toml to an exit code. A run itself is `run.Run`, the same that
-scripts start; that another follows it is the business of `restarting`."""
+"""The command `up`: from a checked cluster.toml to an exit code. A single run is `run.Run`, which
+scripts start too. `restarting` starts the runs that follow it."""
 
 from __future__ import annotations
 
@@ -23,8 +23,9 @@ from runtime.runs.signals import Signals
 
 
 class Ended(NamedTuple):
-    """`code`: the exit code. `directory`: of the last run; None if none was begun. `saved`: the
-    checkpoint after which nothing was left to do."""
+    """How `up` has ended. `code` is the exit code. `directory` is the run directory of the last
+    run, or None if no run was started. `saved` is the checkpoint of a run that had nothing left to
+    do."""
 
     code: int
     directory: Path | None = None
@@ -32,8 +33,8 @@ class Ended(NamedTuple):
 
 
 def run(checked: Checked, console: RunConsole, early: Early | None = None) -> Ended:
-    """Run to the end, having told the person everything; a run that has nothing left to do leaves
-    no run directory."""
+    """Run until the end and show the user all warnings and notes first. A run that has nothing left
+    to do makes no run directory."""
     for warning in checked.warnings:
         console.warn(warning)
     for line in checked.resumed:
@@ -87,8 +88,8 @@ async def _trained(
 async def _settled(
     choosing: Choosing, directory: RunDirectory, console: RunConsole, lock: UpLock | None
 ) -> tuple[Checked, int]:
-    """With nothing left open; or as it was, if somebody wanted the end before: then there is no run
-    directory, and an exit code."""
+    """Return the run with every open choice made, and exit code 0. If the user ended `up` before
+    that, return the run unchanged and the exit code; the run directory is then removed."""
     try:
         with Signals(choosing, console.say) as signals, Wishes(lock, choosing):
             found = await choosing.settled()

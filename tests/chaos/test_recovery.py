@@ -120,7 +120,7 @@ def test_a_run_that_dies_again_and_again_gives_up_with_a_checkpoint_that_loads(
         run.kill(generator)
     code, said = run.end()
     assert code == 4
-    assert "does not begin anew: it did 1 times within 600 s (recovery.restarts)" in said
+    assert "is not restarted: it was restarted 1 times within 600 s (recovery.restarts)" in said
     newest = max(run.runs.rglob("checkpoint-*.safetensors"))
     assert checkpoint.load(newest)
 

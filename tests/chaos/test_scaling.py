@@ -139,7 +139,7 @@ def test_what_cannot_be_scaled_is_refused_in_words_and_the_run_goes_on(
     assert refused(run, without=["elsewhere"]).startswith(
         "no machine of this run is called 'elsewhere'"
     )
-    assert refused(run, without=["local"]) == "it is the only one"
+    assert refused(run, without=["local"]) == "it is the only machine"
     monkeypatch.chdir(tmp_path)
     for words, told in (
         (["--workers", "0"], "--workers: found 0, expected at least 1"),

@@ -144,7 +144,7 @@ LAUNCHED = {
         {"memory_gb": 0.004},
         "cuda:0",
         16,
-        "does not get the memory to begin with: Out of memory",
+        "does not get the memory that it needs to start: Out of memory",
     ),
 }
 

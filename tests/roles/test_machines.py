@@ -73,7 +73,7 @@ def test_check_and_plan_say_what_they_cannot_know_of_machines_that_are_not_this_
 ) -> None:
     made = planned(tmp_path, ELSEWHERE)
     text = "not known here of machines n1, n2, n3: cores, memory, addresses, versions and data; "
-    text += "each is asked at its start, before the run begins"
+    text += "each machine is asked at its start, before the run begins"
     assert unknown(made.placement, made.loaded.config) == text
     assert unknown(*_parts(planned(tmp_path, f"{ELSEWHERE}cores = 2\n"))) == text.replace(
         "cores, ", ""

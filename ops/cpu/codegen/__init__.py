@@ -11,7 +11,8 @@ smooth          exp, sigmoid and tanh of float32 vectors, as LLVM IR
 wanted          Kernels that are wanted and not yet loaded
 compiled        Generated kernels as machine code
 store           Where compiled kernels are kept between processes
-owned           Files and folders of this user
+owned           Files and folders of this user, made and opened so that no other user can replace
+                them
 
 See docs/decisions/kernels.md.
 """

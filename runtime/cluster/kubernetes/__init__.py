@@ -1,6 +1,6 @@
-"""What a run says to a Kubernetes cluster, and hears of it.
+"""The connection between a run and a Kubernetes cluster.
 
-objects  Machines as objects of Kubernetes: plain data, nothing is asked or started here
-pods     The state of a pod, as `kubectl get pods -o json` has it, in words
-kubectl  The user's kubectl: their context, their credentials, their plugins
+objects  Machines as objects of Kubernetes
+pods     The state of a pod in words, from the output of `kubectl get pods -o json`
+kubectl  The user's kubectl, with the user's context, credentials and plugins
 """

@@ -1,4 +1,4 @@
-"""The user's kubectl: their context, their credentials, their plugins."""
+"""The user's kubectl, with the user's context, credentials and plugins."""
 
 from __future__ import annotations
 
@@ -12,17 +12,14 @@ from runtime.errors import LaunchError
 from runtime.reasons import reason
 from runtime.terminal_text import bounded, one_line
 
-SECONDS = 30.0  # for an answer of the cluster
+SECONDS = 30.0  # the longest wait for an answer of the cluster
 NO_JOB_SETS = re.compile(
     r"no matches for kind|doesn't have a resource type|could not find " r"the requested resource"
 )
 HINTS = (
     (
         NO_JOB_SETS,
-        (
-            "the cluster has no JobSet (jobset.x-k8s.io/v1alpha2): its administrator "
-            "installs it there"
-        ),
+        ("the cluster has no JobSet (jobset.x-k8s.io/v1alpha2): its administrator must install it"),
     ),
     (re.compile(r"namespaces .* not found"), "see launcher.kubernetes.namespace"),
     (re.compile(r"context .* does not exist"), "see launcher.kubernetes.context"),
@@ -32,31 +29,31 @@ HINTS = (
 
 @dataclass(frozen=True)
 class Kubectl:
-    """In one namespace of one cluster; "" is what kubectl itself takes."""
+    """kubectl for one namespace of one cluster. "" leaves the choice to kubectl."""
 
     context: str = ""
     namespace: str = ""
 
     @property
     def words(self) -> list[str]:
-        """What each command begins with."""
+        """The words that each command begins with."""
         said = {"--context": self.context, "--namespace": self.namespace}
         return ["kubectl", *(f"{option}={value}" for option, value in said.items() if value)]
 
     async def create(self, thing: dict[str, Any]) -> dict[str, Any]:
-        """Make an object. Not `apply`, which repeats it, keys and all, in an annotation that anyone
-        is shown."""
+        """Make an object. `apply` is not used, since it copies the object, with its keys, into an
+        annotation that every reader is shown."""
         return await self._json("create", "-f", "-", "-o", "json", given=json.dumps(thing))
 
     async def pods(self, selector: str) -> list[dict[str, Any]]:
-        """Those with these labels."""
+        """Return the pods with these labels."""
         items: list[dict[str, Any]] = (
             await self._json("get", "pods", "-l", selector, "-o", "json")
         )["items"]
         return items
 
     async def delete(self, *things: str) -> None:
-        """And wait until they, and what belongs to them, are gone."""
+        """Delete objects, and wait until they and their dependent objects are removed."""
         await self._call(
             "delete",
             *things,
@@ -68,7 +65,7 @@ class Kubectl:
     async def _json(self, *words: str, given: str = "") -> dict[str, Any]:
         text = await self._call(*words, given=given)
         try:
-            found = await asyncio.to_thread(json.loads, text)  # of many pods it takes long
+            found = await asyncio.to_thread(json.loads, text)  # the text of many pods takes long
         except ValueError:
             found = None
         if not isinstance(found, dict):
@@ -78,7 +75,7 @@ class Kubectl:
         return found
 
     async def _call(self, *words: str, given: str = "") -> str:
-        """What it writes. LaunchError in one line."""
+        """Run kubectl and return its output. Raises LaunchError with one line."""
         try:
             process = await asyncio.create_subprocess_exec(
                 *self.words,
@@ -86,7 +83,7 @@ class Kubectl:
                 stdin=asyncio.subprocess.PIPE,
                 stdout=asyncio.subprocess.PIPE,
                 stderr=asyncio.subprocess.PIPE,
-                start_new_session=True,  # an interrupt is the business of `up`
+                start_new_session=True,  # `up` handles Ctrl-C
             )
         except OSError as error:
             text = f"launcher.kind is 'kubernetes', but kubectl cannot be started: {reason(error)}"

@@ -1,8 +1,8 @@
-"""Machines as objects of Kubernetes: plain data, nothing is asked or started here.
+"""Machines as objects of Kubernetes. These functions only make plain data.
 
-One JobSet: a replicated job for each shape of machine, a pod for each machine. One Secret, which
-belongs to the JobSet and goes with it: for each pod a key, `JOB-INDEX`, with the machine's name and
-the line that lets its agent in.
+There is one JobSet, with a replicated job for each shape of machine and a pod for each machine. One
+Secret belongs to the JobSet and is removed with it. For each pod it has a key, `JOB-INDEX`, with
+the machine's name and the line that admits its agent.
 """
 
 from __future__ import annotations
@@ -16,16 +16,16 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from runtime.config.engines import Kubernetes
-    from runtime.config.sections import Machine  # pydantic comes with it
+    from runtime.config.sections import Machine  # importing it loads pydantic
 
 API = "jobset.x-k8s.io/v1alpha2"
 SET = "jobset.sigs.k8s.io/jobset-name"  # labels of a pod
 JOB = "jobset.sigs.k8s.io/replicatedjob-name"
 INDEX = "batch.kubernetes.io/job-completion-index"  # annotation of a pod
 CARD = "nvidia.com/gpu"
-LINES = "/var/run/convoy"  # where a pod finds its line
-MOST_NAME = 40  # a pod is called NAME-JOB-0-INDEX-xxxxx, of 63 signs at most
-# of a set that has ended: for `up` to read how; then Kubernetes removes it, if nobody has
+LINES = "/var/run/convoy"  # the folder in a pod with its line
+MOST_NAME = 40  # a pod is called NAME-JOB-0-INDEX-xxxxx, with at most 63 characters
+# a set that has ended is kept so long, for `up` to read how; then Kubernetes removes it
 KEEP_SECONDS = 60
 GRACE_SECONDS = 5  # an agent ends at once
 
@@ -34,13 +34,13 @@ Object = dict[str, Any]
 
 @dataclass(frozen=True)
 class Pods:
-    """Which machine is which pod: its job and its index there."""
+    """The pod of each machine: its job and its index there."""
 
     name: str
     places: Mapping[str, tuple[str, int]]  # machine -> (job, index)
 
     def machine(self, pod: Object) -> str | None:
-        """The machine that a pod of this set is."""
+        """Return the machine of a pod, or None if the pod is not in this set."""
         meta = pod["metadata"]
         index = {**meta.get("labels", {}), **meta.get("annotations", {})}.get(INDEX, "")
         place = meta.get("labels", {}).get(JOB), int(index) if index.isdecimal() else -1
@@ -48,14 +48,14 @@ class Pods:
 
 
 def unique_name(run: str) -> str:
-    """Of the objects of a run: a label of DNS that no other run has, nor this one when it begins
-    anew."""
+    """Return a name for the objects of a run: a DNS label that no other run has, nor this run after
+    a restart."""
     plain = re.sub(r"[^a-z0-9]+", "-", run.lower()).strip("-")
     return f"convoy-{plain[: MOST_NAME - 15]}".strip("-") + f"-{secrets.token_hex(3)}"
 
 
 def shapes(machines: Sequence[Machine]) -> dict[str, list[Machine]]:
-    """Job -> its machines, which differ in nothing that a pod is made of."""
+    """Return job -> its machines. Machines of one job have the same settings for their pods."""
     found: dict[Any, list[Machine]] = {}
     for machine in machines:
         kind = (
@@ -70,7 +70,7 @@ def shapes(machines: Sequence[Machine]) -> dict[str, list[Machine]]:
 
 
 def cards(machine: Machine) -> int:
-    """How many it needs so that the last of its devices is one."""
+    """Return the number of GPUs that the machine needs to have its highest device index."""
     indices = [
         int(match[1])
         for device in machine.devices
@@ -80,7 +80,7 @@ def cards(machine: Machine) -> int:
 
 
 def pods_of(name: str, machines: Sequence[Machine]) -> Pods:
-    """Who is where."""
+    """Return the pods of these machines."""
     jobs = shapes(machines).items()
     return Pods(
         name, {each.name: (job, index) for job, alike in jobs for index, each in enumerate(alike)}
@@ -88,20 +88,20 @@ def pods_of(name: str, machines: Sequence[Machine]) -> Pods:
 
 
 def job_set(name: str, machines: Sequence[Machine], address: str, wishes: Kubernetes) -> Object:
-    """All pods of a run. `address`: what agents dial."""
+    """Return the JobSet with all pods of a run. `address` is the address that agents dial."""
     jobs = [_job(job, alike, name, address, wishes) for job, alike in shapes(machines).items()]
     spec = {
         "replicatedJobs": jobs,
         # pods are reached by their addresses, so no Service is made
         "network": {"enableDNSHostnames": False},
-        "failurePolicy": {"maxRestarts": 0},  # `up` decides what begins anew
+        "failurePolicy": {"maxRestarts": 0},  # `up` decides about restarts
         "ttlSecondsAfterFinished": KEEP_SECONDS,
     }
     return {"apiVersion": API, "kind": "JobSet", "metadata": {"name": name}, "spec": spec}
 
 
 def secret(pods: Pods, lines: Mapping[str, str], owner: str) -> Object:
-    """The lines of all machines. `owner`: the uid of the JobSet."""
+    """Return the Secret with the lines of all machines. `owner` is the uid of the JobSet."""
     belongs = {"apiVersion": API, "kind": "JobSet", "name": pods.name, "uid": owner}
     data = {
         f"{job}-{index}": f"{each}\n{lines[each]}\n" for each, (job, index) in pods.places.items()
@@ -134,7 +134,7 @@ def _job(job: str, alike: Sequence[Machine], name: str, address: str, wishes: Ku
             {"name": key, "value": _verbatim(value)} for key, value in alike[0].environment.items()
         ],
         "volumeMounts": mounts,
-        # its last words are then in the state of its pod
+        # the last lines of its log are then in the state of its pod
         "terminationMessagePolicy": "FallbackToLogsOnError",
     }
     if amounts := _amounts(alike[0], wishes):
@@ -152,7 +152,7 @@ def _job(job: str, alike: Sequence[Machine], name: str, address: str, wishes: Ku
         "completions": len(alike),
         "parallelism": len(alike),
         "backoffLimit": 0,
-        # so that what waits for a dead `up` goes some day
+        # removes pods that wait for an `up` that has died
         "activeDeadlineSeconds": int(wishes.most_seconds),
         "template": {"spec": pod},
     }
@@ -160,8 +160,8 @@ def _job(job: str, alike: Sequence[Machine], name: str, address: str, wishes: Ku
 
 
 def _script(job: str, machine: Machine, address: str) -> str:
-    """`read` takes the first line of its file, the machine's name; the agent reads the next, from
-    the same file."""
+    """Return the script of a pod. `read` takes the first line of its file, the machine's name. The
+    agent reads the next line from the same file."""
     there = "" if machine.directory is None else f"cd {shlex.quote(machine.directory)} && "
     argv = shlex.join([machine.python or "python3", "-m", "runtime", "join", address])
     return (
@@ -177,5 +177,6 @@ def _amounts(machine: Machine, wishes: Kubernetes) -> dict[str, str]:
 
 
 def _verbatim(text: str) -> str:
-    """Kubernetes puts variables in for $(NAME), unless the sign is doubled."""
+    """Escape text for Kubernetes, which replaces $(NAME) with a variable, unless the dollar sign is
+    doubled."""
     return text.replace("$", "$$")

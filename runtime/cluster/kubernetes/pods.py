@@ -1,4 +1,4 @@
-"""The state of a pod, as `kubectl get pods -o json` has it, in words."""
+"""The state of a pod in words, from the output of `kubectl get pods -o json`."""
 
 from __future__ import annotations
 
@@ -13,14 +13,15 @@ HOPELESS = (
     "ImagePullBackOff",
     "CreateContainerConfigError",
 )
-TERMINATED = 128 + 15  # the exit code of whatever SIGTERM has ended
+TERMINATED = 128 + 15  # the exit code of a container that SIGTERM has ended
 USUAL = ("ContainerCreating", "PodInitializing")
 
 
 @dataclass(frozen=True)
 class State:
-    """Of one pod. `waiting`: for what; `hopeless`: that will not come by itself; `ended`: how it
-    has; `asked`: because it was told to, as all pods of a set are when one of them has failed."""
+    """The state of one pod. `waiting` is what it waits for. `hopeless` is True if the wait will not
+    end by itself. `ended` is how it has ended. `asked` is True if it ended because it was told to,
+    as all pods of a set are when one of them has failed."""
 
     waiting: str = ""
     hopeless: bool = False
@@ -29,12 +30,12 @@ class State:
 
     @property
     def unusual(self) -> bool:
-        """Does it wait for something that others have to see to?"""
+        """Whether it waits for something that a person or the cluster must provide."""
         return bool(self.waiting) and not self.waiting.endswith(USUAL)
 
 
 def state(pod: dict[str, Any]) -> State:
-    """What is known of it."""
+    """Return the state of a pod."""
     name = f"pod {pod['metadata']['name']}"
     status = pod.get("status", {})
     agents = status.get("containerStatuses") or [{}]
@@ -48,7 +49,7 @@ def state(pod: dict[str, Any]) -> State:
     if "waiting" in now:
         reason = now["waiting"].get("reason", "")
         return State(
-            (f"{name} waits: {_told(now['waiting'], 'nothing is said')}"), reason in HOPELESS
+            (f"{name} waits: {_told(now['waiting'], 'no reason is given')}"), reason in HOPELESS
         )
     for condition in status.get("conditions", []):
         if condition["type"] == "PodScheduled" and condition["status"] == "False":

@@ -1,19 +1,19 @@
-"""Launchers start role processes on machines and tell how they ended: a kind of place a file.
+"""Launchers: they start role processes on machines and report how the processes ended.
 
-local          Starts role processes on this machine
+local          The launcher of role processes on this machine
 nursery        The process that role processes are forked from
-agents         What all launchers to other machines share
-allowed        The files of a run directory that a machine elsewhere may leave there
-remote         A machine elsewhere, as `up` knows it
+agents         The common part of all launchers to other machines
+allowed        The files of a run directory that another machine may leave there
+remote         Another machine, as `up` knows it: the state of its agent, and its processes
 machine_agent  The agent of a machine, `python -m runtime join`
-command        A command of this host that starts an agent elsewhere
+command        A command of this host that starts an agent on another machine
 ssh            Machines that the system's ssh reaches
 slurm          Machines that Slurm has allocated to this job
 manual         Machines that a person starts
 ray            Machines that are nodes of a Ray cluster
-ray_driver     The process of a run that Ray knows of, `python -m
+ray_driver     The process of a run that is connected to Ray, `python -m
                runtime.cluster.launchers.ray_driver`
-kubernetes     Machines that are pods: a JobSet of the run, whose pods run its agents
+kubernetes     Machines that are pods: a JobSet of the run, whose pods run the agents
 
 See docs/decisions/processes.md.
 """
@@ -29,7 +29,7 @@ from runtime.suggest import hint
 __all__ = ["LocalLauncher", "Nursery", "launcher_of"]
 
 GROUP = "convoy.launchers"
-LAUNCHERS = {  # imported when they are asked for: those of other machines come with ZeroMQ
+LAUNCHERS = {  # imported on demand, since launchers for other machines import ZeroMQ
     "local": "runtime.cluster.launchers.local:LocalLauncher",
     "ssh": "runtime.cluster.launchers.ssh:SshLauncher",
     "slurm": "runtime.cluster.launchers.slurm:SlurmLauncher",
@@ -40,8 +40,8 @@ LAUNCHERS = {  # imported when they are asked for: those of other machines come 
 
 
 def launcher_of(kind: str) -> type[Launcher]:
-    """What `launcher.kind` of cluster.toml names: one of ours, or what an installed package brings.
-    ConfigError."""
+    """Return the class that `launcher.kind` of cluster.toml names: a built-in launcher, or one of
+    an installed package. Raises ConfigError."""
     found = _ours(kind) or extensions.find(GROUP, kind)
     if found is None:
         raise ConfigError(

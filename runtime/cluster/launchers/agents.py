@@ -1,9 +1,9 @@
-"""What all launchers to other machines share: one agent per machine, which dials back, is told what
-to start, and ends with its link. A kind of its own says only how an agent is started, see
-`AgentLauncher.start`.
+"""The common part of all launchers to other machines. One agent per machine dials back, gets
+orders, and ends with its link. A launcher of a special kind only defines how an agent is started,
+see `AgentLauncher.start`.
 
-A machine with a loopback address, a network namespace or the host "localhost" is this one: its
-processes are born here, as `local` does it.
+A machine with a loopback address, a network namespace or the host "localhost" is this machine. Its
+processes are forked here, as `local` does it.
 """
 
 from __future__ import annotations
@@ -38,38 +38,38 @@ from runtime.plan.topology import ProcessSpec
 from runtime.reasons import reason
 
 if TYPE_CHECKING:
-    from runtime.config.sections import Machine  # pydantic comes with it
+    from runtime.config.sections import Machine  # importing it loads pydantic
 
-CLOSE_SECONDS = 5.0  # without a word, while an agent sends its last files
-LET_GO_SECONDS = 2.0  # for what started an agent to end when that has ended
-END_SECONDS = 0.3  # for an agent's own words to come before what started it is asked
+CLOSE_SECONDS = 5.0  # the longest silence while an agent sends its last files
+LET_GO_SECONDS = 2.0  # for an agent's starter to end after the agent has ended
+END_SECONDS = 0.3  # for an agent's own report to arrive before its starter's report is used
 
 
 class Handle(ABC):
-    """What started an agent: an ssh, a job step. `attached`: it holds the agent's standard
-    input."""
+    """The starter of an agent, such as an ssh process or a job step."""
 
     @abstractmethod
     async def wait(self) -> str:
-        """Until it has ended; how, in words."""
+        """Wait until the starter has ended. Returns how it ended, in words."""
 
     @abstractmethod
     def kill(self) -> None:
-        """End it, and the agent if that is still starting; nothing if it has ended."""
+        """End the starter, and the agent if it is still starting. Does nothing if the starter has
+        ended."""
 
     def waiting(self) -> str:
-        """Why nothing has been heard of the agent, as far as it is known."""
-        return "nothing was heard of it"
+        """Describe why no message of the agent has come, as far as it is known."""
+        return "no message of its agent has arrived"
 
 
 class AgentLauncher(Launcher):
-    """Opens machines by agents. `attached`: whatever `start` returns keeps the agent's standard
-    input open."""
+    """Opens machines by agents. `attached` is True if the starter that `start` returns keeps the
+    agent's standard input open."""
 
     attached = True
-    start_seconds = 30.0  # for an agent to be ready, if [launcher] says nothing else
-    link_seconds = LIVENESS.link_seconds  # how long a link may be silent, as the run has it
-    # the folder of the run on this host that only its user can look into, once it is opened
+    start_seconds = 30.0  # for an agent to be ready, if [launcher] does not set it
+    link_seconds = LIVENESS.link_seconds  # the longest silence of a link in this run
+    # the private folder of the run on this host, once a machine is opened
     private = Path()
 
     def __init__(self, plan: LaunchPlan) -> None:
@@ -84,22 +84,22 @@ class AgentLauncher(Launcher):
         self._copies: list[Copies] = []
         # machine -> the files that it may leave in the run directory
         self._allowed: dict[str, tuple[str, ...]] = {}
-        self._missed: set[tuple[str, str]] = set()  # what of whom was told to be missing
+        self._missed: set[tuple[str, str]] = set()  # (machine, path) already reported as missing
         self._reception: Reception | None = None
-        self._address = ""  # what agents dial
+        self._address = ""  # the address that agents dial
         self._refused = ""
         if self._wishes is not None and self._wishes.start_seconds is not None:
             self.start_seconds = self._wishes.start_seconds
-        self.patience = self.start_seconds + 1.0  # so that it is told here which machine is late
+        self.patience = self.start_seconds + 1.0  # so that the error here names the late machine
 
     @abstractmethod
     async def start(self, machine: Machine, argv: Sequence[str], line: str) -> Handle:
-        """Run `argv` on the machine, in its directory and with its environment (`shell_line` has
-        all of it), with `line` as the first of its standard input. The line is secret: not in
-        arguments or environments, nor in a log. LaunchError."""
+        """Run `argv` on the machine, in its directory and with its environment (`shell_line`
+        combines them), with `line` as the first line of its standard input. The line is secret: it
+        must not appear in arguments, environments or logs. Raises LaunchError."""
 
     async def open(self, machine: Machine) -> None:
-        """See Launcher.open. The first call opens all, side by side."""
+        """The first call opens all machines at the same time."""
         if not elsewhere(machine):
             await self._here.open(machine)
             return
@@ -122,26 +122,21 @@ class AgentLauncher(Launcher):
         done, _ = await asyncio.wait(self._opening.values(), return_when=asyncio.FIRST_EXCEPTION)
         for task in done:
             task.result()
-        self.patience = 0.0  # what follows is no person's work
+        self.patience = 0.0  # from here on no person is involved
 
     async def launch(self, spec: ProcessSpec, incarnation: int) -> Launched:
-        """See Launcher.launch."""
         machine = self._machines.get(spec.machine)
         if machine is not None:
             return await machine.launch(spec.name, incarnation)
         return await self._here.launch(spec, incarnation)
 
     def waiting(self) -> str:
-        """See Launcher.waiting."""
         late = next((machine.name for machine in self._machines.values() if machine.bearing), None)
         if late is not None:
-            return (
-                f"machine '{late}' has not said that it was: it may still import the program there"
-            )
+            return f"machine '{late}' has not confirmed it: it may still import the program there"
         return self._here.waiting()
 
     async def close(self) -> None:
-        """See Launcher.close."""
         for task in self._opening.values():
             task.cancel()
         await asyncio.gather(*self._opening.values(), return_exceptions=True)
@@ -197,7 +192,7 @@ class AgentLauncher(Launcher):
         await remote.ready
 
     async def _watch(self, remote: RemoteMachine, handle: Handle, reception: Reception) -> None:
-        """An agent lives no longer than what started it."""
+        """Treat an agent as lost when its starter has ended."""
         how = await handle.wait()
         await asyncio.wait([remote.gone], timeout=END_SECONDS)
         reception.forget(remote.name)
@@ -214,7 +209,7 @@ class AgentLauncher(Launcher):
                 await asyncio.wait([remote.gone], timeout=CLOSE_SECONDS)
         if handle is not None:
             ended = asyncio.ensure_future(handle.wait())
-            # else it is not heard to have ended
+            # the starter can only be seen to end if the agent has ended and its host answers
             if remote.stage is Stage.GONE and remote.name not in self.silent:
                 await asyncio.wait([ended], timeout=LET_GO_SECONDS)
             handle.kill()
@@ -248,12 +243,12 @@ class AgentLauncher(Launcher):
 
 
 def _here(run: RunPlan) -> str:
-    """The address of this host that its supervisor has for other hosts."""
+    """Return the address at which other hosts reach the supervisor on this host."""
     return run.supervisor.reached_at("control", near=False).partition("://")[2].rpartition(":")[0]
 
 
 def elsewhere(machine: Machine) -> bool:
-    """Is it another host than this one?"""
+    """Whether the machine is another host than this one."""
     return (
         machine.namespace is None
         and not is_loopback(machine.address)
@@ -262,7 +257,7 @@ def elsewhere(machine: Machine) -> bool:
 
 
 def shell_line(machine: Machine, argv: Sequence[str]) -> str:
-    """What a shell on the machine is told: its directory, its environment, the command."""
+    """Return the line for a shell on the machine: its directory, its environment, the command."""
     there = "" if machine.directory is None else f"cd {shlex.quote(machine.directory)} && "
     settings = [f"{name}={value}" for name, value in machine.environment.items()]
     return f"{there}exec {shlex.join(['env', *settings, *argv] if settings else argv)}"

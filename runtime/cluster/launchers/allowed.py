@@ -1,10 +1,10 @@
-"""The files of a run directory that a machine elsewhere may leave there: an allow list for each
+"""The files of a run directory that another machine may leave there: an allow list for each
 machine.
 
-A machine may be somebody else's, so what its agent sends is judged by what its own processes may
-write: each its log, its stacks, its part of a trace and its service times, and what the roles of
-its actors declare (`Actor.writes`). Of a program none of whose roles declares anything, a machine
-may leave any name that is free.
+A machine may belong to another person. Its agent's files are therefore limited to the files that
+the machine's own processes may write. These are each process's log, stacks, part of a trace and
+service times, and the files that the roles of its actors declare (`Actor.writes`). If no role of a
+program declares files, a machine may leave any name that is free.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from runtime.plan.program import program_here, role_of
 from runtime.plan.run_plan import FILE, SAID
 from runtime.plan.topology import Placement, Topology
 
-OF_UP = (  # names in the run directory that no machine may use, whatever a role declares
+OF_UP = (  # names in the run directory that only `up` may use, whatever a role declares
     *(
         FILE,
         SAID,
@@ -37,7 +37,7 @@ OF_PROCESSES = ("logs/{}.log", "logs/{}.stacks", "trace/{}.*.json", "service-tim
 
 
 def allowed(placement: Placement) -> dict[str, tuple[str, ...]]:
-    """Machine -> patterns of names, for its processes and their actors."""
+    """Return machine -> patterns of names, for its processes and their actors."""
     declared = _declared(placement.topology)
     some = any(patterns is not None for patterns in declared.values())
     found: dict[str, dict[str, None]] = {}
@@ -56,11 +56,11 @@ def allowed(placement: Placement) -> dict[str, tuple[str, ...]]:
 
 
 def _declared(topology: Topology) -> dict[str, tuple[str, ...] | None]:
-    """Actor -> the patterns that its role declares; None if it declares none."""
+    """Return actor -> the patterns that its role declares, or None if the role declares none."""
     program = program_here(topology.program)
     if program is None:
         return {}
-    with suppress(ConfigError):  # whoever starts the actor tells it
+    with suppress(ConfigError):  # reported by the process that starts the actor
         roles = program.roles
         return {
             spec.name: getattr(role_of(roles, spec), "writes", None) for spec in topology.actors

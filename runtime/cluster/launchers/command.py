@@ -1,7 +1,7 @@
-"""A command of this host that starts an agent elsewhere. It gets the secret line on its standard
-input, and that stays open.
+"""A command of this host that starts an agent on another machine. The command gets the secret line
+on its standard input, which then stays open.
 
-What it says on its standard error is kept: its last line tells why no agent came.
+Its standard error is kept, since the last line shows why no agent came.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ LINE_BYTES = 4096
 
 
 class Command(Handle):
-    """`name`: what people call it, such as "ssh node7"."""
+    """A command. `name` is its name for people, such as "ssh node7"."""
 
     def __init__(self, process: subprocess.Popen[bytes], name: str) -> None:
         self._process = process
@@ -37,7 +37,8 @@ class Command(Handle):
 
     @classmethod
     def start(cls, words: Sequence[str], line: str, name: str) -> Self:
-        """Start it in a session of its own: an interrupt is the business of `up`. LaunchError."""
+        """Start the command in a separate session, since `up` handles Ctrl-C. Raises
+        LaunchError."""
         try:
             process = subprocess.Popen(
                 words,
@@ -49,17 +50,15 @@ class Command(Handle):
         except OSError as error:
             raise LaunchError(f"{name}: {words[0]} cannot be started: {reason(error)}") from None
         assert process.stdin is not None
-        with suppress(OSError):  # it has ended already, and said why
+        with suppress(OSError):  # the command has ended already, and has printed why
             process.stdin.write(f"{line}\n".encode())
             process.stdin.flush()
         return cls(process, name)
 
     async def wait(self) -> str:
-        """See Handle.wait."""
         return await asyncio.shield(self._ended)
 
     def kill(self) -> None:
-        """See Handle.kill."""
         if self._process.poll() is None:
             self._process.kill()
         if self._process.stdin is not None:
@@ -67,9 +66,8 @@ class Command(Handle):
                 self._process.stdin.close()
 
     def waiting(self) -> str:
-        """See Handle.waiting."""
         return (
-            f"{self._name} has said {self._last!r}"
+            f"{self._name} has printed {self._last!r}"
             if self._said
             else f"{self._name} does not answer"
         )
@@ -79,14 +77,14 @@ class Command(Handle):
         return next((line for line in reversed(self._said) if line.strip()), "")
 
     def _read(self) -> None:
-        """In a thread: what it says, and its end. Its standard error may be held open by others, so
-        that is no sign."""
+        """Read the command's output and its exit status, in a thread. Other processes may keep its
+        standard error open, so the end of that stream does not count."""
         assert self._process.stderr is not None
         reader = threading.Thread(target=self._listen, args=(self._process.stderr,), daemon=True)
         reader.start()
         status = self._process.wait()
         reader.join(timeout=0.5)
-        with suppress(RuntimeError):  # nobody waits any more
+        with suppress(RuntimeError):  # the event loop has ended: no task waits any more
             self._loop.call_soon_threadsafe(self._over, status)
 
     def _listen(self, stream: IO[bytes]) -> None:
@@ -97,7 +95,9 @@ class Command(Handle):
     def _over(self, status: int) -> None:
         how = describe_exit(status)
         text = (
-            f"{self._name}: {self._last}" if self._last else f"{self._name} {how} and said nothing"
+            f"{self._name}: {self._last}"
+            if self._last
+            else f"{self._name} {how} and printed nothing"
         )
         if not self._ended.done():
             self._ended.set_result(text)

@@ -1,14 +1,14 @@
-"""Machines that are pods: a JobSet of the run, whose pods run its agents. The user's kubectl asks
-for all of it.
+"""Machines that are pods: a JobSet of the run, whose pods run the agents. All requests go through
+the user's kubectl.
 
     kubectl create JobSet      pods are placed; they wait for their Secret
     kubectl create Secret      belongs to the JobSet; has the line of each agent
-    kubectl get pods           again and again until all agents have joined, and once more when one
-                               is lost
-    kubectl delete             whatever has happened
+    kubectl get pods           again and again until all agents have joined, and again when one is
+                               lost
+    kubectl delete             in every case
 
-If `up` is killed its agents end by themselves, so the JobSet has failed, and Kubernetes removes it
-a minute later.
+If `up` is killed, its agents end by themselves. The JobSet has then failed, and Kubernetes removes
+it a minute later.
 """
 
 from __future__ import annotations
@@ -29,41 +29,39 @@ from runtime.errors import LaunchError
 from runtime.messages.message import Message
 
 if TYPE_CHECKING:
-    from runtime.config.sections import Machine  # pydantic comes with it
+    from runtime.config.sections import Machine  # importing it loads pydantic
 
-LOOK_SECONDS = 1.0  # between two looks at pods that are to come
-ASK_SECONDS = 0.1  # between two looks at one that is lost
-EXPLAIN_SECONDS = 3.0  # for Kubernetes to say how a pod has ended that is lost
+LOOK_SECONDS = 1.0  # between two looks at pods that are starting
+ASK_SECONDS = 0.1  # between two looks at a pod that is lost
+EXPLAIN_SECONDS = 3.0  # for Kubernetes to report how a lost pod has ended
 
 
 class Pod(Handle):
-    """The agent of one machine."""
+    """The starter of one machine's agent."""
 
     def __init__(self) -> None:
         self.state = State("its cluster has made no pod for it yet: see kubectl describe jobset")
         self.ended: asyncio.Future[str] = asyncio.get_running_loop().create_future()
 
     def end(self, how: str) -> None:
-        """The first word counts."""
+        """Note how the pod has ended. Only the first text counts."""
         if not self.ended.done():
             self.ended.set_result(how)
 
     async def wait(self) -> str:
-        """See Handle.wait."""
         return await asyncio.shield(self.ended)
 
     def kill(self) -> None:
-        """All pods are deleted at once, when the launcher closes."""
+        """Do nothing: all pods are deleted at once when the launcher closes."""
 
     def waiting(self) -> str:
-        """See Handle.waiting."""
         return self.state.waiting or (
             "its pod runs, but its agent has not reached `up` (launcher.address)"
         )
 
 
 class KubernetesLauncher(AgentLauncher):
-    """`kind = "kubernetes"`."""
+    """The launcher of `kind = "kubernetes"`."""
 
     attached = False
     grace = 1.0 + EXPLAIN_SECONDS
@@ -74,7 +72,7 @@ class KubernetesLauncher(AgentLauncher):
         wishes = self._wishes.kubernetes if self._wishes is not None else None
         if wishes is None:
             raise LaunchError(
-                "launcher.kind is 'kubernetes': say launcher.kubernetes, the image at least"
+                "launcher.kind is 'kubernetes': set launcher.kubernetes, at least its image"
             )
         self._engine = wishes
         self._kubectl = Kubectl(wishes.context or "", wishes.namespace or "")
@@ -87,7 +85,7 @@ class KubernetesLauncher(AgentLauncher):
         self._told: set[str] = set()
 
     async def start(self, machine: Machine, argv: Sequence[str], line: str) -> Handle:
-        """See AgentLauncher.start. The last machine has all pods made."""
+        """All pods are made when the last machine is started."""
         self._lines[machine.name] = line
         pod = self._agents[machine.name] = Pod()
         if len(self._lines) == len(self._elsewhere):
@@ -95,13 +93,12 @@ class KubernetesLauncher(AgentLauncher):
         return pod
 
     async def close(self) -> None:
-        """See Launcher.close."""
         self._closing = True
         await super().close()
         for task in self._tasks:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
-        if self._asked:  # also where kubectl failed: it may have lost an answer
+        if self._asked:  # also if kubectl failed: only its answer may have been lost
             things = f"jobsets.jobset.x-k8s.io/{self._pods.name}", f"secrets/{self._pods.name}"
             try:
                 await self._kubectl.delete(*things)
@@ -119,7 +116,7 @@ class KubernetesLauncher(AgentLauncher):
         await self._kubectl.create(secret(self._pods, self._lines, made["metadata"]["uid"]))
         self._do(self._look_on(), "pods that are to come")
 
-    # -- what is known of pods
+    # -- the state of pods
 
     async def _look_on(self) -> None:
         while self._awaited:
@@ -138,14 +135,15 @@ class KubernetesLauncher(AgentLauncher):
                 self._agents[name].state = state(pod)
 
     def _tell(self, name: str) -> None:
-        """What a machine waits for, and its end."""
+        """Report why a machine's pod waits, or how it has ended."""
         agent = self._agents[name]
         if agent.state.asked and self._failed():
-            return  # its set ended it because another pod had failed: that one is told
+            return  # its set ended it because another pod had failed: that pod is reported
         if agent.state.ended or agent.state.hopeless:
             agent.end(agent.state.ended or agent.state.waiting)
         elif agent.state.unusual and ": " in agent.state.waiting:
-            why = agent.state.waiting.partition(" waits: ")[2]  # a thousand pods wait for the same
+            # reported once, since a thousand pods may wait for the same reason
+            why = agent.state.waiting.partition(" waits: ")[2]
             self._warn(f"machine '{name}': {agent.state.waiting}", why)
 
     def _warn(self, text: str, why: str) -> None:
@@ -153,7 +151,7 @@ class KubernetesLauncher(AgentLauncher):
             self._told.add(why)
             logging.getLogger("convoy").warning("%s", text)
 
-    # -- a pod that is lost: what Kubernetes says of it is told
+    # -- a pod that is lost: Kubernetes' reason is reported
 
     def _heard(self, machine: str, message: Message) -> None:
         if isinstance(message, Joined):
@@ -178,7 +176,7 @@ class KubernetesLauncher(AgentLauncher):
                 while not (agent.state.ended or self._failed()):
                     await self._look()
                     await asyncio.sleep(ASK_SECONDS)
-            # a set ends all its pods when one has failed: that is the cause
+            # a set ends all its pods when one has failed: the failed pod is the cause
             for name in (*self._failed(), machine):
                 if how := self._agents[name].state.ended:
                     self._machines[name].lost(how)
@@ -187,7 +185,7 @@ class KubernetesLauncher(AgentLauncher):
         otherwise()
 
     def _failed(self) -> list[str]:
-        """Machines whose pods have ended, and not because they were told to."""
+        """Return the machines whose pods have ended without being told to."""
         return [
             name
             for name, agent in self._agents.items()

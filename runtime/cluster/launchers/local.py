@@ -1,8 +1,9 @@
-"""Starts role processes on this machine: own session, own log file, BLAS threads set, stdin as
-lifeline.
+"""The launcher of role processes on this machine. Each process has its own session and log file, a
+number of BLAS threads, and its standard input as lifeline.
 
-They are forked from a `nursery`, which has imported all they need. It is started early where that
-is possible (`nursery_start`), so that its imports and those of the launching process overlap.
+The processes are forked from a `nursery`, which has imported all that they need. The nursery is
+started early if possible (`nursery_start`), so that its imports and those of the launching process
+overlap.
 """
 
 from __future__ import annotations
@@ -29,19 +30,19 @@ from runtime.plan.topology import ProcessSpec
 from runtime.reasons import reason
 
 if TYPE_CHECKING:
-    # pydantic comes with it, and `up` starts its nursery first
+    # importing it loads pydantic, and `up` starts its nursery before that
     from runtime.config.sections import Machine
 
 NEWS_BYTES = 65536
-STOPPED = ("T", "t")  # of a process, as the system says it
-NEWS_SECONDS = 0.3  # for the nursery to tell how a process ended that is seen to have ended
+STOPPED = ("T", "t")  # the states of a stopped process in /proc
+NEWS_SECONDS = 0.3  # for the nursery to report how a process ended, once it is seen to have ended
 
 
 @dataclass
 class LocalProcess(Launched):
-    """A process of this machine. `lifeline`: the write end of its standard input; it ends itself
-    when that closes. `handle`: readable when the process has ended, also if its nursery is stopped;
-    None where the system has none."""
+    """A process of this machine. `lifeline` is the write end of its standard input; the process
+    ends itself when that closes. `handle` becomes readable when the process has ended, also if its
+    nursery is stopped. It is None on systems without such handles."""
 
     name: str
     log: Path
@@ -51,19 +52,20 @@ class LocalProcess(Launched):
     handle: int | None = None
 
     def watch(self) -> None:
-        """See to its end."""
-        # it ended already, which the nursery tells; an old kernel; not Linux
+        """Watch for the end of the process."""
+        # fails if the process has ended already, which the nursery reports, and on systems without
+        # pidfd
         with suppress(OSError, AttributeError):
             self.handle = os.pidfd_open(self.pid)
             asyncio.get_running_loop().add_reader(self.handle, self._gone)
 
     def let_go(self) -> None:
-        """Its end is known, or does not matter any more."""
+        """Release the resources: the end of the process is known, or does not matter any more."""
         self._unwatch()
         forks.close(self.lifeline)
 
     def end(self, status: int) -> None:
-        """Its end is known."""
+        """Note how the process ended."""
         self._unwatch()
         if not self.ended.done():
             self.ended.set_result(status)
@@ -80,11 +82,11 @@ class LocalProcess(Launched):
             os.close(handle)
 
     async def wait(self) -> int:
-        """Exit status; minus the signal number if a signal ended it."""
+        """Wait until the process has ended. Returns its exit status, or minus the signal number if
+        a signal ended it."""
         return await asyncio.shield(self.ended)
 
     def signal(self, number: signal.Signals) -> None:
-        """Send a signal to the process and whatever it started; nothing if it is gone."""
         if not self.ended.done():
             try:
                 os.killpg(self.pid, number)
@@ -94,9 +96,9 @@ class LocalProcess(Launched):
 
 @dataclass
 class Nursery(Born, Early):
-    """The launcher's side of a nursery: orders go out one at a time, news come in whenever there
-    are some. `owed`: processes that were ordered and are not born; after a cancelled launch nobody
-    waits for them. `gone`: has it ended?"""
+    """The launcher's side of a nursery. Orders are sent one at a time, and news arrive at any time.
+    `owed` is the number of processes that were ordered and not yet forked. After a cancelled
+    launch, no task waits for them. `gone` is True if the nursery has ended."""
 
     prepared: bool = False
     owed: int = 0
@@ -107,36 +109,34 @@ class Nursery(Born, Early):
 
     @classmethod
     def start(cls) -> Self:
-        """The one that was begun, or a new one. LaunchError."""
+        """Return the nursery that was started early, or a new one. Raises LaunchError."""
         first = nursery_start.take()
         return cls(first.process, first.link, first.log)
 
     @classmethod
     def of(cls, program: str, folder: Path) -> Self:
-        """One for a program that this process has imported, perhaps from this folder.
-        LaunchError."""
-        identity(program)  # all that are born tell it, too
+        """Start a nursery for a program that this process has imported, perhaps from this folder.
+        Raises LaunchError."""
+        identity(program)  # cached before the fork, since every child reports it too
         nursery = cls.start()
         nursery.prepare(program, folder)
         return nursery
 
     @staticmethod
     def forgo() -> None:
-        """End the one that was begun: there will be no role processes."""
+        """End the nursery that was started early: there will be no role processes."""
         nursery_start.end()
 
     def prepare(self, program: str, search: Path | None = None) -> None:
-        """See Early.prepare."""
         if self.prepared:
             return
         self.prepared = True
         places = [*sys.path, *([] if search is None else [str(search)])]
         path = [str(Path(place).resolve()) for place in places if place]
-        with suppress(OSError):  # a nursery that is gone is noticed when it should bear
+        with suppress(OSError):  # a dead nursery is noticed at the first fork
             self.link.sendall(json.dumps({"program": program, "path": path}).encode() + b"\n")
 
     def barren(self) -> str:
-        """See Early.barren."""
         pid = self.process.pid
         if self.gone or self.process.poll() is not None:
             return (
@@ -147,7 +147,7 @@ class Nursery(Born, Early):
         return self.waiting()
 
     def waiting(self) -> str:
-        """What is waited for where it has not borne yet."""
+        """Describe why the nursery has not forked a process yet."""
         pid = self.process.pid
         is_so = (
             "is stopped"
@@ -163,7 +163,8 @@ class Nursery(Born, Early):
         self.close()
 
     def read(self) -> None:
-        """Take what the nursery says; its end is the end of all that is known of its children."""
+        """Take the nursery's news. If the nursery has died, kill its children, since their ends can
+        no longer be reported."""
         try:
             news = self.link.recv(NEWS_BYTES)
         except ConnectionError:
@@ -173,7 +174,7 @@ class Nursery(Born, Early):
             self.gone = True
             self.born.put_nowait(None)
             for child in self.children.values():
-                child.signal(signal.SIGKILL)  # it would end itself, if it is not stopped
+                child.signal(signal.SIGKILL)  # a child that is stopped could not end itself
                 child.end(LOST)
         *lines, self.unread = (self.unread + news).split(b"\n")
         for line in lines:
@@ -185,15 +186,15 @@ class Nursery(Born, Early):
                 self.children[said["pid"]].end(said["status"])
 
     def last_lines(self, count: int = 20) -> list[str]:
-        """The end of its log."""
+        """Return the last lines of its log."""
         self.log.seek(0)
         return self.log.read().decode(errors="replace").splitlines()[-count:]
 
 
 class LocalLauncher(Launcher):
-    """Launches processes of one run on this machine, from a nursery that was started early, which
-    may bear those of the next run too, or from its own. All its machines are this one, some as
-    network namespaces."""
+    """Launches processes of one run on this machine. They are forked from a nursery that was
+    started early and may also serve the next run, or from a nursery of this launcher. All its
+    machines are this one; some are network namespaces."""
 
     def __init__(self, plan: LaunchPlan) -> None:
         super().__init__(plan)
@@ -201,13 +202,12 @@ class LocalLauncher(Launcher):
         self._nursery: Nursery | None = None
 
     async def open(self, machine: Machine) -> None:
-        """See Launcher.open."""
         if machine.namespace is not None:
             namespaces.check(machine.name, machine.namespace)
         self.begin()
 
     def begin(self) -> None:
-        """Make this machine ready. LaunchError."""
+        """Make this machine ready. Raises LaunchError."""
         try:
             self.logs.mkdir(mode=0o700, exist_ok=True)
         except OSError as error:
@@ -219,7 +219,6 @@ class LocalLauncher(Launcher):
             asyncio.get_running_loop().add_reader(nursery.link, nursery.read)
 
     async def launch(self, spec: ProcessSpec, incarnation: int) -> Launched:
-        """See Launcher.launch."""
         nursery = self._nursery
         path = self.logs / f"{spec.name}.log"
         if nursery is None:
@@ -237,14 +236,14 @@ class LocalLauncher(Launcher):
             nursery.owed += 1
             pid = await nursery.born.get()
         except (BrokenPipeError, ConnectionResetError):
-            # the nursery has ended: its log says why, if it could
+            # the nursery has ended: its log may have the reason
             pid = None
         except OSError as error:
             os.close(writable)
             raise LaunchError(
                 f"process '{spec.name}' could not be started: {reason(error)}"
             ) from None
-        except asyncio.CancelledError:  # if it is born yet, it finds its lifeline closed
+        except asyncio.CancelledError:  # a process that is still forked finds its lifeline closed
             os.close(writable)
             raise
         finally:
@@ -265,13 +264,11 @@ class LocalLauncher(Launcher):
         return launched
 
     def waiting(self) -> str:
-        """See Launcher.waiting."""
         if self._nursery is None:
             return super().waiting()
         return self._nursery.waiting()
 
     async def close(self) -> None:
-        """See Launcher.close."""
         nursery = self._nursery
         self._nursery = None
         if nursery is None:
@@ -290,8 +287,9 @@ def _how(nursery: Nursery) -> str:
 
 
 def _stat(pid: int) -> tuple[str, int | None]:
-    """What the system says of a process: its state ("Z": it has ended and its parent has not asked
-    how), and its exit code as `waitpid` gives it; "", None if it says nothing."""
+    """Return the state of a process and its exit code in the format of `waitpid`, from /proc. State
+    "Z" means that the process has ended and its parent has not collected its status. Returns "",
+    None if /proc has no entry."""
     try:
         fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
     except OSError:
@@ -300,6 +298,6 @@ def _stat(pid: int) -> tuple[str, int | None]:
 
 
 def _status_of(pid: int) -> int:
-    """How a process ended that nobody has asked yet; LOST if that cannot be known."""
+    """Return how a process ended whose status was not collected; LOST if that is not known."""
     state, code = _stat(pid)
     return os.waitstatus_to_exitcode(code) if state == "Z" and code is not None else LOST

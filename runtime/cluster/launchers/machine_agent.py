@@ -1,10 +1,11 @@
-"""The agent of a machine, `python -m runtime join`: it dials `up`, is told what to start, and does
-so as `local` does.
+"""The agent of a machine, `python -m runtime join`: it dials `up`, gets orders, and starts
+processes as `local` does.
 
-    JOINING -> READY -> CLOSING          STEPS is the whole table of what `up` may say when
+    JOINING -> READY -> CLOSING          STEPS is the whole table of messages that `up` may send
 
-It ends with its lifelines: the link to `up`, and its standard input where whoever started it holds
-that. Then every process of the run is killed here, and the temporary folder is removed.
+The agent ends with its lifelines: the link to `up`, and its standard input if the process that
+started it keeps that open. Then all processes of the run on this machine are killed, and the
+temporary folder is removed.
 """
 
 from __future__ import annotations
@@ -58,14 +59,14 @@ from runtime.reasons import reason
 
 DIAL_SECONDS = 10.0
 LOOK_SECONDS = 0.1  # between two looks at the files of the run
-# after SIGTERM, for the run to go on elsewhere: clouds and schedulers grant 30 before SIGKILL
+# after SIGTERM, for the run to continue elsewhere: clouds and schedulers allow 30 s before SIGKILL
 GRACE_SECONDS = 25.0
-GONE_SECONDS = 2.0  # for killed processes to be gone
-WINDOW = 8  # pieces under way
+GONE_SECONDS = 2.0  # for killed processes to end
+WINDOW = 8  # pieces sent and not yet confirmed
 
 
 class Step(Enum):
-    """How far the agent is."""
+    """The state of the agent."""
 
     JOINING = "joining"
     READY = "ready"
@@ -88,8 +89,8 @@ STEPS: dict[tuple[Step, type[Message]], Step] = {
 
 
 def reached(address: str) -> str:
-    """This machine's own address on the way to HOST:PORT, where `up` listens. LaunchError: why it
-    does not answer."""
+    """Return this machine's own address on the route to HOST:PORT, where `up` listens. Raises
+    LaunchError with the reason if `up` does not answer."""
     host, _, port = address.rpartition(":")
     if not host or not port.isdecimal() or not 0 < int(port) < 1 << 16:
         raise LaunchError(f"{address}: expected the HOST:PORT that `up` shows")
@@ -98,17 +99,18 @@ def reached(address: str) -> str:
             return str(dialled.getsockname()[0])
     except TimeoutError:
         text = (
-            f"no answer within {DIAL_SECONDS:g} s: is there a route, and does no firewall drop it?"
+            f"no answer within {DIAL_SECONDS:g} s: check the route and the firewalls between them"
         )
     except ConnectionRefusedError:
-        text = "refused: nothing listens there (any more), or a firewall refuses it"
+        text = "refused: no process listens there (any more), or a firewall refuses it"
     except OSError as error:
         text = reason(error)
     raise LaunchError(f"`up` cannot be reached at {address} from {socket.gethostname()}: {text}")
 
 
 class MachineAgent:
-    """One agent. `over` is done when it shall end: None, or with what ended it."""
+    """One agent. `over` is done when the agent must end: its result is None, or the error that
+    ended it."""
 
     def __init__(self, machine: str, nursery: Nursery) -> None:
         self._machine = machine
@@ -133,15 +135,15 @@ class MachineAgent:
     def _folder(self) -> Path:
         return Path() if self._private is None else self._private.path
 
-    # -- what `up` says
+    # -- messages from `up`
 
     def take(self, message: Message) -> None:
-        """What may not come now ends the agent."""
+        """Take a message of `up`. A message that is not legal now ends the agent."""
         following = STEPS.get((self._step, type(message)))
         if following is None:
             self.end(
                 LaunchError(
-                    f"`up` said {type(message).__name__} while this agent was {self._step.value}"
+                    f"`up` sent {type(message).__name__} while this agent was {self._step.value}"
                 )
             )
             return
@@ -157,13 +159,14 @@ class MachineAgent:
             self._orders.put_nowait(message)
 
     def end(self, error: ConvoyError | None) -> None:
-        """The first word counts."""
+        """End the agent. Only the first error counts."""
         if not self.over.done():
             self.over.set_result(error)
 
     def stop(self, number: signal.Signals) -> None:
-        """A signal ends it. The first SIGTERM is told before, so that the run can go on elsewhere:
-        it then ends when `up` lets it go, or after GRACE_SECONDS."""
+        """End the agent because of a signal. The first SIGTERM is reported before that, so that the
+        run can continue elsewhere. The agent then ends when `up` releases it, or after
+        GRACE_SECONDS."""
         if self.over.done():
             return
         if number is signal.SIGTERM and self._step is Step.READY and not self._leaving:
@@ -175,7 +178,7 @@ class MachineAgent:
         self.end(RoleDied(f"ended by {number.name}"))
 
     async def serve(self) -> None:
-        """Do what `up` says, one thing after the other."""
+        """Follow the orders of `up`, one after the other."""
         try:
             while not self.over.done():
                 await self._do(await self._orders.get())
@@ -210,7 +213,7 @@ class MachineAgent:
     async def _(self, message: Private) -> None:
         if Path(message.name).name != message.name or self._plan is None:
             raise LaunchError(
-                f"{message.name!r:.80} is no name of a file, or comes before the plan"
+                f"{message.name!r:.80} is not the name of a file, or comes before the plan"
             )
         write_new(self._folder / message.name, message.data.tobytes())
 
@@ -250,13 +253,13 @@ class MachineAgent:
     async def _(self, message: Close) -> None:
         if self._mirror is not None:
             await self._look(last=True)
-        # `up` takes no piece of an agent that is gone before it is answered
+        # wait until all pieces are confirmed: `up` takes none after this agent has ended
         for _ in range(WINDOW):
             await self._window.acquire()
         self.tell(Closed())
         self.end(None)
 
-    # -- what it says
+    # -- messages to `up`
 
     async def _outlive(self, launched: Launched, incarnation: int) -> None:
         status = await launched.wait()
@@ -279,7 +282,7 @@ class MachineAgent:
     # -- its end
 
     async def leave(self) -> None:
-        """Leave nothing of the run on this machine, and say nothing more."""
+        """Remove every trace of the run on this machine, and send nothing more."""
         for task in self._lives:
             task.cancel()
         await asyncio.gather(*self._lives, return_exceptions=True)
@@ -298,7 +301,7 @@ class MachineAgent:
 
 
 def here(plan: RunPlan, folder: Path) -> RunPlan:
-    """The plan as it is on this machine: its folder, its search path."""
+    """Return the plan adapted to this machine: its folder and its search path."""
     return dataclasses.replace(
         plan,
         socket_directory=str(folder),
@@ -308,8 +311,8 @@ def here(plan: RunPlan, folder: Path) -> RunPlan:
 
 
 def join(address: str, machine: str, line: str, nursery: Nursery) -> None:
-    """Be the agent of a machine, to its end; `line` is what lets it in. Raises what ended it, if
-    that was no good end."""
+    """Run the agent of a machine to its end. `line` is the invitation. Raises the error that ended
+    the agent, if it did not come to a good end."""
     invitation = Invitation.read(line)
     go_on_without_parent()
     with asyncio.Runner(loop_factory=event_loop_factory()) as runner:
@@ -346,11 +349,11 @@ async def _live(
 
 
 def _attached(loop: asyncio.AbstractEventLoop, agent: MachineAgent) -> None:
-    """In a thread: wait for the end of standard input."""
+    """Wait in a thread for the end of standard input."""
     while os.read(0, 4096):
         pass
-    ended = RoleDied("whoever started this agent is gone: its standard input has closed")
+    ended = RoleDied("the process that started this agent has died: standard input has closed")
     try:
         loop.call_soon_threadsafe(agent.end, ended)
-    except RuntimeError:  # it has ended meanwhile
+    except RuntimeError:  # the event loop has ended meanwhile
         return

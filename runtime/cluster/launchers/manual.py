@@ -1,9 +1,10 @@
-"""Machines that a person starts: `up` shows a line to type on each and a line to paste, and waits.
+"""Machines that a person starts. `up` shows two lines for each, one to type and one to paste, and
+waits.
 
-The second line lets one agent in, for this run. It is a key, so it goes to a terminal or a pipe,
-whose reader is there now. Where stdout is kept (a file, the journal of the system) it goes into a
-file that only this user can read, in the private folder of the run, and the path of that file is
-shown.
+The second line admits one agent, for this run. It is a key, so it is printed only to a terminal or
+a pipe, whose reader is there now. If stdout is kept (a file, the journal of the system), the line
+goes into a file that only this user can read, in the private folder of the run. Then the path of
+that file is printed.
 """
 
 from __future__ import annotations
@@ -20,33 +21,31 @@ from runtime.errors import LaunchError
 from runtime.reasons import reason
 
 if TYPE_CHECKING:
-    from runtime.config.sections import Machine  # pydantic comes with it
+    from runtime.config.sections import Machine  # importing it loads pydantic
 
 
 class Typed(Handle):
     """An agent that a person starts and ends."""
 
     async def wait(self) -> str:
-        """Its link alone tells of its end."""
+        """Wait for ever: only the link shows the end of the agent."""
         await asyncio.Event().wait()
         return ""
 
     def kill(self) -> None:
-        """It ends itself when the link closes."""
+        """Do nothing: the agent ends itself when the link closes."""
 
     def waiting(self) -> str:
-        """See Handle.waiting."""
-        return "nobody has typed its line there, or it cannot reach this host"
+        return "its line was not typed there, or its agent cannot reach this host"
 
 
 class ManualLauncher(AgentLauncher):
-    """`kind = "manual"`."""
+    """The launcher of `kind = "manual"`."""
 
     attached = False
     start_seconds = 600.0
 
     async def start(self, machine: Machine, argv: Sequence[str], line: str) -> Handle:
-        """See AgentLauncher.start."""
         text = (
             f"machine '{machine.name}': type there\n    "
             f"{shell_line(machine, argv).replace('exec ', '', 1)}\nand then"
@@ -63,13 +62,13 @@ class ManualLauncher(AgentLauncher):
             sys.stdout.flush()
         except OSError as error:
             raise LaunchError(
-                f"stdout: nobody can read what to type on the machines: {reason(error)}"
+                f"stdout: the lines to type on the machines cannot be printed: {reason(error)}"
             ) from None
         return Typed()
 
     def _written(self, machine: Machine, line: str) -> str:
-        """The path of a file with the line, which goes with the private folder of the run.
-        LaunchError."""
+        """Write the line into a file and return its path. The file is removed with the private
+        folder of the run. Raises LaunchError."""
         path = self.private / f"{machine.name}.invitation"
         try:
             opened = os.open(
@@ -85,9 +84,9 @@ class ManualLauncher(AgentLauncher):
 
 
 def stdout_is_kept() -> bool:
-    """Is what is said there kept, so that others may read it later? Not by a terminal, nor by a
-    pipe itself."""
+    """Whether text on stdout is stored, so that others may read it later. A terminal does not store
+    it, nor does a pipe itself."""
     try:
         return not (sys.stdout.isatty() or stat.S_ISFIFO(os.fstat(sys.stdout.fileno()).st_mode))
-    except (OSError, ValueError):  # it is closed, or no file of the system
+    except (OSError, ValueError):  # stdout is closed, or is not a file of the system
         return True

@@ -1,13 +1,13 @@
-"""The process that role processes are forked from: a fork of `up` or of an agent, or, where a
-process with threads wants one, `python -m runtime.cluster.launchers.nursery`.
+"""The process that role processes are forked from. It is a fork of `up` or of an agent. A process
+with several threads starts it as `python -m runtime.cluster.launchers.nursery`.
 
-Importing Python, numpy, the program and its kernels' compiler takes about a second of a core; six
-processes that each do it need three seconds of two cores. Here it is done once, and the pages that
-hold it are shared. A program may define `preload()`: what its processes need besides the import; it
-must start no thread and open no device.
+Importing Python, numpy, the program and its kernels' compiler takes about a second of a core. Six
+processes that each do it need three seconds of two cores. Here it is done once, and the memory
+pages of the imports are shared. A program may define `preload()` to prepare more than its import.
+`preload` must not start a thread or open a device.
 
-Standard input is a stream socket to the launcher. It hears first of the program. Each order comes
-with two descriptors, the new process's standard input (its lifeline) and its log:
+Standard input is a stream socket to the launcher. Its first message names the program. Each order
+comes with two descriptors, the new process's standard input (its lifeline) and its log:
 
       launcher                                nursery
           |  --- {"program": p, "path": [...]} -->   import
@@ -15,8 +15,8 @@ with two descriptors, the new process's standard input (its lifeline) and its lo
           |  <-- {"pid": p} ------------------
           |  <-- {"pid": p, "status": s} -----   whenever one has ended; s < 0: by that signal
 
-When the launcher's end closes the nursery exits, and removes what the launcher has left, which was
-killed: its private folder. The children have lifelines of their own.
+When the launcher's end closes, the launcher was killed. The nursery then removes the launcher's
+private folder and exits. The children have separate lifelines.
 """
 
 from __future__ import annotations
@@ -41,13 +41,13 @@ from runtime.machine.versions import identity
 from runtime.plan.program import import_program
 from runtime.plan.run_plan import RunPlan
 
-ORDER_BYTES = 8192  # more than any order: a path has 4096 bytes at most
+ORDER_BYTES = 8192  # more than any order: a path has at most 4096 bytes
 
 
 def main() -> int:
-    """Serve the launcher; in each forked child, live the life of a role process."""
+    """Serve the launcher and, in each forked child, run a role process."""
     with suppress(OSError):
-        Path("/proc/self/comm").write_text("nursery")  # what `top` shows; Linux only
+        Path("/proc/self/comm").write_text("nursery")  # the name in `top`; Linux only
     launcher = socket.socket(fileno=os.dup(0))
     whose = os.getppid()
     go_on_without_parent()
@@ -55,14 +55,14 @@ def main() -> int:
     if not told:
         return 0
     sys.path[:] = json.loads(told)["path"]
-    gc.disable()  # while importing it finds nothing, and takes 60 ms
+    gc.disable()  # collections during imports find nothing, and take 60 ms
     event_loop_factory()
-    # whatever is wrong with the program, the role process says it, with its name
+    # errors of the program are left to the role process, which reports them with its name
     with suppress(Exception):
         program = import_program(json.loads(told)["program"])
         program.preload()
-        identity(json.loads(told)["program"])  # kept: every child tells it
-    # what was imported lasts: looking at it would copy the pages that all processes share
+        identity(json.loads(told)["program"])  # cached, since every child reports it
+    # imported objects stay alive: a collection would touch, and so copy, the shared pages
     gc.freeze()
     gc.enable()
     order = Nursery(launcher).serve()
@@ -71,12 +71,13 @@ def main() -> int:
         return 0
     status = _live(Path(order["run"]), order["process"], order["incarnation"])
     logging.shutdown()
-    # Python's own end frees, and so copies, what is shared: 1.5 s instead of 0.6 for six processes
+    # a regular exit frees objects, which copies shared pages: 1.5 s instead of 0.6 s for six
+    # processes
     os._exit(status)
 
 
 def _first_line(launcher: socket.socket) -> bytes:
-    """Byte by byte: what follows comes with descriptors."""
+    """Read the first line byte by byte, since the data after it come with descriptors."""
     line = b""
     while not line.endswith(b"\n"):
         byte = launcher.recv(1)
@@ -93,7 +94,7 @@ def _live(directory: Path, name: str, incarnation: int) -> int:
 
 
 class Nursery:
-    """Forks on order and tells how each child ended."""
+    """Forks processes on order and reports how each child ended."""
 
     def __init__(self, launcher: socket.socket) -> None:
         self._launcher = launcher
@@ -101,9 +102,10 @@ class Nursery:
         self._wake.setblocking(False)
 
     def serve(self) -> dict[str, Any] | None:
-        """Returns None when the launcher is gone, and in a forked child its order."""
-        signal.signal(signal.SIGCHLD, lambda *_: None)  # only for the byte that it writes
-        signal.signal(signal.SIGINT, signal.SIG_IGN)  # an interrupt is the launcher's business
+        """Serve until the launcher has ended, and return None. In a forked child, return its
+        order."""
+        signal.signal(signal.SIGCHLD, lambda *_: None)  # needed for the byte in the wake-up socket
+        signal.signal(signal.SIGINT, signal.SIG_IGN)  # the launcher handles Ctrl-C
         signal.set_wakeup_fd(self._wake.fileno())
         with selectors.DefaultSelector() as ready:
             ready.register(self._launcher, selectors.EVENT_READ)
@@ -121,7 +123,7 @@ class Nursery:
                         return dict(json.loads(order))
 
     def _fork(self, fds: list[int]) -> bool:
-        """True in the child."""
+        """Fork a process. Returns True in the child."""
         pid = os.fork()
         if pid:
             for fd in fds:
@@ -152,7 +154,7 @@ class Nursery:
             self._tell(pid=pid, status=os.waitstatus_to_exitcode(status))
 
     def _tell(self, **news: Any) -> None:
-        with suppress(OSError):  # a launcher that is gone is noticed by its closed end
+        with suppress(OSError):  # the death of the launcher is noticed by its closed end
             self._launcher.sendall(json.dumps(news).encode() + b"\n")
 
 

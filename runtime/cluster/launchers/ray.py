@@ -1,9 +1,9 @@
-"""Machines that are nodes of a Ray cluster: Ray finds room for each and starts its agent. No data
-go through Ray.
+"""Machines that are nodes of a Ray cluster. Ray finds a node for each and starts its agent. No data
+travel through Ray.
 
-Ray lives in a process of its own (`ray_driver`), so that its threads and its signal handlers are
-none of `up`, and what it prints goes to `logs/ray.log` of the run. It ends with `up`, and with it
-all that Ray holds for the run.
+Ray runs in a separate process (`ray_driver`), so that its threads and signal handlers are not in
+`up`, and its output goes to `logs/ray.log` of the run. The process ends with `up`. Ray then frees
+everything that it holds for the run.
 
       up                                            ray_driver
        |  --- {"address": a, "bundles": [...]} -->      joins the cluster, asks for room
@@ -11,7 +11,7 @@ all that Ray holds for the run.
        |  --- {"start": m, "command", "line"} -->       an actor there runs the command
        |  --- {"kill": m} ---------------------->
        |  <-- {"ended": m, "how": words} --------       once for each that was started
-       |  <-- {"failed": words} -----------------       nothing more comes
+       |  <-- {"failed": words} -----------------       the last message
 """
 
 from __future__ import annotations
@@ -36,14 +36,14 @@ from runtime.reasons import reason
 from runtime.terminal_text import bounded, one_line
 
 if TYPE_CHECKING:
-    from runtime.config.sections import Machine  # pydantic comes with it
+    from runtime.config.sections import Machine  # importing it loads pydantic
 
 LOG = "ray.log"
-END_SECONDS = 10.0  # for the driver to take leave of Ray
+END_SECONDS = 10.0  # for the driver to disconnect from Ray
 
 
 class RayLauncher(AgentLauncher):
-    """`kind = "ray"`."""
+    """The launcher of `kind = "ray"`."""
 
     start_seconds = 120.0  # a cluster may have to grow first
 
@@ -52,8 +52,8 @@ class RayLauncher(AgentLauncher):
         self._driver: Driver | None = None
 
     async def start(self, machine: Machine, argv: Sequence[str], line: str) -> Handle:
-        """See AgentLauncher.start. Ray brings the line as an argument of a call: from process to
-        process, and into no table, store or log of its own."""
+        """Ray carries the line as an argument of a call, from process to process. The line appears
+        in no table, store or log of Ray."""
         if self._driver is None:
             self._driver = Driver(self.plan.directory / "logs" / LOG)
             wishes = self._wishes.ray if self._wishes is not None else None
@@ -63,14 +63,13 @@ class RayLauncher(AgentLauncher):
         return RayAgent(machine.name, shell_line(machine, argv), line, self._driver)
 
     async def close(self) -> None:
-        """See Launcher.close."""
         await super().close()
         if self._driver is not None:
             await self._driver.close()
 
 
 class RayAgent(Handle):
-    """The agent of one machine."""
+    """The starter of one machine's agent."""
 
     def __init__(self, machine: str, command: str, line: str, driver: Driver) -> None:
         self._machine = machine
@@ -80,16 +79,13 @@ class RayAgent(Handle):
         driver.say(start=machine, command=command, line=line)
 
     async def wait(self) -> str:
-        """See Handle.wait."""
         return await asyncio.shield(self._ended)
 
     def kill(self) -> None:
-        """See Handle.kill."""
         if not self._ended.done():
             self._driver.say(kill=self._machine)
 
     def waiting(self) -> str:
-        """See Handle.waiting."""
         return self._driver.waiting
 
     def _end(self, how: str) -> None:
@@ -98,14 +94,14 @@ class RayAgent(Handle):
 
 
 class Driver:
-    """The process that Ray knows of. `waiting`: what it waits for, in words."""
+    """The process that is connected to Ray. `waiting` describes what it waits for."""
 
     def __init__(self, log: Path) -> None:
         words = [sys.executable, "-m", "runtime.cluster.launchers.ray_driver"]
         pipe = subprocess.PIPE
         try:
             into = open_file(log, os.O_WRONLY | os.O_CREAT | os.O_APPEND)
-            # its session is its own: an interrupt is the business of `up`
+            # a separate session, since `up` handles Ctrl-C
             with os.fdopen(into, "ab") as file:
                 self._process = subprocess.Popen(
                     words, stdin=pipe, stdout=pipe, stderr=file, start_new_session=True
@@ -113,7 +109,7 @@ class Driver:
         except OSError as error:
             raise LaunchError(f"ray: {error.filename or words[0]}: {reason(error)}") from None
         assert self._process.stdin is not None and self._process.stdout is not None
-        self.waiting = "Ray has not said anything"
+        self.waiting = "Ray has not answered yet"
         self._log = log
         self._over = ""
         self._ends: dict[str, Callable[[str], None]] = {}
@@ -124,19 +120,20 @@ class Driver:
         ).start()
 
     def hears(self, machine: str, ended: Callable[[str], None]) -> None:
-        """Have told how the agent of a machine has ended."""
+        """Call `ended` with the text of how the agent of a machine has ended."""
         self._ends[machine] = ended
         if self._over:
             ended(self._over)
 
     def say(self, **order: Any) -> None:
-        """Nothing if it has ended."""
+        """Send an order. Does nothing if the driver has ended."""
         with suppress(OSError, ValueError):
             self._orders.write(json.dumps(order).encode() + b"\n")
             self._orders.flush()
 
     async def close(self) -> None:
-        """Let it take leave of Ray, and everything that Ray holds for it go."""
+        """Let the driver disconnect from Ray, which then frees everything that it holds for the
+        run."""
         with suppress(OSError):
             self._orders.close()
         try:
@@ -151,14 +148,14 @@ class Driver:
             await asyncio.to_thread(self._process.wait)
 
     def _read(self, said: IO[bytes]) -> None:
-        """In a thread: what it says, and its end."""
+        """Read the driver's messages and its exit status, in a thread."""
         with said:
             for line in said:
                 self._call(self._hear, json.loads(line))
         self._call(self._lost, self._process.wait())
 
     def _call(self, function: Callable[[Any], None], argument: Any) -> None:
-        with suppress(RuntimeError):  # nobody waits any more
+        with suppress(RuntimeError):  # the event loop has ended: no task waits any more
             self._loop.call_soon_threadsafe(function, argument)
 
     def _hear(self, said: dict[str, str]) -> None:

@@ -1,8 +1,8 @@
-"""The process of a run that Ray knows of, `python -m runtime.cluster.launchers.ray_driver`; `ray`
-has what it hears and says.
+"""The process of a run that is connected to Ray, `python -m runtime.cluster.launchers.ray_driver`.
+Its messages are described in `ray`.
 
-Everything that it asks of Ray, one placement group and an actor for each machine, goes with it:
-when its standard input closes, when it is killed, and when Ray loses it.
+It asks Ray for one placement group, and an actor for each machine. Ray frees all of them when this
+process ends: when its standard input closes, when it is killed, or when Ray loses it.
 """
 
 from __future__ import annotations
@@ -20,9 +20,9 @@ from typing import IO, Any
 
 from runtime.machine.parent import go_on_without_parent
 
-LOOK_SECONDS = 1.0  # between two looks whether there is room
-LEAVE_SECONDS = 5.0  # for Ray to let go, whatever it is at
-MOST_NODES = 8  # in a message
+LOOK_SECONDS = 1.0  # between two checks whether there is room
+LEAVE_SECONDS = 5.0  # the longest wait for Ray to disconnect
+MOST_NODES = 8  # nodes named in a message
 MISSING = "the package 'ray' is not installed here: pip install 'convoy-runtime[ray]'"
 
 Order = dict[str, Any]
@@ -30,19 +30,19 @@ Bundle = dict[str, float]
 
 
 class Agent:
-    """On a node: it runs the command there. Ray copies the class to the node by value, where
-    nothing of Convoy need be importable for Ray's own Python."""
+    """The actor on a node, which runs the command there. Ray copies the class to the node by value.
+    The node's own Python need not be able to import Convoy."""
 
     def __init__(self) -> None:
         self._child: subprocess.Popen[bytes] | None = None
 
     def run(self, command: str, line: str) -> str:
-        """To its end, and that in words. It ends with its standard input, which is this
-        process's."""
+        """Run the command to its end, and return how it ended, in words. The command's standard
+        input is a pipe from this process, with which the command ends."""
         here = os.path.dirname(sys.executable)  # noqa: PTH120  # python3 there is the Python of Ray
         environment = {**os.environ, "PATH": f"{here}:{os.environ.get('PATH', '')}"}
-        # Ray kills the children of an actor that ends, but not theirs: the agent sees its standard
-        # input close instead, and leaves nothing behind
+        # Ray kills the children of an actor that ends, but not their children. The agent is such a
+        # grandchild: it sees its standard input close instead, and cleans up
         words, pipe = ["/bin/sh", "-c", '/bin/sh -c "$0"; exit $?', command], subprocess.PIPE
         self._child = subprocess.Popen(
             words,
@@ -56,7 +56,7 @@ class Agent:
         try:
             self._child.stdin.write(line.encode() + b"\n")
             self._child.stdin.flush()
-        except OSError:  # it has ended already, and says why
+        except OSError:  # the command has ended already, and has printed why
             pass
         said = [
             text
@@ -65,11 +65,11 @@ class Agent:
         ]
         status = self._child.wait()
         how = f"was killed by signal {-status}" if status < 0 else f"exited with status {status}"
-        return said[-1].strip() if said else f"its agent {how} and said nothing"
+        return said[-1].strip() if said else f"its agent {how} and printed nothing"
 
 
 class Driver:
-    """One run's; `said` goes to `up`."""
+    """The driver of one run. `said` is the stream to `up`."""
 
     def __init__(self, bundles: Mapping[str, Bundle], said: IO[str]) -> None:
         self._bundles = bundles
@@ -80,34 +80,35 @@ class Driver:
         self._news: queue.SimpleQueue[Order | None] = queue.SimpleQueue()
 
     def tell(self, **news: str) -> None:
-        """One line of JSON."""
+        """Send a message to `up` as one line of JSON."""
         self._said.write(json.dumps(news) + "\n")
         self._said.flush()
 
     def listen(self, orders: IO[bytes]) -> None:
-        """In a thread: at their end this process ends, at the latest after LEAVE_SECONDS."""
+        """Read the orders, in a thread. When they end, this process ends, after at most
+        LEAVE_SECONDS."""
         for line in orders:
             self._news.put(json.loads(line))
         self._news.put(None)
         threading.Timer(LEAVE_SECONDS, os._exit, [1]).start()
 
     def join(self, address: str | None) -> None:
-        """Become a driver of the cluster."""
+        """Connect to the cluster as a driver."""
         import ray
 
-        # without any Ray would start a cluster
+        # without an address, Ray would start a cluster
         known = address or os.environ.get("RAY_ADDRESS") or "auto"
         self.tell(waiting=f"Ray does not answer at {known}")
         ray.init(known, log_to_driver=False, logging_level=logging.ERROR)
         self._ray = ray
 
     def leave(self) -> None:
-        """Take leave of Ray."""
+        """Disconnect from Ray."""
         if self._ray is not None:
-            self._ray.shutdown()  # its actors and its placement group go with their job
+            self._ray.shutdown()  # Ray ends the job's actors and its placement group
 
     def serve(self) -> None:
-        """To the end of the orders."""
+        """Ask for room, then follow the orders to their end."""
         from ray.util.placement_group import placement_group
 
         strategy = "STRICT_SPREAD" if len(self._bundles) > 1 else "PACK"
@@ -149,13 +150,13 @@ class Driver:
         end.add_done_callback(lambda done: self._news.put({"ended": machine, "how": _how(done)}))
 
     def _asked(self) -> str:
-        """ "2 machines of 4 CPU, each on a node of its own"."""
+        """Describe the wanted machines: "2 of 4 CPU, each on a separate node"."""
         each = [_amounts(bundle) for bundle in self._bundles.values()]
         kinds = " and ".join(f"{each.count(kind)} of {kind}" for kind in dict.fromkeys(each))
-        return f"{kinds}, each on a node of its own" if len(each) > 1 else kinds
+        return f"{kinds}, each on a separate node" if len(each) > 1 else kinds
 
     def _cluster(self) -> str:
-        """What the nodes have, and what of it is free."""
+        """Describe the resources of the nodes, and how much of them is free."""
         nodes = [node for node in self._ray.nodes() if node["Alive"]]
         told = [f"{node['NodeManagerAddress']} has {_amounts(node['Resources'])}" for node in nodes]
         more = f" and {len(told) - MOST_NODES} more" if len(told) > MOST_NODES else ""
@@ -167,7 +168,7 @@ class Driver:
 
 
 def _amounts(resources: Mapping[str, float]) -> str:
-    """What people count, not bytes and the names of nodes."""
+    """Describe the resources that people count, without memory and the names of nodes."""
     ours = {name: amount for name, amount in resources.items() if not name.startswith("node:")}
     return (
         " + ".join(f"{amount:g} {name}" for name, amount in ours.items() if "memory" not in name)
@@ -176,7 +177,7 @@ def _amounts(resources: Mapping[str, float]) -> str:
 
 
 def _how(done: Any) -> str:
-    """How an agent has ended: its own words, or Ray's, of which the last line with a reason."""
+    """Describe how an agent has ended: its own text, or the first lines of Ray's error."""
     error = done.exception()
     if error is None:
         return str(done.result())
@@ -190,8 +191,8 @@ def _first(error: BaseException) -> str:
 
 
 def main() -> int:
-    """Serve `up`. Its words have a descriptor of their own: whatever Ray prints goes to standard
-    error."""
+    """Serve `up`. Messages to `up` have a separate descriptor, and everything that Ray prints goes
+    to standard error."""
     go_on_without_parent()
     said = os.fdopen(os.dup(1), "w")
     os.dup2(2, 1)
@@ -206,11 +207,11 @@ def main() -> int:
         driver.serve()
     except ModuleNotFoundError as error:
         driver.tell(failed=MISSING if error.name == "ray" else _first(error))
-    except Exception as error:  # noqa: BLE001  # whatever Ray raises is told where `up` was typed
+    except Exception as error:  # noqa: BLE001  # any error of Ray is reported to the user of `up`
         driver.tell(failed=_first(error))
     driver.leave()
     logging.shutdown()
-    os._exit(0)  # Ray's threads may wait for ever for a node that is gone
+    os._exit(0)  # Ray's threads may wait for ever for a node that has died
 
 
 if __name__ == "__main__":

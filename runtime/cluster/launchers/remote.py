@@ -1,7 +1,8 @@
-"""A machine elsewhere, as `up` knows it: what its agent has said, and its processes. A plain
-object: no sockets here.
+"""Another machine, as `up` knows it: the state of its agent, and its processes. A plain object
+without sockets.
 
-INVITED -> JOINED -> READY -> GONE          STEPS is the whole table of what an agent may say when
+INVITED -> JOINED -> READY -> GONE          STEPS is the whole table of messages that an agent
+                                            may send
 """
 
 from __future__ import annotations
@@ -34,7 +35,7 @@ from runtime.messages.message import Message
 
 
 class Stage(Enum):
-    """How far an agent is."""
+    """The state of an agent."""
 
     INVITED = "invited"
     JOINED = "joined"
@@ -58,7 +59,8 @@ STEPS: dict[tuple[Stage, type[Message]], Stage] = {
 
 @dataclass
 class RemoteProcess(Launched):
-    """A process there; `log` is the copy here. `how`: how it ended, in words."""
+    """A process on another machine. `log` is the copy of its log on this host. `how` describes in
+    words how it ended."""
 
     name: str
     log: Path
@@ -68,29 +70,30 @@ class RemoteProcess(Launched):
     how: str = ""
 
     async def wait(self) -> int:
-        """See Launched.wait."""
         return await asyncio.shield(self.ended)
 
     def signal(self, number: signal.Signals) -> None:
-        """See Launched.signal."""
         if not self.ended.done():
             self.tell(Signal(process=self.name, number=int(number)))
 
     def describe(self, status: int, out_of_memory: bool | None) -> str:
-        """See Launched.describe: its machine knows whether memory was short there."""
+        """The text comes from the process's machine, which knows whether memory ran out there."""
         return self.how
 
     def end(self, status: int, how: str) -> None:
-        """Its end is known."""
+        """Note how the process ended."""
         if not self.ended.done():
             self.how = how
             self.ended.set_result(status)
 
 
 class RemoteMachine:
-    """`tell` says something to its agent, `keep` takes pieces of files, `leaves` hears that it is
-    told to go, and how many seconds it stays. `joined`, `ready` and `gone` are done at these
-    stages; the first two fail with what keeps the machine from getting there."""
+    """`tell` sends a message to the machine's agent, and `keep` takes pieces of files. `leaves` is
+    called when the machine is told to go, with the number of seconds that it stays.
+
+    `joined`, `ready` and `gone` are done when the agent reaches these stages. The first two fail
+    with the error that keeps the machine from reaching them.
+    """
 
     def __init__(
         self,
@@ -107,7 +110,7 @@ class RemoteMachine:
         self.joined: asyncio.Future[Joined] = loop.create_future()
         self.ready: asyncio.Future[None] = loop.create_future()
         self.gone: asyncio.Future[None] = loop.create_future()
-        self._why = ""  # it is gone
+        self._why = ""  # the reason for which the agent is gone
         self._logs = logs
         self._tell = tell
         self._keep = keep
@@ -120,7 +123,7 @@ class RemoteMachine:
 
     @property
     def pid(self) -> int | None:
-        """Of its agent, if that has joined."""
+        """The process id of its agent, or None if the agent has not joined."""
         joined = (
             self.joined.done() and not self.joined.cancelled() and self.joined.exception() is None
         )
@@ -128,11 +131,11 @@ class RemoteMachine:
 
     @property
     def bearing(self) -> bool:
-        """Is a process to be started, of which nothing was heard yet?"""
+        """Whether a process was ordered and has not been reported as started."""
         return bool(self._born)
 
     async def launch(self, process: str, incarnation: int) -> RemoteProcess:
-        """Have a process started. LaunchError."""
+        """Start a process there. Raises LaunchError."""
         if self.stage is not Stage.READY:
             why = f"{self.stage.value}{f': {self._why}' if self._why else ''}"
             raise LaunchError(
@@ -144,10 +147,11 @@ class RemoteMachine:
         return await born
 
     def take(self, message: Message) -> None:
-        """What its agent says; what may not come now is the end of it."""
+        """Take a message of its agent. A message that is not legal now ends the machine's part in
+        the run."""
         following = STEPS.get((self.stage, type(message)))
         if following is None:
-            self.lost(f"its agent said {type(message).__name__} while it was {self.stage.value}")
+            self.lost(f"its agent sent {type(message).__name__} while it was {self.stage.value}")
             return
         self.heard += 1
         self.stage = following
@@ -207,7 +211,7 @@ class RemoteMachine:
         self._end(message.error)
 
     def lost(self, why: str) -> None:
-        """Nothing more will be heard of it."""
+        """Note that no more messages will come from the machine."""
         if self.stage is not Stage.GONE:
             self.stage = Stage.GONE
             self._end(why)
@@ -219,7 +223,7 @@ class RemoteMachine:
         for future in waited:
             if not future.done():
                 future.set_exception(error)
-                future.exception()  # whoever does not wait for it misses nothing
+                future.exception()  # marked as retrieved: a future without a waiter is no fault
         for child in self._children.values():
             child.end(LOST, f"is lost with its machine '{self.name}': {why}")
         self._born.clear()

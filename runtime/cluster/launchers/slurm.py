@@ -1,12 +1,11 @@
-"""Machines that Slurm has allocated to this job: a step of it on each, which is the agent.
+"""Machines that Slurm has allocated to this job. The agent of each is a step of the job.
 
     srun --nodes=1 --ntasks=1 --nodelist=NODE --overlap ...
         sh -c 'exec python -m runtime join ADDRESS MACHINE'
 
 The node where `up` runs may be one of them; its agent is a step like the others. srun holds an
-agent's standard input: if it ends, whatever has killed it, Slurm ends the step. It then kills all
-processes of the step at once, so that nobody is left there who removes the folder of the run:
-another step does.
+agent's standard input. If srun ends for any reason, Slurm ends the step and kills all its processes
+at once. No process is then left to remove the folder of the run, so another step removes it.
 """
 
 from __future__ import annotations
@@ -32,10 +31,10 @@ from runtime.errors import LaunchError
 from runtime.messages.message import Message
 
 if TYPE_CHECKING:
-    from runtime.config.sections import Machine  # pydantic comes with it
+    from runtime.config.sections import Machine  # importing it loads pydantic
 
-# a step of one task gets all that the job has on its node, beside other steps, whatever defaults
-# the site has
+# whatever defaults the site has, a step of one task gets all resources of the job on its node, and
+# shares them with other steps
 STEP = (
     "--nodes=1",
     "--ntasks=1",
@@ -45,22 +44,22 @@ STEP = (
     "--mpi=none",
     "--export=ALL",
 )
-MARKED = re.compile(r"\*\*\* (STEP .*) \*\*\*")  # as slurmstepd does it
+MARKED = re.compile(r"\*\*\* (STEP .*) \*\*\*")  # slurmstepd's format
 ENDED = re.compile(r"[Nn]ode failure|NODE FAILURE|Force Terminated|Job step aborted")
 AFTERWARDS = re.compile(
     r"srun: (error: )?(\S+: task|Job step " r"aborted|Terminating|forcing|launch/slurm)"
 )
-WORDS_SECONDS = 0.5  # for Slurm to say that it was what has ended a process
-SWEEP_SECONDS = 5.0  # for the step that removes what a killed one has left; its node may be down
+WORDS_SECONDS = 0.5  # for Slurm to report that it has ended a process
+SWEEP_SECONDS = 5.0  # for the step that removes a killed step's folder; its node may be down
 
 
 class Step(Command):
-    """An srun: of all that it says, what was said of the end counts, then what is not its own
-    summary."""
+    """An srun process. Of its output, Slurm's reason for the end counts most, then the last line
+    that is not srun's own summary."""
 
     @property
     def ended(self) -> str:
-        """What Slurm says of having ended the step; "" as long as it has not."""
+        """Slurm's reason for ending the step, or "" if Slurm has not ended it."""
         marked = [match[1] for line in self._said if (match := MARKED.search(line))]
         return next(iter([*marked, *filter(ENDED.search, self._said)]), "")
 
@@ -72,21 +71,20 @@ class Step(Command):
 
 
 class SlurmLauncher(AgentLauncher):
-    """`kind = "slurm"`."""
+    """The launcher of `kind = "slurm"`."""
 
     def __init__(self, plan: LaunchPlan) -> None:
-        """LaunchError where the machines are no nodes of this job: here, since without them no way
-        leads there."""
+        """Raises LaunchError if the machines are not nodes of this job. It is raised here, because
+        without the job no other machine can be reached."""
         super().__init__(plan)
-        # machines whose agents said that they end: they leave nothing
+        # machines whose agents reported their end: they have removed their folders
         self._parted: set[str] = set()
         far = dict.fromkeys(_node(machine) for machine in plan.machines if elsewhere(machine))
         if problem := _absent(tuple(far), os.environ):
             raise LaunchError(problem)
 
     async def start(self, machine: Machine, argv: Sequence[str], line: str) -> Handle:
-        """See AgentLauncher.start. Nodes of one cluster have the same files: the Python is that of
-        `up`."""
+        """Nodes of one cluster have the same files, so the Python is that of `up`."""
         command = shell_line(machine, [machine.python or sys.executable, *argv[1:]])
         words = ["srun", *STEP, f"--nodelist={_node(machine)}", "sh", "-c", command]
         return Step.start(words, line, f"srun {_node(machine)}")
@@ -102,7 +100,7 @@ class SlurmLauncher(AgentLauncher):
                 await asyncio.wait_for(sweeping.wait(), SWEEP_SECONDS)
             sweeping.kill()
 
-    # -- when Slurm ends the job, all of its processes die at once: its own words for that are told
+    # -- when Slurm ends the job, all its processes die at once: Slurm's reason is reported
 
     def _heard(self, machine: str, message: Message) -> None:
         if isinstance(message, (Problem, Closed)):
@@ -130,18 +128,19 @@ def _node(machine: Machine) -> str:
 
 
 def _absent(wanted: Sequence[str], environ: Mapping[str, str]) -> str:
-    """What is wrong with running on these nodes; "" if nothing is."""
+    """Return why the run cannot use these nodes, or "" if it can."""
     job = environ.get(JOB)
     listed = nodes(environ)
     if wanted and not job:
         start = f"salloc --nodes={len(wanted)} --exclusive python3 -m runtime up"
         text = (
-            f"launcher.kind is 'slurm', but this is no job ({JOB} is not set): type `{start} ...`"
+            f"launcher.kind is 'slurm', but this is not a job ({JOB} is not set): type "
+            f"`{start} ...`"
         )
-        return f"{text}, or have a job script written by `up ... --sbatch FILE`"
+        return f"{text}, or let `up ... --sbatch FILE` write a job script"
     if listed:
         has = expanded(listed)
         strange = next((node for node in wanted if node not in has), None)
         if strange is not None:
-            return f"machine '{strange}' is no node of job {job}, which has {listed}"
+            return f"machine '{strange}' is not a node of job {job}, which has {listed}"
     return ""

@@ -1,11 +1,11 @@
-"""Machines that the system's ssh reaches: the user's configuration, agents and jump hosts are ssh's
-business.
+"""Machines that the system's ssh reaches. The user's configuration of ssh, its agents and jump
+hosts apply.
 
     ssh -T -o BatchMode=yes HOST
         'cd DIRECTORY && exec env NAME=VALUE python3 -m runtime join ADDRESS MACHINE'
 
-ssh asks nothing: whatever it would ask for must be settled before. Its standard input stays open:
-when it closes, for whatever reason, the agent ends.
+ssh must not ask questions: passwords and host keys must be settled before. Its standard input stays
+open. When it closes, for whatever reason, the agent ends.
 """
 
 from __future__ import annotations
@@ -18,21 +18,21 @@ from runtime.cluster.launchers.agents import AgentLauncher, Handle, shell_line
 from runtime.cluster.launchers.command import Command
 
 if TYPE_CHECKING:
-    from runtime.config.sections import Machine  # pydantic comes with it
+    from runtime.config.sections import Machine  # importing it loads pydantic
 
-# between two questions of ssh: without them a session whose network is gone would stay for ever
+# between two keep-alive messages of ssh: without them a session would stay for ever after its
+# network has failed
 ALIVE_SECONDS = 2
-# Of launcher.start_seconds: a machine that has just lost its power is still in this host's table of
-# neighbours, and no error comes back. A connection to it took 38.6 s to fail (measured once,
-# 2026-11-25).
+# The share of launcher.start_seconds in which ssh must connect. A machine that has just lost its
+# power is still in this host's table of neighbours, so no error comes back. A connection to it took
+# 38.6 s to fail (measured once, 2026-11-25).
 CONNECTS_WITHIN = 1 / 3
 
 
 class SshLauncher(AgentLauncher):
-    """`kind = "ssh"`."""
+    """The launcher of `kind = "ssh"`."""
 
     async def start(self, machine: Machine, argv: Sequence[str], line: str) -> Handle:
-        """See AgentLauncher.start."""
         host = machine.host or machine.name
         words = [
             "ssh",
@@ -47,8 +47,9 @@ class SshLauncher(AgentLauncher):
         return Command.start(words, line, f"ssh {host}")
 
     def _patience(self) -> tuple[str, ...]:
-        """ssh connects within a part of the start, and gives up later than the links of the run:
-        TCP says nothing for 3 s more than a cut of 5 s lasts."""
+        """Return the options that limit ssh's waiting. ssh connects within a part of the start
+        time, and gives up later than the links of the run do: after a cut of 5 s, TCP is silent for
+        3 s more."""
         connects = max(1, round(CONNECTS_WITHIN * self.start_seconds))
         count = ceil(self.link_seconds / ALIVE_SECONDS) + 2
         told = (

@@ -1,9 +1,10 @@
-"""The link between `up` and the agents of a run: ZeroMQ over TCP, encrypted, each end proven by its
-key.
+"""The link between `up` and the agents of a run: ZeroMQ over TCP, encrypted, with each end proved
+by its key.
 
-It carries declared messages in envelopes, as all links do, but no credits: what could grow, the
-pieces of files, waits for Got. Each end beats every BEAT_SECONDS. A connection that breaks is seen
-at once: by the agent since its port says so, by `up` since a beat finds nobody.
+The link carries declared messages in envelopes, like all links, but without credits. Only pieces of
+files could grow without limit, and their sender waits for Got. Each end sends a beat every
+BEAT_SECONDS. A broken connection is noticed at once: the agent's port reports it, and at the end of
+`up` the next beat cannot be delivered.
 """
 
 from __future__ import annotations
@@ -25,17 +26,23 @@ from runtime.transport.ports import Frames, Listener
 from runtime.transport.zeromq import ZmqPorts, key_pair
 
 SCHEME = "curve://"
-STRANGER = "a stranger"  # who said nothing at all
-QUIET_BEATS = 4  # missing in a row: an agent whose connection breaks was heard of a beat ago
-# after a connection broke, for what had come over it to be heard: perhaps why
+STRANGER = "a stranger"  # zeromq's name for a peer that connected and sent no handshake
+# missing beats: with fewer, the connection of a living agent broke, since its last beat is recent
+QUIET_BEATS = 4
+# after a connection broke, for the handling of messages that had arrived: one may give the reason
 LAST_WORDS_SECONDS = 0.1
 
 
 class Reception:
-    """The end of `up`. `on_message(machine, message)`; `on_lost(machine, why)` once for each that
-    said something; `on_refused(who, why)`: a stranger, or what is no message. `silent`: machines
-    that were lost since nothing came from them for longer than a link may be silent. Those whose
-    connection broke are not among them: their host answered."""
+    """The end of `up`.
+
+    `on_message(machine, message)` is called with each message. `on_lost(machine, why)` is called
+    once for each machine that had sent a message. `on_refused(who, why)` is called for a peer with
+    a wrong key, for a second agent of a machine, and for data that are not a message. Peers that
+    send no handshake are not reported. `silent` has the machines that were lost because no message
+    came for longer than a link may be silent. A machine whose connection broke is not in it, since
+    its host answered.
+    """
 
     def __init__(
         self,
@@ -54,20 +61,21 @@ class Reception:
         self._on_lost = on_lost
         self._on_refused = on_refused
         self._listeners: list[Listener] = []
-        self._there: dict[str, tuple[Listener, bytes]] = {}  # machine -> how it is answered
+        self._there: dict[str, tuple[Listener, bytes]] = {}  # machine -> its listener and identity
         self._heard: dict[str, float] = {}
         self.silent: frozenset[str] = frozenset()
         self._ids = itertools.count(1)
         self._beating = asyncio.create_task(self._beat(), name="beats of machines")
 
     def invite(self, machine: str, *, attached: bool) -> Invitation:
-        """Let the agent of a machine in, once."""
+        """Make the keys that admit the agent of a machine once."""
         public, private = key_pair()
         self._peers[machine] = public
         return Invitation(self._public, public, private, self._silence, attached)
 
     def listen(self, address: str, port: int) -> str:
-        """Listen on an address of this host; what agents dial. LaunchError if it is taken."""
+        """Listen on an address of this host. Returns the address that agents dial. Raises
+        LaunchError if it is taken."""
         try:
             wanted = f"{SCHEME}{address}:{port or '*'}"
             listener = self._ports.listen(
@@ -81,7 +89,7 @@ class Reception:
         return listener.address.removeprefix(SCHEME)
 
     def tell(self, machine: str, message: Message) -> None:
-        """Nothing if it is not there."""
+        """Send a message to the agent of a machine. Does nothing if the agent is not connected."""
         if machine in self._there:
             listener, identity = self._there[machine]
             if not listener.answer(
@@ -93,17 +101,17 @@ class Reception:
                     loop.call_later(
                         LAST_WORDS_SECONDS, self.forget, machine, "its connection broke"
                     )
-                else:  # it is ZeroMQ that gave a silent agent up
+                else:  # ZeroMQ itself has closed the connection of a silent agent
                     self._give_up(machine, silent)
 
     def forget(self, machine: str, why: str = "") -> None:
-        """It is not there any more, nor may it come again; with a reason that is news."""
+        """Drop a machine, and never admit it again. With a reason, its loss is reported."""
         self._peers.pop(machine, None)
         if self._there.pop(machine, None) is not None and why:
             self._on_lost(machine, why)
 
     async def close(self) -> None:
-        """Everybody is gone, or does not count any more."""
+        """Close the link. All agents have ended by then, or do not count any more."""
         self._there.clear()
         self._beating.cancel()
         await asyncio.gather(self._beating, return_exceptions=True)
@@ -112,9 +120,9 @@ class Reception:
         await self._ports.close()
 
     def _arrived(self, listener: Listener, identity: bytes, frames: Frames) -> None:
-        # its key was that of this machine
+        # the sender has proved that it holds the key of this machine
         machine = identity.decode(errors="replace").partition("/")[0]
-        if machine not in self._peers:  # it does not count any more
+        if machine not in self._peers:  # the machine does not count any more
             return
         if self._there.setdefault(machine, (listener, identity))[1] != identity:
             self._refused(f"another agent of '{machine}'", "one has joined already")
@@ -123,13 +131,15 @@ class Reception:
         try:
             message = wire.decode(frames).message
         except MessageError as error:
-            self.forget(machine, f"its agent says what this version does not understand: {error}")
+            self.forget(
+                machine, f"its agent sent a message that this version does not know: {error}"
+            )
             return
         if not isinstance(message, Beat):
             self._on_message(machine, message)
 
     def _refused(self, who: str, why: str) -> None:
-        # whoever only looks whether somebody listens, as agents do before they dial
+        # a stranger may only have checked that the port is open, as agents do before they dial
         if who != STRANGER:
             self._on_refused(who, why)
 
@@ -141,7 +151,7 @@ class Reception:
             late = loop.time() - last > self._silence / 2
             last = loop.time()
             for machine in list(self._there):
-                # it is this process that was stopped
+                # if this process was stopped itself, the machines were not silent
                 self._heard[machine] = last if late else self._heard[machine]
                 self.tell(machine, Beat())
                 if last - self._heard[machine] > self._silence:
@@ -153,7 +163,8 @@ class Reception:
 
 
 class AgentLink:
-    """The end of an agent. `on_message(message)`; `on_lost(why)` once."""
+    """The end of an agent. `on_message(message)` is called with each message, and `on_lost(why)`
+    once."""
 
     def __init__(
         self,
@@ -176,11 +187,11 @@ class AgentLink:
         self._beating = asyncio.create_task(self._beat(), name="beats")
 
     def tell(self, message: Message) -> None:
-        """Send it; nothing comes of it if the link is lost."""
+        """Send a message. It is dropped if the link is lost."""
         self._port.send(wire.encode(_envelope(message, next(self._ids), self._machine, UP)))
 
     async def close(self) -> None:
-        """What was said may still leave."""
+        """Close the link. Messages sent before may still leave."""
         self._beating.cancel()
         await asyncio.gather(self._beating, return_exceptions=True)
         self._port.close(flush=True)
@@ -190,7 +201,7 @@ class AgentLink:
         try:
             message = wire.decode(frames).message
         except MessageError as error:
-            self._on_lost(f"`up` says what this version does not understand: {error}")
+            self._on_lost(f"`up` sent a message that this version does not know: {error}")
             return
         self._on_message(message)
 
@@ -205,5 +216,5 @@ def _envelope(message: Message, number: int, sender: str, receiver: str) -> Enve
 
 
 def limits_of(link_seconds: float) -> Limits:
-    """What this link may carry: one piece at a time, and small words."""
+    """Return the limits of this link: one piece of a file at a time, and small messages."""
     return Limits(message_bytes=4 << 20, link_seconds=link_seconds)

@@ -1,23 +1,23 @@
-"""What `up` and the agent of a machine say to one another. One agent per machine and run; it dials,
-nobody dials it.
+"""The messages between `up` and the agent of a machine. There is one agent per machine and run. It
+dials `up`; no process dials an agent.
 
       up                              agent
-       |   <------ Joined -----------   here I am, and this is what I have
+       |   <------ Joined -----------   the agent has started, with the facts of its machine
        |   ------- Piece ----------->   plan.json
        |   ------- Private --------->   the keys of one of its processes
-       |   ------- Orders ---------->   that was all; its program
-       |   <------ Prepared --------   the folder and the nursery are there
+       |   ------- Orders ---------->   plan and keys are complete; the program
+       |   <------ Prepared --------   the folder and the nursery exist
        |   ------- Launch ---------->   a life of a process
        |   <------ Started ----------
        |   ------- Signal ---------->
        |   <------ Piece ------------   a log has grown, a file was written or removed
-       |   ------- Got ------------->   so many pieces are copied: more may come
+       |   ------- Got ------------->   a piece is copied: another may be sent
        |   <------ Exited -----------   after the last piece of its log
        |   <------ Leaving ----------   its machine is told to go (SIGTERM)
        |   ------- Close ----------->   the run is over
-       |   <------ Closed -----------   after the last piece of all; both let go
+       |   <------ Closed -----------   after the last piece of all; both ends close
 
-Beat comes from both sides all the time. Problem ends the agent: it could not do what it was told.
+Both ends send Beat all the time. Problem ends the agent: it could not follow an order.
 """
 
 from __future__ import annotations
@@ -25,15 +25,17 @@ from __future__ import annotations
 from runtime.messages.message import Array, Json, Message, message
 
 UP = "up"  # the name of this end
-GROWING = -1  # instead of how many bytes of a file follow: it is a log; it is there no more
-GONE = -2
+# values of `Piece.rest` instead of the number of bytes that follow
+GROWING = -1  # the file is a log, to which the bytes are appended
+GONE = -2  # the file was removed
 BEAT_SECONDS = 0.25
 
 
 @message
 class Joined(Message):
-    """An agent is up. `cores`; bytes of `memory` and of `disk` that are free (-1: not known); its
-    `address` on the way to `up`; `sources`: see facts."""
+    """An agent has started. `cores` are the cores that it may use. `memory` and `disk` are free
+    bytes (-1: not known). `address` is its own address on the route to `up`. `sources` is the
+    checksum of `versions.sources`."""
 
     machine: str
     host_name: str
@@ -48,7 +50,8 @@ class Joined(Message):
 
 @message
 class Private(Message):
-    """A file of the private folder. As an array: keys of many peers would not fit a header."""
+    """A file of the private folder. The content is an array, since the keys of many peers would not
+    fit into a header."""
 
     name: str
     data: Array
@@ -56,7 +59,7 @@ class Private(Message):
 
 @message
 class Orders(Message):
-    """The plan and all keys are there."""
+    """The plan and all keys have been sent."""
 
     program: str
 
@@ -76,7 +79,7 @@ class Launch(Message):
 
 @message
 class Started(Message):
-    """It is born; "" or why it could not be."""
+    """The process has started, or `error` says why it could not be started."""
 
     process: str
     incarnation: int
@@ -85,7 +88,7 @@ class Started(Message):
 
 @message
 class Signal(Message):
-    """Send a signal to a process and whatever it started."""
+    """Send a signal to a process and its children."""
 
     process: str
     number: int
@@ -93,7 +96,8 @@ class Signal(Message):
 
 @message
 class Exited(Message):
-    """How a process ended: see `Launched.wait`, and in words."""
+    """A process has ended. `status` is explained at `Launched.wait`; `how` describes the end in
+    words."""
 
     process: str
     incarnation: int
@@ -103,9 +107,9 @@ class Exited(Message):
 
 @message
 class Piece(Message):
-    """Bytes of a file: `path` below the run directory, where they begin. `rest`: how many follow of
-    a file that is copied whole; GROWING: a log, to which they are appended; GONE: its copy is to be
-    removed."""
+    """Bytes of a file. `path` is relative to the run directory, and `offset` is where the bytes
+    begin. `rest` is the number of bytes that follow in a file that is copied whole. GROWING: the
+    file is a log, to which the bytes are appended. GONE: the copy is to be removed."""
 
     path: str
     offset: int
@@ -115,33 +119,33 @@ class Piece(Message):
 
 @message
 class Got(Message):
-    """A piece was taken."""
+    """A piece was copied."""
 
 
 @message
 class Beat(Message):
-    """Alive."""
+    """The sender is alive."""
 
 
 @message
 class Leaving(Message):
-    """A signal tells the machine to go: it stays for so many `seconds` at most, or until Close."""
+    """A signal told the machine to go. It stays for at most so many `seconds`, or until Close."""
 
     seconds: float
 
 
 @message
 class Problem(Message):
-    """Why the agent ends."""
+    """The error that ends the agent."""
 
     error: str
 
 
 @message
 class Close(Message):
-    """Nothing more will be started: send what is left of the files, then end."""
+    """No more processes will be started: send the rest of the files, then end."""
 
 
 @message
 class Closed(Message):
-    """Nothing more will come."""
+    """No more messages will come."""

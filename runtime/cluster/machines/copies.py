@@ -1,8 +1,8 @@
-"""Copies of another machine's files, made of the pieces in which they come.
+"""Copies of another machine's files, put together from the pieces that its agent sends.
 
-The machine may be somebody else's. It writes names of its allow list only, no file that is there
-already and did not come from it, and nothing through a link; it removes what came from it and
-nothing else.
+The machine may belong to another person. It can write only names of its allow list, never through a
+link, and never over a file that exists and did not come from it. It can remove only files that came
+from it.
 """
 
 from __future__ import annotations
@@ -20,28 +20,31 @@ from runtime.errors import MessageError
 
 _NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._-]{0,254}")
 DEPTH = 4
-# where each process has files of its own: no wildcard stands for them
+# folders with separate files of each process: a wildcard never matches them
 FOLDERS = (*GROWING_FOLDERS, "service-times")
 
 
 class Copies:
-    """Of one machine, below `folder`. `allowed`: patterns of the names that it may write, folder by
-    folder; `own`: names at the top that nobody may, whatever the patterns say."""
+    """The copies of one machine's files, below `folder`.
+
+    `allowed` has patterns of the names that the machine may write, compared folder by folder. `own`
+    has top-level names that no machine may write, whatever the patterns allow.
+    """
 
     def __init__(self, folder: Path, allowed: Iterable[str], own: Iterable[str] = ()) -> None:
         self._folder = folder
         self._allowed = [pattern.split("/") for pattern in allowed]
         self._own = frozenset(name.casefold() for name in own)
-        self._growing: dict[str, int] = {}  # bytes that are there of each file that comes whole
-        self._whole: set[str] = set()  # files that came
-        self._logs: set[str] = set()  # files that were begun, and grow
+        self._growing: dict[str, int] = {}  # bytes copied so far of each unfinished file
+        self._whole: set[str] = set()  # files that were copied completely
+        self._logs: set[str] = set()  # growing files, of which a first piece was copied
 
     def __repr__(self) -> str:
         return f"<copies in {self._folder}, {len(self._growing)} of them half done>"
 
     def take(self, piece: Piece) -> None:
-        """MessageError if it may not be here, or does not follow what came before; OSError if it
-        cannot be written."""
+        """Write a piece. Raises MessageError if the file is not allowed here, or if the piece does
+        not follow the one before. Raises OSError if it cannot be written."""
         path = self._place(piece.path)
         data = piece.data.tobytes()
         if piece.rest == GONE:
@@ -70,20 +73,22 @@ class Copies:
             self._whole.add(piece.path)
 
     def close(self) -> None:
-        """Nothing more comes: what is half done is nothing."""
+        """Remove the unfinished files, since no more pieces come."""
         for name in self._growing:
             _half(self._folder / name).unlink(missing_ok=True)
         self._growing.clear()
 
     def _remove(self, name: str, path: Path) -> None:
         if name not in self._whole:
-            raise MessageError("bad_piece", f"{name}: to be removed, but it never came")
+            raise MessageError(
+                "bad_piece", f"{name}: its removal was sent, but not the file itself"
+            )
         self._whole.discard(name)
         path.unlink(missing_ok=True)
 
     def _place(self, name: str) -> Path:
-        """Where a file of this name lies. MessageError if its name is not allowed, or a link leads
-        there."""
+        """Return the path of a file of this name. Raises MessageError if the name is not allowed,
+        or if a link is on the path."""
         parts = name.split("/")
         if (
             len(parts) > DEPTH
@@ -92,11 +97,11 @@ class Copies:
         ):
             raise MessageError(
                 "bad_piece",
-                (f"{name!r:.80} is no file that a machine may leave in a run directory"),
+                (f"{name!r:.80} is not a file that a machine may leave in a run directory"),
             )
         if not any(_matches(parts, pattern) for pattern in self._allowed):
             text = (
-                f"{name!r:.80} is no file of the processes of this machine, and no role "
+                f"{name!r:.80} is not a file of the processes of this machine, and no role "
                 "of its actors declares it"
             )
             raise MessageError("bad_piece", f"{text} (Actor.writes)")
@@ -125,7 +130,7 @@ def _half(path: Path) -> Path:
 
 
 def _opened(path: Path, more: int) -> IO[bytes]:
-    """Open for writing; a link is an OSError."""
+    """Open a file for writing. Raises OSError if the path is a link."""
     return os.fdopen(
         os.open(path, os.O_WRONLY | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC | more, 0o600), "wb"
     )

@@ -1,10 +1,12 @@
-"""Which bytes of which files of a folder their copies elsewhere have not got yet: a plain object
-over a folder.
+"""Finding the bytes of the files in a folder that their copies elsewhere do not have yet. A plain
+object over a folder.
 
-Logs and traces are sent as they grow. Any other file is sent whole when it has been the same for
-two looks, or at the last look: what the program writes (checkpoints) appears in whole, by a rename.
-Names that begin with a dot are somebody's work in progress. What was copied and is removed is told
-when everything that is there is copied: what replaces it comes first.
+Logs and traces are sent while they grow. Any other file is sent whole, once two looks in a row have
+found it unchanged, or at the last look. Programs therefore make a file (such as a checkpoint)
+appear complete, by renaming it. Files whose names begin with a dot are unfinished and are not sent.
+
+The removal of a copied file is sent only after every existing file is copied. In this way a file's
+replacement is copied before the file is removed.
 """
 
 from __future__ import annotations
@@ -19,13 +21,15 @@ import numpy as np
 from runtime.cluster.machines.agent_messages import GONE, GROWING, Piece
 
 PIECE_BYTES = 512 << 10
-GROWING_FOLDERS = ("logs", "trace")  # what is appended to, there
+GROWING_FOLDERS = ("logs", "trace")  # folders of files that grow
 
 
 class FileSync:
-    """`own`: files of the folder that are nobody's business elsewhere. They are there as long as
-    the folder is in order: without them nothing is told as removed, since somebody else empties
-    it."""
+    """Follows the files of a folder.
+
+    `own` has files of the folder that are never copied. They exist as long as the folder is in
+    order. If one is missing, the folder is being deleted from outside, so no removal is sent.
+    """
 
     def __init__(self, folder: Path, own: tuple[str, ...] = ()) -> None:
         self._folder = folder
@@ -41,7 +45,7 @@ class FileSync:
         )
 
     def look(self, *, last: bool = False) -> Iterator[Piece]:
-        """What is new. Of a log one piece at a time, unless this is the `last` look."""
+        """Yield the new pieces: of each log at most one, unless this is the `last` look."""
         files = {path.relative_to(self._folder).as_posix(): path for path in self._files()}
         for name, path in files.items():
             try:
@@ -49,7 +53,7 @@ class FileSync:
                     yield from self._grown(path, name, last)
                 else:
                     yield from self._whole(path, name, last)
-            except OSError:  # it is gone again
+            except OSError:  # the file was removed meanwhile
                 continue
         yield from self._removed(files.keys())
 
@@ -76,7 +80,7 @@ class FileSync:
                     return
 
     def _whole(self, path: Path, name: str, last: bool) -> Iterator[Piece]:
-        # what is read is one file, also if another takes its name meanwhile
+        # the open file is the one that is read, also if another file takes its name meanwhile
         with path.open("rb") as file:
             facts = os.fstat(file.fileno())
             now = (facts.st_size, facts.st_mtime_ns)
@@ -98,7 +102,7 @@ class FileSync:
 
 
 def pieces(name: str, file: IO[bytes], size: int) -> Iterator[Piece]:
-    """A file of `size` bytes that is copied whole."""
+    """Yield the pieces of a file of `size` bytes that is copied whole."""
     offset = 0
     while True:
         data = file.read(min(PIECE_BYTES, size - offset))

@@ -1,10 +1,10 @@
-"""The line that lets an agent in: keys that `up` makes for one machine and one run. It travels on
-standard input.
+"""The line that admits an agent: keys that `up` makes for one machine and one run. The agent gets
+it on standard input.
 
     <public key of `up`> <public key of the agent> <its private key> <seconds> [attached]
 
-So many seconds without a sign of life of `up`, and it counts as gone. Whoever says `attached` holds
-the agent's standard input open: when that closes, the agent ends.
+After so many seconds without a sign of life, `up` counts as dead. With `attached`, the process that
+starts the agent keeps the agent's standard input open, and the agent ends when it closes.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ _SECONDS = re.compile(r"[0-9]{1,9}(\.[0-9]{1,9})?")
 
 @dataclass(frozen=True)
 class Invitation:
-    """Of one machine."""
+    """The invitation of one machine."""
 
     up: bytes
     public: bytes
@@ -33,18 +33,19 @@ class Invitation:
 
     @property
     def line(self) -> str:
-        """What the agent reads."""
+        """The line that the agent reads."""
         keys = [key.hex() for key in (self.up, self.public, self.private)]
         return " ".join([*keys, f"{self.link_seconds:g}", *([ATTACHED] if self.attached else [])])
 
     @property
     def keys(self) -> Keys:
-        """For the agent's end of the link."""
+        """The keys for the agent's end of the link."""
         return Keys(public=self.public, private=self.private, peers={UP: self.up})
 
     @staticmethod
     def read(line: str) -> Invitation:
-        """ConfigError if this is not what `line` gave; it does not repeat what it was given."""
+        """Parse a line. Raises ConfigError if it is not an invitation; the error does not repeat
+        the line."""
         words = line.split()
         keys = words[:3]
         rest = words[3:]
@@ -67,5 +68,5 @@ def _shape(words: list[str]) -> str:
     return (
         "nothing"
         if not words
-        else (f"{len(words)} words of {', '.join(str(len(word)) for word in words[:4])} signs")
+        else (f"{len(words)} words of {', '.join(str(len(word)) for word in words[:4])} characters")
     )

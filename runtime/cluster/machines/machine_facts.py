@@ -1,4 +1,5 @@
-"""What a machine says of itself when its agent joins, and what of it does not fit the run."""
+"""The facts that a machine's agent sends when it joins, and the check that the machine fits the
+run."""
 
 from __future__ import annotations
 
@@ -16,7 +17,7 @@ OURS = "convoy-runtime"
 
 
 def facts_here(machine: str, address: str) -> Joined:
-    """Of this machine."""
+    """Return the facts of this machine."""
     try:
         disk = shutil.disk_usage(tempfile.gettempdir()).free
     except OSError:
@@ -36,16 +37,16 @@ def facts_here(machine: str, address: str) -> Joined:
 
 
 def mismatch(joined: Joined) -> str:
-    """Why a machine cannot take part; "" if it can. What else could differ is compared before
-    everyone begins."""
+    """Return why a machine cannot take part, or "" if it can. Other differences are compared before
+    the run begins."""
     theirs = joined.versions.get(OURS)
     ours = versions()[OURS]
     if theirs != ours:
         return f"it has {OURS} {theirs}, this host {ours}: install the same version on both"
     if joined.sources != sources():
         text = (
-            f"its {OURS} {theirs} has other sources ({joined.sources}) than that of this "
-            f"host ({sources()})"
+            f"its {OURS} {theirs} has other sources ({joined.sources}) than this host's "
+            f"({sources()})"
         )
         return f"{text}: install the same on both"
     return ""

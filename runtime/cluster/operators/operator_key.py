@@ -1,7 +1,8 @@
-"""What lets an operator in, as a file: an address, and keys made for him and the runs of one `up`.
+"""The file that admits an operator: an address, and keys for the operator and the runs of one `up`.
 
-`up` writes it into the run directory for its user alone, and removes it when the run ends. The
-operator copies it. It is never an argument, and in no environment, log or plan.
+`up` writes the file into the run directory, readable by its user only, and removes it when the run
+ends. The operator copies it. The key is never a command-line argument, and never appears in an
+environment, a log or a plan.
 """
 
 from __future__ import annotations
@@ -22,15 +23,16 @@ from runtime.transport.keys import Keys
 from runtime.transport.zeromq import key_pair
 
 FILE = "operator.key"
-OPERATOR = "operator"  # who the key belongs to
-LIMITS = Limits(credit_bytes=4 << 20, message_bytes=4 << 20)  # small words and parts of files
+OPERATOR = "operator"  # the name of the key's owner
+LIMITS = Limits(credit_bytes=4 << 20, message_bytes=4 << 20)  # small messages and parts of files
 _MOST_BYTES = 64 << 10
 _ADDRESS = re.compile(r"[A-Za-z0-9._-]{1,253}:\d{1,5}")
 
 
 @dataclass(frozen=True)
 class OperatorKey:
-    """`address`: HOST:PORT, where `up` listens; its public key, the operator's pair."""
+    """The content of the file. `address` is HOST:PORT, where `up` listens. `up` is the public key
+    of `up`, and `public` and `private` are the operator's pair."""
 
     address: str
     up: bytes
@@ -39,15 +41,16 @@ class OperatorKey:
 
     @property
     def keys(self) -> Keys:
-        """For the operator's end."""
+        """The keys for the operator's end."""
         return Keys(public=self.public, private=self.private, peers={SUPERVISOR: self.up})
 
     def at(self, address: str) -> OperatorKey:
-        """The same where another address leads there, as a tunnel's end does."""
+        """Return the same key with another address that leads to `up`, such as the end of a
+        tunnel."""
         return dataclasses.replace(self, address=address)
 
     def write(self, path: Path) -> None:
-        """For this user only. OSError."""
+        """Write the file for this user only. Raises OSError."""
         said = {
             "address": self.address,
             "up": self.up.hex(),
@@ -58,8 +61,9 @@ class OperatorKey:
 
     @staticmethod
     def read(path: Path) -> OperatorKey:
-        """What `write` wrote. ConfigError if it is not there, is something else, is another user's,
-        or others may read it; it never repeats what it found."""
+        """Read the file that `write` wrote. Raises ConfigError if it does not exist, has another
+        content, belongs to another user, or can be read by others. The error never repeats the
+        content."""
         expected = f"expected a copy of {FILE} of the run's directory"
         try:
             said = json.loads(read_secret(path, _MOST_BYTES))
@@ -80,13 +84,13 @@ class OperatorKey:
 
 
 def is_address(said: str) -> bool:
-    """Is it HOST:PORT?"""
+    """Whether the text is HOST:PORT."""
     return _ADDRESS.fullmatch(said) is not None and int(said.rpartition(":")[2]) < 1 << 16
 
 
 class OperatorKeys:
-    """What the runs of one `up` have in common, so that a copy stays good when another run follows:
-    the keys, and the port that the first has found."""
+    """The keys and the port that the runs of one `up` share, so that a copy of the file stays valid
+    when another run follows."""
 
     def __init__(self, make: Callable[[], tuple[bytes, bytes]] = key_pair) -> None:
         self._make = make
@@ -98,18 +102,18 @@ class OperatorKeys:
         return f"<cards, {'given' if self._up else 'none given yet'}>"
 
     def keys(self) -> Keys:
-        """For the end of `up`; made when they are first asked for."""
+        """Return the keys for the end of `up`. They are made at the first call."""
         if self._up is None or self._operator is None:
             self._up = self._make()
             self._operator = self._make()
         return Keys(public=self._up[0], private=self._up[1], peers={OPERATOR: self._operator[0]})
 
     def port(self, wanted: int) -> int:
-        """That of the run before, if this one takes any."""
+        """Return the wanted port or, if any port will do, the port of the run before."""
         return wanted or self._port
 
     def given(self, address: str) -> OperatorKey:
-        """For the operator, of an end that listens there."""
+        """Return the operator's key for an end that listens at this address."""
         self._port = int(address.rpartition(":")[2])
         keys = self.keys()
         assert self._operator is not None

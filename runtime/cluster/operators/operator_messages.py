@@ -1,4 +1,5 @@
-"""What an operator elsewhere asks about the files of a run; which those are."""
+"""The messages by which operators on other machines read the files of a run, and the files that
+they may read."""
 
 from __future__ import annotations
 
@@ -11,21 +12,21 @@ PLAN = "plan.json"
 TRACE = "trace.json"
 LOGS = "logs/*.log"
 STACKS = "logs/*.stacks"
-OPEN = (JOURNAL, PLAN, TRACE, LOGS, STACKS)  # all that may be read: no checkpoint, no key
+OPEN = (JOURNAL, PLAN, TRACE, LOGS, STACKS)  # the files that may be read: no checkpoint, no key
 PART_BYTES = 512 << 10
 
 
 @message
 class FindFiles(Message):
-    """Which files of these patterns, some of OPEN, are there?"""
+    """Ask for the files that match these patterns, which are some of OPEN."""
 
     patterns: tuple[str, ...]
 
 
 @message
 class FilesFound(Message):
-    """JSON: {path below the run directory: [bytes, seconds since 1970 when it was written]}.
-    `directory`: the run directory, as `up` sees it."""
+    """JSON: {path below the run directory: [bytes, time of the last write in seconds since 1970]}.
+    `directory` is the run directory as `up` sees it."""
 
     directory: str
     files: Array
@@ -33,7 +34,7 @@ class FilesFound(Message):
 
 @message
 class ReadFile(Message):
-    """The next part of a file, from this byte on."""
+    """Ask for the next part of a file, from this byte on."""
 
     path: str
     offset: int
@@ -41,13 +42,14 @@ class ReadFile(Message):
 
 @message
 class FilePart(Message):
-    """PART_BYTES at most; nothing at its end."""
+    """At most PART_BYTES of the file; empty at its end."""
 
     data: Array
 
 
 def is_open(path: str) -> bool:
-    """May this file be read by who is elsewhere? Its path is one below the run directory."""
+    """Whether operators on other machines may read this file. The path is relative to the run
+    directory."""
     parts = PurePosixPath(path).parts
     plain = "\0" not in path and not {"..", "/"} & set(parts)
     return plain and any(

@@ -1,13 +1,14 @@
-"""Where operators elsewhere reach a run: they are clients as any, see `cluster/clients.py`, whose
-road leads here.
+"""The server for operators on other machines. They are clients as described in
+`cluster/clients.py`, and their messages arrive here.
 
       operator                         up
-         |  --- Attach, ... ---------->   as every client says it, and is answered
-         |  --- FindFiles ------------>   which of the run's files are there, and how large
-         |  --- ReadFile ------------->   a part of one
+         |  --- Attach, ... ---------->   the same messages and answers as for every client
+         |  --- FindFiles ------------>   which files of the run exist, and their sizes
+         |  --- ReadFile ------------->   a part of a file
          |  <-- Parting --------------   the run is over; its journal and logs may still be read
 
-Who has no key is dropped before anything of his is read; it is counted, and told once in a while.
+A connection without the key is dropped before any of its data is read. It is counted, and reported
+once in a while.
 """
 
 from __future__ import annotations
@@ -43,12 +44,15 @@ from runtime.transport.dialed import SCHEME, Answering
 from runtime.transport.zeromq import can_encrypt
 
 MOST_BYTES = 1 << 62  # of a file
-LAST_SECONDS = 2.0  # to read what is left when the run is over
+LAST_SECONDS = 2.0  # for operators to read the rest of the files when the run is over
 
 
 class OperatorServer:
-    """Of one run, whose directory it reads. `take(envelope, release, road)`: takes what a client
-    may say, False if it is none; `on_lost(client)`: it has left."""
+    """The server of one run, which reads the run directory.
+
+    `take(envelope, release, road)` handles a client's message, and returns False if the sender is
+    not a client. `on_lost(client)` is called when a client has left.
+    """
 
     def __init__(
         self,
@@ -63,7 +67,7 @@ class OperatorServer:
         self._take = take
         self._reject = reject
         self._on_lost = on_lost
-        self._leaves = asyncio.Event()  # somebody does
+        self._leaves = asyncio.Event()  # set when a client leaves
         self._ids = itertools.count(1)
         self._answers: set[asyncio.Task[None]] = set()
         self.road: Answering | None = None  # while it is open
@@ -72,27 +76,29 @@ class OperatorServer:
         return f"<desk for operators: {self.road!r}>"
 
     async def open(self, wanted: Operators) -> str:
-        """Listen there, and write the card; where that is, "" if nobody wants it. LaunchError."""
+        """Listen at the wanted address and write the file with the key. Returns the address, or ""
+        if no address is configured. Raises LaunchError."""
         if wanted.address is None:
             return ""
         address = own(wanted.address)
         port = wanted.port
         if not can_encrypt():
             raise LaunchError(
-                "operators.address: pyzmq was built without libsodium, which encrypts what they say"
+                "operators.address: pyzmq was built without libsodium, which encrypts the links"
             )
         try:
             at = await self._listen(address, self._cards.port(port))
         except LaunchError:
             if port or not self._cards.port(port):
                 raise
-            at = await self._listen(address, 0)  # another program has taken it since the run before
+            # another program has taken the port since the run before
+            at = await self._listen(address, 0)
         path = self._directory / FILE
         card = self._cards.given(at)
         try:
             card.write(path)
         except OSError as error:
-            raise LaunchError(f"{path}: {reason(error)}: the keys of its operators") from None
+            raise LaunchError(f"{path}: {reason(error)}: operators cannot get a key") from None
         return card.address
 
     async def _listen(self, address: str, port: int) -> str:
@@ -103,8 +109,8 @@ class OperatorServer:
         return (await self.road.open()).control[0].removeprefix(SCHEME)
 
     async def read_out(self) -> None:
-        """Everybody has heard that the run is over: wait until they have read the rest, for a
-        moment."""
+        """Wait a moment until the clients, which know that the run is over, have read the rest of
+        the files."""
         with suppress(TimeoutError):
             async with asyncio.timeout(LAST_SECONDS):
                 while self.road is not None and self.road.peers:
@@ -112,7 +118,8 @@ class OperatorServer:
                     await self._leaves.wait()
 
     async def close(self) -> None:
-        """Take nothing more. The keys are good for nothing from now on."""
+        """Accept no more messages, and remove the file with the key, which is not valid any
+        more."""
         for task in self._answers:
             task.cancel()
         await asyncio.gather(*self._answers, return_exceptions=True)
@@ -134,13 +141,13 @@ class OperatorServer:
             self._answers.add(task)
             task.add_done_callback(self._answers.discard)
         elif not self._take(envelope, release, self.road):
-            # nobody but a client comes in here, whatever it says
+            # only clients may send messages here
             release()
             self._reject(
                 envelope.sender,
-                MessageError("refused", (f"{envelope!r}: it is no client that has attached")),
+                MessageError("refused", (f"{envelope!r}: its sender is not an attached client")),
             )
-            self.road.disconnect(envelope.sender, "it is no client")
+            self.road.disconnect(envelope.sender, "it is not a client")
 
     async def _answer(self, envelope: Envelope, release: Release) -> None:
         said: Message
@@ -157,12 +164,12 @@ class OperatorServer:
                 await self.road.send(
                     to, Envelope(said, number, SUPERVISOR, FIRST, to, "", envelope.id)
                 )
-        except ConvoyError:  # it has left
+        except ConvoyError:  # the client has left
             pass
 
 
 def answer(directory: Path, wanted: Message) -> Message:
-    """What the run directory has to say. OSError."""
+    """Return the answer to a request for files of the run directory. Raises OSError."""
     if isinstance(wanted, FindFiles):
         patterns = [pattern for pattern in wanted.patterns if pattern in OPEN]
         found = sorted(
@@ -179,7 +186,7 @@ def answer(directory: Path, wanted: Message) -> Message:
     assert isinstance(wanted, ReadFile)
     path = directory / wanted.path
     if not is_open(wanted.path) or not 0 <= wanted.offset < MOST_BYTES or not _is_its_own(path):
-        return Refusal(error=f"{wanted.path!r:.80} is no file that operators may read")
+        return Refusal(error=f"{wanted.path!r:.80} is not a file that operators may read")
     with path.open("rb") as file:
         file.seek(wanted.offset)
         return FilePart(data=np.frombuffer(file.read(PART_BYTES), np.uint8))

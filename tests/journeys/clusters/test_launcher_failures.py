@@ -129,7 +129,7 @@ def said(done: subprocess.CompletedProcess[str], folder: Path) -> str:
             id="refuses",
         ),
         pytest.param(
-            "exit 1", ("machine 'm1': ssh m1 exited with status 1 and said nothing"), id="silent"
+            "exit 1", ("machine 'm1': ssh m1 exited with status 1 and printed nothing"), id="silent"
         ),
     ],
 )
@@ -190,7 +190,7 @@ def test_an_address_where_up_does_not_listen_is_told(tmp_path: Path) -> None:
     script = 'for last; do :; done; exec sh -c "$(echo "$last" | sed s/127.0.0.1/127.0.0.2/)"'
     line = said(run(tmp_path, script), tmp_path)
     assert line.startswith("machine 'm1': ssh m1: `up` cannot be reached at 127.0.0.2:")
-    assert "refused: nothing listens there" in line
+    assert "refused: no process listens there" in line
 
 
 @pytest.mark.slow

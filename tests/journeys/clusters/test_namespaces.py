@@ -253,7 +253,7 @@ def test_a_namespace_that_does_not_exist_is_named_with_what_makes_it(tmp_path: P
             + MACHINE.format(number=0, namespace="a", address="10.0.0.1"),
             (
                 "machine[0].namespace: is another host, which links.transport = 'ipc' does not "
-                "reach: leave that out"
+                "reach: remove that key"
             ),
         ),
         (

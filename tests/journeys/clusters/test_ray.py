@@ -117,7 +117,7 @@ def test_room_that_never_comes_is_told_with_what_was_asked_and_what_there_is(
     (line,) = done.stderr.splitlines()
     assert (
         "was not ready within 20 s: Ray has no room yet: asked for 2 of 3 CPU, each on a "
-        "node of its own"
+        "separate node"
     ) in line
     assert f"{cluster.host} has 1 CPU" in line and f"{cluster.far.address} has 1 CPU" in line
     assert left(cluster) == []

@@ -208,7 +208,7 @@ BROKEN: dict[str, tuple[str, Mapping[str, str | bytes], list[str], list[str]]] =
         "program = 'rolls'\n",
         {},
         [],
-        ["cluster.toml:1: program: no module named 'rolls' on Python's path or beside the file"],
+        ["cluster.toml:1: program: no module named 'rolls' on Python's path or next to the file"],
     ),
     "unknown override": (
         "",

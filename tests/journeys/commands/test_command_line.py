@@ -107,7 +107,7 @@ def test_a_program_that_cannot_be_imported_is_told_unless_others_have_the_comman
     counting: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     (counting / "cluster.toml").write_text('program = "countin"\n')
-    told = "program: no module named 'countin' on Python's path or beside the file\n"
+    told = "program: no module named 'countin' on Python's path or next to the file\n"
     assert main(["count", "one"]) == 2
     assert capsys.readouterr().err == told
     assert main(["convert", "no.caffemodel", "a.safetensors"]) == 2

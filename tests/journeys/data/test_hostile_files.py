@@ -95,7 +95,7 @@ def test_names_of_ten_thousand_characters_or_with_a_nul_are_one_line(capsys: Sai
     code, said = checked('[train]\nresume = "a\\u0000b"\n', capsys)
     assert (code, said) == (
         2,
-        [("cluster.toml:2: train.resume: found a NUL character, which no name and no text has")],
+        [("cluster.toml:2: train.resume: found a NUL character, which a string cannot have")],
     )
 
 
@@ -215,18 +215,18 @@ def test_a_folder_per_class_is_shuffled_unless_one_says_otherwise(capsys: Said) 
 UNUSED = {
     (
         "[simulation]\nclock = 'virtual'\n[links]\ntransport = 'tcp'\n"
-    ): "links.transport: says nothing with simulation",
+    ): "links.transport: has no effect with simulation",
     "[[machine]]\nport = 7000\n": (
-        "machine[0].port: says nothing where nothing listens at a TCP port"
+        "machine[0].port: has no effect if no process listens at a TCP port"
     ),
-    "[[machine]]\ncores = 2\nthreads = 1\n": "machine[0].cores: says nothing beside threads",
+    "[[machine]]\ncores = 2\nthreads = 1\n": "machine[0].cores: has no effect if threads",
     (
         "[[machine]]\n[[machine]]\nname = 'b'\n[[machine]]\nname = 'c'\n"
     ): "nothing is placed on machine 'c'",
     "[simulation]\nseed = 7\n": "simulation.seed: has no effect where nothing is emulated",
     (
         "[simulation]\nclock = 'virtual'\ninterfaces = 'link'\n"
-    ): "simulation.interfaces: says nothing without",
+    ): "simulation.interfaces: has no effect without",
 }
 
 
@@ -257,7 +257,7 @@ def test_up_tells_its_warnings_before_it_starts_and_leaves_no_handler(capsys: Sa
         "[simulation]\nclock = 'virtual'\n[metrics]\nport = 1\n"
     )
     assert main(["up"]) == 0
-    assert "warning: cluster.toml:9: metrics.port: says nothing with" in capsys.readouterr().err
+    assert "warning: cluster.toml:9: metrics.port: has no effect with" in capsys.readouterr().err
     assert logging.getLogger().handlers == before
 
 

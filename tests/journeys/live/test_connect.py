@@ -303,7 +303,8 @@ def test_of_the_files_of_a_run_no_others_than_those_that_commands_need_are_read_
     for path in closed_to_all:
         refused = answer(tmp_path, ReadFile(path=path, offset=0))
         assert (
-            isinstance(refused, Refusal) and "is no file that operators may read" in refused.error
+            isinstance(refused, Refusal)
+            and "is not a file that operators may read" in refused.error
         ), path
     assert isinstance(answer(tmp_path, ReadFile(path="events.jsonl", offset=1 << 63)), Refusal)
 

@@ -30,7 +30,7 @@ def test_what_fits_or_cannot_be_known_is_not_mentioned(
 
 def test_what_is_larger_than_what_is_free_is_told_with_the_largest_actors() -> None:
     told = (
-        "memory: the actors will hold 11 MB at least (a 5 MB, b 3 MB, c 2 MB, ...), but only "
+        "memory: the actors will hold at least 11 MB (a 5 MB, b 3 MB, c 2 MB, ...), but only "
         "10 MB of this machine are"
     )
     assert warned(HELD, 12_000_000, 10_000_000) == [f"{told} free now: the kernel may kill roles"]
@@ -39,7 +39,7 @@ def test_what_is_larger_than_what_is_free_is_told_with_the_largest_actors() -> N
 def test_what_can_never_fit_is_refused() -> None:
     with pytest.raises(
         ConfigError,
-        match=(r"hold 3 MB at least \(b 3 MB\), but this machine .* has 1 MB: " r"use a smaller"),
+        match=(r"hold at least 3 MB \(b 3 MB\), but this machine .* has 1 MB: " r"use a smaller"),
     ):
         warned({"b": 3_000_000}, 1_000_000, 500_000)
 

@@ -108,7 +108,7 @@ def test_pinned_processes_have_the_first_cores_in_order(
     [
         (
             'threads = 2\npin = ["w-*"]',
-            ("expected at most 2 cores' threads, found 4: w-0 (2), w-1 (2)"),
+            ("expected at most 2 threads (cores), found 4: w-0 (2), w-1 (2)"),
         ),
         ('pin = ["v-*"]', "'v-*' fits no actor on machine 'local'; there are lead, w-0, w-1"),
     ],

@@ -73,7 +73,7 @@ STILL = "the run stands still: "
             "still",
             4,
             (
-                rf"{STILL}lead has ended no step for \d s, and nobody computes: lead "
+                rf"{STILL}lead has ended no step for \d s, and no process computes: lead "
                 rf"waits for silent"
             ),
         ),

@@ -72,9 +72,8 @@ def test_pages_that_other_machines_reach_are_shown_to_everybody_there_and_that_m
     assert main(["check"]) == code
     told = capsys.readouterr().err.splitlines()
     assert told == [
-        "cluster.toml:2: metrics.address: shows the metrics to whoever reaches these "
-        "machines, of whom nobody's name "
-        "is known here: write metrics.readers = ['*'] too"
+        "cluster.toml:2: metrics.address: shows the metrics to all users who reach these "
+        "machines, and their names are not known here: write metrics.readers = ['*'] too"
     ] * (code == 2)
 
 

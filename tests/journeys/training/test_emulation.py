@@ -179,7 +179,7 @@ def test_what_a_run_recorded_is_a_profile_of_the_next(tmp_path: Path) -> None:
         (
             "[simulation]\nlatency = 0.1\n",
             ("", ""),
-            ("cluster.toml:2: simulation.latency: has a meaning with"),
+            ("cluster.toml:2: simulation.latency: has an effect only with"),
         ),
         ("", ("times.json", "tines.json"), "service times cannot be read"),
         (

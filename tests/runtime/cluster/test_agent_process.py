@@ -78,7 +78,7 @@ async def agent(request: pytest.FixtureRequest) -> AsyncIterator[Agent]:
 async def test_it_ends_with_its_standard_input_if_somebody_holds_that(agent: Agent) -> None:
     agent.hang_up()
     if agent.attached:
-        gone = "whoever started this agent is gone: its standard input has closed\n"
+        gone = "the process that started this agent has died: standard input has closed\n"
         assert await agent.ended() == (4, gone)
     else:
         agent.reception.tell("m", Close())

@@ -81,4 +81,7 @@ def test_a_lost_link_is_told_with_both_ends_and_with_what_is_known_of_them() -> 
     text += f"Both processes live: {both}; look at the network between them"
     assert cut(ends, [], 6.0, both=True) == text
     one = cut(ends, ["b"], 6.0, both=False)
-    assert f"a alone reports it. Nothing is heard of b either: {both}; look at the hosts and" in one
+    assert (
+        f"a alone reports it. No sign of life comes from b either: {both}; look at the hosts and"
+        in one
+    )

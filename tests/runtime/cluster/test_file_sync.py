@@ -112,7 +112,9 @@ def test_nothing_is_removed_here_when_the_folder_there_is_swept(there: Path, her
 
 def test_no_file_is_removed_here_that_did_not_come_from_there(here: Path) -> None:
     (here / "events.jsonl").write_text("ours")
-    with pytest.raises(MessageError, match=r"events\.jsonl: to be removed, but it never came"):
+    with pytest.raises(
+        MessageError, match=r"events\.jsonl: its removal was sent, but not the file itself"
+    ):
         Copies(here, ANY).take(
             Piece(path="events.jsonl", offset=0, rest=GONE, data=np.empty(0, np.uint8))
         )
@@ -263,7 +265,7 @@ def test_a_machine_writes_neither_a_file_of_up_nor_one_of_another_machine(
 def test_no_role_can_declare_a_file_of_up(
     here: Path, monkeypatch: pytest.MonkeyPatch, path: str
 ) -> None:
-    with pytest.raises(MessageError, match="is no file that a machine may leave"):
+    with pytest.raises(MessageError, match="is not a file that a machine may leave"):
         Copies(here, allowed(placement(monkeypatch))["far"], OF_UP_HERE).take(of(path))
     assert list(here.iterdir()) == []
 
@@ -285,7 +287,7 @@ def test_a_machine_writes_the_files_of_its_processes_and_what_its_roles_declare(
     }
     with pytest.raises(
         MessageError,
-        match=(r"logs/b\.log' is no file of the processes of " r"this machine, and no role"),
+        match=(r"logs/b\.log' is not a file of the processes of " r"this machine, and no role"),
     ):
         copies.take(of("logs/b.log", GROWING))
 

@@ -86,7 +86,7 @@ async def test_an_agent_may_say_what_the_table_has_and_nothing_else(
     assert known.machine.stage is remote.STEPS.get((stage, kind), Stage.GONE)
     if (stage, kind) not in remote.STEPS and stage not in (Stage.READY, Stage.GONE):
         told = str(known.machine.ready.exception())
-        assert told == f"machine 'm': its agent said {kind.__name__} while it was {stage.value}"
+        assert told == f"machine 'm': its agent sent {kind.__name__} while it was {stage.value}"
 
 
 async def test_a_process_there_is_started_signalled_and_its_end_told_as_its_machine_saw_it() -> (
@@ -170,7 +170,7 @@ async def test_up_may_say_what_the_table_has_and_nothing_else(
     assert agent.over.done() is not legal
     if not legal:
         assert str(agent.over.result()) == (
-            f"`up` said {kind.__name__} while this agent was {step.value}"
+            f"`up` sent {kind.__name__} while this agent was {step.value}"
         )
 
 

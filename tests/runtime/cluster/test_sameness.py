@@ -91,7 +91,7 @@ def test_of_many_odd_machines_three_are_told_and_the_others_are_counted() -> Non
     )
     lines = made.wrong_program().splitlines()
     assert [line.split("'")[1] for line in lines[:3]] == ["bad-0", "bad-1", "bad-2"]
-    assert lines[3:] == ["and so 2 more machines"]
+    assert lines[3:] == ["and 2 more machines differ"]
 
 
 def test_what_actors_read_must_be_the_same_wherever_it_is_read() -> None:

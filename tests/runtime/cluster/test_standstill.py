@@ -58,7 +58,7 @@ def test_a_lead_without_a_new_step_for_half_a_minute_is_told_with_who_waits_for_
     others = {"a": actor(0, "b", "Pull"), "b": actor(0, "", "Push"), "c": actor()}
     assert watched.seconds(30, lead=actor(1), **others) is None
     why = watched.seconds(1, lead=actor(1), **others)
-    told = "the run stands still: lead has ended no step for 30 s, and nobody computes: "
+    told = "the run stands still: lead has ended no step for 30 s, and no process computes: "
     assert why == told + "a waits for b in Pull; b is in Push"
 
 

@@ -123,7 +123,7 @@ def test_nobody_is_reborn_into_a_run_that_ends() -> None:
 @pytest.mark.parametrize("process", ["stranger", ""])
 @pytest.mark.parametrize("event", [*EVENTS, "dance"])
 def test_a_step_of_a_process_that_is_not_of_this_run_is_refused(process: str, event: str) -> None:
-    with pytest.raises(MessageError, match="not of this run"):
+    with pytest.raises(MessageError, match="not in this run"):
         Supervision(["p"], Liveness(), 0.0).note(process, event, 0.0)
 
 

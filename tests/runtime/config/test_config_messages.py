@@ -357,7 +357,7 @@ def test_a_program_that_does_not_exist_and_other_mistakes_come_together() -> Non
     assert problems("run.nam = 'x'", program="absent_program") == [
         (
             "cluster.toml:1: program: no module named 'absent_program' on Python's path or "
-            "beside the file"
+            "next to the file"
         ),
         "cluster.toml:2: run.nam: unknown key (did you mean 'name'?)",
     ]

@@ -104,5 +104,5 @@ def test_what_rules_judge_keeps_the_mistakes_of_every_stage() -> None:
 def test_keys_that_say_nothing_are_lines_of_what_was_loaded() -> None:
     Path("cluster.toml").write_text("[operators]\nport = 7\n")
     assert load_with_program(Path("cluster.toml")).unused == (
-        "cluster.toml:2: operators.port: says nothing without operators.address: nothing listens",
+        "cluster.toml:2: operators.port: has no effect without operators.address: nothing listens",
     )

@@ -33,7 +33,7 @@ def test_what_only_ray_looks_at_is_read_and_written_again(tmp_path: Path) -> Non
     [
         pytest.param(
             '[launcher]\nkind = "ssh"\nray = { address = "auto" }\n',
-            "cluster.toml:3: launcher.ray: has a meaning with launcher.kind = 'ray' only",
+            "cluster.toml:3: launcher.ray: has an effect only with launcher.kind = 'ray'",
             id="of another kind",
         ),
         pytest.param(

@@ -142,7 +142,7 @@ MISTAKES = {
         "'node[01-16],gpu[1,3-5]'"
     ),
     "[[machine]]\nhosts = []": (
-        "cluster.toml:4: machine[0].hosts: found an array without a host, expected one at least"
+        "cluster.toml:4: machine[0].hosts: found an array without a host, expected at least one"
     ),
     "[[machine]]\nhosts = 3": (
         "cluster.toml:4: machine[0].hosts: found 3 (integer), expected hosts such as "
@@ -158,8 +158,8 @@ MISTAKES = {
         "'_', '-' that begins with a letter or digit"
     ),
     "[[machine]]\nname = 'n'\nhosts = 'a'": (
-        "cluster.toml:4: machine[0].name: says nothing beside hosts, whose machines are "
-        "called by their hosts"
+        "cluster.toml:4: machine[0].name: cannot be given with hosts, whose machines are "
+        "named after their hosts"
     ),
     "[[machine]]\nname = 'n2'\n[[machine]]\nhosts = 'n[1-2]'": (
         "cluster.toml:6: machine[1].hosts: a machine named 'n2' exists already (cluster.toml:4)"
@@ -185,7 +185,7 @@ MISTAKES = {
     ),
     "[[machine]]\naddress = '0.0.0.0'": (
         "cluster.toml:4: machine[0].address: found '0.0.0.0' (string), others cannot reach "
-        "it: say a network, such as "
+        "it: give a network, such as "
         "'10.0.0.0/8', or an interface"
     ),
     "[[machine]]\ndata = 'here'": (
@@ -194,8 +194,8 @@ MISTAKES = {
         "'~/'"
     ),
     "[[machine]]\nenvironment = { 'A B' = 'x' }": (
-        "cluster.toml:4: machine[0].environment: found the name 'A B', expected one that a "
-        "variable can have"
+        "cluster.toml:4: machine[0].environment: found the name 'A B', expected the name of a "
+        "variable"
     ),
     "[[machine]]\nenvironment = { A = 1 }": (
         "cluster.toml:4: machine[0].environment.A: found 1 (integer), expected a string"

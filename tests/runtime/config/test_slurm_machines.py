@@ -65,7 +65,7 @@ def test_outside_a_job_nodes_stand_for_its_nodes_which_is_told(
     config = load(written(tmp_path, f"{SLURM}nodes = 2\n{machines}"))
     assert [machine.name for machine in config.machine] == ["node1", "node2"]
     assert told(config) == [
-        ("this is no job of Slurm: node[1-2] stands for its nodes (launcher.nodes)")
+        ("not in a job of Slurm: node[1-2] stands for the nodes of a job (launcher.nodes)")
     ]
     assert asked(config) == (2, ())
 
@@ -73,7 +73,7 @@ def test_outside_a_job_nodes_stand_for_its_nodes_which_is_told(
 def test_a_number_of_nodes_that_says_nothing_is_told(tmp_path: Path) -> None:
     config = load(written(tmp_path, f"{SLURM}nodes = 2\n[[machine]]\nname = 'n1'\n"))
     assert [line.partition(": ")[2] for line in unused(config)] == [
-        "launcher.nodes: says nothing where no job of Slurm gives the machines, or all are named"
+        "launcher.nodes: has no effect without machines of a Slurm job, or if all of them are named"
     ]
 
 
@@ -100,7 +100,7 @@ def test_cores_that_cannot_be_read_are_one_line(
 
 def test_a_node_that_the_job_does_not_have_is_named() -> None:
     assert _absent(("n1", "n7"), {JOB: "17", LISTS[0]: "n[1-2]"}) == (
-        "machine 'n7' is no node of job 17, which has n[1-2]"
+        "machine 'n7' is not a node of job 17, which has n[1-2]"
     )
     assert _absent(("n1",), {JOB: "17", LISTS[0]: "n[1-2]"}) == ""
 
@@ -117,7 +117,7 @@ def test_outside_a_job_up_says_in_one_line_what_to_type(tmp_path: Path) -> None:
     done = up(tmp_path)
     assert (done.returncode, done.stderr.count("\n")) == (3, 1)
     text = (
-        "launcher.kind is 'slurm', but this is no job (SLURM_JOB_ID is not set): type "
+        "launcher.kind is 'slurm', but this is not a job (SLURM_JOB_ID is not set): type "
         "`salloc --nodes=2 --exclusive"
     )
     assert done.stderr.startswith(text)

@@ -142,18 +142,18 @@ def test_pinned_processes_elsewhere_stay_on_the_cores_that_their_machine_lets_th
         cores.check(few, [4, 5, 6])
     assert str(caught.value) == (
         "machine 'a': process 'worker-2' is pinned to 2 of its cores from number 2 on, "
-        "counted from 0, but it has 3"
+        "counted from 0, but the machine has 3"
     )
 
 
 def test_pins_elsewhere_need_a_number_of_threads_and_no_more_than_the_cores_that_are_said(
     tmp_path: Path,
 ) -> None:
-    with pytest.raises(ConfigError, match="say threads, or cores, of machine 'a'"):
+    with pytest.raises(ConfigError, match="set threads, or cores, of machine 'a'"):
         placed(tmp_path, f"{ELSEWHERE}hosts = 'a'\npin = ['*']")
     with pytest.raises(
         ConfigError,
-        match=(r"pin: expected at most 4 cores' threads, found 6: " r"worker-0 \(3\), worker-1"),
+        match=(r"pin: expected at most 4 threads \(cores\), found 6: " r"worker-0 \(3\), worker-1"),
     ):
         placed(
             tmp_path,

@@ -140,11 +140,11 @@ def test_what_says_nothing_of_links_where_it_stands_is_told() -> None:
         return [line.partition(": ")[2] for line in unused(config)]
 
     assert told(configured(encryption="none", latency=0.1, bytes_per_second="10MB")) == [
-        f"links.{key}: says nothing where all machines are this one: no link leaves it"
+        f"links.{key}: has no effect if all machines are this one: no link leaves it"
         for key in ("encryption", "latency", "bytes_per_second")
     ]
     (line,) = told(configured({"port": 7000}))
-    assert line.endswith("where nothing listens at a TCP port: all machines are this one")
+    assert line.endswith("if no process listens at a TCP port: all machines are this one")
     assert (
         told(configured({"port": 7000}, FAR, process=ON_FAR, encryption="none", latency=0.1)) == []
     )
@@ -161,7 +161,7 @@ def test_another_host_is_refused_where_only_unix_sockets_are_wanted() -> None:
     assert caught.value.problems == [
         (
             "launch(): machine[0].address: is another host, which links.transport = 'ipc' does "
-            "not reach: leave that out"
+            "not reach: remove that key"
         )
     ]
 

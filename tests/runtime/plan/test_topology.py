@@ -44,7 +44,7 @@ def test_every_mistake_of_a_topology_is_named_at_once() -> None:
         "topology: two actors are called 'a'",
         "topology: no actor is called 'x', but a link names it",
         "topology: no actor is called 'y', but a link names it",
-        "topology: no actor is called 'z', but it is to lead",
+        "topology: no actor is called 'z', but it is the lead",
     ]
 
 

@@ -183,8 +183,8 @@ def test_a_file_system_without_locks_is_told_and_the_time_counts(
         assert found(tmp_path, lock.up) is Sign.ELSEWHERE
         assert said == [
             (
-                f"{tmp_path}: Operation not supported: only the time in its lock tells others "
-                "whether this `up` lives"
+                f"{tmp_path}: Operation not supported: other processes can see only by the time "
+                "in the lock whether this `up` lives"
             )
         ]
     assert found(tmp_path, lock.up) is None

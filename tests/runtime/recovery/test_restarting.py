@@ -92,7 +92,7 @@ MACHINES = "".join(
             "reachable",
             {"a", "b", "c"},
             "abc",
-            ("the run waits for machine 'a' and machine 'b' and machine 'c': none wo"),
+            ("the run waits for machine 'a' and machine 'b' and machine 'c': no mac"),
         ),
         ("reachable", set(), "abc", ""),
         ("all", {"b"}, "abc", ""),
