@@ -10,8 +10,8 @@ errors      The one error of ops and the input checks that raise it
 holding     A notice that a call is about to hold the interpreter's lock for seconds
 gradcheck   The generic directional gradient check: one line proves a layer's backward pass
 
-`get_backend("numpy")` returns a `Backend`; its methods are the operations. The package knows nothing
-of layers, nets, files or messages, and imports no other package of Convoy.
+`get_backend("numpy")` returns a `Backend`; its methods are the operations. The package knows
+nothing of layers, nets, files or messages, and imports no other package of Convoy.
 """
 
 from __future__ import annotations
