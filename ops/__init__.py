@@ -1,7 +1,7 @@
 """The array operations of CNN training, forward and backward, behind one small interface.
 
 interface/  The methods of every backend, one class per family of operations
-reference/  Every operation written plainly with NumPy, one family a file
+reference/  Every operation written plainly with NumPy, one family per file
 backends/   The array backends, one per file
 cpu/        The fast kernels of the CPU backend
 cuda/       What an NVIDIA GPU computes, a family of operations a file

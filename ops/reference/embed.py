@@ -27,7 +27,8 @@ def forward(xp: Any, index: Array, w: Array, b: Array | None, out: Array | None)
 
 
 def read_rows(xp: Any, op: str, index: Array, rows: int) -> Array:
-    """The index as integers. An OpsError names the first that is no row."""
+    """Return the index as integers. Raises OpsError that names the first number that is not a
+    row."""
     index = xp.asarray(index)
     wrong = ~((index >= 0) & (index < rows) & (index == xp.floor(index)))
     if wrong.any():

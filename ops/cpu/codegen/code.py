@@ -171,7 +171,7 @@ class Code:
         )
 
     def spread(self, at: Whole) -> Vec:
-        """One float32 number in every lane."""
+        """Read one float32 number into every lane."""
         return Vec(
             self.b, self.v.splat(self.b.load(self.b.inttoptr(at.value, F32.as_pointer()), align=4))
         )

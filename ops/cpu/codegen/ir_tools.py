@@ -144,7 +144,7 @@ def on_arm(builder: ir.IRBuilder) -> bool:
 def declared(
     builder: ir.IRBuilder, name: str, result: ir.Type, arguments: Sequence[ir.Type]
 ) -> ir.Function:
-    """The function of that name in the builder's module, declared on first use."""
+    """Return the function of that name in the builder's module; it is declared on first use."""
     module = builder.module
     if name in module.globals:
         return module.globals[name]
