@@ -1,10 +1,10 @@
 """The array operations of CNN training, forward and backward, behind one small interface.
 
 interface/  The methods of every backend, one class per family of operations
-reference/  Every operation written plainly with NumPy, one family per file
+reference/  Every operation in plain NumPy, one family per file
 backends/   The array backends, one per file
 cpu/        The fast kernels of the CPU backend
-cuda/       What an NVIDIA GPU computes, a family of operations a file
+cuda/       The operations of an NVIDIA GPU, one family per file
 geometry    The windows of convolution and pooling
 errors      The one error of ops and the input checks that raise it
 holding     A notice that a call is about to hold the interpreter's lock for seconds

@@ -1,4 +1,4 @@
-"""Every operation written plainly with NumPy, one family per file: the reference of the fast kernels.
+"""Every operation in plain NumPy, one family per file: the reference of the fast kernels.
 
 conv           Convolution forward and backward by batched lowering and one GEMM per part of the
                batch

@@ -40,7 +40,7 @@ def read_rows(xp: Any, op: str, index: Array, rows: int) -> Array:
 def check_backward(
     op: str, index: Array, dy: Array, w_shape: Shape, out_w: Array | None, out_b: Array | None
 ) -> None:
-    """The arguments of a table's gradient fit together."""
+    """Check that the arguments of a table's gradient fit together."""
     check_float(op, dy=dy)
     if len(w_shape) != 2:
         raise OpsError(f"{op}: w_shape is {tuple(w_shape)}, expected (rows, outputs)")

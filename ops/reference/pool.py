@@ -54,7 +54,7 @@ def rectified(xp: Any, y: Array, places: Array | None) -> tuple[Array, Array | N
 def check_forward(
     x: Array, geometry: PoolGeometry, out: Array | None, argmax: Array | Literal[False] | None
 ) -> Shape:
-    """The arguments of a forward pass fit; returns y's shape."""
+    """Check the arguments of a forward pass; returns y's shape."""
     op = "pool_forward"
     check_float(op, x=x)
     check_ndim(op, "x", x, "NCHW")
@@ -98,7 +98,7 @@ def _reduce(xp: Any, ufunc: Any, x: Array, axis: int, geometry: PoolGeometry, ou
 def _accumulate(
     ufunc: Any, start: float, x: Array, axis: int, spans: list[Span], out: Array
 ) -> None:
-    """One pass over `out` per kernel index, `start` where nothing was read yet."""
+    """Take one pass over `out` per kernel index; `out` begins as `start`."""
     (to_0, take_0), *rest = spans
     if rest and to_0 == rest[0][0] == slice(0, out.shape[axis]):
         # saves two passes over `out`

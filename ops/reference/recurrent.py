@@ -174,7 +174,7 @@ def lstm_forward(
 def _lstm_unit(
     xp: Any, gates: Array, cont: Array, before_c: Array | None, c: Array, h: Array
 ) -> None:
-    """One step: gate inputs become gates in place, c and h are written."""
+    """Compute one step: gate inputs become gates in place, c and h are written."""
     hidden = c.shape[1]
     sigmoid_forward(xp, gates[:, : 3 * hidden], gates[:, : 3 * hidden])
     xp.tanh(gates[:, 3 * hidden :], out=gates[:, 3 * hidden :])
