@@ -47,7 +47,7 @@ def step_of(x: Array) -> int | None:
 
 
 def width(x: Array) -> int:
-    """The number of numbers in a row."""
+    """The length of a row in numbers."""
     return int(x.shape[1]) if x.ndim in (2, 4) else int(x.shape[-1]) if x.ndim else 1
 
 

@@ -301,7 +301,7 @@ class Normalisation(OnDevice):
 
     def _gathered(self, sums: Array, x: Array | None, strips: int, c: int) -> Array:
         """Reduce sums to `GATHERED` for each half and channel. Behind them are the channels'
-        shifts, the first numbers of x."""
+        shifts: x's first row."""
         sums, strips = self.gathered(sums, 2, strips, c)
         few = self.scratch.take("few sums", (2 * GATHERED + 1, c), sums.dtype)
         count = 2 * GATHERED * c

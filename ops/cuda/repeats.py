@@ -6,9 +6,9 @@ addresses and layouts of its arrays: they are its key. The second call with a ke
 kernels that it starts, with their arguments as the driver takes them. The third and all later calls
 start the recorded kernels.
 
-Only launches, products and cuDNN's plans are recorded. An operation that asks the backend for its
-`xp` does something else, so it is never repeated. Neither is an operation whose results are not
-among its arguments.
+Only launches, products and cuDNN's plans are recorded. An operation that reads the backend's `xp`
+may do other work, so it is never repeated. Neither is an operation whose results are not among its
+arguments.
 """
 
 from __future__ import annotations

@@ -82,7 +82,6 @@ class Dropouts(Fast):
     def dropout(
         self, x: Array, ratio: float, key: int, first: int = 0, out: Array | None = None
     ) -> Array:
-        """As Backend's."""
         check_alike("dropout", out, x=x)
         philox.check(ratio, key, first)
         y = self.like(x, out)

@@ -41,7 +41,6 @@ class Tables(Fast):
     """The tables of `CpuBackend`: float32 rows side by side; anything else as the reference."""
 
     def sum_rows(self, rows: Array, values: Array, out: Array) -> None:
-        """As Backend's."""
         beside = values.shape[1] == 1 or values.strides[1] == 4
         if not (
             values.dtype == out.dtype == F32

@@ -154,7 +154,7 @@ class ResponseNormalisation(Fast):
         self, x: Array, *, size: int = 5, alpha: float = 1.0, beta: float = 0.75, k: float = 1.0,
         region: str = "ACROSS_CHANNELS", out: Array | None = None, scale: Array | None = None,
     ) -> tuple[Array, Array]:  # fmt: skip
-        """As Backend's; fast across channels."""
+        """Fast across channels."""
         if region == "ACROSS_CHANNELS":
             share, shift = share_and_shift("lrn_forward", size, alpha, k, region)
             y = self.like(x, out)
@@ -179,7 +179,7 @@ class ResponseNormalisation(Fast):
         region: str = "ACROSS_CHANNELS",
         out: Array | None = None,
     ) -> Array:
-        """As Backend's; fast across channels."""
+        """Fast across channels."""
         if region == "ACROSS_CHANNELS":
             share, _ = share_and_shift("lrn_backward", size, alpha, 1.0, region)
             dx = self.like(dy, out)

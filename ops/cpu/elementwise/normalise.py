@@ -71,7 +71,6 @@ class Normalisation(Reductions):
         mean: Array | None = None,
         variance: Array | None = None,
     ) -> tuple[Array, Array, Array]:
-        """As Backend's."""
         found = self._normalised(x, eps, statistics, out, mean, variance)
         if found is not None:
             return found
@@ -150,7 +149,6 @@ class Normalisation(Reductions):
         fixed: bool = False,
         out: Array | None = None,
     ) -> Array:
-        """As Backend's."""
         dx = self._gradient(dy, y, variance, eps, fixed, out)
         if dx is not None:
             return dx

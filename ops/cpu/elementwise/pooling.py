@@ -56,7 +56,6 @@ class Pooling(Fast):
         uniforms: Array | None = None,
         rectify: bool = False,
     ) -> tuple[Array, Array | None]:
-        """As Backend's."""
         mode = geometry.mode
         if mode != "STOCHASTIC" and isinstance(x, np.ndarray) and x.ndim == 4 and 0 not in x.shape:
             placed = mode == "MAX" and argmax is not False
@@ -80,7 +79,6 @@ class Pooling(Fast):
         self, dy: Array, geometry: PoolGeometry, in_shape: Shape,
         argmax: Array | None = None, out: Array | None = None,
     ) -> Array:  # fmt: skip
-        """As Backend's."""
         average = geometry.mode == "AVE"
         if len(in_shape) == 4 and 0 not in in_shape and (average or argmax is not None):
             dx = images_like(tuple(in_shape), out)

@@ -77,7 +77,6 @@ class Rearrangement(Fast):
     """`flatten` and `unflatten` of images with channels side by side."""
 
     def flatten(self, x: Array, out: Array | None = None) -> Array:
-        """As Backend's."""
         if not _pixels(x):
             return super().flatten(x, out)
         images = x.shape[0]
@@ -102,7 +101,6 @@ class Rearrangement(Fast):
         return y
 
     def unflatten(self, dy: Array, in_shape: Shape, out: Array | None = None) -> Array:
-        """As Backend's."""
         if len(in_shape) != 4 or dy.ndim != 2 or dy.dtype != F32:
             return super().unflatten(dy, in_shape, out)
         dx = images_like(tuple(in_shape), out)

@@ -85,7 +85,6 @@ class Reductions(Fast):
         self.team.run(total_sums, total)
 
     def channel_sums(self, x: Array, out: Array | None = None) -> Array:
-        """As Backend's."""
         if x.ndim > 1:
             sums = self._sums(x, x.shape[1:2], 1, out)
             if sums is not None:
@@ -95,7 +94,7 @@ class Reductions(Fast):
     def bias_backward(
         self, dy: Array, shape: Shape, axis: int = 1, out: Array | None = None
     ) -> Array:
-        """As Backend's; fast along one axis."""
+        """Fast along one axis."""
         sums = self._sums(dy, shape, axis, out)
         return super().bias_backward(dy, shape, axis, out) if sums is None else sums
 
@@ -113,7 +112,7 @@ class Reductions(Fast):
         self, x: Array, dy: Array, shape: Shape, axis: int = 1, *, bias: bool,
         out_gamma: Array | None = None, out_beta: Array | None = None,
     ) -> tuple[Array, Array | None]:  # fmt: skip
-        """As Backend's; fast along one axis."""
+        """Fast along one axis."""
         if _along(x, shape, axis):
             dgamma: Array = self.empty(shape, x.dtype) if out_gamma is None else out_gamma
             dbeta: Array | None = (

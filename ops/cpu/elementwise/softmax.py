@@ -172,7 +172,7 @@ class Softmax(Fast):
     _softmax_plans: dict[Any, Plan] | None = None
 
     def softmax_forward(self, scores: Array, axis: int = 1, out: Array | None = None) -> Array:
-        """As Backend's; fast along the last axis but for those of one."""
+        """Fast along the last axis but for those of one."""
         if _rows(scores) and (axis == 1 or (axis == -1 and scores.ndim == 2)):
             prob = self.like(scores, out)
             plan = self._softmax_plan(scores, prob)
@@ -203,7 +203,7 @@ class Softmax(Fast):
         ignore_label: int | None = None, normalization: str = "VALID", out: Array | None = None,
         verdict: Array | None = None,
     ) -> tuple[float, Array]:  # fmt: skip
-        """As Backend's; fast for scores (N, C) or (N, C, 1, ...) and float32 labels."""
+        """Fast for scores (N, C) or (N, C, 1, ...) and float32 labels."""
         if (
             verdict is None
             and _rows(scores)
@@ -234,7 +234,7 @@ class Softmax(Fast):
         ignore_label: int | None = None, normalization: str = "VALID", out: Array | None = None,
         verdict: Array | None = None,
     ) -> Array:  # fmt: skip
-        """As Backend's; fast for scores (N, C) or (N, C, 1, ...) and float32 labels."""
+        """Fast for scores (N, C) or (N, C, 1, ...) and float32 labels."""
         if _rows(prob) and _are_labels(labels, prob) and normalization in NORMALIZATIONS:
             dx = self.like(prob, out)
             plan = self._softmax_plan(prob, dx)

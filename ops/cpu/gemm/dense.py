@@ -65,7 +65,6 @@ class DenseKernels(Backend):
         *,
         rectify: bool = False,
     ) -> Array:
-        """As Backend's."""
         key = ("forward", *_looks(x, w, b, out))
         plan = self._products.get(key)
         if plan is None:
@@ -83,7 +82,6 @@ class DenseKernels(Backend):
         return out
 
     def dense_backward_data(self, dy: Array, w: Array, out: Array | None = None) -> Array:
-        """As Backend's."""
         key = ("data", *_looks(dy, w, out))
         plan = self._products.get(key)
         if plan is None:
@@ -106,7 +104,6 @@ class DenseKernels(Backend):
         out_w: Array | None = None,
         out_b: Array | None = None,
     ) -> tuple[Array, Array | None]:
-        """As Backend's."""
         key = ("weights", bias, *_looks(x, dy, out_w, out_b))
         plan = self._products.get(key)
         if plan is None:
@@ -131,7 +128,6 @@ class DenseKernels(Backend):
         bias: bool = True,
         turned: bool = False,
     ) -> int:
-        """As Backend's."""
         x = (4 * width, 4)
         y = (4 * outputs, 4)
         w = (4, 4 * outputs) if turned else (4 * width, 4)

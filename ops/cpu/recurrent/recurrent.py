@@ -28,7 +28,6 @@ class RecurrentKernels(DenseKernels):
         self._between: dict[tuple[Shape, Shape], tuple[Array, Array]] = {}
 
     def recurrent_scratch(self, x_shape: Shape, hidden: int, gates: int, *, training: bool) -> int:
-        """As Backend's."""
         steps, images, features = x_shape
         plan = self._planned(Sizes(steps, images, features, hidden, gates * hidden))
         return max(plan.forward_bytes, plan.scratch_bytes if training else 0)
@@ -47,7 +46,6 @@ class RecurrentKernels(DenseKernels):
         out: Array | None = None,
         tape: Tape | None = None,
     ) -> Tape:
-        """As Backend's."""
         into = (tape or Tape())._replace(**({} if out is None else {"h": out}))
         if not _ready(x, cont, w_x, b, w_h, h0, c0, extra, *into):
             return super().lstm_forward(
@@ -81,7 +79,6 @@ class RecurrentKernels(DenseKernels):
         out: LstmGradients | None = None,
         without: Collection[str] = (),
     ) -> LstmGradients:
-        """As Backend's."""
         into = out or LstmGradients()
         if not _ready(dh, *tape, x, cont, w_x, w_h, h0, c0, dh_last, dc_last, *into):
             states = {"h0": h0, "c0": c0, "dh_last": dh_last, "dc_last": dc_last}
@@ -114,7 +111,6 @@ class RecurrentKernels(DenseKernels):
         out: Array | None = None,
         states: Array | None = None,
     ) -> tuple[Array, Array]:
-        """As Backend's."""
         if not _ready(x, cont, w_x, b, w_h, w_o, b_o, h0, extra, out, states):
             return super().rnn_forward(
                 x, cont, w_x, b, w_h, w_o, b_o, h0=h0, extra=extra, out=out, states=states
@@ -146,7 +142,6 @@ class RecurrentKernels(DenseKernels):
         out: RnnGradients | None = None,
         without: Collection[str] = (),
     ) -> RnnGradients:
-        """As Backend's."""
         into = out or RnnGradients()
         if not _ready(do, o, h, x, cont, w_x, w_h, w_o, h0, dh_last, *into):
             states = {"h0": h0, "dh_last": dh_last}

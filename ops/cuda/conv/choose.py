@@ -69,7 +69,8 @@ class Chooser:
 
     @cached_property
     def library(self) -> Library | None:
-        """cuDNN if it is wanted and installed, else None. It is made in the thread that computes."""
+        """cuDNN if it is wanted and installed, else None. It is made in the thread that
+        computes."""
         if self._ops.cudnn == "off":
             return None
         try:

@@ -93,7 +93,7 @@ def graph_of(
     _, own, *kernel = shape.weight_shape
     tensors = {
         X: (shape.in_shape, steps[0]),
-        # if these are fewer channels than x has, there are groups
+        # cuDNN divides x's channels by these to get the number of groups
         W: ((shape.outputs, own, *kernel), own),
         Y: (shape.out_shape, steps[1]),
     }

@@ -57,7 +57,6 @@ class Convolutions(OnDevice):
         self, x: Array, dy: Array, geometry: ConvGeometry, w_shape: Shape, *,
         bias: bool, out_w: Array | None = None, out_b: Array | None = None,
     ) -> tuple[Array, Array | None]:  # fmt: skip
-        """As Backend's."""
         conv.check_backward_weights(x, dy, geometry, w_shape, out_w, out_b)
         dw: Array = self.xp.empty(w_shape, x.dtype) if out_w is None else out_w
         into = dw if dw.flags.c_contiguous else self.xp.empty(w_shape, x.dtype)
