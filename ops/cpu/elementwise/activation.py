@@ -20,7 +20,7 @@ def _leaky(c: Code, x: Vec, slope: Vec) -> list[Vec]:
 
 
 def _gated(c: Code, dy: Vec, y: Vec, slope: Vec) -> list[Vec]:
-    """A product as in the reference, so that a gradient that is no number stays one."""
+    """A product as in the reference, so that a gradient that is NaN stays NaN."""
     return [dy * (y > 0.0).pick(c.constant(1), slope)]
 
 

@@ -115,7 +115,7 @@ class Normalisation(Reductions):
         return self._kept[channels]
 
     def measure(self, x: Array, mean: Array, variance: Array) -> bool:
-        """mean and variance of x's channels."""
+        """Write mean and variance of x's channels. Returns False if the arrays do not fit."""
         if self._moments is None:
             self._moments = {}
         key = (x.shape, x.strides)

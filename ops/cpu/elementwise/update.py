@@ -64,7 +64,7 @@ ADAM = Stream(
 
 
 class Updates(MomentumUpdates):
-    """Every solver as one pass, but AdaDelta, which is the reference's."""
+    """Every solver as one pass, except AdaDelta, which the reference computes."""
 
     def adagrad_update(
         self,

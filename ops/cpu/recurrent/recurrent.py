@@ -1,5 +1,5 @@
-"""LSTM and RNN of the CPU backend: the sequences of a batch shared by the threads, everything else
-as products."""
+"""LSTM and RNN of the CPU backend: the threads share the sequences of a batch, everything else is
+products."""
 
 from __future__ import annotations
 
@@ -18,13 +18,13 @@ from ops.reference.recurrent import LstmGradients, RnnGradients, Tape
 
 
 class RecurrentKernels(DenseKernels):
-    """The recurrent layers of `CpuBackend`: C-contiguous float32; anything else as the
-    reference."""
+    """The recurrent layers of `CpuBackend`: C-contiguous float32. The reference handles all other
+    arrays."""
 
     def __init__(self, b_p: int | None = None) -> None:
         super().__init__(b_p)
         self._recurrences: dict[Sizes, Recurrence] = {}
-        # gradients between an RNN's two parts
+        # gradients between the two parts of an RNN
         self._between: dict[tuple[Shape, Shape], tuple[Array, Array]] = {}
 
     def recurrent_scratch(self, x_shape: Shape, hidden: int, gates: int, *, training: bool) -> int:
@@ -164,8 +164,8 @@ class RecurrentKernels(DenseKernels):
     def _back_to_states(
         self, do: Array, o: Array, h: Array, w_o: Array, out: RnnGradients
     ) -> Array:
-        """From the gradient of an RNN's outputs to that of its states, and to those of w_o and
-        b_o."""
+        """Compute the gradient of an RNN's states, and those of w_o and b_o, from the gradient of
+        its outputs. Returns the first."""
         key = (o.shape, h.shape)
         if key not in self._between:
             self._between[key] = (np.empty(o.shape, np.float32), np.empty(h.shape, np.float32))
@@ -213,7 +213,7 @@ class RecurrentKernels(DenseKernels):
         w_h: Array,
         without: Collection[str],
     ) -> dict[str, Array | None]:
-        """Destinations of what LSTM and RNN share, and c0 where there is one."""
+        """Destinations of the gradients that LSTM and RNN share, and of c0 if there is one."""
         state = (x.shape[1], w_h.shape[1])
         width = w_h.shape[0]
         shapes: dict[str, Shape] = {
@@ -233,7 +233,7 @@ class RecurrentKernels(DenseKernels):
 
 
 def _ready(*arrays: Any) -> bool:
-    """Whether kernels can read all of them in place."""
+    """Whether kernels can read all the arrays in place."""
     return all(
         x is None
         or (x.dtype == np.float32 and x.flags.c_contiguous and x.size and not x.ctypes.data % 4)
