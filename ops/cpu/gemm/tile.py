@@ -61,14 +61,14 @@ def build_tile(
     ahead: bool = False,
     dense: str = "",
 ) -> None:
-    """Add the kernel of `rows` x (`vectors` * `width`) sums. With nk = 0 or no = 0 it writes max(I,
-    floor). If the address I is 0, it writes the sums as they are, without a floor.
+    """Add the kernel of `rows` x (`vectors` * `width`) sums. nk = 0 or no = 0 writes max(I, floor).
+    If the address I is 0, the sums are written as they are, with no floor.
 
-    `ahead`: the kernel also fetches memory that will be needed later, in two streams, a line now
-    and then: bursts of requests would delay the data that the sums wait for. If `past` is 1, the
-    sums bypass the caches; C, sCr and lanes are then whole vectors. `dense`: which of "A" (the
-    numbers of a row) and "B" (its rows) follow one another without gaps; sAk and sBk are then not
-    read. Rows of a dense B are whole vectors, and numbers past `lanes` may be anything.
+    `ahead`: it also fetches memory that will be needed later, two streams, a line now and then:
+    bursts would delay the data that the sums wait for. If `past` is 1, the sums bypass the caches;
+    C, sCr and lanes are then whole vectors. `dense`: which of "A" (the numbers of a row) and "B"
+    (its rows) have no gaps; sAk and sBk are then not read. Rows of a dense B are whole vectors, of
+    which the numbers past `lanes` may be anything.
     """
     b, a = function(module, name, LOOKING_AHEAD if ahead else ARGUMENTS)
     v = Vectors(b, width)
@@ -86,8 +86,7 @@ def build_tile(
     # without I and floor: saves 3 to 8 % of the time of tiles with 16 to 64 products each
     b.cbranch(b.icmp_signed("==", a["I"], I64(0)), stored, usual)
     b.position_at_end(usual)
-    # The sums begin at 0, and I is added last: many short sums added up err far less than one long
-    # one.
+    # The sums begin at 0, I is added last: many short sums added up err far less than one long one.
     first = [
         v.load(address, mask)
         for address, mask in zip(cells(a["I"], a["sIr"]), masks * rows, strict=True)
