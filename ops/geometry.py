@@ -160,8 +160,8 @@ class PoolGeometry:
             raise OpsError(
                 f"pooling: input {name} {size} is too small for kernel {kernel}, stride {stride}"
             )
-        # Caffe drops the last window only if there is padding. Without padding it drops none, but
-        # such a window would be empty.
+        # Caffe drops the last window only if there is padding. Without padding that window would be
+        # empty, so it is dropped too.
         return outputs - 1 if (outputs - 1) * stride >= size + pad else outputs
 
     def reaches(self, axis: int, size: int) -> list[Span]:

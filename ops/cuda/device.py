@@ -22,8 +22,8 @@ from ops.interface.backend import Backend
 # threads that read the numbers of a sum over columns: from about 100 000 on they keep an H100's
 # memory busy
 SUMMING = 1 << 17
-LEAST_ROWS = 16  # rows of a strip, at least
-SUMMED = 16  # sums that one thread adds up after that, about
+LEAST_ROWS = 16  # least rows of a strip
+SUMMED = 16  # about how many sums one thread adds up after that
 # (a, b, out, accumulate): out = a b, or out + a b
 Product = Callable[[Array, Array, Array, bool], None]
 

@@ -15,7 +15,7 @@ from ops.errors import Array
 from ops.reference import fused, normalise
 
 GATHERED = 8  # sums of a channel that the last kernel adds up in its first step
-ROWS_APART = 16  # rows that a thread of the last kernel takes, at least
+ROWS_APART = 16  # least rows that a thread of the last kernel takes
 
 
 class Normalisation(OnDevice):

@@ -45,7 +45,8 @@ class StatisticsOps:
         fixed: bool = False,
         out: Array | None = None,
     ) -> Array:
-        """dx from the normalised y. With `fixed` (given statistics) dx is only the division."""
+        """dx from the normalised y. With `fixed` (given statistics) dx is dy / sqrt(variance +
+        eps)."""
         return normalise.batch_norm_backward(self.xp, dy, y, variance, eps, fixed, out)
 
     def norm_scale_forward(

@@ -39,7 +39,8 @@ def layout(integers: str, numbers: str = "") -> type[ctypes.Structure]:
 
 
 def compiled_before() -> bool:
-    """Whether loops have been compiled on this machine. Most runs then find all that they need."""
+    """Whether loops have been compiled on this machine. If so, most runs find all loops that they
+    need."""
     return kept(f"{KIND}-*")
 
 
@@ -164,7 +165,7 @@ def instruction(
 
 
 def calling(arguments: Sequence[tuple[str, ir.Type]]) -> Any:
-    """A function that calls the code at an address: its first argument. The code's own arguments
+    """A function that calls the code at the address in its first argument. The code's own arguments
     follow."""
     kinds = [kind for _, kind in arguments]
 

@@ -52,8 +52,8 @@ def place() -> Place:
     """Return the folder of this version, and make it if it is missing. Folders that were unused for
     a month are removed.
 
-    If the home folder cannot hold it, it lies in the temporary directory, under a name that each
-    user has alone.
+    If the home folder cannot hold it, it lies in the temporary directory, under a name with the
+    user's number.
     """
     given = os.environ.get(VARIABLE)
     key = _fingerprint()
@@ -210,7 +210,7 @@ def seen(name: str) -> bool:
 
 
 def kept(pattern: str) -> bool:
-    """Whether the store has a compiled kernel of such a name."""
+    """Whether the store has a compiled kernel whose name matches `pattern`."""
     folder = place().folder
     with suppress(OSError):  # it was removed at this moment
         return folder is not None and any(folder.glob(f"{pattern}{OBJECT}"))

@@ -37,7 +37,7 @@ class Loadable(Protocol):
 
 wanted: list[Loadable] = []  # never empty while one of them is not in memory
 _one = threading.RLock()  # threads of several actors may come at once
-_counts = {"done": 0, "total": 0}  # of this process: kernels that it had to have compiled
+_counts = {"done": 0, "total": 0}  # of this process: wanted kernels that were not in the store
 
 
 def want(kernel: Loadable) -> None:

@@ -30,7 +30,8 @@ READ_IN_PLACE_BYTES = CACHE // 16, CACHE // 4
 # products a core adds in a cycle; costs below are in cycles, most measured on AVX-512
 SUMS = 2 * host().lanes
 COPIED = 0.4  # cycles to copy a number into a block
-# channels of a pixel, lying apart as in images that a net reads, that are still woven into vectors
+# most channels of a pixel that are woven into vectors if they lie apart, as in images that a net
+# reads
 FEW_CHANNELS = 4
 WOVEN = 3.0  # cycles to weave a number into a block
 # bytes of y that are read again for each tap; half or twice as much takes 1.04 to 1.16 of the time
@@ -57,8 +58,8 @@ class Sweep:
 
     images: int
     image: Pair  # of x
-    channels: int  # of a group: what is summed over
-    outputs: int  # of a group: what panels are made of
+    channels: int  # of a group; sums run over them
+    outputs: int  # of a group; panels are made of them
     high: int
     wide: int
     groups: int
@@ -85,8 +86,8 @@ class Sweep:
 
 @dataclass(frozen=True)
 class Blocks:
-    """Sizes of a block, and the numbers of threads that share panels (`parts`) and channels. The
-    threads of one such share divide the blocks."""
+    """Sizes of a block. `parts` threads share the panels, `channel_parts` the channels, and the
+    remaining factor of the threads the blocks."""
 
     n: int
     h: int
@@ -368,7 +369,7 @@ def pixel_numbers(blocks: Blocks, copied: bool) -> int:
 def scratch_numbers(s: Sweep, blocks: Blocks, packed: bool, pixels: bool) -> int:
     """float32 numbers one thread needs: a block's input and, for sums over `pixels`, a panel of its
     outputs."""
-    # at most; `copy_block` computes it
+    # numbers of a row of the copy, at most; `copy_block` computes the exact size
     line = (_span(blocks.w, s.step[1], s.taps[1], s.hop[1]) * blocks.c // 16 + 1 | 1) * 16
     copy = blocks.n * _span(blocks.h, s.step[0], s.taps[0], s.hop[0]) * line if packed else 0
     panel = blocks.n * blocks.h * blocks.w * USUAL * host().lanes if pixels else 0

@@ -40,7 +40,7 @@ PER_WEIGHT = {FORWARD: 12, DATA: 12, WEIGHTS: 30}
 
 
 class Chooser:
-    """Makes the algorithms of a backend, each once, and says which one a pass gets."""
+    """Makes the algorithms of a backend, each once, and picks the one that a pass gets."""
 
     def __init__(self, team: Team, workspace: Workspace, precision: str) -> None:
         self._team = team

@@ -40,7 +40,7 @@ from ops.cpu.team.workspace import LINE, aligned
 from ops.geometry import Pair
 
 ZEROS = np.zeros(64, np.float32)  # a row that sums start from
-LONG = 24  # rows of a run; longer runs are cut into tiles of any height
+LONG = 24  # runs of at least this many rows fit tiles of any height
 # Most rows of a product over pixels whose panels are not copied: 16 rows then take 0.7 of the time,
 # 32 take 0.83
 FEW_ROWS = 32

@@ -62,7 +62,7 @@ def convolve(code: Code) -> None:
             many = (a.packed.equals(0) & (unit < end - 1)).pick(n * p * q, 0)
             wish = Region(pixels(a, following, c0), n, q, many, part.c * 4)
             _outputs(code, a, member, at, part, View(*(part.get() for part in place)), wish, soon)
-    code.b.fence("seq_cst")  # other threads see what bypassed the caches only after a fence
+    code.b.fence("seq_cst")  # other threads see writes past the caches only after a fence
 
 
 def _set(variables: list[Any], values: View) -> None:

@@ -54,8 +54,8 @@ class Lane:
 
 
 class LoweredConvolutions(Reductions):
-    """The convolution methods of a `CpuBackend` with a `b_p`. Without a `b_p` they call the next
-    class."""
+    """The convolution methods of a `CpuBackend` with a `b_p`. Without a `b_p` they pass the call on
+    to the next class."""
 
     @cached_property
     def _lanes(self) -> tuple[Lane, list[Lane], ThreadPoolExecutor]:

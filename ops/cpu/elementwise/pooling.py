@@ -1,7 +1,7 @@
 """Max and average pooling, forward and backward, of images with channels side by side. The loops
 are in `windows`.
 
-The reference computes stochastic pooling forward; its backward pass is that of MAX.
+The reference computes the forward pass of stochastic pooling; its backward pass is the one of MAX.
 """
 
 from __future__ import annotations

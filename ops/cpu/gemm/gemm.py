@@ -27,7 +27,8 @@ IN_PLACE, COPIED, TURNED = range(3)  # where the vectors of B come from
 BLOCK_BYTES = 384 << 10
 DEPTH = 128  # rows of a block of B where it is wide
 FETCH_BYTES = 4 << 20  # a B larger than this is fetched ahead
-# up to so many rows of A, packing B does not pay; for a B in the cache, up to NEAR_ROWS
+# most rows of A for which packing B does not pay; NEAR_ROWS for a B of at most NEAR_BYTES, which
+# the cache holds
 THIN_ROWS = 32
 NEAR_ROWS = 128
 NEAR_BYTES = 2 << 20
@@ -334,7 +335,7 @@ class Product:
         self._team.run(turn_out, turn)
 
 
-Strides = tuple[int, int]  # of a matrix in bytes, from row to row and from column to column
+Strides = tuple[int, int]  # bytes of a matrix from row to row and from column to column
 
 
 def planned(

@@ -15,7 +15,7 @@ from ops.cpu.team.team import Team
 from ops.cpu.team.workspace import LINE, Workspace, aligned
 from ops.errors import Array
 
-NEAR_BYTES = 32 << 10  # of a panel that stays in the L1 cache for all rows of a thread
+NEAR_BYTES = 32 << 10  # bytes of a panel that stays in the L1 cache for all rows of a thread
 _ONE = np.ones(1, np.float32)
 
 

@@ -1,5 +1,5 @@
-"""How a team's threads hand each other work, as LLVM IR: a number that rises, a count of finished
-threads, and a state of sleep for each.
+"""How a team's threads hand each other work, as LLVM IR: a turn number that rises with each kernel,
+a count of finished threads, and the sleep state of each thread.
 
 `post` announces a kernel. If all threads are awake it runs the caller's share and waits for the
 others. Otherwise it returns the sleepers as bits; the caller wakes them and calls `finish`. `serve`

@@ -56,7 +56,7 @@ def against(found: Found, precision: str) -> str | None:
 
 
 class Chooser:
-    """Makes the algorithms of a backend, each once, and says which one a pass gets."""
+    """Makes the algorithms of a backend, each once, and picks the one that a pass gets."""
 
     def __init__(self, ops: OnDevice) -> None:
         self._ops = ops

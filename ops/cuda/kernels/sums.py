@@ -1,5 +1,5 @@
-"""Sums of columns, in steps: S sums of interleaved rows, D sums of these, and the sum of those.
-Neighbouring threads so read neighbouring numbers."""
+"""Sums of columns, in steps: S sums of interleaved rows, D sums of these, and the sum of those. So
+neighbouring threads read neighbouring numbers."""
 
 from __future__ import annotations
 
