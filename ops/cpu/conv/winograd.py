@@ -2,9 +2,9 @@
 multiplications.
 
 The backward pass by data is the forward pass with turned weights. The one by weights is the
-adjoint, dW = GT [sum over tiles of (BT d B) * (A dy AT)] G. Lavin and Gray (2015). `forward_blocks` and `gradient_blocks` derive
-the sizes of blocks from the second-level cache; the loops are in `winograd_loops`
-and `winograd_weight_loops`.
+adjoint, dW = GT [sum over tiles of (BT d B) * (A dy AT)] G. Lavin and Gray (2015). `forward_blocks`
+and `gradient_blocks` derive the sizes of blocks from the second-level cache; the loops are in
+`winograd_loops` and `winograd_weight_loops`.
 """
 
 from __future__ import annotations
