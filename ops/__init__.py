@@ -1,17 +1,17 @@
 """The array operations of CNN training, forward and backward, behind one small interface.
 
 interface/  The methods of every backend, one class per family of operations
-reference/  Every operation written plainly with NumPy, one family a file
-backends/   The array backends, one a file
+reference/  Every operation in plain NumPy, one family per file
+backends/   The array backends, one per file
 cpu/        The fast kernels of the CPU backend
-cuda/       What an NVIDIA GPU computes, a family of operations a file
-geometry    Where windows lie
+cuda/       The operations of an NVIDIA GPU, one family per file
+geometry    The windows of convolution and pooling
 errors      The one error of ops and the input checks that raise it
-holding     Telling that a call is about to hold the interpreter's lock for seconds
+holding     A notice that a call is about to hold the interpreter's lock for seconds
 gradcheck   The generic directional gradient check: one line proves a layer's backward pass
 
-`get_backend("numpy")` gives a `Backend`; its methods are the operations. Nothing here knows of
-layers, nets, files or messages, and this package imports none of the others.
+`get_backend("numpy")` returns a `Backend`; its methods are the operations. The package knows
+nothing of layers, nets, files or messages, and imports no other package of Convoy.
 """
 
 from __future__ import annotations
@@ -51,7 +51,8 @@ def _cpu(**options: Any) -> Backend:
         from ops.backends.cpu_backend import CpuBackend
         from ops.cpu.codegen.kernel import compiled_before
 
-        if not compiled_before():  # or it would be missed in the middle of a run
+        # so that a missing compiler shows now, not in the middle of a run
+        if not compiled_before():
             import ops.cpu.codegen.loops  # noqa: F401  # brings the compiler, 0.4 s
     except ImportError as error:
         raise KernelsMissing(f"backend 'cpu': numba cannot be imported here ({error})") from None
@@ -59,8 +60,9 @@ def _cpu(**options: Any) -> Backend:
 
 
 def preload() -> None:
-    """Import the CPU's kernels, and their compiler where none is compiled yet, if it is there: what
-    a fork then need not do. Starts no thread, and wants to be the only one that imports."""
+    """Import the CPU's kernels, and their compiler if no kernel is compiled yet, so that forked
+    processes need not do it. Does nothing if they are not installed. Starts no thread. No other
+    thread may import meanwhile."""
     try:
         from ops.backends import cpu_backend  # noqa: F401
         from ops.cpu.codegen.kernel import compiled_before
@@ -79,8 +81,8 @@ def preload() -> None:
 
 @contextmanager
 def _unseen(package: str) -> Iterator[None]:
-    """As if it were not installed, unless it was imported before."""
-    hidden = sys.modules.setdefault(package, None) is None  # type: ignore[arg-type]  # None is how Python says so
+    """Hide a package from imports, as if it were not installed, unless it was imported before."""
+    hidden = sys.modules.setdefault(package, None) is None  # type: ignore[arg-type]  # None: Python takes it for missing
     try:
         yield
     finally:
@@ -89,8 +91,8 @@ def _unseen(package: str) -> Iterator[None]:
 
 
 def lacking(name: str) -> str | None:
-    """What this machine lacks for that backend, as far as that can be said without starting it;
-    None: nothing."""
+    """Return what this machine lacks for the backend `name`, as far as it can be seen without
+    starting the backend. None if nothing is missing."""
     return cuda_driver.lacking() if name == "cupy" else None
 
 
@@ -104,7 +106,8 @@ _BACKENDS: dict[str, tuple[Callable[..., Backend], tuple[str, ...]]] = {
 
 
 def get_backend(name: str = "numpy", **options: Any) -> Backend:
-    """The backend of that name. An unknown name or option is an OpsError that says which exist."""
+    """Return the backend of that name. Raises OpsError for an unknown name or option; the message
+    lists those that exist."""
     check_choice("backend", name, _BACKENDS)
     make, known = _BACKENDS[name]
     for option in options:

@@ -1,7 +1,7 @@
 """The one error of ops and the input checks that raise it.
 
-Every check says which operation and argument is meant, what was found and what was expected. No
-check copies an array or reads its values.
+Every check names the operation and the argument, the value found and the value expected. No check
+copies an array or reads its values.
 """
 
 from __future__ import annotations
@@ -20,22 +20,23 @@ FLOATS = (np.dtype(np.float32), np.dtype(np.float64))
 
 
 class OpsError(ValueError):
-    """An operation was given something it cannot work with; the message names found and
-    expected."""
+    """An operation was given an argument that it cannot use. The message names the value found and
+    the value expected."""
 
 
 class KernelsMissing(OpsError):
-    """The compiled kernels cannot run here; the message says why."""
+    """The compiled kernels cannot run on this machine; the message gives the reason."""
 
 
 def check_float(op: str, **arrays: Array | None) -> None:
-    """All given arrays are float32, or all are float64."""
+    """Check that all given arrays are float32, or that all are float64."""
     first: tuple[str, Any] | None = None
     for name, array in arrays.items():
         if array is None:
             continue
         dtype = getattr(array, "dtype", None)
-        if dtype is None or dtype not in FLOATS:  # a dtype equals None where it is float64
+        # `None in FLOATS` is true: NumPy takes None for float64
+        if dtype is None or dtype not in FLOATS:
             found = type(array).__name__ if dtype is None else dtype
             raise OpsError(
                 f"{op}: {name} is {found}, expected an array of {' or '.join(map(str, FLOATS))}"
@@ -49,7 +50,7 @@ def check_float(op: str, **arrays: Array | None) -> None:
 
 
 def check_ndim(op: str, name: str, array: Array, axes: str) -> None:
-    """`array` has one dimension per letter of `axes`, for example "NCHW"."""
+    """Check that `array` has one dimension per letter of `axes`, for example "NCHW"."""
     if array.ndim != len(axes):
         wanted = ", ".join(axes)
         raise OpsError(
@@ -58,13 +59,13 @@ def check_ndim(op: str, name: str, array: Array, axes: str) -> None:
 
 
 def check_shape(op: str, name: str, array: Array | None, expected: Shape) -> None:
-    """`array` is None or has exactly the shape `expected`."""
+    """Check that `array` is None or has exactly the shape `expected`."""
     if array is not None and tuple(array.shape) != tuple(expected):
         raise OpsError(f"{op}: {name} has shape {tuple(array.shape)}, expected {tuple(expected)}")
 
 
 def check_out(op: str, name: str, out: Array | None, expected: Shape, dtype: Any) -> None:
-    """A destination is None or has the result's shape and dtype, and may be written to."""
+    """Check that a destination is None, or has the result's shape and dtype and is writeable."""
     if out is None:
         return
     check_shape(op, name, out, expected)
@@ -75,7 +76,7 @@ def check_out(op: str, name: str, out: Array | None, expected: Shape, dtype: Any
 
 
 def check_choice(what: str, found: str, choices: Iterable[str]) -> None:
-    """`found` is one of `choices`; the message offers the nearest one."""
+    """Check that `found` is one of `choices`; the message suggests the nearest one."""
     names = sorted(choices)
     if found in names:
         return
@@ -85,8 +86,8 @@ def check_choice(what: str, found: str, choices: Iterable[str]) -> None:
 
 
 def check_alike(op: str, out: Array | None, **arrays: Array) -> None:
-    """All given arrays have one dtype and the first one's shape, and `out` could hold such an
-    array."""
+    """Check that all given arrays have one dtype and the first one's shape, and that `out` can hold
+    such an array."""
     check_float(op, **arrays)
     first, *rest = arrays
     for name in rest:
@@ -95,7 +96,8 @@ def check_alike(op: str, out: Array | None, **arrays: Array) -> None:
 
 
 def check_axis(op: str, axis: int, ndim: int) -> int:
-    """The axis as a number from 0; negative ones count from the end."""
+    """Return the axis counted from 0; a negative axis counts from the end. Raises OpsError if it is
+    out of range."""
     if type(axis) is not int or not -ndim <= axis < ndim:
         raise OpsError(f"{op}: axis is {axis!r}, expected an integer from {-ndim} to {ndim - 1}")
     return axis % ndim

@@ -1,5 +1,5 @@
-"""Where windows lie: kernel, stride, pad and dilation of convolution and pooling, and the shapes
-that follow.
+"""The windows of convolution and pooling: kernel, stride, pad and dilation, and the output shapes
+that follow from them.
 
 Sizes follow Caffe: convolution rounds the output size down, pooling rounds it up.
 """
@@ -27,7 +27,7 @@ def _check_pair(owner: str, field: str, value: object, least: int) -> None:
 
 
 def check_image(owner: str, in_shape: Shape) -> None:
-    """`in_shape` is (N, C, H, W), all positive."""
+    """Check that `in_shape` is (N, C, H, W) with positive sizes."""
     if len(in_shape) != 4 or any(size < 1 for size in in_shape):
         raise OpsError(
             f"{owner}: input shape is {tuple(in_shape)}, expected four positive sizes (N, C, H, W)"
@@ -35,11 +35,11 @@ def check_image(owner: str, in_shape: Shape) -> None:
 
 
 def reach(position: int, size: int, outputs: int, stride: int, pad: int) -> Span:
-    """Outputs whose window has a pixel at `position`, and those pixels, along one axis of `size`
-    pixels.
+    """The outputs whose window reads a pixel at `position`, and the pixels that they read there,
+    along one axis of `size` pixels.
 
-    `position` counts from the window's first pixel (kernel index times dilation). Outputs whose
-    pixel would fall into the padding are left out; both slices are empty when all do.
+    `position` counts from the window's first pixel (kernel index times dilation). Outputs that
+    would read the padding there are left out. Both slices are empty if no output is left.
     """
     low = max(0, -((position - pad) // stride))
     high = min(outputs, (size - 1 + pad - position) // stride + 1)
@@ -82,7 +82,7 @@ class ConvGeometry:
 
     def transposed_shape(self, in_shape: Shape, num_output: int) -> Shape:
         """(N, C, H, W) -> (N, num_output, OH, OW) of the transposed convolution, OH = stride (H -
-        1) + extent - 2 pad: the least image that this convolution maps to H rows."""
+        1) + extent - 2 pad: the smallest image that this convolution maps to H rows."""
         check_image("deconvolution", in_shape)
         extents = [self.dilation[a] * (self.kernel[a] - 1) + 1 for a in (0, 1)]
         sizes = [
@@ -91,10 +91,11 @@ class ConvGeometry:
         if min(sizes) < 1:
             raise OpsError(
                 f"deconvolution: input {tuple(in_shape)} gives {sizes[0]} x {sizes[1]} "
-                "pixels, expected some"
+                "pixels, expected at least 1 x 1"
             )
         shape = (in_shape[0], num_output, sizes[0], sizes[1])
-        self.output_shape(shape, in_shape[1])  # channels and outputs fit the groups
+        # checks that channels and outputs are multiples of groups
+        self.output_shape(shape, in_shape[1])
         return shape
 
     def _outputs(self, axis: int, size: int) -> int:
@@ -159,7 +160,8 @@ class PoolGeometry:
             raise OpsError(
                 f"pooling: input {name} {size} is too small for kernel {kernel}, stride {stride}"
             )
-        # Caffe drops the last window only where there is padding; without it that window is empty.
+        # Caffe drops the last window only if there is padding. Without padding that window would be
+        # empty, so it is dropped too.
         return outputs - 1 if (outputs - 1) * stride >= size + pad else outputs
 
     def reaches(self, axis: int, size: int) -> list[Span]:

@@ -1,8 +1,8 @@
 """The generic directional gradient check: one line proves a layer's backward pass.
 
-For a random direction v and a random weighting u of the outputs, the derivative of sum(u * f(x))
-along v is measured by central differences in float64 and compared with what backward says. Works on
-any function of arrays; knows no layer.
+For a random direction v and a random weighting u of the outputs, the check takes the derivative of
+sum(u * f(x)) along v by central differences in float64. It compares that number with the one that
+follows from the backward pass. It works on any function of arrays and knows nothing of layers.
 """
 
 from __future__ import annotations
@@ -21,11 +21,11 @@ def check_gradient(
     forward: Forward, backward: Backward, *inputs: Array,
     tolerance: float = 1e-6, step: float = 1e-6, directions: int = 3, seed: int = 0,
 ) -> float:  # fmt: skip
-    """The largest relative error of backward over inputs and directions; OpsError if it exceeds
-    `tolerance`.
+    """Return the largest relative error of `backward` over all inputs and directions. Raises
+    OpsError if it exceeds `tolerance`.
 
     forward(*inputs) -> y; backward(dy, *inputs) -> one gradient per input, in order. Inputs are
-    float64 and stay as they are. Keep them away from kinks (ties of a maximum, zeros of a ReLU) by
+    float64 and are not changed. Keep them away from kinks (ties of a maximum, zeros of a ReLU) by
     more than `step`.
     """
     _check_inputs(inputs)

@@ -1,5 +1,5 @@
-"""The fast backend of the CPU: generated kernels on a team of threads, float32; everything else as
-the reference does.
+"""The fast backend of the CPU: generated float32 kernels on a team of threads. The reference
+computes everything else.
 
 Results are stored as [H][W][N][C] behind logical NCHW views.
 """
@@ -46,7 +46,7 @@ class CpuBackend(
     Compression,
     Backend,
 ):
-    """Backend "cpu". Options: `b_p`, `threads` of the team, `precision` "exact" (errors < 1e-5) or
+    """Backend "cpu". Options: `b_p`; `threads` of the team; `precision`, "exact" (errors < 1e-5) or
     "fast" (1e-4)."""
 
     name = "cpu"
@@ -63,13 +63,13 @@ class CpuBackend(
         self.workspace = Workspace()
 
     def empty(self, shape: Shape, dtype: Any = np.float32) -> Array:
-        """A new array, contents undefined; images (N, C, H, W) lie in memory as [H][W][N][C]."""
+        """Images (N, C, H, W) lie in memory as [H][W][N][C]."""
         if self.memory is not None:
             return super().empty(shape, dtype)
         return empty_images(shape, dtype) if len(shape) == 4 else empty_aligned(shape, dtype)
 
     def carve(self, block: Array, offset: int, shape: Shape, dtype: Any = np.float32) -> Array:
-        """See Backend.carve; images lie as [H][W][N][C]."""
+        """Images are laid out as [H][W][N][C]."""
         if len(shape) != 4:
             return super().carve(block, offset, shape, dtype)
         n, c, h, w = shape

@@ -1,9 +1,9 @@
-"""The start of the CUDA driver, and what it lacks, in words.
+"""The start of the CUDA driver, and the reasons why it cannot start, in words.
 
-A driver's first call may take seconds. CuPy makes it with the interpreter's lock held: the event
-loop of the process would stand still, and count as dead. Called by ctypes, the driver starts with
-the lock let go; what CuPy asks later is answered at once. Sources: CUDA Driver API,
-"Initialization", "Version Management", "Primary Context Management".
+The driver's first call may take seconds. CuPy makes it with the interpreter's lock held: the event
+loop of the process would stand still, and the process would count as dead. A call through ctypes
+releases the lock while the driver starts. CuPy's later calls return at once. Sources: CUDA Driver
+API, "Initialization", "Version Management", "Primary Context Management".
 """
 
 from __future__ import annotations
@@ -15,28 +15,29 @@ from importlib import metadata
 from ops.errors import OpsError
 
 LIBRARY = "libcuda.so.1"  # comes with the driver
-# of CuPy -> the CUDA that they need
+# wheels of CuPy -> the major version of CUDA that they need
 WHEELS = {f"cupy-cuda{major}x": major for major in (11, 12, 13)}
 NO_DEVICE = 100  # CUDA_ERROR_NO_DEVICE
-WHY = {  # what people can do about CUDA_ERROR_...
-    2: "its memory does not suffice for one process more: see nvidia-smi for those that use it",
+WHY = {  # number of a CUDA error -> the reason, and what the user can do
+    2: "its memory does not suffice for another process: nvidia-smi lists those that use it",
     3: (
         "CUDA was used in the process that this one was forked from: nothing may touch the "
         "GPU before the fork"
     ),
-    46: "another process has it for itself, or it is lost: see nvidia-smi",
+    46: "another process has exclusive use of it, or it is lost: see nvidia-smi",
     101: "the driver does not know it",
     802: "its fabric has not started: see nvidia-fabricmanager",
     803: (
-        "the driver's kernel module and its libraries are of two versions: reboot, or "
+        "the driver's kernel module and its libraries have different versions: reboot, or "
         "reinstall the driver"
     ),
 }
 
 
 def lacking() -> str | None:
-    """What this machine lacks for the CuPy backend, as far as that can be said without starting the
-    driver; None: nothing. Imports neither cupy nor anything that a fork would have to fear."""
+    """Return what this machine lacks for the CuPy backend, as far as it can be seen without
+    starting the driver. None if nothing is missing. Imports neither cupy nor anything that makes a
+    later fork unsafe."""
     if importlib.util.find_spec("cupy") is None:
         return "cupy is not installed: install the extra 'gpu' or cupy-cuda13x[ctk]"
     try:
@@ -57,8 +58,8 @@ def lacking() -> str | None:
 
 
 def start(device: int) -> None:
-    """Start the driver and the device's context, with the interpreter's lock let go. OpsError says
-    what is missing."""
+    """Start the driver and the device's context, with the interpreter's lock released. Raises
+    OpsError that names what is missing."""
     if why := lacking():
         raise _error(why)
     driver = ctypes.CDLL(LIBRARY)
@@ -79,7 +80,7 @@ def start(device: int) -> None:
             f"has {count.value}"
         )
     status = driver.cuDeviceGet(ctypes.byref(handle), device)
-    # until the process ends
+    # the context is kept until the process ends
     if status := status or driver.cuDevicePrimaryCtxRetain(ctypes.byref(context), handle):
         raise _error(f"device {device} cannot be used: {_reason(driver, status)}")
 

@@ -1,7 +1,7 @@
 """The CuPy backend: one NVIDIA GPU behind the same interface.
 
-The only file that imports cupy: the device, its arrays, and cuBLAS. What computes is in `ops.cuda`;
-what that does not override runs on CuPy as the families write it.
+The only file that imports cupy: the device, its arrays, and cuBLAS. The operations with kernels are
+in `ops.cuda`. All others run on CuPy as `ops.reference` writes them.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ from ops.holding import holds_lock
 
 PRECISIONS = ("full", "tf32", "bf16")
 CUDNN = ("off", "fastest", "deterministic")
-LARGE = 1 << 14  # bytes of an array whose copy to the host is worth a block of page-locked memory
+LARGE = 1 << 14  # bytes from which on an array's copy to the host is worth page-locked memory
 NO_MEMORY = 2  # cudaErrorMemoryAllocation
 _log = logging.getLogger("ops.cupy")
 
@@ -53,11 +53,11 @@ def _cupy(device: int) -> Any:
 
 
 class _Cublas:
-    """Products by cuBLAS, which CuPy's `matmul` does not offer whole: rows apart, sums into `out`,
-    the precision.
+    """Products by cuBLAS, with options that CuPy's `matmul` lacks: rows that lie apart, sums into
+    `out`, the precision.
 
-    "tf32" rounds float32 factors to 10 bits behind the point and "bf16" to 7, in the tensor cores,
-    as they are read; products are summed in float32.
+    "tf32" rounds float32 factors to 10 bits behind the point and "bf16" to 7. The tensor cores
+    round factors as they read them; products are summed in float32.
     """
 
     def __init__(self, cupy: Any, precision: str, repeats: Repeats) -> None:
@@ -69,10 +69,11 @@ class _Cublas:
         self._gemm = cublas.gemmEx
         self._repeats = repeats
         try:
-            # now: it takes memory of the device, and who lacks that is told before the run begins
+            # now, because it takes memory of the device: a lack of memory is reported before the
+            # run begins
             self._handle()
         except Exception as error:
-            why = "often the device's memory does not suffice: see nvidia-smi for who uses it"
+            why = "often the device's memory does not suffice: nvidia-smi lists the processes on it"
             raise OpsError(
                 f"backend 'cupy': cuBLAS does not start ({first_line(error)}); {why}"
             ) from error
@@ -86,7 +87,7 @@ class _Cublas:
         self._factors = {name: np.array([0, 1], name) for name in self._kinds}
 
     def __call__(self, a: Array, b: Array, out: Array, accumulate: bool) -> None:
-        """See `device.Product`."""
+        """out = a b, or out + a b if `accumulate`."""
         if out.size == 0:
             return
         if step_of(out) is None or a.shape[1] == 0:
@@ -95,9 +96,9 @@ class _Cublas:
             return
         (a, turn_a, step_a), (b, turn_b, step_b) = self._factor(a), self._factor(b)
         kind, compute = self._kinds[str(out.dtype)]
-        number = self._factors[str(out.dtype)].ctypes.data  # 0, and behind it 1
+        number = self._factors[str(out.dtype)].ctypes.data  # the address of 0; 1 follows it
         one = number + out.itemsize
-        # cuBLAS counts columns first: rows of ours are its columns, and it computes out' = b' a'
+        # cuBLAS counts columns first: our rows are its columns, and it computes out' = b' a'
         call = partial(
             self._gemm,
             self._handle(),
@@ -124,7 +125,8 @@ class _Cublas:
         self._repeats.add(call)
 
     def _factor(self, x: Array) -> tuple[Array, int, int]:
-        """x, whether it is to be turned, and how far its rows, or else its columns, are apart."""
+        """Return x, whether cuBLAS transposes it, and the distance between its rows (else its
+        columns)."""
         if (step := step_of(x)) is not None:
             return x, 0, step
         if (step := step_of(x.T)) is not None:
@@ -135,8 +137,8 @@ class _Cublas:
 
 
 def rounded(size: int) -> int:
-    """Bytes to ask for where CuPy keeps what was given back for requests of the same size: at most
-    a quarter more, so that batches of many sizes share a few."""
+    """Round up the bytes of a request, by at most a quarter. CuPy keeps freed memory for requests
+    of the same size, so batches of many sizes share a few blocks."""
     step = max(512, 1 << max(0, size.bit_length() - 3))
     return -(-size // step) * step
 
@@ -146,14 +148,16 @@ class Pinned(np.ndarray[Any, Any]):
 
 
 class CupyBackend(Convolutions, Windows, Normalisation, Pointwise, Dense, Losses, Updates):
-    """Backend "cupy". Options: `b_p`, how many images are lowered together (None: as many as a
-    limit of memory allows); `device`, the GPU's number; `precision` of products of float32: "full",
-    "tf32" or "bf16"; `cudnn`: whether its convolutions are taken where they are right and faster
-    ("fastest"), wherever they are right ("deterministic"), or never ("off"; nor with `b_p`, which
-    asks for lowering).
+    """Backend "cupy".
 
-    CUDA's choice of a device belongs to the thread: make the backend in the thread that will
-    compute with it.
+    Options: `b_p`, the number of images that are lowered together (None: as many as a limit of
+    memory allows). `device`, the GPU's number. `precision` of products of float32: "full", "tf32"
+    or "bf16". `cudnn`: "fastest" takes cuDNN's convolutions where they are right and faster,
+    "deterministic" takes them wherever they are right, "off" never takes them. With `b_p`, which
+    asks for lowering, `cudnn` is "off".
+
+    CUDA's choice of a device belongs to the thread: make the backend in the thread that computes
+    with it.
     """
 
     name = "cupy"
@@ -180,8 +184,8 @@ class CupyBackend(Convolutions, Windows, Normalisation, Pointwise, Dense, Losses
         self._device = device if xp is None else None
         if xp is None:
             self.repeats = Repeats(self._xp.ndarray, self._xp.cuda.driver.launchKernel, self.stream)
-        self._told = False  # that page-locked memory ran out
-        self._copied: list[tuple[Any, Array]] = []  # what the device may still be reading
+        self._told = False  # whether the lack of page-locked memory has been reported
+        self._copied: list[tuple[Any, Array]] = []  # copies that the device may still be reading
         self.launch = Launcher(self._xp, self.repeats)
         self.scratch = Scratch(self._xp, self.repeats)
         self.product: Product = (
@@ -191,34 +195,33 @@ class CupyBackend(Convolutions, Windows, Normalisation, Pointwise, Dense, Losses
         )
 
     @property
-    def xp(self) -> Any:  # whoever asks for it does what is not recorded
+    def xp(self) -> Any:  # the caller may do something that is not recorded
         """The module of arrays."""
         if self.repeats is not None:
             self.repeats.spoil()
         return self._xp
 
     def share_memory(self, a: Array, b: Array) -> bool:
-        """As OnDevice's; no device is asked."""
+        """Whether a number of one array may also be one of the other's. Does not ask the device."""
         return bool(self._xp.may_share_memory(a, b))
 
     @property
-    def tries(self) -> bool:  # type: ignore[override]  # it is known when cuDNN has been looked for
-        """Whether convolutions are tried out: cuDNN is wanted, and here. Ask in the thread that
-        computes."""
+    def tries(self) -> bool:  # type: ignore[override]  # known once cuDNN has been looked for
+        """Whether convolutions are tried out: cuDNN is wanted and was found. Read it in the thread
+        that computes."""
         return self.chooser.library is not None
 
     @property
     def stream(self) -> int:
-        """As OnDevice's: this thread's."""
+        """CUDA's handle of this thread's stream."""
         return 0 if self._device is None else int(self.xp.cuda.get_current_stream().ptr)
 
     def trim(self) -> None:
-        """As OnDevice's."""
         if self._device is not None:
             self.xp.get_default_memory_pool().free_all_blocks()
 
     def staged(self, host: Array) -> Array:
-        """As Backend's: a copy in page-locked memory, which CuPy keeps for the next."""
+        """Copy host data to page-locked memory, which CuPy keeps for the next batch."""
         pinned = (
             self._pinned(host.shape, host.dtype) if self._device is not None and host.size else None
         )
@@ -228,18 +231,19 @@ class CupyBackend(Convolutions, Windows, Normalisation, Pointwise, Dense, Losses
         return pinned
 
     def _pinned(self, shape: Shape, dtype: Any) -> Array | None:
-        """An array in page-locked memory, contents undefined; None where no more can be had, which
-        is told."""
+        """Return an array in page-locked memory, with undefined contents. None if no more can be
+        had, which is reported once."""
         size = math.prod(shape) * dtype.itemsize
         try:
-            with self._xp.cuda.Device(self._device):  # the thread that reads ahead has chosen none
+            # the thread that reads ahead has not chosen a device
+            with self._xp.cuda.Device(self._device):
                 block = self._xp.cuda.alloc_pinned_memory(rounded(size))
         except self._xp.cuda.runtime.CUDARuntimeError as error:
             if error.status != NO_MEMORY:
                 raise
             if not self._told:
                 _log.warning(
-                    ("no page-locked memory for %d bytes: the host waits while such are copied"),
+                    ("no page-locked memory for %d bytes: the host waits for such copies"),
                     size,
                 )
             self._told = True
@@ -247,15 +251,14 @@ class CupyBackend(Convolutions, Windows, Normalisation, Pointwise, Dense, Losses
         return np.frombuffer(block, dtype, math.prod(shape)).reshape(shape).view(Pinned)
 
     def fed(self, host: Any, dtype: Any) -> Array:
-        """As Backend's; images are brought to the order of kernels here, once for all who read
-        them."""
+        """Images are brought to the layout of kernels here, once for all layers that read them."""
         if isinstance(host, Pinned) and host.dtype == dtype and host.flags.c_contiguous:
             given: Array = self.xp.empty(host.shape, host.dtype)
             given.data.copy_from_host_async(host.ctypes.data, host.nbytes)  # type: ignore[attr-defined]
             done = self.xp.cuda.Event(disable_timing=True)
             done.record()
             self._copied = [(one, array) for one, array in self._copied if not one.done]
-            self._copied.append((done, host))  # nobody may write there before
+            self._copied.append((done, host))  # keeps the memory until the copy is done
         else:
             given = self.asarray(host, dtype)
         if given.ndim != 4 or step_of(given) is not None:
@@ -265,9 +268,9 @@ class CupyBackend(Convolutions, Windows, Normalisation, Pointwise, Dense, Losses
         return images
 
     def to_host(self, x: Array) -> Array:
-        """A NumPy array with a copy of x, in page-locked memory where it is large. Elsewhere an
-        H100 wrote 2.1 GB/s (measured once, 2026-11-27): the driver copies piece by piece through a
-        block of its own."""
+        """Return a copy of x as a NumPy array, in page-locked memory if it is large. To other
+        memory an H100 wrote 2.1 GB/s (measured once, 2026-11-27): the driver copies piece by piece
+        through a block of its own."""
         large = self._device is not None and isinstance(x, self._xp.ndarray) and x.nbytes >= LARGE
         pinned = self._pinned(x.shape, x.dtype) if large else None
         return self.xp.asnumpy(x, out=pinned) if large else self.xp.asnumpy(x)  # type: ignore[no-any-return]
@@ -277,7 +280,7 @@ class CupyBackend(Convolutions, Windows, Normalisation, Pointwise, Dense, Losses
         self.xp.cuda.get_current_stream().synchronize()
 
     def sums(self, arrays: Sequence[Array]) -> list[float]:
-        """As Backend's; all travel together."""
+        """All sums travel to the host together."""
         if not arrays:
             return []
         host = self.to_host(self.xp.concatenate([x.reshape(-1) for x in arrays]))
@@ -289,7 +292,7 @@ class CupyBackend(Convolutions, Windows, Normalisation, Pointwise, Dense, Losses
         return found
 
     def asarray(self, host: Any, dtype: Any = None) -> Array:
-        """As Backend's; what is there already is not asked for."""
+        """An array that is on the device already is returned at once."""
         there = (
             self._device is not None
             and type(host) is self._xp.ndarray
@@ -298,22 +301,21 @@ class CupyBackend(Convolutions, Windows, Normalisation, Pointwise, Dense, Losses
         return host if there else super().asarray(host, dtype)
 
     def empty(self, shape: Shape, dtype: Any = np.float32) -> Array:
-        """A new array, contents undefined; images (N, C, H, W) lie in memory as [N][H][W][C]."""
+        """Images (N, C, H, W) lie in memory as [N][H][W][C]."""
         return new_images(self.xp, shape, dtype) if len(shape) == 4 else super().empty(shape, dtype)
 
     def carve(self, block: Array, offset: int, shape: Shape, dtype: Any = np.float32) -> Array:
-        """See Backend.carve; images lie as [N][H][W][C]."""
+        """Images are laid out as [N][H][W][C]."""
         if len(shape) != 4:
             return super().carve(block, offset, shape, dtype)
         n, c, h, w = shape
         return super().carve(block, offset, (n, h, w, c), dtype).transpose(TO_LOGICAL)
 
     def images(self, x: Array, out: Array | None = None) -> Array:
-        """As Backend's."""
         return self.read(x) if out is None else super().images(x, out)
 
 
 def planned(b_p: int | None = None) -> CupyBackend:
-    """The backend over NumPy's arrays: where arrays lie and what memory they take, for plans. It
-    starts no kernel."""
+    """Return the backend over NumPy's arrays, for plans: they show the layout and the memory of
+    arrays. It starts no kernel."""
     return CupyBackend(b_p, xp=np)

@@ -1,9 +1,9 @@
-"""The backend of an emulated device: arrays of true shapes whose numbers mean nothing, operations
-that compute nothing.
+"""The backend of an emulated device: arrays of true shapes whose numbers mean nothing, and
+operations that compute nothing.
 
 All its arrays lie in one block of zeros, so hundreds of emulated workers cost the memory of the
-largest array. It has what servers do with parameters and gradients (updates, sums, formats for the
-road). Layers are never run on it.
+largest array. It has the operations that servers apply to parameters and gradients (updates, sums,
+wire formats). Layers are never run on it.
 """
 
 from __future__ import annotations
@@ -22,7 +22,8 @@ TO_LOGICAL = (2, 3, 0, 1)
 
 
 class EmulatedBackend(Backend):
-    """Backend "emulated". Arrays are NumPy's; whatever is written to one may show in any other."""
+    """Backend "emulated". Arrays are NumPy's. Numbers written to one array may show in any
+    other."""
 
     name = "emulated"
     xp = np
@@ -30,62 +31,63 @@ class EmulatedBackend(Backend):
     _zeros = np.zeros(0, np.uint8)
 
     def empty(self, shape: Shape, dtype: Any = np.float32) -> Array:
-        """An array of this shape, in the memory of all others; images lie as [H][W][N][C]."""
+        """Return an array of this shape, in the memory that all arrays share; images lie as
+        [H][W][N][C]."""
         size = math.prod(shape) * np.dtype(dtype).itemsize
         if size > EmulatedBackend._zeros.size:
-            # pages that nobody touches take no memory
+            # untouched pages take no memory
             EmulatedBackend._zeros = np.zeros(size, np.uint8)
         return self.carve(EmulatedBackend._zeros, 0, shape, dtype)
 
     def carve(self, block: Array, offset: int, shape: Shape, dtype: Any = np.float32) -> Array:
-        """See Backend.carve."""
+        """Images are laid out as [H][W][N][C]."""
         if len(shape) != 4:
             return super().carve(block, offset, shape, dtype)
         n, c, h, w = shape
         return super().carve(block, offset, (h, w, n, c), dtype).transpose(TO_LOGICAL)
 
     def zeros(self, shape: Shape, dtype: Any = np.float32) -> Array:
-        """As `empty`."""
+        """Return an array as `empty` does."""
         return self.empty(shape, dtype)
 
     def copy(self, x: Array, out: Array) -> Array:
-        """Nothing is copied."""
+        """Copy nothing."""
         return out
 
     def add(self, a: Array, b: Array, out: Array | None = None) -> Array:
-        """An array of the sum's shape."""
+        """Return an array of the sum's shape."""
         return a if out is None else out
 
     def add_all(self, arrays: Sequence[Array], out: Array | None = None) -> Array:
-        """An array of the sum's shape."""
+        """Return an array of the sum's shape."""
         return arrays[0] if out is None else out
 
     def l2_norm_squared(self, x: Array) -> float:
-        """0.0"""
+        """Return 0.0."""
         return 0.0
 
     def sgd_update(self, w: Array, *args: Any, **kwargs: Any) -> tuple[Array, Array]:
-        """Nothing changes."""
+        """Change nothing."""
         return _unchanged(w, args, kwargs)
 
     def nesterov_update(self, w: Array, *args: Any, **kwargs: Any) -> tuple[Array, Array]:
-        """Nothing changes."""
+        """Change nothing."""
         return _unchanged(w, args, kwargs)
 
     def adagrad_update(self, w: Array, *args: Any, **kwargs: Any) -> tuple[Array, Array]:
-        """Nothing changes."""
+        """Change nothing."""
         return _unchanged(w, args, kwargs)
 
     def rmsprop_update(self, w: Array, *args: Any, **kwargs: Any) -> tuple[Array, Array]:
-        """Nothing changes."""
+        """Change nothing."""
         return _unchanged(w, args, kwargs)
 
     def adadelta_update(self, w: Array, *args: Any, **kwargs: Any) -> tuple[Array, Array, Array]:
-        """Nothing changes."""
+        """Change nothing."""
         return (*_unchanged(w, args, kwargs), args[2])
 
     def adam_update(self, w: Array, *args: Any, **kwargs: Any) -> tuple[Array, Array, Array]:
-        """Nothing changes."""
+        """Change nothing."""
         return (*_unchanged(w, args, kwargs), args[2])
 
     def _half_encode(self, x: Array, kind: str, out: Array) -> Array:
@@ -104,8 +106,8 @@ class EmulatedBackend(Backend):
 
     def _threshold_encode(self, x: Array, error: Array, tau: float) -> tuple[Array, Array]:
         raise OpsError(
-            "threshold_encode: how much is sent depends on the gradients, which "
-            "an emulated device has not"
+            "threshold_encode: the amount sent depends on the gradients' values, which "
+            "an emulated device does not have"
         )
 
     def _threshold_decode(self, codes: Array, steps: Array, out: Array) -> Array:
@@ -113,7 +115,7 @@ class EmulatedBackend(Backend):
 
 
 def _unchanged(w: Array, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[Array, Array]:
-    """Where the new parameter is expected, and the history (the updates' arguments are w, g,
-    history, ...)."""
+    """Return the array where the new parameter is expected, and the history (the updates' arguments
+    are w, g, history, ...)."""
     out: Array | None = kwargs.get("out_w")
     return (w if out is None else out), args[1]

@@ -1,4 +1,5 @@
-"""The reference backend: NumPy arrays and its BLAS, every operation as the families write it."""
+"""The reference backend: NumPy arrays and NumPy's BLAS, every operation as `ops.reference` writes
+it."""
 
 from __future__ import annotations
 
@@ -8,8 +9,8 @@ from ops.interface.backend import Backend
 
 
 class NumpyBackend(Backend):
-    """Backend "numpy". Option `b_p`: how many images are lowered for one GEMM, None for the whole
-    batch."""
+    """Backend "numpy". Option `b_p`: the number of images that are lowered for one GEMM, None for
+    the whole batch."""
 
     name = "numpy"
     xp = np

@@ -2,7 +2,7 @@
 they run on.
 
 codegen/      How kernels are written and compiled
-team/         What every kernel runs on: the threads, scratch memory, and how arrays are seen
+team/         The base of every kernel: the threads, scratch memory, and the layout of arrays
 gemm/         Products of matrices: the register-blocked micro-kernel and the loops around it
 conv/         Convolution: which algorithm each pass of a shape gets, and the algorithms
 elementwise/  Operations that pass over memory once or twice

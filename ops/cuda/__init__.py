@@ -1,8 +1,8 @@
-"""What an NVIDIA GPU computes, a family of operations a file; `ops.backends.cupy_backend` puts them
+"""The operations of an NVIDIA GPU, one family per file; `ops.backends.cupy_backend` puts them
 together.
 
-kernels/      CUDA C sources of the CuPy backend, a family a file
-device        What every family of a device's operations stands on
+kernels/      CUDA C sources of the CuPy backend, one family per file
+device        The base of every family of a device's operations
 launch        Starting kernels: the grid, and arguments in the types that their parameters have
 image_layout  How images lie in a device's memory
 scratch       Scratch memory of one backend
@@ -10,12 +10,12 @@ repeats       Operations that a net calls with the same arrays in every pass
 conv/         Convolution on a device
 windows       Pooling and local response normalisation of a device: one launch each
 normalise     Batch normalisation of a device, alone or with scale, bias, addend and rectifier
-pointwise     Rectifier and dropout of a device: one launch each, over whatever lies in rows
-products      Matrix products by a module's `matmul`, for where there is no cuBLAS
+pointwise     Rectifier, sum and dropout of a device
+products      Matrix products by a module's `matmul`, where there is no cuBLAS
 losses        Softmax and its loss on a device
 updates       Updates of many parameters in one launch, and the sums of a table's rows
 
-Nothing here imports CuPy: the module is given.
+Nothing here imports CuPy: the backend passes the module.
 
 See docs/decisions/gpu.md.
 """

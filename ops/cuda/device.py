@@ -1,8 +1,9 @@
-"""What every family of a device's operations stands on: kernels, products, scratch memory, the
-layout of images.
+"""The base of every family of a device's operations: kernels, products, scratch memory, the layout
+of images.
 
-A family is a class that overrides some methods of the interface. It computes what its kernels can
-read; the rest, and every complaint about arguments, is `super()`'s.
+A family is a class that overrides some methods of the interface. It handles the arrays that its
+kernels can read. `super()` handles all others, and reports wrong arguments that the family has not
+checked.
 """
 
 from __future__ import annotations
@@ -18,17 +19,18 @@ from ops.cuda.scratch import Scratch
 from ops.errors import Array, Shape
 from ops.interface.backend import Backend
 
-# threads that read what is summed by columns: an H100's memory is busy from some 100 000 on
+# threads that read the numbers of a sum over columns: from about 100 000 on they keep an H100's
+# memory busy
 SUMMING = 1 << 17
-LEAST_ROWS = 16  # of a strip
-SUMMED = 16  # numbers that one thread adds up after that, about
+LEAST_ROWS = 16  # least rows of a strip
+SUMMED = 16  # about how many sums one thread adds up after that
 # (a, b, out, accumulate): out = a b, or out + a b
 Product = Callable[[Array, Array, Array, bool], None]
 
 
 class OnDevice(Backend):
-    """A backend with kernels. Matrices of a product have rows or columns side by side, `out` has
-    rows."""
+    """A backend with kernels. In a product each factor has contiguous rows or columns, and `out`
+    has contiguous rows."""
 
     launch: Launcher
     product: Product
@@ -44,7 +46,7 @@ class OnDevice(Backend):
         return 0
 
     def trim(self) -> None:
-        """Give back the memory of arrays that are gone."""
+        """Free the memory of arrays that no longer exist."""
 
     def images_like(self, shape: Shape, out: Array | None, dtype: Any) -> Array:
         """`out`, or new images."""
@@ -59,15 +61,17 @@ class OnDevice(Backend):
         return copy
 
     def apart(self, x: Array, out: Array) -> Array:
-        """x as `read`, copied where writing out would change what is still to be read."""
+        """x as `read` returns it. It is copied first if writing `out` would change numbers that are
+        still to be read."""
         return self.read(x.copy() if self.share_memory(x, out) else x)
 
     def into(self, out: Array) -> Array:
-        """`out`, or a new array where its pixels lie otherwise: then `delivered` copies."""
+        """`out` if kernels can write its pixels, else a new array, which `delivered` then
+        copies."""
         return out if step_of(out) is not None else new_images(self.xp, out.shape, out.dtype)
 
     def delivered(self, written: Array, out: Array) -> Array:
-        """`out`, with what was written."""
+        """Copy `written` to `out` if the two differ; returns `out`."""
         if written is not out:
             out[...] = written
         return out
@@ -97,8 +101,8 @@ class OnDevice(Backend):
         return self.delivered(into, total)
 
     def gathered(self, sums: Array, halves: int, strips: int, c: int) -> tuple[Array, int]:
-        """Sums (halves, strips, C) as few enough for one thread each, and how many strips these are
-        of."""
+        """Reduce sums (halves, strips, C) to so few strips that one thread can add them up. Returns
+        the sums and their number of strips."""
         if strips <= SUMMED**2 // 2:
             return sums, strips
         fewer = strips // SUMMED
@@ -138,7 +142,7 @@ class OnDevice(Backend):
         return NOTHING if x is None else self.contiguous(x)
 
     def share_memory(self, a: Array, b: Array) -> bool:
-        """Whether a number of one may be one of the other's."""
+        """Whether a number of one array may also be one of the other's."""
         return bool(self.xp.may_share_memory(a, b))
 
     def contiguous(self, x: Array) -> Array:
@@ -147,5 +151,5 @@ class OnDevice(Backend):
 
 
 def strips_of(m: int, c: int) -> int:
-    """Into how many strips m rows of c numbers are cut for a sum."""
+    """The number of strips into which m rows of c numbers are cut for a sum."""
     return max(1, min(SUMMING // c, m // LEAST_ROWS))

@@ -2,9 +2,9 @@
 each pixel.
 
 A product of windows and weights writes such rows in place, also those of a part of a batch or of
-the channels. Threads side by side read numbers side by side, and the tensor cores take images in
-this order. A slice of channels is rows too, that lie further apart: `step` numbers from one to the
-next.
+the channels. Neighbouring threads read neighbouring numbers, and the tensor cores take images in
+this order. A slice of channels consists of rows too, which lie further apart: `step` numbers from
+one to the next.
 """
 
 from __future__ import annotations
@@ -27,10 +27,10 @@ def new_images(xp: Any, shape: Shape, dtype: Any) -> Array:
 
 
 def step_of(x: Array) -> int | None:
-    """How many numbers lie between two rows of x (N, D), or two pixels of x (N, C, H, W); None if
-    they do not lie so.
+    """The distance in numbers between two rows of x (N, D), or two pixels of x (N, C, H, W). None
+    if rows or pixels are not evenly spaced, or their numbers not side by side.
 
-    Of anything else that is contiguous, rows are what the last axis has.
+    In any other array, which must be contiguous, a row is the last axis.
     """
     if x.ndim not in (2, 4):
         return (x.shape[-1] if x.ndim else 1) if x.flags.c_contiguous else None
@@ -47,7 +47,7 @@ def step_of(x: Array) -> int | None:
 
 
 def width(x: Array) -> int:
-    """How many numbers a row has."""
+    """The length of a row in numbers."""
     return int(x.shape[1]) if x.ndim in (2, 4) else int(x.shape[-1]) if x.ndim else 1
 
 
@@ -60,14 +60,14 @@ def rows(x: Array) -> Array:
 
 
 def address(x: Array) -> int:
-    """Where x begins. NumPy's arrays, which stand in for a device's in tests, have no
+    """The address where x begins. NumPy's arrays, which stand in for a device's in tests, have no
     `data.ptr`."""
     pointer = getattr(x.data, "ptr", None)
     return int(x.ctypes.data if pointer is None else pointer)
 
 
 def in_fours(size: int, *arrays: Array) -> bool:
-    """Whether threads may take four numbers at a time: of `size`, and of every row of these
+    """Whether threads may take four numbers at a time, of `size` and of every row of these
     arrays."""
     steps = [step_of(x) or 1 for x in arrays]
     return (

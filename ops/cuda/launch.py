@@ -1,5 +1,5 @@
 """Starting kernels: the grid, and arguments in the types that their parameters have. CUDA checks
-none of it."""
+neither."""
 
 from __future__ import annotations
 
@@ -19,8 +19,8 @@ NOTHING = np.uint64(0)  # a null pointer
 
 
 class Divisor(NamedTuple):
-    """What a kernel gets for a size that it divides by: for 0 <= k < 2^31, k // size is k * factor
-    >> shift."""
+    """The three arguments of a kernel for a size that it divides by: for 0 <= k < 2^31, k // size
+    is k * factor >> shift."""
 
     size: Any
     factor: Any
@@ -45,8 +45,8 @@ class Launcher:
         self._functions: dict[tuple[str, Any], Any] = {}
 
     def __call__(self, kernel: str, threads: int, dtype: Any, *arguments: Any) -> None:
-        """Start so many threads; whole numbers go as int, `Divisor`s as their three numbers, all
-        else as it is."""
+        """Start that many threads of a kernel. Python's integers are passed as int, a `Divisor` as
+        its three numbers, every other argument as it is."""
         if threads > MOST_ELEMENTS:
             raise OpsError(
                 f"{kernel}: {threads} elements, expected at most {MOST_ELEMENTS} on this backend"

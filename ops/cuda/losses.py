@@ -1,4 +1,5 @@
-"""Softmax and its loss on a device. With a place for the verdict nothing waits for the device."""
+"""Softmax and its loss on a device. With a destination for the verdict no call waits for the
+device."""
 
 from __future__ import annotations
 
@@ -12,15 +13,14 @@ from ops.cuda.launch import divisor
 from ops.errors import Array, OpsError, check_alike, check_axis, check_choice, check_out
 from ops.reference import loss
 
-STRIPS = 32  # of the classes of a row
-LOSS_STRIPS = 256  # of the labels
+STRIPS = 32  # strips of the classes of a row
+LOSS_STRIPS = 256  # strips of the labels
 
 
 class Losses(OnDevice):
     """Overrides softmax over axis 1 and its loss, for labels of the scores' dtype."""
 
     def softmax_forward(self, scores: Array, axis: int = 1, out: Array | None = None) -> Array:
-        """As Backend's."""
         check_alike("softmax_forward", out, scores=scores)
         folded = (
             None
@@ -70,7 +70,6 @@ class Losses(OnDevice):
         out: Array | None = None,
         verdict: Array | None = None,
     ) -> tuple[float, Array]:
-        """As Backend's."""
         op = "softmax_loss_forward"
         loss.check_scores(op, scores)
         classes = self._labels(op, scores, labels)
@@ -111,7 +110,6 @@ class Losses(OnDevice):
         out: Array | None = None,
         verdict: Array | None = None,
     ) -> Array:
-        """As Backend's."""
         op = "softmax_loss_backward"
         loss.check_scores(op, prob)
         classes = self._labels(op, prob, labels)

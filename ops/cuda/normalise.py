@@ -14,13 +14,13 @@ from ops.cuda.repeats import repeated
 from ops.errors import Array
 from ops.reference import fused, normalise
 
-GATHERED = 8  # sums of a channel that are left for the last kernel: one step of its start
-ROWS_APART = 16  # rows that a thread of the last kernel takes at least
+GATHERED = 8  # sums of a channel that the last kernel adds up in its first step
+ROWS_APART = 16  # least rows that a thread of the last kernel takes
 
 
 class Normalisation(OnDevice):
-    """Overrides batch norm and what is joined with it; arrays whose rows do not lie evenly are the
-    reference's."""
+    """Overrides batch norm and the operations joined with it. The reference handles arrays that are
+    neither rows (N, C) nor images (N, C, H, W)."""
 
     @repeated
     def batch_norm_forward(
@@ -33,7 +33,6 @@ class Normalisation(OnDevice):
         mean: Array | None = None,
         variance: Array | None = None,
     ) -> tuple[Array, Array, Array]:
-        """As Backend's."""
         normalise.check_batch_norm(x, statistics, out, mean, variance)
         if x.ndim not in (2, 4):
             return super().batch_norm_forward(
@@ -52,7 +51,6 @@ class Normalisation(OnDevice):
         fixed: bool = False,
         out: Array | None = None,
     ) -> Array:
-        """As Backend's."""
         normalise.check_batch_norm_backward(dy, y, variance, out)
         if dy.ndim not in (2, 4):
             return super().batch_norm_backward(dy, y, variance, eps=eps, fixed=fixed, out=out)
@@ -73,7 +71,6 @@ class Normalisation(OnDevice):
         mean: Array | None = None,
         variance: Array | None = None,
     ) -> tuple[Array, Array, Array]:
-        """As Backend's."""
         fused.check(
             "norm_scale_forward",
             out,
@@ -115,7 +112,6 @@ class Normalisation(OnDevice):
         out_gamma: Array | None = None,
         out_beta: Array | None = None,
     ) -> tuple[Array, Array, Array]:
-        """As Backend's."""
         fused.check("norm_scale_backward", out, gamma, beta, dy=dy, x=x)
         if dy.ndim not in (2, 4):
             return super().norm_scale_backward(
@@ -137,7 +133,6 @@ class Normalisation(OnDevice):
     def norm_added(
         self, mean: Array, variance: Array, share: float, unbiased: float, out: Sequence[Array]
     ) -> None:
-        """As Backend's."""
         if not all(a.flags.c_contiguous for a in (mean, variance, *out)):
             super().norm_added(mean, variance, share, unbiased, out)
             return
@@ -156,7 +151,7 @@ class Normalisation(OnDevice):
 
     @repeated
     def norm_running(self, blobs: Sequence[Array], mean: Array, variance: Array) -> None:
-        """As Backend's, and nothing waits for the device."""
+        """Does not wait for the device."""
         given = [self.contiguous(blob) for blob in blobs]
         self.launch("norm_running", mean.size, mean.dtype, *given, mean, variance, mean.size)
 
@@ -305,8 +300,8 @@ class Normalisation(OnDevice):
         return self.delivered(into, dx)
 
     def _gathered(self, sums: Array, x: Array | None, strips: int, c: int) -> Array:
-        """`GATHERED` sums of each half and channel, and behind them the channels' shifts, which x
-        begins with."""
+        """Reduce sums to `GATHERED` for each half and channel. Behind them are the channels'
+        shifts: x's first row."""
         sums, strips = self.gathered(sums, 2, strips, c)
         few = self.scratch.take("few sums", (2 * GATHERED + 1, c), sums.dtype)
         count = 2 * GATHERED * c

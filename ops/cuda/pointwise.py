@@ -1,4 +1,4 @@
-"""Rectifier and dropout of a device: one launch each, over whatever lies in rows."""
+"""Rectifier, sum and dropout of a device: one launch each, over arrays that lie in rows."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ from ops.reference import philox
 
 
 class Pointwise(OnDevice):
-    """Overrides what nets spend time in; arrays that do not lie in rows are the reference's."""
+    """Overrides the operations that nets spend time in. The reference handles arrays that do not
+    lie in rows."""
 
     @repeated
     def relu_forward(
         self, x: Array, negative_slope: float = 0.0, out: Array | None = None
     ) -> Array:
-        """As Backend's."""
         check_float("relu_forward", x=x)
         check_out("relu_forward", "out", out, x.shape, x.dtype)
         y = self.xp.empty_like(x) if out is None else out
@@ -41,7 +41,6 @@ class Pointwise(OnDevice):
     def relu_backward(
         self, dy: Array, y_or_x: Array, negative_slope: float = 0.0, out: Array | None = None
     ) -> Array:
-        """As Backend's."""
         op = "relu_backward"
         check_float(op, dy=dy, y_or_x=y_or_x)
         check_shape(op, "y_or_x", y_or_x, dy.shape)
@@ -56,7 +55,6 @@ class Pointwise(OnDevice):
 
     @repeated
     def add(self, a: Array, b: Array, out: Array | None = None) -> Array:
-        """As Backend's."""
         check_alike("add", out, a=a, b=b)
         total = self.xp.empty_like(a) if out is None else out
         found = self._steps(a, b, total) if a.dtype.char in "fd" else None
@@ -78,7 +76,7 @@ class Pointwise(OnDevice):
     def dropout(
         self, x: Array, ratio: float, key: int, first: int = 0, out: Array | None = None
     ) -> Array:
-        """As Backend's: numbers are drawn where they are used."""
+        """Numbers are drawn where they are used."""
         check_alike("dropout", out, x=x)
         philox.check(ratio, key, first)
         y = self.xp.empty_like(x) if out is None else out
@@ -107,7 +105,7 @@ class Pointwise(OnDevice):
         return y
 
     def _steps(self, *arrays: Array) -> list[object] | None:
-        """Each array and how far its rows are apart, or None where one of them does not lie in
+        """Return each array and the distance between its rows. None if one of them does not lie in
         rows."""
         steps = [step_of(a) for a in arrays]
         if arrays[0].size == 0 or any(step is None for step in steps):

@@ -1,5 +1,5 @@
-"""Matrix products by a module's `matmul`, for where there is no cuBLAS; and fully connected layers
-by products."""
+"""Matrix products by a module's `matmul`, where there is no cuBLAS; and fully connected layers by
+products."""
 
 from __future__ import annotations
 
@@ -19,7 +19,6 @@ class PlainProduct:
         self._xp = xp
 
     def __call__(self, a: Array, b: Array, out: Array, accumulate: bool) -> None:
-        """See `device.Product`."""
         if accumulate:
             out += self._xp.matmul(a, b)
         else:
@@ -40,7 +39,6 @@ class Dense(OnDevice):
         *,
         rectify: bool = False,
     ) -> Array:
-        """As Backend's."""
         dense.check_forward(x, w, b, out)
         y: Array = self.xp.empty((x.shape[0], w.shape[0]), x.dtype) if out is None else out
         into = y if step_of(y) is not None else self.xp.empty(y.shape, y.dtype)
@@ -50,7 +48,6 @@ class Dense(OnDevice):
 
     @repeated
     def dense_backward_data(self, dy: Array, w: Array, out: Array | None = None) -> Array:
-        """As Backend's."""
         dense.check_backward_data(dy, w, out)
         dx: Array = self.xp.empty((dy.shape[0], w.shape[1]), dy.dtype) if out is None else out
         self.product(dy, w, dx, False)
@@ -66,7 +63,6 @@ class Dense(OnDevice):
         out_w: Array | None = None,
         out_b: Array | None = None,
     ) -> tuple[Array, Array | None]:
-        """As Backend's."""
         dense.check_backward_weights(x, dy, out_w, out_b)
         dw: Array = self.xp.empty((dy.shape[1], x.shape[1]), x.dtype) if out_w is None else out_w
         self.product(dy.T, x, dw, False)

@@ -1,14 +1,14 @@
-"""Operations that a net calls with the same arrays in every pass: their kernels are started again
+"""Operations that a net calls with the same arrays in every pass: later passes start their kernels
 without the checks.
 
-A net's arrays stay where they are. What an operation starts depends on its numbers and on where its
-arrays lie and how, and on nothing else: that is its key. The second call with a key is recorded,
-kernels with their arguments as the driver takes them; the third and all later ones start what was
-recorded.
+A net's arrays stay where they are. The work of an operation depends only on its numbers and on the
+addresses and layouts of its arrays: they are its key. The second call with a key is recorded: the
+kernels that it starts, with their arguments as the driver takes them. The third and all later calls
+start the recorded kernels.
 
-Only launches, products and cuDNN's plans are recorded. Whoever asks the backend for its `xp`
-meanwhile does something else: such an operation is never repeated, nor is one whose results are not
-among its arguments.
+Only launches, products and cuDNN's plans are recorded. An operation that reads the backend's `xp`
+may do other work, so it is never repeated. Neither is an operation whose results are not among its
+arguments.
 """
 
 from __future__ import annotations
@@ -31,7 +31,8 @@ Call = Callable[[], object]
 
 
 class Kept(NamedTuple):
-    """What one key starts, and which of its arguments it returns: a place for each, -1 for None."""
+    """The calls that one key starts, and the places of the results among its arguments, -1 for
+    None."""
 
     calls: tuple[Call, ...]
     places: tuple[int, ...]
@@ -43,16 +44,16 @@ NEVER = Kept((), (), True)
 
 
 class Repeats:
-    """Of one backend, in the thread that computes. Arrays are of type `array`; `launch` is the
-    driver's."""
+    """The recorded operations of one backend, used in the thread that computes. Arrays have the
+    type `array`; `launch` is the driver's function."""
 
     def __init__(self, array: Any, launch: Callable[..., object], stream: int) -> None:
         self.known: dict[Key, Kept] = {}
         self.array = array
         self._launch = launch
         self._stream = stream
-        self._calls: list[Call] | None = None  # of the operation that is recorded
-        self._whole = True  # whether they are all that it has done
+        self._calls: list[Call] | None = None  # calls of the operation that is being recorded
+        self._whole = True  # whether these calls are all that it has done
 
     def __repr__(self) -> str:
         calls = [len(kept.calls) for kept in self.known.values() if kept.calls]
@@ -60,17 +61,17 @@ class Repeats:
 
     @property
     def recording(self) -> bool:
-        """Whether what is started has to be told."""
+        """Whether an operation is being recorded, so that each start must be added."""
         return self._calls is not None
 
     def add(self, call: Call) -> None:
-        """Something was started; this call starts it again."""
+        """Record a call that repeats the work just started."""
         if self._calls is not None:
             self._calls.append(call)
 
     def add_launch(self, function: Any, grid: int, block: int, arguments: Sequence[Any]) -> None:
-        """A kernel was started. Arguments: arrays, which go as their addresses, and NumPy's
-        numbers."""
+        """Record the start of a kernel. Arguments: arrays, which are passed as their addresses, and
+        NumPy's numbers."""
         values = np.zeros(len(arguments), np.uint64)
         bytes_of = values.view(np.uint8).reshape(-1, 8)
         for place, a in zip(bytes_of, arguments, strict=True):
@@ -85,16 +86,16 @@ class Repeats:
         self.add(call)
 
     def spoil(self) -> None:
-        """The operation does something that is not recorded."""
+        """Note that the operation does something that is not recorded."""
         self._whole = False
 
     def forget(self) -> None:
-        """Memory that was recorded has moved."""
+        """Forget all keys, because recorded memory has moved."""
         self.known.clear()
 
     def recorded(self, operation: Callable[[], Any]) -> tuple[Any, tuple[Call, ...] | None]:
-        """The result of an operation, and what it has started; None if it has done anything
-        else."""
+        """Run an operation. Returns its result and the calls that it made; None instead of the
+        calls if it did anything else."""
         self._calls = []
         self._whole = True
         try:
@@ -104,7 +105,7 @@ class Repeats:
             self._calls = None
 
     def record(self, key: Key, arguments: Sequence[Any], operation: Callable[[], Any]) -> Any:
-        """The second call with a key."""
+        """Run and record the second call with a key."""
         result, calls = self.recorded(operation)
         several = isinstance(result, tuple)
         places = [_place(one, arguments) for one in (result if several else (result,))]
@@ -115,7 +116,7 @@ class Repeats:
         return result
 
     def note(self, key: Key) -> None:
-        """The first call with a key."""
+        """Note the first call with a key."""
         if len(self.known) >= MOST:
             self.known.clear()
         self.known[key] = SEEN
@@ -133,7 +134,7 @@ On = TypeVar("On", bound=Repeating)
 def repeated(
     operation: Callable[Concatenate[On, Given], Result],
 ) -> Callable[Concatenate[On, Given], Result]:
-    """An operation whose work depends on its arguments alone, as keys see them."""
+    """Decorator for an operation whose work depends on its arguments alone, as keys see them."""
 
     @wraps(operation)
     def started(self: On, /, *given: Given.args, **named: Given.kwargs) -> Result:
@@ -170,7 +171,7 @@ def repeated(
 
 
 def _place(result: Any, arguments: Sequence[Any]) -> int | None:
-    """Where a result is among the arguments; -1 for None, None if it is not there."""
+    """The place of a result among the arguments; -1 for None, None if it is not among them."""
     return (
         -1 if result is None else next((at for at, a in enumerate(arguments) if a is result), None)
     )

@@ -13,8 +13,7 @@ from ops.errors import Array, Shape
 
 
 class Scratch:
-    """Arrays lent to one operation; the next that asks for the same purpose gets the same
-    memory."""
+    """Arrays lent to one operation. The next request for the same purpose gets the same memory."""
 
     def __init__(self, xp: Any, repeats: Repeats | None = None) -> None:
         self._xp = xp
@@ -30,7 +29,7 @@ class Scratch:
         size = math.prod(shape) * np.dtype(dtype).itemsize
         block = self._blocks.get(purpose)
         if block is None or block.size < size:
-            self._blocks.pop(purpose, None)  # let the old one go first
+            self._blocks.pop(purpose, None)  # frees the old block first
             block = self._blocks[purpose] = self._xp.empty((size,), np.uint8)
             if self._repeats is not None:
                 self._repeats.forget()

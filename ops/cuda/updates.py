@@ -37,7 +37,6 @@ class Updates(OnDevice):
         numbers: Mapping[str, float],
         step: int,
     ) -> None:
-        """As Backend's."""
         check_choice("update: rule", rule, RULES)
         check_choice("update: regularization", regularization, REGULARIZATIONS)
         if not parameters:
@@ -65,8 +64,8 @@ class Updates(OnDevice):
         )  # fmt: skip
 
     def _table(self, parameters: Sequence[Parameter]) -> tuple[Array, Array]:
-        """The kernel's table and factors, on the device; those of the same arrays are sent there
-        once."""
+        """The kernel's table and factors, on the device. They are sent there once for the same
+        arrays."""
         tables = self._tables = {} if self._tables is None else self._tables
         lie = [tuple(map(_lies, (one.w, one.g, one.out, *one.histories))) for one in parameters]
         factors = [
@@ -91,7 +90,6 @@ class Updates(OnDevice):
         return found
 
     def sum_rows(self, rows: Array, values: Array, out: Array) -> None:
-        """As Backend's."""
         check_float("sum_rows", values=values, out=out)
         check_shape("sum_rows", "rows", rows, values.shape[:1])
         xp = self.xp
@@ -106,7 +104,7 @@ class Updates(OnDevice):
 
 
 def _lies(x: Array) -> tuple[Any, ...]:
-    """Where an array is, and how it lies there."""
+    """The address, shape, strides and dtype of an array."""
     return address(x), x.shape, x.strides, x.dtype
 
 

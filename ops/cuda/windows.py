@@ -29,7 +29,6 @@ class Windows(OnDevice):
         uniforms: Array | None = None,
         rectify: bool = False,
     ) -> tuple[Array, Array | None]:
-        """As Backend's."""
         shape = pool.check_forward(x, geometry, out, argmax)
         y = self.images_like(shape, out, x.dtype)
         into = self.into(y)
@@ -93,7 +92,6 @@ class Windows(OnDevice):
         self, dy: Array, geometry: PoolGeometry, in_shape: Shape,
         argmax: Array | None = None, out: Array | None = None,
     ) -> Array:  # fmt: skip
-        """As Backend's."""
         pool.check_backward(dy, geometry, in_shape, argmax, out)
         dx = self.images_like(in_shape, out, dy.dtype)
         into = self.into(dx)
@@ -136,7 +134,7 @@ class Windows(OnDevice):
         self, x: Array, *, size: int = 5, alpha: float = 1.0, beta: float = 0.75, k: float = 1.0,
         region: str = "ACROSS_CHANNELS", out: Array | None = None, scale: Array | None = None,
     ) -> tuple[Array, Array]:  # fmt: skip
-        """As Backend's; where out is x, x is copied first."""
+        """If out is x, x is copied first."""
         op = "lrn_forward"
         check_alike(op, out, x=x)
         check_ndim(op, "x", x, "NCHW")
@@ -164,7 +162,7 @@ class Windows(OnDevice):
         region: str = "ACROSS_CHANNELS",
         out: Array | None = None,
     ) -> Array:
-        """As Backend's; an input that is out is copied first."""
+        """An input that is out is copied first."""
         op = "lrn_backward"
         check_alike(op, out, dy=dy, x=x, y=y, scale=scale)
         check_ndim(op, "x", x, "NCHW")
@@ -181,8 +179,8 @@ class Windows(OnDevice):
 
 
 def _widened(kernel: str, wide: int, size: int, *arrays: Any) -> tuple[str, int, list[Any]]:
-    """The kernel for one channel a thread or four, its threads, and arrays with steps that count as
-    it does."""
+    """The kernel for one channel per thread or four, its threads, and the arrays with steps in that
+    unit."""
     steps = [part // wide if type(part) is int else part for part in arrays]
     return kernel if wide == 1 else f"{kernel}{wide}", size // wide, steps
 

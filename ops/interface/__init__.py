@@ -8,10 +8,10 @@ elementwise  Operations that treat elements one by one, or along broadcast axes
 losses       Softmax, losses and accuracy
 sequences    Operations of text and other sequences
 updates      Parameter updates of Caffe's solvers, and the addition of gradients
-compression  Smaller forms of float32 arrays, for roads that are slow
+compression  Smaller forms of float32 arrays, for slow links
 
-Here stand signatures and what they mean; the bodies hand the backend's array module to
-`ops.reference`. A backend overrides what it does better.
+This package holds the signatures and their meaning. The bodies hand the backend's array module to
+`ops.reference`. A backend overrides the methods for which it has something faster.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Smaller forms of float32 arrays, for roads that are slow: encode here, decode there."""
+"""Smaller forms of float32 arrays, for slow links: the sender encodes, the receiver decodes."""
 
 from __future__ import annotations
 
@@ -12,16 +12,19 @@ from ops.reference import compression
 
 
 class CompressionOps:
-    """float32 in C order, any shape; a `shape` is that of the decoded array. See
-    `ops.reference.compression`."""
+    """Arrays are float32 in C order, of any shape. A `shape` argument is the shape of the decoded
+    array. `ops.reference.compression` describes the formats."""
 
     xp: Any
     empty: Callable[..., Array]
 
     def half_encode(self, x: Array, kind: str, out: Array | None = None) -> Array:
-        """x rounded to "float16", or to "bfloat16" as uint16. Relative error at most 2^-11 (from
-        6.1e-5 to 65504; below, an absolute one of 2^-25; above, it is an infinity), or 2^-8 (for
-        every normal float32)."""
+        """x rounded to "float16", or to "bfloat16" as uint16.
+
+        The relative error of float16 is at most 2^-11 from 6.1e-5 to 65504. Below that the absolute
+        error is at most 2^-25; above it the result is an infinity. The relative error of bfloat16
+        is at most 2^-8 for every normal float32.
+        """
         compression.check_half("half_encode", kind)
         compression.check_whole("half_encode", x=x)
         dtype = compression.HALVES[kind]
@@ -42,10 +45,10 @@ class CompressionOps:
         out_signs: Array | None = None,
         out_means: Array | None = None,
     ) -> tuple[Array, Array]:
-        """x + error -> signs (blocks, block / 8) uint8 and means (blocks, 2); `error` becomes what
-        was not said.
+        """x + error -> signs (blocks, block / 8) uint8 and means (blocks, 2); `error` becomes the
+        part that the code leaves out.
 
-        `block`: so many neighbours, a multiple of 32, have means of their own.
+        `block`: the number of neighbours that share their means, a multiple of 32.
         """
         compression.check_error("one_bit_encode", x, error)
         first, second = compression.one_bit_shapes(x.size, block)
@@ -56,7 +59,7 @@ class CompressionOps:
     def one_bit_decode(
         self, signs: Array, means: Array, shape: Shape, out: Array | None = None
     ) -> Array:
-        """The numbers that signs and means stand for."""
+        """Return the numbers that signs and means stand for."""
         out = compression.destination("one_bit_decode", out, shape, np.float32, self.empty)
         compression.check_one_bit("one_bit_decode", signs, means, out.size)
         return self._one_bit_decode(signs, means, out)
@@ -71,12 +74,12 @@ class CompressionOps:
     def threshold_decode(
         self, codes: Array, steps: Array, shape: Shape, out: Array | None = None
     ) -> Array:
-        """+-tau where the codes say, 0 elsewhere."""
+        """+-tau at the places that `codes` names, 0 elsewhere."""
         out = compression.destination("threshold_decode", out, shape, np.float32, self.empty)
         compression.check_threshold("threshold_decode", codes, steps)
         return self._threshold_decode(codes, steps, out)
 
-    # What a backend may do better. Arguments have been checked, destinations exist.
+    # The methods that a backend overrides. Arguments have been checked, destinations exist.
 
     def _half_encode(self, x: Array, kind: str, out: Array) -> Array:
         return compression.half_encode(self.xp, x, kind, out)

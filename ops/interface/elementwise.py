@@ -24,8 +24,8 @@ class ElementwiseOps:
     def relu_backward(
         self, dy: Array, y_or_x: Array, negative_slope: float = 0.0, out: Array | None = None
     ) -> Array:
-        """dy where y_or_x > 0, else negative_slope * dy; out may be dy. y serves for slopes >=
-        0."""
+        """dy where y_or_x > 0, else negative_slope * dy; out may be dy. y can stand for x if the
+        slope is >= 0."""
         return activation.relu_backward(self.xp, dy, y_or_x, negative_slope, out)
 
     def prelu_forward(self, x: Array, slope: Array, out: Array | None = None) -> Array:
@@ -132,7 +132,7 @@ class ElementwiseOps:
         shift: float = 0.0,
         out: Array | None = None,
     ) -> Array:
-        """log(shift + scale * x) to that base; -1 is e."""
+        """log(shift + scale * x) to that base; base -1 is e."""
         return pointwise.log_forward(self.xp, x, base, scale, shift, out)
 
     def log_backward(
@@ -158,11 +158,11 @@ class ElementwiseOps:
     def dropout(
         self, x: Array, ratio: float, key: int, first: int = 0, out: Array | None = None
     ) -> Array:
-        """x / (1 - ratio) where a number drawn for it is at least ratio, else 0; forward and
-        backward alike.
+        """x / (1 - ratio) where the number drawn for an element is at least ratio, else 0. Forward
+        and backward are the same.
 
-        The number belongs to (key, first + row, place in the row): see reference.philox. key has 64
-        bits, a row 32.
+        The number depends only on (key, first + row, place in the row), see reference.philox. key
+        has 64 bits, a row number 32.
         """
         return philox.dropout(self.xp, x, ratio, key, first, out)
 

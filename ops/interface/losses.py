@@ -1,4 +1,4 @@
-"""Softmax, losses and accuracy. A loss is a float; a backward method gives loss_weight times the
+"""Softmax, losses and accuracy. A loss is a float; a backward method returns loss_weight times the
 gradient."""
 
 from __future__ import annotations
@@ -32,9 +32,9 @@ class LossOps:
         """scores (N, C, ...), labels (N, ...) -> (loss, probabilities).
 
         The sum of losses is divided by the number of labels that count (VALID), of all labels
-        (FULL), by N (BATCH_SIZE) or by 1 (NONE). `verdict` (3,) is a destination for the loss, a
-        label that is no class (else NaN), and what the sum was divided by: a device then need not
-        be waited for, and the loss that comes back is 0.
+        (FULL), by N (BATCH_SIZE) or by 1 (NONE). `verdict` (3,) is a destination for three numbers:
+        the loss, a label that is not a class (else NaN), and the divisor of the sum. With it a
+        device's backend does not wait for the device, and returns 0 as the loss.
         """
         return loss.loss_forward(self.xp, scores, labels, ignore_label, normalization, out, verdict)
 
@@ -43,10 +43,10 @@ class LossOps:
         ignore_label: int | None = None, normalization: str = "VALID", out: Array | None = None,
         verdict: Array | None = None,
     ) -> Array:  # fmt: skip
-        """The gradient of the loss by the scores, times loss_weight; zero where ignored. out may be
-        prob.
+        """The gradient of the loss by the scores, times loss_weight; zero where the label is
+        ignored. out may be prob.
 
-        `verdict` is the forward pass's, if it gave one.
+        `verdict` is the array that the forward pass wrote, if it had one.
         """
         return loss.loss_backward(
             self.xp, prob, labels, loss_weight, ignore_label, normalization, out
@@ -55,8 +55,8 @@ class LossOps:
     def accuracy(
         self, scores: Array, labels: Array, *, top_k: int = 1, ignore_label: int | None = None
     ) -> float:
-        """Share of labels among the top_k scores; ties count against the label. nan where none
-        counts."""
+        """The share of labels that are among the top_k scores; ties count against the label. NaN if
+        no label counts."""
         return loss.accuracy(self.xp, scores, labels, top_k, ignore_label)
 
     def sigmoid_cross_entropy_forward(
@@ -83,7 +83,7 @@ class LossOps:
         normalization: str = "VALID",
         out: Array | None = None,
     ) -> Array:
-        """dscores; zero where ignored. out may be prob."""
+        """dscores; zero where the target is ignored. out may be prob."""
         return distance_loss.sigmoid_cross_entropy_backward(
             self.xp, prob, targets, loss_weight, ignore_label, normalization, out
         )
@@ -183,7 +183,7 @@ class LossOps:
         normalization: str = "VALID",
         out: Array | None = None,
     ) -> Array:
-        """dscores; zero where ignored. out may be prob."""
+        """dscores; zero where the label is ignored. out may be prob."""
         return class_loss.infogain_backward(
             self.xp, prob, labels, matrix, loss_weight, ignore_label, normalization, out
         )

@@ -18,7 +18,8 @@ class SequenceOps:
     def embed_forward(
         self, index: Array, w: Array, b: Array | None = None, out: Array | None = None
     ) -> Array:
-        """Rows of w (rows, O) by whole numbers of any shape, plus b (O,) -> (*index.shape, O)."""
+        """Rows of w (rows, O) at the whole numbers of `index`, which has any shape, plus b (O,) ->
+        (*index.shape, O)."""
         return embed.forward(self.xp, index, w, b, out)
 
     def embed_backward_weights(
@@ -58,8 +59,8 @@ class SequenceOps:
         the gates.
 
         Gates are i, f, o, g; cont 0 begins a sequence; h0, c0 (N, H) are the state before the first
-        step (None: zero); extra (N, 4H) is added to every step's gate inputs. `tape` may give the
-        arrays of the result, out that of h.
+        step (None: zero); extra (N, 4H) is added to every step's gate inputs. `tape` may hold the
+        destinations of the result; `out` is the destination of h.
         """
         into = (tape or Tape())._replace(**({} if out is None else {"h": out}))
         return recurrent.lstm_forward(self.xp, x, cont, w_x, b, w_h, h0, c0, extra, into)
@@ -80,7 +81,8 @@ class SequenceOps:
         out: LstmGradients | None = None,
         without: Collection[str] = (),
     ) -> LstmGradients:
-        """dh (T, N, H) -> the gradient of every input but those of `without` ("x", "extra").
+        """dh (T, N, H) -> the gradient of every input except those named in `without` ("x",
+        "extra").
 
         dh_last, dc_last (N, H): gradients of the last state, if something else uses it.
         """
@@ -137,7 +139,8 @@ class SequenceOps:
         out: RnnGradients | None = None,
         without: Collection[str] = (),
     ) -> RnnGradients:
-        """do (T, N, O) -> the gradient of every input but those of `without` ("x", "extra").
+        """do (T, N, O) -> the gradient of every input except those named in `without` ("x",
+        "extra").
 
         dh_last (N, H): the gradient of the last state, if something else uses it.
         """

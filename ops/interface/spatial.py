@@ -23,14 +23,15 @@ class SpatialOps:
         self, x: Array, w: Array, b: Array | None, geometry: ConvGeometry, out: Array | None = None,
         *, rectify: bool = False,
     ) -> Array:  # fmt: skip
-        """x (N, C, H, W), w (K, C/groups, kh, kw), b (K,) or None -> y (N, K, OH, OW), or max(y, 0)
-        to `rectify`."""
+        """x (N, C, H, W), w (K, C/groups, kh, kw), b (K,) or None -> y (N, K, OH, OW); with
+        `rectify` max(y, 0)."""
         return conv.forward(self.xp, x, w, b, geometry, self.lowering, out, rectify)
 
     def conv_scratch(
         self, in_shape: Shape, w_shape: Shape, geometry: ConvGeometry, *, training: bool
     ) -> int:
-        """Bytes of scratch memory that the passes of a convolution take: one part's lowering."""
+        """Bytes of scratch memory that the passes of a convolution take: the lowering of one part
+        of the batch."""
         n, k, high, wide = geometry.output_shape(tuple(in_shape), w_shape[0])
         images = min(n, self.lowering.b_p or n)
         return (
@@ -94,10 +95,10 @@ class SpatialOps:
         """x (N, C, H, W) -> y (N, C, OH, OW) and the argmax.
 
         argmax is int32, the flat index into the H * W input plane; the first of equal maxima wins
-        (Caffe). AVE has none; argmax=False leaves it out (None comes back), which is much faster
-        where no backward pass follows. STOCHASTIC samples with `uniforms` (N, C, OH, OW) in [0, 1);
-        without them it averages, as in the test phase. With `rectify` y is max(y, 0). The place of
-        a result that was not positive is -1: it has no gradient.
+        (Caffe). AVE has no argmax. argmax=False leaves it out and returns None for it, which is
+        much faster if no backward pass follows. STOCHASTIC samples with `uniforms` (N, C, OH, OW)
+        in [0, 1); without them it averages, as in the test phase. With `rectify` y is max(y, 0).
+        The argmax of a result that was not positive is then -1, since it has no gradient.
         """
         if geometry.mode != "STOCHASTIC":
             y, places = pool.forward(self.xp, x, geometry, out, argmax)
@@ -116,8 +117,8 @@ class SpatialOps:
         """dy (N, C, OH, OW) and the forward pass's argmax (MAX and STOCHASTIC) -> dx of shape
         `in_shape`.
 
-        AVE has no places to tell which results were not positive: after `rectify`, rectify dy first
-        (relu_backward).
+        AVE has no argmax that marks the results that were not positive. After a forward pass with
+        `rectify`, rectify dy first (relu_backward).
         """
         return pool.backward(self.xp, dy, geometry, in_shape, argmax, out)
 
@@ -167,7 +168,7 @@ class SpatialOps:
         *,
         rectify: bool = False,
     ) -> Array:
-        """x (N, D), w (O, D), b (O,) or None -> y (N, O), or max(y, 0) to `rectify`."""
+        """x (N, D), w (O, D), b (O,) or None -> y (N, O); with `rectify` max(y, 0)."""
         return dense.forward(self.xp, x, w, b, out, rectify)
 
     def dense_scratch(
@@ -183,7 +184,7 @@ class SpatialOps:
         """Bytes of scratch memory that the passes of a fully connected layer (rows, width) ->
         (rows, outputs) take.
 
-        `turned`: its weight is stored as (width, outputs).
+        `turned`: the layer's weight is stored as (width, outputs).
         """
         return 0
 

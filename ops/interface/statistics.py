@@ -28,10 +28,10 @@ class StatisticsOps:
         mean: Array | None = None,
         variance: Array | None = None,
     ) -> tuple[Array, Array, Array]:
-        """(x - mean) / sqrt(variance + eps) per channel -> (y, mean (C,), variance (C,)), of the
-        batch unless given.
+        """(x - mean) / sqrt(variance + eps) per channel -> (y, mean (C,), variance (C,)).
 
-        `mean` and `variance` are destinations for those of the batch.
+        The statistics are the batch's unless `statistics` gives them. `mean` and `variance` are
+        destinations for the batch's statistics.
         """
         return normalise.batch_norm_forward(self.xp, x, eps, statistics, out, mean, variance)
 
@@ -45,7 +45,8 @@ class StatisticsOps:
         fixed: bool = False,
         out: Array | None = None,
     ) -> Array:
-        """dx from the normalised y; with `fixed` (given statistics) only the division."""
+        """dx from the normalised y. With `fixed` (given statistics) dx is dy / sqrt(variance +
+        eps)."""
         return normalise.batch_norm_backward(self.xp, dy, y, variance, eps, fixed, out)
 
     def norm_scale_forward(
@@ -65,7 +66,8 @@ class StatisticsOps:
         """Batch norm, then gamma * y + beta along axis 1, then + addend, then (with `rectify`)
         max(y, 0), all at once.
 
-        -> (y, mean, variance) as batch_norm_forward. out may be x or addend; backward needs x.
+        Returns (y, mean, variance) as batch_norm_forward does. out may be x or addend; backward
+        needs x.
         """
         return fused.norm_scale_forward(
             cast(Any, self), x, gamma, beta, eps, statistics, rectify, addend, out, mean, variance
@@ -87,12 +89,12 @@ class StatisticsOps:
         out_gamma: Array | None = None,
         out_beta: Array | None = None,
     ) -> tuple[Array, Array, Array]:
-        """dx, dgamma, dbeta; x, mean and variance as forward took and gave them. The addend's
-        gradient is dy.
+        """dx, dgamma, dbeta. x is the forward pass's input, mean and variance are its results. The
+        addend's gradient is dy.
 
-        With `rectify` dy counts only where the result was positive, which is computed again from x.
-        That needs a forward pass without addend; with one, rectify dy first (relu_backward) and
-        leave `rectify` out. out may be dy.
+        With `rectify` dy counts only where the result was positive. The result is computed again
+        from x, so the forward pass must have had no addend. After one with an addend, rectify dy
+        first (relu_backward) and leave `rectify` out. out may be dy.
         """
         return fused.norm_scale_backward(
             cast(Any, self),
@@ -113,13 +115,13 @@ class StatisticsOps:
     def norm_added(
         self, mean: Array, variance: Array, share: float, unbiased: float, out: Sequence[Array]
     ) -> None:
-        """What a pass over `share` of a batch adds to running statistics (means, variances, their
-        weight (1,)): out = share * mean, unbiased * variance, share."""
+        """The amounts that a pass over `share` of a batch adds to running statistics (means,
+        variances, their weight (1,)): out = share * mean, unbiased * variance, share."""
         normalise.added(self.xp, mean, variance, share, unbiased, out)
 
     def norm_running(self, blobs: Sequence[Array], mean: Array, variance: Array) -> None:
-        """mean and variance (C,) from the running statistics `blobs`: sums over their weight, 0
-        where that is 0."""
+        """mean and variance (C,) from the running statistics `blobs`: the sums divided by their
+        weight, or 0 if the weight is 0."""
         normalise.running(self.xp, blobs, mean, variance)
 
     def mvn_forward(
@@ -181,8 +183,8 @@ class StatisticsOps:
         axis: int | None = None,
         out: Array | None = None,
     ) -> Array:
-        """Places of the top_k largest values as numbers of x's dtype: see reduction.arg_max for the
-        shapes."""
+        """Places of the top_k largest values as numbers of x's dtype; reduction.arg_max describes
+        the shapes."""
         return reduction.arg_max(self.xp, x, top_k, out_max_val, axis, out)
 
     def l2_norm_squared(self, x: Array) -> float:

@@ -12,10 +12,11 @@ from ops.reference import update
 
 @dataclass(frozen=True)
 class Parameter:
-    """A parameter to be updated with others: w, its gradient, the solver's histories, where the new
-    w goes (may be w).
+    """One parameter of `update_together`: w, its gradient, the solver's histories, and the
+    destination of the new w (may be w).
 
-    `rate` and `decay` multiply those of the update. A running statistic becomes keep * w + g.
+    `rate` and `decay` multiply the update's rate and decay. A running statistic becomes keep * w +
+    g.
     """
 
     w: Array
@@ -27,7 +28,7 @@ class Parameter:
     keep: float | None = None
 
     def arrays(self) -> dict[str, Array]:
-        """All of them, by name."""
+        """The gradient, the destination and the histories, by name."""
         return {"g": self.g, "out": self.out} | {
             f"history {n}": h for n, h in enumerate(self.histories)
         }
@@ -38,7 +39,7 @@ class UpdateOps:
     may be history."""
 
     xp: Any
-    updates_together = False  # whether there is an `update_together`
+    updates_together = False  # whether `update_together` is implemented
 
     def update_together(
         self,
@@ -53,8 +54,8 @@ class UpdateOps:
     ) -> None:
         """Update many parameters in one operation, histories in place. All are C-contiguous.
 
-        `rule`: a solver's type, `numbers`: what it takes beside rate and decay; `step` counts from
-        1.
+        `rule`: a solver's type. `numbers`: the rule's numbers other than rate and decay. `step`
+        counts from 1.
         """
         raise OpsError("update_together: this backend updates parameters one by one")
 
@@ -206,10 +207,10 @@ class UpdateOps:
         return update.add(self.xp, a, b, out)
 
     def add_all(self, arrays: Sequence[Array], out: Array | None = None) -> Array:
-        """The sum of many arrays, for gradients: in pairs ((a + b) + (c + d)) + ..., a last odd one
-        with the next sums.
+        """The sum of many arrays, for gradients. They are added in pairs, ((a + b) + (c + d)) +
+        ...; a last odd one waits for the next sums.
 
-        If somebody else first adds up 2, 4, 8, ... neighbours of them, no bit changes. out is none
-        of the arrays.
+        No bit changes if 2, 4, 8, ... neighbours of them were added up elsewhere first. out must
+        not be one of the arrays.
         """
         return update.add_all(self.xp, arrays, out)

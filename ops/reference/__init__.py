@@ -1,4 +1,4 @@
-"""Every operation written plainly with NumPy, one family a file: the reference of the fast kernels.
+"""Every operation in plain NumPy, one family per file: the reference of the fast kernels.
 
 conv           Convolution forward and backward by batched lowering and one GEMM per part of the
                batch
@@ -8,8 +8,8 @@ dense          Fully connected layers (Caffe's InnerProduct), forward and backwa
 embed          Rows of a table looked up by number, and the gradient of the table (Caffe's Embed)
 recurrent      Caffe's LSTMLayer and RNNLayer over whole sequences, forward and backward through
                time
-pool           Max and average pooling, forward and backward, as Caffe defines them, and the way
-               back of all pooling by places
+pool           Max and average pooling, forward and backward, as Caffe defines them, and the
+               backward pass of all pooling by places
 stochastic     Stochastic pooling, forward (Zeiler and Fergus 2013, as Caffe does it)
 lrn            Local response normalisation, forward and backward, as Caffe defines it
 normalise      Normalisation by mean and variance
@@ -19,10 +19,10 @@ activation     Activations with a kink at a threshold, forward and backward
 pointwise      Smooth functions of single elements and their gradients
 eltwise        Several arrays of one shape made into one, element by element
 broadcast      Scale and bias along some axes (Caffe's Scale and Bias layers), forward and backward
-philox         Dropout by numbers that belong to (key, row, place in the row)
+philox         Dropout by numbers that follow from (key, row, place in the row)
 loss           Softmax along any axis, and over axis 1 its cross-entropy loss and accuracy (Caffe's
                Softmax, SoftmaxWithLoss, Accuracy)
-class_loss     Losses of class probabilities beside the softmax loss
+class_loss     Losses of class probabilities other than the softmax loss
 distance_loss  Losses that compare arrays element by element
 fused          Several operations that follow each other in most nets, under one name
 rearrange      The same numbers in another order of memory

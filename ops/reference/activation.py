@@ -1,6 +1,6 @@
 """Activations with a kink at a threshold, forward and backward: ReLU, PReLU, ELU, Threshold.
 
-Each may work in place: `out` may be its own input. Smooth functions live in pointwise.
+Each may work in place: `out` may be its own input. Smooth functions are in pointwise.
 """
 
 from __future__ import annotations
@@ -24,8 +24,8 @@ def relu_forward(xp: Any, x: Array, negative_slope: float, out: Array | None) ->
 def relu_backward(
     xp: Any, dy: Array, y_or_x: Array, negative_slope: float, out: Array | None
 ) -> Array:
-    """dx = dy where y_or_x > 0, else negative_slope * dy. The input x always serves, y for slopes
-    >= 0."""
+    """dx = dy where y_or_x > 0, else negative_slope * dy. The input x always serves; the result y
+    serves if the slope is >= 0."""
     op = "relu_backward"
     check_float(op, dy=dy, y_or_x=y_or_x)
     check_shape(op, "y_or_x", y_or_x, dy.shape)
@@ -62,7 +62,7 @@ def prelu_backward_data(xp: Any, dy: Array, x: Array, slope: Array, out: Array |
 def prelu_backward_slope(
     xp: Any, dy: Array, x: Array, slope_shape: Shape, out: Array | None
 ) -> Array:
-    """The slopes' gradient: dy * min(x, 0), summed over all that one slope serves."""
+    """The slopes' gradient: dy * min(x, 0), summed over all elements that share a slope."""
     op = "prelu_backward_slope"
     check_alike(op, None, dy=dy, x=x)
     check_out(op, "out", out, slope_shape, x.dtype)
@@ -99,8 +99,8 @@ def elu_forward(xp: Any, x: Array, alpha: float, out: Array | None) -> Array:
 
 
 def elu_backward(xp: Any, dy: Array, x: Array, y: Array, alpha: float, out: Array | None) -> Array:
-    """dx = dy where x > 0, else dy * (y + alpha). After a forward pass in place, y serves as x for
-    alpha >= 0."""
+    """dx = dy where x > 0, else dy * (y + alpha). After a forward pass in place, y can stand for x
+    if alpha >= 0."""
     check_alike("elu_backward", out, dy=dy, x=x, y=y)
     factor = xp.where(x > 0, dy.dtype.type(1), y + float(alpha))
     dx: Array = xp.multiply(dy, factor, out=out)

@@ -67,8 +67,8 @@ def scale_backward_weights(
     out_gamma: Array | None,
     out_beta: Array | None,
 ) -> tuple[Array, Array | None]:
-    """dgamma of that shape, dy * x summed over all that one number scales, and dbeta likewise (or
-    None)."""
+    """dgamma of `shape`: dy * x summed over all elements that one number scales. dbeta is the same
+    sum of dy, or None without `bias`."""
     op = "scale_backward_weights"
     check_alike(op, None, x=x, dy=dy)
     dgamma = _summed(xp, op, xp.multiply(x, dy), shape, axis, out_gamma)
@@ -83,7 +83,7 @@ def bias_forward(xp: Any, x: Array, b: Array, axis: int, out: Array | None) -> A
 
 
 def bias_backward(xp: Any, dy: Array, shape: Shape, axis: int, out: Array | None) -> Array:
-    """db of that shape: dy summed over all that one number was added to."""
+    """db of `shape`: dy summed over all elements that one number was added to."""
     check_float("bias_backward", dy=dy)
     return _summed(xp, "bias_backward", dy, shape, axis, out)
 

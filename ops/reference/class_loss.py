@@ -1,4 +1,5 @@
-"""Losses of class probabilities beside the softmax loss: multinomial logistic and infogain (Caffe).
+"""Losses of class probabilities other than the softmax loss: multinomial logistic and infogain
+(Caffe).
 
 Labels are read as the softmax loss reads them. Probabilities are cut at 1e-20 before their
 logarithm.
@@ -90,8 +91,8 @@ def infogain_backward(
 def _rows(
     xp: Any, op: str, scores: Array, labels: Array, matrix: Array, ignore_label: int | None
 ) -> tuple[Array, Array]:
-    """Each label's row of the matrix, lined up with the scores (N, C, ...), and the mask of those
-    that count."""
+    """Return each label's row of the matrix, lined up with the scores (N, C, ...), and the mask of
+    the labels that count."""
     check_scores(op, scores)
     check_float(op, scores=scores, matrix=matrix)
     check_shape(op, "matrix", matrix, (scores.shape[1], scores.shape[1]))

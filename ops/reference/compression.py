@@ -2,8 +2,8 @@
 large.
 
 float16, bfloat16: rounded to the nearest, ties to even; NaN stays NaN. One bit (Seide et al. 2014)
-and threshold (Strom 2015) are given the error that earlier calls left, add it to x, and leave
-theirs in its place: decoded + new error = x + old error, but for one rounding of float32.
+and threshold (Strom 2015) take the error that earlier calls left and add it to x. They leave their
+own error in its place: decoded + new error = x + old error, except for one rounding of float32.
 """
 
 from __future__ import annotations
@@ -16,10 +16,10 @@ import numpy as np
 
 from ops.errors import Array, OpsError, Shape, check_choice, check_out, check_shape
 
-# the latter: the upper bits of float32
+# bfloat16 is the upper half of a float32
 HALVES = {"float16": np.dtype(np.float16), "bfloat16": np.dtype(np.uint16)}
 ROW = 32  # numbers: the signs of a block are whole words of memory
-MOST = 1 << 31  # numbers that 31 bits can tell apart
+MOST = 1 << 31  # the most numbers whose index fits into 31 bits
 F32 = np.dtype(np.float32)
 LEAST = float(np.finfo(F32).smallest_normal)
 LARGEST = float(np.finfo(F32).max)
@@ -30,7 +30,7 @@ quietly = np.errstate(over="ignore", invalid="ignore")
 
 
 def check_whole(op: str, **arrays: Array) -> None:
-    """Arrays of float32 in C order."""
+    """Check that all arrays are float32 in C order."""
     for name, array in arrays.items():
         if getattr(array, "dtype", None) != F32:
             raise OpsError(
@@ -41,7 +41,7 @@ def check_whole(op: str, **arrays: Array) -> None:
 
 
 def check_halves(op: str, bits: Array) -> None:
-    """An array that half_encode gave."""
+    """Check an array that half_encode returned."""
     if getattr(bits, "dtype", None) not in HALVES.values():
         found = getattr(bits, "dtype", type(bits).__name__)
         raise OpsError(f"{op}: bits is {found}, expected float16, or uint16 for bfloat16")
@@ -51,8 +51,8 @@ def check_halves(op: str, bits: Array) -> None:
 
 @quietly
 def half_encode(xp: Any, x: Array, kind: str, out: Array) -> Array:
-    """float32 -> float16, or bfloat16 as uint16. Beyond float16's range (65504) it is an
-    infinity."""
+    """float32 -> float16, or bfloat16 as uint16. Numbers beyond float16's range (65504) become
+    infinities."""
     if kind == "float16":
         out[...] = x
         return out
@@ -74,8 +74,8 @@ def half_decode(xp: Any, bits: Array, out: Array) -> Array:
 
 
 def one_bit_shapes(size: int, block: int) -> tuple[Shape, Shape]:
-    """The shapes of signs and means for `size` numbers; the only block of few numbers is as short
-    as it can be."""
+    """Return the shapes of signs and means for `size` numbers. If there is only one block, it is as
+    short as possible."""
     if type(block) is not int or block < ROW or block % ROW:
         raise OpsError(f"one_bit_encode: block is {block!r}, expected a multiple of {ROW}")
     width = min(block, max(ROW, -(-size // ROW) * ROW))
@@ -84,7 +84,7 @@ def one_bit_shapes(size: int, block: int) -> tuple[Shape, Shape]:
 
 
 def check_one_bit(op: str, signs: Array, means: Array, size: int) -> None:
-    """Arrays that one_bit_encode gave for `size` numbers."""
+    """Check arrays that one_bit_encode returned for `size` numbers."""
     for name, array, dtype in (("signs", signs, np.uint8), ("means", means, np.float32)):
         if array.dtype != dtype or array.ndim != 2 or not array.flags.c_contiguous:
             expected = f"expected {np.dtype(dtype)} with 2 axes in C order"
@@ -99,11 +99,11 @@ def check_one_bit(op: str, signs: Array, means: Array, size: int) -> None:
 def one_bit_encode(
     xp: Any, x: Array, error: Array, signs: Array, means: Array
 ) -> tuple[Array, Array]:
-    """A bit for each number, 0 where it is below zero, and for each block the mean of either kind,
-    the upper first.
+    """Write a bit for each number, 0 if it is below zero, and two means for each block: of its
+    upper numbers (bit 1), then of its lower ones.
 
-    Bits count from the lowest of a byte on; those behind the last number are 0. NaN counts as an
-    upper one: the whole kind is NaN when it is decoded.
+    Bits count from the lowest of a byte on; bits behind the last number are 0. NaN counts as an
+    upper number: when the block is decoded, all its upper numbers are NaN.
     """
     blocks = signs.shape[0]
     width = signs.shape[1] * 8
@@ -124,7 +124,7 @@ def one_bit_encode(
 
 @quietly
 def one_bit_decode(xp: Any, signs: Array, means: Array, out: Array) -> Array:
-    """Each number is the mean of its kind in its block."""
+    """Set each number to the mean of its kind in its block."""
     upper = xp.unpackbits(signs.reshape(-1), bitorder="little").reshape(
         signs.shape[0], signs.shape[1] * 8
     )
@@ -134,7 +134,7 @@ def one_bit_decode(xp: Any, signs: Array, means: Array, out: Array) -> Array:
 
 
 def check_tau(op: str, tau: float, size: int) -> None:
-    """A threshold that float32 can hold, and no more numbers than an index can count."""
+    """Check that float32 can hold the threshold, and that an index can count the numbers."""
     if not LEAST <= tau <= LARGEST:
         raise OpsError(f"{op}: tau is {tau!r}, expected a number above 0 that float32 can hold")
     if size > MOST:
@@ -145,10 +145,10 @@ def check_tau(op: str, tau: float, size: int) -> None:
 def threshold_encode(
     xp: Any, x: Array, error: Array, tau: float, empty: Empty
 ) -> tuple[Array, Array]:
-    """The numbers beyond +-tau, as 2 * index + (1 below zero) in uint32, ascending; and what each
-    stands for, [tau].
+    """Return the numbers beyond +-tau, as 2 * index + (1 below zero) in uint32, ascending; and the
+    step that each stands for, [tau].
 
-    Where a number is not finite, that is [NaN].
+    If one of these numbers is not finite, the step is [NaN].
     """
     error += x
     values = error.reshape(-1)
@@ -165,7 +165,7 @@ def threshold_encode(
 
 
 def check_threshold(op: str, codes: Array, steps: Array) -> None:
-    """Arrays that threshold_encode gave."""
+    """Check arrays that threshold_encode returned."""
     if codes.dtype != np.uint32 or codes.ndim != 1 or not codes.flags.c_contiguous:
         raise OpsError(
             f"{op}: codes is {codes.dtype} of shape {codes.shape}, expected "
@@ -176,7 +176,7 @@ def check_threshold(op: str, codes: Array, steps: Array) -> None:
 
 
 def threshold_decode(xp: Any, codes: Array, steps: Array, out: Array) -> Array:
-    """+-tau at the places of the codes, 0 elsewhere."""
+    """Write +-tau at the places of the codes, 0 elsewhere."""
     places = codes >> np.uint32(1)
     check_places("threshold_decode", int(places.max()) if codes.size else -1, out.size)
     out[...] = 0
@@ -185,13 +185,13 @@ def threshold_decode(xp: Any, codes: Array, steps: Array, out: Array) -> Array:
 
 
 def check_places(op: str, largest: int, size: int) -> None:
-    """Every index counts one of the numbers."""
+    """Check that the largest index counts one of `size` numbers."""
     if largest >= size:
         raise OpsError(f"{op}: codes has index {largest}, expected less than {size}")
 
 
 def destination(op: str, out: Array | None, shape: Shape, dtype: Any, empty: Empty) -> Array:
-    """`out`, which must fit, or a new array in C order."""
+    """Return `out`, which must fit, or a new array in C order."""
     if out is None:
         return empty((math.prod(shape),), dtype).reshape(shape)
     check_out(op, "out", out, shape, dtype)
@@ -201,11 +201,11 @@ def destination(op: str, out: Array | None, shape: Shape, dtype: Any, empty: Emp
 
 
 def check_half(op: str, kind: str) -> None:
-    """A format of two bytes."""
+    """Check that `kind` is a format of two bytes."""
     check_choice(f"{op}: kind", kind, HALVES)
 
 
 def check_error(op: str, x: Array, error: Array) -> None:
-    """The error that earlier calls left: as x, and to be written to."""
+    """Check the error that earlier calls left: it has x's shape and is writeable."""
     check_whole(op, x=x, error=error)
     check_out(op, "error", error, x.shape, np.float32)

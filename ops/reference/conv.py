@@ -1,9 +1,10 @@
 """Convolution forward and backward by batched lowering and one GEMM per part of the batch.
 
 `b_p` images are lowered together (Omnivore, section 3): None takes the whole batch, 1 is Caffe's
-serial scheme, and the results agree up to rounding. New results are stored channel-major and handed
-out as logical NCHW views, because the GEMM writes them that way; a destination of another layout
-costs one copy. What a window covers is lowering's business, and the backend says which lowering.
+serial scheme, and the results agree up to rounding. New results are stored channel-major and
+returned as logical NCHW views, because the GEMM writes them that way; a destination of another
+layout costs one copy. The lowering knows what a window covers, and the backend chooses the
+lowering.
 """
 
 from __future__ import annotations
@@ -75,7 +76,7 @@ def forward(
 def check_forward(
     x: Array, w: Array, b: Array | None, geometry: ConvGeometry, out: Array | None
 ) -> Shape:
-    """The arguments of a forward pass fit; returns y's shape."""
+    """Check the arguments of a forward pass; returns y's shape."""
     op = "conv_forward"
     check_float(op, x=x, w=w, b=b)
     check_ndim(op, "x", x, "NCHW")
@@ -116,7 +117,7 @@ def backward_data(
 def check_backward_data(
     dy: Array, w: Array, geometry: ConvGeometry, in_shape: Shape, out: Array | None
 ) -> None:
-    """The arguments of the gradient by the images fit."""
+    """Check the arguments of the gradient by the images."""
     op = "conv_backward_data"
     check_float(op, dy=dy, w=w)
     check_image(op, in_shape)
@@ -162,7 +163,7 @@ def check_backward_weights(
     out_w: Array | None,
     out_b: Array | None,
 ) -> None:
-    """The arguments of the gradient by the weights fit."""
+    """Check the arguments of the gradient by the weights."""
     op = "conv_backward_weights"
     check_float(op, x=x, dy=dy)
     check_ndim(op, "x", x, "NCHW")

@@ -1,8 +1,8 @@
 """Transposed convolution (Caffe's Deconvolution): a convolution's passes with the roles of input
 and output swapped.
 
-Weights are (C, K/groups, kh, kw), C the input's channels. Only the shapes are worked out here: the
-arithmetic is that of the backend's own convolution.
+Weights are (C, K/groups, kh, kw), C the input's channels. This module works out only the shapes:
+the backend's own convolution does the arithmetic.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ def output_shape(op: str, in_shape: Shape, w_shape: Shape, geometry: ConvGeometr
 def check_forward(
     x: Array, w: Array, b: Array | None, geometry: ConvGeometry, out: Array | None
 ) -> Shape:
-    """The arguments of a forward pass fit; returns y's shape."""
+    """Check the arguments of a forward pass; returns y's shape."""
     op = "deconv_forward"
     check_float(op, x=x, w=w, b=b)
     shape = output_shape(op, x.shape, w.shape, geometry)
@@ -47,7 +47,7 @@ def check_forward(
 def check_gradient(
     op: str, dy: Array, in_shape: Shape, w_shape: Shape, geometry: ConvGeometry
 ) -> None:
-    """dy has the shape of what `in_shape` gives with these weights."""
+    """Check that dy has the shape of the result that `in_shape` gives with these weights."""
     check_ndim(op, "dy", dy, "NKHW")
     check_shape(op, "dy", dy, output_shape(op, in_shape, w_shape, geometry))
 

@@ -1,7 +1,7 @@
 """Fully connected layers (Caffe's InnerProduct), forward and backward: three matrix products and a
 bias.
 
-Inputs are flat, (N, D): turning images into rows is the caller's reshape.
+Inputs are flat, (N, D): the caller reshapes images into rows.
 """
 
 from __future__ import annotations
@@ -18,7 +18,8 @@ def _check_inner(op: str, left: str, found: int, expected: int) -> None:
 
 
 def check_forward(x: Array, w: Array, b: Array | None, out: Array | None) -> None:
-    """x (N, D), w (O, D), b (O,) or None fit together, and y (N, O) into out."""
+    """Check that x (N, D), w (O, D), b (O,) or None fit together, and that out can hold y (N,
+    O)."""
     op = "dense_forward"
     check_float(op, x=x, w=w, b=b)
     check_ndim(op, "x", x, "ND")
@@ -40,7 +41,7 @@ def forward(
 
 
 def check_backward_data(dy: Array, w: Array, out: Array | None) -> None:
-    """dy (N, O) and w (O, D) fit together, and dx (N, D) into out."""
+    """Check that dy (N, O) and w (O, D) fit together, and that out can hold dx (N, D)."""
     op = "dense_backward_data"
     check_float(op, dy=dy, w=w)
     check_ndim(op, "dy", dy, "NO")
@@ -57,7 +58,8 @@ def backward_data(xp: Any, dy: Array, w: Array, out: Array | None) -> Array:
 
 
 def check_backward_weights(x: Array, dy: Array, out_w: Array | None, out_b: Array | None) -> None:
-    """x (N, D) and dy (N, O) fit together, dw (O, D) and db (O,) into their destinations."""
+    """Check that x (N, D) and dy (N, O) fit together, and that the destinations can hold dw (O, D)
+    and db (O,)."""
     op = "dense_backward_weights"
     check_float(op, x=x, dy=dy)
     check_ndim(op, "x", x, "ND")

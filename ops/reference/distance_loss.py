@@ -1,9 +1,9 @@
 """Losses that compare arrays element by element: sigmoid cross-entropy, Euclidean, hinge,
 contrastive (Caffe).
 
-A forward function gives the loss as a float, summed in float64, and the array its backward needs. A
-backward function gives loss_weight times the gradient; the second of two compared arrays has the
-negated gradient.
+A forward function returns the loss as a float, summed in float64, and the array that its backward
+function needs. A backward function returns loss_weight times the gradient. The second of two
+compared arrays has the negated gradient.
 """
 
 from __future__ import annotations
@@ -57,7 +57,8 @@ def sigmoid_cross_entropy_backward(
     xp: Any, prob: Array, targets: Array, loss_weight: float, ignore_label: int | None,
     normalization: str, out: Array | None,
 ) -> Array:  # fmt: skip
-    """dscores = (prob - targets) * loss_weight / divisor, zero where ignored. out may be prob."""
+    """dscores = (prob - targets) * loss_weight / divisor, zero where the target is ignored. out may
+    be prob."""
     op = "sigmoid_cross_entropy_backward"
     check_alike(op, out, prob=prob, targets=targets)
     valid = _valid(xp, op, targets, ignore_label)

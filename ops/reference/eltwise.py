@@ -36,7 +36,7 @@ def forward(
     xp: Any, inputs: Sequence[Array], operation: str, coeffs: Sequence[float] | None,
     out: Array | None, which: Array | None,
 ) -> tuple[Array, Array | None]:  # fmt: skip
-    """-> y and, for MAX, the int32 number of the input that won. out may be the first input.
+    """Return y and, for MAX, the int32 number of the input that won. out may be the first input.
 
     Among equal maxima the second input beats the first and any earlier one beats the third and
     later (Caffe).

@@ -27,7 +27,8 @@ def forward(xp: Any, index: Array, w: Array, b: Array | None, out: Array | None)
 
 
 def read_rows(xp: Any, op: str, index: Array, rows: int) -> Array:
-    """The index as integers. An OpsError names the first that is no row."""
+    """Return the index as integers. Raises OpsError that names the first number that is not a
+    row."""
     index = xp.asarray(index)
     wrong = ~((index >= 0) & (index < rows) & (index == xp.floor(index)))
     if wrong.any():
@@ -39,7 +40,7 @@ def read_rows(xp: Any, op: str, index: Array, rows: int) -> Array:
 def check_backward(
     op: str, index: Array, dy: Array, w_shape: Shape, out_w: Array | None, out_b: Array | None
 ) -> None:
-    """The arguments of a table's gradient fit together."""
+    """Check that the arguments of a table's gradient fit together."""
     check_float(op, dy=dy)
     if len(w_shape) != 2:
         raise OpsError(f"{op}: w_shape is {tuple(w_shape)}, expected (rows, outputs)")

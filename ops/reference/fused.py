@@ -1,7 +1,7 @@
 """Several operations that follow each other in most nets, under one name: a backend may take one
 pass for all.
 
-The reference does one after the other, with the operations of the backend `ops`.
+The reference runs them one after the other, with the operations of the backend `ops`.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ def norm_scale_forward(
         x=x,
         **({} if addend is None else {"addend": addend}),
     )
-    apart = None if out is addend else out  # the addend is still to be read
+    apart = None if out is addend else out  # the addend has not been read yet
     y, mean, variance = ops.batch_norm_forward(
         x, eps=eps, statistics=statistics, out=apart, mean=mean, variance=variance
     )  # fmt: skip
@@ -80,7 +80,7 @@ def norm_scale_backward(
 
 
 def check(op: str, out: Array | None, gamma: Array, beta: Array, **arrays: Array) -> None:
-    """The arguments fit: arrays of one shape, gamma and beta (C,)."""
+    """Check the arguments: arrays of one shape, gamma and beta (C,)."""
     check_alike(op, out, **arrays)
     first, *_ = arrays.values()
     check_float(op, **{next(iter(arrays)): first}, gamma=gamma, beta=beta)

@@ -1,8 +1,8 @@
 """Softmax along any axis, and over axis 1 its cross-entropy loss and accuracy (Caffe's Softmax,
-SoftmaxWithLoss, Accuracy). Classes on another axis are moved to axis 1 by the caller, as a view.
+SoftmaxWithLoss, Accuracy). The caller moves classes on another axis to axis 1, as a view.
 
 Labels have the scores' shape without axis 1 (or with 1 there) and hold whole numbers in any dtype.
-Sums over examples are taken in float64. Loss weights are the caller's, but for the one factor that
+Sums over examples are taken in float64. The caller applies loss weights, except the one factor that
 scales a gradient.
 """
 
@@ -26,7 +26,8 @@ from ops.errors import (
 
 NORMALIZATIONS = ("VALID", "FULL", "BATCH_SIZE", "NONE")
 LEAST_PROBABILITY = 1.17549435e-38  # FLT_MIN, where Caffe cuts a probability before its logarithm
-VERDICT = 3  # the loss, a label that is no class or NaN, what the sum of losses was divided by
+# numbers: the loss, a label that is not a class or NaN, the divisor of the summed losses
+VERDICT = 3
 
 
 def softmax_forward(xp: Any, scores: Array, axis: int, out: Array | None) -> Array:
@@ -63,7 +64,7 @@ def loss_forward(
     out: Array | None,
     verdict: Array | None = None,
 ) -> tuple[float, Array]:
-    """The labels' negative log-probability, averaged as `normalization` says, and the
+    """Return the labels' negative log-probability, averaged as `normalization` asks, and the
     probabilities."""
     check_scores("softmax_loss_forward", scores)
     index, valid = read_labels(xp, "softmax_loss_forward", scores, labels, ignore_label)
@@ -102,9 +103,9 @@ def loss_backward(
 
 
 def accuracy(xp: Any, scores: Array, labels: Array, top_k: int, ignore_label: int | None) -> float:
-    """Share of the labels that are among the `top_k` best scores; nan where no label counts.
+    """The share of the labels that are among the `top_k` best scores; NaN if no label counts.
 
-    As in Caffe's master branch, a class that ties with the label's own counts as better than it, as
+    As in Caffe's master branch, a class that ties with the label's own counts as better than it. So
     does NaN.
     """
     check_scores("accuracy", scores)
@@ -120,7 +121,7 @@ def accuracy(xp: Any, scores: Array, labels: Array, top_k: int, ignore_label: in
 
 
 def check_scores(op: str, scores: Array) -> None:
-    """Scores are (N, C, ...) of a float dtype."""
+    """Check that scores are (N, C, ...) of a float dtype."""
     check_float(op, scores=scores)
     if scores.ndim < 2 or scores.size == 0:
         raise OpsError(
@@ -132,8 +133,8 @@ def check_scores(op: str, scores: Array) -> None:
 def read_labels(
     xp: Any, op: str, scores: Array, labels: Array, ignore_label: int | None
 ) -> tuple[Array, Array]:
-    """Class numbers as integers (0 where ignored) and the mask of those that count, shape (N,
-    ...)."""
+    """Return class numbers as integers (0 where ignored) and the mask of the labels that count,
+    shape (N, ...)."""
     labels = xp.asarray(labels)
     shape = check_labels(op, scores, labels)
     labels = labels.reshape(shape)
@@ -145,7 +146,8 @@ def read_labels(
 
 
 def check_labels(op: str, scores: Array, labels: Array) -> Shape:
-    """Labels have the scores' shape without axis 1, or with 1 there; returns that without it."""
+    """Check that labels have the scores' shape without axis 1, or with 1 there; returns the shape
+    without it."""
     shape = (scores.shape[0], *scores.shape[2:])
     if tuple(labels.shape) not in (shape, (shape[0], 1, *shape[1:])):
         raise OpsError(f"{op}: labels have shape {tuple(labels.shape)}, expected {shape}")
@@ -153,12 +155,12 @@ def check_labels(op: str, scores: Array, labels: Array) -> Shape:
 
 
 def no_class(label: float, classes: int) -> str:
-    """What is wrong with a label."""
+    """The text of an error about a label that is not a class."""
     return f"a label is {label}, expected a whole number from 0 to {classes - 1}"
 
 
 def fixed_divisor(rows: int, labels: int, ignore_label: int | None, normalization: str) -> float:
-    """What a summed loss is divided by where the labels need not be looked at for it, else 0."""
+    """The divisor of a summed loss if it does not depend on the labels, else 0."""
     if normalization == "VALID":
         return float(max(1, labels)) if ignore_label is None else 0.0
     return float({"FULL": labels, "BATCH_SIZE": rows, "NONE": 1}[normalization])
@@ -174,7 +176,7 @@ def own_scores(xp: Any, index: Array) -> tuple[Array, ...]:
 
 
 def divisor(valid: Array, normalization: str) -> float:
-    """What a summed loss is divided by, from the mask (N, ...) of the examples that count."""
+    """The divisor of a summed loss, from the mask (N, ...) of the examples that count."""
     check_choice("loss: normalization", normalization, NORMALIZATIONS)
     if normalization == "VALID":
         # at least 1, so that a batch of ignored labels costs nothing

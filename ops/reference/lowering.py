@@ -1,10 +1,10 @@
 """Lowering and lifting: images to the matrix a convolution multiplies, and the adjoint back.
 
-Data is replicated in the lowering and the lifting of the product copies nothing (Omnivore, appendix
-C.1: type 1). Both work on channel-major images (C, N, H, W), so one matrix covers many images and
-one GEMM serves them all. Each works in two steps, along the width and then along the height: the
-second step, which moves most bytes, then copies whole planes of OH * OW elements instead of single
-rows. No GEMM lives here, no bias, no groups.
+Lowering replicates data, and lifting the product copies nothing (Omnivore, appendix C.1: type 1).
+Both work on channel-major images (C, N, H, W), so one matrix covers many images and one GEMM serves
+them all. Each works in two steps, along the width and then along the height. The second step, which
+moves most bytes, then copies whole planes of OH * OW elements instead of single rows. GEMM, bias
+and groups are the callers' work.
 """
 
 from __future__ import annotations
@@ -63,8 +63,8 @@ def lift(xp: Any, windows_CIJNPQ: Array, geometry: ConvGeometry, dx_CNHW: Array)
 
 
 class Lowering(NamedTuple):
-    """How a backend lowers: `b_p` images at a time (None: all), with these two functions or its
-    own."""
+    """How a backend lowers: `b_p` images at a time (None: all), with these two functions or
+    others."""
 
     b_p: int | None = None
     lower: Callable[[Any, Array, ConvGeometry], Array] = lower

@@ -17,7 +17,7 @@ CACHED_ELEMENTS = 1 << 16
 
 
 def share_and_shift(op: str, size: int, alpha: float, k: float, region: str) -> tuple[float, float]:
-    """What one square counts and what stands beside the sum: s = shift + share * sum of squares."""
+    """Return share and shift of the formula s = shift + share * sum of squares."""
     check_choice(f"{op}: region", region, REGIONS)
     if type(size) is not int or size < 1 or size % 2 == 0:
         raise OpsError(f"{op}: size is {size!r}, expected an odd number of at least 1")
@@ -48,7 +48,7 @@ def forward(
 
 
 def _parts(x: Array) -> list[slice]:
-    """As many images at a time as stay in a processor's cache between one pass and the next."""
+    """Slices of as many images as stay in a processor's cache between one pass and the next."""
     step = max(1, CACHED_ELEMENTS // max(1, x[:1].size))
     return [slice(start, start + step) for start in range(0, x.shape[0], step)]
 

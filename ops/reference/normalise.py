@@ -1,7 +1,7 @@
 """Normalisation by mean and variance: batch normalisation and MVN, as Caffe defines them.
 
-Statistics are biased (divided by the count). Running averages, and learned scale and bias, belong
-to others.
+Statistics are biased (divided by the count). Running averages and learned scale and bias are not
+handled here.
 """
 
 from __future__ import annotations
@@ -32,8 +32,8 @@ def batch_norm_forward(
     """y = (x - mean) / sqrt(variance + eps) per channel of (N, C, ...) -> (y, mean (C,), variance
     (C,)).
 
-    Without `statistics` those of this batch count (training) and go into the destinations, else the
-    given mean and variance (test). out may be x.
+    Without `statistics` (training) the statistics are the batch's, and go into the destinations.
+    With them (test) the given mean and variance are used. out may be x.
     """
     axes = check_batch_norm(x, statistics, out, out_mean, out_variance)
     mean, variance = (
@@ -50,7 +50,7 @@ def check_batch_norm(
     x: Array, statistics: tuple[Array, Array] | None, out: Array | None, out_mean: Array | None,
     out_variance: Array | None,
 ) -> tuple[int, ...]:  # fmt: skip
-    """The arguments of a forward pass fit; returns the axes that statistics are taken over."""
+    """Check the arguments of a forward pass; returns the axes that statistics are taken over."""
     op = "batch_norm_forward"
     check_alike(op, out, x=x)
     axes = _channel_axes(op, x)
@@ -58,7 +58,7 @@ def check_batch_norm(
         check_out(op, name, target, x.shape[1:2], x.dtype)
         if statistics is not None and target is not None:
             raise OpsError(
-                f"{op}: {name} is given besides statistics, expected a "
+                f"{op}: {name} is given together with statistics, expected a "
                 "destination only for the batch's own"
             )
     for name, given in zip(("mean", "variance"), statistics or (), strict=False):
@@ -70,7 +70,7 @@ def check_batch_norm(
 def check_batch_norm_backward(
     dy: Array, y: Array, variance: Array, out: Array | None
 ) -> tuple[int, ...]:
-    """The arguments of a backward pass fit; returns the axes that statistics were taken over."""
+    """Check the arguments of a backward pass; returns the axes that statistics were taken over."""
     op = "batch_norm_backward"
     check_alike(op, out, dy=dy, y=y)
     axes = _channel_axes(op, dy)
@@ -82,8 +82,8 @@ def check_batch_norm_backward(
 def batch_norm_backward(
     xp: Any, dy: Array, y: Array, variance: Array, eps: float, fixed: bool, out: Array | None
 ) -> Array:
-    """dx = (dy - mean(dy) - y mean(dy y)) / sqrt(variance + eps); with `fixed` statistics dy /
-    sqrt(...) alone.
+    """dx = (dy - mean(dy) - y mean(dy y)) / sqrt(variance + eps). With `fixed` statistics dx = dy /
+    sqrt(variance + eps).
 
     y is the normalised result. out may be dy.
     """
@@ -120,7 +120,8 @@ def added(
 
 
 def running(xp: Any, blobs: Sequence[Array], mean: Array, variance: Array) -> None:
-    """mean, variance = blobs[0], blobs[1] over the number blobs[2], or 0 where that is 0."""
+    """mean and variance are blobs[0] and blobs[1] divided by the number blobs[2], or 0 if that is
+    0."""
     weight = float(blobs[2][0])
     for given, kept in zip(blobs, (mean, variance), strict=False):
         xp.multiply(given, 1.0 / weight if weight else 0.0, out=kept)
@@ -142,9 +143,9 @@ def mvn_forward(
     eps: float,
     out: Array | None,
 ) -> tuple[Array, Array | None]:
-    """Each image's channels (or with `across_channels` each image) minus their mean, and by default
-    divided by
-    sqrt(variance) + eps -> (y, that divisor with its axes kept, or None). out may be x."""
+    """Each image's channels (or with `across_channels` each image) minus their mean, and by
+    default divided by sqrt(variance) + eps -> (y, that divisor with its axes kept, or None). out
+    may be x."""
     op = "mvn_forward"
     check_alike(op, out, x=x)
     axes = _row_axes(op, x, across_channels)
@@ -160,10 +161,10 @@ def mvn_forward(
 def mvn_backward(
     xp: Any, dy: Array, y: Array, deviation: Array | None, across_channels: bool, out: Array | None
 ) -> Array:
-    """dx = (dy - mean(dy) - y mean(dy y)) / deviation; dy - mean(dy) where deviation is None. out
-    may be dy.
+    """dx = (dy - mean(dy) - y mean(dy y)) / deviation; dy - mean(dy) if deviation is None. out may
+    be dy.
 
-    Caffe's gradient: it takes eps for negligible beside the standard deviation.
+    This is Caffe's gradient, which takes eps for negligible compared with the standard deviation.
     """
     op = "mvn_backward"
     check_alike(op, out, dy=dy, y=y)

@@ -1,10 +1,10 @@
-"""Dropout by numbers that belong to (key, row, place in the row): nobody keeps them, and any part
+"""Dropout by numbers that follow from (key, row, place in the row): none is stored, and any part
 can be drawn alone.
 
 Philox4x32-10 (Salmon, Moraes, Dror and Shaw, "Parallel random numbers: as easy as 1, 2, 3", 2011):
 ten rounds turn a counter and a key into four numbers of 32 bits. The counter here is (place // 4,
-row, 0, 0), and place % 4 says which of the four. Places of images are counted as channels of a
-pixel, then pixels. The same bits on every backend.
+row, 0, 0), and place % 4 selects one of the four. Places of images are counted as channels of a
+pixel, then pixels. Every backend draws the same bits.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ LOW = np.uint64(0xFFFFFFFF)
 
 
 def check(ratio: float, key: int, first: int) -> None:
-    """ratio, key and first row are in range."""
+    """Check that ratio, key and first row are in range."""
     if not 0 <= ratio < 1:
         raise OpsError(f"dropout: ratio is {ratio}, expected at least 0 and less than 1")
     for name, number, bits in (("key", key, 64), ("first", first, 32)):
@@ -34,12 +34,12 @@ def check(ratio: float, key: int, first: int) -> None:
 
 
 def least_kept(ratio: float) -> int:
-    """A number of 32 bits is kept if it is at least this."""
+    """The least number of 32 bits that is kept."""
     return min(round(float(ratio) * 2**32), 2**32 - 1)
 
 
 def signed(number: int) -> int:
-    """The low 32 bits as the int that has them."""
+    """The low 32 bits as a signed 32-bit integer."""
     low = number & 0xFFFFFFFF
     return low - (1 << 32) if low >> 31 else low
 
@@ -83,7 +83,8 @@ def kept(shape: tuple[int, ...], ratio: float, key: int, first: int) -> Array:
 
 
 def dropout(xp: Any, x: Array, ratio: float, key: int, first: int, out: Array | None) -> Array:
-    """x / (1 - ratio) where it is kept, else 0. Forward and backward are the same. out may be x."""
+    """x / (1 - ratio) where an element is kept, else 0. Forward and backward are the same. out may
+    be x."""
     check_alike("dropout", out, x=x)
     check(ratio, key, first)
     if x.ndim == 0:

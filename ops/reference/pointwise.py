@@ -1,9 +1,9 @@
 """Smooth functions of single elements and their gradients: sigmoid, tanh, BNLL, power, exp, log,
 absolute value.
 
-Any shape. Each may work in place: `out` may be any input. A backward function is given x or y,
-whichever the gradient is written in; where a forward pass overwrites its input, only the ones that
-take y can follow.
+Arrays have any shape. Each function may work in place: `out` may be any input. A backward function
+takes x or y, whichever its formula uses. After a forward pass that overwrote its input, only the
+functions that take y can follow.
 """
 
 from __future__ import annotations
@@ -76,7 +76,7 @@ def _inner(xp: Any, x: Array, scale: float, shift: float, out: Array | None) -> 
 
 
 def _raise(xp: Any, base: Array, power: float) -> Array:
-    """base ** power in place; the cheap exponents without pow."""
+    """base ** power in place. The cheap exponents do not call pow."""
     if power == 2:
         base *= base
     elif power != 1:
@@ -87,8 +87,8 @@ def _raise(xp: Any, base: Array, power: float) -> Array:
 def power_forward(
     xp: Any, x: Array, power: float, scale: float, shift: float, out: Array | None
 ) -> Array:
-    """y = (shift + scale * x) ^ power (Caffe's Power); a negative base with a broken power is
-    nan."""
+    """y = (shift + scale * x) ^ power (Caffe's Power). A negative base with a fractional power is
+    NaN."""
     check_alike("power_forward", out, x=x)
     return _raise(xp, _inner(xp, x, scale, shift, out), power)
 

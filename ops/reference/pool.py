@@ -1,9 +1,9 @@
-"""Max and average pooling, forward and backward, as Caffe defines them, and the way back of all
-pooling by places.
+"""Max and average pooling, forward and backward, as Caffe defines them, and the backward pass of
+all pooling by places.
 
 Windows are reduced along the width and then along the height. The place of each maximum is found
 afterwards by comparing the windows' pixels with the result: plain arithmetic over whole arrays, no
-branch per element. Results follow the memory order of their input. Where a NaN lies in a window the
+branch per element. Results follow the memory order of their input. If a NaN lies in a window, the
 maximum is NaN and its place is any pixel of the plane.
 """
 
@@ -30,7 +30,7 @@ def forward(
     """x (N, C, H, W) -> y (N, C, OH, OW); for MAX also the int32 place of each maximum in its H * W
     plane.
 
-    argmax False leaves the places out, which is most of the work of MAX.
+    argmax False leaves out the places, which are most of the work of MAX.
     """
     shape = check_forward(x, geometry, out, argmax)
     y: Array = xp.empty_like(x, shape=shape) if out is None else out
@@ -44,7 +44,7 @@ def forward(
 
 
 def rectified(xp: Any, y: Array, places: Array | None) -> tuple[Array, Array | None]:
-    """y cut at 0, in place, and -1 for the places of what is not positive."""
+    """Cut y at 0 in place, and set the places of results that are not positive to -1."""
     xp.maximum(y, y.dtype.type(0), out=y)
     if places is not None:
         xp.copyto(places, places.dtype.type(-1), where=~(y > 0))
@@ -54,7 +54,7 @@ def rectified(xp: Any, y: Array, places: Array | None) -> tuple[Array, Array | N
 def check_forward(
     x: Array, geometry: PoolGeometry, out: Array | None, argmax: Array | Literal[False] | None
 ) -> Shape:
-    """The arguments of a forward pass fit; returns y's shape."""
+    """Check the arguments of a forward pass; returns y's shape."""
     op = "pool_forward"
     check_float(op, x=x)
     check_ndim(op, "x", x, "NCHW")
@@ -98,7 +98,7 @@ def _reduce(xp: Any, ufunc: Any, x: Array, axis: int, geometry: PoolGeometry, ou
 def _accumulate(
     ufunc: Any, start: float, x: Array, axis: int, spans: list[Span], out: Array
 ) -> None:
-    """One pass over `out` per kernel index, `start` where nothing was read yet."""
+    """Take one pass over `out` per kernel index; `out` begins as `start`."""
     (to_0, take_0), *rest = spans
     if rest and to_0 == rest[0][0] == slice(0, out.shape[axis]):
         # saves two passes over `out`
@@ -181,7 +181,7 @@ def backward(
 def check_backward(
     dy: Array, geometry: PoolGeometry, in_shape: Shape, argmax: Array | None, out: Array | None
 ) -> None:
-    """The arguments of a backward pass fit."""
+    """Check the arguments of a backward pass."""
     op = "pool_backward"
     check_float(op, dy=dy)
     shape = geometry.output_shape(tuple(in_shape))

@@ -10,7 +10,7 @@ from ops.errors import Array, OpsError, Shape, check_float, check_out, check_sha
 
 
 def check_flatten(x: Array, out: Array | None) -> Shape:
-    """The arguments of `flatten` fit; returns the result's shape."""
+    """Check the arguments of `flatten`; returns the result's shape."""
     op = "flatten"
     check_float(op, x=x)
     if x.ndim < 1:
@@ -25,7 +25,7 @@ def flatten(xp: Any, x: Array, out: Array | None) -> Array:
     shape = check_flatten(x, out)
     y: Array = xp.empty(shape, x.dtype) if out is None else out
     if y.flags.c_contiguous:
-        # in one pass: what lies in another order would be copied before it is copied
+        # one pass: x.reshape would first copy an array that lies in another order
         y.reshape(x.shape)[...] = x
     else:
         y[...] = x.reshape(shape)
@@ -33,7 +33,7 @@ def flatten(xp: Any, x: Array, out: Array | None) -> Array:
 
 
 def check_unflatten(dy: Array, in_shape: Shape, out: Array | None) -> None:
-    """The arguments of `unflatten` fit."""
+    """Check the arguments of `unflatten`."""
     op = "unflatten"
     check_float(op, dy=dy)
     check_shape(op, "dy", dy, (in_shape[0], math.prod(in_shape[1:])))

@@ -1,10 +1,10 @@
 """Caffe's LSTMLayer and RNNLayer over whole sequences, forward and backward through time.
 
 Time comes first: x (T, N, D). cont (T, N) is 0 where a sequence begins and 1 where it continues:
-the state before step t counts cont[t] times. The input's part of all steps is one GEMM; only the
-state's part runs step by step. `extra` (N, G) is added to every step's gate input: the place of
-Caffe's static input. Weights are laid out as in Caffe, (outputs, inputs); the LSTM's 4H gates are
-i, f, o, g, and only the input's weights have a bias.
+the state before step t is multiplied by cont[t]. The input's part of all steps is one GEMM; only
+the state's part runs step by step. `extra` (N, G) is added to every step's gate input; it stands
+for Caffe's static input. Weights are laid out as in Caffe, (outputs, inputs). The LSTM's 4H gates
+are i, f, o, g, and only the input's weights have a bias.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ MAY_LACK = ("x", "extra")  # gradients that cost much and are often not wanted
 
 
 class LstmGradients(NamedTuple):
-    """One gradient per input of lstm_forward. As a destination, None allocates."""
+    """One gradient per input of lstm_forward. In a destination None allocates the array."""
 
     x: Array | None = None  # (T, N, D)
     w_x: Array | None = None  # (4H, D)
@@ -40,7 +40,7 @@ class LstmGradients(NamedTuple):
 
 
 class RnnGradients(NamedTuple):
-    """One gradient per input of rnn_forward. As a destination, None allocates."""
+    """One gradient per input of rnn_forward. In a destination None allocates the array."""
 
     x: Array | None = None  # (T, N, D)
     w_x: Array | None = None  # (H, D)
@@ -53,7 +53,8 @@ class RnnGradients(NamedTuple):
 
 
 class Tape(NamedTuple):
-    """What lstm_forward leaves for lstm_backward. As a destination, None allocates."""
+    """The arrays that lstm_forward leaves for lstm_backward. In a destination None allocates the
+    array."""
 
     h: Any = None  # (T, N, H), the output
     c: Any = None  # (T, N, H), the cells
@@ -71,8 +72,8 @@ def _check(
     extra: Array | None,
     **states: Array | None,
 ) -> tuple[int, int, int]:
-    """Everything has one dtype and fits; returns T, N, H. `gates` is the number of gate inputs per
-    unit."""
+    """Check that all arrays have one dtype and fit together; returns T, N, H. `gates` is the number
+    of gate inputs per unit."""
     check_float(op, x=x, cont=cont, w_x=w_x, b=b, w_h=w_h, extra=extra, **states)
     check_ndim(op, "x", x, "TND")
     check_ndim(op, "w_h", w_h, "GH")
@@ -137,7 +138,7 @@ def check_lstm_forward(
     x: Array, cont: Array, w_x: Array, b: Array | None, w_h: Array,
     h0: Array | None, c0: Array | None, extra: Array | None, out: Tape,
 ) -> tuple[int, int, int]:  # fmt: skip
-    """The arguments of lstm_forward fit together; returns T, N, H."""
+    """Check the arguments of lstm_forward; returns T, N, H."""
     op = "lstm_forward"
     steps, images, hidden = _check(op, 4, x, cont, w_x, b, w_h, extra, h0=h0, c0=c0)
     for name, array, width in (
@@ -173,7 +174,7 @@ def lstm_forward(
 def _lstm_unit(
     xp: Any, gates: Array, cont: Array, before_c: Array | None, c: Array, h: Array
 ) -> None:
-    """One step: gate inputs become gates in place, c and h are written."""
+    """Compute one step: gate inputs become gates in place, c and h are written."""
     hidden = c.shape[1]
     sigmoid_forward(xp, gates[:, : 3 * hidden], gates[:, : 3 * hidden])
     xp.tanh(gates[:, 3 * hidden :], out=gates[:, 3 * hidden :])
@@ -205,7 +206,7 @@ def check_lstm_backward(
     out: LstmGradients,
     without: Collection[str],
 ) -> tuple[int, int, int]:
-    """The arguments of lstm_backward fit together; returns T, N, H."""
+    """Check the arguments of lstm_backward; returns T, N, H."""
     op = "lstm_backward"
     steps, images, hidden = _check(
         op, 4, x, cont, w_x, None, w_h, None, h0=h0, c0=c0, dh_last=dh_last, dc_last=dc_last
@@ -237,7 +238,7 @@ def lstm_backward(
     out: LstmGradients,
     without: Collection[str] = (),
 ) -> LstmGradients:
-    """dh (T, N, H), and dh_last, dc_last (N, H) where the last state is used further -> all
+    """dh (T, N, H), and dh_last, dc_last (N, H) if the last state is used further -> all
     gradients."""
     steps, images, _ = check_lstm_backward(
         dh, tape, x, cont, w_x, w_h, h0, c0, dh_last, dc_last, out, without
@@ -274,7 +275,7 @@ def _lstm_unit_backward(
     before_c: Array | None,
     d_gates: Array,
 ) -> Array:
-    """Writes the gate inputs' gradients and returns the gradient of the cell before."""
+    """Write the gate inputs' gradients; returns the gradient of the cell before."""
     i, f, o, g = _split(gates)
     d_i, d_f, d_o, d_g = _split(d_gates)
     tanh_c = xp.tanh(c)
@@ -321,7 +322,7 @@ def check_rnn_forward(
     x: Array, cont: Array, w_x: Array, b: Array | None, w_h: Array, w_o: Array, b_o: Array | None,
     h0: Array | None, extra: Array | None, out: Array | None, states: Array | None,
 ) -> tuple[int, int, int]:  # fmt: skip
-    """The arguments of rnn_forward fit together; returns T, N, H."""
+    """Check the arguments of rnn_forward; returns T, N, H."""
     op = "rnn_forward"
     steps, images, hidden = _check(op, 1, x, cont, w_x, b, w_h, extra, h0=h0)
     _check_output(op, x, w_o, b_o, hidden)
@@ -370,7 +371,7 @@ def check_rnn_backward(
     do: Array, o: Array, h: Array, x: Array, cont: Array, w_x: Array, w_h: Array, w_o: Array,
     h0: Array | None, dh_last: Array | None, out: RnnGradients, without: Collection[str],
 ) -> tuple[int, int, int]:  # fmt: skip
-    """The arguments of rnn_backward fit together; returns T, N, H."""
+    """Check the arguments of rnn_backward; returns T, N, H."""
     op = "rnn_backward"
     steps, images, hidden = _check(op, 1, x, cont, w_x, None, w_h, None, h0=h0, dh_last=dh_last)
     _check_output(op, x, w_o, None, hidden)
@@ -398,7 +399,7 @@ def rnn_backward(
     out: RnnGradients,
     without: Collection[str] = (),
 ) -> RnnGradients:
-    """do (T, N, O), and dh_last (N, H) where the last state is used further -> all gradients."""
+    """do (T, N, O), and dh_last (N, H) if the last state is used further -> all gradients."""
     steps, images, hidden = check_rnn_backward(
         do, o, h, x, cont, w_x, w_h, w_o, h0, dh_last, out, without
     )

@@ -1,7 +1,7 @@
 """Reductions of trailing axes, places of the largest values, sums per channel and of all (Caffe's
 Reduction, ArgMax).
 
-Losses are elsewhere: what is here returns arrays and knows no labels.
+These functions return arrays and know no labels; losses are elsewhere.
 """
 
 from __future__ import annotations
@@ -87,9 +87,10 @@ def arg_max(
     """The places of the `top_k` largest values, best first, as numbers of x's dtype (Caffe's
     ArgMax).
 
-    Without an axis, over all but axis 0: (N, 1, top_k), or with `out_max_val` (N, 2, top_k), places
-    then values. With one: x's shape with top_k there, holding places, or with `out_max_val` values.
-    Of equal values the later place is first, as in Caffe, which sorts pairs.
+    Without an axis the search covers all axes but axis 0. The result is (N, 1, top_k), or with
+    `out_max_val` (N, 2, top_k), places then values. With an axis the result has x's shape with
+    top_k there, and holds places, or with `out_max_val` values. Of equal values the later place is
+    first, as in Caffe, which sorts pairs.
     """
     op = "arg_max"
     check_float(op, x=x)

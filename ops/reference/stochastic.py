@@ -1,8 +1,8 @@
 """Stochastic pooling, forward (Zeiler and Fergus 2013, as Caffe does it). Backward is pool.backward
 with the places.
 
-Activations are taken as weights and must not be negative (a ReLU comes before). Random numbers are
-given.
+Activations are taken as weights and must not be negative (a ReLU comes before). The caller passes
+the random numbers.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from ops.reference.pool import check_forward, reduce_windows
 
 
 def average(xp: Any, x: Array, geometry: PoolGeometry, out: Array | None) -> Array:
-    """The test phase: each window's sum of squares over its sum, 0 where the sum is not
+    """The test phase: each window's sum of squares divided by its sum, 0 if the sum is not
     positive."""
     shape = check_forward(x, geometry, out, False)
     weights = xp.empty_like(x, shape=shape)
@@ -50,7 +50,7 @@ def sample(
 
 
 def check_uniforms(x: Array, uniforms: Array, shape: Shape) -> None:
-    """The random numbers have the output's shape and x's dtype."""
+    """Check that the random numbers have the output's shape and x's dtype."""
     check_float("pool_forward", x=x, uniforms=uniforms)
     check_shape("pool_forward", "uniforms", uniforms, shape)
 
@@ -64,8 +64,8 @@ def _choose(
     out: Array | None,
     argmax: Array | None,
 ) -> tuple[Array, Array]:
-    """Pixels are visited in one order twice: the first round gives the sums, by the same additions
-    as the second."""
+    """Visit the pixels in one order twice. The first round gives the sums, by the same additions as
+    the second."""
     goal: Array = xp.zeros_like(x, shape=shape)
     for view, to, _ in _pixels(x, geometry):
         goal[to] += view
@@ -91,8 +91,8 @@ def _choose(
 
 
 def _pixels(x: Array, geometry: PoolGeometry) -> list[tuple[Array, tuple[slice, ...], int]]:
-    """(pixels, outputs whose window has them, offset in the plane from the window's first) per
-    kernel index."""
+    """Return (pixels, outputs whose window has them, offset in the plane from the window's first)
+    per kernel index."""
     height, width = x.shape[2:]
     rows = geometry.reaches(0, height)
     columns = geometry.reaches(1, width)

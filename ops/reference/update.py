@@ -1,5 +1,5 @@
-"""Parameter updates (Caffe's solvers) and the addition of gradients. Inputs are written to only
-where given as destinations.
+"""Parameter updates (Caffe's solvers) and the addition of gradients. Inputs are written to only if
+they are given as destinations.
 
 `rate` and `decay` are final: the layer's lr_mult and decay_mult are already in them. The
 regularised gradient is g + decay * w (L2) or g + decay * sign(w) (L1). Every update returns the new
@@ -232,12 +232,12 @@ def add(xp: Any, a: Array, b: Array, out: Array | None) -> Array:
     return total
 
 
-CHUNK = 1 << 15  # elements added up at a time: what is not yet complete stays in the cache
+CHUNK = 1 << 15  # elements added up at a time, so that incomplete sums stay in the cache
 
 
 def add_all(xp: Any, arrays: Sequence[Array], out: Array | None) -> Array:
-    """The sum of at least two arrays of one shape and dtype, in pairs, and these in pairs; out is
-    none of them."""
+    """The sum of at least two arrays of one shape and dtype. They are added in pairs, and the sums
+    in pairs again. out must not be one of them."""
     if len(arrays) < 2:
         raise OpsError(f"add_all: found {len(arrays)} arrays, expected at least 2")
     check_alike("add_all", out, **{f"array {index}": array for index, array in enumerate(arrays)})

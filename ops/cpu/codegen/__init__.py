@@ -1,16 +1,16 @@
 """How kernels are written and compiled: LLVM IR, numba, the processor, the store of machine code.
 
-target          The processor kernels are compiled for
+target          The processor that kernels are compiled for
 kernel          How loops become kernels
 loops           Kernels that are loops in Python
 code            Kernels written as LLVM IR instruction by instruction
-values          What generated kernels compute with
+values          The values of generated kernels
 ir_tools        Small pieces of LLVM IR that the generated kernels share
-prefetch_hints  Asking for a cache line before it is needed
+prefetch_hints  A hint that asks for a cache line before it is needed
 smooth          exp, sigmoid and tanh of float32 vectors, as LLVM IR
 wanted          Kernels that are wanted and not yet loaded
 compiled        Generated kernels as machine code
-store           Where compiled kernels are kept between processes
+store           The store of compiled kernels between processes
 owned           Files and folders of this user, made and opened so that no other user can replace
                 them
 

@@ -1,10 +1,11 @@
-"""Kernels written as LLVM IR instruction by instruction: `Code` has their loops and memory,
-`@generated` makes them.
+"""Kernels written as LLVM IR instruction by instruction: `Code` has the loops and memory
+operations, `@generated` makes the kernel.
 
-For loops whose every step is a vector instruction this is shorter than a numba kernel, compiles in
-milliseconds instead of a second, and never depends on a vectoriser. Conventions are those of
-`kernel`: (number, size, block), addresses and strides in bytes. A Python loop over one of the
-generators here writes the loop's body into the kernel once, or twice where the generator says so.
+Where every step of a loop is a vector instruction, such a kernel is shorter than a numba kernel. It
+compiles in milliseconds instead of a second, and never depends on a vectoriser. Conventions are
+those of `kernel`: (number, size, block), addresses and strides in bytes. A Python loop over one of
+the generators here writes the loop's body into the kernel once, or twice where the generator's
+docstring says so.
 """
 
 from __future__ import annotations
@@ -45,7 +46,7 @@ class Code:
         ]
 
     def __getattr__(self, name: str) -> Any:
-        """The argument of that name: whole numbers as such, floats in every lane of a vector."""
+        """The argument of that name: a whole number as such, a float in every lane of a vector."""
         if name.startswith("_") or not hasattr(self._block, name):
             raise AttributeError(name)
         place = self.b.add(self._at, I64(getattr(self._block, name).offset))
@@ -56,7 +57,7 @@ class Code:
     # whole numbers
 
     def whole(self, number: int) -> Whole:
-        """A constant."""
+        """A constant whole number."""
         return Whole(self.b, I64(number))
 
     def get(self, at: Whole) -> Whole:
@@ -64,8 +65,8 @@ class Code:
         return Whole(self.b, self.b.load(self.b.inttoptr(at.value, I64.as_pointer())))
 
     def label(self, at: Whole) -> Whole:
-        """The float32 number at an address as a whole one, or the second smallest int64 if it is
-        not whole."""
+        """The float32 number at an address as an integer, or the second smallest int64 if it is not
+        whole."""
         found = self.b.load(self.b.inttoptr(at.value, F32.as_pointer()))
         number = self.b.call(declared(self.b, "llvm.fptosi.sat.i64.f32", I64, [F32]), [found])
         whole = self.b.fcmp_ordered("==", self.b.sitofp(number, F32), found)
@@ -106,7 +107,8 @@ class Code:
         return first, last.least(count)
 
     def bunches(self, start: Whole, end: Whole, most: int) -> Iterator[tuple[int, Whole]]:
-        """`most` at a time, then one by one: (how many, the first). The body is written twice."""
+        """Yield (how many, the first) for `most` items at a time, then one by one. The body is
+        written twice."""
         full = start + (end - start) // most * most
         for i in self.loop(start, full, most):
             yield most, i
@@ -116,8 +118,8 @@ class Code:
     def columns(
         self, count: Whole, most: int, start: Whole | int = 0
     ) -> Iterator[tuple[Whole, list[Mask]]]:
-        """`most` whole vectors at a time, then one by one: (offset in bytes, a mask per vector).
-        Written twice."""
+        """Yield (offset in bytes, a mask per vector) for `most` whole vectors at a time, then one
+        by one. The body is written twice."""
         first = self.whole(start) if isinstance(start, int) else start
         wide = most * self.lanes
         full = first + (count - first) // wide * wide
@@ -128,7 +130,7 @@ class Code:
 
     @contextmanager
     def when(self, choice: Choice) -> Iterator[None]:
-        """The body runs only if this is true."""
+        """Run the body only if `choice` is true."""
         with self.b.if_then(choice.value):
             yield
 
@@ -143,16 +145,16 @@ class Code:
         return Vec(self.b, self.v.splat(self.b.trunc(value.value, I32)))
 
     def load(self, at: Whole, mask: Mask = None) -> Vec:
-        """float32 numbers; 0 outside the mask, where memory is not read."""
+        """Read float32 numbers. Lanes outside the mask are 0, and their memory is not read."""
         return Vec(self.b, self.v.load(at.value, mask))
 
     def store(self, value: Vec, at: Whole, mask: Mask = None) -> None:
-        """Write float32 numbers, or int32 ones, where the mask is."""
+        """Write float32 or int32 numbers, only the lanes inside the mask."""
         self.v.store(self.b.bitcast(value.value, self.v.type), at.value, mask)
 
     def deliver(self, value: Vec, at: Whole, mask: Mask = None) -> None:
-        """As store. In the kernel's `past` form whole vectors bypass the caches; they must be
-        aligned."""
+        """Write as `store` does. In the kernel's `past` form whole vectors bypass the caches; their
+        addresses must be aligned."""
         if mask is not None or not self.past:
             self.store(value, at, mask)
             return
@@ -163,33 +165,33 @@ class Code:
         written.set_metadata("nontemporal", self.b.module.add_metadata([I32(1)]))
 
     def load_places(self, at: Whole, mask: Mask = None) -> Vec:
-        """int32 numbers."""
+        """Read int32 numbers."""
         return Vec(
             self.b, self.b.bitcast(self.load(at, mask).value, ir.VectorType(I32, self.lanes))
         )
 
     def spread(self, at: Whole) -> Vec:
-        """One float32 number in every lane."""
+        """Read one float32 number into every lane."""
         return Vec(
             self.b, self.v.splat(self.b.load(self.b.inttoptr(at.value, F32.as_pointer()), align=4))
         )
 
     def spread_wide(self, at: Whole) -> Vec:
-        """One float64 number in every lane."""
+        """Read one float64 number into every lane."""
         return self._splat_wide(self.b.load(self.b.inttoptr(at.value, F64.as_pointer()), align=8))
 
     def widened(self, value: Vec | Whole) -> Vec:
-        """float64 numbers from float32 ones or from a whole one."""
+        """Convert float32 numbers, or one whole number, to float64."""
         if isinstance(value, Whole):
             return self._splat_wide(self.b.sitofp(value.value, F64))
         return Vec(self.b, self.b.fpext(value.value, ir.VectorType(F64, self.lanes)))
 
     def narrowed(self, value: Vec) -> Vec:
-        """float32 numbers from float64 ones."""
+        """Convert float64 numbers to float32."""
         return Vec(self.b, self.b.fptrunc(value.value, self.v.type))
 
     def load_wide(self, at: Whole) -> Vec:
-        """float64 numbers, a whole vector's lanes of them."""
+        """Read as many float64 numbers as a vector has lanes."""
         return Vec(self.b, self.b.load(self._wide_pointer(at), align=8))
 
     def store_wide(self, value: Vec, at: Whole) -> None:
@@ -208,7 +210,7 @@ class Code:
         )
 
     def apply(self, name: str, *values: Vec) -> Vec:
-        """LLVM's function of that name (sqrt, pow, ...) lane by lane."""
+        """Apply LLVM's function of that name (sqrt, pow, ...) lane by lane."""
         kind = values[0].value.type
         key = f"v{kind.count}{'f32' if kind.element == F32 else 'f64'}"
         intrinsic = declared(self.b, f"llvm.{name}.{key}", kind, [kind] * len(values))
@@ -237,7 +239,7 @@ class Code:
         return Vec(self.b, self.b.sitofp(n, self.v.type)), Vec(self.b, m)
 
     def power_of_two(self, exponent: Vec) -> Vec:
-        """2^n for whole n from -126 to 127 in a float32 vector; anything where n is no number."""
+        """2^n for whole n from -126 to 127 in a float32 vector; unspecified where n is NaN."""
         kind = ir.VectorType(I32, self.lanes)
         whole = declared(
             self.b, f"llvm.fptosi.sat.v{self.lanes}i32.v{self.lanes}f32", kind, [self.v.type]
@@ -251,7 +253,7 @@ class Code:
         )
 
     def only(self, value: Vec, mask: Mask, other: float) -> Vec:
-        """`other` outside the mask."""
+        """`value` inside the mask, `other` outside it."""
         return (
             value
             if mask is None
@@ -259,7 +261,7 @@ class Code:
         )
 
     def rough_inverse_root(self, value: Vec) -> Vec:
-        """1 / sqrt, to 14 bits; only where vectors have 512 bits."""
+        """1 / sqrt(value) to 14 bits. Only for vectors of 512 bits."""
         key = "llvm.x86.avx512.rsqrt14.ps.512"
         mask = ir.IntType(16)
         intrinsic = declared(self.b, key, self.v.type, [self.v.type, self.v.type, mask])
@@ -269,8 +271,9 @@ class Code:
 class Generated(Kernel):
     """A kernel written as IR.
 
-    `past`: its other form, for results so large that they would only push others out of the caches:
-    what it delivers goes past them, without reading first what it overwrites. See `goes_past`.
+    `past` is its other form, for results so large that they would push other data out of the
+    caches. The results that it delivers bypass the caches, and the memory under them is not read
+    first. See `goes_past`.
     """
 
     def __init__(
@@ -288,7 +291,6 @@ class Generated(Kernel):
 
     @property
     def kept_as(self) -> str:
-        """Its name in the store."""
         return f"code-{self.name}"
 
     def _compiled(self) -> bytes:

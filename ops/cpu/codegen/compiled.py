@@ -15,7 +15,8 @@ from llvmlite import ir
 from ops.cpu.codegen.store import alone
 from ops.cpu.codegen.target import host
 
-_LOADED: list[Any] = []  # what is dropped is unloaded, so it is kept for ever
+# a dropped object is unloaded, so all are kept as long as the process lives
+_LOADED: list[Any] = []
 
 
 def machine() -> Any:
@@ -30,12 +31,12 @@ def machine() -> Any:
 
 
 def optimised(build: Callable[[ir.Module], None], *, tidy: bool = False) -> Any:
-    """The module that `build` fills, verified and optimised; `tidy`: its loops are written as they
-    are to be, so that two passes do instead of fifty, in a tenth of the time."""
+    """The module that `build` fills, verified and optimised. `tidy`: its loops already have their
+    final form, so two passes replace fifty and take a tenth of the time."""
     module = ir.Module()
     module.triple = llvm.get_default_triple()
     collects = gc.isenabled()
-    gc.disable()  # it finds nothing, and takes half of the time of 50 000 instructions
+    gc.disable()  # collections find nothing, and take half of the time of 50 000 instructions
     try:
         build(module)
         parsed = llvm.parse_assembly(str(module))
@@ -57,22 +58,23 @@ def optimised(build: Callable[[ir.Module], None], *, tidy: bool = False) -> Any:
 
 
 def emitted(build: Callable[[ir.Module], None], *, tidy: bool = False) -> bytes:
-    """The object file of the module that `build` fills. `tidy`: see `optimised`."""
+    """The object file of the module that `build` fills. `optimised` explains `tidy`."""
     code: bytes = machine().emit_object(optimised(build, tidy=tidy))
     return code
 
 
 def addresses(name: str, build: Callable[[ir.Module], None]) -> Callable[[str], int]:
-    """Compile the module that `build` fills, or load it as kept under `name`; returns where each
-    function lies."""
+    """Compile the module that `build` fills, or load the object file that is kept under `name`.
+    Returns a function from the name of a function to its address."""
     found = addresses_now(name, partial(emitted, build), wait=True)
     assert found is not None
     return found
 
 
 def addresses_now(name: str, emit: Callable[[], bytes], wait: bool) -> Callable[[str], int] | None:
-    """Load the object file that is kept under `name`, or the one that `emit` makes; returns where
-    each function lies. Without `wait` None if another process makes or loads it at this moment."""
+    """Load the object file that is kept under `name`, or the one that `emit` makes. Returns a
+    function from the name of a function to its address. Without `wait` returns None if another
+    process makes or loads the file at this moment."""
     with alone(name, wait) as kept:
         if kept is None:
             return None
@@ -103,8 +105,8 @@ def addresses_now(name: str, emit: Callable[[], bytes], wait: bool) -> Callable[
 
 @functools.cache
 def _linker() -> Any:
-    """JITLink: it takes one piece of memory for the code and the constants of an object file.
-    LLVM's older engine takes several, and ends the process where these are more than 2 GiB apart,
-    as they may be once a run has mapped its arenas. One linker for all: an engine for each of 118
-    kernels takes 0.15 s of a core, this 0.03."""
+    """JITLink, LLVM's linker that takes one piece of memory for the code and the constants of an
+    object file. LLVM's older engine takes several pieces. It ends the process if they are more than
+    2 GiB apart, as they may be once a run has mapped its arenas. One linker serves all kernels: an
+    engine for each of 118 kernels takes 0.15 s of a core, one linker 0.03 s."""
     return llvm.create_lljit_compiler(machine(), use_jit_link=True)

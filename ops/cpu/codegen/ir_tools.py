@@ -38,7 +38,7 @@ class Vectors:
         return self.b.shuffle_vector(self.b.insert_element(blank, scalar, I32(0)), blank, picks)
 
     def mask(self, count: ir.Value) -> ir.Value:
-        """The first `count` (i64) lanes; all of them where count >= lanes, none where it is
+        """The mask of the first `count` (i64) lanes: all lanes if count >= lanes, none if it is
         negative."""
         b = self.b
         lanes = I64(self.lanes)
@@ -66,9 +66,9 @@ class Vectors:
     def store(self, value: ir.Value, address: ir.Value, mask: ir.Value | None = None) -> None:
         """Write the vector to `address`; lanes outside the mask are left alone.
 
-        A masked store is one instruction with AVX-512; others take AMD's processors 20 cycles, even
-        where no lane is left out, and elsewhere LLVM writes lane by lane. So whole vectors have a
-        way of their own.
+        A masked store is one instruction with AVX-512. Other masked stores take AMD's processors 20
+        cycles, even if no lane is left out, and without AVX2 LLVM writes lane by lane. So whole
+        vectors take a branch without a mask.
         """
         pointer = self.b.inttoptr(address, self.type.as_pointer())
         if mask is None:
@@ -95,8 +95,8 @@ class Vectors:
         self.b.call(store, [value, pointer, I32(4), mask])
 
     def store_first(self, value: ir.Value, address: ir.Value, count: ir.Value) -> None:
-        """Write the first `count` (i64, not all) lanes: half of them if there are so many, then a
-        quarter, and so on.
+        """Write the first `count` (i64, not all) lanes: half of the lanes if there are so many,
+        then a quarter, and so on.
 
         AVX2's masked stores take AMD's processors 20 cycles each.
         """
@@ -132,7 +132,7 @@ class Vectors:
         )
 
     def at_least(self, value: ir.Value, floor: ir.Value) -> ir.Value:
-        """max(value, floor), where a NaN stays one: rectifying must not hide it."""
+        """max(value, floor). A NaN stays a NaN: rectifying must not hide it."""
         return self.b.select(self.b.fcmp_ordered("<", value, floor), floor, value)
 
 
@@ -144,7 +144,7 @@ def on_arm(builder: ir.IRBuilder) -> bool:
 def declared(
     builder: ir.IRBuilder, name: str, result: ir.Type, arguments: Sequence[ir.Type]
 ) -> ir.Function:
-    """The function of that name in the builder's module, declared on first use."""
+    """Return the function of that name in the builder's module; it is declared on first use."""
     module = builder.module
     if name in module.globals:
         return module.globals[name]
@@ -152,8 +152,8 @@ def declared(
 
 
 def fetch(builder: ir.IRBuilder, address: ir.Value, to_write: bool) -> None:
-    """Ask for a cache line, which need not exist: to write it soon, or to read it, into the
-    second-level cache."""
+    """Prefetch a cache line: to write it soon, or to read it, into the second-level cache. The line
+    need not exist."""
     pointer = builder.inttoptr(address, ir.IntType(8).as_pointer())
     prefetch = declared(builder, "llvm.prefetch.p0", VOID, [pointer.type, I32, I32, I32])
     builder.call(prefetch, [pointer, I32(int(to_write)), I32(3 if to_write else 2), I32(1)])
@@ -162,7 +162,7 @@ def fetch(builder: ir.IRBuilder, address: ir.Value, to_write: bool) -> None:
 def function(
     module: ir.Module, name: str, arguments: Sequence[tuple[str, ir.Type]]
 ) -> tuple[ir.IRBuilder, Any]:
-    """A new function that returns nothing; its builder and its arguments by name."""
+    """Add a function that returns nothing. Returns its builder and its arguments by name."""
     made = ir.Function(module, ir.FunctionType(VOID, [kind for _, kind in arguments]), name)
     for argument, (label, _) in zip(made.args, arguments, strict=True):
         argument.name = label

@@ -1,13 +1,14 @@
 """How loops become kernels: a function with `@kernel` is compiled for this machine and kept on
 disk.
 
-A kernel is `name(number, size, at)`: which thread of a `Team` of how many runs it, and the address
-of its arguments, a `block` of named integers and numbers. Addresses and strides are integers, in
-bytes unless said otherwise. So one compiled form serves every layout, and a call allocates,
-converts and counts nothing. Kernels check nothing; the backend does.
+A kernel is `name(number, size, at)`: the number of its thread, the size of its `Team`, and the
+address of its arguments. The arguments are a `block` of named integers and floats. Addresses and
+strides are integers, in bytes unless stated otherwise. So one compiled form serves every layout,
+and a call allocates, converts and counts nothing. Kernels check nothing; the backend checks their
+arguments.
 
-numba compiles them (`loops`). It is not imported here: where every kernel has been compiled before,
-nobody needs it.
+numba compiles the kernels (`loops`). It is not imported here: where every kernel has been compiled
+before, it is not needed.
 """
 
 from __future__ import annotations
@@ -25,7 +26,7 @@ from ops.cpu.codegen.store import kept
 from ops.cpu.codegen.wanted import want
 from ops.errors import KernelsMissing
 
-KIND = "loops"  # as the store calls them
+KIND = "loops"  # the kind of these kernels in the store
 
 
 def layout(integers: str, numbers: str = "") -> type[ctypes.Structure]:
@@ -38,14 +39,15 @@ def layout(integers: str, numbers: str = "") -> type[ctypes.Structure]:
 
 
 def compiled_before() -> bool:
-    """Whether loops have been compiled on this machine: of most runs, then, all that they need."""
+    """Whether loops have been compiled on this machine. If so, most runs find all loops that they
+    need."""
     return kept(f"{KIND}-*")
 
 
 class Kernel:
-    """A function on a team's threads. Whoever makes a block of arguments for it wants it
-    (`wanted`); it is compiled, or loaded from disk, before the next kernel runs, or when its
-    address is asked for."""
+    """A function that runs on a team's threads. A block of arguments makes the kernel wanted
+    (`wanted`): it is compiled, or loaded from disk, before the next kernel runs. It is also loaded
+    when its address is asked for."""
 
     def __init__(self, function: Callable[..., None], arguments: type[ctypes.Structure]) -> None:
         self.name = function.__name__
@@ -58,19 +60,19 @@ class Kernel:
 
     @property
     def address(self) -> int:
-        """Where its machine code lies."""
+        """The address of its machine code."""
         if not self._address:
             self.load(wait=True)
         return self._address
 
     @property
     def kept_as(self) -> str:
-        """Its name in the store."""
+        """The kernel's name in the store."""
         return f"{KIND}-{self.name}"
 
     def load(self, wait: bool) -> bool:
-        """See `wanted.Loadable`. KernelsMissing if it has to be compiled and numba cannot be
-        imported."""
+        """Compile the kernel or load it, see `wanted.Loadable`. Raises KernelsMissing if it must be
+        compiled and numba cannot be imported."""
         found = addresses_now(self.kept_as, self._compiled, wait)
         if found is not None:
             self._address = found(self.name)
@@ -87,15 +89,15 @@ class Kernel:
         return machine_code(self.name, _real(self._function), self.arguments)
 
     def block(self, **values: Any) -> Any:
-        """A block of arguments, to be kept and changed between calls: `block.x = ...`; fields not
-        given are 0."""
+        """Make a block of arguments, which the caller keeps and changes between calls: `block.x =
+        ...`. Fields that are not given are 0."""
         if not self._address:
             want(self)
         return self.arguments(**values)
 
 
 def kernel(arguments: type[ctypes.Structure]) -> Callable[[Callable[..., None]], Kernel]:
-    """Decorator for name(number, size, at) with `block(at)` of this layout."""
+    """Decorator for a kernel name(number, size, at) whose `block(at)` has this layout."""
 
     def make(function: Callable[..., None]) -> Kernel:
         return Kernel(function, arguments)
@@ -104,18 +106,19 @@ def kernel(arguments: type[ctypes.Structure]) -> Callable[[Callable[..., None]],
 
 
 class Later:
-    """What loops use and numba makes, when the first of them is compiled."""
+    """A part of loops that numba makes when the first kernel that uses it is compiled."""
 
     def __init__(self, make: Callable[[], Any]) -> None:
         self.made = functools.cache(make)
 
     def __call__(self, *arguments: Any) -> Any:
-        """Only for those who check types: in a kernel stands what is made."""
+        """Only for type checkers: a compiled kernel calls the object that `make` returned."""
         raise TypeError("only a kernel can call this")
 
 
 def _real(function: Callable[..., Any]) -> Callable[..., Any]:
-    """The same function, with what is made in place of each Later that it names."""
+    """The same function, in which each Later that it names is replaced by the object that it
+    makes."""
     assert isinstance(function, FunctionType)
     within = dict(function.__globals__)
     for name in _names(function.__code__):
@@ -150,8 +153,8 @@ def inlined(function: Callable[..., Any]) -> Any:
 def instruction(
     kinds: Sequence[ir.Type], emit: Callable[[ir.IRBuilder, Sequence[ir.Value]], None]
 ) -> Any:
-    """What kernels may call and `emit` writes as IR. Its arguments are of these kinds, I64 or
-    F32."""
+    """A function that kernels may call and that `emit` writes as IR. Its arguments are of these
+    kinds, I64 or F32."""
 
     def make() -> Any:
         from ops.cpu.codegen import loops
@@ -162,7 +165,8 @@ def instruction(
 
 
 def calling(arguments: Sequence[tuple[str, ir.Type]]) -> Any:
-    """What calls the code at an address, which comes first; then come the code's own arguments."""
+    """A function that calls the code at the address in its first argument. The code's own arguments
+    follow."""
     kinds = [kind for _, kind in arguments]
 
     def emit(builder: ir.IRBuilder, args: Sequence[ir.Value]) -> None:

@@ -1,8 +1,8 @@
 """Kernels that are loops in Python: numba makes machine code of them, once for each machine.
 
-Only where a kernel has to be compiled is this imported: numba has 220 modules and takes 0.4 s of a
-core. What it makes needs nothing of it: numba's own wrapper, which could raise Python's errors, is
-left out.
+This module is imported only if a kernel has to be compiled: numba has 220 modules and takes 0.4 s
+of a core. The machine code needs nothing of numba. numba's own wrapper, which could raise Python's
+errors, is left out.
 """
 
 from __future__ import annotations
@@ -45,7 +45,8 @@ def prepare() -> None:
 def machine_code(
     name: str, function: Callable[..., None], arguments: type[ctypes.Structure]
 ) -> bytes:
-    """An object file with the function `name(number, size, at)`, all of them int64."""
+    """Return an object file with the function `name(number, size, at)`, whose arguments are all
+    int64."""
     block = types.CPointer(from_dtype(np.dtype(arguments)))
     made = cfunc(types.void(types.int64, types.int64, block), **OPTIONS)(function)
     module = llvm.parse_assembly(made._library.get_llvm_str())
@@ -56,7 +57,7 @@ def machine_code(
     module.link_in(entry)
     for found in module.functions:
         if not found.is_declaration and found.name != name:
-            found.linkage = "internal"  # or it is kept
+            found.linkage = "internal"  # else it is kept
     passes = llvm.create_new_module_pass_manager()
     passes.add_global_dead_code_eliminate_pass()
     passes.run(module, llvm.create_pass_builder(machine(), llvm.create_pipeline_tuning_options()))
@@ -65,8 +66,8 @@ def machine_code(
 
 
 def _entry(name: str, inner: str, triple: str) -> ir.Module:
-    """Calls the loops as numba's code wants to be called: with places for a result and an error. It
-    has neither."""
+    """A function that calls the loops in the form that numba's code expects, with places for a
+    result and an error. The loops write neither."""
     module = ir.Module()
     module.triple = triple
     place = ANY.as_pointer()
@@ -87,8 +88,8 @@ def inlined(function: Callable[..., Any]) -> Any:
 def instruction(
     kinds: Sequence[ir.Type], emit: Callable[[ir.IRBuilder, Sequence[ir.Value]], None]
 ) -> Any:
-    """What `emit` writes with arguments of these kinds, each int64 or float32; it returns
-    nothing."""
+    """A function that `emit` writes as IR. Its arguments are of these kinds, each int64 or float32;
+    it returns nothing."""
     signature = types.void(*(types.float32 if kind == F32 else types.int64 for kind in kinds))
 
     def written(_typing: Any, *_given: Any) -> Any:
@@ -108,7 +109,7 @@ def instruction(
 
 
 def pointer_to(name: str) -> Any:
-    """Makes a pointer to numbers of this type of an address."""
+    """A function that turns an address into a pointer to numbers of this type."""
     kind = getattr(types, name)
 
     @intrinsic  # type: ignore[untyped-decorator]

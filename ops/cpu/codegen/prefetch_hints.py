@@ -1,4 +1,4 @@
-"""Asking for a cache line before it is needed."""
+"""A hint that asks for a cache line before it is needed."""
 
 from __future__ import annotations
 
@@ -14,5 +14,5 @@ def _emit(builder: ir.IRBuilder, args: Sequence[ir.Value]) -> None:
     fetch(builder, args[0], to_write=False)
 
 
-# the line at an address, which need not be readable, into the L2 cache
+# fetches the line at an address into the L2 cache; the address need not be readable
 prefetch = instruction([I64], _emit)

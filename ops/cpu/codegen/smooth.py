@@ -12,10 +12,10 @@ from llvmlite import ir
 
 from ops.cpu.codegen.ir_tools import I32, Vectors, declared
 
-LOWEST = -87.0  # exp of it is still a normal number
+LOWEST = -87.0  # exp(LOWEST) is still a normal number
 # 1.5 * 2^23: adding it rounds to a whole number, which then stands in the lowest bits
 ROUND = 12582912.0
-LN2_HIGH = 0.693359375  # the first has few bits: its whole multiples are exact
+LN2_HIGH = 0.693359375  # it has few bits, so its whole multiples are exact
 LN2_LOW = -2.12194440e-4
 # Cephes' expf
 EXP = (1.9875691500e-4, 1.3981999507e-3, 8.3334519073e-3, 4.1665795894e-2, 1.6666665459e-1, 0.5)
@@ -48,8 +48,8 @@ def exp_negative(v: Vectors, x: ir.Value) -> ir.Value:
 
 
 def inverses(v: Vectors, numbers: list[ir.Value]) -> list[ir.Value]:
-    """1 / x of numbers from 1 to 2, one division for every four: a division takes as long as 16
-    products."""
+    """1 / x of numbers from 1 to 2. Every four numbers share one division, which takes as long as
+    16 products."""
     b = v.b
     if len(numbers) == 1:
         return [b.fdiv(v.constant(1), numbers[0])]
@@ -77,7 +77,7 @@ def _product(v: Vectors, numbers: list[ir.Value]) -> ir.Value:
 
 
 def bounded(v: Vectors, sigmoids: list[ir.Value], tanhs: list[ir.Value]) -> list[ir.Value]:
-    """The sigmoid of each of the first, then the tanh of each of the second."""
+    """The sigmoid of each number of the first list, then the tanh of each of the second."""
     b = v.b
     sizes = [magnitude(v, x) for x in (*sigmoids, *tanhs)]
     doubled = [b.fadd(size, size) for size in sizes[len(sigmoids) :]]

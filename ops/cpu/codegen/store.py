@@ -1,12 +1,12 @@
-"""Where compiled kernels are kept between processes: one folder for each version of their sources
-and tools.
+"""The store of compiled kernels between processes: one folder for each version of their sources and
+tools.
 
-A change to any file of `ops.cpu`, to numba, LLVM, Python or the processor gives another folder, so
-a stale kernel is never loaded; numba itself watches only the file a function stands in.
-`CONVOY_KERNEL_CACHE` names another place. Of several processes that start at once one compiles each
-kernel and the others wait for it (`alone`). Machine code is loaded from files of this user only, in
-a folder that nobody else can replace. Where there is no such folder, each process compiles its
-kernels in memory.
+A change to any file of `ops.cpu`, to numba, LLVM, NumPy, Python or the processor gives another
+folder, so a stale kernel is never loaded. numba itself watches only the file that holds a function.
+`CONVOY_KERNEL_CACHE` names another place. If several processes start at once, one compiles each
+kernel and the others wait for it (`alone`). Machine code is loaded only from files of this user, in
+a folder that no other user can replace. Without such a folder, each process compiles its kernels in
+memory.
 """
 
 from __future__ import annotations
@@ -31,18 +31,17 @@ VARIABLE = "CONVOY_KERNEL_CACHE"
 KEPT_DAYS = 30
 DIGEST_BYTES = 32
 OBJECT = ".o"  # machine code, as linkers know it
-FOLDERS = "[0-9a-f]" * 16  # a version's, as `_fingerprint` names it
-# names that are tried in the temporary folder, where another user may have taken some
+FOLDERS = "[0-9a-f]" * 16  # the names that `_fingerprint` gives to the folders of versions
+# number of names that are tried in the temporary folder, where another user may have taken some
 TEMPORARY = 9
-TRIES = 3  # to make the folder again that was removed a moment ago
+TRIES = 3  # attempts to make the folder again after another process removed it
 NOWHERE = "each process compiles its kernels in memory, which takes longer"
 
 _log = logging.getLogger("ops.kernels")
 
 
 class Place(NamedTuple):
-    """`folder`: where kernels are kept, if anywhere; `trouble`: what the user should hear of
-    that."""
+    """`folder`: where kernels are kept, or None. `trouble`: a warning for the user, or ""."""
 
     folder: Path | None
     trouble: str = ""
@@ -50,9 +49,11 @@ class Place(NamedTuple):
 
 @functools.cache
 def place() -> Place:
-    """The folder of this version, made if it is not there; folders unused for a month are removed.
+    """Return the folder of this version, and make it if it is missing. Folders that were unused for
+    a month are removed.
 
-    Where home has no room for it, it is one of the temporary directory, its own for each user.
+    If the home folder cannot hold it, it lies in the temporary directory, under a name with the
+    user's number.
     """
     given = os.environ.get(VARIABLE)
     key = _fingerprint()
@@ -70,7 +71,7 @@ def place() -> Place:
 
 
 def _tops(given: str | None) -> Iterator[Path]:
-    """Where kernels may be kept, the best first."""
+    """Yield the folders that may hold kernels, the best first."""
     if given:
         yield Path(given)
     else:
@@ -88,7 +89,8 @@ def _tops(given: str | None) -> Iterator[Path]:
 
 
 def _made(top: Path, key: str) -> Path:
-    """The folder `key` in `top`, with what is missing on the way to it. OSError, NotOurs."""
+    """Make the folder `key` in `top`, and the folders above it that are missing. Raises OSError or
+    NotOurs."""
     _make_way(top)
     check_way(top)
     folder = top.absolute() / key
@@ -121,7 +123,8 @@ class Kept:
         return f"<kernel in {self._path}>"
 
     def read(self) -> bytes | None:
-        """None if it has to be compiled. A file that is not ours counts as none."""
+        """Return the machine code, or None if it must be compiled. A file that is not this user's
+        is not read."""
         if self._path is None:
             return None
         try:
@@ -137,8 +140,8 @@ class Kept:
             return None
 
     def write(self, code: bytes) -> None:
-        """Keep it, in one step, so that no process reads half of it. What prevents that is told as
-        a warning."""
+        """Store the code in one step, so that no process reads half of it. A failure is logged as a
+        warning."""
         if self._path is None:
             return
         new = self._path.with_suffix(f".{os.getpid()}.{os.urandom(4).hex()}")
@@ -153,18 +156,18 @@ class Kept:
 
 
 def _checked(data: bytes) -> bytes | None:
-    """The code behind its SHA-256; None if it is damaged: of a disk that was full, or a machine
-    that lost its power."""
+    """Return the code that follows its SHA-256. None if it is damaged, as by a full disk or a power
+    cut."""
     code = data[DIGEST_BYTES:]
     return code if hashlib.sha256(code).digest() == data[:DIGEST_BYTES] else None
 
 
 @contextmanager
 def alone(name: str, wait: bool = True) -> Iterator[Kept | None]:
-    """While this lasts no other process compiles or loads `name`, and its folder is not swept.
-    Without `wait`: None if one does at this moment.
+    """Keep other processes from compiling or loading `name`, and its folder from being swept.
+    Without `wait`, yields None if another process compiles or loads it at this moment.
 
-    The lock is the operating system's: it goes with the process that holds it. Where the file
+    The lock is the operating system's: it ends with the process that holds it. Where the file
     system has no locks, several processes may compile the same kernel.
     """
     with ExitStack() as ends:
@@ -185,8 +188,8 @@ def alone(name: str, wait: bool = True) -> Iterator[Kept | None]:
 
 
 def _in_use(ends: ExitStack) -> Path | None:
-    """The folder, which nobody sweeps until `ends`; made again if it was removed. None if nothing
-    is kept. OSError."""
+    """Return the folder, safe from sweeps until `ends`. It is made again if it was removed. None if
+    nothing is kept. Raises OSError."""
     for _ in range(TRIES):
         folder, trouble = place()
         if trouble:
@@ -201,13 +204,13 @@ def _in_use(ends: ExitStack) -> Path | None:
 
 
 def seen(name: str) -> bool:
-    """Whether some process has begun to compile it: if not, it is not there."""
+    """Whether some process has begun to compile the kernel. If not, the store does not have it."""
     folder = place().folder
     return folder is not None and os.path.lexists(_lock_file(folder, name))
 
 
 def kept(pattern: str) -> bool:
-    """Whether anything of such a name is there, compiled."""
+    """Whether the store has a compiled kernel whose name matches `pattern`."""
     folder = place().folder
     with suppress(OSError):  # it was removed at this moment
         return folder is not None and any(folder.glob(f"{pattern}{OBJECT}"))
@@ -228,7 +231,8 @@ def _tell(text: str) -> None:
 
 @functools.cache
 def _tell_once(process: int, text: str) -> None:
-    """A forked process says again what its parent has said: nobody may have heard that."""
+    """Log a text once for each process. A forked process repeats its parent's texts, which may not
+    have reached the user."""
     _log.warning("%s", text)
 
 

@@ -1,5 +1,5 @@
-"""The processor kernels are compiled for: its name, its features, the width of its vectors, its
-caches.
+"""The processor that kernels are compiled for: its name, its features, the width of its vectors,
+its caches.
 
 `CONVOY_VECTOR_BITS` (512, 256 or 128) narrows the vectors, for tests and for comparisons. It never
 widens them.
@@ -20,14 +20,14 @@ from ops.errors import OpsError
 WIDTHS = (512, 256, 128)
 VARIABLE = "CONVOY_VECTOR_BITS"
 CACHES = Path("/sys/devices/system/cpu/cpu0/cache")
-# each brings AVX along
+# each of these features implies AVX
 NEED_AVX = ("avx", "fma", "f16c", "vaes", "vpclmulqdq", "xop", "sha512", "sm3", "sm4")
 
 
 @dataclass(frozen=True)
 class Target:
-    """A processor as LLVM names it. `bits`: the width of a vector; `registers`: how many of them
-    there are."""
+    """A processor as LLVM names it. `bits`: the width of a vector; `registers`: the number of
+    vector registers."""
 
     cpu: str
     features: str
@@ -42,8 +42,8 @@ class Target:
 
 @functools.cache
 def host() -> Target:
-    """This machine's processor, or what is left of it under CONVOY_VECTOR_BITS; OpsError for a bad
-    value."""
+    """This machine's processor, narrowed to CONVOY_VECTOR_BITS if that is set. Raises OpsError for
+    a bad value."""
     features = dict(llvm.get_host_cpu_features())
     widest = (
         512
@@ -70,14 +70,15 @@ def host() -> Target:
 
 @functools.cache
 def first_level() -> int:
-    """Bytes of a core's first-level cache of data, 48 KiB at most; 32 KiB where the system does not
-    say."""
+    """Bytes of a core's first-level cache of data, 48 KiB at most; 32 KiB if the system does not
+    report it."""
     return min(_cache(0, 32 << 10), 48 << 10)
 
 
 @functools.cache
 def second_level() -> int:
-    """Bytes of a core's second-level cache, 2 MiB at most; 1 MiB where the system does not say."""
+    """Bytes of a core's second-level cache, 2 MiB at most; 1 MiB if the system does not report
+    it."""
     return min(_cache(2, 1 << 20), 2 << 20)
 
 

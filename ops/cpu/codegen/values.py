@@ -1,5 +1,5 @@
-"""What generated kernels compute with: whole numbers, and vectors of float32, int32 or float64, as
-LLVM IR values.
+"""The values of generated kernels: whole numbers, and vectors of float32, int32 or float64, as LLVM
+IR.
 
 Python's operators build the instructions, so a kernel reads like its formula. Loops and memory are
 in `code`. Products and sums may be contracted and reordered; NaN and infinities keep their meaning.
@@ -77,7 +77,8 @@ class Choice:
         return Choice(self.b, self.b.and_(self.value, other.value))
 
     def pick(self, yes: Any, no: Any) -> Any:
-        """`yes` where true, else `no`: two of one kind; plain numbers stand for whole ones."""
+        """`yes` where true, else `no`. Both have one type; Python integers stand for whole
+        numbers."""
         yes, no = (Whole(self.b, I64(x)) if isinstance(x, int) else x for x in (yes, no))
         return type(yes)(self.b, self.b.select(self.value, yes.value, no.value))
 
@@ -104,7 +105,7 @@ class Vec:
         return self._with("fadd", other)
 
     def plus(self, other: Vec) -> Vec:
-        """The sum, never reordered, where others rely on its bits."""
+        """The sum, never reordered, for code that relies on its bits."""
         return Vec(self.b, self.b.fadd(self.value, other.value))
 
     def __sub__(self, other: Vec | float) -> Vec:
@@ -126,11 +127,11 @@ class Vec:
         return self._is(">", other)
 
     def is_nan(self) -> Choice:
-        """Where it is NaN."""
+        """The lanes that are NaN."""
         return Choice(self.b, self.b.fcmp_unordered("uno", self.value, self.value))
 
     def matches(self, other: Vec) -> Choice:
-        """Where two vectors of integers are equal."""
+        """The lanes in which two vectors of integers are equal."""
         return Choice(self.b, self.b.icmp_signed("==", self.value, other.value))
 
 

@@ -1,12 +1,12 @@
-"""Kernels that are wanted and not yet loaded: all of them are, before the first one runs.
+"""Kernels that are wanted and not yet loaded: all of them are loaded before the first one runs.
 
-An algorithm says what it wants when it is made (`want`), and a team asks for all of it before it
-runs a kernel (`load`). The processes of a run start together and want much the same. So each
-compiles what no other process is at, and loads what another has compiled: two processes on two
+An algorithm announces its kernels when it is made (`want`), and a team loads all of them before it
+runs a kernel (`load`). The processes of a run start together and want nearly the same kernels. So
+each compiles kernels that no other process is compiling, and loads the others: two processes on two
 cores need about half of the time that one needs.
 
-Whoever wants to show it hears of it as a line of the log `ops.kernels`, whose `preparing` holds
-`done`, `total` and `what`. Where nothing has to be compiled there is none.
+Progress is a line of the log `ops.kernels`, whose `preparing` holds `done`, `total` and `what`. If
+no kernel has to be compiled there is no line.
 """
 
 from __future__ import annotations
@@ -28,34 +28,35 @@ class Loadable(Protocol):
 
     @property
     def kept_as(self) -> str:
-        """Its name in the store."""
+        """The kernel's name in the store."""
 
     def load(self, wait: bool) -> bool:
-        """Have it in memory. False, without `wait`, if another process compiles or loads it at this
-        moment."""
+        """Bring the machine code into memory. Without `wait`, returns False if another process
+        compiles or loads it at this moment."""
 
 
 wanted: list[Loadable] = []  # never empty while one of them is not in memory
 _one = threading.RLock()  # threads of several actors may come at once
-_counts = {"done": 0, "total": 0}  # of this process, kernels that were compiled for it
+_counts = {"done": 0, "total": 0}  # of this process: wanted kernels that were not in the store
 
 
 def want(kernel: Loadable) -> None:
-    """It will be run."""
+    """Note that this kernel will run."""
     with _one:
         if kernel not in wanted:
             wanted.append(kernel)
 
 
 def load() -> None:
-    """Compile or load all that is wanted. An error of one kernel comes through; the others stay
+    """Compile or load all wanted kernels. An error of one kernel is raised; the others stay
     wanted."""
     with _one:
         new = {kernel.kept_as for kernel in wanted if not seen(kernel.kept_as)}
         _counts["total"] += len(new)
         told = 0.0
         while wanted:
-            late = True  # all that are left are in other processes' hands
+            # whether other processes are compiling or loading all kernels that are left
+            late = True
             for kernel in list(wanted):
                 if len(new) and time.monotonic() - told > TOLD_SECONDS:
                     told = time.monotonic()

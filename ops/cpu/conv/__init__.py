@@ -1,13 +1,14 @@
 """Convolution: which algorithm each pass of a shape gets, and the algorithms.
 
 operations             Convolutions of the CPU backend
-algorithm              What every convolution algorithm of the CPU backend is
-choose                 Which algorithm each pass of a convolution gets, by shape and precision
+algorithm              The interface of the CPU backend's convolution algorithms
+choose                 The choice of an algorithm for each pass of a convolution, by shape and
+                       precision
 direct                 Direct convolution: every sum as it stands in the definition, for any shape,
                        on the micro-kernel
 taps                   Where a direct convolution reads and writes
 blocking               How direct convolution divides its work
-block_loops            What the loops of direct convolution share
+block_loops            The parts that all loops of direct convolution share
 image_loops            The loops of direct convolution that make images
 weight_loops           The loops of direct convolution that make gradients of weights of several
                        taps

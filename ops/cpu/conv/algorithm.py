@@ -1,4 +1,5 @@
-"""What every convolution algorithm of the CPU backend is: made once for a shape, run many times.
+"""The interface of the CPU backend's convolution algorithms: each is made once for a shape and run
+many times.
 
 `direct` and `winograd` hold the algorithms; `choose` picks one for each pass of a layer.
 """

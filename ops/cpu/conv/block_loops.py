@@ -1,9 +1,9 @@
-"""What the loops of direct convolution share: a block of work, its copy of x, and runs of tiles
-over it.
+"""The parts that all loops of direct convolution share: a block of work, its copy of x, and runs of
+tiles over it.
 
 The loops walk over blocks (group, images, rows, columns). The part of x that a block reads is
 copied into a dense [row][image][column][channel] of the thread's own, with its padding as zeros.
-One call of the micro-kernel then sums over all taps. Where there is one tap, x may be read in place
+One call of the micro-kernel then sums over all taps. If there is one tap, x may be read in place
 (`packed` 0). Output (p, q) reads x at p * step + off + tap * hop.
 """
 
@@ -44,8 +44,8 @@ class Corner(NamedTuple):
 
 
 class Part(NamedTuple):
-    """What a kernel works on: images, rows and columns of outputs from (p0, q0) on, channels from
-    c0 on."""
+    """The part of the work that a kernel does: n images, p rows and q columns of outputs from (p0,
+    q0) on, and c channels from c0 on."""
 
     n: Whole
     p: Whole
@@ -96,14 +96,14 @@ def reached(first: Whole, hop: Whole, taps: Whole, size: Whole) -> tuple[Whole, 
 
 
 def pixels(a: Any, at: Corner, c0: Whole) -> View:
-    """x read in place, from a block's corner."""
+    """x read in place, from a block's corner on."""
     first = (at.p * a.step_h + a.off_h) * a.xh + (at.q * a.step_w + a.off_w) * a.xw
     return View(a.x + at.g * a.x_group + c0 * a.xc + at.n * a.xn + first, a.xn, a.xh, a.xw)
 
 
 def copy_block(code: Code, a: Any, to: Whole, x: Whole, part: Part) -> tuple[View, Whole]:
-    """Copy what a block reads, from x, its first image and channel, on. Returns the copy's first
-    pixel and its bytes.
+    """Copy the pixels that a block reads; x is its first image and channel. Returns a view of the
+    copy and its bytes.
 
     An image's row is an odd number of cache lines, so that images do not share the sets of a cache.
     """
@@ -139,7 +139,7 @@ def copy_block(code: Code, a: Any, to: Whole, x: Whole, part: Part) -> tuple[Vie
 def _copy_row(
     code: Code, a: Any, x: View, to: tuple[Whole, Whole, Whole], part: Part, count: Whole
 ) -> None:
-    """`count` pixels of each image to (address, bytes from image to image, bytes from pixel to
+    """Copy `count` pixels of each image to (address, bytes from image to image, bytes from pixel to
     pixel)."""
     onto, line, pixel = to
     with either(code, a.xc.equals(4)) as (together, apart):
@@ -171,7 +171,7 @@ def _copy_row(
 def _interleave(
     code: Code, a: Any, x: View, to: tuple[Whole, Whole, Whole], part: Part, count: Whole
 ) -> None:
-    """As `_copy_row`, where the channels of a pixel lie apart."""
+    """As `_copy_row`, if the channels of a pixel lie apart."""
     onto, line, pixel = to
     few = x.w.equals(4) & (code.whole(1) < part.c) & (part.c < FEW_CHANNELS + 1)
     with either(code, few) as (rows, numbers):
@@ -197,11 +197,11 @@ def _interleave(
 def _weave(
     code: Code, channels: int, x: tuple[Whole, Whole, Whole], to: Whole, count: Whole
 ) -> None:
-    """Rows of `count` numbers, one for each channel, as pixels. Number by number first layers took
-    2 to 5 % longer.
+    """Weave rows of `count` numbers, one row for each channel, into pixels. Number by number, first
+    layers took 2 to 5 % longer.
 
-    x: address, strides of channels and of rows; the next row is asked for, or its first read takes
-    12 % of ResNet's first layer on a Zen 4.
+    x: address, strides of channels and of rows. The next row is prefetched; otherwise its first
+    read takes 12 % of ResNet's first layer on a Zen 4.
     """
     at, apart, below = x
     lanes = code.lanes
@@ -241,8 +241,8 @@ class Ahead:
     """Fetches a region bit by bit while other work goes on: a piece or a few with each call of the
     micro-kernel.
 
-    Pieces that follow one another without gaps are one run. It is cut into as many as leave one
-    piece to a call: requests in bursts would hold up what the sums wait for.
+    Pieces that follow one another without gaps are one run. The run is cut again so that about one
+    piece falls to each call: bursts of requests would delay the data that the sums wait for.
     """
 
     def __init__(self, code: Code) -> None:
@@ -252,7 +252,7 @@ class Ahead:
         self._view: View | None = None
 
     def start(self, region: Region, calls: Whole) -> None:
-        """Fetch this region from now on, over so many calls."""
+        """Start to fetch this region, spread over that many calls."""
         self._view = view = region.view
         calls = calls.most(1)
         want = up(region.pieces * region.size, calls).most(LINE)
@@ -275,10 +275,10 @@ class Ahead:
             self._now[name].set(number)
 
     def take(self, steps: Whole, near: Whole) -> tuple[Whole, Whole]:
-        """Address and stride that a call of so many steps fetches; `near` again and again if there
-        is nothing.
+        """The address and the stride that a call of that many steps fetches. If no piece is left,
+        the call fetches `near` again and again.
 
-        One piece is left to the call, more are asked for at once.
+        One piece is left to the call; any others are prefetched here at once.
         """
         code = self._code
         now = {name: variable.get() for name, variable in self._now.items()}
@@ -318,13 +318,13 @@ class Operands(NamedTuple):
     a: tuple[Count, Count, Count, Count, Count]
     b: tuple[Count, Count, Count, Count]
     result: tuple[Whole, Whole]  # address, stride of rows
-    # the row that sums start from, and whether they do; else they continue the result
+    # the row that sums start from, and whether they start there; else they continue the result
     start: tuple[Whole, Choice]
     counts: tuple[Whole, Whole, Whole]  # of k, o and calls
 
 
 def tiles_in(code: Code, a: Any, vectors: Whole, run: Whole) -> Whole:
-    """How many tiles a run of rows is cut into."""
+    """The number of tiles that a run of rows is cut into."""
     return up(run, entry(code, a.rows, vectors - 1))
 
 
@@ -339,10 +339,10 @@ def run_tiles(
     soon: tuple[Ahead, Ahead],
     past: Whole | int = 0,
 ) -> None:
-    """A run of rows in tiles of nearly equal height. `panel`: vectors, lanes; `run`: rows,
-    `tiles_in` of them.
+    """Compute a run of rows in tiles of nearly equal height. `panel`: vectors, lanes; `run`: rows,
+    and their `tiles_in`.
 
-    `onward`: from the last tile's result to the next that will be written.
+    `onward`: the distance from the last tile's result to the next result that will be written.
     """
     (vectors, lanes), (length, count) = panel, run
     (A, sAr, sAk, sAo, sAc), (B, sBk, sBo, sBc), (C, sCr) = operands.a, operands.b, operands.result

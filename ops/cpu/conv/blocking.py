@@ -20,32 +20,33 @@ from ops.geometry import Pair
 
 FLOAT = 4
 CACHE = second_level()
-# of a block: with a panel of weights, results and the rest it fills the cache
+# bytes of a block's input: with a panel of weights, results and the rest it fills the cache
 INPUT_BYTES = CACHE * 125 // 256
 PANEL_BYTES = CACHE * 25 // 64
-# of weights that stay in the second-level cache while blocks pass one after the other
+# bytes of weights that stay in the second-level cache while blocks pass one after the other
 KEPT_BYTES = CACHE // 2
-# of x: if weights stay in the cache, and if each block fetches them anew
+# bytes of x: if weights stay in the cache, and if each block fetches them again
 READ_IN_PLACE_BYTES = CACHE // 16, CACHE // 4
 # products a core adds in a cycle; costs below are in cycles, most measured on AVX-512
 SUMS = 2 * host().lanes
 COPIED = 0.4  # cycles to copy a number into a block
-# of a pixel, up to which channels that lie apart (images that a net reads) are woven into vectors
+# most channels of a pixel that are woven into vectors if they lie apart, as in images that a net
+# reads
 FEW_CHANNELS = 4
 WOVEN = 3.0  # cycles to weave a number into a block
-# of y, read again for each tap; half or twice as much takes 1.04 to 1.16 of the time
+# bytes of y that are read again for each tap; half or twice as much takes 1.04 to 1.16 of the time
 PANEL_IN_PLACE_BYTES = 1 << 16
 MISSED = 0.25  # cycles to fetch a weight from beyond the second-level cache while computing
 READ = 0.5  # cycles to fetch a number of an image, which lies beyond the second-level cache
-# cycles to fetch a weight from the second-level cache to the first, anew for each block
+# cycles to fetch a weight from the second-level cache to the first, again for each block
 REREAD = 0.15
-# Most of a block of a product over pixels: a panel of them stays in the first-level cache, beside
-# the other operand. 224 instead of 160 where vectors have 8 lanes: 1.05 times as fast in the mean
-# of eight layers (0.94 to 1.25).
+# Most pixels of a block of a product over pixels: a panel of them stays in the first-level cache,
+# next to the other operand. 224 instead of 160 where vectors have 8 lanes: 1.05 times as fast in
+# the mean of eight layers (0.94 to 1.25).
 PIXELS = first_level() * 5 // 8 // (USUAL * host().lanes * FLOAT)
-# if sums go to the third-level cache and back with each block: fewer blocks are 6 % faster
+# the same if sums go to the third-level cache and back with each block: fewer blocks are 6 % faster
 MANY_PIXELS = 400
-LOOP = 12  # cycles of a turn of the micro-kernel's outer loop, beside the inner one
+LOOP = 12  # cycles of a turn of the micro-kernel's outer loop, without its inner loop
 CALL = 45  # cycles to call the micro-kernel
 RUN = 8  # rows of the usual tile
 
@@ -57,8 +58,8 @@ class Sweep:
 
     images: int
     image: Pair  # of x
-    channels: int  # of a group: what is summed over
-    outputs: int  # of a group: what panels are made of
+    channels: int  # of a group; sums run over them
+    outputs: int  # of a group; panels are made of them
     high: int
     wide: int
     groups: int
@@ -85,8 +86,8 @@ class Sweep:
 
 @dataclass(frozen=True)
 class Blocks:
-    """Sizes of a block, and how many threads share panels (`parts`) and channels; the others share
-    blocks."""
+    """Sizes of a block. `parts` threads share the panels, `channel_parts` the channels, and the
+    remaining factor of the threads the blocks."""
 
     n: int
     h: int
@@ -96,12 +97,12 @@ class Blocks:
     channel_parts: int = 1
     # rows of a tile are neighbouring columns of an image, not neighbouring images
     along: bool = False
-    in_place: bool = False  # in a gradient of weights: y is read where it lies
+    in_place: bool = False  # y is read where it lies, in a gradient of weights
 
 
 @dataclass(frozen=True)
 class Panels:
-    """The table of panels that kernels read, and where each thread part starts in it."""
+    """The table of panels that kernels read, and where each part of the threads starts in it."""
 
     table: NDArray[np.int64]
     starts: NDArray[np.int64]
@@ -137,7 +138,7 @@ def balanced(size: int, most: int) -> int:
 
 
 def _balanced_lanes(size: int, most: int) -> int:
-    """As `balanced`, in whole vectors where it cuts."""
+    """As `balanced`, but if it cuts, the parts are whole vectors."""
     lanes = host().lanes
     return size if size <= most else balanced(size, max(lanes, most)) + lanes - 1 & -lanes
 
@@ -172,13 +173,14 @@ def _divisors(size: int) -> list[int]:
 
 
 def along_columns(s: Sweep) -> bool:
-    """Whether tiles take columns of one image: when the images of a batch would not fill them."""
+    """Whether tiles take columns of one image, because the images of a batch would not fill
+    them."""
     return s.images < RUN - 2 and s.wide > s.images
 
 
 @functools.lru_cache(maxsize=512)
 def forward_blocks(s: Sweep, threads: int) -> Blocks:
-    """For sums over channels and taps, x copied into blocks."""
+    """Choose blocks for sums over channels and taps, with x copied into blocks."""
     along = along_columns(s)
     taps = s.taps[0] * s.taps[1]
     vectors = -(-s.outputs // host().lanes)
@@ -207,7 +209,8 @@ def forward_blocks(s: Sweep, threads: int) -> Blocks:
 
 @functools.lru_cache(maxsize=512)
 def forward_blocks_in_place(s: Sweep, threads: int) -> Blocks:
-    """For one tap, x read where it lies; images are what the rows of a tile run over."""
+    """Choose blocks for one tap, with x read where it lies. The rows of a tile run over the
+    images."""
     vectors = -(-s.outputs // host().lanes)
     most = max(host().lanes, PANEL_BYTES // (3 * host().lanes * FLOAT))
     c = _balanced_lanes(s.channels, most)
@@ -246,7 +249,7 @@ def _shares(threads: int, s: Sweep, n: int, h: int, w: int) -> Iterator[tuple[in
 
 @functools.lru_cache(maxsize=512)
 def weight_blocks(s: Sweep, threads: int) -> Blocks:
-    """For sums over pixels, x copied into blocks."""
+    """Choose blocks for sums over pixels, with x copied into blocks."""
     taps = s.taps[0] * s.taps[1]
     lanes = host().lanes
     vectors = -(-s.outputs // lanes)
@@ -258,7 +261,7 @@ def weight_blocks(s: Sweep, threads: int) -> Blocks:
         pixels = n * h * w
         if pixels > 1024 and (n, h, w) != (1, 1, 1):
             continue
-        # beside a tile's products
+        # cycles of a tile apart from its products
         loops = pixels / (n if n > 2 * w else w) * LOOP + (h if s.step[0] > 1 else 1) * CALL
         for parts, channel_parts, pixel_parts in _shares(threads, s, n, h, w):
             c = _channels_of(s, -(-s.channels // channel_parts), size)
@@ -281,8 +284,8 @@ def weight_blocks(s: Sweep, threads: int) -> Blocks:
 
 @functools.lru_cache(maxsize=512)
 def weight_blocks_in_place(s: Sweep, threads: int) -> Blocks:
-    """As `weight_blocks`, where the outputs are one panel already: y is read where it lies, images
-    inside."""
+    """As `weight_blocks`, if the outputs are one panel already: y is read where it lies, with the
+    images in the inner loop."""
     taps = s.taps[0] * s.taps[1]
     vectors = s.outputs // host().lanes
     channels = s.channels
@@ -309,7 +312,8 @@ def weight_blocks_in_place(s: Sweep, threads: int) -> Blocks:
 
 @functools.lru_cache(maxsize=512)
 def pixel_blocks(s: Sweep, threads: int, copied: bool) -> Blocks:
-    """For sums over pixels with one tap. `copied`: x is."""
+    """Choose blocks for sums over pixels with one tap. `copied`: whether x is copied into
+    blocks."""
     lanes = host().lanes
     vectors = -(-s.outputs // lanes)
     best = Blocks(1, 1, 1, min(s.channels, lanes))
@@ -343,7 +347,7 @@ def pixel_blocks(s: Sweep, threads: int, copied: bool) -> Blocks:
 
 
 def _channels_of(s: Sweep, channels: int, size: int) -> int:
-    """Channels of a block, all if they fit."""
+    """Channels of a block: all of them if they fit."""
     most = max(RUN, INPUT_BYTES // (size * FLOAT))
     return (
         channels if channels <= most else min(channels, balanced(channels, most) + RUN - 1 & -RUN)
@@ -365,7 +369,7 @@ def pixel_numbers(blocks: Blocks, copied: bool) -> int:
 def scratch_numbers(s: Sweep, blocks: Blocks, packed: bool, pixels: bool) -> int:
     """float32 numbers one thread needs: a block's input and, for sums over `pixels`, a panel of its
     outputs."""
-    # as `line_bytes`, at most
+    # numbers of a row of the copy, at most; `copy_block` computes the exact size
     line = (_span(blocks.w, s.step[1], s.taps[1], s.hop[1]) * blocks.c // 16 + 1 | 1) * 16
     copy = blocks.n * _span(blocks.h, s.step[0], s.taps[0], s.hop[0]) * line if packed else 0
     panel = blocks.n * blocks.h * blocks.w * USUAL * host().lanes if pixels else 0

@@ -1,5 +1,5 @@
-"""Which algorithm each pass of a convolution gets, by shape and precision: the one place that
-decides.
+"""The choice of an algorithm for each pass of a convolution, by shape and precision: the one place
+that decides.
 
 Each candidate gets a cost. Its unit is the product of one channel of x with one of y in direct
 convolution. The numbers below are fitted to measured times of the convolutions of LeNet, CIFAR-10
@@ -21,7 +21,7 @@ from ops.cpu.team.workspace import Workspace
 FORWARD = "forward"
 DATA = "backward-data"
 WEIGHTS = "backward-weights"
-FEW_CHANNELS = 4  # a layer that reads images: its kernel takes them in any order
+FEW_CHANNELS = 4  # channels of a layer that reads images; its kernel takes them in any order
 # The cost of a product. With more planes fewer tiles fit into the cache.
 PRICES = {
     "exact": {"F(2x2,3x3)": 1.0, "F(2x2,5x5)": 1.0},
@@ -40,7 +40,7 @@ PER_WEIGHT = {FORWARD: 12, DATA: 12, WEIGHTS: 30}
 
 
 class Chooser:
-    """Makes the algorithms of a backend, each once, and says which one a pass gets."""
+    """Makes the algorithms of a backend, each once, and picks the one that a pass gets."""
 
     def __init__(self, team: Team, workspace: Workspace, precision: str) -> None:
         self._team = team

@@ -23,8 +23,8 @@ OPEN = float("-inf")
 
 
 class Direct:
-    """Direct convolution of one shape. Also accepts x of forward and backward_weights with channels
-    apart."""
+    """Direct convolution of one shape. In forward and backward_weights the channels of x may also
+    lie apart."""
 
     def __init__(self, shape: ConvShape, team: Team, workspace: Workspace) -> None:
         self.shape = shape

@@ -1,4 +1,5 @@
-"""Plans of direct convolution: what each pass of a shape runs, with all but addresses.
+"""Plans of direct convolution: the kernels of each pass of a shape, with all arguments but
+addresses.
 
 Backward through x is convolution too. The pixels of x fall into classes modulo the stride, and each
 class is a convolution with the taps that reach it, the last first. Where one tap reads x, equal
@@ -39,8 +40,8 @@ from ops.cpu.team.workspace import LINE, aligned
 from ops.geometry import Pair
 
 ZEROS = np.zeros(64, np.float32)  # a row that sums start from
-LONG = 24  # rows of a run from which on tiles of any height fit
-# Most rows of a product over pixels whose panels are not copied: 16 rows take 0.7 of the time then,
+LONG = 24  # runs of at least this many rows fit tiles of any height
+# Most rows of a product over pixels whose panels are not copied: 16 rows then take 0.7 of the time,
 # 32 take 0.83
 FEW_ROWS = 32
 # bytes between pixels from which on they are copied, since they share few sets of the first-level
@@ -50,8 +51,8 @@ FAR = 1024
 
 @dataclass(frozen=True)
 class Work:
-    """A sweep ready to run: blocks of arguments with all but addresses, and where its operands
-    start."""
+    """A sweep that is ready to run: blocks of arguments without addresses, and the offsets of its
+    operands."""
 
     x_at: int
     y_at: int
@@ -66,15 +67,16 @@ class Work:
 
     @property
     def bytes(self) -> int:
-        """What it takes of the workspace."""
+        """Bytes that it takes of the workspace."""
         return self.weights_bytes + self.scratch_bytes
 
 
 class PixelForm(NamedTuple):
-    """A gradient of weights with one tap as a product over pixels. `turned`: dy is x, so rows are
-    outputs.
+    """A gradient of weights with one tap as a product over pixels. `turned`: dy takes the place of
+    x, so rows are outputs.
 
-    The one with fewer channels is x: it is read again for every panel of the other.
+    The array with fewer channels takes the place of x, since x is read again for every panel of the
+    other.
     """
 
     sweep: Sweep
@@ -126,13 +128,13 @@ class Plans:
         )  # fmt: skip
 
     def forward(self, x: Steps, y: Steps) -> Iterator[Work]:
-        """One sweep."""
+        """Yield the one sweep of a forward pass."""
         _, channels, kh, kw = self.shape.weight_shape
         by = {"by_output": channels * kh * kw * FLOAT, "by_channel": kh * kw * FLOAT}
         yield self._work(self._forward_sweep(), x, y, (0, 0, 0), by, (kw * FLOAT, FLOAT))
 
     def data(self, dy: Steps, dx: Steps) -> Iterator[Work]:
-        """A sweep for each class of pixels of x."""
+        """Yield a sweep for each class of pixels of x."""
         outputs, channels, kh, kw = self.shape.weight_shape
         by = {"by_output": kh * kw * FLOAT, "by_channel": channels * kh * kw * FLOAT}
         n = self.shape.in_shape[0]
@@ -240,7 +242,7 @@ class Plans:
         return self.shape.geometry.kernel[0] * self.shape.geometry.kernel[1]
 
     def weights(self, x: Steps, y: Steps) -> Iterator[Work]:
-        """One sweep, or a product over pixels where one tap reads x."""
+        """Yield one sweep, or a product over pixels if one tap reads x."""
         s = self._forward_sweep()
         if s.single and x.c == FLOAT:
             at = s.off[0] * x.h + s.off[1] * x.w
@@ -266,7 +268,7 @@ class Plans:
         yield self._unpacked(s, 0, block, blocks, panels, each)
 
     def _pixel_work(self, form: PixelForm, at: int) -> Work:
-        """The product of matrices that a gradient of weights with one tap is."""
+        """A gradient of weights with one tap, as a product of matrices."""
         s = form.sweep
         blocks = form.blocks
         panels = blocking.panel_table(s.outputs, blocks.parts, s.channels)
@@ -323,7 +325,7 @@ class Plans:
         )
 
     def _shares(self, blocks: Blocks) -> int:
-        """Partial sums of a gradient of weights."""
+        """The number of partial sums of a gradient of weights."""
         return self.team.size // blocks.parts // blocks.channel_parts
 
     def _geometry(
@@ -366,8 +368,8 @@ class Plans:
         }
 
     def most_bytes(self) -> int:
-        """The most that a pass takes: images as they usually lie, channels apart, and x image by
-        image."""
+        """The most bytes that a pass takes, whether images lie as they usually do, x has its
+        channels apart, or x lies image by image."""
         n, c, h, w = self.shape.in_shape
         _, k, high, wide = self.shape.out_shape
         x = hwnc(n, c, h, w)

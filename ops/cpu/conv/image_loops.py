@@ -1,5 +1,5 @@
-"""The loops of direct convolution that make images: outputs of a forward pass, or inputs of a
-backward one."""
+"""The loops of direct convolution that make images: outputs of a forward pass, or gradients by x of
+a backward one."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ def convolve(code: Code) -> None:
             many = (a.packed.equals(0) & (unit < end - 1)).pick(n * p * q, 0)
             wish = Region(pixels(a, following, c0), n, q, many, part.c * 4)
             _outputs(code, a, member, at, part, View(*(part.get() for part in place)), wish, soon)
-    code.b.fence("seq_cst")  # other threads see what bypassed the caches only after a fence
+    code.b.fence("seq_cst")  # other threads see writes past the caches only after a fence
 
 
 def _set(variables: list[Any], values: View) -> None:
@@ -80,7 +80,7 @@ def _outputs(
     wish: Region,
     soon: tuple[Ahead, Ahead],
 ) -> None:
-    """One block: every panel of this thread's part over all its pixels."""
+    """Compute one block: every panel of this thread's part over all its pixels."""
     low = entry(code, a.starts, member)
     high = entry(code, a.starts, member + 1)
     along = a.along.equals(1)
@@ -118,8 +118,8 @@ def _operands(
     y: Whole,
     bias: Whole,
 ) -> Operands:
-    """Of one run. Taps in the padding are left out, except that a run along columns reads their
-    zeros."""
+    """The operands of one run. Taps in the padding are left out, except that a run along columns
+    reads their zeros."""
     (i, j), (w, width) = pixel, weights
     along = a.along.equals(1)
     column = a.step_w * x.w
@@ -157,7 +157,7 @@ def _operands(
 def _next_panel(
     code: Code, a: Any, at: Corner, part: Part, index: Whole, members: tuple[Whole, Whole]
 ) -> Region:
-    """The weights behind those of this panel, if not all of them stay in the cache."""
+    """The weights that follow those of this panel, unless all weights stay in the cache."""
     low, high = members
     around = (index + 1).equals(high)
     following = around.pick(low, index + 1)

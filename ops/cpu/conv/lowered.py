@@ -38,7 +38,7 @@ class _Products(DenseKernels):
 
 
 class Lane:
-    """NumPy, but for products of matrices, which a team computes."""
+    """NumPy, except that a team computes its products of matrices."""
 
     def __init__(self, team: Team) -> None:
         self._products = _Products(team)
@@ -54,8 +54,8 @@ class Lane:
 
 
 class LoweredConvolutions(Reductions):
-    """The convolution methods of a `CpuBackend` with a `b_p`; without one it has nothing to do with
-    them."""
+    """The convolution methods of a `CpuBackend` with a `b_p`. Without a `b_p` they pass the call on
+    to the next class."""
 
     @cached_property
     def _lanes(self) -> tuple[Lane, list[Lane], ThreadPoolExecutor]:
@@ -67,8 +67,8 @@ class LoweredConvolutions(Reductions):
         )
 
     def _among_lanes(self, images: int, work: Callable[[Any, Lowering, slice, int], None]) -> int:
-        """Call work(xp, lowering, its images, its number) for every lane; returns how many there
-        were."""
+        """Call work(xp, lowering, its images, its number) for every lane; returns the number of
+        lanes."""
         assert self.b_p is not None
         whole, lanes, pool = self._lanes
         count = max(1, min(self.team.size, self.b_p, images))
@@ -88,7 +88,6 @@ class LoweredConvolutions(Reductions):
         self, x: Array, w: Array, b: Array | None, geometry: ConvGeometry, out: Array | None = None,
         *, rectify: bool = False,
     ) -> Array:  # fmt: skip
-        """As Backend's."""
         if self.b_p is None:
             return super().conv_forward(x, w, b, geometry, out, rectify=rectify)
         shape = conv.check_forward(x, w, b, geometry, out)
@@ -103,7 +102,6 @@ class LoweredConvolutions(Reductions):
     def conv_backward_data(
         self, dy: Array, w: Array, geometry: ConvGeometry, in_shape: Shape, out: Array | None = None
     ) -> Array:
-        """As Backend's."""
         if self.b_p is None:
             return super().conv_backward_data(dy, w, geometry, in_shape, out)
         conv.check_backward_data(dy, w, geometry, in_shape, out)
@@ -120,7 +118,7 @@ class LoweredConvolutions(Reductions):
         self, x: Array, dy: Array, geometry: ConvGeometry, w_shape: Shape, *,
         bias: bool, out_w: Array | None = None, out_b: Array | None = None,
     ) -> tuple[Array, Array | None]:  # fmt: skip
-        """As Backend's; each lane sums up its own images."""
+        """Each lane sums up its own images."""
         if self.b_p is None:
             return super().conv_backward_weights(
                 x, dy, geometry, w_shape, bias=bias, out_w=out_w, out_b=out_b

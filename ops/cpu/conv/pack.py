@@ -2,8 +2,8 @@
 
 Packed weights lie as [group][panel][block of channels][tap][channel][lane]. A panel is up to four
 vectors of neighbouring outputs, with zeros behind the last. Gradients of weights arrive as
-[part][group][panel][tap][channel][lane] and leave in Caffe's order. Those of one tap may be in it
-already; then only their parts are added up.
+[part][group][panel][tap][channel][lane] and leave in Caffe's order. Gradients of one tap may be in
+Caffe's order already; then only their parts are added up.
 """
 
 from __future__ import annotations
@@ -16,7 +16,8 @@ from ops.cpu.codegen.kernel import layout
 from ops.cpu.codegen.values import Whole
 from ops.cpu.gemm.calls import Arguments, either, entry, mover, up
 
-# of a row of the table of panels: first output, vectors, outputs, numbers before it in the packing
+# fields of a row of the table of panels: first output, vectors, outputs, numbers before it in the
+# packing
 PANEL_FIELDS = 4
 
 # Element (output, channel, tap row i, tap column j) of a group lies at w + output * by_output +
@@ -42,12 +43,12 @@ def panel(code: Code, a: Any, index: Whole) -> tuple[Whole, Whole, Whole, Whole]
 
 
 def first_vectors(code: Code, a: Any, index: Whole) -> Whole:
-    """The vectors of a panel, of the last one where the table ends before it."""
+    """The vectors of a panel, or of the last panel if the table ends before it."""
     return panel(code, a, index.least(a.panel_count - 1))[1]
 
 
 def _items(code: Code, a: Any) -> Iterator[tuple[Whole, Whole, Whole]]:
-    """This thread's (group, panel, first channel of a vector of them)."""
+    """Yield this thread's (group, panel, first channel of a vector of channels)."""
     steps = up(a.channels, code.lanes)
     for item in code.loop(*code.share(steps * a.groups * a.panel_count)):
         rest = item // steps
@@ -56,7 +57,7 @@ def _items(code: Code, a: Any) -> Iterator[tuple[Whole, Whole, Whole]]:
 
 @generated(PACK)
 def pack_weights(code: Code) -> None:
-    """Caffe's order into panels. Threads share the vectors of channels of all panels."""
+    """Pack weights from Caffe's order into panels. Threads share the channels, by vectors."""
     a = Arguments(code)
     taps = a.taps_h * a.taps_w
     for group, index, c in _items(code, a):
@@ -92,7 +93,7 @@ def pack_weights(code: Code) -> None:
 def _pack_vector(
     code: Code, a: Any, places: tuple[Whole, ...], some: Whole, outputs: Whole
 ) -> None:
-    """`some` channels x all taps x one vector of outputs."""
+    """Pack `some` channels x all taps x one vector of outputs."""
     source, to, width, depth = places
     lanes = code.lanes
     taps = a.taps_h * a.taps_w
@@ -116,8 +117,8 @@ def _pack_vector(
 
 
 def _pack_taps(code: Code, a: Any, places: tuple[Whole, ...], taps: Whole, outputs: Whole) -> None:
-    """Taps that are neighbours in memory; those that run backwards are read from the last and
-    written backwards."""
+    """Pack taps that are neighbours in memory. Taps that run backwards are read from the last one
+    and written backwards."""
     here, there, each = places
     for tap in code.loop(0, taps, code.lanes):
         count = (taps - tap).least(code.lanes)
@@ -132,8 +133,8 @@ def _pack_taps(code: Code, a: Any, places: tuple[Whole, ...], taps: Whole, outpu
 
 @generated(UNPACK)
 def unpack_weights(code: Code) -> None:
-    """Add the parts in their order, into the first; then from panels into Caffe's order. Threads
-    share the channels."""
+    """Add the parts, in their order, into the first; then unpack it from panels into Caffe's order.
+    Threads share the channels."""
     a = Arguments(code)
     lanes = code.lanes
     for group, index, c in _items(code, a):
@@ -158,7 +159,7 @@ def unpack_weights(code: Code) -> None:
 def _unpack_vector(
     code: Code, a: Any, places: tuple[Whole, ...], some: Whole, outputs: Whole
 ) -> None:
-    """`some` channels x all taps x one vector of outputs."""
+    """Unpack `some` channels x all taps x one vector of outputs."""
     source, to, width = places
     step = a.channels * a.taps * 4
     with either(code, a.taps.equals(1)) as (matrix, images):
@@ -185,7 +186,7 @@ def _unpack_vector(
 
 @generated(ADD)
 def add_parts(code: Code) -> None:
-    """w = the sum of the parts in their order, all as Caffe has them. Threads share the numbers."""
+    """w = the sum of the parts in their order, all in Caffe's order. Threads share the numbers."""
     a = Arguments(code)
     first, last = code.share(a.count, code.lanes)
     for index in code.loop(first, last, code.lanes):

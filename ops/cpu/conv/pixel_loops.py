@@ -71,7 +71,7 @@ def multiply_pixels(code: Code) -> None:
 
 
 def columns(code: Code, a: Any, member: Whole, at: Corner, part: Part, pieces: Whole) -> Region:
-    """y of a block, as far as this thread's panels go."""
+    """The numbers of y that this thread's panels read in a block."""
     low = entry(code, a.starts, member)
     high = entry(code, a.starts, member + 1)
     first, _, _, _ = panel(code, a, low.least(a.panel_count - 1))
@@ -91,7 +91,7 @@ def _products(
     wishes: tuple[Region, Region],
     soon: tuple[Ahead, Ahead],
 ) -> None:
-    """One block: every panel of this thread's part, copied, against every channel."""
+    """Compute one block: every panel of this thread's part, copied, against every channel."""
     low = entry(code, a.starts, member)
     high = entry(code, a.starts, member + 1)
     mine = a.scratch + code.number * a.scratch_each
@@ -151,7 +151,7 @@ def _products(
 
 
 def _copy_rows(code: Code, a: Any, part: Part, x: View, to: Whole, plane: Whole) -> None:
-    """Channels of a block's pixels as [vector][pixel][lane]."""
+    """Copy the channels of a block's pixels to [vector][pixel][lane]."""
     lanes = code.lanes
     for i in code.loop(0, part.p):
         for j in code.loop(0, part.q):

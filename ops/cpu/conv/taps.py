@@ -51,7 +51,7 @@ def backward_taps(
 
 
 def fold(s: Sweep, x: Steps, y: Steps) -> tuple[Sweep, Steps, Steps]:
-    """For one tap without edges: join axes that lie in equal steps into one; the longest run
+    """For one tap without edges: join axes that lie in equal steps into one. The longest run
     becomes the images."""
     axes = [(s.images, x.n, y.n), (s.wide, s.step[1] * x.w, y.w), (s.high, s.step[0] * x.h, y.h)]
     merged: list[tuple[int, int, int]] = []
@@ -103,7 +103,7 @@ def sweep_of(
 
 
 def steps_of(x: Array) -> Steps:
-    """The strides of an image batch (N, C, H, W); a single channel counts as the channels side by
+    """The strides of an image batch (N, C, H, W). A single channel counts as channels side by
     side."""
     n, c, h, w = x.strides
     return Steps(n, c if x.shape[1] > 1 else FLOAT, h, w)

@@ -184,8 +184,8 @@ def _function(
 
 
 def build_spread(module: ir.Module, name: str, P: Array, lanes: int) -> None:
-    """target[plane][image][vector] = (P D PT)[plane]; D counts in top <= i < bottom, left <= j <
-    right."""
+    """target[plane][image][vector] = (P D PT)[plane]. D is read only where top <= i < bottom and
+    left <= j < right; elsewhere it counts as 0."""
     b, a = _function(module, name, [(label, I64) for label in SPREAD])
     v = Vectors(b, lanes)
     size = P.shape[1]

@@ -1,5 +1,5 @@
-"""The loops of direct convolution that make gradients of weights of several taps: x against y,
-summed over pixels."""
+"""The loops of direct convolution that make gradients of weights of several taps: x times y, summed
+over pixels."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ class Order(NamedTuple):
 @generated(WORK)
 def correlate(code: Code) -> None:
     """Sums of x times y into [part][group][panel][tap][channel][lane]. Threads share panels,
-    channels, last pixels."""
+    channels and, last, pixels."""
     a = Arguments(code)
     member = code.number % a.parts
     rest = code.number // a.parts
@@ -97,9 +97,9 @@ def _gradients(
     wish: Region,
     soon: tuple[Ahead, Ahead],
 ) -> None:
-    """One block: every panel of this thread's part, against every tap and channel.
+    """Compute one block: every panel of this thread's part, against every tap and channel.
 
-    A panel is copied to `spare`, or read where it lies, if it is all that a pixel has.
+    A panel is copied to `spare`. If it holds all outputs of a pixel, it is read where it lies.
     """
     to, spare, fresh = places
     low = entry(code, a.starts, member)
@@ -145,7 +145,7 @@ def _gradients(
 def _copy_panel(
     code: Code, a: Any, part: Part, order: Order, y: Whole, to: tuple[Whole, Whole, Whole]
 ) -> None:
-    """The outputs of a panel, a row after the other in the order of the sums."""
+    """Copy the outputs of a panel, row after row in the order of the sums."""
     spare, width, outputs = to
     step = order.swapped.pick(a.yn, a.yw)
     apart = order.swapped.pick(a.yw, a.yn)
@@ -165,7 +165,7 @@ def _operands(
     result: Whole,
     fresh: Choice,
 ) -> Operands:
-    """The sums of one tap, without its pixels in the padding."""
+    """The operands of the sums of one tap, without its pixels in the padding."""
     (i, j, whole), (from_y, width, sBo, sBc), (swapped, _, outer) = tap, y, order
     i0, i1 = reached(part.p0 * a.step_h + a.off_h + i * a.hop_h, a.step_h, part.p, a.height)
     j0, j1 = reached(part.q0 * a.step_w + a.off_w + j * a.hop_w, a.step_w, part.q, a.width)

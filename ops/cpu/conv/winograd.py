@@ -2,9 +2,9 @@
 multiplications.
 
 The backward pass by data is the forward pass with turned weights. The one by weights is the
-adjoint, dW = GT [sum over tiles of (BT d B) * (A dy AT)] G. Lavin and Gray (2015). `Plan` derives
-the sizes of blocks from the second-level cache; the loops are in `winograd_loops`
-and `winograd_weight_loops`.
+adjoint, dW = GT [sum over tiles of (BT d B) * (A dy AT)] G. Lavin and Gray (2015). `forward_blocks`
+and `gradient_blocks` derive the sizes of blocks from the second-level cache; the loops are in
+`winograd_loops` and `winograd_weight_loops`.
 """
 
 from __future__ import annotations
@@ -43,9 +43,9 @@ def rounded(size: int, unit: int) -> int:
 
 @dataclass(frozen=True)
 class Blocks:
-    """Tiles of a block; `group`: vectors of outputs, or channels of a gradient, at a time; `kept`:
-    weights are transformed once, else for each block again; `shared`: threads work on one block
-    together, else each on its own."""
+    """Sizes of a block. `tiles`: tiles of a block. `group`: vectors of outputs, or channels of a
+    gradient, at a time. `kept`: weights are transformed once, else again for each block. `shared`:
+    threads work on one block together, else each on its own."""
 
     tiles: int
     group: int
@@ -54,9 +54,9 @@ class Blocks:
 
 
 def forward_blocks(mode: Mode, C: int, K: int, count: int, size: int) -> Blocks:
-    """Blocks as small as lets them use the weights often. What does not stay in the second-level
-    cache is asked for ahead; only where weights are many and tiles few, one block takes all, and
-    weights are transformed by its panels."""
+    """Blocks as small as possible that still use the weights often. Weights that do not stay in the
+    second-level cache are prefetched. Only if weights are many and tiles few, one block takes all
+    tiles, and weights are transformed panel by panel."""
     cache = second_level()
     planes = mode.a**2
     kept = count > FEW_TILES or planes * C * K * 4 <= cache // 2
@@ -68,8 +68,8 @@ def forward_blocks(mode: Mode, C: int, K: int, count: int, size: int) -> Blocks:
 
 
 def gradient_blocks(mode: Mode, C: int, K: int, count: int, size: int) -> Blocks:
-    """Inputs and gradients of a block fill the cache; where they are too large, one panel of
-    gradients and products."""
+    """Blocks whose inputs and gradients fill the cache. If these are too large, one panel of
+    gradients and its products do."""
     cache = second_level()
     planes = mode.a**2
     vector = tiles().lanes
@@ -85,7 +85,7 @@ def gradient_blocks(mode: Mode, C: int, K: int, count: int, size: int) -> Blocks
 
 
 class Winograd:
-    """One mode of `MODES` for one shape. Meets `Convolution`."""
+    """One mode of `MODES` for one shape. Implements `Convolution`."""
 
     def __init__(self, shape: ConvShape, team: Team, workspace: Workspace, *, mode: str) -> None:
         self.shape = shape
@@ -127,7 +127,8 @@ class Winograd:
 
 
 class _Pass:
-    """What the passes share: the geometry of tiles, scratch memory cut into parts, groups."""
+    """The parts that all passes share: the geometry of tiles, scratch memory cut into parts,
+    groups."""
 
     bytes = 0
     dense = "B"  # operands of a product without gaps in memory, see `build_tile`
@@ -176,13 +177,13 @@ class _Pass:
 
     def reserve(self, name: str, size: int, copies: int) -> int:
         """Let field `name` point at `copies` parts of `size` bytes in the scratch memory; returns
-        their distance."""
+        the distance between two parts."""
         self._parts.append((name, self.bytes))
         self.bytes += aligned(size) * copies
         return aligned(size) if copies > 1 else 0
 
     def place(self, block: Any) -> None:
-        """Set the reserved fields for the workspace's present place."""
+        """Set the reserved fields for the workspace's present address."""
         at = self.workspace.take(self.bytes)
         for name, offset in self._parts:
             setattr(block, name, at + offset)
@@ -262,7 +263,7 @@ class Forward(_Pass):
         )
 
     def run(self, x: Array, w: Array, b: Array | None, y: Array, floor: float) -> None:
-        """All groups."""
+        """Run the pass for all groups."""
         block = self.block
         self.place(block)
         at_x, at_y = self.images(block, x, y)
@@ -362,7 +363,7 @@ class Gradient(_Pass):
         )
 
     def run(self, x: Array, dy: Array, dw: Array) -> None:
-        """All groups."""
+        """Run the pass for all groups."""
         block = self.block
         self.place(block)
         at_x, at_y = self.images(block, x, dy)

@@ -37,14 +37,15 @@ FORWARD = layout(
 
 @inlined
 def share(count: int, unit: int, number: int, size: int) -> Any:
-    """Where thread `number` of `size` begins and ends in `count` things that go in units."""
+    """The start and the end of thread `number` of `size` in `count` items that are shared in whole
+    units."""
     units = (count + unit - 1) // unit
     return units * number // size * unit, min(units * (number + 1) // size * unit, count)
 
 
 @inlined
 def panel(left: int, most: int) -> int:
-    """Vectors of the next panel when `left` are left: as many as can be, but 4 are 2 + 2."""
+    """Vectors of the next panel if `left` are left: as many as possible, but 4 are 2 + 2."""
     return most if left > most + 1 else (left if left <= most else (left + 1) // 2)
 
 
@@ -166,11 +167,11 @@ def pack_group(a: Any, turned: int, U: int, left: int, right: int, low: int, hig
 
 @inlined
 def multiply_group(a: Any, V: int, U: int, M: int, count: int, left: int, right: int) -> None:
-    """M = V U for the panels of vectors left..right, plane by plane: those of one plane fit into
-    the cache.
+    """M = V U for the panels of vectors left..right, plane by plane: the panels of one plane fit
+    into the cache.
 
-    Each panel asks for the weights of the next, and all of a plane for the inputs of the next
-    plane.
+    Each panel prefetches the weights of the next, and all panels of a plane prefetch the inputs of
+    the next plane.
     """
     Ug = (a.lanes * a.C * 4 + LINE) * a.planes
     Mg = (a.lanes * a.block * 4 + LINE) * a.planes
@@ -277,8 +278,8 @@ def winograd_forward(number: int, size: int, at: Any) -> None:
     """y from x, block of tiles by block. A thread has its own tiles, or with `by_column` its own
     columns of y.
 
-    `load` fills V, `multiply` goes on to y; `pack` transforms weights, for the group of panels at
-    hand or, if they are `kept`, for later: then the threads share the channels.
+    `load` fills V, `multiply` computes y from it. `pack` transforms weights: for the present group
+    of panels or, if they are `kept`, for later calls; then the threads share the channels.
     """
     a = arguments(at)
     begin, end = share(a.to_tile - a.from_tile, 8, number, size)

@@ -40,13 +40,13 @@ def multiply_channels(
     vectors: int,
     columns: int,
 ) -> None:
-    """D = V' S over `count` tiles, for channels c to c + depth and one panel. Each plane asks for
+    """D = V' S over `count` tiles, for channels c to c + depth and one panel. Each plane prefetches
     the next."""
     rows = integers(a.rows, a.most)[vectors - 1]
     width = vectors * a.lanes * 4
     vector = a.lanes * 4
     table = integers(a.table + (vectors - 1) * 8 * MAX_ROWS, MAX_ROWS)
-    calls = (depth + rows - 1) // rows  # nearly
+    calls = (depth + rows - 1) // rows  # approximately
     sP = (width + calls - 1) // calls
     sQ = rows * 4
     for plane in range(a.planes):
@@ -88,8 +88,10 @@ def multiply_channels(
 @kernel(GRADIENT)
 def winograd_gradient(number: int, size: int, at: Any) -> None:
     """G from x and dy, block of tiles by block. A thread has its own tiles and its own G, or with
-    `by_channel` its own channels of one G. `load` fills V' and S, `multiply` goes on to G. Each
-    block's sums begin at zero: short sums in float32 keep the error low.
+    `by_channel` its own channels of one G.
+
+    `load` fills V' and S, `multiply` computes G from them. Each block's sums begin at zero: short
+    sums in float32 keep the error low.
     """
     a = arguments(at)
     begin, end = share(a.to_tile - a.from_tile, 8, number, size)

@@ -20,7 +20,7 @@ def _leaky(c: Code, x: Vec, slope: Vec) -> list[Vec]:
 
 
 def _gated(c: Code, dy: Vec, y: Vec, slope: Vec) -> list[Vec]:
-    """A product as in the reference, so that a gradient that is no number stays one."""
+    """A product as in the reference, so that a gradient that is NaN stays NaN."""
     return [dy * (y > 0.0).pick(c.constant(1), slope)]
 
 
@@ -59,7 +59,6 @@ class Activations(Fast):
     def relu_forward(
         self, x: Array, negative_slope: float = 0.0, out: Array | None = None
     ) -> Array:
-        """As Backend's."""
         y = self.like(x, out)
         if negative_slope == 0:
             done = self.streams.run(RECTIFY, (y, x))
@@ -70,23 +69,20 @@ class Activations(Fast):
     def relu_backward(
         self, dy: Array, y_or_x: Array, negative_slope: float = 0.0, out: Array | None = None
     ) -> Array:
-        """As Backend's."""
         dx = self.like(dy, out)
         if self.streams.run(RECTIFY_BACK, (dx, dy, y_or_x), (negative_slope,)):
             return dx
         return super().relu_backward(dy, y_or_x, negative_slope, out)
 
     def copy(self, x: Array, out: Array) -> Array:
-        """As Backend's."""
         return out if self.streams.run(COPY, (out, x)) else super().copy(x, out)
 
     def add(self, a: Array, b: Array, out: Array | None = None) -> Array:
-        """As Backend's."""
         total = self.like(a, out)
         return total if self.streams.run(ADD_ALL[2], (total, a, b)) else super().add(a, b, out)
 
     def add_all(self, arrays: Sequence[Array], out: Array | None = None) -> Array:
-        """As Backend's; up to eight arrays take one pass."""
+        """Up to eight arrays take one pass."""
         if len(arrays) in ADD_ALL:
             total = self.like(arrays[0], out)
             if not any(array is total for array in arrays) and self.streams.run(
@@ -104,7 +100,7 @@ class Activations(Fast):
         out: Array | None = None,
         which: Array | None = None,
     ) -> tuple[Array, Array | None]:
-        """As Backend's; sums take one pass for every two or three inputs."""
+        """Sums take one pass for every two or three inputs."""
         if operation == "SUM" and inputs and (coeffs is None or len(coeffs) == len(inputs)):
             y = self.like(inputs[0], out)
             if self._weighted_sum(inputs, coeffs, y):
@@ -140,7 +136,6 @@ class Activations(Fast):
         which: Array | None = None,
         outs: Sequence[Array | None] | None = None,
     ) -> list[Array]:
-        """As Backend's."""
         if operation == "SUM" and inputs and outs is not None and len(outs) == len(inputs):
             weights = [1.0] * len(inputs) if coeffs is None else [float(c) for c in coeffs]
             into = [self.like(dy, out) for out in outs]
@@ -163,7 +158,7 @@ class Activations(Fast):
         axis: int = 1,
         out: Array | None = None,
     ) -> Array:
-        """As Backend's; fast along one axis."""
+        """Fast along one axis."""
         if type(axis) is int and 0 <= axis < x.ndim:
             y = self.like(x, out)
             stream, parts = (SCALE, (gamma,)) if beta is None else (SCALE_AND_BIAS, (gamma, beta))
@@ -174,7 +169,7 @@ class Activations(Fast):
     def scale_backward_data(
         self, dy: Array, gamma: Array, axis: int = 1, out: Array | None = None
     ) -> Array:
-        """As Backend's; fast along one axis."""
+        """Fast along one axis."""
         if type(axis) is int and 0 <= axis < dy.ndim:
             dx = self.like(dy, out)
             if self.streams.run(SCALE, (dx, dy, gamma), axis=axis):
@@ -182,7 +177,7 @@ class Activations(Fast):
         return super().scale_backward_data(dy, gamma, axis, out)
 
     def bias_forward(self, x: Array, b: Array, axis: int = 1, out: Array | None = None) -> Array:
-        """As Backend's; fast along one axis."""
+        """Fast along one axis."""
         if type(axis) is int and 0 <= axis < x.ndim:
             y = self.like(x, out)
             if self.streams.run(BIAS, (y, x, b), axis=axis):

@@ -48,7 +48,7 @@ def _four(counter: Any, row: Any, key0: Any, key1: Any) -> Any:
 
 @kernel(_BLOCK)
 def drop(number: int, size: int, at: Any) -> None:
-    """y = x * gain where it is kept, else 0; the threads share out pixels of images."""
+    """y = x * gain where an element is kept, else 0. The threads share the pixels of images."""
     a = arguments(at)
     total = a.images * a.pixels
     least = np.uint64(a.least_kept)
@@ -76,13 +76,12 @@ def drop(number: int, size: int, at: Any) -> None:
 
 
 class Dropouts(Fast):
-    """Dropout of float32 rows and images whose channels lie side by side; anything else as the
-    reference."""
+    """Dropout of float32 rows, and of images whose channels lie side by side. The reference handles
+    all other arrays."""
 
     def dropout(
         self, x: Array, ratio: float, key: int, first: int = 0, out: Array | None = None
     ) -> Array:
-        """As Backend's."""
         check_alike("dropout", out, x=x)
         philox.check(ratio, key, first)
         y = self.like(x, out)
@@ -114,7 +113,7 @@ class Dropouts(Fast):
 
 
 def _places(x: Array) -> tuple[int, int] | None:
-    """Bytes from image to image and from pixel to pixel, or None where channels do not lie side by
+    """Bytes from image to image and from pixel to pixel. None if channels do not lie side by
     side."""
     if (
         x.ndim not in (2, 4)

@@ -18,8 +18,8 @@ _BLOCK = layout("rows values out count width table step")
 
 @kernel(_BLOCK)
 def add_rows(number: int, size: int, at: Any) -> None:
-    """out[r] = the sum of values where rows is r, in their order; each thread has some of the
-    columns."""
+    """out[r] = the sum of the values whose entry in rows is r, in their order. Each thread has some
+    of the columns."""
     a = arguments(at)
     grains = (a.width + GRAIN - 1) // GRAIN
     first = grains * number // size * GRAIN
@@ -38,10 +38,10 @@ def add_rows(number: int, size: int, at: Any) -> None:
 
 
 class Tables(Fast):
-    """The tables of `CpuBackend`: float32 rows side by side; anything else as the reference."""
+    """The tables of `CpuBackend`: float32 rows side by side. The reference handles all other
+    arrays."""
 
     def sum_rows(self, rows: Array, values: Array, out: Array) -> None:
-        """As Backend's."""
         beside = values.shape[1] == 1 or values.strides[1] == 4
         if not (
             values.dtype == out.dtype == F32

@@ -16,7 +16,7 @@ from ops.cpu.codegen.ir_tools import F32, I1, I32, I64, VOID, declared
 from ops.cpu.codegen.kernel import layout
 from ops.cpu.codegen.values import Choice, Vec, Whole
 
-GRAIN = 64  # numbers that threads divide between them
+GRAIN = 64  # threads share numbers in units of this many
 OCTET = 8  # signs of a byte
 
 ONE_BIT = layout("x error signs means total width blocks")
@@ -27,8 +27,8 @@ RECORD = 16  # bytes of a thread's counts: numbers beyond, numbers that are not 
 
 @generated(ONE_BIT)
 def signs_and_means(c: Code) -> None:
-    """error += x; signs, and per block the means of what is not below zero and of what is; error -=
-    them."""
+    """Add x to error; write signs, and per block the means of the numbers that are not below zero
+    and of those that are. Subtract each number's mean from error."""
     first, last = c.share(c.blocks)
     one = c.v.mask(c.whole(1).value)
     for row in c.loop(first, last):
@@ -68,7 +68,7 @@ def signs_and_means(c: Code) -> None:
 
 @generated(ONE_BIT)
 def spread_means(c: Code) -> None:
-    """x = the mean that each sign stands for."""
+    """Set each number of x to the mean that its sign stands for."""
     first, last = c.share(c.blocks)
     for row in c.loop(first, last):
         x = c.x + row * c.width * 4
@@ -82,8 +82,8 @@ def spread_means(c: Code) -> None:
 
 @generated(BEYOND)
 def count_beyond(c: Code) -> None:
-    """error += x; how many numbers of this thread's share are beyond +-tau, and how many are not
-    finite."""
+    """Add x to error; count the numbers of this thread's share that are beyond +-tau, and those
+    that are not finite."""
     first, last = c.share(c.total, GRAIN)
     found = c.variable(c.whole(0))
     odd = c.variable(c.whole(0))
@@ -100,8 +100,8 @@ def count_beyond(c: Code) -> None:
 
 @generated(BEYOND)
 def write_beyond(c: Code) -> None:
-    """codes of the numbers beyond +-tau, this thread's behind those of the threads before it; error
-    without them."""
+    """Write the codes of this thread's numbers beyond +-tau, behind those of the threads before it;
+    subtract their steps from error."""
     first, last = c.share(c.total, GRAIN)
     place = c.variable(c.codes)
     for thread in c.loop(0, c.number):
@@ -120,8 +120,8 @@ def write_beyond(c: Code) -> None:
 
 @generated(SPREAD)
 def spread_steps(c: Code) -> None:
-    """y = 0, but +-step at the places of the codes; wrong: one more than the largest place, if that
-    is not in y."""
+    """Write +-step at the places of the codes, 0 elsewhere. `wrong` becomes one more than the
+    largest place that is not in y, else 0."""
     first, last = c.share(c.total, GRAIN)
     for at, masks in c.columns(last, 4, first):
         for k, mask in enumerate(masks):
@@ -140,8 +140,8 @@ def spread_steps(c: Code) -> None:
 
 
 def _groups(c: Code, count: Whole) -> Iterator[tuple[Whole, list[Mask]]]:
-    """Places of whole bytes of signs in a block, as far as its `width`; a mask per vector. Written
-    twice."""
+    """Yield places of whole bytes of signs in a block, up to its `width`, and a mask per vector.
+    The body is written twice."""
     wide = max(c.lanes, OCTET)
     full = count // wide * wide
     for at in c.loop(0, full, wide):
@@ -151,13 +151,13 @@ def _groups(c: Code, count: Whole) -> Iterator[tuple[Whole, list[Mask]]]:
 
 
 def _without(c: Code, mask: Mask, below: Choice) -> ir.Value:
-    """Where numbers are and are not below zero."""
+    """The lanes inside the mask whose numbers are not below zero."""
     upper = c.b.not_(below.value)
     return upper if mask is None else c.b.and_(upper, mask)
 
 
 def _bits(c: Code, kinds: list[ir.Value]) -> ir.Value:
-    """The bits of one or two vectors as an integer, the first the lowest."""
+    """The bits of one or two vectors as an integer, the first vector in the lowest bits."""
     joined = kinds[0]
     if len(kinds) == 2:
         picks = ir.Constant(ir.VectorType(I32, 2 * c.lanes), list(range(2 * c.lanes)))
@@ -180,13 +180,13 @@ def _flags(c: Code, at: Whole) -> list[Choice]:
 
 
 def _beyond(c: Code, value: Vec) -> Choice:
-    """Where it is not from -tau to tau; so is NaN."""
+    """The lanes whose numbers are not from -tau to tau; NaN is one of them."""
     found: Choice = (value > c.tau) | (value < c.constant(0) - c.tau) | value.is_nan()
     return found
 
 
 def _endless(c: Code, value: Vec) -> Choice:
-    """Where it is infinite or no number."""
+    """The lanes whose numbers are infinite or NaN."""
     kind = ir.VectorType(I32, c.lanes)
     exponent = ir.Constant(kind, [0x7F800000] * c.lanes)
     return Choice(
@@ -199,13 +199,14 @@ def _mask_bits(c: Code, choice: Choice) -> ir.Value:
 
 
 def _ones(c: Code, bits: ir.Value) -> Whole:
-    """How many bits of an integer are 1."""
+    """The number of bits of an integer that are 1."""
     count = declared(c.b, f"llvm.ctpop.i{bits.type.width}", bits.type, [bits.type])
     return Whole(c.b, c.b.zext(c.b.call(count, [bits]), I64))
 
 
 def _codes(c: Code, first: Whole, below: Choice) -> ir.Value:
-    """2 * place + (1 below zero) of a vector whose first number has this place."""
+    """2 * place + (1 below zero) for each lane of a vector whose first number has the place
+    `first`."""
     kind = ir.VectorType(I32, c.lanes)
     places = c.b.add(c.counted(first).value, ir.Constant(kind, list(range(c.lanes))))
     return c.b.or_(c.b.shl(places, ir.Constant(kind, [1] * c.lanes)), c.b.zext(below.value, kind))

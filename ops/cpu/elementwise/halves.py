@@ -13,7 +13,7 @@ from ops.cpu.codegen.kernel import layout
 from ops.cpu.codegen.target import host
 from ops.cpu.codegen.values import Vec, Whole
 
-GRAIN = 64  # numbers that threads divide between them
+GRAIN = 64  # threads share numbers in units of this many
 UNROLLED = 4  # vectors at a time
 I16 = ir.IntType(16)
 HALF = ir.HalfType()
@@ -23,8 +23,8 @@ HALVES = layout("x y count")
 
 @functools.cache
 def has_float16() -> bool:
-    """Whether the processor converts float16 itself; where it does not, a kernel would call what is
-    not there."""
+    """Whether the processor converts float16 itself. Otherwise a kernel would call a function that
+    does not exist."""
     return bool({"+f16c", "+avx512f", "+neon"} & set(host().features.split(",")))
 
 
@@ -82,7 +82,7 @@ def _all(c: Code, number: int) -> ir.Constant:
 
 
 def _load(c: Code, at: Whole, mask: Mask) -> ir.Value:
-    """A vector of 16-bit integers."""
+    """Read a vector of 16-bit integers."""
     kind = ir.VectorType(I16, c.lanes)
     pointer = c.b.inttoptr(at.value, kind.as_pointer())
     if mask is None:

@@ -2,7 +2,7 @@
 
 A few pixels at a time go through two steps. The first writes squares (backward: dy y / s) into
 scratch rows with zeros on either side, the second sums windows of them. 1 / s^0.75 is r r sqrt(1 /
-r) for r = 1 / sqrt(s): no division and no power. LRN within a channel is the reference's.
+r) for r = 1 / sqrt(s): no division and no power. The reference computes LRN within a channel.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from ops.cpu.team.operands import F32, Rows, address, as_rows, goes_past
 from ops.errors import Array
 from ops.reference.lrn import share_and_shift
 
-PIXELS = 8  # in both steps together
+PIXELS = 8  # pixels that go through both steps together
 LRN = layout(
     ("x x_row s s_row y y_row dy dy_row out out_row rows channels extent scratch margin line"),
     "gain shift beta",
@@ -45,7 +45,8 @@ def _powers(c: Code, s: Vec, usual: bool) -> tuple[Vec, Vec]:
 
 
 def _pixels(c: Code, lines: int) -> Any:
-    """(first row, how many) by turns; the scratch lines of this thread, zeroed at the start."""
+    """Yield this thread's scratch lines, which are zeroed at the start, and (first row, number of
+    rows) of each turn."""
     scratch = c.scratch + c.number * c.line * (PIXELS * lines)
     for at, _ in c.columns(c.line // 4 * (PIXELS * lines), 1):
         c.store(c.constant(0), scratch + at)
@@ -93,7 +94,7 @@ def _backward(c: Code, usual: bool) -> None:
                 power, inverse = _powers(c, s, usual)
                 c.store(
                     dy * y * inverse, ratios + c.margin + at, masks[0]
-                )  # no number beyond the channels, where s is 0
+                )  # not beyond the channels, where s is 0
                 c.store(dy * power, direct + at)
         for k in c.loop(0, count):
             for at, masks in c.columns(c.channels, 1):
@@ -154,7 +155,7 @@ class ResponseNormalisation(Fast):
         self, x: Array, *, size: int = 5, alpha: float = 1.0, beta: float = 0.75, k: float = 1.0,
         region: str = "ACROSS_CHANNELS", out: Array | None = None, scale: Array | None = None,
     ) -> tuple[Array, Array]:  # fmt: skip
-        """As Backend's; fast across channels."""
+        """Fast across channels."""
         if region == "ACROSS_CHANNELS":
             share, shift = share_and_shift("lrn_forward", size, alpha, k, region)
             y = self.like(x, out)
@@ -179,7 +180,7 @@ class ResponseNormalisation(Fast):
         region: str = "ACROSS_CHANNELS",
         out: Array | None = None,
     ) -> Array:
-        """As Backend's; fast across channels."""
+        """Fast across channels."""
         if region == "ACROSS_CHANNELS":
             share, _ = share_and_shift("lrn_backward", size, alpha, 1.0, region)
             dx = self.like(dy, out)
@@ -199,7 +200,7 @@ class ResponseNormalisation(Fast):
         size: int,
         numbers: tuple[float, ...],
     ) -> bool:
-        """Run the kernel; False where the operands are not rows of channels together."""
+        """Run the kernel. Returns False if the operands have no common rows of channels."""
         if self._lrn_plans is None:
             self._lrn_plans = {}
         arrays = tuple(operands.values())

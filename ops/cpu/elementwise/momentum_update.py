@@ -10,11 +10,11 @@ from ops.cpu.team.streams import Stream
 from ops.errors import Array
 from ops.reference.update import REGULARIZATIONS
 
-DECAYS = "ridge lasso"  # of L2 and of L1; one of them is 0
+DECAYS = "ridge lasso"  # the factors of L2 and of L1; one of them is 0
 
 
 def regularised(c: Code, w: Vec, g: Vec, ridge: Vec, lasso: Vec) -> Vec:
-    """The gradient with what regularization adds to it."""
+    """The gradient plus the term that regularization adds."""
     sign: Vec = (w > 0.0).pick(lasso, (w < 0.0).pick(c.constant(0) - lasso, c.constant(0)))
     return g + w * ridge + sign
 

@@ -102,7 +102,6 @@ class NormScale(Normalisation):
         mean: Array | None = None,
         variance: Array | None = None,
     ) -> tuple[Array, Array, Array]:
-        """As Backend's."""
         found = self._joined(x, gamma, beta, eps, statistics, rectify, addend, out, mean, variance)
         if found is not None:
             return found
@@ -165,7 +164,6 @@ class NormScale(Normalisation):
         out_gamma: Array | None = None,
         out_beta: Array | None = None,
     ) -> tuple[Array, Array, Array]:
-        """As Backend's."""
         if dy.ndim > 1 and dy.dtype == F32 and dy.size:
             dx = self.like(dy, out)
             channels = dy.shape[1]

@@ -71,7 +71,6 @@ class Normalisation(Reductions):
         mean: Array | None = None,
         variance: Array | None = None,
     ) -> tuple[Array, Array, Array]:
-        """As Backend's."""
         found = self._normalised(x, eps, statistics, out, mean, variance)
         if found is not None:
             return found
@@ -116,7 +115,7 @@ class Normalisation(Reductions):
         return self._kept[channels]
 
     def measure(self, x: Array, mean: Array, variance: Array) -> bool:
-        """mean and variance of x's channels."""
+        """Write mean and variance of x's channels. Returns False if the arrays do not fit."""
         if self._moments is None:
             self._moments = {}
         key = (x.shape, x.strides)
@@ -150,7 +149,6 @@ class Normalisation(Reductions):
         fixed: bool = False,
         out: Array | None = None,
     ) -> Array:
-        """As Backend's."""
         dx = self._gradient(dy, y, variance, eps, fixed, out)
         if dx is not None:
             return dx

@@ -1,7 +1,7 @@
 """Max and average pooling, forward and backward, of images with channels side by side. The loops
 are in `windows`.
 
-Stochastic pooling is the reference's forward; its backward is that of MAX.
+The reference computes the forward pass of stochastic pooling; its backward pass is the one of MAX.
 """
 
 from __future__ import annotations
@@ -27,14 +27,14 @@ from ops.cpu.team.operands import F32, LARGE, address, goes_past, seen
 from ops.errors import Array, Shape
 from ops.geometry import PoolGeometry
 
-# bytes of input rows that overlapping windows share: a good part of a core's second cache
+# bytes of input rows that overlapping windows share: a good part of a core's second-level cache
 CACHED = 3 << 18
 I32 = np.dtype(np.int32)
 
 
 class Plan(NamedTuple):
-    """A block of arguments, filled in but for addresses; `shares`: 1 / size of each window; `past`:
-    whether results go past the caches where they are aligned."""
+    """A block of arguments without addresses. `shares`: 1 / size of each window; `past`: whether
+    aligned results bypass the caches."""
 
     block: Any
     shares: Array | None
@@ -56,7 +56,6 @@ class Pooling(Fast):
         uniforms: Array | None = None,
         rectify: bool = False,
     ) -> tuple[Array, Array | None]:
-        """As Backend's."""
         mode = geometry.mode
         if mode != "STOCHASTIC" and isinstance(x, np.ndarray) and x.ndim == 4 and 0 not in x.shape:
             placed = mode == "MAX" and argmax is not False
@@ -80,7 +79,6 @@ class Pooling(Fast):
         self, dy: Array, geometry: PoolGeometry, in_shape: Shape,
         argmax: Array | None = None, out: Array | None = None,
     ) -> Array:  # fmt: skip
-        """As Backend's."""
         average = geometry.mode == "AVE"
         if len(in_shape) == 4 and 0 not in in_shape and (average or argmax is not None):
             dx = images_like(tuple(in_shape), out)
@@ -93,8 +91,8 @@ class Pooling(Fast):
         self, kernel: Generated, geometry: PoolGeometry, x: Array, y: Array, places: Array | None,
         written: tuple[Array | None, ...], floor: float = -math.inf,
     ) -> bool:  # fmt: skip
-        """Run the kernel over the large images x, the small ones y and the places; False where they
-        do not fit."""
+        """Run the kernel over the large images x, the small ones y and the places. Returns False if
+        they do not fit."""
         if self._pools is None:
             self._pools = {}
         key = (
@@ -179,8 +177,8 @@ def _images(x: Array, dtype: np.dtype[Any]) -> bool:
 
 
 def _chunk(geometry: PoolGeometry, width: int, length: int) -> int:
-    """Numbers of a pixel to treat at a time: kernel rows of them stay in the cache for the next row
-    of windows."""
+    """Numbers of a pixel to treat at a time, so few that kernel rows of them stay in the cache for
+    the next row of windows."""
     if geometry.kernel[0] <= geometry.stride[0]:
         return _split(length, 1)
     return _split(length, -(-geometry.kernel[0] * width * length * 4 // CACHED))

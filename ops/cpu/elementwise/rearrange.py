@@ -31,7 +31,7 @@ def turn(c: Code) -> None:
 
 
 def _block(c: Code, x: Whole, columns: Whole, y: Whole, rows: Whole) -> None:
-    """One square block, or what there is of it; nothing beyond is touched."""
+    """Transpose one square block, or the part of it that exists; nothing beyond is touched."""
     whole = (rows.least(columns) < c.lanes).pick(0, 1)
     with c.when(whole.equals(1)):
         _turned(c, x, y, [None] * c.lanes, [None] * c.lanes)
@@ -64,7 +64,7 @@ def transposed(c: Code, rows: list[Vec]) -> list[Vec]:
 
 
 def _exchanged(c: Code, low: ir.Value, high: ir.Value, distance: int, half: int) -> ir.Value:
-    """Lanes of `low` and of `high` by turns, `distance` of each: the even runs of both (half 0), or
+    """Lanes of `low` and of `high` in turn, `distance` of each: the even runs of both (half 0), or
     the odd ones."""
     picks = []
     for lane in range(c.lanes):
@@ -77,7 +77,6 @@ class Rearrangement(Fast):
     """`flatten` and `unflatten` of images with channels side by side."""
 
     def flatten(self, x: Array, out: Array | None = None) -> Array:
-        """As Backend's."""
         if not _pixels(x):
             return super().flatten(x, out)
         images = x.shape[0]
@@ -102,7 +101,6 @@ class Rearrangement(Fast):
         return y
 
     def unflatten(self, dy: Array, in_shape: Shape, out: Array | None = None) -> Array:
-        """As Backend's."""
         if len(in_shape) != 4 or dy.ndim != 2 or dy.dtype != F32:
             return super().unflatten(dy, in_shape, out)
         dx = images_like(tuple(in_shape), out)

@@ -1,4 +1,4 @@
-"""Sums per channel: gradients of biases, of scales, and what batch normalisation needs."""
+"""Sums per channel: gradients of biases and of scales, and the sums of batch normalisation."""
 
 from __future__ import annotations
 
@@ -33,8 +33,8 @@ class Reductions(Fast):
     _row_sums: dict[Any, RowSums | None] | None = None
 
     def rows_along(self, x: Array, y: Array | None, axis: int) -> RowSums | None:
-        """How to sum over all axes of x (and of x * y) but one; None where they do not lie as rows
-        of channels."""
+        """The plan of the sums of x (and of x * y) over all axes but one. None if the arrays do not
+        lie as rows of channels."""
         if self._row_sums is None:
             self._row_sums = {}
         key = (
@@ -70,8 +70,8 @@ class Reductions(Fast):
         second: Array | None,
         factor: float = 1.0,
     ) -> None:
-        """first = factor * sums of x; with y, second = factor * sums of x * y. Either may be left
-        out with None."""
+        """first = factor * sums of x; with y, second = factor * sums of x * y. None leaves either
+        out."""
         block = plan.block
         total = plan.total
         block.sums = total.sums = self.workspace.take(plan.bytes)
@@ -85,7 +85,6 @@ class Reductions(Fast):
         self.team.run(total_sums, total)
 
     def channel_sums(self, x: Array, out: Array | None = None) -> Array:
-        """As Backend's."""
         if x.ndim > 1:
             sums = self._sums(x, x.shape[1:2], 1, out)
             if sums is not None:
@@ -95,7 +94,7 @@ class Reductions(Fast):
     def bias_backward(
         self, dy: Array, shape: Shape, axis: int = 1, out: Array | None = None
     ) -> Array:
-        """As Backend's; fast along one axis."""
+        """Fast along one axis."""
         sums = self._sums(dy, shape, axis, out)
         return super().bias_backward(dy, shape, axis, out) if sums is None else sums
 
@@ -113,7 +112,7 @@ class Reductions(Fast):
         self, x: Array, dy: Array, shape: Shape, axis: int = 1, *, bias: bool,
         out_gamma: Array | None = None, out_beta: Array | None = None,
     ) -> tuple[Array, Array | None]:  # fmt: skip
-        """As Backend's; fast along one axis."""
+        """Fast along one axis."""
         if _along(x, shape, axis):
             dgamma: Array = self.empty(shape, x.dtype) if out_gamma is None else out_gamma
             dbeta: Array | None = (
@@ -133,13 +132,14 @@ class Reductions(Fast):
 
 
 def plain(x: Array, length: int, written: bool = True) -> bool:
-    """Whether x is `length` float32 numbers side by side, that may be written to if they are."""
+    """Whether x is `length` float32 numbers side by side, and writeable if they are to be
+    `written`."""
     fits = x.shape == (length,) and x.dtype == F32 and (x.strides[0] == 4 or length == 1)
     return fits and (x.flags.writeable or not written)
 
 
 def _along(x: Array, shape: Shape, axis: int) -> bool:
-    """Whether `shape` is that of one axis."""
+    """Whether `shape` is the shape of that one axis."""
     return (
         type(axis) is int and len(shape) == 1 and 0 <= axis < x.ndim and x.shape[axis] == shape[0]
     )

@@ -1,7 +1,7 @@
 """Softmax of rows and its loss for labels in float32, as a net has them, without an intermediate
 array.
 
-Classes on other axes, other labels and complaints about labels are the reference's.
+The reference handles classes on other axes and other labels, and raises the errors about labels.
 """
 
 from __future__ import annotations
@@ -21,10 +21,10 @@ from ops.reference.loss import LEAST_PROBABILITY, NORMALIZATIONS
 
 LOG2_E = 1.4426950408889634
 LN_2 = 0.6931471805599453
-# of exp up to |x| = ln(2) / 2: wrong by 1e-7 at most
+# coefficients of exp for |x| up to ln(2) / 2: wrong by 1e-7 at most
 TAYLOR = (1 / 720, 1 / 120, 1 / 24, 1 / 6, 1 / 2, 1.0, 1.0)
-LEAST = -87.0  # exp of less has no normal float32
-NEVER = -(1 << 62)  # the number of no label
+LEAST = -87.0  # a smaller number's exp is not a normal float32
+NEVER = -(1 << 62)  # a number that no label has
 
 ROWS = layout("x x_row y y_row rows width")
 OWN = layout("x x_row labels ignored rows width own counts loss")
@@ -54,7 +54,7 @@ def softmax_rows(c: Code) -> None:
 
 
 def _exp(c: Code, x: Vec) -> Vec:
-    """exp of numbers that are not above 0: 2^n times a polynomial of what remains."""
+    """exp of numbers that are not above 0: 2^n times a polynomial of the rest."""
     n = c.apply("rint", x * LOG2_E)
     rest = c.apply("fma", n, c.constant(-LN_2), x)
     result = c.constant(TAYLOR[0])
@@ -66,8 +66,8 @@ def _exp(c: Code, x: Vec) -> Vec:
 
 @generated(OWN)
 def own_probabilities(c: Code) -> None:
-    """own = each label's own probability, 1 for ignored ones; counts: how many count, how many are
-    no class; loss: the sum of -log(own), in float64."""
+    """Write each label's own probability (1 for ignored labels). counts: labels that count, labels
+    that are not a class. loss: the sum of -log(own), in float64."""
     with c.when(c.number.equals(0)):
         one, counted, wrong = c.v.mask(c.whole(1).value), *_counted(c)
         for row in c.loop(0, c.rows):
@@ -107,7 +107,7 @@ def _counts(c: Code, label: Whole) -> Any:
 
 
 def _counted(c: Code) -> tuple[Whole, Whole]:
-    """How many labels count, and how many are neither ignored nor a class."""
+    """The number of labels that are not ignored, and of those among them that are not a class."""
     counted = c.variable(c.whole(0))
     wrong = c.variable(c.whole(0))
     for row in c.loop(0, c.rows):
@@ -120,10 +120,10 @@ def _counted(c: Code) -> tuple[Whole, Whole]:
 
 @generated(MARK)
 def loss_gradient(c: Code) -> None:
-    """y = scale * (x - 1 at the label's place), 0 in the rows of ignored labels; nothing where a
-    label is no class.
+    """y = scale * (x - 1 at the label's place), 0 in the rows of ignored labels. Nothing is written
+    if a label is not a class.
 
-    With `by_count` the scale is divided by how many labels count.
+    With `by_count` the scale is divided by the number of labels that count.
     """
     counted, wrong = _counted(c)
     with c.when(c.number.equals(0)):
@@ -145,8 +145,8 @@ def loss_gradient(c: Code) -> None:
 
 
 class Plan:
-    """Blocks of arguments for scores of one shape, filled in but for addresses, and room for what
-    the loss is of."""
+    """Blocks of arguments for scores of one shape, without addresses, and the arrays that the loss
+    is computed from."""
 
     def __init__(self, rows: int, width: int, x_row: int, y_row: int) -> None:
         self.own = np.empty(rows, F32)
@@ -172,7 +172,7 @@ class Softmax(Fast):
     _softmax_plans: dict[Any, Plan] | None = None
 
     def softmax_forward(self, scores: Array, axis: int = 1, out: Array | None = None) -> Array:
-        """As Backend's; fast along the last axis but for those of one."""
+        """Fast along axis 1 if all later axes have size one."""
         if _rows(scores) and (axis == 1 or (axis == -1 and scores.ndim == 2)):
             prob = self.like(scores, out)
             plan = self._softmax_plan(scores, prob)
@@ -182,7 +182,7 @@ class Softmax(Fast):
         return super().softmax_forward(scores, axis, out)
 
     def _softmax_plan(self, x: Array, y: Array) -> Plan | None:
-        """For x and a destination y, None where they do not fit."""
+        """The plan for x and a destination y; None if they do not fit."""
         if not _rows(y) or y.shape != x.shape or not y.flags.writeable:
             return None
         if self._softmax_plans is None:
@@ -203,7 +203,7 @@ class Softmax(Fast):
         ignore_label: int | None = None, normalization: str = "VALID", out: Array | None = None,
         verdict: Array | None = None,
     ) -> tuple[float, Array]:  # fmt: skip
-        """As Backend's; fast for scores (N, C) or (N, C, 1, ...) and float32 labels."""
+        """Fast for scores (N, C) or (N, C, 1, ...) and float32 labels."""
         if (
             verdict is None
             and _rows(scores)
@@ -234,7 +234,7 @@ class Softmax(Fast):
         ignore_label: int | None = None, normalization: str = "VALID", out: Array | None = None,
         verdict: Array | None = None,
     ) -> Array:  # fmt: skip
-        """As Backend's; fast for scores (N, C) or (N, C, 1, ...) and float32 labels."""
+        """Fast for scores (N, C) or (N, C, 1, ...) and float32 labels."""
         if _rows(prob) and _are_labels(labels, prob) and normalization in NORMALIZATIONS:
             dx = self.like(prob, out)
             plan = self._softmax_plan(prob, dx)

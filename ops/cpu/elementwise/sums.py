@@ -3,8 +3,8 @@
 Each thread sums its rows in float32, SPAN rows at a time, and adds each of these sums to its own
 float64 sums. So the error stays that of SPAN additions, however many rows there are. The threads'
 sums are then added in order, so a result repeats to the last bit. Moments are taken about a point
-near the mean (that of the thread's first SPAN rows), so that the variance does not cancel away:
-Chan, Golub and LeVeque (1983).
+near the mean: the mean of the thread's first SPAN rows. So the variance does not cancel away: Chan,
+Golub and LeVeque (1983).
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ def sum_centred(c: Code) -> None:
 
 @generated(GATED)
 def sum_gated(c: Code) -> None:
-    """The same, x counted only where (y - mean) * factor + beta > 0."""
+    """As `sum_centred`, but x counts only where (y - mean) * factor + beta > 0."""
     _centred(
         c,
         lambda x, away, at, mask: gated(
@@ -66,7 +66,7 @@ def sum_gated(c: Code) -> None:
 
 
 def gated(c: Code, dy: Vec, y: Vec) -> Vec:
-    """dy where y > 0, else 0 (or what no number makes of it): the gradient of a rectifier."""
+    """dy where y > 0, else 0 * dy, so that NaN stays NaN: the gradient of a rectifier."""
     kept: Vec = dy * (y > 0.0).pick(c.constant(1), c.constant(0))
     return kept
 
@@ -84,8 +84,8 @@ def _centred(c: Code, gate: Any) -> None:
 
 @generated(CENTRED)
 def sum_moments(c: Code) -> None:
-    """Sums of x - p and of its square, p a point for each channel; and p, and how many rows there
-    were."""
+    """Write the sums of x - p and of its square, p a point for each channel; also p and the number
+    of rows."""
     first, last = c.share(c.rows)
     points = c.points + c.number * c.width * 4
     near = last.least(first + SPAN)
@@ -132,7 +132,7 @@ def _sums(c: Code, first: Whole, last: Whole, terms: Any, kinds: int) -> None:
 
 
 def _tree(values: list[Vec]) -> Vec:
-    """Their sum, neighbours first: a short chain, and a small error."""
+    """The sum of the values, neighbours first: a short chain, and a small error."""
     while len(values) > 1:
         values = [a + b for a, b in zip(values[::2], values[1::2], strict=True)]
     return values[0]

@@ -64,7 +64,7 @@ ADAM = Stream(
 
 
 class Updates(MomentumUpdates):
-    """Every solver as one pass, but AdaDelta, which is the reference's."""
+    """Every solver as one pass, except AdaDelta, which the reference computes."""
 
     def adagrad_update(
         self,
@@ -79,7 +79,6 @@ class Updates(MomentumUpdates):
         out_w: Array | None = None,
         out_h: Array | None = None,
     ) -> tuple[Array, Array]:
-        """As Backend's."""
         new_w = self.like(w, out_w)
         new_h = self.like(history, out_h)
         numbers = (rate, 1.0, 1.0, delta, *decays(decay, regularization))
@@ -113,7 +112,6 @@ class Updates(MomentumUpdates):
         out_w: Array | None = None,
         out_h: Array | None = None,
     ) -> tuple[Array, Array]:
-        """As Backend's."""
         new_w = self.like(w, out_w)
         new_h = self.like(history, out_h)
         numbers = (rate, rms_decay, 1 - rms_decay, delta, *decays(decay, regularization))
@@ -152,7 +150,6 @@ class Updates(MomentumUpdates):
         out_m: Array | None = None,
         out_s: Array | None = None,
     ) -> tuple[Array, Array, Array]:
-        """As Backend's."""
         if regularization in REGULARIZATIONS and step >= 1:
             new_w = self.like(w, out_w)
             new_m = self.like(mean, out_m)

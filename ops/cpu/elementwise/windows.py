@@ -1,5 +1,5 @@
-"""Kernels of pooling. Forward, an output pixel reads its window; backward, an input pixel reads the
-outputs it is in.
+"""Kernels of pooling. Forward, an output pixel reads its window. Backward, an input pixel reads the
+outputs whose windows hold it.
 
 Every result is then written once and nothing has to be zeroed. The images of a batch lie as `runs`
 of `width` numbers per pixel (one run where a pixel's images are neighbours). Runs are cut into
@@ -26,8 +26,8 @@ UNROLLED = 4  # vectors
 
 
 def _units(c: Code, rows: Whole, columns: Whole) -> Any:
-    """This thread's (row, column, run, first number, end): a share of chunks x rows, all columns
-    and runs of each."""
+    """Yield this thread's (row, column, run, first number, end): a share of chunks x rows, with all
+    columns and runs of each."""
     first, last = c.share((c.width + c.chunk - 1) // c.chunk * rows)
     for unit in c.loop(first, last):
         start = unit // rows * c.chunk
@@ -53,8 +53,8 @@ def _outputs(c: Code, index: Whole, axis: str) -> tuple[Whole, Whole]:
 
 
 def _forward(c: Code, start: float, merge: Any, finish: Any) -> None:
-    """For every output: `merge(pixel's vector, variables, pixel's number)` over its window, then
-    `finish`."""
+    """For every output: call `merge(pixel's vector, variables, pixel's number)` over its window,
+    then `finish`."""
     for row, column, run, low, high in _units(c, c.OH, c.OW):
         (top, bottom), (left, right) = _window(c, row, "h"), _window(c, column, "w")
         first = c.counted(top * c.W + left)
@@ -81,7 +81,7 @@ def _forward(c: Code, start: float, merge: Any, finish: Any) -> None:
 
 
 def _keep_largest(x: Vec, pair: tuple[Variable, Variable], here: Vec) -> None:
-    """The first of equal maxima wins, and a NaN over all."""
+    """Keep the larger number. The first of equal maxima wins, and NaN wins over all."""
     best, place = pair
     wins = (x > best.get()) | x.is_nan()
     best.set(wins.pick(x, best.get()))
@@ -103,7 +103,7 @@ def max_forward(c: Code) -> None:
 
 @generated(POOL)
 def max_forward_rectified(c: Code) -> None:
-    """The largest of each window or 0, and its pixel's number in the plane, -1 where it is not
+    """The largest of each window or 0, and its pixel's number in the plane, or -1 if it is not
     positive."""
 
     def finish(
@@ -117,7 +117,7 @@ def max_forward_rectified(c: Code) -> None:
 
 
 def _above(c: Code, value: Vec) -> Vec:
-    """The value, or the floor where it is below."""
+    """The value, or the floor if the value is below it."""
     found: Vec = (value < c.floor).pick(c.floor, value)
     return found
 
@@ -150,8 +150,8 @@ def average_forward(c: Code) -> None:
 
 
 def _backward(c: Code, gain: Any) -> None:
-    """For every input: the sum of `gain(output's number, its offset, pixel's number, mask)` over
-    the windows it is in.
+    """For every input: add up `gain(output's number, its offset, pixel's number, mask)` over the
+    windows that hold it.
 
     x is the gradient that is written, y the one that is read.
     """
@@ -177,7 +177,7 @@ def _backward(c: Code, gain: Any) -> None:
 
 @generated(POOL)
 def places_backward(c: Code) -> None:
-    """Each output's gradient goes to the pixel its place names."""
+    """Each output's gradient goes to the pixel that its place names."""
 
     def gain(dy: Whole, place: Whole, here: Vec, share: Whole, mask: Any) -> Vec:
         chosen: Vec = c.load_places(place, mask).matches(here).pick(c.load(dy, mask), c.constant(0))

@@ -3,7 +3,7 @@
 tile         The register-blocked micro-kernel that every product of matrices here runs on, as LLVM
              IR
 microkernel  The table of micro-kernels for this machine's vectors, and how loops call them
-calls        What generated loops call and ask
+calls        The functions that generated loops call
 permute      Two generated movers of memory
 turn         Matrices turned by 90 degrees
 gemm         Products of matrices

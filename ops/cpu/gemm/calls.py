@@ -1,4 +1,5 @@
-"""What generated loops call and ask: the micro-kernel, the movers, a cache line ahead of time."""
+"""The functions that generated loops call: the micro-kernel, the movers, a cache line ahead of
+time."""
 
 from __future__ import annotations
 
@@ -19,7 +20,7 @@ Count: TypeAlias = Whole | int
 
 class Arguments:
     """A kernel's arguments by name, each read once, at its start. A float is one number, not a
-    vector of it."""
+    vector."""
 
     def __init__(self, code: Code) -> None:
         self._code = code
@@ -36,12 +37,12 @@ class Arguments:
 
 
 def value(number: Count) -> ir.Value:
-    """As LLVM sees it."""
+    """The number as LLVM's value."""
     return I64(number) if isinstance(number, int) else number.value
 
 
 def tile(code: Code, kernel: Whole, *arguments: Count, floor: ir.Value) -> None:
-    """Call the micro-kernel at an address, one that looks ahead."""
+    """Call the micro-kernel at an address. It must be one that looks ahead."""
     code.b.call(code.b.inttoptr(kernel.value, TILE.as_pointer()), [*map(value, arguments), floor])
 
 
@@ -52,8 +53,8 @@ def mover(code: Code, address: Whole, *arguments: Count) -> None:
 
 
 def fetch(code: Code, at: Whole, to_write: bool) -> None:
-    """Ask for a cache line, which need not exist: to write it soon, or to read it, into the
-    second-level cache."""
+    """Prefetch a cache line: to write it soon, or to read it, into the second-level cache. The line
+    need not exist."""
     fetch_line(code.b, at.value, to_write)
 
 

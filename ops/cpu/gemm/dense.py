@@ -1,8 +1,8 @@
 """Dense layers and products of matrices on the CPU backend: plans by shape and layout, kept for the
 next call.
 
-The arguments of a call are checked when its plan is made; calls whose arrays look alike use the
-plan again.
+The arguments of a call are checked when its plan is made. Calls whose arrays have the same shapes
+and layouts use the plan again.
 """
 
 from __future__ import annotations
@@ -25,8 +25,8 @@ _ONE = np.ones(1, np.float32)
 
 
 class DenseKernels(Backend):
-    """The dense layers of `CpuBackend`: float32, rows or columns contiguous; the rest is the
-    reference's."""
+    """The dense layers of `CpuBackend`: float32, rows or columns contiguous. The reference handles
+    all other arrays."""
 
     team: Team
     workspace: Workspace
@@ -37,7 +37,8 @@ class DenseKernels(Backend):
         self._bias_products: dict[Key, Product] = {}
 
     def matmul(self, a: Array, b: Array, out: Array) -> Array:
-        """out (M, N) = a (M, K) b (K, N), apart in memory; OpsError where they do not fit."""
+        """out (M, N) = a (M, K) b (K, N). out must not overlap a or b. Raises OpsError if the
+        shapes do not fit."""
         key = ("matmul", *_looks(a, b, out))
         plan = self._products.get(key)
         if plan is None:
@@ -65,7 +66,6 @@ class DenseKernels(Backend):
         *,
         rectify: bool = False,
     ) -> Array:
-        """As Backend's."""
         key = ("forward", *_looks(x, w, b, out))
         plan = self._products.get(key)
         if plan is None:
@@ -83,7 +83,6 @@ class DenseKernels(Backend):
         return out
 
     def dense_backward_data(self, dy: Array, w: Array, out: Array | None = None) -> Array:
-        """As Backend's."""
         key = ("data", *_looks(dy, w, out))
         plan = self._products.get(key)
         if plan is None:
@@ -106,7 +105,6 @@ class DenseKernels(Backend):
         out_w: Array | None = None,
         out_b: Array | None = None,
     ) -> tuple[Array, Array | None]:
-        """As Backend's."""
         key = ("weights", bias, *_looks(x, dy, out_w, out_b))
         plan = self._products.get(key)
         if plan is None:
@@ -131,7 +129,6 @@ class DenseKernels(Backend):
         bias: bool = True,
         turned: bool = False,
     ) -> int:
-        """As Backend's."""
         x = (4 * width, 4)
         y = (4 * outputs, 4)
         w = (4, 4 * outputs) if turned else (4 * width, 4)
@@ -148,7 +145,7 @@ class DenseKernels(Backend):
     def _made(
         self, key: Key, a: Array, b: Array, c: Array, bias: Array | None = None
     ) -> Product | None:
-        """The plan for c = a b + bias; None: no kernel for these arrays."""
+        """The plan for c = a b + bias; None if no kernel takes these arrays."""
         floats = all(x.dtype == np.float32 for x in (a, b, c))
         if not floats or a.ndim != 2 or (bias is not None and bias.strides[0] != 4):
             return None
@@ -167,7 +164,7 @@ class DenseKernels(Backend):
         bias: Array | None = None,
         floor: float = -math.inf,
     ) -> bool:
-        """False: an address that no kernel takes."""
+        """Run a plan. Returns False if an address is one that no kernel takes."""
         at_a = address(a)
         at_b = address(b)
         at_c = address(c)
@@ -198,7 +195,8 @@ def _pair(x: Array) -> Strides:
 
 
 def _looks(a: Array, b: Array, c: Array | None, d: Array | None = None) -> Key:
-    """All that a plan and the checks depend on. The last array given is the destination."""
+    """All properties that a plan and the checks depend on. The last array given is the
+    destination."""
     return (
         a.shape,
         a.strides,

@@ -2,10 +2,10 @@
 tile micro-kernel.
 
 A is read in place as scalars. B is read as vectors from aligned panels that every thread packs for
-itself, block by block (Goto and van de Geijn, 2008), or in place where A has few rows (`thin`). The
-product can also be computed turned, C' = B' A', and its scratch turned into C. `planned` takes the
-cheaper way: forward, the weights of a dense layer are read once, so they are never packed. While
-one part of a large B is multiplied, the next is fetched.
+itself, block by block (Goto and van de Geijn, 2008). If A has few rows, B is read in place
+(`thin`). The product can also be computed turned, C' = B' A', and its scratch turned into C.
+`planned` takes the cheaper way: forward, the weights of a dense layer are read once, so they are
+never packed. While one part of a large B is multiplied, the next is fetched.
 """
 
 from __future__ import annotations
@@ -23,11 +23,13 @@ from ops.cpu.team.team import Team
 from ops.cpu.team.workspace import aligned
 
 IN_PLACE, COPIED, TURNED = range(3)  # where the vectors of B come from
-# of packed B: a part of the L2 cache; C, A and what is fetched ahead take the rest
+# bytes of packed B: a part of the L2 cache; C, A and data fetched ahead take the rest
 BLOCK_BYTES = 384 << 10
 DEPTH = 128  # rows of a block of B where it is wide
 FETCH_BYTES = 4 << 20  # a B larger than this is fetched ahead
-THIN_ROWS = 32  # rows of A that do not pay for packing any B, or one in the cache
+# most rows of A for which packing B does not pay; NEAR_ROWS for a B of at most NEAR_BYTES, which
+# the cache holds
+THIN_ROWS = 32
 NEAR_ROWS = 128
 NEAR_BYTES = 2 << 20
 NOTHING = np.zeros(64, np.float32)  # the initial values of a panel without a bias
@@ -109,7 +111,7 @@ def pack_turn(a: Any, scratch: int, B: int, width: int, depth: int, total: int, 
 
 @kernel(_BLOCK)
 def product(number: int, size: int, at: Any) -> None:
-    """A's rows (split 0) or B's columns (split 1) are shared by the threads."""
+    """Multiply. The threads share A's rows (split 0) or B's columns (split 1)."""
     a = arguments(at)
     table = integers(a.table, a.vectors * MAX_ROWS)
     rows_of = integers(a.rows, a.vectors)
@@ -189,8 +191,8 @@ def product(number: int, size: int, at: Any) -> None:
 
 @kernel(_BLOCK)
 def thin(number: int, size: int, at: Any) -> None:
-    """B in place, its columns shared by the threads; each part is read once, a few rows at a
-    time."""
+    """Multiply with B in place. The threads share its columns. Each part is read once, a few rows
+    at a time."""
     a = arguments(at)
     table = integers(a.table, a.vectors * MAX_ROWS)
     rows_of = integers(a.rows, a.vectors)
@@ -264,8 +266,8 @@ class Product:
     """The plan of one product: shapes, strides and threads are fixed, addresses come with each
     call.
 
-    `scratch_bytes` are to be lent to `run`. With `accumulate` the product is added to C. `planned`
-    makes one.
+    The caller lends `scratch_bytes` to `run`. With `accumulate` the product is added to C.
+    `planned` makes plans.
     """
 
     def __init__(
@@ -308,7 +310,7 @@ class Product:
     def run(
         self, a: int, b: int, c: int, scratch: int, *, bias: int = 0, floor: float = -math.inf
     ) -> None:
-        """C = max(A B + bias, floor) of the matrices at these addresses; `bias` as it was planned,
+        """C = max(A B + bias, floor) of the matrices at these addresses. `bias` must be as planned,
         0 for none."""
         block = self._block
         turn = self._turn
@@ -333,7 +335,7 @@ class Product:
         self._team.run(turn_out, turn)
 
 
-Strides = tuple[int, int]  # of a matrix in bytes, from row to row and from column to column
+Strides = tuple[int, int]  # bytes of a matrix from row to row and from column to column
 
 
 def planned(
@@ -346,7 +348,7 @@ def planned(
     bias: bool = False,
     accumulate: bool = False,
 ) -> Product | None:
-    """The plan of C (m, n) = A (m, k) B (k, n); None where B or C has no neighbours 4 bytes apart
+    """The plan of C (m, n) = A (m, k) B (k, n). None if B or C has no neighbours 4 bytes apart
     along any axis.
 
     `bias`: whether `run` will be given one, of n numbers.
@@ -390,8 +392,8 @@ class _Form(NamedTuple):
         return TURNED if _unit(self.b[0], self.k) else None
 
     def cost(self) -> float:
-        """Cycles, roughly: two vectors of sums a cycle, plus packing, turning, and scalars that lie
-        far apart."""
+        """Cycles, roughly: two vectors of sums a cycle, plus the cost of packing, of turning, and
+        of scalars that lie far apart."""
         vectors, count, rows = self._panels(self.n)
         most = vectors / count
         blocks = ((self.m // rows, rows), (1, self.m % rows))
@@ -442,7 +444,8 @@ class _Form(NamedTuple):
         )
 
     def _panels(self, width: int) -> tuple[int, int, int]:
-        """Vectors in so many columns, the panels they make, the rows of a tile."""
+        """Return the vectors in that many columns, the panels that they make, and the rows of a
+        tile."""
         t = tiles()
         vectors = -(-width // t.lanes)
         count = -(-vectors // t.vectors)

@@ -33,11 +33,11 @@ def shapes(long: bool = False) -> dict[int, int]:
 
 
 def tidy(dense: str) -> bool:
-    """Whether these kernels need no more than two passes of LLVM (`optimised`): 0.93 to 1.04 of the
-    time to run, 0.6 of the time to compile.
+    """Whether two passes of LLVM do for these kernels (`optimised`): they then run in 0.93 to 1.04
+    of the time, and compile in 0.6 of the time.
 
-    With a dense B alone LLVM's loop passes must take the products of A's stride out of the loop:
-    2.3 times the time.
+    With a dense B alone, LLVM's loop passes must take the products of A's stride out of the loop:
+    otherwise it runs in 2.3 times the time.
     """
     return dense != "B"
 
@@ -45,7 +45,8 @@ def tidy(dense: str) -> bool:
 class Tiles:
     """The micro-kernels of one kind, for vectors of `lanes` numbers.
 
-    rows[v - 1]: the most rows with v vectors; `vectors`: the most vectors of a panel as a rule.
+    rows[v - 1]: the most rows with v vectors; `vectors`: the usual number of vectors of a panel at
+    most.
     """
 
     def __init__(self, ahead: bool, dense: str) -> None:
@@ -67,14 +68,14 @@ class Tiles:
     @property
     def table(self) -> NDArray[np.int64]:
         """table[v - 1, r - 1]: the address of the kernel of r rows and v vectors, 0 if there is
-        none. Whoever asks for it wants them (`wanted`): it is filled before the next kernel
-        runs."""
+        none. Reading the table makes the kernels wanted (`wanted`): it is filled before the next
+        kernel runs."""
         if not self._loaded:
             want(self)
         return self._table
 
     def load(self, wait: bool) -> bool:
-        """See `wanted.Loadable`."""
+        """Compile the kernels or load them, see `wanted.Loadable`."""
         at = addresses_now(
             self.kept_as, partial(emitted, self._build, tidy=tidy(self._dense)), wait
         )
@@ -100,7 +101,7 @@ class Tiles:
 
 @functools.cache
 def tiles(ahead: bool = False, dense: str = "") -> Tiles:
-    """The micro-kernels of this machine; which: see `build_tile`."""
+    """The micro-kernels of this machine of one kind; `build_tile` explains the arguments."""
     return Tiles(ahead, dense)
 
 
@@ -108,8 +109,7 @@ def panels(width: int, most: int, lanes: int) -> tuple[tuple[int, int, int], ...
     """Split `width` columns into panels of up to `most` vectors: (first column, vectors, columns)
     of each.
 
-    All but the last are whole vectors. No panel of one vector where it can be helped: 4 vectors are
-    2 + 2.
+    All but the last are whole vectors. Panels of one vector are avoided: 4 vectors are 2 + 2.
     """
     total = -(-width // lanes)
     count = -(-total // most)

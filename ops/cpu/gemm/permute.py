@@ -1,7 +1,7 @@
 """Two generated movers of memory: a block transposed in registers, and rows of numbers copied to
 other rows.
 
-Packing is made of these.
+Packing consists of these two.
 """
 
 from __future__ import annotations
@@ -61,7 +61,8 @@ def _build_transpose(module: ir.Module, lanes: int) -> None:
 
 
 def _turned(b: ir.IRBuilder, rows: list[ir.Value], lanes: int) -> list[ir.Value]:
-    """The transpose of a square of vectors: for each bit, exchange the two off-diagonal halves."""
+    """The transpose of a square of vectors: for each bit of the lane number, exchange the two
+    off-diagonal halves."""
     step = 1
     while step < lanes:
         low = [lane - step + lanes if lane & step else lane for lane in range(lanes)]

@@ -38,11 +38,12 @@ ADDRESSES = (
     "lanes",
 )
 ARGUMENTS = (*((name, I64) for name in ADDRESSES), ("floor", F32))
-# What a kernel that looks ahead fetches: an address for each k and o, sP and sQ apart. With one
-# vector it fetches only for P, because each of its sums already takes a load, and loads are what
-# limits it.
+# The two streams that a kernel with `ahead` fetches: an address for each k and o, sP and sQ apart.
+# With one vector it fetches only P, because each of its sums already takes a load, and loads limit
+# it.
 STREAMS = ("P", "Q")
-# turns in one, if strides are known: a second thread on the core takes half of the instructions
+# turns of the loop unrolled into one, if strides are known: a second thread on the core takes half
+# of the instructions
 UNROLLED = 4
 LOOKING_AHEAD = (
     *((name, I64) for name in (*ADDRESSES, "P", "sP", "Q", "sQ", "past")),
@@ -61,13 +62,13 @@ def build_tile(
     dense: str = "",
 ) -> None:
     """Add the kernel of `rows` x (`vectors` * `width`) sums. nk = 0 or no = 0 writes max(I, floor).
-    Where the address I is 0, the sums are written as they are, with no floor.
+    If the address I is 0, the sums are written as they are, with no floor.
 
-    `ahead`: it also asks for memory that will be needed later, two streams of it, a line now and
-    then: requests in bursts would hold up what the sums wait for. Where `past` is 1, the sums go
-    past the caches; C, sCr and lanes are then whole vectors. `dense`: what of "A" (the numbers of a
-    row) and "B" (its rows, which then are whole vectors: what lies past `lanes` may be anything)
-    follow one another without gaps; sAk and sBk are not asked for then.
+    `ahead`: it also fetches memory that will be needed later, two streams, a line now and then:
+    bursts would delay the data that the sums wait for. If `past` is 1, the sums bypass the caches;
+    C, sCr and lanes are then whole vectors. `dense`: which of "A" (the numbers of a row) and "B"
+    (its rows) have no gaps; sAk and sBk are then not read. Rows of a dense B are whole vectors, of
+    which the numbers past `lanes` may be anything.
     """
     b, a = function(module, name, LOOKING_AHEAD if ahead else ARGUMENTS)
     v = Vectors(b, width)
@@ -82,10 +83,10 @@ def build_tile(
     end = b.block
     usual = b.append_basic_block("usual")
     stored = b.append_basic_block("stored")
-    # bare: 3 to 8 % of the time of tiles with 16 to 64 products each
+    # without I and floor: saves 3 to 8 % of the time of tiles with 16 to 64 products each
     b.cbranch(b.icmp_signed("==", a["I"], I64(0)), stored, usual)
     b.position_at_end(usual)
-    # The sums begin at 0 and meet I last: many short sums added up err far less than one long one.
+    # The sums begin at 0, I is added last: many short sums added up err far less than one long one.
     first = [
         v.load(address, mask)
         for address, mask in zip(cells(a["I"], a["sIr"]), masks * rows, strict=True)
@@ -121,7 +122,7 @@ def _sums(
     masks: list[Any],
     dense: str,
 ) -> list[ir.Value]:
-    """The sums of all products; zeros where there are none."""
+    """The sums of all products; zeros if there are no products."""
     whole: list[Any] = [None] * vectors
     # Only AVX-512 has registers for masks. Elsewhere whole rows have a loop of their own (4 x 3
     # takes 0.5 of the time).
@@ -157,7 +158,7 @@ def _store(
     rest: ir.Value,
     masks: list[Any],
 ) -> None:
-    """Each value to its place, `rest` lanes of those in the last column."""
+    """Store each value at its place; only `rest` lanes of those in the last column."""
     pairs = list(zip(values, places, masks * (len(values) // len(masks)), strict=True))
     if v.lanes == MASKED:
         for value, place, mask in pairs:
@@ -214,8 +215,8 @@ def _inner_loop(
     b: ir.IRBuilder, v: Vectors, a: dict[str, ir.Value], rows: int, vectors: int, masks: list[Any],
     kept: list[ir.Value], starts: tuple[ir.Value, ...], dense: str,
 ) -> tuple[list[ir.Value], list[ir.Value]]:  # fmt: skip
-    """for k in range(nk): one column of A times one row of B, added to the sums; also where the
-    streams ahead are."""
+    """for k in range(nk): add one column of A times one row of B to the sums. Returns the sums, and
+    the addresses of the streams ahead."""
     # Three rows share an address register: p, p + stride, p + 2 stride.
     groups = [b.add(starts[0], b.mul(a["sAr"], I64(row))) for row in range(0, rows, 3)]
     rows_by_third = (I64(0), a["sAr"], b.mul(a["sAr"], I64(2)))

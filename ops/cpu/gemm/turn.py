@@ -82,7 +82,8 @@ def build_turn(module: ir.Module, name: str, lanes: int, *, finish: bool) -> Non
 def _masks(
     b: ir.IRBuilder, v: Vectors, a: dict[str, ir.Value], column: ir.Value, row_mask: ir.Value
 ) -> tuple[list[Any], list[Any]]:
-    """For each row of A what to read, for each row of B what to write: nothing beyond the last."""
+    """The masks to read each row of A, and to write each row of B: nothing beyond the last row and
+    column."""
     left = b.sub(a["columns"], column)
     nothing = ir.Constant(v.masks, [0] * v.lanes)
     column_mask = v.mask(left)
@@ -95,7 +96,7 @@ def _masks(
 
 
 def _turned(b: ir.IRBuilder, rows: list[ir.Value], lanes: int) -> list[ir.Value]:
-    """The columns of a square block: halves of growing size are exchanged between rows, log2(lanes)
+    """The columns of a square block. Halves of growing size are exchanged between rows, log2(lanes)
     times."""
     size = 1
     while size < lanes:

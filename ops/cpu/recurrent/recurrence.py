@@ -15,7 +15,7 @@ from ops.cpu.team.team import Team
 from ops.cpu.team.workspace import LINE, Workspace, aligned
 from ops.errors import Array
 
-NEAR_BYTES = 32 << 10  # of a panel that stays in the L1 cache for all rows of a thread
+NEAR_BYTES = 32 << 10  # bytes of a panel that stays in the L1 cache for all rows of a thread
 _ONE = np.ones(1, np.float32)
 
 
@@ -30,8 +30,8 @@ class Sizes(NamedTuple):
 
 
 class Recurrence:
-    """Forward and backward of an LSTM's or RNN's state. Arrays are C-contiguous float32; nothing is
-    checked."""
+    """Forward and backward of an LSTM's or RNN's state. Arrays are C-contiguous float32; they are
+    not checked."""
 
     def __init__(
         self, team: Team, workspace: Workspace, sizes: Sizes, forward: int, backward: int
@@ -136,7 +136,7 @@ class Recurrence:
         c: Array,
         gates: Array,
     ) -> None:
-        """Gates, c and h of all steps. An RNN's gates and c are its h."""
+        """Compute gates, c and h of all steps. An RNN's gates and c are its h."""
         block = self._forward
         inputs = self._inputs[b is not None]
         scratch = self._workspace.take(self.forward_bytes)
@@ -170,8 +170,8 @@ class Recurrence:
         out: Any,
         scratch: int,
     ) -> None:
-        """Every gradient that has a destination in `out`; dh is an address, scratch one of
-        `scratch_bytes`."""
+        """Compute every gradient that has a destination in `out`. dh is an address, scratch the
+        address of `scratch_bytes`."""
         s = self._sizes
         block = self._backward
         parts = self._parts(scratch)
@@ -204,8 +204,8 @@ class Recurrence:
                 )
 
     def _parts(self, scratch: int) -> list[int]:
-        """Addresses of packed weights, carried dh, dc, d_gates, before, the products' scratch; then
-        the end."""
+        """Addresses of packed weights, carried dh, dc, d_gates, before and the products'
+        scratch."""
         s = self._sizes
         rows = s.steps * s.images
         sizes = (
@@ -219,12 +219,12 @@ class Recurrence:
 
     @property
     def scratch_bytes(self) -> int:
-        """What `backward` needs."""
+        """Bytes of scratch that `backward` takes."""
         return self._parts(0)[-1] + self._products
 
     @property
     def forward_bytes(self) -> int:
-        """What `forward` takes at most."""
+        """Bytes of scratch that `forward` takes, at most."""
         inputs = max(plan.scratch_bytes for plan in self._inputs)
         return max(inputs, self._packed_bytes() + self._sizes.images * self._row_C)
 

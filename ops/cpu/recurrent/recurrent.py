@@ -1,5 +1,5 @@
-"""LSTM and RNN of the CPU backend: the sequences of a batch shared by the threads, everything else
-as products."""
+"""LSTM and RNN of the CPU backend: the threads share the sequences of a batch, everything else is
+products."""
 
 from __future__ import annotations
 
@@ -18,17 +18,16 @@ from ops.reference.recurrent import LstmGradients, RnnGradients, Tape
 
 
 class RecurrentKernels(DenseKernels):
-    """The recurrent layers of `CpuBackend`: C-contiguous float32; anything else as the
-    reference."""
+    """The recurrent layers of `CpuBackend`: C-contiguous float32. The reference handles all other
+    arrays."""
 
     def __init__(self, b_p: int | None = None) -> None:
         super().__init__(b_p)
         self._recurrences: dict[Sizes, Recurrence] = {}
-        # gradients between an RNN's two parts
+        # gradients between the two parts of an RNN
         self._between: dict[tuple[Shape, Shape], tuple[Array, Array]] = {}
 
     def recurrent_scratch(self, x_shape: Shape, hidden: int, gates: int, *, training: bool) -> int:
-        """As Backend's."""
         steps, images, features = x_shape
         plan = self._planned(Sizes(steps, images, features, hidden, gates * hidden))
         return max(plan.forward_bytes, plan.scratch_bytes if training else 0)
@@ -47,7 +46,6 @@ class RecurrentKernels(DenseKernels):
         out: Array | None = None,
         tape: Tape | None = None,
     ) -> Tape:
-        """As Backend's."""
         into = (tape or Tape())._replace(**({} if out is None else {"h": out}))
         if not _ready(x, cont, w_x, b, w_h, h0, c0, extra, *into):
             return super().lstm_forward(
@@ -81,7 +79,6 @@ class RecurrentKernels(DenseKernels):
         out: LstmGradients | None = None,
         without: Collection[str] = (),
     ) -> LstmGradients:
-        """As Backend's."""
         into = out or LstmGradients()
         if not _ready(dh, *tape, x, cont, w_x, w_h, h0, c0, dh_last, dc_last, *into):
             states = {"h0": h0, "c0": c0, "dh_last": dh_last, "dc_last": dc_last}
@@ -114,7 +111,6 @@ class RecurrentKernels(DenseKernels):
         out: Array | None = None,
         states: Array | None = None,
     ) -> tuple[Array, Array]:
-        """As Backend's."""
         if not _ready(x, cont, w_x, b, w_h, w_o, b_o, h0, extra, out, states):
             return super().rnn_forward(
                 x, cont, w_x, b, w_h, w_o, b_o, h0=h0, extra=extra, out=out, states=states
@@ -146,7 +142,6 @@ class RecurrentKernels(DenseKernels):
         out: RnnGradients | None = None,
         without: Collection[str] = (),
     ) -> RnnGradients:
-        """As Backend's."""
         into = out or RnnGradients()
         if not _ready(do, o, h, x, cont, w_x, w_h, w_o, h0, dh_last, *into):
             states = {"h0": h0, "dh_last": dh_last}
@@ -169,8 +164,8 @@ class RecurrentKernels(DenseKernels):
     def _back_to_states(
         self, do: Array, o: Array, h: Array, w_o: Array, out: RnnGradients
     ) -> Array:
-        """From the gradient of an RNN's outputs to that of its states, and to those of w_o and
-        b_o."""
+        """Compute the gradient of an RNN's states, and those of w_o and b_o, from the gradient of
+        its outputs. Returns the first."""
         key = (o.shape, h.shape)
         if key not in self._between:
             self._between[key] = (np.empty(o.shape, np.float32), np.empty(h.shape, np.float32))
@@ -218,7 +213,7 @@ class RecurrentKernels(DenseKernels):
         w_h: Array,
         without: Collection[str],
     ) -> dict[str, Array | None]:
-        """Destinations of what LSTM and RNN share, and c0 where there is one."""
+        """Destinations of the gradients that LSTM and RNN share, and of c0 if there is one."""
         state = (x.shape[1], w_h.shape[1])
         width = w_h.shape[0]
         shapes: dict[str, Shape] = {
@@ -238,7 +233,7 @@ class RecurrentKernels(DenseKernels):
 
 
 def _ready(*arrays: Any) -> bool:
-    """Whether kernels can read all of them in place."""
+    """Whether kernels can read all the arrays in place."""
     return all(
         x is None
         or (x.dtype == np.float32 and x.flags.c_contiguous and x.size and not x.ctypes.data % 4)

@@ -1,8 +1,8 @@
 """Recurrent layers step by step, for LSTM and RNN alike: the state's product and the units of one
 step after the other.
 
-The sequences of a batch are shared by the threads, so no step waits for another thread. The state's
-weights are packed into panels first.
+The threads share the sequences of a batch, so no step waits for another thread. The state's weights
+are packed into panels first.
 """
 
 from __future__ import annotations
@@ -21,8 +21,8 @@ PACK = layout("table rows vectors lanes turn W row packed depth width turned")
 
 @kernel(PACK)
 def pack_state(number: int, size: int, at: Any) -> None:
-    """Panels of `depth` rows: of W (depth, width), or of its transpose where W is (width, depth)
-    and `turned`."""
+    """Pack panels of `depth` rows: of W (depth, width), or if `turned` of the transpose of W
+    (width, depth)."""
     a = arguments(at)
     table = integers(a.table, a.vectors * MAX_ROWS)
     wide = a.lanes * 4
@@ -90,7 +90,7 @@ def state_product(
     n: int,
     add: int,
 ) -> None:
-    """C (+)= A packed, rows n0 to n1."""
+    """C = A packed, or C += A packed with `add`; rows n0 to n1."""
     wide = a.lanes * 4
     total = (n + a.lanes - 1) // a.lanes
     for first in range(0, total, a.vectors):
@@ -123,7 +123,7 @@ def state_product(
 
 @inlined
 def share(a: Any, rows: int, number: int, size: int) -> Any:
-    """The sequences of this thread, whole tiles of them."""
+    """The sequences of this thread, in whole tiles."""
     units = (a.images + rows - 1) // rows
     return units * number // size * rows, min(a.images, units * (number + 1) // size * rows)
 
@@ -139,8 +139,8 @@ def scaled_copy(source: int, into: int, count: int, factor: float) -> None:
 
 @kernel(STEPS)
 def run_forward(number: int, size: int, at: Any) -> None:
-    """gates (T, N, width): inputs without the state's part; they become gates, h and c (T, N,
-    hidden) are written."""
+    """gates (T, N, width) hold the inputs without the state's part. They become gates; h and c (T,
+    N, hidden) are written."""
     a = arguments(at)
     table = integers(a.table, a.vectors * MAX_ROWS)
     rows_of = integers(a.rows, a.vectors)

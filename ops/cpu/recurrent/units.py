@@ -5,11 +5,11 @@ states, and back.
     backward(gates, c_before, c, h, h_before, dh, dh_after, dc, d_gates, before, count,
              cont, cont_next)
 
-All are addresses of `count` contiguous float32 numbers, gates of four times as many (LSTM: i, f, o,
-g) or as many (RNN: h is all there is, and c is neither read nor written). forward turns gate inputs
-into gates in place and writes `carried` = cont_next h. backward adds cont_next dh_after to dh, and
-also writes `before` = cont h_before. The four gates of a unit share a division, so a NaN in one of
-them is one in all.
+All are addresses of `count` contiguous float32 numbers, except gates: of four times as many for an
+LSTM (i, f, o, g), of as many for an RNN, which has only h and neither reads nor writes c. forward
+turns gate inputs into gates in place and writes `carried` = cont_next h. backward adds cont_next
+dh_after to dh, and also writes `before` = cont h_before. The four gates of a unit share a division,
+so a NaN in one of them appears in all.
 """
 
 from __future__ import annotations
@@ -85,7 +85,7 @@ class _Lanes:
         return self.v.fma(self.b.fneg(y), y, self.v.constant(1))
 
     def product(self, *factors: ir.Value) -> ir.Value:
-        """All of them multiplied, from the left."""
+        """The product of all factors, from the left."""
         return functools.reduce(self.b.fmul, factors)
 
 

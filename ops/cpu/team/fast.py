@@ -1,8 +1,8 @@
-"""What every family of fast operations stands on: the threads, the scratch memory, the streams.
+"""The base of every family of fast operations: the threads, the scratch memory, the streams.
 
-A family is a class that overrides some methods of the interface. It computes what its kernels can
-read (float32, channels side by side); the rest, and every complaint about arguments, is
-`super()`'s.
+A family is a class that overrides some methods of the interface. It handles the arrays that its
+kernels can read (float32, channels side by side). `super()` handles all others, and raises the
+errors about arguments.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ class Fast(Backend):
         return self._streams
 
     def like(self, x: Array, out: Array | None) -> Array:
-        """`out`, or a new array that lies as x does."""
+        """`out`, or a new array laid out as x."""
         return np.empty_like(x) if out is None else out
 
 

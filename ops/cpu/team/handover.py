@@ -1,11 +1,11 @@
-"""How a team's threads hand each other work, as LLVM IR: a number that rises, a count of those
-done, who sleeps.
+"""How a team's threads hand each other work, as LLVM IR: a turn number that rises with each kernel,
+a count of finished threads, and the sleep state of each thread.
 
 `post` announces a kernel. If all threads are awake it runs the caller's share and waits for the
-others. Else it returns the sleepers as bits; the caller wakes them and calls `finish`. `serve` is a
-thread's life until it falls asleep. No wake-up is lost (Dekker): a thread says that it sleeps and
-then looks for work once more, `post` announces work and then looks who sleeps, so one of them sees
-the other.
+others. Otherwise it returns the sleepers as bits; the caller wakes them and calls `finish`. `serve`
+is a thread's life until it falls asleep. No wake-up is lost (Dekker). A thread first marks itself
+as asleep and then looks for work once more; `post` first announces work and then looks for
+sleepers. So one of them sees the other.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from llvmlite import ir
 
 from ops.cpu.codegen.ir_tools import I32, I64, VOID, declared, on_arm
 
-# fields of the state, each on lines of its own: turn, done, the kernel, its block; then one per
+# fields of the state, each on separate cache lines: turn, done, the kernel, its block; then one per
 # thread
 TURN, DONE, KERNEL, BLOCK = range(4)
 FIELDS = 4
@@ -27,7 +27,7 @@ POLITE = 2_000
 
 
 def build_handover(module: ir.Module) -> None:
-    """Add post, finish and serve."""
+    """Add the functions post, finish and serve."""
     _finish(module)
     _post(module)
     _serve(module)
@@ -70,7 +70,7 @@ def _call(
 
 
 def _finish(module: ir.Module) -> None:
-    """finish(state, size, kernel, block): the caller's share, then wait for the others."""
+    """finish(state, size, kernel, block): run the caller's share, then wait for the others."""
     b, (state, size, kernel, block) = _function(module, "finish", VOID, 4)
     _call(b, kernel, I64(0), size, block)
     start, head, again, rest, done = (
@@ -96,7 +96,7 @@ def _finish(module: ir.Module) -> None:
 
 
 def _post(module: ir.Module) -> None:
-    """post(state, size, kernel, block) -> bits of the members that sleep; 0: the kernel has been
+    """post(state, size, kernel, block) -> bits of the members that sleep; 0 if the kernel has been
     run."""
     b, (state, size, kernel, block) = _function(module, "post", I64, 4)
     for index, value in ((KERNEL, kernel), (BLOCK, block), (DONE, I64(0))):
@@ -122,8 +122,8 @@ def _post(module: ir.Module) -> None:
 
 
 def _serve(module: ir.Module) -> None:
-    """serve(state, number, size): run what is posted until nothing comes for a while; then fall
-    asleep and return."""
+    """serve(state, number, size): run posted kernels until none comes for a while; then fall asleep
+    and return."""
     b, (state, number, size) = _function(module, "serve", VOID, 3)
     mine = b.add(number, I64(FIELDS))
     # last turn served
@@ -152,7 +152,7 @@ def _serve(module: ir.Module) -> None:
     b.position_at_end(sleep)
     _write(b, state, mine, I64(ASLEEP))
     b.cbranch(b.icmp_signed("!=", _read(b, state, TURN), b.load(last)), late, out)
-    # posted meanwhile: unless the caller has already counted this thread as asleep, go on
+    # work was posted meanwhile: go on, unless the caller has already counted this thread as asleep
     b.position_at_end(late)
     turns.add_incoming(I64(0), late)
     b.cbranch(b.icmp_signed("==", _swap(b, state, mine, AWAKE), I64(ASLEEP)), look, out)

@@ -42,7 +42,7 @@ def _odd(x: Array) -> bool:
 
 
 def image(x: Array) -> Image:
-    """Where x lies; `channels_last(x)` must hold."""
+    """The address and strides of x, for which `channels_last(x)` must hold."""
     sn, _, sh, sw = x.strides
     return Image(address(x), sn, sh, sw)
 

@@ -25,8 +25,9 @@ Formula = Callable[..., Sequence[Any]]
 
 
 class Stream:
-    """`formula(code, *inputs, *numbers)` gives the outputs. Names, each separated by spaces:
-    outputs, inputs, inputs that are one row repeated (`fixed`), float arguments."""
+    """`formula(code, *inputs, *numbers)` returns the outputs. The other arguments are names,
+    separated by spaces: outputs, inputs, float arguments (`numbers`), and inputs that are one row
+    repeated (`fixed`)."""
 
     def __init__(
         self,
@@ -49,8 +50,8 @@ class Stream:
         self.kernel = Generated(f"stream_{name}", self.block, self._write)
 
     def _write(self, c: Code) -> None:
-        """Rows are shared out, or parts of the only one, less its first `skip` elements, which are
-        thread 0's."""
+        """The threads share the rows, or the parts of a single row. Thread 0 takes the first `skip`
+        elements of a single row."""
         alone = c.rows.equals(1)
         (first_row, last_row), (first, last) = c.share(c.rows), c.share(c.length - c.skip, GRAIN)
         first_row = alone.pick(0, first_row)
@@ -73,7 +74,7 @@ class Stream:
             ]
             for k, (values, mask) in enumerate(zip(results, masks, strict=True)):
                 for name, value in zip(self.outputs, values, strict=True):
-                    # histories are changed in place
+                    # other outputs are histories, which are changed in place
                     write = deliver if name == self.outputs[0] else c.store
                     write(value, at[name] + offset + k * c.lanes * 4, mask)
 
@@ -84,7 +85,7 @@ class Stream:
 
 
 class Plan:
-    """A stream over arrays of certain shapes and strides: its block of arguments, filled in but for
+    """A stream over arrays of certain shapes and strides: its block of arguments without
     addresses."""
 
     def __init__(self, stream: Stream, rows: Rows) -> None:
@@ -101,7 +102,7 @@ class Plan:
         self.steps = rows.strides[:1] if rows.number > 1 else ()
 
     def kernel(self, stream: Stream) -> Generated:
-        """The kernel for the addresses now in place."""
+        """The kernel for the present addresses."""
         if self.size < LARGE:
             return stream.kernel
         output, *others = self.places
@@ -112,7 +113,7 @@ class Plan:
 
 
 class Streams:
-    """Runs streams on one team; remembers how operands of each kind lie."""
+    """Runs streams on one team; remembers the layout of operands of each kind."""
 
     def __init__(self, team: Team) -> None:
         self._team = team
@@ -125,9 +126,9 @@ class Streams:
         numbers: Sequence[float] = (),
         axis: int | None = None,
     ) -> bool:
-        """Outputs, inputs and fixed inputs, in this order. False, and nothing is done, where they
-        do not fit: not float32, not one shape, not rows together, not to be written to. `axis`: of
-        the fixed inputs."""
+        """Run a stream over outputs, inputs and fixed inputs, in this order. Returns False, and
+        does nothing, if they do not fit: not float32, not one shape, no common rows, or not
+        writeable. `axis`: the axis of the fixed inputs."""
         found = self._planned(stream, arrays, axis)
         if found is None:
             return False
@@ -138,16 +139,16 @@ class Streams:
         return True
 
     def fits(self, stream: Stream, arrays: Sequence[Array], axis: int | None = None) -> bool:
-        """Whether `run` would take these."""
+        """Whether `run` would take these arrays."""
         return self._planned(stream, arrays, axis) is not None
 
     def _planned(
         self, stream: Stream, arrays: Sequence[Array], axis: int | None
     ) -> tuple[Plan, list[int]] | None:
-        """The plan, and where the arrays lie."""
+        """The plan and the addresses of the arrays, or None if they do not fit."""
         try:
             known = [seen(array) for array in arrays]
-        except AttributeError:  # no array at all: the reference will say so
+        except AttributeError:  # not an array: the reference reports it
             return None
         key = stream, axis, *[one[2] for one in known]
         try:

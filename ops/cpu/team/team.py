@@ -85,8 +85,8 @@ def _member(
     lock: threading.Lock,
     ended: list[bool],
 ) -> None:
-    """A thread's life. It holds no reference to its team, so that an unused team goes and ends its
-    threads."""
+    """Serve as a thread of a team. The thread holds no reference to its team, so that an unused
+    team is freed and ends its threads."""
     while not ended:
         serve(state.ctypes.data, number, size)  # returns when the thread is to sleep
         lock.acquire()
@@ -95,8 +95,8 @@ def _member(
 
 
 def _settle(cores: Array, number: int) -> None:
-    """Move to another core, if there is one, where the caller or an earlier member has this
-    thread's."""
+    """Move to a free core, if there is one, when the caller or an earlier member has this thread's
+    core."""
     assert _core is not None
     taken = {int(core) for core in cores[:number]}
     if _core() in taken:
@@ -110,7 +110,7 @@ def _settle(cores: Array, number: int) -> None:
 
 
 def _end(locks: list[threading.Lock], ended: list[bool]) -> None:
-    """Wake every thread for the last time. One that is awake sees `ended` before it sleeps."""
+    """Wake every thread for the last time. A thread that is awake sees `ended` before it sleeps."""
     ended.append(True)
     for lock in locks:
         lock.release()

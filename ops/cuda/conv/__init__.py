@@ -1,11 +1,11 @@
 """Convolution on a device: which algorithm each pass of a shape gets, and the algorithms.
 
 operations      Convolutions of a device
-algorithm       What every convolution algorithm of a device is
-choose          Which algorithm each pass of a convolution gets, by shape
+algorithm       The interface of a device's convolution algorithms
+choose          The choice of an algorithm for each pass of a convolution, by shape
 lowered         Convolution by lowering
 cudnn           cuDNN's convolutions, through NVIDIA's frontend
-trial           Two algorithms beside each other on the same made-up images
+trial           A trial of two algorithms on the same random images
 weight_layouts  Weights between Caffe's order (K, C/groups, kh, kw) and that of windows,
                 [K][kh][kw][C/groups]
 """

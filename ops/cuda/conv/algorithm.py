@@ -1,5 +1,5 @@
-"""What every convolution algorithm of a device is: made once for a shape, run many times. `choose`
-picks one."""
+"""The interface of a device's convolution algorithms: each is made once for a shape and run many
+times. `choose` picks one."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from ops.geometry import ConvGeometry
 
 
 class Direction(StrEnum):
-    """The passes."""
+    """The three passes of a convolution."""
 
     FORWARD = "forward"
     DATA = "backward-data"
@@ -21,8 +21,8 @@ class Direction(StrEnum):
 
 @dataclass(frozen=True)
 class ConvShape:
-    """A convolution: x (N, C, H, W), w (K, C/groups, kh, kw) -> y (N, K, OH, OW), of numbers of
-    that dtype."""
+    """A convolution: x (N, C, H, W), w (K, C/groups, kh, kw) -> y (N, K, OH, OW), numbers of this
+    dtype."""
 
     in_shape: Shape
     outputs: int

@@ -1,8 +1,8 @@
-"""Which algorithm each pass of a convolution gets, by shape: the one place that decides.
+"""The choice of an algorithm for each pass of a convolution, by shape: the one place that decides.
 
-Lowering computes everything. cuDNN's plan is taken if it computes the same, as far as `TOLERANCES`
-say, and if it is faster; both are tried when the pass runs for the first time. Whatever speaks
-against it is told once, with its figure.
+Lowering computes everything. cuDNN's plan is taken if its results agree within `TOLERANCES` and it
+is faster. Both are tried when the pass runs for the first time. The reason against a plan is logged
+once, with its figure.
 """
 
 from __future__ import annotations
@@ -23,19 +23,19 @@ from ops.cuda.image_layout import ALIGNED, address, step_of
 from ops.errors import Array
 
 FORWARD, DATA, WEIGHTS = Direction
-# The greatest error that is taken, as a part of the greatest value. cuBLAS rounds factors too where
-# it is not "full".
+# The greatest error that is accepted, as a part of the greatest value. Unless the precision is
+# "full", cuBLAS rounds factors too.
 TOLERANCES = {"full": 1e-4, "tf32": 5e-3, "bf16": 2e-2}
 LEAST_WORKSPACE = 64 << 20  # bytes that a plan may take even where lowering takes less
-# numbers of images for which a shape is planned: shares of a batch may change often, plans take
-# time
+# most numbers of images for which a shape is planned: shares of a batch may change often, and plans
+# take time
 MOST_SIZES = 8
 _log = logging.getLogger("ops.cudnn")
 
 
 class Found(NamedTuple):
-    """What a trial found: the error, and seconds of both algorithms, or None where they were not
-    measured."""
+    """The results of a trial: the error, and the seconds of both algorithms, or None if they were
+    not measured."""
 
     error: float
     cudnn: float | None = None
@@ -43,9 +43,9 @@ class Found(NamedTuple):
 
 
 def against(found: Found, precision: str) -> str | None:
-    """What speaks against cuDNN's plan, in words."""
+    """The reason against cuDNN's plan, in words; None if there is none."""
     most = TOLERANCES[precision]
-    if not found.error <= most:  # nor if it is no number
+    if not found.error <= most:  # also true if the error is NaN
         return (
             f"differs from lowering by {found.error:.1e} of the greatest value, expected "
             f"at most {most:.0e}"
@@ -56,20 +56,21 @@ def against(found: Found, precision: str) -> str | None:
 
 
 class Chooser:
-    """Makes the algorithms of a backend, each once, and says which one a pass gets."""
+    """Makes the algorithms of a backend, each once, and picks the one that a pass gets."""
 
     def __init__(self, ops: OnDevice) -> None:
         self._ops = ops
         self._lowered: dict[ConvShape, Convolution] = {}
         self._chosen: dict[tuple[ConvShape, Direction, Steps], Convolution] = {}
-        # whether cuDNN was, for one image of that
+        # whether cuDNN was faster, keyed by the shape with one image
         self._faster: dict[tuple[ConvShape, Direction, Steps], bool] = {}
-        # how many were planned of that
+        # the number of plans, keyed by the shape with one image
         self._sizes: dict[tuple[ConvShape, Direction, Steps], int] = {}
 
     @cached_property
     def library(self) -> Library | None:
-        """cuDNN, if it is wanted and here; made in the thread that computes."""
+        """cuDNN if it is wanted and installed, else None. It is made in the thread that
+        computes."""
         if self._ops.cudnn == "off":
             return None
         try:
@@ -84,7 +85,8 @@ class Chooser:
         return library
 
     def __call__(self, shape: ConvShape, direction: Direction, x: Array, y: Array) -> Convolution:
-        """The algorithm of that pass over x and y, or their gradients, which have a `step_of`."""
+        """Return the algorithm of that pass over x and y, or their gradients, which have a
+        `step_of`."""
         if self.library is None or shape.dtype != np.float32 or (address(x) | address(y)) % ALIGNED:
             return self.lowered(shape)
         steps = step_of(x), step_of(y)
@@ -96,12 +98,12 @@ class Chooser:
         return found
 
     def taken(self, shape: ConvShape, direction: Direction) -> str:
-        """What the passes of a shape have had so far: "cuDNN" or "lowering"."""
+        """The algorithm that the passes of a shape have had so far: "cuDNN" or "lowering"."""
         passes = (found for key, found in self._chosen.items() if key[:2] == (shape, direction))
         return "cuDNN" if any(isinstance(found, Planned) for found in passes) else "lowering"
 
     def lowered(self, shape: ConvShape) -> Convolution:
-        """Lowering, which every pass can have."""
+        """Return lowering, which every pass can have."""
         found = self._lowered.get(shape)
         if found is None:
             found = self._lowered[shape] = Lowered(shape, self._ops)
@@ -135,7 +137,7 @@ class Chooser:
             )
             timed = self._ops.cudnn == "fastest" and each not in self._faster
             found = self._tried(plan, lowered, Trial(shape, direction, steps, self._ops), timed)
-        except Exception as error:  # noqa: BLE001  # the frontend's are of many kinds; lowering tells its own when it runs
+        except Exception as error:  # noqa: BLE001  # the frontend raises many kinds; lowering raises its own when it runs
             _log.warning("%s: no plan that runs (%s); lowered", pass_, first_line(error))
             return lowered
         finally:

@@ -1,9 +1,9 @@
 """cuDNN's convolutions, through NVIDIA's frontend: a graph of one operation for each pass.
 
 The only file that imports `cudnn`. Its tensors have the dimensions N, C, H, W whatever lies in
-memory; strides say that images lie as [N][H][W][C], with `step` numbers from pixel to pixel, and
-weights as [K][kh][kw][C/groups]. Everything is said to it: what it would infer of layouts and of
-gradients' sizes is not what we have.
+memory. Strides describe the layout: images lie as [N][H][W][C], with `step` numbers from pixel to
+pixel, and weights as [K][kh][kw][C/groups]. The graph states everything, since cuDNN would infer
+other layouts and other sizes of gradients.
 """
 
 from __future__ import annotations
@@ -23,22 +23,22 @@ from ops.errors import Array, OpsError, Shape
 from ops.holding import holds_lock
 
 LIBRARY = "libcudnn.so.9"
-X = 1  # what tensors are called in a graph: images, weights, images; or their gradients
+X = 1  # numbers of tensors in a graph: images, weights, images; or their gradients
 W = 2
 Y = 3
 Steps = tuple[int, int]  # numbers from pixel to pixel of x, and of y
 
 
 class CudnnMissing(OpsError):
-    """cuDNN, or what it stands on, is not here."""
+    """cuDNN, or a library that it needs, is missing."""
 
 
 class Library:
     """cuDNN in one thread: its handle, and which kinds of plans may be taken.
 
     `deterministic` leaves out engines whose results differ from run to run. Factors are rounded in
-    tensor cores only where `precision` is not "full"; the rounding is TF32's with "bf16" too, since
-    cuDNN would round to float16 else.
+    tensor cores only if `precision` is not "full". With "bf16" they are rounded to TF32 too, since
+    cuDNN would otherwise round to float16.
     """
 
     def __init__(self, precision: str, stream: int, *, deterministic: bool) -> None:
@@ -54,7 +54,7 @@ class Library:
             self.version = str(cudnn.backend_version_string())
             self.handle = cudnn.create_handle()
             cudnn.set_stream(self.handle, stream)
-        except Exception as error:  # noqa: BLE001  # whatever it raises, there is lowering
+        except Exception as error:  # noqa: BLE001  # whatever it raises, lowering takes its place
             absent = "" if here else f"; there is no {LIBRARY}: install nvidia-cudnn-cu13"
             raise CudnnMissing(f"cuDNN does not start ({first_line(error)}{absent})") from None
         self.module = cudnn
@@ -68,11 +68,11 @@ class Library:
 
 
 def _start() -> bool:
-    """Have cuDNN load its parts, with the interpreter's lock let go: the frontend would hold it,
-    and a process whose event loop stands still counts as dead (`ops.backends.cuda_driver`). False:
-    the library is not here."""
+    """Make cuDNN load its parts, with the interpreter's lock released. The frontend would hold the
+    lock, and a process whose event loop stands still counts as dead (`ops.backends.cuda_driver`).
+    Returns False if the library is missing."""
     try:
-        # the one that the frontend has found, under the name that it is loaded by
+        # the library that the frontend has found, by the name under which it was loaded
         library = ctypes.CDLL(LIBRARY)
     except OSError:
         return False
@@ -93,7 +93,7 @@ def graph_of(
     _, own, *kernel = shape.weight_shape
     tensors = {
         X: (shape.in_shape, steps[0]),
-        # fewer channels than x has say how many groups there are
+        # cuDNN divides x's channels by these to get the number of groups
         W: ((shape.outputs, own, *kernel), own),
         Y: (shape.out_shape, steps[1]),
     }
@@ -119,18 +119,19 @@ def graph_of(
 
 
 def strides(dim: Shape, step: int) -> list[int]:
-    """Of (N, C, H, W), in numbers, where memory has [N][H][W] pixels `step` numbers apart."""
+    """The strides of (N, C, H, W), in numbers, where memory has [N][H][W] pixels `step` numbers
+    apart."""
     _, _, high, wide = dim
     return [high * wide * step, 1, wide * step, step]
 
 
 class Planned:
-    """One pass of a shape by cuDNN, planned when it is made; see `algorithm.Convolution`, of which
-    it has the method of its direction. x and y are `ALIGNED` and have these `steps`. Raises
-    whatever the frontend does where it has no plan.
+    """One pass of a shape by cuDNN, planned when it is made. Of `algorithm.Convolution` only the
+    method of its direction may be called. x and y are `ALIGNED` and have these `steps`. The
+    constructor raises the frontend's errors if there is no plan.
 
-    Of the engines that cuDNN's heuristics propose, the first that takes no more scratch memory than
-    `most_bytes`.
+    Of the engines that cuDNN's heuristics propose, the plan takes the first that needs no more
+    scratch memory than `most_bytes`.
     """
 
     def __init__(
@@ -159,16 +160,13 @@ class Planned:
         self.scratch_bytes = self._workspace + self._weights.scratch_bytes
 
     def forward(self, x: Array, w: Array, b: Array | None, y: Array, rectify: bool) -> None:
-        """See Convolution."""
         self._run(x, self._aligned(self._weights.packed(w)), y)
         self._ops.shifted(y, b, rectify)
 
     def backward_data(self, dy: Array, w: Array, dx: Array) -> None:
-        """See Convolution."""
         self._run(dx, self._aligned(self._weights.packed(w)), dy)
 
     def backward_weights(self, x: Array, dy: Array, dw: Array) -> None:
-        """See Convolution."""
         room = self._weights.room(dw)
         if address(room) % ALIGNED:
             into = room
@@ -180,7 +178,8 @@ class Planned:
             self._weights.unpack(room, dw)
 
     def _aligned(self, w: Array) -> Array:
-        """w, copied where parameters of layers before it have pushed it to an odd address."""
+        """w, or an aligned copy if the parameters of layers before it have moved it to an odd
+        address."""
         if address(w) % ALIGNED == 0:
             return w
         copy = self._ops.scratch.take("weights", w.shape, w.dtype)
@@ -193,7 +192,7 @@ class Planned:
         into[...] = source
 
     def _run(self, x: Array, w: Array, y: Array) -> None:
-        # lowering's, if it runs
+        # lowering uses the same block
         workspace = self._ops.scratch.take("windows", (max(1, self._workspace),), np.uint8)
         places = {X: address(x), W: address(w), Y: address(y)}
         self._graph.execute(places, address(workspace), handle=self._library.handle)
@@ -201,9 +200,9 @@ class Planned:
             self._ops.repeats.add(self._again(places, address(workspace)))
 
     def _again(self, places: dict[int, int], workspace: int) -> Call:
-        """The same run once more. The frontend looks at its arguments anew in every `execute`,
-        which takes it longer than cuDNN takes to start; where what it calls then is known, that is
-        called at once."""
+        """Return a call that repeats this run. The frontend checks its arguments in every
+        `execute`, which takes longer than cuDNN takes to start. If the function that `execute`
+        calls is known, it is called directly."""
         graph = self._graph
         handle = self._library.handle
         try:
@@ -226,5 +225,5 @@ class Planned:
 
 
 def first_line(error: BaseException) -> str:
-    """What an error is and says, as part of a line."""
+    """The type of an error and the first line of its text."""
     return ": ".join([type(error).__name__, *str(error).strip().splitlines()[:1]])

@@ -18,12 +18,12 @@ from ops.cuda.launch import Divisor, divisor
 from ops.errors import Array
 from ops.reference.lowering import is_identity
 
-# of windows at a time: products are large enough then, and VGG-16 takes 8 GB at 128 images
+# bytes of windows at a time: products are large enough then, and VGG-16 takes 8 GB at 128 images
 MOST_BYTES = 512 << 20
 
 
 class Lowered:
-    """See `algorithm.Convolution`."""
+    """Convolution of one shape by lowering. Implements `algorithm.Convolution`."""
 
     def __init__(self, shape: ConvShape, ops: OnDevice) -> None:
         self._ops = ops
@@ -45,7 +45,6 @@ class Lowered:
         ) + self._weights.scratch_bytes
 
     def forward(self, x: Array, w: Array, b: Array | None, y: Array, rectify: bool) -> None:
-        """See Convolution."""
         w_KD = self._weights.packed(w)
         for part in self._parts():
             y_MK = rows(y[part])
@@ -56,7 +55,6 @@ class Lowered:
         self._ops.shifted(y, b, rectify)
 
     def backward_data(self, dy: Array, w: Array, dx: Array) -> None:
-        """See Convolution."""
         w_KD = self._weights.packed(w)
         for part in self._parts():
             dy_MK = rows(dy[part])
@@ -74,7 +72,6 @@ class Lowered:
                 self._lift(windows, into)
 
     def backward_weights(self, x: Array, dy: Array, dw: Array) -> None:
-        """See Convolution."""
         dw_KD = self._weights.room(dw)
         for part in self._parts():
             dy_MK = rows(dy[part])
@@ -131,7 +128,7 @@ class Lowered:
         return list(windows)
 
     def _lift(self, windows: Array, dx: Array) -> None:
-        """dx = the sum of all window elements that were read from each number."""
+        """Set dx to the sum of all window elements that were read from each number."""
         step = step_of(dx)
         assert step is not None
         wide = 4 if in_fours(self._own, dx, windows) and step % 4 == 0 else 1

@@ -29,7 +29,6 @@ class Convolutions(OnDevice):
         self, x: Array, w: Array, b: Array | None, geometry: ConvGeometry, out: Array | None = None,
         *, rectify: bool = False,
     ) -> Array:  # fmt: skip
-        """As Backend's."""
         y = self.images_like(conv.check_forward(x, w, b, geometry, out), out, x.dtype)
         x = self.read(x)
         into = self.into(y)
@@ -43,7 +42,6 @@ class Convolutions(OnDevice):
     def conv_backward_data(
         self, dy: Array, w: Array, geometry: ConvGeometry, in_shape: Shape, out: Array | None = None
     ) -> Array:
-        """As Backend's."""
         conv.check_backward_data(dy, w, geometry, in_shape, out)
         dx = self.images_like(in_shape, out, dy.dtype)
         dy = self.read(dy)
@@ -59,7 +57,6 @@ class Convolutions(OnDevice):
         self, x: Array, dy: Array, geometry: ConvGeometry, w_shape: Shape, *,
         bias: bool, out_w: Array | None = None, out_b: Array | None = None,
     ) -> tuple[Array, Array | None]:  # fmt: skip
-        """As Backend's."""
         conv.check_backward_weights(x, dy, geometry, w_shape, out_w, out_b)
         dw: Array = self.xp.empty(w_shape, x.dtype) if out_w is None else out_w
         into = dw if dw.flags.c_contiguous else self.xp.empty(w_shape, x.dtype)
@@ -74,6 +71,5 @@ class Convolutions(OnDevice):
     def conv_scratch(
         self, in_shape: Shape, w_shape: Shape, geometry: ConvGeometry, *, training: bool
     ) -> int:
-        """As Backend's."""
         shape = ConvShape(tuple(in_shape), w_shape[0], geometry, np.dtype(np.float32))
         return self.chooser.lowered(shape).scratch_bytes

@@ -1,9 +1,9 @@
-"""Two algorithms beside each other on the same made-up images: how far their results are apart, how
-long each takes.
+"""A trial of two algorithms on the same random images: the difference of their results, the time of
+each.
 
-Images have the sizes and steps that the pass will have. Two of them are made up and repeated
-through the batch. What is compared is the first image and the last; a gradient of weights is summed
-over those two alone, the others' dy are 0, so that rounding in long sums does not hide a mistake.
+Images have the sizes and steps that the pass will have. Two images are drawn and repeated through
+the batch. The first image and the last are compared. A gradient of weights is summed over those two
+alone: the others' dy are 0, so that rounding in long sums does not hide a mistake.
 """
 
 from __future__ import annotations
@@ -20,10 +20,10 @@ from ops.cuda.repeats import Call
 from ops.errors import Array, Shape
 
 clock = time.perf_counter
-MOST_ROUNDS = 5  # of measured runs: the fastest counts
+MOST_ROUNDS = 5  # rounds of measured runs: the fastest counts
 ENOUGH_SECONDS = 0.05
-# runs that are waited for together: while the device computes, the host starts the next, as in a
-# net
+# runs between two waits for the device: while the device computes, the host starts the next, as in
+# a net
 IN_A_ROW = 3
 
 
@@ -49,8 +49,8 @@ class Trial:
             self._y[1:-1] = 0
 
     def error(self, tried: Convolution, right: Convolution) -> float:
-        """The greatest difference between their results, as a part of the greatest value; NaN if
-        one is not finite."""
+        """The greatest difference between their results, as a part of the greatest value; NaN if a
+        result is not finite."""
         written = {Direction.FORWARD: self._y, Direction.DATA: self._x, Direction.WEIGHTS: self._w}[
             self._direction
         ]
@@ -68,8 +68,9 @@ class Trial:
         return float(np.abs(got - expected).max() / np.abs(expected).max())
 
     def seconds(self, *algorithms: Convolution) -> list[float]:
-        """The time of one run of each as nets run them, from the third pass on; the first is not
-        counted. They take turns: a GPU that was idle raises its clock meanwhile."""
+        """The seconds of one run of each algorithm, as nets run it from the third pass on. The
+        first run is not counted. The algorithms take turns, since a GPU that was idle raises its
+        clock meanwhile."""
         runs = [self._repeated(algorithm) for algorithm in algorithms]
         self._ops.synchronize()
         rounds: list[list[float]] = []
@@ -80,7 +81,7 @@ class Trial:
         return [min(times) for times in zip(*rounds, strict=True)]
 
     def _repeated(self, algorithm: Convolution) -> Call:
-        """Run it, and return what runs it again."""
+        """Run the algorithm, and return a function that runs it again."""
 
         def run() -> None:
             self.run(algorithm)
@@ -105,7 +106,7 @@ class Trial:
         return (clock() - begun) / IN_A_ROW
 
     def run(self, algorithm: Convolution) -> None:
-        """The pass."""
+        """Run the pass by this algorithm."""
         if self._direction == Direction.FORWARD:
             algorithm.forward(self._x, self._w, None, self._y, False)
         elif self._direction == Direction.DATA:

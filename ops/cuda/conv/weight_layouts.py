@@ -12,7 +12,8 @@ from ops.errors import Array
 
 
 class WeightOrder:
-    """Of one convolution. Scratch memory is taken where the two orders differ."""
+    """The order of the weights of one convolution. Scratch memory is taken only if the two orders
+    differ."""
 
     def __init__(self, shape: ConvShape, ops: OnDevice) -> None:
         self._ops = ops
@@ -31,8 +32,8 @@ class WeightOrder:
         return packed
 
     def room(self, dw: Array) -> Array:
-        """Where to write a gradient (K, kh * kw * C/groups) in the order of windows; then
-        `unpack`."""
+        """Return the array for a gradient (K, kh * kw * C/groups) in the order of windows; call
+        `unpack` after writing it."""
         return (
             self._ops.scratch.take("weights", self.matrix, dw.dtype)
             if self.turns
@@ -40,7 +41,7 @@ class WeightOrder:
         )
 
     def unpack(self, room: Array, dw: Array) -> None:
-        """What was written in `room` -> dw in Caffe's order."""
+        """Copy the gradient that was written to `room` to dw, in Caffe's order."""
         if self.turns:
             self._turn(room, dw, self._taps, self._own)
 

@@ -1,10 +1,10 @@
-"""CUDA C sources of the CuPy backend, a family a file. Text only, no CuPy.
+"""CUDA C sources of the CuPy backend, one family per file. They are text and need no CuPy.
 
-source_text  What all kernels share
+source_text  The text that all kernels share
 lowering     Kernels of lowering and lifting
 pooling      Kernels of pooling, forward and backward
 lrn          Kernels of local response normalisation
-norm         Batch normalisation with what follows it, over M pixels of C channels
+norm         Batch normalisation with the operations that follow it, over M pixels of C channels
 sums         Sums of columns, in steps
 pointwise    Kernels that treat numbers one by one, over rows of C numbers
 losses       Softmax over the classes of (N, C, inner) scores, and its loss
@@ -14,8 +14,8 @@ rows         Kernels over the rows of a table
 
 Every kernel is extern "C" and runs over a grid of any size. It needs no shared memory and no
 atomics, and sums in a fixed order, so a repeated run gives the same bits. `T` is float or double.
-Images (N, C, H, W) lie as [N][H][W][C]: they are rows of C numbers, one a pixel, and the number
-behind an array's name (`ps`, `ys`) says how many numbers lie between two of them.
+Images (N, C, H, W) lie as [N][H][W][C]: they are rows of C numbers, one per pixel. The parameter
+that follows an array (`ps`, `ys`) is the distance in numbers between two rows.
 """
 
 from __future__ import annotations

@@ -1,9 +1,9 @@
 """Softmax over the classes of (N, C, inner) scores, and its loss. `n`, `c`, `i` behind a name are
 strides in elements.
 
-Softmax takes two launches: S strips of classes of each row give a maximum and a sum, then every
-thread joins those of its row. A label that is no class stops nothing: the loss says which
-(`verdict`).
+Softmax takes two launches. In the first, S strips of classes of each row give a maximum and a sum.
+In the second, every thread joins those of its row. A label that is not a class stops nothing: the
+`verdict` names it.
 """
 
 from __future__ import annotations
@@ -45,8 +45,8 @@ LOSSES: dict[str, str] = {
         y[n * yn + c * yc + i * yi] = exp(x[n * xn + c * xc + i * xi] - top) / sum;
     }}
 }}""",
-    # of each strip of rows: the losses' sum, how many labels count, the least label that is no
-    # class (or NaN)
+    # for each strip of rows: the losses' sum, the number of labels that count, a label that is not
+    # a class (-1 for a NaN), or NaN
     "label_losses": f"""(const T* prob, long long pn, long long pc, long long pi, const T* labels, long long ln,
     long long li, double* strips, int S, int rows, {div("inner")}, int C, int ignores, T ignored, T least) {{
     EACH(s, S) {{
@@ -68,8 +68,8 @@ LOSSES: dict[str, str] = {
         strips[3 * s + 2] = wrong;
     }}
 }}""",
-    # the loss, the label that is no class or NaN, and what the sum was divided by: `share`, or
-    # where that is 0 the number of labels that count
+    # the loss, a label that is not a class or NaN, and the divisor of the sum: `share`, or if that
+    # is 0 the number of labels that count
     "label_verdict": """(const double* strips, T* verdict, int S, double share) {
     EACH(k, 1) {
         double sum = 0, counted = 0, wrong = __int_as_float(0x7fc00000);

@@ -1,10 +1,10 @@
-"""Batch normalisation with what follows it, over M pixels of C channels: three or four launches
-each way.
+"""Batch normalisation with the operations that follow it, over M pixels of C channels: three or
+four launches each way.
 
 Forward sums x and x^2 less the channel's first number (`shift`), so that a large mean costs no
 digits (Chan, Golub and LeVeque 1983). Backward starts again from x. `gamma`, `beta`, `addend`,
 `mean` may be null. S strips of rows give S sums, `gather_sums` leaves D of each, and the last
-kernel adds up these as it starts.
+kernel adds these up as it starts.
 """
 
 from __future__ import annotations
@@ -93,7 +93,7 @@ NORM: dict[str, str] = {
         }}
     }}
 }}""",
-    # what a pass adds to the running statistics: mean, unbiased variance, weight
+    # the amounts that a pass adds to the running statistics: mean, unbiased variance, weight
     "norm_added": """(const T* mean, const T* variance, T* sums, T* squares, T* weight, int C, T share, T unbiased) {
     EACH(c, C) {
         sums[c] = mean[c] * share;

@@ -16,7 +16,7 @@ PLUS = f"""(const {{E}}* a, int as, const {{E}}* b, int bs, {{E}}* y, int ys, in
 }}}}"""
 
 POINTWISE: dict[str, str] = {
-    # y += b, or max(y + b, 0), where b may be null; what is no number stays
+    # y += b, or max(y + b, 0), where b may be null; NaN stays NaN
     "shift": f"""(T* y, int ys, const T* b, int count, {div("C")}, int rectify) {{
     EACH(k, count) {{
         {PLACE}
@@ -31,7 +31,7 @@ POINTWISE: dict[str, str] = {
         y[(long long)m * ys + c] = value < 0 ? (slope == 0 ? T(0) : slope * value) : value;
     }}
 }}""",
-    # a product as in the reference, so that a gradient that is no number stays one
+    # a product as in the reference, so that a gradient that is NaN stays NaN
     "rectify_back": f"""(const T* dy, int ds, const T* y, int ys, T* dx, int xs, int count, {div("C")}, T slope) {{
     EACH(k, count) {{
         {PLACE}

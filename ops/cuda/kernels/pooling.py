@@ -88,7 +88,7 @@ TO_PLACES = f"""(const <E>* dy, int ds, const <P>* place, int as, <E>* dx, int x
 
 
 def _wide(text: str, many: int) -> str:
-    """For so many channels a thread, one or four; of four, C and the steps count fours."""
+    """The kernel for one channel per thread or four. With four, C and the steps count fours."""
     element, place = ("T", "int") if many == 1 else ("Four", "FourPlaces")
     return text.replace("<E>", element).replace("<P>", place).replace("<N>", str(many))
 

@@ -1,4 +1,4 @@
-"""What all kernels share: the lines in front of them, and whole numbers divided by
+"""The text that all kernels share: the lines in front of them, and integer division by
 multiplication."""
 
 from __future__ import annotations

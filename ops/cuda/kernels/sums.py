@@ -1,5 +1,5 @@
-"""Sums of columns, in steps: S strips of interleaved rows, D sums of these, the sums of those.
-Threads side by side read so, too."""
+"""Sums of columns, in steps: S sums of interleaved rows, D sums of these, and the sum of those. So
+neighbouring threads read neighbouring numbers."""
 
 from __future__ import annotations
 

@@ -2,8 +2,9 @@
 ops.reference.update).
 
 `table` has a line of LINE numbers for each parameter: the addresses of w, g, the new w and two
-histories, and where the parameter ends, counted over all. `factors` has three: of the rate, of the
-decay, and what a running statistic keeps, or -1. The numbers a to d are the rule's own.
+histories, and where the parameter ends, counted over all. `factors` has three numbers for each
+parameter: the factor of the rate, that of the decay, and the part that a running statistic keeps,
+or -1. The numbers a to d are the rule's own.
 """
 
 from __future__ import annotations
