@@ -1,5 +1,6 @@
-"""Metrics: the names, the pages, the port that is taken, and what Prometheus itself says of the
-format."""
+"""Metrics: their names, their pages, a port that is taken, and the check of the format by
+Prometheus' own tool.
+"""
 
 from __future__ import annotations
 
@@ -42,7 +43,7 @@ def pages(metrics: Metrics) -> Iterator[Pages]:
 
 
 def get(pages: Pages, path: str) -> tuple[str, str]:
-    """(content type, body) of a page."""
+    """The content type and the body of a page."""
     with urllib.request.urlopen(f"http://127.0.0.1:{pages.port}{path}", timeout=60) as answer:
         return answer.headers["Content-Type"], answer.read().decode()
 

@@ -1,5 +1,5 @@
-"""What a correct cluster.toml means: defaults, overrides, the program, and the resolved file. And
-that no mutation of a full sample ends in a traceback.
+"""The meaning of a correct cluster.toml: defaults, overrides, the program, and the resolved file.
+And mutations of a full sample, none of which ends in a traceback.
 """
 
 import copy
@@ -185,7 +185,7 @@ def test_an_override_sets_one_value(override: str, path: tuple[str | int, ...], 
     assert node == value
 
 
-def test_an_index_reaches_the_machine_that_the_file_leaves_out() -> None:
+def test_an_index_reaches_the_default_machine_of_a_file_without_machines() -> None:
     config = load(write(""), ["machine.0.cores=3"])
     assert [(m.name, m.cores) for m in config.machine] == [("local", 3)]
 

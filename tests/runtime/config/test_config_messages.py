@@ -1,4 +1,4 @@
-"""One broken file, one exact message: what the user reads for each kind of mistake."""
+"""One broken file, one exact message: the text that the user reads for each kind of mistake."""
 
 import sys
 from pathlib import Path
@@ -363,7 +363,7 @@ def test_a_program_that_does_not_exist_and_other_mistakes_come_together() -> Non
     ]
 
 
-def test_a_program_name_that_is_no_module_name_is_refused() -> None:
+def test_a_program_name_that_is_not_a_module_name_is_refused() -> None:
     assert problems("", program="../roles.py") == [
         (
             "cluster.toml:1: program: found '../roles.py' (string), expected the name of a "
