@@ -54,7 +54,7 @@ def test_every_metric_that_a_board_or_a_rule_uses_is_documented() -> None:
 @pytest.mark.parametrize(
     "words", ["check rules rules.yml", "test rules rules_test.yml", "check config prometheus.yml"]
 )
-def test_promtool_finds_nothing_wrong_with_rules_and_configuration(words: str) -> None:
+def test_promtool_finds_no_mistake_in_rules_and_configuration(words: str) -> None:
     done = subprocess.run(
         ["promtool", *words.split()], cwd=MONITORING, capture_output=True, text=True, check=False
     )

@@ -122,6 +122,6 @@ def test_a_disk_that_fails_at_any_call_leaves_the_checkpoint_before_or_the_new_o
             assert loaded(path) in (before, before + 1)
             if not lasts:
                 assert [file.name for file in tmp_path.iterdir()] == [NAME], calls[at - 1]
-    assert failed == len(calls) * len(CODES), "a failed call was not noticed"
+    assert failed == len(calls) * len(CODES), "a save with a failed call did not raise an error"
     checkpoint.save(path, arrays_of(9), {"iteration": "9"})
     assert [file.name for file in tmp_path.iterdir()] == [NAME]

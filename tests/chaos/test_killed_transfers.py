@@ -199,7 +199,7 @@ async def test_killed_readers_leave_the_writer_with_all_its_memory_and_no_wait(
 @pytest.mark.few("[12]")
 @pytest.mark.parametrize("lives", [12, LIVES])
 @pytest.mark.timeout(60)
-async def test_killed_writers_leave_readable_what_arrived_and_nothing_else(
+async def test_messages_of_killed_writers_stay_readable_and_no_memory_leaks(
     survivor: Survivor, lives: int
 ) -> None:
     chance = random.Random(2)

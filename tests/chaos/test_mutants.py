@@ -19,7 +19,14 @@ import pytest
 
 from tests.helpers.support import ROOT
 
-COPIED = ("runtime", "roles", "nets", "ops", "tests", "benchmarks")  # what tests import
+COPIED = (
+    "runtime",
+    "roles",
+    "nets",
+    "ops",
+    "tests",
+    "benchmarks",
+)  # the folders from which tests import
 SECONDS = 20  # limit for a test that hangs on its mutant, which counts as a failure too
 
 

@@ -97,8 +97,8 @@ def test_a_run_that_is_scaled_ends_with_the_bits_of_one_that_was_not(
 def test_samples_of_asynchronous_groups_are_each_used_once_over_several_changes(
     tmp_path: Path, survivor: Starts
 ) -> None:
-    """An iteration trains on the images that its number gives. The last checkpoint has the same
-    number of iterations and of batches.
+    """An iteration trains on the images that its number gives. So each checkpoint must count 16
+    images, one batch, for each of its iterations.
     """
     cluster = configure(
         tmp_path, "omnivore", workers=2, groups=2, iterations=1_000_000, paced=True, pace=0.02
@@ -179,7 +179,9 @@ def test_an_impossible_scale_request_is_refused_with_a_reason_and_the_run_goes_o
 
 
 @pytest.mark.slow
-def test_a_run_is_scaled_back_to_what_cluster_toml_says(tmp_path: Path, survivor: Starts) -> None:
+def test_a_run_is_scaled_back_to_the_number_in_cluster_toml(
+    tmp_path: Path, survivor: Starts
+) -> None:
     run = two_workers(tmp_path, survivor)
     for workers in (3, 2):
         scaled(run, workers=workers)

@@ -164,8 +164,8 @@ class Start:
         return self.files[file].read_text()
 
     def wait_until_it_starts_processes(self) -> None:
-        """Wait for the line that names the run directory. `up` reads and imports before it for as
-        long as the machine is busy, so deadlines count from this line on.
+        """Wait for the line that names the run directory; deadlines count from it. Before that line,
+        `up` reads and imports, which takes long on a busy machine.
         """
         while "run directory" not in self.said(0) and not self.ended(PAUSE):
             pass

@@ -133,7 +133,7 @@ async def test_a_process_may_have_many_more_peers_than_zeromq_foresees() -> None
         assert {await p.lost.get() for _ in others} == set(others)
 
 
-def test_keys_are_read_back_as_they_were_and_show_nothing_of_themselves(tmp_path: Path) -> None:
+def test_keys_are_read_back_equal_and_their_repr_is_empty(tmp_path: Path) -> None:
     keys = Keys("s3cret", *key_pair(), {"q": key_pair()[0]})
     keys.write(tmp_path / "keys")
     assert Keys.read(tmp_path / "keys") == keys

@@ -111,6 +111,6 @@ async def test_later_messages_of_a_lost_process_are_rejected(linked: Linked) -> 
     counted = partial(
         linked.p.metrics.registry.get_sample_value, "convoy_messages_rejected_total", labels
     )
-    while not counted():  # noqa: ASYNC110  # rejections have no event of their own
+    while not counted():  # noqa: ASYNC110  # rejections raise no event
         await asyncio.sleep(0)
     assert linked.client.told == 0

@@ -265,7 +265,7 @@ async def test_malformed_frames_are_rejected_and_the_road_stays_open(tmp_path: P
     await a.transport.send("b", note(1))
     assert (await b.next()).id == 2
     async with asyncio.timeout(60):
-        while len(b.rejected) < len(hostile):  # noqa: ASYNC110  # rejections have no event of their own
+        while len(b.rejected) < len(hostile):  # noqa: ASYNC110  # rejections raise no event
             await asyncio.sleep(0)
     assert {peer for peer, _ in b.rejected} == {"stranger"}
     assert {error.reason for _, error in b.rejected} == {"bad_header"}

@@ -34,8 +34,8 @@ FAULTS = {
 CASES = [(road, fault) for road in ROADS for fault in FAULTS]
 MANY = int(os.environ.get("CONVOY_MESSAGES", "10000"))
 RARE = Shares(drop=1e-3, duplicate=1e-3, reorder=1e-2, delay=1e-3)
-# An ask times out after this where answers may be lost. With 0.2 s, a busy machine also lost most
-# of the other answers.
+# The time-out of an ask where answers may be lost. With 0.2 s most asks timed out on a busy
+# machine.
 SECONDS = 2.0
 SIZE = 100_000  # bytes of an array; ten fill the credit window
 

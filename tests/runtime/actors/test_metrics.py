@@ -124,7 +124,7 @@ def test_a_closed_page_frees_its_port() -> None:
 
 
 @pytest.mark.skipif(shutil.which("promtool") is None, reason="needs promtool, which is not on PATH")
-def test_prometheus_own_tool_finds_nothing_to_mend(metrics: Metrics) -> None:
+def test_prometheus_own_tool_finds_no_mistake(metrics: Metrics) -> None:
     checked = subprocess.run(
         ["promtool", "check", "metrics"],
         input=metrics.text(),

@@ -94,10 +94,10 @@ async def test_an_answer_of_another_kind_is_an_error_for_the_asker(pair: Pair) -
 async def test_asking_an_actor_without_a_link_is_an_error_and_leaves_no_ask_open(
     pair: Pair,
 ) -> None:
-    with pytest.raises(ActorStopped, match="asker has no link to an actor called 'nobody'"):
-        await pair.asker.ask("nobody", Question(number=1), Answer)
-    with pytest.raises(ActorStopped, match="nobody"):
-        await pair.asker.tell("nobody", Question(number=1))
+    with pytest.raises(ActorStopped, match="asker has no link to an actor called 'absent'"):
+        await pair.asker.ask("absent", Question(number=1), Answer)
+    with pytest.raises(ActorStopped, match="absent"):
+        await pair.asker.tell("absent", Question(number=1))
     assert "0 asks open" in repr(pair.p)
 
 
@@ -130,7 +130,7 @@ def test_no_answer_in_time_is_an_error_and_an_answer_that_comes_too_late_is_coun
         ("unasked", {"answers": 77}),
     ],
 )
-async def test_a_misdirected_message_is_counted_and_released_and_changes_nothing(
+async def test_a_misdirected_message_is_counted_released_and_has_no_effect(
     pair: Pair, reason: str, changes: dict[str, Any]
 ) -> None:
     good = {
@@ -313,7 +313,7 @@ async def test_the_first_error_of_on_start_comes_through_prepare(pair: Pair) -> 
         await pair.p.prepare(["unready"])
 
 
-def test_an_idle_actor_holds_nothing_of_the_message_it_handled_last() -> None:
+def test_an_idle_actor_keeps_no_reference_to_the_message_it_handled_last() -> None:
     class Reader(Actor):
         async def on_bulk(self, said: Bulk, envelope: Envelope) -> None:
             await self.reply(envelope, Answer(number=said.blob.size))

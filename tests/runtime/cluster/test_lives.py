@@ -143,7 +143,7 @@ async def test_a_second_life_replaces_the_first_and_messages_of_the_first_are_re
         await life.close()
 
 
-async def test_a_process_prepares_when_it_has_been_told_of_all_its_peers(
+async def test_a_process_prepares_when_it_has_learnt_of_all_its_peers(
     client: Process, chief: Process
 ) -> None:
     agent = agent_in(client)

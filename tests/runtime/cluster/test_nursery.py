@@ -273,7 +273,7 @@ def test_an_agents_forked_nursery_keeps_no_files_and_no_signal_handlers_of_the_a
     assert done.stderr == ""
 
 
-def test_a_nursery_imports_the_program_and_ends_if_the_configuration_has_a_mistake(
+def test_a_nursery_learns_of_the_program_and_ends_if_the_configuration_has_a_mistake(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     start = Nursery.start

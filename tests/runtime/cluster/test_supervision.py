@@ -237,7 +237,7 @@ def test_array_work_is_stuck_at_ten_times_the_usual_but_never_under_the_floor(
 
 
 @pytest.mark.parametrize(("busy", "stuck"), [(299.0, False), (301.0, True)])
-def test_preparing_has_a_limit_of_its_own_since_kernels_compile_then(
+def test_preparing_has_a_separate_limit_since_kernels_compile_then(
     busy: float, stuck: bool
 ) -> None:
     verdict = watched(at_stage(LifeStage.GREETED), TICK, beats=beat(busy=busy, usual=0.0))

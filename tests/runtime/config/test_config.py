@@ -99,7 +99,7 @@ class Options(Section):
 
 
 @pytest.fixture(autouse=True)
-def beside_the_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def next_to_the_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     module = ModuleType("sample_program")
     module.plan = lambda config, options: None  # type: ignore[attr-defined]
     module.Options = Options
@@ -207,7 +207,7 @@ def test_sizes_have_units(text: str, count: int) -> None:
     assert parse_bytes(text) == count
 
 
-def test_a_program_beside_the_file_is_found_and_can_import_its_neighbours() -> None:
+def test_a_program_next_to_the_file_is_found_and_can_import_its_neighbours() -> None:
     Path("neighbour_of_convoy.py").write_text("NAME = 'x'\n")
     Path("program_of_convoy.py").write_text(
         "def plan(config, options):\n    import neighbour_of_convoy as n\n    return n.NAME\n"

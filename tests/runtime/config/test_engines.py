@@ -63,7 +63,7 @@ def test_a_table_of_ray_that_is_wrong_or_without_effect_is_refused_at_its_line(
     )
 
 
-def test_where_ray_is_not_installed_up_says_what_to_install(tmp_path: Path) -> None:
+def test_without_ray_the_error_of_up_names_the_package_to_install(tmp_path: Path) -> None:
     # this module is found before any other
     (tmp_path / "ray.py").write_text("raise ModuleNotFoundError('none', name='ray')")
     more = RAY.format(more='address = "127.0.0.1"')

@@ -113,7 +113,7 @@ def up(folder: Path, *words: str) -> subprocess.CompletedProcess[str]:
     )
 
 
-def test_outside_a_job_up_says_in_one_line_what_to_type(tmp_path: Path) -> None:
+def test_outside_a_job_up_prints_one_line_with_the_command_to_type(tmp_path: Path) -> None:
     configure(tmp_path, "sync", workers=2, more=f"{SLURM}nodes = 2\n")
     done = up(tmp_path)
     assert (done.returncode, done.stderr.count("\n")) == (3, 1)

@@ -55,7 +55,7 @@ def killed(process: subprocess.Popen[bytes]) -> None:
 
 
 def left_by(path: Path, *, boot: str, host: str) -> Path:
-    """A folder that a dead run of this kernel and host has left."""
+    """A folder that a dead run has left, on the host and with the boot id given here."""
     owned.make_folder(path)
     (path / "supervisor.keys").write_text("keys")
     (path / HOST).write_text(f"{boot}\n{host}")

@@ -56,7 +56,9 @@ class GateMachine(RuleBasedStateMachine):
                 "admitted more than the window allows"
             )
             self.under_way.append(size)
-        assert not any(task.done() for _, _, task in self.waiting), "somebody overtook"
+        assert not any(task.done() for _, _, task in self.waiting), (
+            "a later sender overtook an earlier one"
+        )
 
     @rule(size=st.integers(0, 2 * LIMIT))
     def sender_comes(self, size: int) -> None:

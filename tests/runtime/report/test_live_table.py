@@ -63,7 +63,7 @@ def test_the_table_of_two_hundred_actors_fits_and_keeps_its_height_and_nothing_s
         assert {"conv_model", "fc_server"} <= {row.split()[0] for row in rows}, "a role has no row"
         (more,) = [line for line in last if line.startswith("and ")]
         assert more.split(":")[0] == f"and {202 - len(rows)} more"
-        assert not any(len(line) > columns - 2 for line in last), "^C has room"
+        assert not any(len(line) > columns - 2 for line in last), "no room for ^C"
         told = ("run directory", "began", "test ")
         assert [line for line in screen.scrolled() if not line.startswith(told)] == [], (
             "a part of the table has scrolled"

@@ -65,7 +65,7 @@ def test_a_run_is_stopping_once_its_lead_has_finished() -> None:
         ([], ConfigError(["wrong"]), ("failed", "error", "supervisor")),
     ],
 )
-def test_an_end_has_an_outcome_a_cause_and_an_originator(
+def test_an_end_has_an_outcome_a_cause_and_the_name_of_its_originator(
     told: list[tuple[str, str]], error: ConvoyError | None, outcome: tuple[str, str, str]
 ) -> None:
     state = after(*told, error=error)

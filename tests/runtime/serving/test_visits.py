@@ -44,8 +44,8 @@ def test_connections_are_distinguished_and_a_bounded_number_is_remembered() -> N
 def look(
     visits: Visits, *coming: tuple[float, str], stop: float | None = None, seconds: float = 30.0
 ) -> list[str]:
-    """Run the end of a run at 10 s, with these visits to come. Returns the messages, the time when
-    the last look was seen, and the time when it was over.
+    """Run the end of a run at 10 s, with these visits to come. Returns the messages, whether and
+    when all expected readers had read the page, and the time when the last look was over.
     """
     told: list[str] = []
 

@@ -144,7 +144,7 @@ async def test_parts_that_do_not_fit_together_are_rejected_and_later_messages_ar
     await honest.send("here", Envelope(Cargo(number=3, blobs=(np.arange(4),)), 1, "honest", 1, "y"))
     async with asyncio.timeout(60):
         assert (await arrived.get())[0] == "honest"
-        while not rejected:  # noqa: ASYNC110  # rejections have no event of their own
+        while not rejected:  # noqa: ASYNC110  # rejections raise no event
             await asyncio.sleep(0)
     assert set(rejected) == {("liar/1.5", "bad_header")}
     context.destroy(linger=0)
