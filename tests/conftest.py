@@ -1,5 +1,6 @@
-"""Alarms for every test: no asyncio task, socket file or child process may be left behind. Which
-tests a run has."""
+"""Checks around every test: no asyncio task, socket file or child process may be left behind. And
+the selection of the tests of a run.
+"""
 
 from __future__ import annotations
 
@@ -15,21 +16,22 @@ from collections.abc import AsyncIterator, Iterator
 from functools import cache
 from pathlib import Path
 
-# Before numpy is imported: bits depend on the number of BLAS threads. Two test processes, each with
-# kernels on two threads, take 1.8 times as long on two cores as with one thread each.
+# Set before numpy is imported, since bits depend on the number of BLAS threads. Two test processes
+# with kernels on two threads each take 1.8 times as long on two cores as with one thread each.
 for variable in ("OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "OMP_NUM_THREADS", "CONVOY_THREADS"):
     os.environ[variable] = "1"
 
-# Some machines forbid it for all: each of the hundreds of runs would compile all its modules anew,
-# 1.9 s of processor time of the 5.2 s that a run of six processes needs to start and end.
+# Some machines forbid bytecode files for all programs. Each of the hundreds of runs would then
+# compile all its modules again: 1.9 s of the 5.2 s of processor time that a run of six processes
+# needs to start and end.
 os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
 
-# as a shell starts what runs in the background: runs inherit it
+# A shell ignores SIGINT in background processes, and runs inherit that.
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
 
-# What a test finds left behind must be its own: every process of tests has a temporary folder that
-# no other program uses. `tmp_path` stays where pytest keeps it for people to look at.
+# Files that a test finds left behind must be its own, so every test process has a temporary folder
+# that no other program uses. `tmp_path` stays where pytest keeps it for people to look at.
 os.environ.setdefault("PYTEST_DEBUG_TEMPROOT", tempfile.gettempdir())
 OWN = tempfile.mkdtemp(prefix=f"{os.environ.get('PYTEST_XDIST_WORKER', 'main')}-")
 os.environ["TMPDIR"] = tempfile.tempdir = OWN
@@ -42,8 +44,7 @@ from tests.stranger.installed import install  # noqa: E402
 
 __all__ = ["install"]
 
-# How long a case takes, or how many are drawn in vain, says something about the machine, not about
-# the code.
+# The time of a case, or the number of rejected draws, depends on the machine more than on the code.
 settings.register_profile("house", deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.load_profile("house")
 
@@ -54,15 +55,18 @@ SHARED = TESTS.parents[1] / "shared"
 
 @pytest.fixture
 def shared_data() -> Path:
-    """The folder of real data sets and Caffe files; tests that need it skip by name where it is
-    absent."""
+    """The folder of real data sets and Caffe files. Tests that need it are skipped with this reason
+    if it is absent.
+    """
     if not (SHARED / "data").is_dir():
         pytest.skip("needs ../shared/data, which is not here")
     return SHARED / "data"
 
 
 def is_long(path: Path) -> bool:
-    """Whether a test file lies in one of the rooms whose files take long, or beside them."""
+    """Return whether a test file lies directly in tests/ or in one of the rooms whose files take
+    long.
+    """
     if not path.is_relative_to(TESTS):
         return False
     room, *rest = path.relative_to(TESTS).parts
@@ -71,7 +75,9 @@ def is_long(path: Path) -> bool:
 
 @cache
 def files_naming(word: str) -> frozenset[Path]:
-    """The test files that say a word, if it stands in the name of a test; else none."""
+    """The test files that contain a word, if the word is part of the name of a test; otherwise
+    none.
+    """
     word = word.lower()
     texts = (
         {path: path.read_text("utf-8").lower() for path in TESTS.rglob("test_*.py")}
@@ -87,8 +93,9 @@ def files_naming(word: str) -> frozenset[Path]:
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_cmdline_main(config: pytest.Config) -> None:
-    """Who names one test or one file waits for no second process, and gets the test also if it is
-    slow."""
+    """A run of one named test or one file starts no worker processes, and includes the test also if
+    it is slow.
+    """
     paths = config.args if config.args_source is pytest.Config.ArgsSource.ARGS else []
     named = bool(files_naming(config.option.keyword)) or any("::" in path for path in paths)
     given = config.invocation_params.args
@@ -102,9 +109,12 @@ def pytest_cmdline_main(config: pytest.Config) -> None:
 
 
 def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
-    """`-k` with a part of a test's name imports only the files that have the word; `-m slow` those
-    that can have a slow test: each process of a run collects all its tests, 7 to 10 s of processor
-    time for all of them."""
+    """Import fewer files. `-k` with a part of a test's name imports only the files that contain the
+    word; `-m slow` only those that can have a slow test.
+
+    Each process of a run collects all its tests, which takes 7 to 10 s of processor time for all of
+    them.
+    """
     if not collection_path.name.startswith("test_") or collection_path.suffix != ".py":
         return None
     wanted = files_naming(config.option.keyword)
@@ -116,16 +126,18 @@ def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool 
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Coroutines must leave no task behind. Of a grid marked `few`, the cases that were not chosen
-    are slow. Folders whose files take long come first: who gets a long file last leaves a core
-    idle."""
+    """Prepare the collected tests.
+
+    Coroutines must leave no task behind. Of a grid marked `few`, the cases that are not chosen are
+    slow. Folders whose files take long come first, since a long file at the end leaves a core idle.
+    """
     items.sort(key=lambda item: not is_long(item.path))
     grids: dict[object, list[pytest.Function]] = defaultdict(list)
     for item in items:
         if not isinstance(item, pytest.Function):
             continue
         if pytest_asyncio.is_async_test(item) and "no_stray_task" not in item.fixturenames:
-            # set up first, so it looks when all else is torn down
+            # set up first, so that it looks when all other fixtures are torn down
             item.fixturenames.insert(0, "no_stray_task")
         if item.get_closest_marker("few"):
             grids[item.parent, item.originalname].append(item)
@@ -141,14 +153,16 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         for case in cases:
             if not any(part in case.name for part in parts):
                 case.add_marker("slow")
-    if unknown and not any("::" in path for path in config.args):  # so the grids are whole
-        raise pytest.UsageError(f"marked `few` with what is in no name of a case: {unknown}")
+    # only without node ids are the grids complete
+    if unknown and not any("::" in path for path in config.args):
+        raise pytest.UsageError(f"marked `few` with a part that no case's name contains: {unknown}")
 
 
 @pytest.hookimpl(trylast=True)
 def pytest_collection_finish() -> None:
-    """What was collected stays until the end: a look at all of it takes 0.3 s, and a test may ask
-    for ten."""
+    """Freeze the collected tests for the garbage collector. They stay until the end, a look at all
+    of them takes 0.3 s, and one test may ask for ten collections.
+    """
     gc.collect()
     gc.freeze()
 

@@ -1,10 +1,10 @@
-"""Run failed tests once more, alone: `python -m tests.second_chance COMMAND...`, where each command
-ends with pytest.
+"""Run failed tests a second time, alone: `python -m tests.second_chance COMMAND...`, where each
+command ends with pytest.
 
 One unsteady test of thousands must not reject a change, and must not stay unseen. So .ci/run
 accepts a few tests that pass in the second run, and lists them at the end. As a plugin of pytest
 (`-p tests.second_chance --outcomes=FILE`) this module writes the outcomes of a run. Runs of pytest
-without the plugin are as ever.
+without the plugin are unchanged.
 """
 
 from __future__ import annotations
@@ -30,8 +30,9 @@ TIMED_OUT = "timed out"  # a property of a test
 
 @dataclass
 class Outcomes:
-    """The outcomes of one run of pytest. `broken` has the reasons against a second run: a crash, a
-    time-out, ..."""
+    """The outcomes of one run of pytest. `broken` has the reasons against a second run, such as a
+    crash or a time-out.
+    """
 
     passed: list[str] = field(default_factory=list)
     # node id -> the last lines of its first failure
@@ -70,7 +71,7 @@ class Recorder:
 
     @pytest.hookimpl(optionalhook=True)
     def pytest_testnodedown(self, node: object, error: object) -> None:
-        if error:  # None where a worker process ends after its last test
+        if error:  # None if a worker process ends after its last test
             self._outcomes.broken.append(f"{node!r} crashed: {error}")
 
     def pytest_sessionfinish(self, session: pytest.Session) -> None:
@@ -95,8 +96,9 @@ def pytest_configure(config: pytest.Config) -> None:
 
 @pytest.hookimpl(wrapper=True, optionalhook=True)
 def pytest_timeout_set_timer(item: pytest.Item) -> Generator[None, object, object]:
-    """Note a time-out in the process of the test: an event loop may keep its exception, and another
-    fails the test."""
+    """Record a time-out in the process of the test. An event loop may swallow the time-out's
+    exception, and another exception then fails the test.
+    """
     result = yield
     if callable(handler := signal.getsignal(signal.SIGALRM)):
 
@@ -121,13 +123,14 @@ def run(command: str) -> tuple[int, Outcomes]:
 
 
 def again(node_ids: list[str]) -> str:
-    """The command that runs these tests alone, without worker processes, also those that are
-    slow."""
+    """The command that runs these tests alone, without worker processes, slow tests included."""
     return shlex.join([sys.executable, "-m", "pytest", "-n", "0", "-m", "", *node_ids])
 
 
 def obstacle(code: int, outcomes: Outcomes, left: int) -> str:
-    """Why the failures of a run are final, in words; "" if its failed tests may run once more."""
+    """The reason why the failures of a run are final; "" if its failed tests may run a second
+    time.
+    """
     if outcomes.broken:
         return "; ".join(outcomes.broken)
     if code != pytest.ExitCode.TESTS_FAILED or not outcomes.failed:
@@ -138,8 +141,9 @@ def obstacle(code: int, outcomes: Outcomes, left: int) -> str:
 
 
 def accepted(command: str, unsteady: dict[str, str]) -> int:
-    """Run a command, and its failed tests once more; 0 if all passed. Adds the tests that failed
-    once to `unsteady`."""
+    """Run a command, then its failed tests a second time; return 0 if all passed. Adds the tests
+    that failed once to `unsteady`.
+    """
     code, first = run(command)
     if code == 0 and not first.broken:
         return 0
@@ -160,8 +164,9 @@ def say(*lines: str) -> None:
 
 
 def main(commands: list[str]) -> int:
-    """Run commands until one is not accepted, then list the unsteady tests of all. The exit code of
-    the last one."""
+    """Run commands until one is not accepted, then list the unsteady tests of all. Returns the exit
+    code of the last one.
+    """
     unsteady: dict[str, str] = {}
     code = next((code for command in commands if (code := accepted(command, unsteady))), 0)
     if unsteady:
@@ -177,5 +182,5 @@ def main(commands: list[str]) -> int:
 if __name__ == "__main__":
     try:
         sys.exit(main(sys.argv[1:]))
-    except KeyboardInterrupt:  # pytest has got it too, and tells
+    except KeyboardInterrupt:  # pytest has got the signal too, and reports it
         sys.exit(128 + signal.SIGINT)

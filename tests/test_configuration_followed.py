@@ -1,5 +1,6 @@
-"""docs/architecture.md follows the configuration: a run takes the steps of the walk, through few
-rooms."""
+"""docs/architecture.md follows the configuration: a run takes the steps of the walk in their order,
+through few rooms.
+"""
 
 from __future__ import annotations
 
@@ -30,7 +31,7 @@ def module_of(step: Step) -> str:
     return step.file.removesuffix(".py").replace("/", ".")
 
 
-def test_it_is_followed_through_few_files_and_lines() -> None:
+def test_the_configuration_takes_few_files_and_lines() -> None:
     files = {step.file for step in STEPS}
     lines = {file: len(Path(ROOT, file).read_text("utf-8").splitlines()) for file in files}
     assert len(files) <= MOST_FILES, files
@@ -46,7 +47,7 @@ def test_each_step_leads_to_the_next_one() -> None:
         assert step.by is None or step.by in words, step
 
 
-def test_the_configuration_passes_few_rooms_and_seldom_returns_to_one_that_it_had_left() -> None:
+def test_the_configuration_passes_few_rooms_and_seldom_returns_to_an_earlier_one() -> None:
     way = [room for room, _ in itertools.groupby(room_of(module_of(step)) for step in STEPS)]
     assert len(STEPS) >= 12
     assert len({*way}) <= MOST_ROOMS, way
@@ -67,7 +68,7 @@ def test_each_stage_of_the_configuration_takes_the_typed_result_of_the_one_befor
 
 
 def test_a_real_configuration_takes_these_steps_in_this_order(tmp_path: Path) -> None:
-    # `up` would train; a class is followed by those who make one of it
+    # `up` would train; the code that makes an object of a class comes in the step before it
     left_out = ("up", "Judged", "Options", "Loaded")
     steps = [f"{step.file} {step.name}" for step in STEPS if step.name not in left_out]
     entered: list[str] = []

@@ -1,5 +1,6 @@
 """docs/README.md is the index of all pages by reader, and docs/decisions/README.md that of the
-decisions; what a page links to is there."""
+decisions. Every link of a page leads to an existing file and heading.
+"""
 
 from __future__ import annotations
 
@@ -26,7 +27,7 @@ DECISIONS = [page for page in sorted((DOCS / "decisions").glob("*.md")) if page.
 
 
 def links_of(page: Path) -> list[tuple[Path, str]]:
-    """(file, anchor) of every link of a page to a file of this repository."""
+    """The file and the anchor of every link of a page to a file of this repository."""
     found = []
     text = re.sub(
         r"^```.*?^```|`[^`\n]*`", "", page.read_text("utf-8"), flags=re.MULTILINE | re.DOTALL
@@ -45,7 +46,7 @@ def anchors_of(page: Path) -> set[str]:
 
 
 def rows_of(page: Path) -> list[tuple[str, str]]:
-    """(target, text beside it) of each row of a table that begins with a link."""
+    """The target and the text of each table row that begins with a link."""
     rows = re.findall(
         r"^\| \[[^\]]*\]\(([^)]+)\) \| (.*?) \|$", page.read_text("utf-8"), re.MULTILINE
     )
@@ -57,7 +58,7 @@ def rows_of(page: Path) -> list[tuple[str, str]]:
     [*PAGES, ROOT / "README.md", ROOT / "CHANGELOG.md"],
     ids=lambda page: str(page.relative_to(ROOT)),
 )
-def test_what_a_page_links_to_is_there(page: Path) -> None:
+def test_the_targets_of_a_pages_links_exist(page: Path) -> None:
     assert [
         f"{path.name}#{anchor}"
         for path, anchor in links_of(page)
@@ -65,7 +66,7 @@ def test_what_a_page_links_to_is_there(page: Path) -> None:
     ] == []
 
 
-def test_every_page_is_in_the_index_with_what_it_answers() -> None:
+def test_every_page_is_in_the_index_with_its_questions() -> None:
     index = rows_of(DOCS / "README.md")
     listed = {(DOCS / target).resolve() for target, _ in index}
     below = {
@@ -83,7 +84,7 @@ def test_the_index_is_by_reader_and_the_readme_leads_to_it() -> None:
     assert (DOCS / "README.md", "") in links_of(ROOT / "README.md")
 
 
-def test_the_page_of_the_house_is_short() -> None:
+def test_the_page_of_the_architecture_is_short() -> None:
     words = (DOCS / "architecture.md").read_text("utf-8").split()
     assert len(words) <= ARCHITECTURE_WORDS
 
@@ -106,6 +107,6 @@ def test_every_feature_of_the_changelog_is_one_line_with_a_link() -> None:
     assert [line for line in features if "](docs/" not in line] == []
 
 
-def test_the_changelog_begins_with_what_is_not_released() -> None:
+def test_the_changelog_begins_with_the_unreleased_changes() -> None:
     text = (ROOT / "CHANGELOG.md").read_text("utf-8")
     assert re.findall(r"^## (.+)$", text, re.MULTILINE)[0] == "Unreleased"

@@ -1,4 +1,4 @@
-"""What the docs name is there: files, modules and their attributes."""
+"""Names in the docs: every file, module and attribute that a page names exists."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ def text_of(page: str) -> str:
 
 
 @pytest.mark.parametrize("page", [str(page.relative_to(ROOT)) for page in PAGES])
-def test_every_file_that_a_page_names_is_there(page: str) -> None:
+def test_every_file_that_a_page_names_exists(page: str) -> None:
     assert [name for name in FILE.findall(text_of(page)) if not (ROOT / name).exists()] == []
 
 
@@ -29,7 +29,7 @@ def test_every_module_that_a_page_names_can_be_imported(page: str) -> None:
 
 
 def _is_there(name: str) -> bool:
-    """A module, or something in one."""
+    """Return whether the name is a module or an attribute of a module."""
     module = name
     rest = []
     while True:

@@ -20,7 +20,7 @@ EMITTERS = ("emit", "event", "_event", "_logged")
 
 
 def reported() -> dict[str, str]:
-    """Event name -> a place where it is reported by name."""
+    """A place where each event is reported by name, by the name of the event."""
     found: dict[str, str] = {}
     for path in [*(ROOT / "roles").rglob("*.py"), *(ROOT / "runtime").rglob("*.py")]:
         module = ".".join(path.relative_to(ROOT).with_suffix("").parts)

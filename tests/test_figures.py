@@ -1,9 +1,9 @@
-"""Figures in the docs: each stands in the result file that its sentence names, or says that it was
-measured once.
+"""Figures in the docs: each figure is in the result file that its sentence names, or its sentence
+gives the day of a single measurement.
 
 A sentence that quotes a benchmark ends with links to its results, as in
 `([messages-avx2](.../messages-avx2.md))`. Every number of the sentence, figures and sizes alike,
-must then stand in one of these files, rounded as it is quoted.
+must then be in one of these files, rounded as in the quotation.
 """
 
 from __future__ import annotations
@@ -30,14 +30,16 @@ ONCE = re.compile(r"measured once,\s+\d{4}-\d\d-\d\d")
 
 
 def blocks_of(path: Path) -> Iterator[str]:
-    """Paragraphs, items of lists and rows of tables, each on one line."""
+    """The paragraphs, list items and table rows of a page, each on one line."""
     text = re.sub(r"^```.*?^```", "", path.read_text("utf-8"), flags=re.MULTILINE | re.DOTALL)
     for block in re.split(r"\n\s*\n|\n(?=\||- )", text):
         yield " ".join(block.split())
 
 
 def sentences_of(block: str) -> list[str]:
-    """A block cut behind its full stops, colons and semicolons, and at the borders of cells."""
+    """The parts of a block, cut after full stops, colons and semicolons, and at the borders of
+    cells.
+    """
     return re.split(r"(?<=[.:;])\s+|\s\|\s", block)
 
 
@@ -47,7 +49,9 @@ def quoted(sentence: str) -> list[str]:
 
 
 def stands_in(number: str, text: str) -> bool:
-    """Whether a number of the text, rounded to the digits of `number`, is that number."""
+    """Return whether a number of the text, rounded to the digits of `number`, equals that
+    number.
+    """
     plain = number.replace(" ", "")
     mantissa, _, exponent = plain.partition("e")
     digits = len(mantissa.partition(".")[2])
@@ -59,7 +63,9 @@ def stands_in(number: str, text: str) -> bool:
 
 
 def quotations() -> list[tuple[str, list[str], list[str]]]:
-    """(where and what, names of results, numbers) of every sentence that names a result."""
+    """Each sentence that names a result: its place and text, the names of the results, and its
+    numbers.
+    """
     return [
         (f"{path.relative_to(ROOT)}: {sentence}", LINK.findall(sentence), quoted(sentence))
         for path in DOCS
@@ -83,7 +89,7 @@ def test_every_figure_that_the_docs_quote_stands_in_the_result_that_they_name() 
     assert missing == []
 
 
-def test_a_time_in_the_docs_names_its_result_or_says_when_it_was_measured() -> None:
+def test_a_time_in_the_docs_names_its_result_or_the_day_of_its_measurement() -> None:
     bare = [
         f"{path.relative_to(ROOT)}: {block}"
         for path in DOCS
@@ -93,7 +99,7 @@ def test_a_time_in_the_docs_names_its_result_or_says_when_it_was_measured() -> N
     assert bare == []
 
 
-def test_each_result_is_one_of_a_benchmark_and_a_width_in_both_forms() -> None:
+def test_each_result_is_named_by_benchmark_and_vector_width_and_has_both_forms() -> None:
     names = {path.stem for path in RESULTS.iterdir()}
     assert {path.name for path in RESULTS.iterdir()} == {
         f"{name}.{kind}" for name in names for kind in ("json", "md")
@@ -120,11 +126,13 @@ def test_each_result_is_one_of_a_benchmark_and_a_width_in_both_forms() -> None:
         ("1.7e-4", "| 0.0001649 |", False),
     ],
 )
-def test_a_quoted_number_is_compared_as_it_is_rounded(number: str, text: str, stands: bool) -> None:
+def test_a_quoted_number_is_compared_at_its_own_precision(
+    number: str, text: str, stands: bool
+) -> None:
     assert stands_in(number, text) == stands
 
 
-def test_numbers_in_code_and_names_are_no_figures() -> None:
+def test_numbers_in_code_and_names_are_not_figures() -> None:
     assert quoted(
         "LeNet-5, `n = 3` and 1.2 to 2 times, 25 570 of AVX2 ([a-2](../benchmarks/results/a-2.md))."
     ) == [

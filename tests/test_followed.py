@@ -1,12 +1,13 @@
-"""docs/architecture.md follows a message and a gradient: each step calls the function of the next.
+"""The walks of docs/architecture.md: each step of a message or a gradient calls the function of the
+next step.
 
 A step is a numbered line that begins with a file and a function in it: "1.
-`runtime/actors/actor.py` `Actor.ask`". Each list begins with 1. The function of a step calls that
-of the next step, or gives it to a call as an argument. There are two other ways:
+`runtime/actors/actor.py` `Actor.ask`". Each list begins with 1. The function of a step calls the
+function of the next step, or passes it to a call as an argument. There are two other ways:
 
-- "by `x`" after the function: it calls `x`, or gives `x` to a call, and `x` leads to the next
-  function: a message that the next function handles, a queue that it empties, or another name for
-  the function, which the product then hands over somewhere as a value.
+- "by `x`" after the function: it calls `x`, or passes `x` to a call, and `x` leads to the next
+  function. `x` is a message that the next function handles, a queue that it empties, or another
+  name for the function, which the product then passes on somewhere as a value.
 - "back in" before the file: a return to a function that the list has named.
 """
 
@@ -30,14 +31,15 @@ STEP = re.compile(
     r"(?: by `(?P<by>\w+)`)?",
     re.MULTILINE,
 )
-# section -> files at most, lines at most
+# section -> the most files, the most lines
 JOURNEYS = {"One message, followed": (10, 1500), "One gradient, followed": (12, 1800)}
 
 
 @dataclass(frozen=True)
 class Step:
-    """A function or class to read. `by`: the word by which it leads on, where that is not the name
-    of the next one. `back`: it was read before."""
+    """A function or class to read. `by` is the word by which it leads on, if that is not the name
+    of the next one. `back` is true if it was read before.
+    """
 
     file: str
     name: str
@@ -46,12 +48,12 @@ class Step:
 
     @property
     def last(self) -> str:
-        """The name under which it is called: that of the class for `__call__`."""
+        """The name under which the function is called; for `__call__`, the name of its class."""
         *before, last = self.name.split(".")
         return before[-1] if last == "__call__" else last
 
     def definition(self) -> ast.AST:
-        """The function or class; fails if the file has none of that name."""
+        """Return the function or class; fail if the file has none of that name."""
         node: ast.AST = tree_of(self.file)
         for part in self.name.split("."):
             inner = [
@@ -71,7 +73,7 @@ def _assigns(node: ast.AST, name: str) -> bool:
 
 
 def _word(node: ast.AST) -> str:
-    """The last name of `a.b.c`; "" of any other expression."""
+    """The last name of `a.b.c`; "" for any other expression."""
     return getattr(node, "attr", None) or getattr(node, "id", None) or ""
 
 
@@ -80,8 +82,9 @@ def _words(node: ast.AST) -> set[str]:
 
 
 def called_in(node: ast.AST) -> set[str]:
-    """The names that are called there, called through (`queue` of `queue.append()`), or given to a
-    call as an argument."""
+    """The names that are called in a node, called through (`queue` of `queue.append()`), or passed
+    to a call as an argument.
+    """
     found = set()
     for call in ast.walk(node):
         if not isinstance(call, ast.Call):
@@ -95,7 +98,7 @@ def called_in(node: ast.AST) -> set[str]:
 
 
 def _takes(node: ast.AST, message: str) -> bool:
-    """Whether the function has a parameter of that class."""
+    """Return whether the function has a parameter of that class."""
     found = getattr(node, "args", None)
     return isinstance(found, ast.arguments) and any(
         one.annotation is not None and message in _words(one.annotation) for one in found.args
@@ -104,8 +107,9 @@ def _takes(node: ast.AST, message: str) -> bool:
 
 @cache
 def handed_over() -> frozenset[str]:
-    """Every name that the product uses as a value and does not call there; and every class of which
-    it makes an object."""
+    """Every name that the product uses as a value without a call, and every class of which it makes
+    an object.
+    """
     return frozenset(word for name in OURS for word in _handed_over_in(name))
 
 
@@ -120,7 +124,7 @@ def _handed_over_in(name: str) -> Iterator[str]:
 
 
 def astray(step: Step, following: Step) -> str:
-    """Why a step does not lead to the next one; "" if it does."""
+    """The reason why a step does not lead to the next one; "" if it does."""
     calls = called_in(step.definition())
     if step.by is None:
         if following.last in calls or following.name.partition(".")[0] in calls:
@@ -146,7 +150,7 @@ def lists_of(section: str, page: str = "architecture.md") -> list[list[Step]]:
 
 
 @pytest.mark.parametrize("section", JOURNEYS)
-def test_it_is_followed_through_few_files_and_lines(section: str) -> None:
+def test_a_walk_takes_few_files_and_lines(section: str) -> None:
     most_files, most_lines = JOURNEYS[section]
     files = {step.file for steps in lists_of(section) for step in steps}
     lines = {file: len(Path(ROOT, file).read_text("utf-8").splitlines()) for file in files}
@@ -180,14 +184,14 @@ def test_a_step_goes_back_only_to_a_function_that_was_read(section: str) -> None
         assert unread == []
 
 
-def test_a_name_that_is_mentioned_but_not_called_is_no_step() -> None:
+def test_a_name_that_is_mentioned_but_not_called_is_not_a_step() -> None:
     tree = ast.parse(
         "def f(queue):\n    g = 1\n    g\n    queue.put(h)\n    k(l.m)\n    return n\n"
     )
     assert called_in(tree) == {"put", "queue", "h", "k", "m"}
 
 
-def test_the_walks_of_a_newcomer_lead_to_what_they_name() -> None:
+def test_the_walks_of_a_newcomer_name_existing_code() -> None:
     lists = lists_of("Finding your way", "contributing.md")
     assert sum(map(len, lists)) >= 6
     for step in itertools.chain(*lists):

@@ -1,4 +1,6 @@
-"""The house: which package imports which, who alone may touch a library, and the size of things."""
+"""The house: the allowed imports between packages, the one file for each foreign library, and the
+sizes of files, functions and folders.
+"""
 
 from __future__ import annotations
 
@@ -35,7 +37,7 @@ MOST_LINES_OF_A_FUNCTION = 60
 MOST_MODULES = 20
 LOOPS = "loops that are compiled as a whole; most of its lines are arguments, one a line"
 STEPS = "steps of a life in the order in which they happen"
-# Folders with one kind of thing a file: as many files as there are kinds.
+# Folders with one kind of thing in each file: they have as many files as there are kinds.
 ONE_KIND_A_FILE = {
     "nets/data": "a data source",
     "nets/layers": "a family of layer types",
@@ -46,7 +48,8 @@ ONE_KIND_A_FILE = {
     "roles/presets": "a family of presets",
     "runtime/cli": "a command",
 }
-# What is larger than a reader expects, each with its reason: files, "file function", folders.
+# Files, "file function" pairs and folders that are larger than a reader expects, each with its
+# reason.
 LARGE = {
     "ops/cpu/conv/block_loops.py run_tiles": LOOPS,
     "ops/cpu/conv/direct_plans.py _work": "the arguments of a kernel, one a line",
@@ -66,26 +69,26 @@ LARGE = {
     "runtime/cluster/process.py _live": STEPS,
     "runtime/cluster/supervisor.py": f"one class: {STEPS}",
     "runtime/runs/process_run.py": f"one class: {STEPS}",
-    "runtime/runs/process_run.py __init__": "the attributes of a run, each with what it is",
+    "runtime/runs/process_run.py __init__": "the attributes of a run, each with its comment",
     "runtime/runs/run.py _live": STEPS,
     "runtime/transport/zeromq.py": "the one file that knows ZeroMQ",
-    "tests/nets/test_layers.py": "a table of cases, and the tests that each of them takes",
+    "tests/nets/test_layers.py": "a table of cases, and the tests that each case goes through",
     "tests/ops/cases/spatial.py pool": "a table of cases",
     "tests/roles/test_ledgers.py "
     "test_every_report_of_an_iteration_is_heard_once_and_its_staleness_is_the_largest": (
         "one story, step by step"
     ),
 }
-# they tell people, and programs of people, the time of the day; the last gives the event loop its
+# they report the time of day to people and to people's programs; the last gives the event loop its
 # clock
 TIME_OF_DAY = {
     "runtime/report/rundir.py",
     "runtime/report/tensorboard.py",
     "runtime/machine/loop.py",
-    # its thread renews the time for other hosts, also where the loop is blocked
+    # its thread renews the time for other hosts, also while the loop is blocked
     "runtime/records/up_lock.py",
     "runtime/records/presence.py",  # a command's look at that time
-    "runtime/records/sweeping.py",  # how old a file is that a killed process left
+    "runtime/records/sweeping.py",  # the age of a file that a killed process left
 }
 CALLS_OF_TIME = {
     "time",
@@ -124,7 +127,7 @@ def test_imports_name_their_package_in_full_so_that_the_arrows_can_be_seen() -> 
 
 def test_arrays_and_nets_know_nothing_of_messages_or_event_loops() -> None:
     foreign = {"asyncio", "zmq", "msgpack", "uvloop", "threading", "multiprocessing"}
-    # a thread that prefetches or computes is no message
+    # a thread that prefetches or computes sends no message
     allowed = {("ops", "threading"), ("nets", "threading")}
     found = [
         f"{name}:{line} imports {module}"
@@ -141,7 +144,7 @@ def test_one_file_knows_each_of_these_libraries(library: str) -> None:
     assert len(users) <= 1, f"{library} is imported in {sorted(users)}"
 
 
-def test_nobody_unpickles_or_evaluates_anything() -> None:
+def test_no_code_unpickles_or_evaluates_anything() -> None:
     forbidden = {
         "pickle",
         "cPickle",
@@ -191,8 +194,8 @@ def test_runtime_and_roles_take_time_from_the_event_loop_only() -> None:
     assert found == []
 
 
-def test_what_is_larger_than_usual_has_a_reason() -> None:
-    """Files, functions and folders over the usual sizes are in LARGE, and nothing else is."""
+def test_larger_files_functions_and_folders_have_a_reason() -> None:
+    """Files, functions and folders over the usual sizes are in LARGE, and no others are."""
     modules = Counter(name.rpartition("/")[0] for name in OURS if not name.endswith("/__init__.py"))
     assert ONE_KIND_A_FILE.keys() <= modules.keys()
     found = {
@@ -209,7 +212,7 @@ def test_what_is_larger_than_usual_has_a_reason() -> None:
             if lines > MOST_LINES_OF_A_FUNCTION:
                 found[f"{name} {function.name}"] = lines
     assert {what: size for what, size in found.items() if what not in LARGE} == {}, (
-        "open it up, or give its reason in LARGE"
+        "divide it, or give its reason in LARGE"
     )
     assert [what for what in LARGE if what not in found] == [], "no longer large: take it off LARGE"
 
@@ -225,8 +228,9 @@ def test_every_module_opens_with_its_rule() -> None:
 
 
 def test_input_is_checked_by_errors_that_an_optimising_python_keeps() -> None:
-    """An assert may only state an invariant: a message of its own is the mark of one that checks
-    input."""
+    """An assert may only state an invariant. An assert with a message is the mark of one that
+    checks input.
+    """
     found = [
         f"{name}:{node.lineno}"
         for name in OURS

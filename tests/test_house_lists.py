@@ -1,5 +1,6 @@
-"""Lists and tables that repeat what the code says are as `python -m tests.house --write` writes
-them."""
+"""Lists and tables that repeat the code: they equal the output of `python -m tests.house
+--write`.
+"""
 
 from __future__ import annotations
 
@@ -26,12 +27,12 @@ FILES = dict(entries())
 
 
 @pytest.mark.parametrize("name", FILES)
-def test_a_list_is_as_the_code_says(name: str) -> None:
+def test_a_list_equals_the_generated_one(name: str) -> None:
     found = path_of(name).read_text("utf-8") if path_of(name).exists() else ""
     assert found == FILES[name](), f"{COMMAND} writes it"
 
 
-def test_there_are_no_other_boards_than_those_that_are_written() -> None:
+def test_there_are_only_generated_boards() -> None:
     pytest.importorskip("grafana_foundation_sdk", reason="needs grafana-foundation-sdk")
     boards = {path.name for path in (ROOT / "docs" / "monitoring" / "boards").iterdir()}
     assert boards == {path_of(name).name for name in FILES if "monitoring" in name}
@@ -58,7 +59,7 @@ def test_a_list_that_differs_is_named_and_written(
     ("docstring", "line"),
     [
         ("Short: with a clause. More.", "Short: with a clause"),
-        ("What files there are, 1.5 GB and `a.b` of them.\n\nMore.", "What files there are, 1.5 GB and `a.b` of them"),
+        ("The files of a run, 1.5 GB and `a.b` of them.\n\nMore.", "The files of a run, 1.5 GB and `a.b` of them"),
         (f"Three words here: {'long ' * 20}end.", "Three words here"),
         (f"The thing: {'long ' * 20}end.", f"The thing: {'long ' * 20}end"),
         ("Is it the same? It is.", "Is it the same?"),
@@ -83,16 +84,16 @@ def test_a_folder_without_a_map_gets_one_behind_its_first_paragraph() -> None:
     )
 
 
-# -- names that packages offer
+# -- names that packages export
 
 
 @pytest.mark.parametrize("package", ["nets", "nets.data", "ops", "roles", "runtime"])
-def test_every_name_that_a_package_offers_can_be_got(package: str) -> None:
+def test_every_name_that_a_package_exports_exists(package: str) -> None:
     module = importlib.import_module(package)
     assert [name for name in module.__all__ if not hasattr(module, name)] == []
 
 
-def test_a_package_that_defines_what_it_offers_keeps_its_own_list() -> None:
+def test_a_package_that_defines_its_exported_names_keeps_its_own_list() -> None:
     assert offered(tree_of("ops/__init__.py")) is None
     places = offered(tree_of("runtime/__init__.py"))
     assert places is not None and places["Actor"] == "runtime.actors.actor"
@@ -128,11 +129,11 @@ class Sized(Section):
     """[sized]: for the tests below."""
 
     size: Bytes = 2**20
-    """So large."""
+    """The size."""
     name: str | None = None
-    """Default: that of the run. What it is called."""
+    """Default: that of the run. The name."""
     rates: list[float] = Field(default=[0.5, 2.0])
-    """What is tried."""
+    """The rates to try."""
 
 
 class Silent(Section):
@@ -143,9 +144,9 @@ class Silent(Section):
 
 def test_a_key_has_the_default_of_its_class_or_the_one_in_words() -> None:
     assert list(config_keys.rows(Sized, ("sized",))) == [
-        ("`sized.size`", '`"1MiB"`', "So large."),
-        ("`sized.name`", "that of the run", "What it is called."),
-        ("`sized.rates`", "`[0.5, 2]`", "What is tried."),
+        ("`sized.size`", '`"1MiB"`', "The size."),
+        ("`sized.name`", "that of the run", "The name."),
+        ("`sized.rates`", "`[0.5, 2]`", "The rates to try."),
     ]
 
 

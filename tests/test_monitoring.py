@@ -1,4 +1,4 @@
-"""The files of docs/monitoring: rules as promtool tests them, and no metric without a use."""
+"""The files of docs/monitoring: promtool accepts the rules, and every metric is used."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ UNUSED: dict[str, str] = {}
 
 
 def documented() -> set[str]:
-    """The metrics of docs/metrics.md, by name."""
+    """The names of the metrics in docs/metrics.md."""
     rows = [
         line
         for line in (ROOT / "docs" / "metrics.md").read_text().splitlines()
@@ -26,8 +26,9 @@ def documented() -> set[str]:
 
 
 def used() -> set[str]:
-    """The metrics that boards and rules read; parts of a histogram or summary count as the
-    whole."""
+    """The metrics that boards and rules read; the parts of a histogram or summary count as the
+    whole.
+    """
     expressions = [
         query.expression
         for board in boards().BOARDS
@@ -53,7 +54,7 @@ def test_every_metric_that_a_board_or_a_rule_uses_is_documented() -> None:
 @pytest.mark.parametrize(
     "words", ["check rules rules.yml", "test rules rules_test.yml", "check config prometheus.yml"]
 )
-def test_promtool_finds_nothing_wrong_with_rules_and_configuration(words: str) -> None:
+def test_promtool_finds_no_mistake_in_rules_and_configuration(words: str) -> None:
     done = subprocess.run(
         ["promtool", *words.split()], cwd=MONITORING, capture_output=True, text=True, check=False
     )

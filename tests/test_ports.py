@@ -1,4 +1,4 @@
-"""Ports that tests give to others belong to one test at a time."""
+"""Ports that tests use: each belongs to one test at a time."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from tests.helpers import ports
 from tests.helpers.ports import free_ports
 
 
-def test_two_tests_at_the_same_time_get_other_ports(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_two_tests_at_the_same_time_get_different_ports(monkeypatch: pytest.MonkeyPatch) -> None:
     with free_ports() as first:
         monkeypatch.setattr(ports, "GUARDS", range(first - 1, first + 15, 16))
         with pytest.raises(OSError, match="no 3 free ports in a row"), free_ports(3):

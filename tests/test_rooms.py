@@ -8,9 +8,9 @@ from collections.abc import Iterable, Iterator, Mapping
 
 from tests.house.source import GENERATED, OURS, PACKAGES, nodes_of
 
-# A folder may import what stands beside it here, and itself. What a package offers to others, its
-# own `__init__`, stands above its folders: `nets!` is `nets/__init__.py`. Only other packages may
-# import it.
+# A folder may import the folders in its row, and itself. The names that a package exports, its own
+# `__init__`, rank above its folders: `nets!` is `nets/__init__.py`. Only other packages may import
+# it.
 ROOMS: dict[str, str] = {
     "ops": "",
     "ops.reference": "ops",
@@ -165,14 +165,17 @@ MODULES = {name.removesuffix(".py").replace("/", "."): name for name in [*OURS, 
 
 
 def room_of(module: str) -> str:
-    """`nets.layers.conv` -> `nets.layers`; a package's `__init__` and `__main__` are its own room, `nets!`."""
+    """The folder of a module, such as `nets.layers` of `nets.layers.conv`. A package's `__init__`
+    and `__main__` are a separate room, `nets!`.
+    """
     folder, _, last = module.rpartition(".")
     return f"{folder}!" if folder in PACKAGES and last in ("__init__", "__main__") else folder
 
 
 def imported(name: str) -> Iterator[tuple[str, int]]:
-    """(module of ours, line). `from package import module` imports the module, `from package import
-    name` the package's `__init__`."""
+    """The module and the line of each import of our own code. `from package import module` imports
+    the module, `from package import name` the package's `__init__`.
+    """
     for node in nodes_of(name):
         if isinstance(node, ast.Import):
             wanted = [alias.name for alias in node.names]
@@ -188,8 +191,9 @@ def imported(name: str) -> Iterator[tuple[str, int]]:
 
 
 def circles(graph: Mapping[str, Iterable[str]]) -> list[list[str]]:
-    """Every circle once: what is left when whatever has nothing left to wait for is taken away,
-    again and again."""
+    """All nodes that are in a circle or lead to one, as one list. Nodes without targets are removed
+    again and again; the rest is the list.
+    """
     left = {name: set(targets) - {name} for name, targets in graph.items()}
     while free := [name for name, targets in left.items() if not targets & left.keys()]:
         for name in free:
@@ -197,7 +201,7 @@ def circles(graph: Mapping[str, Iterable[str]]) -> list[list[str]]:
     return [sorted(left)] if left else []
 
 
-def test_every_folder_has_its_place_in_the_table_and_imports_only_what_stands_there() -> None:
+def test_every_folder_is_in_the_table_and_imports_only_the_folders_of_its_row() -> None:
     found: dict[str, set[str]] = defaultdict(set)
     where = {}
     for module, name in MODULES.items():

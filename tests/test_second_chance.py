@@ -1,5 +1,6 @@
-"""Failed tests run once more, alone: which are accepted then, and which runs are rejected as
-before."""
+"""A second run of failed tests, alone: the tests that it accepts, and the runs that stay
+rejected.
+"""
 
 from __future__ import annotations
 
@@ -14,7 +15,7 @@ import pytest
 
 from tests.conftest import TESTS
 
-# A test that fails as often as its folder has no file of its name.
+# A test that fails as long as its folder has no file of its name, which is once.
 ONCE = """
 import pathlib, pytest, re
 
@@ -36,8 +37,9 @@ HEADING = "Unsteady tests, which failed and then passed alone"
 
 
 def chance(folder: Path, *runs: str, **files: str) -> tuple[int, str]:
-    """Exit code and output of the module, for runs of pytest with these arguments in a folder with
-    these test files."""
+    """The exit code and the output of the module, for runs of pytest with these arguments in a
+    folder with these test files.
+    """
     for name, text in files.items():
         (folder / f"{name}.py").write_text(text, "utf-8")
     (folder / "pytest.ini").write_text(INI)
@@ -60,7 +62,7 @@ def chance(folder: Path, *runs: str, **files: str) -> tuple[int, str]:
     return done.returncode, done.stdout
 
 
-# names of cases, of which "a" and "b" do not fail
+# names of cases; "a" and "b" do not fail
 ODD = [
     ["a", "a b", "[a]", "it's", '"'],
     ["b", "é", "$HOME", "::", "b::"],
@@ -73,19 +75,19 @@ def test_a_test_that_fails_once_is_accepted_and_listed_with_its_first_failure(
 ) -> None:
     code, said = chance(tmp_path, test_a=UNSTEADY)
     assert code == 0, said
-    _, _, listed = said.partition("\n1 passed in ")  # how the second run closes
+    _, _, listed = said.partition("\n1 passed in ")  # the end of the second run's output
     assert f"{HEADING}: 1 (5 are accepted at most).\nunsteady: test_a.py::test_unsteady\n" in listed
     assert "ValueError: a first time of it" in listed
     assert "test_steady" not in listed
 
 
-def test_a_run_without_failures_says_nothing_more(tmp_path: Path) -> None:
+def test_a_run_without_failures_prints_nothing_more(tmp_path: Path) -> None:
     code, said = chance(tmp_path, test_a="def test_fine(): pass\n")
     assert code == 0, said
     assert said.splitlines()[-1].startswith("1 passed in ")
 
 
-def test_a_test_that_always_fails_is_rejected_and_an_unsteady_one_beside_it_listed(
+def test_a_test_that_always_fails_is_rejected_and_an_unsteady_one_is_still_listed(
     tmp_path: Path,
 ) -> None:
     code, said = chance(tmp_path, test_a=UNSTEADY, test_b=FAILS)
@@ -137,7 +139,7 @@ def test_a_command_after_one_that_is_rejected_does_not_run(tmp_path: Path) -> No
 
 
 @pytest.mark.parametrize("words", ODD)
-def test_the_second_run_has_the_very_same_cases_also_slow_ones_and_no_other(
+def test_the_second_run_has_exactly_the_failed_cases_slow_ones_included(
     tmp_path: Path, words: list[str]
 ) -> None:
     grid = f"\n@pytest.mark.slow\n@pytest.mark.parametrize('word', {words!r})\n"
@@ -174,7 +176,7 @@ def test_a_tear_down_that_fails_again_is_a_failure_although_the_test_passed(tmp_
     assert HEADING not in said
 
 
-def test_unsteady_tests_of_worker_processes_run_once_more_without_these(tmp_path: Path) -> None:
+def test_unsteady_tests_of_worker_processes_run_again_without_workers(tmp_path: Path) -> None:
     text = ONCE + (
         "\ndef test_it(request):\n    fails_once('it')\n    assert not "
         "hasattr(request.config, 'workerinput')\n"
@@ -232,7 +234,7 @@ NEVER = {
 
 @pytest.mark.few("[a test", "[a time-out that a library keeps", "[a worker", "[a file", "[no tests")
 @pytest.mark.parametrize("case", NEVER)
-def test_this_is_never_accepted_and_not_run_once_more(tmp_path: Path, case: str) -> None:
+def test_such_a_run_is_never_accepted_and_gets_no_second_run(tmp_path: Path, case: str) -> None:
     arguments, text, reason = NEVER[case]
     code, said = chance(tmp_path, arguments, test_a=text)
     assert code != 0, said

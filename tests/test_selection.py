@@ -1,4 +1,4 @@
-"""Which tests a run has: those that are quick, or the one that is named."""
+"""The selection of the tests of a run: the quick ones, or the one that is named."""
 
 from __future__ import annotations
 
@@ -28,8 +28,9 @@ BROKEN = "raise RuntimeError('this file was imported')"
 
 
 def run(folder: Path, parts: str, *arguments: str, broken: bool = False) -> tuple[int, str]:
-    """Exit code and output of pytest in a folder with our conftest, a grid, and maybe a file that
-    fails to import."""
+    """The exit code and the output of pytest in a folder with our conftest, a grid, and possibly a
+    file that fails to import.
+    """
     shutil.copy(TESTS / "conftest.py", folder)
     (folder / "test_grid.py").write_text(GRID.format(parts=parts))
     if broken:
@@ -45,7 +46,7 @@ def run(folder: Path, parts: str, *arguments: str, broken: bool = False) -> tupl
     return done.returncode, done.stdout + done.stderr
 
 
-def test_a_plain_run_has_of_a_grid_the_cases_that_were_chosen(tmp_path: Path) -> None:
+def test_a_plain_run_has_the_chosen_cases_of_a_grid(tmp_path: Path) -> None:
     code, said = run(tmp_path, "'[b]', '[d]'", "-n0")
     assert code == 0, said
     assert "2 passed, 3 deselected" in said
@@ -53,7 +54,7 @@ def test_a_plain_run_has_of_a_grid_the_cases_that_were_chosen(tmp_path: Path) ->
     assert "[d] PASSED" in said
 
 
-def test_a_choice_that_is_in_no_case_is_an_error(tmp_path: Path) -> None:
+def test_a_choice_that_matches_no_case_is_an_error(tmp_path: Path) -> None:
     code, said = run(tmp_path, "'[b]', '[e]'", "-n0")
     assert code == pytest.ExitCode.USAGE_ERROR
     assert "test_letters_are_letters[[e]" in said

@@ -1,4 +1,4 @@
-"""The terminal that tests look at."""
+"""The helper `terminal`: a command on it never waits for the test."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from pathlib import Path
 from tests.helpers.terminal import PATIENCE, terminal
 
 
-def test_a_command_never_waits_until_the_test_looks_at_its_terminal(tmp_path: Path) -> None:
+def test_a_command_never_waits_for_the_test_to_read_its_terminal(tmp_path: Path) -> None:
     # more than a terminal holds
     command = [sys.executable, "-c", "for number in range(10_000): print(number)"]
     with terminal(command, 80, 24, tmp_path) as screen:

@@ -1,4 +1,6 @@
-"""Code that stands twice, since `nets` and `ops` may not import `runtime`: the twins are equal."""
+"""Code that is written twice, since `nets` and `ops` may not import `runtime`: the twins are
+equal.
+"""
 
 from __future__ import annotations
 
@@ -9,7 +11,7 @@ import pytest
 from tests.house.source import ROOT, tree_of
 
 WHOLE = ()
-# here, there, and which of their names are twins
+# file, its twin, and the names that are twins
 TWINS = [
     ("ops/cpu/codegen/owned.py", "runtime/machine/owned.py", WHOLE),
     ("nets/reasons.py", "runtime/reasons.py", ("reason_of", "reason")),

@@ -1,4 +1,4 @@
-"""Fixtures of the tests that do harm."""
+"""Fixtures of the tests that kill processes, cut cables and fail disks."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from tests.helpers.support import environment
 
 @pytest.fixture
 def survivor() -> Iterator[Starts]:
-    """Starts runs; whatever a test finds, none outlives it."""
+    """Start runs, and stop each of them after the test."""
     started: list[Survivor] = []
 
     def start(cluster: Path) -> Survivor:

@@ -1,7 +1,7 @@
-"""Processes that read from, or write to, one that survives them: forked on order, to be killed at
-any moment.
+"""Processes that read from or write to a surviving process, until the test kills them.
 
-A peer tells where it listens on its standard output, then does its one thing until it is killed.
+A peer is forked from a nursery on an order of the survivor. It prints the endpoints at which it
+listens on standard output. Then it reads or writes until it is killed.
 """
 
 from __future__ import annotations
@@ -29,12 +29,12 @@ from runtime.transport.sockets import SocketTransport
 
 LIMITS = Limits(credit_bytes=16 << 20)
 HOLDS = 3  # messages that a reader keeps
-SIZES = (2 << 20, 1 << 20, 3 << 20)  # bytes of the arrays, by turns
+SIZES = (2 << 20, 1 << 20, 3 << 20)  # bytes of the arrays; message n has the size n modulo 3
 
 
 @message
 class Cargo(Message):
-    """An array whose every byte is `mark`."""
+    """An array in which every byte is `mark`."""
 
     mark: int
     number: int
@@ -57,7 +57,7 @@ def road(
 
 
 async def write(transport: SocketTransport, arena: Arena, to: str, mark: int, numbers: Any) -> None:
-    """Send one new array after the other."""
+    """Send a new array for each number."""
     for number in numbers:
         blob = arena.empty((SIZES[number % len(SIZES)],), np.uint8)
         envelope = Envelope(Cargo(mark=mark, number=number, blob=blob), number + 1, "x", 1, "y")
@@ -66,7 +66,7 @@ async def write(transport: SocketTransport, arena: Arena, to: str, mark: int, nu
 
 
 def intact(cargo: Message) -> bool:
-    """Does every page say what its sender wrote?"""
+    """Return whether every page of the array holds the mark that its sender wrote."""
     assert isinstance(cargo, Cargo)
     return bool((cargo.blob[::1024] == cargo.mark).all())
 
@@ -81,20 +81,22 @@ class Peer:
         self.road = road("peer", life, folder, self.arena, self.deliver, self.reject)
 
     def deliver(self, envelope: Envelope, size: int, release: Release) -> None:
-        """Keep the last few messages; end as a failure if one is not what was written."""
+        """Keep the last few messages; exit with code 3 if a message differs from what the sender
+        wrote.
+        """
         if not intact(envelope.message):
             os._exit(3)
         self.kept.append(envelope.message)
         release()
 
     def reject(self, peer: str, error: MessageError) -> None:
-        """Nothing that the survivor sends is wrong."""
+        """Exit with code 4: the survivor sends only valid messages."""
         os._exit(4)
 
     async def live(self, kind: str, survivor: Endpoints) -> None:
-        """Read or write until the end."""
+        """Read or write until the process is killed."""
         ends = await self.road.open()
-        # the survivor is gone: its end of the lifeline closed
+        # the survivor has died: its end of the lifeline is closed
         asyncio.get_running_loop().add_reader(0, os._exit, 5)
         self.road.connect("survivor", survivor)
         print(json.dumps(asdict(ends)), flush=True)
@@ -104,8 +106,10 @@ class Peer:
 
 
 def main() -> None:
-    """Fork a peer for each order; in the child, live. Arguments: the folder of sockets, the
-    survivor's addresses."""
+    """Fork a peer for each order, and run the peer in the child.
+
+    Arguments: the folder of the sockets and the survivor's addresses.
+    """
     folder, survivor = sys.argv[1:]
     order = Nursery(socket.socket(fileno=os.dup(0))).serve()
     if order is not None:

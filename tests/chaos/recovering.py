@@ -1,5 +1,6 @@
-"""What tests of runs that follow one another share: a net whose numbers repeat to the last bit, its
-runs."""
+"""Helpers for tests of runs that follow one another: a net whose numbers repeat to the last bit,
+and its runs.
+"""
 
 from __future__ import annotations
 
@@ -34,7 +35,9 @@ def cluster_of(
     iterations: int = ITERATIONS,
     every: int = SAVED_EVERY,
 ) -> Path:
-    """LeNet with dropout, whose numbers repeat to the last bit; saved so often."""
+    """Write the cluster.toml of LeNet with dropout, whose numbers repeat to the last bit. A
+    checkpoint is saved each `every` iterations.
+    """
     workers, strategy = PRESETS[preset]
     cluster = configured(
         folder,
@@ -52,7 +55,7 @@ def cluster_of(
 
 
 def last_checkpoint(runs: Path, iterations: int = ITERATIONS) -> Path:
-    """The one that the last run has left at its end."""
+    """The checkpoint that the last run saved at its end."""
     (path,) = runs.rglob(f"checkpoint-{iterations:07d}.safetensors")
     return path
 

@@ -1,4 +1,6 @@
-"""A run as a user starts it, in the middle of what it does: what dies there, and what is left."""
+"""A training run started by `up` as a user starts it; tests kill its processes and look for
+leftovers.
+"""
 
 from __future__ import annotations
 
@@ -11,12 +13,14 @@ from pathlib import Path
 
 from tests.helpers.support import environment, events, run_directory, runtime_command
 
-NAMED_WITHIN = 3.0  # seconds: the promises
+NAMED_WITHIN = 3.0  # the limits that the documentation promises, in seconds
 GONE_WITHIN = 5.0
 
 
 class Running:
-    """A training run, as far as a line of what it says that `until` likes."""
+    """A training run, started and read until a line of its output for which `until` returns
+    true.
+    """
 
     def __init__(
         self, cluster: Path, until: Callable[[str], bool], env: dict[str, str] | None = None
@@ -40,25 +44,25 @@ class Running:
         }
 
     def named(self) -> str:
-        """The first line on stderr, as soon as it is there."""
+        """Wait for the first line on stderr and return it."""
         assert self.process.stderr is not None
         return self.process.stderr.readline()
 
     def finish(self, timeout: float) -> tuple[int, str]:
-        """Wait for the end of `up`; its exit code and what it said on stderr."""
+        """Wait for the end of `up`; return its exit code and its stderr."""
         _, said = self.process.communicate(timeout=timeout)
         return self.process.returncode, said
 
     def left(self) -> list[str]:
-        """Role processes of this run that still live."""
+        """The role processes of this run that are still alive."""
         return [name for name, pid in self.pids.items() if _alive(pid)]
 
     def sockets(self) -> list[Path]:
-        """Socket directories of this run."""
+        """The socket directories of this run."""
         return list(Path(tempfile.gettempdir()).glob(f"convoy-sockets-{self.process.pid}-*"))
 
     def end(self) -> None:
-        """Leave nothing of it."""
+        """Kill the processes of the run that are still alive."""
         for pid in self.pids.values():
             if _alive(pid):
                 os.kill(pid, signal.SIGKILL)

@@ -1,4 +1,6 @@
-"""A slow consumer slows its producer: real processes, messages of 50 MB, counted, not timed."""
+"""A slow consumer slows its producer: real processes and messages of 50 MB, counted instead of
+timed.
+"""
 
 from __future__ import annotations
 
@@ -31,5 +33,5 @@ def test_a_consumer_ten_times_slower_bounds_its_producers_memory_and_loses_nothi
     (found,) = tmp_path.glob("*.json")
     (row,) = json.loads(found.read_text())["parts"]["all"]["tables"][0]["rows"]
     assert row[2:5] == [MESSAGES, MESSAGES, 0]
-    # a bound that all messages together would pass by far
+    # all messages together would exceed this bound by far
     assert row[6] < row[7] < row[5] + MESSAGES * 50 / 2

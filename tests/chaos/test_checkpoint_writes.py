@@ -1,8 +1,8 @@
-"""Checkpoint writers that are killed at any instant, disks that fail at any call: the one before or
-the new one loads.
+"""Checkpoint writers killed at any instant and disks that fail at any call: the previous checkpoint
+or the new one loads.
 
-CONVOY_WRITES sets how many writers are killed in the slow run (200 by default), CONVOY_SEED when
-(1).
+CONVOY_WRITES sets how many writers the slow run kills (200 by default). CONVOY_SEED sets the
+moments of the kills (1 by default).
 """
 
 from __future__ import annotations
@@ -54,13 +54,14 @@ def test_a_writer_killed_at_any_instant_leaves_the_checkpoint_before_or_the_new_
     assert halves, "no kill was in the middle of a write"
     checkpoint.save(path, arrays_of(7), {"iteration": "7"})
     assert [file.name for file in tmp_path.iterdir()] == [NAME], (
-        "what killed writers leave is swept by the next"
+        "the next writer removes the temporary files of killed writers"
     )
 
 
 class Disk:
-    """The calls of `os` that files are made of, of which one by its number (1 is the first) or all
-    after it fail."""
+    """The calls of `os` that write files. The call with the number `fails` fails (1 is the first);
+    with `lasts`, all later calls fail too.
+    """
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self.calls: list[str] = []
@@ -84,7 +85,7 @@ class Disk:
             number = len(self.calls)
             if number == self.fails or (self.lasts and 0 < self.fails < number and name != "close"):
                 if name == "close":
-                    real(*given, **named)  # Linux closes it, whatever it says
+                    real(*given, **named)  # Linux closes the file even if close reports an error
                 raise OSError(self.code, os.strerror(self.code))
             return real(*given, **named)
 
@@ -105,8 +106,8 @@ def test_a_disk_that_fails_at_any_call_leaves_the_checkpoint_before_or_the_new_o
     assert set(calls) == set(CALLS) - {"unlink"}
     written = len(calls) - 1 - calls[::-1].index("write")
     renamed = calls.index("replace")
-    assert "fsync" in calls[written:renamed], "it has its name before it is on the disk"
-    assert "fsync" in calls[renamed:], "its name is not flushed"
+    assert "fsync" in calls[written:renamed], "the file is renamed before its data are flushed"
+    assert "fsync" in calls[renamed:], "the directory is not flushed after the rename"
     failed = 0
     for at in range(1, len(calls) + 1):
         for code in CODES:
@@ -121,6 +122,6 @@ def test_a_disk_that_fails_at_any_call_leaves_the_checkpoint_before_or_the_new_o
             assert loaded(path) in (before, before + 1)
             if not lasts:
                 assert [file.name for file in tmp_path.iterdir()] == [NAME], calls[at - 1]
-    assert failed == len(calls) * len(CODES), "each of these calls matters"
+    assert failed == len(calls) * len(CODES), "a save with a failed call did not raise an error"
     checkpoint.save(path, arrays_of(9), {"iteration": "9"})
     assert [file.name for file in tmp_path.iterdir()] == [NAME]

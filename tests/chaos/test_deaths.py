@@ -1,4 +1,5 @@
-"""Whatever dies, and however: it is named, everything else stops, nothing is left behind.
+"""Any death of a process: the process is named, all others stop, and no process or socket is left
+behind.
 
 CONVOY_KILLS sets how often each role kind is killed (1 by default; the release figure is 5).
 """
@@ -23,7 +24,7 @@ VICTIMS = ["conv-0-1", "conv_model", "fc_server", "reducer-0", "coordinator"]
 
 @pytest.fixture
 def running(tmp_path: Path) -> Iterator[Running]:
-    # the fewest with a reducer
+    # three workers are the fewest with a reducer
     cluster = configure(tmp_path, "sync", workers=3, iterations=100_000, batch=8)
     run = Running(cluster, lambda line: line.startswith("progress") and " 20/" in line)
     yield run
@@ -106,7 +107,7 @@ def test_one_signal_finishes_saves_and_stops(
 
 @pytest.mark.slow
 def test_two_signals_stop_at_once(running: Running) -> None:
-    # so that winding down could not end by itself
+    # winding down cannot end by itself while this process is stopped
     os.kill(running.pids["fc_server"], signal.SIGSTOP)
     os.kill(running.process.pid, signal.SIGINT)
     os.kill(running.process.pid, signal.SIGTERM)

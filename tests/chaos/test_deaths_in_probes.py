@@ -1,5 +1,6 @@
-"""Who dies while a setting is tried: the run ends as always, and its last checkpoint is from before
-the hold."""
+"""Deaths while the tuner tries a setting: the run ends as always, and its last checkpoint is from
+before the hold.
+"""
 
 from __future__ import annotations
 
@@ -33,8 +34,9 @@ BEFORE = {
 
 
 def tuned(directory: Path) -> Path:
-    """A run that is held for one probe before its first iteration, and for many about 30 iterations
-    later; it saves every 20."""
+    """A run that is held for one probe before its first iteration, and for many probes about 30
+    iterations later. It saves a checkpoint every 20 iterations.
+    """
     cluster = configure(
         directory, "omnivore", workers=2, groups=2, iterations=100_000, batch=8, more=TUNER
     )
@@ -49,7 +51,7 @@ def tuned(directory: Path) -> Path:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("victim", ["conv-1-0", "fc_server", "tuner"])
-def test_who_dies_during_a_probe_is_named_and_the_last_checkpoint_is_from_before_the_hold(
+def test_a_death_during_a_probe_is_named_and_the_last_checkpoint_is_from_before_the_hold(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], victim: str
 ) -> None:
     cluster = tuned(tmp_path)

@@ -1,7 +1,7 @@
-"""A run of replicas that loses one goes on from another's memory: nothing is read from a disk,
-nothing is done again.
+"""A run of replicas that loses a replica resumes from another replica's memory: no checkpoint is
+read, and no iteration is repeated.
 
-CONVOY_KILLS sets how often each case is done, at moments that its seed draws (1 by default).
+CONVOY_KILLS sets how often each case runs, at moments that its seed draws (1 by default).
 """
 
 from __future__ import annotations
@@ -45,13 +45,13 @@ def replicas(run: Survivor) -> list[str]:
 
 
 def reached(directory: Path) -> int:
-    """Up to where the journal of a run tells of finished iterations."""
+    """The last finished iteration in the journal of a run."""
     return max((event["iteration"] for event in events(directory, "progress")), default=0)
 
 
 @pytest.mark.few("[replicas")
 @pytest.mark.parametrize("seed", range(KILLS))
-def test_a_run_that_loses_a_replica_goes_on_from_anothers_memory_and_does_nothing_again(
+def test_a_run_that_loses_a_replica_resumes_from_anothers_memory_and_repeats_no_iteration(
     tmp_path: Path, undisturbed: tuple[str, Simulated], seed: int, survivor: Starts
 ) -> None:
     preset, expected = undisturbed
@@ -68,9 +68,11 @@ def test_a_run_that_loses_a_replica_goes_on_from_anothers_memory_and_does_nothin
     (healed,), (resumed,) = events(run.newest, "healed"), events(run.newest, "resumed")
     assert healed["by"] == resumed["memory"] != victim
     assert healed["seconds"] > 0 and healed["at"] == f"iteration {resumed['iteration']}"
-    assert resumed["iteration"] >= reached(before), "what was finished is not done again"
+    assert resumed["iteration"] >= reached(before), "a finished iteration was repeated"
     saved = [event["iteration"] for event in events(run.newest, "checkpoint")]
-    assert saved[0] == resumed["iteration"], "what is in memory only is written first"
+    assert saved[0] == resumed["iteration"], (
+        "the resumed run did not save the model from memory first"
+    )
     assert not [
         link
         for link in Path(f"/proc/{os.getpid()}/fd").iterdir()
@@ -79,19 +81,19 @@ def test_a_run_that_loses_a_replica_goes_on_from_anothers_memory_and_does_nothin
 
 
 def killed_and_healed(run: Survivor, victim: str) -> None:
-    """Kill a replica, and wait until the run that follows has saved itself: the memory it began
-    with is closed."""
+    """Kill a replica, and wait until the next run has saved a checkpoint. By then the memory that
+    it resumed from is closed.
+    """
     run.until("progress ")
     os.kill(run.pids()[victim], signal.SIGKILL)
     run.until("healed ")
     run.until("checkpoint ")
 
 
-# two deaths, a change and a start: 10 s; its quick sibling is in tests/runtime/recovery/test_next_run.py
+# two deaths, a change and a start: 10 s; the quick case is in
+# tests/runtime/recovery/test_next_run.py
 @pytest.mark.slow
-def test_a_run_that_went_on_from_memory_can_be_scaled_dies_again_and_is_resumed(
-    tmp_path: Path, survivor: Starts
-) -> None:
+def test_a_run_healed_twice_can_be_scaled_and_resumed(tmp_path: Path, survivor: Starts) -> None:
     more = "[recovery]\nrestarts = 5\n"
     cluster = configure(tmp_path, "replicas", workers=2, iterations=10**6, paced=True, more=more)
     run = survivor(cluster)
@@ -117,10 +119,12 @@ def test_a_run_that_went_on_from_memory_can_be_scaled_dies_again_and_is_resumed(
 
 
 @pytest.mark.slow  # two deaths and a start: 10 s
-def test_a_run_whose_last_holder_dies_too_while_it_is_asked_goes_on_from_the_checkpoint(
+def test_a_run_whose_last_holder_dies_while_it_is_asked_resumes_from_the_checkpoint(
     tmp_path: Path, survivor: Starts
 ) -> None:
-    """The holder is stopped, so that it cannot have answered when it is killed."""
+    """The last process that holds the model is stopped, so that it cannot have answered when it is
+    killed.
+    """
     run = survivor(cluster_of(tmp_path / "killed", "replicas", 3))
     run.until(r"checkpoint ")
     run.until(r"progress ")
@@ -140,7 +144,7 @@ def test_a_run_whose_last_holder_dies_too_while_it_is_asked_goes_on_from_the_che
 
 @pytest.mark.slow
 @pytest.mark.parametrize("seed", range(KILLS))
-def test_of_four_that_hold_the_model_two_may_die_at_once(
+def test_two_of_four_processes_that_hold_the_model_may_die_at_once(
     tmp_path: Path, seed: int, survivor: Starts
 ) -> None:
     run = survivor(cluster_of(tmp_path / "killed", "firecaffe", 3))
@@ -158,11 +162,12 @@ def test_of_four_that_hold_the_model_two_may_die_at_once(
 @pytest.mark.slow
 @pytest.mark.timeout(300)
 @pytest.mark.parametrize("preset", ["sync", "replicas"])
-def test_what_was_decided_while_a_run_went_on_counts_in_the_run_that_begins_anew(
+def test_a_learning_rate_set_during_a_run_counts_in_the_run_after_a_restart(
     tmp_path: Path, preset: str, survivor: Starts
 ) -> None:
-    """Another learning rate, which no seed tells of. What it must give is computed from the
-    checkpoint on, by a run that is planned with that rate."""
+    """The new learning rate comes from a message, so no seed determines it. The expected numbers
+    come from a run that is planned with that rate and resumes from the checkpoint.
+    """
     cluster = cluster_of(tmp_path / "killed", preset, 3, every=1, iterations=60)
     run = survivor(cluster)
     run.until(r"progress +iteration 3/")

@@ -1,5 +1,6 @@
-"""Ctrl-C and SIGTERM at any moment of `up`, the first included: it ends in words and within five
-seconds."""
+"""Ctrl-C and SIGTERM at any moment of `up`, from its first line on: it ends within five seconds,
+with a message instead of a traceback.
+"""
 
 from __future__ import annotations
 
@@ -18,12 +19,14 @@ from tests.helpers.support import ROOT, configure, environment, runtime_command
 
 __all__ = ["started"]
 
-# seconds after the first line of ours has run
+# seconds after the first line of Convoy's code has run
 MOMENTS = [0.0, 0.05, 0.1, 0.2, 0.3, 0.4, 0.5, 0.7, 1.0, 1.5, 2.0]
 
 
 def hears(pid: int) -> bool:
-    """Does it catch SIGTERM? Python's own start does not; nothing of ours can run before."""
+    """Return whether the process catches SIGTERM. Python's own start does not, and no code of
+    Convoy runs before the handler is set.
+    """
     caught = next(
         line
         for line in Path(f"/proc/{pid}/status").read_text().splitlines()
@@ -55,7 +58,7 @@ def test_a_signal_while_up_starts_ends_it_in_words(
     assert run.left() == []
 
 
-def test_what_hears_the_first_signals_is_imported_before_anything_that_takes_time() -> None:
+def test_the_module_that_handles_signals_is_imported_before_any_slow_module() -> None:
     program = (
         "import sys, runtime.cli.interrupts; print([m for m in ('numpy', 'asyncio', "
         "'zmq') if m in sys.modules])"
@@ -68,7 +71,7 @@ def test_what_hears_the_first_signals_is_imported_before_anything_that_takes_tim
 
 @pytest.mark.few("[nursery]")
 @pytest.mark.parametrize("victim", [NURSERY, "bert"])
-def test_ctrl_c_ends_a_start_in_which_somebody_is_stopped(
+def test_ctrl_c_ends_a_start_in_which_a_process_is_stopped(
     tmp_path: Path, started: list[Start], victim: str
 ) -> None:
     run = Start(talking(tmp_path))
@@ -79,14 +82,14 @@ def test_ctrl_c_ends_a_start_in_which_somebody_is_stopped(
     while not list((tmp_path / "runs").glob("*/plan.json")):
         assert not run.ended(PAUSE)
     run.process.send_signal(signal.SIGINT)
-    assert run.ended(GONE_WITHIN), f"not heard: {run.said(0)}{run.said(1)}"
+    assert run.ended(GONE_WITHIN), f"the signal had no effect: {run.said(0)}{run.said(1)}"
     assert (run.process.returncode, run.said(1)) == (130, "")
     assert "SIGINT: ending the run, which has not begun yet" in run.said(0)
     assert run.left() == []
 
 
 def began(run: Start) -> dict[str, int]:
-    """name -> pid, as soon as all have begun."""
+    """Wait until all processes have begun; return the pid of each name."""
     while "\nbegan" not in run.said(0):
         assert not run.ended(PAUSE)
     return run.look()
@@ -106,7 +109,7 @@ def test_a_stopped_nursery_hides_no_death(tmp_path: Path, started: list[Start]) 
 
 
 @pytest.mark.parametrize("victim", [NURSERY, "carl"])
-def test_whoever_is_stopped_does_not_outlive_an_up_that_is_killed(
+def test_a_stopped_process_does_not_outlive_an_up_that_is_killed(
     tmp_path: Path, started: list[Start], victim: str
 ) -> None:
     run = Start(talking(tmp_path))
@@ -118,15 +121,15 @@ def test_whoever_is_stopped_does_not_outlive_an_up_that_is_killed(
 
 
 @pytest.mark.slow
-def test_a_second_signal_ends_at_once_what_the_first_did_not(tmp_path: Path) -> None:
-    """The exception of the first is swallowed here, as some libraries do on their import."""
+def test_a_second_signal_ends_at_once_a_command_that_ignored_the_first(tmp_path: Path) -> None:
+    """The program swallows the exception of the first signal, as some libraries do on import."""
     (tmp_path / "swallows.py").write_text(
         "print('here', flush=True)\nwhile True:\n    try:\n        input()\n    except "
         "BaseException:\n        pass\n"
     )
     cluster = tmp_path / "cluster.toml"
     cluster.write_text('program = "swallows"\n')
-    for signals in (2, 1):  # one is enough, after a while
+    for signals in (2, 1):  # one signal is enough after a while
         with subprocess.Popen(
             runtime_command("check", cluster.name),
             cwd=tmp_path,
@@ -146,7 +149,7 @@ def test_a_second_signal_ends_at_once_what_the_first_did_not(tmp_path: Path) -> 
 
 
 def pending_is_empty(pid: int) -> bool:
-    """Has it taken the signals that were sent to it?"""
+    """Return whether the process has taken all signals that were sent to it."""
     try:
         lines = Path(f"/proc/{pid}/status").read_text().splitlines()
     except OSError:
@@ -176,8 +179,9 @@ def test_other_commands_end_in_words_too(tmp_path: Path, command: str) -> None:
 
 
 def test_a_signal_while_a_class_is_made_ends_a_command_in_words() -> None:
-    """Python 3.11 makes a RuntimeError of what is raised there; a library's import makes many
-    classes."""
+    """Python 3.11 turns an exception that is raised there into a RuntimeError. The import of a
+    library makes many classes.
+    """
     code = """
 import os, signal, sys, types
 from runtime.__main__ import command

@@ -1,5 +1,5 @@
-"""Readers and writers killed in the middle of transfers over shared memory: the survivor loses and
-keeps nothing.
+"""Readers and writers killed in the middle of transfers over shared memory: the survivor loses no
+message and leaks no memory.
 
 CONVOY_TRANSFERS sets how many lives of each kind are killed (200 by default).
 """
@@ -34,13 +34,14 @@ from tests.helpers.support import ROOT, environment
 
 pytestmark = pytest.mark.skipif(not available(), reason="this system has no memory files")
 LIVES = int(os.environ.get("CONVOY_TRANSFERS", "200"))
-# one array of each life that is never returned would be 200 to 600 MB
+# 200 to 600 MB would leak if one array of each life were never returned
 GROWTH = 2 * LIMITS.credit_bytes
 
 
 class Survivor:
-    """The process that outlives its peers: it writes to them, or keeps the last few messages that
-    they write."""
+    """The process that outlives its peers. It writes to them, or keeps the last few messages that
+    they write.
+    """
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
@@ -53,7 +54,7 @@ class Survivor:
         self.road = road("survivor", 1, folder, self.arena, self._deliver, self._reject)
 
     async def open(self) -> None:
-        """Listen, and start the process that peers are forked from."""
+        """Listen, and start the process from which peers are forked."""
         ends = await self.road.open()
         self._orders, theirs = socket.socketpair()
         command = [sys.executable, "-c", "from tests.chaos.peers import main; main()"]
@@ -65,7 +66,7 @@ class Survivor:
         self._news = self._orders.makefile()
 
     def bear(self, name: str) -> None:
-        """Start a peer and link it, in place of the one before."""
+        """Start a peer and link it in place of the previous peer."""
         lifeline, self._lifeline = os.pipe()
         said, log = os.pipe()
         socket.send_fds(self._orders, [json.dumps({"process": name}).encode()], [lifeline, log])
@@ -82,7 +83,9 @@ class Survivor:
         """Kill the peer; return when it is dead."""
         os.kill(self.pid, signal.SIGKILL)
         news = json.loads(self._news.readline())
-        assert news == {"pid": self.pid, "status": -signal.SIGKILL}, "it had ended before"
+        assert news == {"pid": self.pid, "status": -signal.SIGKILL}, (
+            "the peer had ended before the kill"
+        )
         os.close(self._lifeline)
 
     async def close(self) -> None:
@@ -94,14 +97,15 @@ class Survivor:
         self.arena.close()
 
     async def nothing_lent(self) -> None:
-        """Wait until nobody holds anything in the arena."""
+        """Wait until no block of the arena is lent."""
         async with asyncio.timeout(60):
-            while self.arena.used:  # noqa: ASYNC110  # what comes back is no event here
+            while self.arena.used:  # noqa: ASYNC110  # a returned block raises no event here
                 await asyncio.sleep(0)
 
     async def write_until_dead(self, mark: int, pid: int) -> None:
-        """To one life of the peer, until it is killed; who waits for credits of the dead is
-        told."""
+        """Write to one life of the peer until it is killed. A writer that waits for credits of a
+        dead peer gets an ActorStopped.
+        """
         numbers = takewhile(lambda number: self.pid == pid, count())
         try:
             await write(self.road, self.arena, "peer", mark, numbers)
@@ -120,12 +124,14 @@ class Survivor:
 
 
 def resident() -> int:
-    """Bytes of this process that are in memory, shared ones too."""
+    """The bytes of this process that are in memory, shared memory included."""
     return int(Path("/proc/self/statm").read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE")
 
 
 def mapped() -> int:
-    """Arenas of peers that are mapped here: each keeps its memory file alive."""
+    """The number of peers' arenas that are mapped here. Each mapping keeps its memory file
+    alive.
+    """
     return sum(
         "memfd:convoy-cargo-" in line for line in Path("/proc/self/maps").read_text().splitlines()
     )
@@ -142,7 +148,7 @@ async def survivor(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncIter
     for folder in (temporary, sockets):
         folder.mkdir()
     monkeypatch.setenv("TMPDIR", str(temporary))
-    gc.collect()  # what earlier tests left would be closed meanwhile
+    gc.collect()  # objects of earlier tests would otherwise be closed during this test
     before = descriptors()
     made = Survivor(sockets)
     await made.open()
@@ -152,8 +158,8 @@ async def survivor(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncIter
     gc.collect()
     assert (descriptors(), mapped()) == (before, 0)
     assert not list(temporary.iterdir())
-    # a killed process cannot remove its socket files: the next life takes them over, and `up`
-    # removes their folder
+    # A killed process cannot remove its socket files. The next life takes them over, and `up`
+    # removes their folder.
     assert {path.name for path in sockets.iterdir()} <= {"peer.control", "peer.bulk"}
 
 
@@ -177,14 +183,14 @@ async def test_killed_readers_leave_the_writer_with_all_its_memory_and_no_wait(
             await asyncio.sleep(0)
         in_flight += survivor.arena.used > 0
         survivor.kill()
-        if life == lives // 10:  # from here on nothing may grow any more
+        if life == lives // 10:  # memory must not grow from here on
             warm = resident()
-    assert in_flight > lives // 2, "hardly any was killed during a transfer"
+    assert in_flight > lives // 2, "too few readers were killed during a transfer"
     assert survivor.told > lives // 2
     assert resident() - warm < GROWTH
     survivor.bear(f"reader-{lives + 1}")
     await writing
-    # six windows: the last one reads to the end
+    # six credit windows: the last peer reads all messages
     await write(survivor.road, survivor.arena, "peer", 7, range(100))
     survivor.kill()
     await survivor.nothing_lent()
@@ -193,7 +199,7 @@ async def test_killed_readers_leave_the_writer_with_all_its_memory_and_no_wait(
 @pytest.mark.few("[12]")
 @pytest.mark.parametrize("lives", [12, LIVES])
 @pytest.mark.timeout(60)
-async def test_killed_writers_leave_readable_what_arrived_and_nothing_else(
+async def test_messages_of_killed_writers_stay_readable_and_no_memory_leaks(
     survivor: Survivor, lives: int
 ) -> None:
     chance = random.Random(2)
@@ -202,16 +208,16 @@ async def test_killed_writers_leave_readable_what_arrived_and_nothing_else(
         survivor.bear(f"writer-{life}")
         wanted = survivor.arrived + chance.randrange(1, 12)
         async with asyncio.timeout(60):
-            while survivor.arrived < wanted:  # noqa: ASYNC110  # chance comes in by turns
+            while survivor.arrived < wanted:  # noqa: ASYNC110  # the event loop must run to receive
                 await asyncio.sleep(0)
         survivor.kill()
         assert all(intact(message) for message in survivor.kept), (
-            "the memory of the dead is not what it was"
+            "a message of a dead writer has changed"
         )
         assert mapped() <= 1 + HOLDS
-        if life == lives // 10:  # from here on nothing may grow any more
+        if life == lives // 10:  # memory must not grow from here on
             warm = resident()
     assert resident() - warm < GROWTH
-    # what the dead had sent, read after their memory was let go
+    # messages of dead writers that were read after their memory was released
     assert survivor.reasons <= {"bad_shape"}
     assert survivor.arena.used == 0

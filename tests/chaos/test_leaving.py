@@ -1,5 +1,6 @@
-"""Machines that are told to go, and come back: network namespaces, whose agents a double of ssh
-starts there."""
+"""Machines that get SIGTERM, leave the run and come back. They are network namespaces in which a
+double of ssh starts the agents.
+"""
 
 from __future__ import annotations
 
@@ -22,7 +23,7 @@ from tests.helpers.far_machines import RECOVERING, or_skip, program
 from tests.helpers.support import configure, environment
 
 pytestmark = pytest.mark.slow
-GRACE = 30.0  # seconds that a cloud grants
+GRACE = 30.0  # seconds that a cloud grants between SIGTERM and the end of the machine
 SSH = """
 while [ "$1" != "--" ]; do shift; done
 host=$2; shift 2
@@ -42,13 +43,13 @@ environment = {{ PYTHONPATH = "{path}", CONVOY_THREADS = "1" }}
 
 @dataclass(frozen=True)
 class Site:
-    """Two machines; `folder` has what an ssh to them is."""
+    """Two machines; `folder` holds the double of ssh."""
 
     machines: list[Machine]
     folder: Path
 
     def run(self, folder: Path, wanted: str, restarts: int = 0) -> Survivor:
-        """A run over both, in its training."""
+        """A run over both machines that has begun to train."""
         configure(folder, "single", iterations=1_000_000, paced=True)
         paths = {"python": sys.executable, "directory": folder, "path": environment()["PYTHONPATH"]}
         tables = "".join(
@@ -64,7 +65,7 @@ class Site:
         return run
 
     def agent(self, number: int) -> int:
-        """The pid of a machine's agent, which is older than all that it has forked."""
+        """The pid of a machine's agent. It is older than all processes that it has forked."""
         found = subprocess.run(
             ["ip", "netns", "pids", self.machines[number].namespace],
             capture_output=True,
@@ -78,12 +79,12 @@ class Site:
         raise AssertionError(f"no agent on m{number}")
 
     def down(self, number: int) -> Path:
-        """While this file is there, the machine cannot be reached."""
+        """A file; while it exists, the machine cannot be reached."""
         return self.folder / f"m{number}.down"
 
 
 def started(pid: int) -> int:
-    """When, in ticks of the system."""
+    """When the process started, in clock ticks since boot."""
     return int(Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[19])
 
 
@@ -100,7 +101,7 @@ def plan_of(run: Survivor) -> str:
     return (run.newest / "plan.json").read_text()
 
 
-def test_a_machine_that_gets_sigterm_leaves_within_its_grace_and_comes_back_when_it_is_asked(
+def test_a_machine_that_gets_sigterm_leaves_within_its_grace_and_comes_back_on_request(
     tmp_path: Path, two: Site, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     run = two.run(tmp_path, "reachable")
@@ -163,7 +164,7 @@ def test_where_all_machines_are_wanted_the_run_saves_and_waits_for_a_replacement
         run.stop()
 
 
-def test_a_run_that_cannot_go_on_without_it_saves_before_the_machine_goes(
+def test_a_run_that_cannot_go_on_without_a_machine_saves_before_that_machine_leaves(
     tmp_path: Path, two: Site
 ) -> None:
     run = two.run(tmp_path, "all")
@@ -175,7 +176,7 @@ def test_a_run_that_cannot_go_on_without_it_saves_before_the_machine_goes(
             r"without it: .* is saved"
         )
         run.until(r"checkpoint ")
-        os.kill(two.agent(1), signal.SIGTERM)  # the second is no request
+        os.kill(two.agent(1), signal.SIGTERM)  # a second SIGTERM ends the agent
         _, line = run.named("process ")
         assert "is lost with its machine 'm1': its agent was ended by SIGTERM" in line
         assert run.end()[0] == 4

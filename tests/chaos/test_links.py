@@ -1,8 +1,9 @@
-"""Links over TCP: processes that pause, cables that are cut for a while or for good.
+"""Links over TCP: paused processes, and cables cut for a while or for good.
 
-`tests/contracts/test_broken_links.py` has the quick cases. What is shorter than a limit costs its
-time and no bit of what is learned; what is longer is named, with both ends. The release figures:
-CONVOY_PAUSES=40, CONVOY_CUTS=20 (in one run each) and CONVOY_LONG_CUTS=20 (a run each).
+`tests/contracts/test_broken_links.py` has the quick cases. An interruption shorter than the limit
+costs only its time and changes no bit of the result. A longer one ends the run, which names both
+ends of the link. The release figures: CONVOY_PAUSES=40 and CONVOY_CUTS=20 (each in one run), and
+CONVOY_LONG_CUTS=20 (one run each).
 """
 
 from __future__ import annotations
@@ -49,7 +50,7 @@ SEED = 20261123
 
 
 class Running:
-    """A run that goes on until it is told to stop."""
+    """A run that trains until the test stops it."""
 
     def __init__(self, cluster: Path) -> None:
         self.cluster = cluster
@@ -61,15 +62,18 @@ class Running:
             stderr=subprocess.PIPE,
             text=True,
         )
-        self.said: list[str] = []  # on stdout, as far as it was read
+        self.said: list[str] = []  # the lines of stdout that were read so far
         self.goes_on(3)
         self.pids = {
             entry["process"]: entry["pid"] for entry in events(run_directory(cluster), "process")
         }
 
     def goes_on(self, iterations: int = 1) -> int:
-        """Wait until so many iterations have ended from now on, what the pipe still holds aside;
-        the latest one. AssertionError with what was said if it ends."""
+        """Wait until `iterations` more have ended; return the latest. Lines that the pipe still
+        holds do not count.
+
+        Raises AssertionError with the output if the run ends.
+        """
         assert self.process.stdout is not None
         assert self.process.stderr is not None
         goal = self._ended() + iterations
@@ -82,25 +86,25 @@ class Running:
         raise AssertionError(self.process.stderr.read())
 
     def _ended(self) -> int:
-        """Iterations that the journal knows."""
+        """The number of iterations in the journal."""
         for journal in self.cluster.parent.glob("runs/*/events.jsonl"):
             return journal.read_text().count('"event": "progress"')
         return 0
 
     def stop(self) -> tuple[int, str]:
-        """Ctrl-C, and wait; the exit code and what stands on stderr."""
+        """Send Ctrl-C and wait; return the exit code and stderr."""
         self.process.send_signal(signal.SIGINT)
         _, said = self.process.communicate(timeout=30)
         return self.process.returncode, said
 
     def losses(self) -> list[float]:
-        """Of every iteration."""
+        """The loss of every iteration."""
         return [event["loss"] for event in events(run_directory(self.cluster), "progress")]
 
 
 @contextmanager
 def running(cluster: Path) -> Iterator[Running]:
-    """Started, and ended whatever happens."""
+    """Start a run, and end it whatever happens."""
     run = Running(cluster)
     try:
         yield run
@@ -113,7 +117,7 @@ def running(cluster: Path) -> Iterator[Running]:
 
 
 def with_pid(pid: int, number: signal.Signals) -> None:
-    """Send a signal, if the process is still there."""
+    """Send a signal if the process still exists."""
     try:
         os.kill(pid, number)
     except ProcessLookupError:
@@ -129,7 +133,9 @@ def undisturbed(directory: Path, iterations: int) -> list[float]:
 
 
 def waits(seconds: float) -> None:
-    """The time of a pause or a cut: it is the fault itself, no event is waited for."""
+    """Sleep for the length of a pause or a cut. The time itself is the fault, so no event could end
+    the wait.
+    """
     time.sleep(seconds)
 
 
@@ -162,7 +168,9 @@ def three() -> Iterator[list[Machine]]:
 
 
 def apart(made: list[Machine]) -> str:
-    """A machine for each worker and one for everything else."""
+    """The tables of cluster.toml that give each worker a machine, and one machine to all other
+    roles.
+    """
     text = [MACHINE.format(number=number, **vars(machine)) for number, machine in enumerate(made)]
     text += [
         PROCESS.format(number=number, actors=pattern)
@@ -172,7 +180,7 @@ def apart(made: list[Machine]) -> str:
 
 
 def cable(machine: Machine, state: str) -> None:
-    """Plug a machine's cable in ("up") or out ("down")."""
+    """Plug a machine's cable in ("up") or pull it out ("down")."""
     subprocess.run(
         ["ip", "-n", machine.namespace, "link", "set", "eth0", state], check=True, timeout=60
     )
@@ -195,7 +203,7 @@ def test_cuts_shorter_than_a_third_of_the_limit_cost_only_their_time(
             waits(seconds)
             cable(machine, "up")
             run.goes_on(2)
-            # TCP doubles its pauses: a link may stay silent for as long as it was cut
+            # TCP doubles its pauses, so a link may stay silent for as long again as the cut took
             waits(seconds + 0.5)
         code, said = run.stop()
         assert (code, said) == (130, "")
@@ -225,7 +233,7 @@ def test_a_cut_longer_than_the_limit_is_named_with_both_ends(
                 assert run.process.stderr is not None
                 line = run.process.stderr.readline()
                 named = time.monotonic()
-                # a sign of life every 0.5 s; 1 s for what explains it
+                # heartbeats come every 0.5 s; the explanation takes up to 1 s
                 assert named - cut < LINK_SECONDS + 2.5
                 lost = re.match(
                     (
@@ -238,7 +246,7 @@ def test_a_cut_longer_than_the_limit_is_named_with_both_ends(
                 assert f" on m{number % len(three)} " in lost[3]
                 run.process.communicate(timeout=30)
                 assert time.monotonic() - named < HALT_SECONDS, (
-                    "it was waited for who hears nothing"
+                    "the supervisor waited for a process that it cannot reach"
                 )
                 assert run.process.returncode == 4
             finally:
@@ -247,7 +255,7 @@ def test_a_cut_longer_than_the_limit_is_named_with_both_ends(
 
 @contextmanager
 def surviving(cluster: Path) -> Iterator[Survivor]:
-    """A run that begins anew after what ends it."""
+    """A run that restarts after each death."""
     run = Survivor(cluster, environment())
     try:
         run.until("progress ")
@@ -304,7 +312,8 @@ def test_a_process_that_starts_while_its_machine_is_cut_off_takes_part_when_the_
             run.named("the link from")
             run.until("run directory ")
             following = run.newest
-            run.reported(lambda pids: len(pids) >= 2)  # those on the other machines have reported
+            # the processes on the other machines have reported
+            run.reported(lambda pids: len(pids) >= 2)
             waits(1.0)
         finally:
             cable(three[0], "up")
@@ -314,7 +323,7 @@ def test_a_process_that_starts_while_its_machine_is_cut_off_takes_part_when_the_
 
 @pytest.mark.slow
 @pytest.mark.timeout(120)
-def test_a_link_of_the_supervisor_that_is_reset_is_named_for_what_it_tells_would_go_nowhere(
+def test_a_link_of_the_supervisor_that_is_reset_is_named_and_ends_the_run(
     tmp_path: Path,
 ) -> None:
     with surviving(
@@ -341,6 +350,6 @@ def test_a_link_of_the_supervisor_that_is_reset_is_named_for_what_it_tells_would
 
 
 def listening() -> set[int]:
-    """The ports of this host at which somebody listens."""
+    """The ports of this host that have a listening socket."""
     rows = [row.split() for row in Path("/proc/net/tcp").read_text().splitlines()[1:]]
     return {int(row[1].partition(":")[2], 16) for row in rows if row[3] == "0A"}

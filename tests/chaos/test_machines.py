@@ -1,8 +1,8 @@
-"""A run over three machines that ssh reaches, and whatever of it is killed or cut: named, and
-nothing left anywhere.
+"""A run over three machines reached by ssh: each process that is killed and each machine that is
+cut off is named, and nothing is left on any machine.
 
-CONVOY_KILLS sets how often each is done (1 by default; the release figure is 10). With
---junitxml=FILE the seconds until it was named and until nothing was left stand in that file.
+CONVOY_KILLS sets how often each case runs (1 by default; the release figure is 10). With
+--junitxml=FILE, the file records the seconds until the loss was named and until nothing was left.
 """
 
 from __future__ import annotations
@@ -95,7 +95,7 @@ def three(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Far]:
 def waiting(
     folder: Path, three: Far, kind: str, program: str = PROGRAM, settings: str = SETTINGS
 ) -> Path:
-    """cluster.toml of an actor on each machine, all of which wait for ever."""
+    """Write a cluster.toml with one actor on each machine; all actors wait for ever."""
     (folder / "waiting.py").write_text(program)
     tables = three.tables(more=f'directory = "{folder}"\n')
     places = [PROCESS.format(number=number, actors=name) for number, name in enumerate("abc")]
@@ -108,7 +108,7 @@ def waiting(
 
 @contextmanager
 def cut(machine: Machine) -> Iterator[None]:
-    """Its cable is unplugged."""
+    """Unplug the machine's cable inside the block."""
     words = ["ip", "-n", machine.namespace, "link", "set", "eth0"]
     subprocess.run([*words, "down"], check=True, timeout=60)
     try:
@@ -127,7 +127,7 @@ def running(tmp_path: Path, three: Far) -> Iterator[Running]:
 
 
 def agent_of(three: Far, number: int) -> int:
-    """Its pid. What it has forked is called as it is."""
+    """The pid of a machine's agent. The processes that it has forked have the same command line."""
     found = {
         int(line.split()[1])
         for line in three.living()
@@ -138,7 +138,7 @@ def agent_of(three: Far, number: int) -> int:
 
 
 def ssh_of(number: int, run: Running) -> int:
-    """The pid of the ssh that keeps it."""
+    """The pid of the ssh process that keeps the machine's agent."""
     said = subprocess.run(
         ["pgrep", "-P", str(run.process.pid), "-f", f" -- m{number} "],
         capture_output=True,
@@ -149,7 +149,9 @@ def ssh_of(number: int, run: Running) -> int:
 
 
 def left(three: Far) -> list[str]:
-    """What is there that should not be, when GONE_WITHIN is over at the latest."""
+    """The processes and folders that are left after GONE_WITHIN seconds; returns earlier once all
+    are gone.
+    """
     deadline = time.monotonic() + GONE_WITHIN
     while True:
         found = three.living() + folders()
@@ -223,7 +225,7 @@ def test_a_machine_that_is_cut_off_is_named_and_ends_by_itself(
 def test_a_machine_that_is_cut_off_for_five_seconds_costs_time_and_nothing_else(
     tmp_path: Path, three: Far, turn: int, record_property: Note
 ) -> None:
-    """The round under way ends, and others follow: TCP sends again what was lost."""
+    """The round in progress ends and others follow, since TCP sends the lost packets again."""
     settings = f"[liveness]\nlink_seconds = {3 * CUT_SECONDS}\n"
     cluster = waiting(tmp_path, three, "ssh", ROUNDS, settings)
     run = Running(cluster, lambda line: line.startswith("began"), three.path())
@@ -287,7 +289,7 @@ def test_a_run_that_loses_a_machine_goes_on_when_it_is_back_or_on_the_others(
     ssh = three.folder / "bin" / "ssh"
     script = ssh.read_text()
     try:
-        # it cannot be reached
+        # machine m1 cannot be reached
         ssh.write_text(script.replace("exec ", 'case "$*" in *" m1 "*) exit 255;; esac\nexec '))
         os.kill(agent_of(three, 1), signal.SIGKILL)
         assert run.process.stdout is not None
@@ -309,7 +311,7 @@ def test_a_run_that_loses_a_machine_goes_on_when_it_is_back_or_on_the_others(
 def test_a_run_whose_machine_falls_silent_goes_on_without_trying_to_reach_it(
     tmp_path: Path, three: Far, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setenv("PYTHONPATH", str(SITE))  # there, too: the net is paced
+    monkeypatch.setenv("PYTHONPATH", str(SITE))  # also on the machines: the net is paced
     configure(tmp_path, "single", iterations=1_000_000, paced=True)
     solver = tmp_path / "solver.prototxt"
     solver.write_text(solver.read_text().replace("snapshot: 0", "snapshot: 10"))

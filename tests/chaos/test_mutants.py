@@ -1,8 +1,8 @@
-"""Tests of promises that lie would pass anyway: each promise is broken on purpose, in a copy of the
-tree, and the tests that are to hold it must fail there; without the mutant they pass.
+"""Tests of the tests: each promise is broken on purpose in a copy of the tree, and the tests that
+hold it must fail there. Without the mutant they pass.
 
-A mutant is a piece of text that stands once in a file, and what takes its place: code that has
-moved fails loudly here.
+A mutant is a piece of text that occurs once in a file, and its replacement. If the code has moved,
+a test here fails.
 """
 
 from __future__ import annotations
@@ -19,13 +19,22 @@ import pytest
 
 from tests.helpers.support import ROOT
 
-COPIED = ("runtime", "roles", "nets", "ops", "tests", "benchmarks")  # what tests import
-SECONDS = 20  # for a test that hangs on its mutant: that is a failure, too
+COPIED = (
+    "runtime",
+    "roles",
+    "nets",
+    "ops",
+    "tests",
+    "benchmarks",
+)  # the folders from which tests import
+SECONDS = 20  # limit for a test that hangs on its mutant, which counts as a failure too
 
 
 @dataclass(frozen=True)
 class Mutant:
-    """What breaks a promise, and the tests that hold it: a file, and a part of their names."""
+    """A change that breaks a promise, and the tests that hold the promise: a file, and a part of
+    their names.
+    """
 
     file: str
     text: str
@@ -35,35 +44,35 @@ class Mutant:
 
 
 MUTANTS = {
-    "P1: silence is no death": Mutant(
+    "P1: a silent process is not dead": Mutant(
         "runtime/cluster/supervision.py",
         "if silent > rules.silence_of(watched):",
         "if False:",
         "tests/runtime/cluster/test_supervision.py",
         "silent_process_is_dead or every_dead_process",
     ),
-    "P1: a kernel that hangs is no death": Mutant(
+    "P1: a process whose kernel hangs is not dead": Mutant(
         "runtime/cluster/supervision.py",
         "beat.busy_seconds > rules.stuck_seconds(watched.stage, beat)",
         "beat.busy_seconds > 1e9",
         "tests/runtime/cluster/test_supervision.py",
         "array_work_is_stuck",
     ),
-    "P5: what comes twice is handled twice": Mutant(
+    "P5: a message that arrives twice is handled twice": Mutant(
         "runtime/actors/router.py",
         "if number > place.latest.get(key, 0):",
         "if True:",
         "tests/contracts/test_transports_under_faults.py",
         "handled_once_or_never",
     ),
-    "P5: a former life is heard": Mutant(
+    "P5: a message of a former life is accepted": Mutant(
         "runtime/actors/router.py",
         "if place is None or place.incarnation != incarnation:",
         "if place is None:",
         "tests/runtime/actors/test_node.py",
         "message_of_a_former_life",
     ),
-    "P6: nobody waits for credits": Mutant(
+    "P6: senders do not wait for credits": Mutant(
         "runtime/messages/credits.py",
         "self.outstanding + size <= self.limit or self.outstanding <= self.limit // GRANT_SHARE",
         "True",
@@ -91,35 +100,35 @@ MUTANTS = {
         "tests/chaos/test_checkpoint_writes.py",
         "writer_killed_at_any_instant or disk_that_fails",
     ),
-    "P7: nobody looks at the checksum": Mutant(
+    "P7: the checksum is not compared": Mutant(
         "nets/files/checkpoint.py",
         "if _sum_of(_arrays_of(file, take), said) != written and version == VERSION:",
         "if _sum_of(_arrays_of(file, take), said) == '' and version == VERSION:",
         "tests/nets/test_checkpoint.py",
         "flipped_bit or zeroed_half",
     ),
-    "P11: any secret will do": Mutant(
+    "P11: any secret is accepted": Mutant(
         "runtime/transport/keys.py",
         "compare_digest(shown, self.secret.encode())",
         "len(shown) > 0",
         "tests/contracts/test_encrypted_links.py",
-        "only_what_was_agreed_on",
+        "only_agreed_keys",
     ),
-    "P11: any key will do": Mutant(
+    "P11: any key is accepted": Mutant(
         "runtime/transport/keys.py",
         "for peer, key in self.peers.items() if key == shown",
         "for peer, key in self.peers.items() if shown",
         "tests/contracts/test_encrypted_links.py",
-        "only_what_was_agreed_on",
+        "only_agreed_keys",
     ),
-    "scaling: a run ends though nothing was saved": Mutant(
+    "scaling: a run ends although no checkpoint was saved": Mutant(
         "roles/coordination/handing_over.py",
         "elif self._checkpoints.unsaved:",
         "elif False:",
         "tests/roles/test_handing_over.py",
         "cannot_be_written",
     ),
-    "scaling: what is under way is not waited for": Mutant(
+    "scaling: iterations in progress are not waited for": Mutant(
         "roles/coordination/handing_over.py",
         "        self._asked = envelope\n        self._schedule.save()\n",
         "        self._asked = envelope\n        self._schedule.hand_over()\n",
@@ -131,7 +140,7 @@ MUTANTS = {
 
 @pytest.fixture(scope="module")
 def copy(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The tree, as far as tests need it."""
+    """A copy of the parts of the tree that tests need."""
     folder = tmp_path_factory.mktemp("mutants") / "tree"
     unwanted = shutil.ignore_patterns("__pycache__", "results", "*.egg-info")
     for name in COPIED:
@@ -142,7 +151,7 @@ def copy(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture
 def mutated(copy: Path, request: pytest.FixtureRequest) -> Iterator[Mutant]:
-    """The copy, with the mutant as long as the test goes on."""
+    """The copy with the mutant in it, for the length of the test."""
     mutant = MUTANTS[request.param]
     file = copy / mutant.file
     text = file.read_text()
@@ -155,7 +164,9 @@ def mutated(copy: Path, request: pytest.FixtureRequest) -> Iterator[Mutant]:
 
 
 def outcome(copy: Path, mutant: Mutant) -> tuple[int, str]:
-    """How pytest ends on its tests in the copy (0: all pass, 1: some fail), and what it says."""
+    """Run the mutant's tests in the copy; return the exit code of pytest (0: all pass, 1: some
+    fail) and its output.
+    """
     words = [
         sys.executable,
         "-m",
@@ -194,7 +205,7 @@ def test_a_broken_promise_is_seen_by_its_test(copy: Path, mutated: Mutant) -> No
 @pytest.mark.slow
 @pytest.mark.timeout(180)
 def test_without_a_mutant_the_tests_of_the_promises_pass(copy: Path) -> None:
-    """One of each file: the others are in every plain run."""
+    """One test of each file: the others are in every plain run."""
     for mutant in {mutant.tests: mutant for mutant in MUTANTS.values()}.values():
         code, said = outcome(copy, mutant)
         assert code == 0, said[-2000:]

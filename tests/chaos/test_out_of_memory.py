@@ -1,5 +1,6 @@
-"""In a control group that is too small a plan is refused, and a role that the kernel kills for
-memory is told so."""
+"""Control groups with too little memory: a plan that does not fit is refused, and a role that the
+kernel kills for memory is reported as such.
+"""
 
 from __future__ import annotations
 
@@ -37,7 +38,9 @@ def plan(config, options):
 
 @pytest.fixture
 def inside() -> Iterator[Inside]:
-    """Runs a command of ours in a control group with so many bytes of memory."""
+    """Return a function that runs a command of Convoy in a control group with `size` bytes of
+    memory.
+    """
     version1 = (GROUPS / "memory").is_dir()
     group = (GROUPS / "memory" if version1 else GROUPS) / f"convoy-test-{os.getpid()}"
     limits = ["memory.limit_in_bytes"] if version1 else ["memory.max", "memory.swap.max"]
@@ -68,7 +71,9 @@ def inside() -> Iterator[Inside]:
         group.rmdir()
 
 
-def test_a_role_that_is_killed_for_memory_is_told_as_such(tmp_path: Path, inside: Inside) -> None:
+def test_a_role_that_is_killed_for_memory_is_reported_as_such(
+    tmp_path: Path, inside: Inside
+) -> None:
     (tmp_path / "greed.py").write_text(HOG)
     cluster = tmp_path / "cluster.toml"
     cluster.write_text('program = "greed"\n')
@@ -81,7 +86,7 @@ def test_a_role_that_is_killed_for_memory_is_told_as_such(tmp_path: Path, inside
     assert re.match(told, done.stderr), done.stderr
 
 
-def test_a_plan_that_its_control_group_has_no_memory_for_is_refused(
+def test_a_plan_that_needs_more_memory_than_its_control_group_has_is_refused(
     tmp_path: Path, inside: Inside
 ) -> None:
     cluster = configure(tmp_path, "sync")

@@ -1,5 +1,6 @@
-"""Deaths at chosen points of the work, and many roles that come and go: the chaos benchmark's
-parts, once or thrice."""
+"""Deaths at chosen points of the work, and many roles that start and end: the parts of the chaos
+benchmark, run once or three times.
+"""
 
 from __future__ import annotations
 
@@ -22,7 +23,7 @@ def trials(tmp_path: Path) -> Trials:
 
 @pytest.mark.slow
 @pytest.mark.timeout(300)
-def test_whoever_dies_at_whatever_point_of_its_work_is_named_and_the_losses_are_those_of_before(
+def test_a_process_that_dies_at_any_point_of_its_work_is_named_and_the_losses_stay_the_same(
     trials: Trials,
 ) -> None:
     points(trials, 1)

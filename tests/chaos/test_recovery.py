@@ -1,6 +1,7 @@
-"""With `recovery.restarts` a run that loses a process ends with the numbers that it would have had.
+"""Runs with `recovery.restarts` that lose a process: they end with the same numbers as an
+undisturbed run.
 
-CONVOY_KILLS sets how often each case is done, at moments that its seed draws (1 by default; the
+CONVOY_KILLS sets how often each case runs, at moments that its seed draws (1 by default; the
 release figure is 20).
 """
 
@@ -68,7 +69,7 @@ def test_a_run_that_loses_any_process_at_any_moment_ends_with_the_bits_of_an_und
 
 @pytest.mark.slow
 @pytest.mark.parametrize("seed", range(KILLS))
-def test_a_process_that_dies_while_the_run_begins_anew_costs_another_restart(
+def test_a_process_that_dies_while_the_run_restarts_costs_another_restart(
     tmp_path: Path, seed: int, survivor: Starts
 ) -> None:
     generator = random.Random(seed)
@@ -86,7 +87,7 @@ def test_a_process_that_dies_while_the_run_begins_anew_costs_another_restart(
 
 
 @pytest.mark.slow
-def test_all_runs_of_an_up_are_born_in_one_process_and_in_another_when_that_was_killed(
+def test_all_runs_of_an_up_are_forked_from_one_process_and_from_a_new_one_if_it_was_killed(
     tmp_path: Path, survivor: Starts
 ) -> None:
     run = survivor(cluster_of(tmp_path, "sync", 3, iterations=1_000_000))
@@ -101,7 +102,7 @@ def test_all_runs_of_an_up_are_born_in_one_process_and_in_another_when_that_was_
     assert born_in() == first
     os.kill(first, signal.SIGKILL)
     told = run.named(".*the process that role processes are forked from")[1]
-    # the system may say it a moment later than its link closes
+    # the system may report the signal a moment after the link closes
     how = r"( \(killed by SIGKILL.*\))?"
     assert re.search(rf"\(pid {first}\) has ended{how}: another takes its place$", told.rstrip())
     assert born_in() != first
@@ -115,7 +116,7 @@ def test_a_run_that_dies_again_and_again_gives_up_with_a_checkpoint_that_loads(
 ) -> None:
     run = survivor(cluster_of(tmp_path, "sync", 1))
     generator = random.Random(0)
-    for _ in range(2):  # the second checkpoint waits for the first: one is whole
+    for _ in range(2):  # the second checkpoint waits for the first, so one is complete
         run.until(rf"progress +iteration {2 * SAVED_EVERY + 2}/")
         run.kill(generator)
     code, said = run.end()
@@ -127,7 +128,7 @@ def test_a_run_that_dies_again_and_again_gives_up_with_a_checkpoint_that_loads(
 
 @pytest.mark.slow
 def test_an_interrupt_between_two_runs_ends_them(tmp_path: Path, survivor: Starts) -> None:
-    """The second cannot begin: its nets are gone."""
+    """The second run cannot begin: its net files are deleted."""
     cluster = cluster_of(tmp_path, "sync", 9)
     run = survivor(cluster)
     run.until("progress +iteration 7/")
@@ -139,7 +140,9 @@ def test_an_interrupt_between_two_runs_ends_them(tmp_path: Path, survivor: Start
     assert not list(run.runs.rglob(f"checkpoint-{ITERATIONS:07d}.safetensors"))
 
 
-def test_a_program_that_does_not_say_where_it_goes_on_is_refused_restarts(tmp_path: Path) -> None:
+def test_restarts_are_refused_for_a_program_that_does_not_say_where_a_run_goes_on(
+    tmp_path: Path,
+) -> None:
     (tmp_path / "talking.py").write_text(
         'ROLES = {}\n\ndef plan(config, options):\n    raise AssertionError("not asked")\n'
     )

@@ -1,5 +1,4 @@
-"""`up --test` of a run that was scaled, or that died, scores what the last of its runs has
-saved."""
+"""`up --test` of a run that was scaled or healed: it scores the last checkpoint of its last run."""
 
 from __future__ import annotations
 
@@ -33,12 +32,12 @@ def run(tmp_path: Path) -> Iterator[Survivor]:
 
 
 def scored_by_the_run(directory: Path) -> float:
-    """The accuracy that its own workers found at its end."""
+    """The accuracy that the run's own workers found at its end."""
     return float(events(directory, "test")[-1]["accuracy"])
 
 
 def score_told(run: Survivor) -> tuple[str, float]:
-    """The file that `up` has scored at its end, and the accuracy."""
+    """The file that `up` scored at its end, and the accuracy."""
     file = run.until("test +runs/").split()[1]
     return file, float(run.until("accuracy ").split()[1])
 

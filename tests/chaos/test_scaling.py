@@ -1,5 +1,6 @@
-"""A live run goes on with other workers: no sample is lost or used twice, and presets that repeat
-keep their bits."""
+"""Live runs scaled to another number of workers: no sample is lost or used twice, and presets that
+repeat keep their bits.
+"""
 
 from __future__ import annotations
 
@@ -19,7 +20,7 @@ from runtime.cli.main import main
 from tests.chaos.recovering import PRESETS, Starts, assert_same_bits, cluster_of, last_checkpoint
 from tests.helpers.support import Simulated, configure, get, train
 
-ITERATIONS = 40  # two seconds: room for a change in the middle
+ITERATIONS = 40  # two seconds, enough for a change in the middle
 OTHER = {name: 4 if workers == 2 else 2 for name, (workers, _) in PRESETS.items()}
 
 
@@ -29,14 +30,14 @@ def _one_thread(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def two_workers(folder: Path, survivor: Starts) -> Survivor:
-    """A run of these, in its training."""
+    """A run of two workers that has begun to train."""
     run = survivor(configure(folder, "sync", workers=2, iterations=1_000_000, paced=True))
     run.until("progress ")
     return run
 
 
 def scaled(run: Survivor, **wish: Any) -> str:
-    """Ask the present run; the name of the directory of the one that follows."""
+    """Ask the present run to scale; return the name of the directory of the next run."""
 
     async def ask() -> str:
         async with attach(run.newest) as client:
@@ -46,14 +47,14 @@ def scaled(run: Survivor, **wish: Any) -> str:
 
 
 def refused(run: Survivor, **wish: Any) -> str:
-    """Why the present run does not do that."""
+    """The reason why the present run refuses to scale."""
     with pytest.raises(ConvoyError) as error:
         scaled(run, **wish)
     return str(error.value)
 
 
 def restarts(run: Survivor) -> float:
-    """As the metrics of the run that begins next in what it says tell them."""
+    """The number of restarts in the metrics of the next run that begins."""
     page = get(run.until("metrics ").split()[1].replace("/sd", "/metrics"))
     (line,) = (line for line in page.splitlines() if line.startswith("convoy_run_restarts{"))
     return float(line.split()[1])
@@ -74,8 +75,7 @@ def undisturbed(
 def test_a_run_that_is_scaled_ends_with_the_bits_of_one_that_was_not(
     tmp_path: Path, undisturbed: tuple[str, Simulated], survivor: Starts
 ) -> None:
-    """It is reproducible: any number of workers computes the same, if no sample is lost or used
-    twice."""
+    """Any number of workers computes the same bits if no sample is lost or used twice."""
     preset, expected = undisturbed
     run = survivor(cluster_of(tmp_path, preset, 0, iterations=ITERATIONS, every=0))
     before = run.newest if run.until(r"progress +iteration \d+/") else None
@@ -97,8 +97,9 @@ def test_a_run_that_is_scaled_ends_with_the_bits_of_one_that_was_not(
 def test_samples_of_asynchronous_groups_are_each_used_once_over_several_changes(
     tmp_path: Path, survivor: Starts
 ) -> None:
-    """Each iteration trains on the images that its number says: as many of both are in the last
-    checkpoint."""
+    """An iteration trains on the images that its number gives. So each checkpoint must count 16
+    images, one batch, for each of its iterations.
+    """
     cluster = configure(
         tmp_path, "omnivore", workers=2, groups=2, iterations=1_000_000, paced=True, pace=0.02
     )
@@ -116,14 +117,14 @@ def test_samples_of_asynchronous_groups_are_each_used_once_over_several_changes(
         run.until(r"scaled ")
         first = run.until(r"progress ")
         assert first.split()[2].startswith(f"{at + 1}/"), (
-            "the iteration after the one that was saved"
+            "the run did not go on at the iteration after the saved one"
         )
     run.process.terminate()
     assert run.end()[0] == 143
 
 
 @pytest.mark.slow  # ten commands: 10 s
-def test_what_cannot_be_scaled_is_refused_in_words_and_the_run_goes_on(
+def test_an_impossible_scale_request_is_refused_with_a_reason_and_the_run_goes_on(
     tmp_path: Path,
     survivor: Starts,
     monkeypatch: pytest.MonkeyPatch,
@@ -165,7 +166,7 @@ def test_what_cannot_be_scaled_is_refused_in_words_and_the_run_goes_on(
     run.until(r"report +http://\S+ shows the run")
     assert main(["status", directory.name]) == 0
     assert f"continues in {now['name']}" in capsys.readouterr().out
-    run.until("progress ")  # a run that has done nothing leaves nothing to go on from
+    run.until("progress ")  # a run without a finished iteration leaves no checkpoint to resume from
     run.process.terminate()
     run.until(rf"go on +python -m runtime up cluster.toml --resume runs/{now['name']}$")
     assert run.end()[0] == 143
@@ -178,7 +179,9 @@ def test_what_cannot_be_scaled_is_refused_in_words_and_the_run_goes_on(
 
 
 @pytest.mark.slow
-def test_a_run_is_scaled_back_to_what_cluster_toml_says(tmp_path: Path, survivor: Starts) -> None:
+def test_a_run_is_scaled_back_to_the_number_in_cluster_toml(
+    tmp_path: Path, survivor: Starts
+) -> None:
     run = two_workers(tmp_path, survivor)
     for workers in (3, 2):
         scaled(run, workers=workers)
@@ -189,7 +192,7 @@ def test_a_run_is_scaled_back_to_what_cluster_toml_says(tmp_path: Path, survivor
 
 
 @pytest.mark.slow
-def test_a_preset_of_one_worker_is_refused_more(tmp_path: Path, survivor: Starts) -> None:
+def test_a_preset_of_one_worker_refuses_more_workers(tmp_path: Path, survivor: Starts) -> None:
     run = survivor(configure(tmp_path, "single", iterations=1_000_000, paced=True))
     run.until("progress ")
     assert refused(run, workers=2) == "found 2 workers, but preset 'single' has one worker"
@@ -238,7 +241,7 @@ def test_a_disk_that_takes_no_checkpoint_keeps_the_run_as_it_is(
 ) -> None:
     run = two_workers(tmp_path, survivor)
     at = run.newest
-    # whichever iteration it is saved at, there is a folder of that name
+    # the name of every possible checkpoint is taken by a folder
     for number in range(3_000):
         (at / f"checkpoint-{number:07d}.safetensors").mkdir()
     assert "the checkpoint cannot be saved: checkpoint-" in refused(run, workers=3)
@@ -274,6 +277,6 @@ def test_resume_and_restarts_know_the_new_number(tmp_path: Path, survivor: Start
     resumed = Survivor(cluster, resume=True)
     try:
         resumed.until("progress ")
-        assert "conv-0-7" in resumed.pids(), "what cluster.toml says now counts"
+        assert "conv-0-7" in resumed.pids(), "the new value of cluster.toml was ignored"
     finally:
         resumed.stop()

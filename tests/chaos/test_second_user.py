@@ -1,8 +1,8 @@
-"""A second user of the same machine: it can neither end nor stall nor read a run, whatever door it
+"""A second user on the same machine: he can neither end nor stall nor read a run, whichever door he
 tries.
 
-The run trains over TCP while another user, without rights, tries each door ten times; the numbers
-it ends with are those of an undisturbed run.
+The run trains over TCP while another user without rights tries each door ten times. Its final
+numbers equal those of an undisturbed run.
 """
 
 from __future__ import annotations
@@ -23,13 +23,13 @@ from tests.chaos.test_links import running, undisturbed
 from tests.helpers.support import configure, events, run_directory
 
 TRIES = 10
-# whose tries wait for an answer, and open few connections: all are made at once
+# attacks that wait for an answer and open few connections: all tries are made at once
 WAITING = ("forged", "garbage")
 TCP = '[links]\ntransport = "tcp"\n'
 
 
 def as_nobody(attack: str, at_once: int, *arguments: str) -> str:
-    """What an attack gets that another user tries so many times, on one port after the other."""
+    """Run an attack TRIES times as another user, on each port in turn; return its output."""
     program = f"""
 from concurrent.futures import ThreadPoolExecutor
 {PREAMBLE}

@@ -1,5 +1,5 @@
-"""Whatever is killed or stopped while a run starts: it is named, the run ends by itself, nothing is
-left behind.
+"""Processes killed or stopped while a run starts: the process is named, the run ends by itself, and
+nothing is left behind.
 
 Each case starts `up`, waits a random part of the first three seconds, picks a role process or the
 nursery, and sends it SIGKILL or SIGSTOP. A plain run has the first case, `-m slow` 20. The release
@@ -31,14 +31,14 @@ from tests.helpers.support import configure, environment, runtime_command
 STARTS = int(os.environ.get("CONVOY_STARTS", "12"))
 QUICK = 1
 SEED = int(os.environ.get("CONVOY_SEED", "1"))
-MOMENTS = 3.0  # seconds after the start of `up` in which something happens
+MOMENTS = 3.0  # seconds after the start of `up` within which the signal is sent
 START_SECONDS = 8.0
 NAMED_WITHIN = START_SECONDS + 6.0
 GONE_WITHIN = 5.0
-PAUSE = 0.005  # between two looks: whoever starts needs the cores
+PAUSE = 0.005  # seconds between two looks: the starting processes need the cores
 NURSERY = "nursery"
 
-# Four actors that talk from their first moment on, so that several notice when one dies.
+# Four actors that talk from their first moment on, so that several of them notice a death.
 TALKING = """
 import asyncio, time
 from runtime import Actor, ActorSpec, Envelope, Message, Topology, message
@@ -77,7 +77,7 @@ def plan(config, options):
 
 
 def talking(directory: Path) -> Path:
-    """cluster.toml of four actors that talk."""
+    """Write the cluster.toml of four actors that talk."""
     (directory / "talking.py").write_text(TALKING)
     cluster = directory / "cluster.toml"
     cluster.write_text(f'program = "talking"\n[liveness]\nstart_seconds = {START_SECONDS}\n')
@@ -85,7 +85,7 @@ def talking(directory: Path) -> Path:
 
 
 def training(directory: Path) -> Path:
-    """cluster.toml of a training run."""
+    """Write the cluster.toml of a training run."""
     return configure(
         directory,
         "sync",
@@ -95,7 +95,7 @@ def training(directory: Path) -> Path:
 
 
 def children(pid: int) -> list[int]:
-    """The processes that this one has started, whichever of its threads did."""
+    """The processes that `pid` has started from any of its threads."""
     found: list[int] = []
     for thread in Path(f"/proc/{pid}/task").glob("*/children"):
         try:
@@ -114,7 +114,7 @@ def alive(pid: int) -> bool:
 
 @dataclass
 class Start:
-    """A run that starts. `seen`: pid -> name, of all processes that were seen."""
+    """A run that starts. `seen` maps the pid of each process seen so far to its name."""
 
     cluster: Path
     seen: dict[int, str] = field(default_factory=dict)
@@ -129,10 +129,10 @@ class Start:
             )  # fmt: skip
 
     def look(self) -> dict[str, int]:
-        """name -> pid of the role processes, and of the nursery, that are there now."""
+        """The pid of the nursery and of each role process that exists now, by name."""
         found: dict[str, int] = {}
         for nursery in children(self.process.pid):
-            try:  # until it calls itself so it is a copy of `up`
+            try:  # until it takes this name it is a copy of `up`
                 if Path(f"/proc/{nursery}/comm").read_text() != f"{NURSERY}\n":
                     continue
             except OSError:
@@ -143,13 +143,15 @@ class Start:
                     log = Path(f"/proc/{pid}/fd/1").readlink()
                 except OSError:
                     continue
-                if log.parent.name == "logs":  # else it is only just born
+                if log.parent.name == "logs":  # otherwise it was only just forked
                     found[log.stem] = pid
         self.seen.update({pid: name for name, pid in found.items()})
         return found
 
     def hit(self, moment: float, number: signal.Signals, draw: random.Random) -> str:
-        """Send the signal, at that moment or when the first process is there; the victim's name."""
+        """Send the signal at `moment` seconds, or when the first process exists; return the
+        victim's name.
+        """
         while time.monotonic() < self.began + moment or not self.look():
             assert not self.ended(PAUSE)
         there = self.look()
@@ -158,17 +160,18 @@ class Start:
         return victim
 
     def said(self, file: int) -> str:
-        """What is on stdout (0) or stderr (1) so far."""
+        """The text on stdout (0) or stderr (1) so far."""
         return self.files[file].read_text()
 
     def wait_until_it_starts_processes(self) -> None:
-        """What `up` reads and imports before takes as long as the machine is busy; deadlines count
-        from then on."""
+        """Wait for the line that names the run directory; deadlines count from it. Before that line,
+        `up` reads and imports, which takes long on a busy machine.
+        """
         while "run directory" not in self.said(0) and not self.ended(PAUSE):
             pass
 
     def ended(self, within: float) -> bool:
-        """Has it ended by then?"""
+        """Return whether `up` ends within so many seconds."""
         try:
             self.process.wait(within)
         except subprocess.TimeoutExpired:
@@ -176,7 +179,9 @@ class Start:
         return True
 
     def left(self) -> list[str]:
-        """What is there that should not be: after a while, since orphans end by themselves."""
+        """The processes and sockets that are left. Orphans end by themselves, so this waits
+        GONE_WITHIN seconds.
+        """
         deadline = time.monotonic() + GONE_WITHIN
         while any(map(alive, self.seen)) and time.monotonic() < deadline:
             pass
@@ -200,7 +205,9 @@ def started() -> Iterator[list[Start]]:
 
 
 def case(number: int) -> tuple[bool, float, signal.Signals, random.Random]:
-    """Is it a training run, the moment, the signal, and what draws the victim."""
+    """Draw a case: whether it is a training run, the moment, the signal, and the generator that
+    draws the victim.
+    """
     draw = random.Random(SEED * 100_000 + number)
     return (
         number % 5 == 4,
@@ -214,7 +221,7 @@ CASES = [pytest.param(n, marks=[pytest.mark.slow] if n >= QUICK else []) for n i
 
 
 @pytest.mark.parametrize("number", CASES)
-def test_what_is_killed_or_stopped_while_a_run_starts_is_named(
+def test_a_process_killed_or_stopped_while_a_run_starts_is_named(
     tmp_path: Path, started: list[Start], number: int
 ) -> None:
     trains, moment, sent, draw = case(number)
@@ -222,17 +229,17 @@ def test_what_is_killed_or_stopped_while_a_run_starts_is_named(
     started.append(run)
     victim = run.hit(moment, sent, draw)
     run.wait_until_it_starts_processes()
-    harmless = victim == NURSERY and sent == signal.SIGSTOP  # if all were born already
+    harmless = victim == NURSERY and sent == signal.SIGSTOP  # if all processes were forked already
     if not run.ended(NAMED_WITHIN):
         assert harmless, f"{victim} {sent.name} at {moment:.2f}: hangs\n{run.said(0)}{run.said(1)}"
         run.look()
         run.process.send_signal(signal.SIGINT)
-        assert run.ended(GONE_WITHIN), "Ctrl-C is not heard while the nursery is stopped"
+        assert run.ended(GONE_WITHIN), "Ctrl-C has no effect while the nursery is stopped"
     told = run.said(1)
     code = run.process.returncode
     assert "Traceback" not in told, told
     assert run.left() == []
-    if code == 130 and harmless:  # with all born it is missed by nobody
+    if code == 130 and harmless:  # with all processes forked, the nursery is not needed
         assert re.search(r"^(began|progress)", run.said(0), re.MULTILINE)
     elif victim == NURSERY:
         assert code in (3, 4)

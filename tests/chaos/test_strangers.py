@@ -1,9 +1,9 @@
-"""Strangers at the encrypted links of a run: eight kinds, one after the other, at all doors of two
-of its processes.
+"""Strangers at the encrypted links of a run: eight kinds of attack, one after the other, on all
+ports of two of its processes.
 
-Nothing of theirs is delivered, the run goes on and learns what it learns undisturbed, and each is
-counted. `tests/contracts/test_encrypted_links.py` has the quick cases. The release figure:
-CONVOY_STRANGERS=100 tries of each.
+No message of theirs is delivered, and each attempt is counted. The run goes on and learns the same
+as undisturbed. `tests/contracts/test_encrypted_links.py` has the quick cases. The release figure:
+CONVOY_STRANGERS=100 tries of each kind.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ def two() -> Iterator[list[Machine]]:
 
 
 def doors(run: Running, made: list[Machine], sockets: Path) -> list[Door]:
-    """Both lanes of the processes that are attacked, for who comes as the model server."""
+    """Both lanes of the attacked processes, for a stranger that claims to be the model server."""
     pages = {
         entry["process"]: entry["metrics_port"]
         for entry in events(run_directory(run.cluster), "process")
@@ -59,14 +59,16 @@ def doors(run: Running, made: list[Machine], sockets: Path) -> list[Door]:
 
 
 def rejected(run: Running, made: list[Machine]) -> float:
-    """Messages and strangers that the processes under attack turned away, as their pages say."""
+    """The number of messages and strangers that the attacked processes rejected, from their metrics
+    pages.
+    """
     ports = {
         entry["process"]: entry["metrics_port"]
         for entry in events(run_directory(run.cluster), "process")
     }
 
     def page(machine: Machine, name: str) -> str:
-        enter(machine.namespace)  # this thread
+        enter(machine.namespace)  # moves only this thread into the namespace
         return get(f"http://127.0.0.1:{ports[name]}/metrics")
 
     total = 0.0
@@ -97,7 +99,8 @@ def test_strangers_of_eight_kinds_get_nothing_and_change_nothing(
         (sockets,) = Path(tempfile.gettempdir()).glob(f"convoy-sockets-{run.process.pid}-*")
         tried = doors(run, two, sockets)
         most = resource.prlimit(run.process.pid, resource.RLIMIT_NOFILE)
-        assert most[0] == min(most[1], DESCRIPTORS)  # for those who hold connections to `up` open
+        # for strangers that hold connections to `up` open
+        assert most[0] == min(most[1], DESCRIPTORS)
         for name, stranger in STRANGERS.items():
             before = rejected(run, two)
             with ThreadPoolExecutor(AT_ONCE) as several:
@@ -116,7 +119,7 @@ def test_strangers_of_eight_kinds_get_nothing_and_change_nothing(
             assert (name, rejected(run, two) > before) == (name, told)
         held: list[socket.socket] = [each for door in tried for each in door.held]
         assert len(held) == TRIES
-        for each in held:  # whoever says nothing more is dropped after 5 s
+        for each in held:  # a stranger that stays silent is dropped after 5 s
             each.settimeout(10)
             with suppress(ConnectionError):
                 while each.recv(1 << 16):

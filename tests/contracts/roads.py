@@ -1,5 +1,4 @@
-"""Processes linked by each road there is, for the contract tests; what a road delivers may meet
-faults."""
+"""Processes linked by each kind of road, for the contract tests; a road may also inject faults."""
 
 from __future__ import annotations
 
@@ -35,7 +34,7 @@ LIMITS = Limits(credit_bytes=1 << 20, message_bytes=8 << 20, control_credit_byte
 
 
 def paired(*names: str) -> dict[str, Keys]:
-    """Keys of processes that are one another's peers."""
+    """Keys of processes that are all peers of one another."""
     pairs = {name: key_pair() for name in names}
     peers = {name: public for name, (public, _) in pairs.items()}
     return {
@@ -60,7 +59,7 @@ class Load(Message):
 
 
 class Roads:
-    """Makes the transports of processes that are to be linked, their arenas and their faults."""
+    """Makes the transports of the processes to link, with their arenas and their faults."""
 
     def __init__(self, kind: str, folder: Path, shares: Shares, seed: int = 1) -> None:
         self.kind = kind
@@ -95,8 +94,9 @@ class Roads:
         )
 
     def array(self, name: str, source: Array) -> Array:
-        """A copy of an array as a process makes it to send it: in its shared memory, if it has
-        some."""
+        """A copy of an array as a process makes it for sending: in its shared memory if it has an
+        arena.
+        """
         if name not in self.arenas:
             return source.copy()
         made = self.arenas[name].empty(source.shape, source.dtype)
@@ -104,13 +104,15 @@ class Roads:
         return made
 
     def close(self) -> None:
-        """When the transports are closed: close what they used."""
+        """Close the arenas; the transports must be closed before."""
         for arena in self.arenas.values():
             arena.close()
 
 
 class Nodes:
-    """Process p hosts one actor, process q another; each is called what its class is."""
+    """Two linked processes, p and q, with one actor each. An actor's name is its class's name in
+    lower case.
+    """
 
     def __init__(self, roads: Roads, at_p: Actor, at_q: Actor) -> None:
         self.roads = roads

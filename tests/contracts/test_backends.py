@@ -1,8 +1,8 @@
-"""One contract for every array backend: each operation equals plain loops, and each gradient finite
-differences.
+"""One contract for every array backend: each operation equals plain loops, and each gradient equals
+finite differences.
 
-The table is in tests/ops/cases. Every entry is run in float64 and float32, from contiguous, strided
-and channel-major inputs, into destinations full of NaN.
+The table of cases is in tests/ops/cases. Every case runs in float64 and float32, from contiguous,
+strided and channel-major inputs, into destinations full of NaN.
 """
 
 from __future__ import annotations
@@ -21,13 +21,13 @@ from tests.ops.cases.case import Arrays, Case, Outs
 from tests.ops.conftest import LAYOUTS, nans
 from tests.ops.host_cupy import HostCupy
 
-SLOW = ("cpu threads=1", "numpy b_p=1")  # whole nets train on these in other tests
+SLOW = ("cpu threads=1", "numpy b_p=1")  # other tests train whole nets on these
 DTYPES = (np.float64, np.float32)
 LOWERED = [case for case in CASES if "convolution" in case.name]
 
 
 def without(name: str) -> str | None:
-    """Why this backend cannot run here, or None."""
+    """The reason why this backend cannot run here, or None if it can."""
     try:
         make(name)
     except OpsError as missing:
@@ -37,8 +37,9 @@ def without(name: str) -> str | None:
 
 @functools.cache
 def make(name: str) -> Backend:
-    """Backends by name; "kernels" is the CuPy backend over NumPy arrays, its kernels compiled for
-    the processor."""
+    """Return a backend by name. "kernels" is the CuPy backend over NumPy arrays, with its kernels
+    compiled for the processor.
+    """
     if name == "kernels":
         return CupyBackend(xp=HostCupy())
     name, _, threads = name.partition(" threads=")
@@ -49,7 +50,9 @@ def make(name: str) -> Backend:
 
 
 def on_backends(cases: list[Case]) -> pytest.MarkDecorator:
-    """Every case on every backend that is here; lowering batches on convolutions alone."""
+    """Parametrize a test with every case on every available backend. Only convolutions run with
+    several values of `b_p`.
+    """
     pairs = [("numpy", case) for case in cases]
     pairs += [(f"numpy b_p={b_p}", case) for b_p in (1, 3) for case in cases if case in LOWERED]
     pairs += [(f"cpu threads={threads}", case) for threads in (1, 2) for case in cases]
@@ -92,8 +95,7 @@ def placed(backend: Backend, host: Array, layout: Any) -> Array:
 
 
 def prepared(backend: Backend, case: Case, dtype: Any, layout: Any) -> tuple[Arrays, Arrays]:
-    """The arrays as the loops see them, in float64 but rounded to dtype, and as the backend
-    does."""
+    """The arrays for the loops (float64, rounded to dtype) and the same arrays for the backend."""
     drawn = case.arrays(np.random.default_rng(7))
     rounded = {k: a.astype(dtype) if a.dtype == np.float64 else a for k, a in drawn.items()}
     host = {k: a.astype(np.float64) if a.dtype == dtype else a for k, a in rounded.items()}
@@ -133,8 +135,9 @@ def tolerance(case: Case, dtype: Any) -> float:
 
 @functools.cache
 def expected_of(case: Case, dtype: Any) -> tuple[Any, ...]:
-    """What the loops make of a case, which is the same for every backend and layout: they are
-    slow."""
+    """The result of the plain loops for a case. It is cached, since the loops are slow and every
+    backend and layout compares with it.
+    """
     host, _ = prepared(make("numpy"), case, dtype, np.ascontiguousarray)
     return case.reference(host)
 
@@ -166,7 +169,7 @@ def forward_equals_plain_loops(case, dtype, backend):
 
 
 def upstream(case: Case, result: Any, dtype: Any) -> Any:
-    """dy for result 0; a loss takes its weight."""
+    """The gradient dy for result 0; for a loss, which is a float, its weight."""
     random = np.random.default_rng(11)
     if isinstance(result, float):
         return 0.7

@@ -1,5 +1,6 @@
-"""A connection that breaks under two living processes: they hear of it once, and nothing is made
-anew in silence."""
+"""Connections that break between two living processes: both ends report the loss once, and the
+connection is not silently made again.
+"""
 
 from __future__ import annotations
 
@@ -24,7 +25,9 @@ LIMITS = Limits(link_seconds=1.0)
 
 
 class End:
-    """One process's end: what came, who was lost, who was refused."""
+    """One process's end of a link: the messages that arrived, the peers that were lost, the senders
+    that were refused.
+    """
 
     def __init__(self, name: str, bind: str, keys: Keys = NO_KEYS, limits: Limits = LIMITS) -> None:
         self.came: asyncio.Queue[int] = asyncio.Queue()
@@ -47,12 +50,12 @@ class End:
         release()
 
     async def say(self, to: str, number: int) -> None:
-        """One small message."""
+        """Send one small message."""
         await self.road.send(to, Envelope(Note(number=number, text=""), number, "me", 1, "you"))
 
 
 class Between:
-    """A wire that can break or stop carrying: every connection to `target` goes through it."""
+    """A wire that can break or stop carrying data. Every connection to `target` goes through it."""
 
     def __init__(self, target: str) -> None:
         host, _, port = target.removeprefix("tcp://").rpartition(":")
@@ -63,7 +66,7 @@ class Between:
         self.carries.set()
 
     async def open(self) -> str:
-        """Its address."""
+        """Listen; return the address of the wire."""
         self._server = await asyncio.start_server(self._joined, "127.0.0.1", 0)
         return "tcp://{}:{}".format(*self._server.sockets[0].getsockname()[:2])
 
@@ -82,13 +85,14 @@ class Between:
             sink.close()
 
     def breaks(self) -> None:
-        """As when a machine between forgets its connections: both sides hear of it, nothing more is
-        carried."""
+        """Abort all connections, as a router does that forgets them. Both sides are notified, and
+        the wire carries nothing more.
+        """
         for writer in self._writers:
             writer.transport.abort()
 
     async def close(self) -> None:
-        """Let go of everything."""
+        """Close the connections and end the tasks."""
         self._server.close()
         self.breaks()
         for task in self._tasks:
@@ -98,7 +102,7 @@ class Between:
 
 @asynccontextmanager
 async def wired() -> AsyncIterator[tuple[End, End, Between]]:
-    """p, q, and the wire from p to q."""
+    """Two ends, p and q, and the wire from p to q."""
     p = End("p", "tcp://127.0.0.1:*")
     q = End("q", "tcp://127.0.0.1:*")
     await p.road.open()
@@ -115,23 +119,21 @@ async def wired() -> AsyncIterator[tuple[End, End, Between]]:
         await wire.close()
 
 
-async def test_a_connection_that_breaks_is_told_once_and_not_made_anew() -> None:
+async def test_a_broken_connection_is_reported_once_and_not_made_again() -> None:
     async with asyncio.timeout(60), wired() as (p, q, wire):
         wire.breaks()
         assert await p.lost.get() == "q"
-        # goes nowhere: a later one must not arrive where an earlier one may be missing
+        # this message is dropped: it must not arrive if an earlier one may be missing
         await p.say("q", 2)
         p.road.connect(
             "q", Endpoints(("tcp://127.0.0.1:1",), ("tcp://127.0.0.1:1",), host=p.road._host)
         )
-        assert await p.lost.get() == "q"  # nobody listens there
+        assert await p.lost.get() == "q"  # that port has no listener
         assert q.came.empty()
         assert p.lost.empty()
 
 
-async def test_a_wire_that_stops_carrying_for_a_while_loses_nothing_and_for_longer_is_told() -> (
-    None
-):
+async def test_a_wire_that_stalls_briefly_loses_no_message_and_a_longer_stall_is_reported() -> None:
     async with asyncio.timeout(60), wired() as (p, q, wire):
         wire.carries.clear()
         for number in range(2, 100):
@@ -144,7 +146,7 @@ async def test_a_wire_that_stops_carrying_for_a_while_loses_nothing_and_for_long
         assert await p.lost.get() == "q"
 
 
-async def test_a_peer_that_ends_is_told_on_both_kinds_of_road(tmp_path: Path) -> None:
+async def test_a_peer_that_ends_is_reported_on_both_kinds_of_road(tmp_path: Path) -> None:
     for bind in ("tcp://127.0.0.1:*", f"unix://{tmp_path}/{{lane}}"):
         p = End("p", bind.replace("{lane}", "p{lane}"))
         q = End("q", bind.replace("{lane}", "q{lane}"))
@@ -159,7 +161,7 @@ async def test_a_peer_that_ends_is_told_on_both_kinds_of_road(tmp_path: Path) ->
         assert p.lost.empty()
 
 
-async def test_over_tcp_only_who_knows_the_secret_of_the_run_is_heard() -> None:
+async def test_over_tcp_only_peers_that_know_the_secret_of_the_run_are_accepted() -> None:
     q = End("q", "tcp://127.0.0.1:*", SECRET)
     p = End("p", "tcp://127.0.0.1:*", SECRET)
     ends = await q.road.open()
@@ -184,11 +186,13 @@ async def test_over_tcp_only_who_knows_the_secret_of_the_run_is_heard() -> None:
 
 
 @pytest.mark.parametrize(
-    ("said", "told"),  # ZeroMQ itself drops without a word what looks like its oldest protocol
+    ("said", "told"),  # ZeroMQ itself silently drops data that looks like its oldest protocol
     [(b"GET / HTTP/1.1\r\n\r\n", False), (b"\xff" * 1000, True), (b"", True)],
     ids=["http", "garbage", "nothing"],
 )
-async def test_whoever_says_something_else_on_a_port_harms_nobody(said: bytes, told: bool) -> None:
+async def test_a_stranger_with_another_protocol_on_a_port_does_no_harm(
+    said: bytes, told: bool
+) -> None:
     q = End("q", "tcp://127.0.0.1:*", SECRET)
     p = End("p", "tcp://127.0.0.1:*", SECRET)
     ends = await q.road.open()
@@ -196,7 +200,7 @@ async def test_whoever_says_something_else_on_a_port_harms_nobody(said: bytes, t
     host, _, port = ends.control[0].removeprefix("tcp://").rpartition(":")
     with socket.create_connection((host, int(port))) as stranger:
         stranger.sendall(said)
-        with suppress(OSError):  # it may be closed already
+        with suppress(OSError):  # the peer may have closed it already
             stranger.shutdown(socket.SHUT_WR)
         if told:
             async with asyncio.timeout(60):
@@ -210,9 +214,11 @@ async def test_whoever_says_something_else_on_a_port_harms_nobody(said: bytes, t
 
 
 @pytest.mark.parametrize("scheme", ["tcp", "unix"])
-async def test_who_claims_to_be_a_living_peer_is_not_heard(scheme: str, tmp_path: Path) -> None:
+async def test_a_process_that_claims_to_be_a_living_peer_is_refused(
+    scheme: str, tmp_path: Path
+) -> None:
     made = []
-    # the third has the second's identity, and knows the secret
+    # the third end has the second's identity and knows the secret
     for number, name in enumerate("qpp"):
         made.append(
             End(
@@ -230,7 +236,7 @@ async def test_who_claims_to_be_a_living_peer_is_not_heard(scheme: str, tmp_path
             await end.say("q", 1 if end is p else 2)
             if end is p:
                 assert await q.came.get() == 1
-        if scheme == "unix":  # ZeroMQ does not tell
+        if scheme == "unix":  # ZeroMQ does not report the refusal
             who, error = await q.refused.get()
             assert who.startswith("p/1.")
             assert "claims to be this peer" in str(error)

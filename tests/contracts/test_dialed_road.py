@@ -1,5 +1,6 @@
-"""The road on which one end dials and the other answers: both speak, each in its own name, and
-nobody is drowned."""
+"""The road on which one end dials and the other answers: both send, each under its own name only,
+and no reader is flooded.
+"""
 
 from __future__ import annotations
 
@@ -27,7 +28,7 @@ HERE = Keys(public=USER[0], private=USER[1], peers={"up": UP[0]})
 
 @dataclass
 class Heard:
-    """What came to an end."""
+    """The messages, refusals and losses that one end received."""
 
     came: asyncio.Queue[tuple[Envelope, Release]] = field(default_factory=asyncio.Queue)
     refused: asyncio.Queue[tuple[str, MessageError]] = field(default_factory=asyncio.Queue)
@@ -62,7 +63,7 @@ def dialing(name: str) -> tuple[Dialing, Heard]:
 
 @asynccontextmanager
 async def ends() -> AsyncIterator[tuple[Answering, Heard, Dialing, Heard]]:
-    """Both, connected; the one that dials is `a`."""
+    """Both ends, connected; the dialing end is `a`."""
     up = Heard()
     there = Answering(
         "up",
@@ -105,7 +106,7 @@ async def test_both_ends_speak_and_large_arrays_arrive_as_they_were() -> None:
         ]  # type: ignore[attr-defined]
 
 
-async def test_who_dials_speaks_in_its_own_name_only() -> None:
+async def test_a_dialing_process_sends_under_its_own_name_only() -> None:
     async with ends() as (_, up, road, _heard):
         await road.send("up", note("coordinator"))
         who, why = await up.refused.get()
@@ -162,7 +163,7 @@ async def test_each_end_learns_that_the_other_has_left() -> None:
         assert await up.lost.get() == "a" and there.queued_bytes() == {}
 
 
-async def test_who_has_no_key_is_told_that_the_connection_is_gone() -> None:
+async def test_a_process_without_a_valid_key_is_told_that_the_connection_is_lost() -> None:
     async with ends() as (there, up, _, _heard):
         other, its = dialing("c")
         public, private = key_pair()
@@ -176,6 +177,6 @@ async def test_who_has_no_key_is_told_that_the_connection_is_gone() -> None:
 
 
 def road_to(there: Answering) -> Endpoints:
-    """Where it listens."""
+    """The endpoints at which the answering end listens."""
     assert there._listener is not None
     return Endpoints((there._listener.address,), (there._listener.address,))

@@ -1,5 +1,6 @@
-"""Links that leave a host: who has a peer's key is heard, and as that peer only; nobody else is,
-whatever he tries."""
+"""Links that leave a host: a process that holds a peer's key is accepted as that peer only, and all
+other connections are refused.
+"""
 
 from __future__ import annotations
 
@@ -28,14 +29,14 @@ CURVE = "curve://127.0.0.1:*"
 
 
 def place(address: str) -> tuple[str, int]:
-    """Host and port."""
+    """The host and the port of an address."""
     host, _, port = address.partition("://")[2].rpartition(":")
     return host, int(port)
 
 
 @asynccontextmanager
 async def ends(keys: dict[str, Keys]) -> AsyncIterator[dict[str, End]]:
-    """An end for each, listening."""
+    """One open end for each name."""
     made = {name: End(name, CURVE, each) for name, each in keys.items()}
     try:
         yield made
@@ -45,7 +46,7 @@ async def ends(keys: dict[str, Keys]) -> AsyncIterator[dict[str, End]]:
 
 
 @pytest.mark.parametrize("kind", STRANGERS)
-async def test_nothing_of_a_stranger_is_delivered_and_peers_go_on(kind: str) -> None:
+async def test_no_message_of_a_stranger_is_delivered_and_peers_go_on(kind: str) -> None:
     keys = paired("p", "q")
     async with asyncio.timeout(60), ends(keys) as made:
         p = made["p"]
@@ -61,7 +62,7 @@ async def test_nothing_of_a_stranger_is_delivered_and_peers_go_on(kind: str) -> 
             await p.say("q", 1)
             assert await q.came.get() == 1
             door.recorded = recorder.sent
-            assert len(door.recorded) > 500  # a whole handshake, and a message
+            assert len(door.recorded) > 500  # a whole handshake and one message
             assert not await loop.run_in_executor(None, STRANGERS[kind], door)
             await p.say("q", 3)
             assert await q.came.get() == 3
@@ -75,13 +76,13 @@ async def test_nothing_of_a_stranger_is_delivered_and_peers_go_on(kind: str) -> 
             held.close()
 
 
-async def test_a_peer_is_heard_as_itself_only() -> None:
+async def test_a_peer_is_accepted_under_its_own_name_only() -> None:
     keys = paired("p", "q", "r")
     async with asyncio.timeout(60), ends({**keys, "liar": keys["r"]}) as made:
         q = made["q"]
         liar = made["liar"]
         there = await q.road.open()
-        liar.road._identity = b"p/1.7"  # with r's key
+        liar.road._identity = b"p/1.7"  # with the key of r
         liar.road.connect("q", there)
         await liar.say("q", 2)
         who, error = await q.refused.get()
@@ -90,7 +91,7 @@ async def test_a_peer_is_heard_as_itself_only() -> None:
         assert q.came.empty()
 
 
-async def test_who_has_no_key_for_a_peer_is_told_so_and_sends_nothing() -> None:
+async def test_connecting_to_a_peer_without_a_key_for_it_is_an_error() -> None:
     keys = paired("p", "q")
     async with ends({"p": replace(keys["p"], peers={})}) as made:
         with pytest.raises(
@@ -122,17 +123,17 @@ async def test_frames_of_every_size_arrive_as_they_were(size: int) -> None:
 
 @pytest.mark.slow
 async def test_a_process_may_have_many_more_peers_than_zeromq_foresees() -> None:
-    descriptors.more()  # 8 for each peer
+    descriptors.more()  # each peer needs 8 descriptors
     others = [f"q{number}" for number in range(400)]
     keys = paired("p", *others)
     async with asyncio.timeout(60), ends({"p": keys["p"]}) as made:
         p = made["p"]
-        for name in others:  # two lanes each; nobody listens there
+        for name in others:  # two lanes each; that port has no listener
             p.road.connect(name, Endpoints(("curve://127.0.0.1:9",), ("curve://127.0.0.1:9",)))
         assert {await p.lost.get() for _ in others} == set(others)
 
 
-def test_keys_are_read_back_as_they_were_and_show_nothing_of_themselves(tmp_path: Path) -> None:
+def test_keys_are_read_back_equal_and_their_repr_is_empty(tmp_path: Path) -> None:
     keys = Keys("s3cret", *key_pair(), {"q": key_pair()[0]})
     keys.write(tmp_path / "keys")
     assert Keys.read(tmp_path / "keys") == keys
@@ -155,7 +156,7 @@ def test_keys_are_read_back_as_they_were_and_show_nothing_of_themselves(tmp_path
         Keys.read(tmp_path / "nothing")
 
 
-def test_only_what_was_agreed_on_lets_somebody_in() -> None:
+def test_only_agreed_keys_and_secrets_are_admitted() -> None:
     (public, private), (other, _) = key_pair(), key_pair()
     keys = Keys("a secret", public, private, {"q": other})
     assert keys.admitted(b"CURVE", [other]) == (b"q", "")

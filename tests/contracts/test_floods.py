@@ -1,5 +1,6 @@
-"""Strangers in numbers on TCP links: what they send and hold open costs a process little, and true
-peers still join."""
+"""Many strangers on TCP links: the data that they send and the connections that they hold cost a
+process little, and true peers still join.
+"""
 
 from __future__ import annotations
 
@@ -30,7 +31,7 @@ FULL = {"claims": CLAIMS, "crowd": CROWDS, "largest": (100, MIB)}
 
 @pytest.mark.parametrize("flood", QUICK)
 @pytest.mark.parametrize("scheme", SCHEMES)
-def test_strangers_who_claim_memory_and_hold_connections_cost_little_of_both(
+def test_strangers_that_claim_memory_and_hold_connections_cost_little_of_both(
     scheme: str, flood: str
 ) -> None:
     with Listening(scheme) as listening:
@@ -50,14 +51,16 @@ def test_strangers_in_thousands_cost_32_MiB_and_64_descriptors_at_most(
     if resource.getrlimit(resource.RLIMIT_NOFILE)[0] < connections + 100:
         pytest.skip(f"this user may not open {connections} connections")
     with Listening(scheme) as listening:
-        for _ in range(2):  # what the first one cost is not added to
+        for _ in range(2):  # the second round must not add to the cost of the first
             cost = listening.attacked(connections, size)
             assert cost.descriptors <= MORE
             assert cost.mib <= GROWTH
 
 
 @pytest.mark.parametrize("scheme", SCHEMES)
-async def test_a_peer_comes_in_when_strangers_that_hold_all_places_have_left(scheme: str) -> None:
+async def test_a_peer_is_accepted_when_the_strangers_that_hold_all_places_have_left(
+    scheme: str,
+) -> None:
     keys = paired("p", "q") if scheme == "curve" else dict.fromkeys("pq", SECRET)
     p, q = (
         End(name, f"{scheme}://127.0.0.1:*", keys[name], Limits(link_seconds=60.0)) for name in "pq"
@@ -76,13 +79,15 @@ async def test_a_peer_comes_in_when_strangers_that_hold_all_places_have_left(sch
         await p.say("q", 1)
         coming = asyncio.create_task(q.came.get())
         done, _ = await asyncio.wait([coming], timeout=0.5)
-        assert not done  # it waits behind them
+        assert not done  # the peer waits behind the strangers
         for each in held:
             each.close()
         assert await coming == 1
 
 
-async def test_hundreds_of_true_peers_come_in_at_once_and_take_no_places(tmp_path: Path) -> None:
+async def test_hundreds_of_true_peers_are_accepted_at_once_and_take_no_places(
+    tmp_path: Path,
+) -> None:
     names = [f"p{number}" for number in range(2 * MOST)]
     keys = paired("q", *names)
     async with asyncio.timeout(60), AsyncExitStack() as stack:
@@ -103,9 +108,7 @@ async def test_hundreds_of_true_peers_come_in_at_once_and_take_no_places(tmp_pat
         assert came == sorted(2 * list(range(len(names))))
 
 
-async def test_a_connection_that_comes_when_no_descriptor_is_left_is_told_and_comes_in_later() -> (
-    None
-):
+async def test_a_connection_without_a_free_descriptor_is_reported_and_accepted_later() -> None:
     keys = dict.fromkeys("pq", SECRET)
     p, q = (End(name, "tcp://127.0.0.1:*", keys[name], Limits(link_seconds=60.0)) for name in "pq")
     limits = resource.getrlimit(resource.RLIMIT_NOFILE)
@@ -131,7 +134,7 @@ async def test_a_connection_that_comes_when_no_descriptor_is_left_is_told_and_co
 
 
 @pytest.mark.parametrize("scheme", ["unix", "tcp", "curve"])
-async def test_a_link_for_which_no_descriptor_is_left_is_refused_in_words(
+async def test_a_link_without_a_free_descriptor_is_refused_with_a_reason(
     scheme: str, tmp_path: Path
 ) -> None:
     keys = paired("p", "q") if scheme == "curve" else dict.fromkeys("pq", SECRET)
@@ -156,16 +159,16 @@ async def test_a_link_for_which_no_descriptor_is_left_is_refused_in_words(
         finally:
             resource.setrlimit(resource.RLIMIT_NOFILE, limits)
         kept = []
-        for more in range(1, 9):  # some of what a link needs is there
+        for more in range(1, 9):  # some of the descriptors that a link needs are free
             resource.setrlimit(resource.RLIMIT_NOFILE, (lowest + more, limits[1]))
             try:
                 p.road.connect("q", there)
             except LaunchError as error:
-                kept.append(error)  # with its traceback, as whoever ends a run keeps it
+                kept.append(error)  # kept with its traceback, as the code that ends a run keeps it
             finally:
                 resource.setrlimit(resource.RLIMIT_NOFILE, limits)
         assert kept
-        await p.road.close()  # waits for every socket of ZeroMQ's
+        await p.road.close()  # close waits for every socket of ZeroMQ
         assert all(
             ("Too many open files: this process has reached its limit") in str(error)
             for error in kept

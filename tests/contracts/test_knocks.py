@@ -1,4 +1,4 @@
-"""Strangers who connect and leave while a process computes and its loop reads nothing."""
+"""Strangers that connect and leave while a process computes and its event loop reads nothing."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ from runtime.messages.message import Envelope
 from runtime.transport import Limits
 from tests.contracts.roads import Load
 
-PATIENT = Limits(link_seconds=60.0)  # on a busy machine so many knocks take half a minute
-# ZeroMQ keeps 1000 messages for each end of a queue by itself, and stops where there is no room
+PATIENT = Limits(link_seconds=60.0)  # on a busy machine this many connections take half a minute
+# by default ZeroMQ queues 1000 messages at each end, and stops when both queues are full
 KNOCKS = 3000
 
 
 def knocks(host: str, port: int) -> int:
-    """How many strangers could connect, one after the other."""
+    """The number of strangers that could connect, one after the other."""
     for number in range(KNOCKS):
         try:
             socket.create_connection((host, port), 5).close()
@@ -31,7 +31,7 @@ def knocks(host: str, port: int) -> int:
 
 
 @pytest.mark.parametrize("scheme", ["tcp", "curve"])
-async def test_thousands_who_knock_while_a_loop_is_blocked_stop_no_link_and_each_is_counted(
+async def test_thousands_of_strangers_at_a_blocked_loop_stop_no_link_and_each_is_counted(
     scheme: str,
 ) -> None:
     keys = paired("p", "q", "r") if scheme == "curve" else dict.fromkeys("pqr", SECRET)
@@ -43,9 +43,9 @@ async def test_thousands_who_knock_while_a_loop_is_blocked_stop_no_link_and_each
         p.road.connect("q", there)
         await p.say("q", 1)
         await p.road.send("q", Envelope(Load(number=0, blobs=()), 0, "me", 1, "you"))
-        # both lanes stand: ZeroMQ waits 5 s for a handshake
+        # both lanes are connected: ZeroMQ waits 5 s for a handshake
         assert {await q.came.get(), await q.came.get()} == {0, 1}
-        # nothing is awaited: the loop, which is also q's, is blocked
+        # there is no await here, so the loop, which is also q's, is blocked
         came_in = knocks(*place(there.control[0]))
         for _ in range(came_in):
             who, error = await q.refused.get()

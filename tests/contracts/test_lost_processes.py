@@ -1,5 +1,6 @@
-"""What actors are told when a process is lost, over every road: their asks end, and nothing is kept
-of it."""
+"""The loss of a process as its peers' actors see it, over every road: their asks end, and no
+message of the lost process is accepted.
+"""
 
 from __future__ import annotations
 
@@ -30,7 +31,7 @@ class Answer(Message):
 
 
 class Client(Actor):
-    """Counts what it is told."""
+    """Counts the answers that it gets."""
 
     told = 0
 
@@ -39,7 +40,7 @@ class Client(Actor):
 
 
 class Server(Actor):
-    """Never answers, and is never done with a load."""
+    """Never answers, and never finishes the handling of a load."""
 
     def __init__(self) -> None:
         self.kept: list[Envelope] = []
@@ -60,7 +61,7 @@ class Linked(Nodes):
         super().__init__(roads, self.client, self.server)
 
     def full(self, number: int) -> Load:
-        """A message that takes the whole window."""
+        """A message that fills the whole credit window."""
         return Load(
             number=number, blobs=(self.roads.array("p", np.zeros(LIMITS.credit_bytes, np.uint8)),)
         )
@@ -85,7 +86,7 @@ async def test_an_open_ask_to_a_lost_process_ends_with_the_names_of_process_and_
     assert "0 asks open" in repr(linked.p)
 
 
-async def test_who_waits_for_credits_of_a_lost_process_is_told_and_so_is_who_comes_later(
+async def test_senders_that_wait_for_credits_of_a_lost_process_get_an_error_and_so_do_later_ones(
     linked: Linked,
 ) -> None:
     await linked.client.tell("server", linked.full(1))
@@ -102,14 +103,14 @@ async def test_who_waits_for_credits_of_a_lost_process_is_told_and_so_is_who_com
         await linked.client.tell("server", Question(number=4))
 
 
-async def test_nothing_that_a_lost_process_still_says_is_taken(linked: Linked) -> None:
+async def test_later_messages_of_a_lost_process_are_rejected(linked: Linked) -> None:
     linked.p.lost("q")
-    linked.p.lost("q")  # once is enough
+    linked.p.lost("q")  # a second report changes nothing
     await linked.server.tell("client", Answer(number=1))
     labels = {"role": "node", "reason": "unknown_sender"}
     counted = partial(
         linked.p.metrics.registry.get_sample_value, "convoy_messages_rejected_total", labels
     )
-    while not counted():  # noqa: ASYNC110  # rejections have no event of their own
+    while not counted():  # noqa: ASYNC110  # rejections raise no event
         await asyncio.sleep(0)
     assert linked.client.told == 0

@@ -1,8 +1,8 @@
-"""One contract for every road between processes: what `runtime.transport.interface` promises, also
-when messages are late.
+"""One contract for every road between processes: the promises of `runtime.transport.interface`,
+also with delayed messages.
 
-What is promised behind a road that loses, doubles or reorders messages:
-`test_transports_under_faults`.
+`test_transports_under_faults` has the promises that hold on roads that lose, duplicate or reorder
+messages.
 """
 
 from __future__ import annotations
@@ -28,15 +28,15 @@ from tests.helpers.faults import Shares
 
 @dataclass
 class Member:
-    """A transport and what it delivered."""
+    """A transport and the messages that it delivered."""
 
     transport: Transport
-    array: Callable[[Array], Array]  # a copy as this process makes arrays that it sends
+    array: Callable[[Array], Array]  # a copy of an array, as this process makes arrays for sending
     arrived: asyncio.Queue[tuple[Envelope, int, Release]] = field(default_factory=asyncio.Queue)
     rejected: list[tuple[str, MessageError]] = field(default_factory=list)
 
     async def next(self) -> Envelope:
-        """The next envelope; its credits are returned at once."""
+        """Wait for the next envelope and return its credits at once."""
         envelope, _, release = await self.arrived.get()
         release()
         return envelope
@@ -63,7 +63,7 @@ def _member(
 async def pair(
     request: pytest.FixtureRequest, tmp_path: Path
 ) -> AsyncIterator[tuple[Member, Member]]:
-    """Two processes `a` and `b`, each linked to the other; a share of the messages is delayed."""
+    """Two linked processes `a` and `b`; a share of the messages is delayed."""
     kind, share = request.param
     roads = Roads(kind, tmp_path, Shares(delay=share))
     a, b = (_member(roads.make, name, partial(roads.array, name)) for name in "ab")
@@ -196,7 +196,9 @@ async def test_a_message_over_the_limit_is_refused_before_it_leaves(
         await a.transport.send("b", load(0, np.zeros(LIMITS.message_bytes + 1, np.uint8)))
 
 
-async def test_sending_to_a_stranger_is_an_error_not_a_hang(pair: tuple[Member, Member]) -> None:
+async def test_sending_to_an_unlinked_process_is_an_error_and_does_not_hang(
+    pair: tuple[Member, Member],
+) -> None:
     with pytest.raises(ActorStopped, match="no link to c"):
         await pair[0].transport.send("c", note(0))
 
@@ -249,7 +251,7 @@ async def test_malformed_frames_are_rejected_and_the_road_stays_open(tmp_path: P
         [b"x" * 100_000],
         [b""] * 50,
     ]
-    hostile += [[b"\xc1"], [b"\xc1" * 50]]  # the one byte that msgpack never uses
+    hostile += [[b"\xc1"], [b"\xc1" * 50]]  # 0xc1 is the one byte that msgpack never uses
     for frames in hostile:
         stranger.send_multipart(frames)
     a = _member(
@@ -263,7 +265,7 @@ async def test_malformed_frames_are_rejected_and_the_road_stays_open(tmp_path: P
     await a.transport.send("b", note(1))
     assert (await b.next()).id == 2
     async with asyncio.timeout(60):
-        while len(b.rejected) < len(hostile):  # noqa: ASYNC110  # rejections have no event of their own
+        while len(b.rejected) < len(hostile):  # noqa: ASYNC110  # rejections raise no event
             await asyncio.sleep(0)
     assert {peer for peer, _ in b.rejected} == {"stranger"}
     assert {error.reason for _, error in b.rejected} == {"bad_header"}

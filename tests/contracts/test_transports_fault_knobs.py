@@ -1,5 +1,6 @@
-"""The faults themselves: each does what it says, is counted, repeats itself, and gives back what it
-was given."""
+"""The injected faults themselves: each has its effect, is counted, repeats with its seed, and
+returns the credits of its messages.
+"""
 
 from __future__ import annotations
 
@@ -24,7 +25,9 @@ NAMES = ("drop", "duplicate", "reorder", "delay")
 
 
 class Run:
-    """What became of messages 1 to `count` of x, and some of z, behind faults, on virtual time."""
+    """A run on virtual time: messages 1 to `count` of x and some of z go through faults. It records
+    the messages that arrived and the credits that returned.
+    """
 
     def __init__(
         self, shares: Shares, count: int = 200, seed: int = 1, *, close: bool = False
@@ -72,7 +75,7 @@ class Run:
 
 @settings(max_examples=50, deadline=None)
 @given(st.tuples(*[st.floats(0, 0.25)] * 4), st.integers(0, 1000), st.booleans())
-def test_every_credit_returns_once_when_the_last_copy_was_read_whatever_happens(
+def test_every_credit_returns_once_when_the_last_copy_was_read_under_any_faults(
     shares: tuple[float, ...], seed: int, close: bool
 ) -> None:
     run = Run(Shares(*shares), 60, seed, close=close)
@@ -122,7 +125,7 @@ def test_delayed_messages_keep_their_order_and_hold_up_only_their_sender_and_lan
     assert run.faults.counts["delay"] > 30
 
 
-def test_a_seed_repeats_what_happens_to_every_message_and_another_does_otherwise() -> None:
+def test_a_seed_repeats_the_faults_of_every_message_and_another_seed_changes_them() -> None:
     shares = Shares(drop=0.1, duplicate=0.1, reorder=0.1, delay=0.1)
     runs = [Run(shares, seed=seed).arrived for seed in (1, 1, 2)]
     assert runs[0] == runs[1] != runs[2]
@@ -136,6 +139,6 @@ def test_counts_add_up_and_are_shown_in_one_line() -> None:
 
 
 @pytest.mark.parametrize("wrong", [{"drop": -0.1}, {"delay": 1.1}, {"drop": 0.6, "reorder": 0.6}])
-def test_shares_that_are_none_are_refused(wrong: dict[str, float]) -> None:
+def test_negative_and_too_large_shares_are_refused(wrong: dict[str, float]) -> None:
     with pytest.raises(ConvoyError, match="0 or more, and all together 1 at most"):
         Shares(**wrong)

@@ -1,5 +1,6 @@
-"""What actors are promised whatever a road does: over every road, with messages lost, doubled,
-overtaken, late."""
+"""The promises to actors that hold on every road, with lost, duplicated, reordered and delayed
+messages.
+"""
 
 from __future__ import annotations
 
@@ -33,10 +34,10 @@ FAULTS = {
 CASES = [(road, fault) for road in ROADS for fault in FAULTS]
 MANY = int(os.environ.get("CONVOY_MESSAGES", "10000"))
 RARE = Shares(drop=1e-3, duplicate=1e-3, reorder=1e-2, delay=1e-3)
-# after which an ask gives up where answers may be lost; with 0.2 a busy machine lost most of them
-# so
+# The time-out of an ask where answers may be lost. With 0.2 s most asks timed out on a busy
+# machine.
 SECONDS = 2.0
-SIZE = 100_000  # bytes of an array: ten fill the window
+SIZE = 100_000  # bytes of an array; ten fill the credit window
 
 
 @message
@@ -55,11 +56,11 @@ class Answer(Message):
 
 
 class Asker(Actor):
-    """Only tells and asks."""
+    """Only sends tells and asks."""
 
 
 class Server(Actor):
-    """Keeps the numbers it has seen; answers a question with its double."""
+    """Keeps the numbers it has seen; answers a question with twice its number."""
 
     def __init__(self) -> None:
         self.notes: list[int] = []
@@ -70,7 +71,9 @@ class Server(Actor):
         self.notes.append(said.number)
 
     async def on_load(self, said: Load, envelope: Envelope) -> None:
-        assert (said.blobs[0] == said.number % 251).all(), "what was sent is not what is read"
+        assert (said.blobs[0] == said.number % 251).all(), (
+            "the array differs from the one that was sent"
+        )
         self.loads.append(said.number)
 
     async def on_question(self, said: Question, envelope: Envelope) -> None:
@@ -82,7 +85,7 @@ class Server(Actor):
 
 
 class Linked(Nodes):
-    """An asker and a server; both ways a share of the messages meets a fault."""
+    """An asker and a server. In both directions, a share of the messages meets a fault."""
 
     def __init__(self, roads: Roads, fault: str) -> None:
         self.fault = fault
@@ -91,7 +94,7 @@ class Linked(Nodes):
         super().__init__(roads, self.asker, self.server)
 
     async def tell_all(self, notes: int, loads: int) -> None:
-        """Tell both kinds by turns, each array new."""
+        """Tell notes and loads alternately, each load with a new array."""
         for number in range(max(notes, loads)):
             if number < notes:
                 await self.asker.tell("server", Note(number=number, text=""))
@@ -100,7 +103,9 @@ class Linked(Nodes):
                 await self.asker.tell("server", Load(number=number, blobs=(blob,)))
 
     async def settled(self) -> None:
-        """No more faults; wait until all that was sent is handled: lanes keep their order."""
+        """Switch the faults off and wait until all messages are handled. Lanes keep their order, so
+        the answers to two last asks are enough.
+        """
         for faults in self.roads.faults.values():
             faults.shares = Shares()
         assert (await self.asker.ask("server", Question(number=-1), Answer)).number == -2
@@ -109,7 +114,7 @@ class Linked(Nodes):
         ).number == 3
 
     def counted(self, name: str, fault: str) -> int:
-        """Messages on their way to a process that met a fault."""
+        """The number of messages to a process that met this fault."""
         return self.roads.faults[name].counts[fault]
 
     @staticmethod
@@ -133,7 +138,7 @@ def increasing(numbers: list[int]) -> bool:
     return all(one < other for one, other in pairwise(numbers))
 
 
-async def test_what_is_told_is_handled_once_or_never_and_in_order_and_every_loss_is_counted(
+async def test_told_messages_are_handled_once_or_never_in_order_and_every_loss_is_counted(
     linked: Linked,
 ) -> None:
     await linked.tell_all(notes=300, loads=100)
@@ -187,20 +192,21 @@ async def test_every_ask_ends_once_with_its_answer_or_with_a_timeout(linked: Lin
 
 
 async def test_a_fault_costs_neither_credit_nor_memory(linked: Linked) -> None:
-    # ten windows: a credit that is lost with each fault ends in a hang
+    # ten windows: the test would hang if each fault lost credits
     await linked.tell_all(notes=0, loads=100)
     await linked.settled()
     async with asyncio.timeout(60):
-        while any(arena.used for arena in linked.roads.arenas.values()):  # noqa: ASYNC110  # returns are no event here
+        # a returned block raises no event here
+        while any(arena.used for arena in linked.roads.arenas.values()):  # noqa: ASYNC110
             await asyncio.sleep(0)
-    # grants that are still collected
+    # credits that the receiver has not granted back yet
     shares = (LIMITS.credit_bytes + LIMITS.control_credit_bytes) // GRANT_SHARE
     for road, peer in ((linked.road_p, "q"), (linked.road_q, "p")):
         assert road.queued_bytes()[peer] < shares
 
 
 @pytest.mark.parametrize(("kind", "fault"), CASES, ids=map(" ".join, CASES))
-async def test_a_reader_that_holds_what_arrives_stops_its_sender_at_the_window(
+async def test_a_reader_that_holds_messages_stops_its_sender_at_the_window(
     tmp_path: Path, kind: str, fault: str
 ) -> None:
     roads = Roads(kind, tmp_path, FAULTS[fault])
@@ -228,7 +234,7 @@ async def test_a_reader_that_holds_what_arrives_stops_its_sender_at_the_window(
             sent += 1
 
     flooding = asyncio.create_task(flood())
-    while len(kept) < 8:  # noqa: ASYNC110  # then it goes on for as long as it may
+    while len(kept) < 8:  # noqa: ASYNC110  # afterwards the sender goes on for as long as it may
         await asyncio.sleep(0)
     await asyncio.wait([flooding], timeout=0.05)
     assert not flooding.done()
@@ -249,7 +255,7 @@ def _strict(peer: str, error: MessageError) -> None:
 
 
 class Model(Actor):
-    """Adds gradients up, and keeps which."""
+    """Adds gradients up, and keeps their numbers."""
 
     def __init__(self) -> None:
         self.sum = np.zeros(4, np.int64)
@@ -270,7 +276,7 @@ def gradient(number: int) -> Array:
 @pytest.mark.few("[unix]", "[shared memory]")
 @pytest.mark.timeout(120 + MANY // 1000)
 @pytest.mark.parametrize("kind", ROADS)
-async def test_of_thousands_of_gradients_each_that_comes_is_applied_once(
+async def test_each_of_thousands_of_gradients_that_arrives_is_applied_once(
     tmp_path: Path, kind: str
 ) -> None:
     sender = Asker()

@@ -1,1 +1,1 @@
-"""What tests share and is no test: runs to look at, programs, machines, servers, damage."""
+"""Shared helpers of the tests: runs to look at, programs, machines, servers, damaged files."""

@@ -1,5 +1,6 @@
-"""A program for the tests of scripts: an adder that sums what it is told, and roles that fail in
-their own ways."""
+"""A program for the tests of scripts: an adder that sums the numbers in its messages, and roles
+that fail in their own ways.
+"""
 
 from __future__ import annotations
 
@@ -20,7 +21,7 @@ from runtime import (
 
 @message
 class Add(Message):
-    """More to add; the run ends with a sum of `until` or more."""
+    """A number to add; the run ends when the sum reaches `until`."""
 
     number: int
 
@@ -34,12 +35,12 @@ class Total(Message):
 
 @message
 class Never(Message):
-    """A question that is not answered."""
+    """A question that never gets an answer."""
 
 
 @message
 class Break(Message):
-    """Raise."""
+    """Makes the adder raise ProgramFailed."""
 
 
 class Adder(Actor):
@@ -82,7 +83,7 @@ ROLES = {"adder": Adder, "broken": Broken}
 
 
 def adders(role: str = "adder", until: int = 10) -> Topology:
-    """A lead and one more."""
+    """The lead, of the given role, and one more adder."""
     options = {"until": until} if role == "adder" else {}
     actors = (
         ActorSpec("one", role, options),

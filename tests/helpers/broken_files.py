@@ -1,5 +1,6 @@
-"""Broken data files, weights and checkpoints for `broken_inputs`, and what all its cases begin
-with."""
+"""Broken data files, weights and checkpoints for `broken_inputs`, and the files with which all its
+cases begin.
+"""
 
 from __future__ import annotations
 
@@ -93,7 +94,7 @@ def images(random: Random) -> np.ndarray:
 
 
 def idx(directory: Path, random: Random) -> None:
-    """IDX files, zipped or not; the header, the data or the stream is broken."""
+    """IDX files, zipped or not, with a broken header, data or stream."""
     made = {
         "i": struct.pack(">4I", 0x804 - 1, ROWS, 12, 10) + random.bytes(ROWS * 120),
         "l": struct.pack(">2I", 0x801, ROWS) + bytes(int(n) for n in random.integers(0, 5, ROWS)),
@@ -125,7 +126,7 @@ def lmdb(directory: Path, random: Random) -> None:
 
 
 def photographs(directory: Path, random: Random) -> None:
-    """A folder per class, with names that hold what a terminal obeys."""
+    """A folder per class; the folders' names contain control characters for terminals."""
     for number, image in enumerate(images(random)):
         folder = directory / "photos" / ("cat", "do\x1b[2Jg", "a\nb")[number % 3]
         folder.mkdir(parents=True, exist_ok=True)
@@ -162,7 +163,7 @@ def _weights(random: Random) -> dict[str, tuple[np.ndarray, ...]]:
 
 
 def weights(directory: Path, random: Random) -> None:
-    """Weights that are broken, or another net's."""
+    """Broken weights, or weights of another net."""
     name = chosen(random, ("w.caffemodel", "w.caffemodel.h5", "w.safetensors"))
     found = _weights(random)
     if other := random.random() < 0.3:
@@ -174,7 +175,7 @@ def weights(directory: Path, random: Random) -> None:
 
 
 def resumed(directory: Path, random: Random) -> None:
-    """A checkpoint that is broken, another net's, another solver's, or of another iteration."""
+    """A checkpoint that is broken, or of another net, solver or iteration."""
     arrays = {
         f"{layer}.{at}": blob
         for layer, blobs in _weights(random).items()
@@ -220,7 +221,7 @@ def text(directory: Path, random: Random) -> None:
 
 
 def bombs(directory: Path, random: Random) -> None:
-    """Little that becomes much."""
+    """Small files that expand to a huge size."""
     huge = int(random.choice([20_000, 60_000, 2**31 - 1]))
     match int(random.integers(6)):
         case 0:
@@ -275,7 +276,7 @@ def _chunk(kind: bytes, data: bytes) -> bytes:
 
 
 def labels(directory: Path, random: Random) -> None:
-    """Labels that the net has no output for."""
+    """Labels for which the net has no output."""
     numbers = [0] * (ROWS - 1) + [int(random.integers(5, 255))]
     match int(random.integers(4)):
         case 0:

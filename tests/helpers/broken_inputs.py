@@ -1,7 +1,7 @@
-"""Broken inputs by kind and number, made from a seed: what `check` is given in
-`tests.journeys.commands.test_broken_inputs`.
+"""Broken inputs for `check`, by kind and number, made from a seed;
+`tests.journeys.commands.test_broken_inputs` runs them.
 
-A case is a folder with a cluster.toml. Most break one thing of a run that works.
+A case is a folder with a cluster.toml. Most cases break one thing of a run that works.
 """
 
 from __future__ import annotations
@@ -162,7 +162,7 @@ PRESETS = (
 
 
 def write(directory: Path, kind: str, number: int) -> list[str]:
-    """Make the case in an empty folder; return further arguments of the command."""
+    """Write the case into an empty folder; return further arguments of the command."""
     random = np.random.default_rng([SEED, list(KINDS).index(kind), number])
     (directory / "net.prototxt").write_text(NET.replace("TRANSFORM", ""))
     (directory / "solver.prototxt").write_text(SOLVER)
@@ -171,7 +171,7 @@ def write(directory: Path, kind: str, number: int) -> list[str]:
 
 
 def keys(directory: Path, random: Random) -> list[str]:
-    """A wild value for a key or two."""
+    """Set one or two keys to wild values."""
     toml(directory, preset=chosen(random, PRESETS))
     return [
         word
@@ -181,8 +181,7 @@ def keys(directory: Path, random: Random) -> list[str]:
 
 
 def _scrambled(path: Path, random: Random) -> None:
-    """Words and signs left out, doubled, swapped, or taken from elsewhere; now and then any
-    bytes."""
+    """Drop, double, swap or replace words and signs; now and then mutate bytes."""
     if random.random() < 0.15:
         broken(path, random)
         return
@@ -251,7 +250,7 @@ def _named(directory: Path, old: str, new: str) -> None:
 
 
 def names(directory: Path, random: Random) -> None:
-    """What is no regular file, or no name, in place of a file."""
+    """Put a pipe, a folder, a link or an invalid name in the place of a file."""
     os.mkfifo(directory / "pipe")
     os.mkfifo(directory / "pipe.h5")
     os.mkfifo(directory / "pipe.caffemodel")
@@ -284,7 +283,7 @@ def names(directory: Path, random: Random) -> None:
 
 
 def nets_beyond_reason(directory: Path, random: Random) -> None:
-    """Nested, long, wide or repeated beyond reason."""
+    """Write a net that is nested, long, wide or repeated beyond reason."""
     path = directory / "net.prototxt"
     many = int(random.integers(1_000, 100_000))
     match int(random.integers(6)):

@@ -1,7 +1,8 @@
-"""Checks broken inputs in forked children of one warm process, each with its own limits; what
-passes is run.
+"""Checks of broken inputs in forked children of one warm process, each with its own limits; a case
+that passes is run.
 
-Run as `python -m tests.helpers.checked DIRECTORY KIND:NUMBER ...`: prints a JSON line for each.
+Run as `python -m tests.helpers.checked DIRECTORY KIND:NUMBER ...`: it prints a JSON line for each
+case.
 """
 
 from __future__ import annotations
@@ -23,9 +24,9 @@ from runtime.recovery import up_runs
 from runtime.runs import checking, virtual_run
 from tests.helpers.broken_inputs import write
 
-IMPORTED = (cpu_backend, planner, checking, up_runs, virtual_run)  # once, before the forks
-HANGS = 100.0  # seconds: by then it waits for something
-SPACE = 3 << 30  # bytes of address space beside what is there: the machine is shared
+IMPORTED = (cpu_backend, planner, checking, up_runs, virtual_run)  # imported once, before the forks
+HANGS = 100.0  # seconds: a child that lives longer waits for something
+SPACE = 3 << 30  # bytes of address space on top of the present size: the machine is shared
 VIRTUAL = (
     "--set",
     "simulation.clock=virtual",
@@ -38,8 +39,11 @@ VIRTUAL = (
 
 @dataclass(frozen=True)
 class Ended:
-    """A command in a child: its exit status, or minus a signal; what it said; seconds of processor
-    time, so that others on the machine do not count; its largest size, in MB."""
+    """The end of a command in a child.
+
+    The status is its exit status, or minus the signal that killed it. `seconds` is processor time,
+    so that other processes on the machine do not count. `megabytes` is its largest size.
+    """
 
     status: int
     said: str
@@ -48,8 +52,9 @@ class Ended:
 
 
 def ended(arguments: list[str], directory: Path, limit: float) -> Ended:
-    """Run the command line in a child; after `limit` seconds of processor time it ends with its
-    stacks."""
+    """Run the command line in a child. After `limit` seconds of processor time the child prints its
+    stacks and ends.
+    """
     sys.stdout.flush()
     child = os.fork()
     if not child:
@@ -77,7 +82,7 @@ def _be(arguments: list[str], directory: Path, limit: float) -> None:
         signal.setitimer(signal.ITIMER_PROF, limit)
         faulthandler.dump_traceback_later(HANGS, exit=True)
         status = main(arguments)
-    except BaseException:  # it is what a person would see
+    except BaseException:  # a person would see this traceback
         traceback.print_exc()
     finally:
         sys.stdout.flush()
@@ -86,7 +91,7 @@ def _be(arguments: list[str], directory: Path, limit: float) -> None:
 
 
 def examined(directory: Path, kind: str, number: int) -> dict[str, object]:
-    """What `check` says of a case, and if it passes, `up`."""
+    """The outcome of `check` for a case, and of `up` if the check passes."""
     more = write(directory, kind, number)
     checked = ended(["check", "cluster.toml", *more], directory, 5.0)
     found: dict[str, object] = {

@@ -1,16 +1,15 @@
-"""What Chrome's Trace Event format asks of a file (JSON array format), checked by its published
-rules:
+"""Checks of a trace file by the published rules of Chrome's Trace Event format (JSON array format).
 
-- a JSON array of events; the closing bracket may be missing, so that what is written up to any line
-  is valid
-- X: complete events with ts and dur in microseconds; those of one thread nest
+- the file is a JSON array of events; the closing bracket may be missing, so that the text up to any
+  line is valid
+- X: complete events with ts and dur in microseconds; the events of one thread nest
 - M: metadata, which name processes and threads
 - s, f: a flow has one beginning and one end of the same name, category and id, each within a slice
   of its thread
 
-And by what Perfetto does beside them: it leaves out what lies before moment 0, and draws an arrow
-from the innermost slice at its beginning to that at its end, or the other way round where the
-second begins first.
+Two more rules follow from the behaviour of Perfetto. It leaves out everything before moment 0. It
+draws an arrow from the innermost slice at a flow's beginning to the innermost slice at its end, but
+reverses the arrow if the second slice begins first.
 """
 
 from __future__ import annotations
@@ -25,20 +24,22 @@ PHASES = set("XMsf")
 
 
 def closed(path: Path) -> list[Event]:
-    """The events of a whole file."""
+    """The events of a complete file."""
     found: list[Event] = json.loads(path.read_text())
     return found
 
 
 def cut(text: str) -> list[Event]:
-    """Those of a file that was cut: half a line is left out, and the bracket is closed."""
+    """The events of a file that was cut: the incomplete last line is dropped, and the bracket is
+    closed.
+    """
     whole = text[: text.rindex("\n") + 1].rstrip().removesuffix(",")
     found: list[Event] = json.loads(whole + "]" * (not whole.endswith("]")))
     return found
 
 
 def check(events: list[Event]) -> None:
-    """AssertionError if a rule is broken."""
+    """Raise AssertionError if a rule is broken."""
     assert {event["ph"] for event in events} <= PHASES
     named = {
         (event["pid"], event["tid"]): event["args"]["name"]
@@ -64,25 +65,26 @@ def check(events: list[Event]) -> None:
             flows[event["ph"]][event["id"]] = event
     for spans in slices.values():
         nest(spans)
-    assert flows["s"].keys() == flows["f"].keys(), "every flow has both ends"
+    assert flows["s"].keys() == flows["f"].keys(), "a flow lacks an end"
     for number, begin in flows["s"].items():
         end = flows["f"][number]
         assert (begin["name"], begin["cat"]) == (end["name"], end["cat"]) and end["bp"] == "e"
-        assert begin["ts"] <= end["ts"], "nothing arrives before it was sent"
+        assert begin["ts"] <= end["ts"], "a message arrives before it was sent"
         assert innermost(slices, begin) <= innermost(slices, end), (
-            "the arrow goes from who sent to who got it"
+            "Perfetto would reverse the arrow from sender to receiver"
         )
 
 
 def innermost(slices: dict[tuple[int, int], list[tuple[int, int]]], half: Event) -> int:
-    """When the last slice began that is under way at this end of a flow. ValueError if there is
-    none."""
+    """The beginning of the innermost slice at this end of a flow. Raises ValueError if no slice
+    contains it.
+    """
     at = round(half["ts"] * 1000)
     return max(first for first, last in slices[half["pid"], half["tid"]] if first <= at <= last)
 
 
 def nest(spans: list[tuple[int, int]]) -> None:
-    """Of two spans of a thread one lies in the other, or they have nothing in common."""
+    """Check that any two spans of a thread are nested or disjoint."""
     open_until: list[int] = []
     for first, last in sorted(spans, key=lambda span: (span[0], -span[1])):
         while open_until and open_until[-1] <= first:

@@ -1,4 +1,4 @@
-"""A real finished run directory, what can be damaged of it, and the commands that look at it."""
+"""A real finished run directory, ways to damage it, and the commands that read it."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ from tests.helpers.support import configure, run_directory, run_up
 CHECKPOINT = "checkpoint-0000060.safetensors"
 TRACED = ("conv_model", "coordinator")
 PART = part_of(Path(), TRACED[0], 1).as_posix()
-# every file and folder that a run can leave
+# each file and folder that a run can leave
 FILES = (
     *(
         "run.json",
@@ -51,7 +51,7 @@ FILES = (
     ),
     *("logs/conv-0-0.log", "logs", "report.html", CHECKPOINT),
 )
-HANGS_SECONDS = 20.0  # until a command that waits for a named pipe is let go
+HANGS_SECONDS = 20.0  # after this, a command that waits for a named pipe is released
 TUNING = {
     "choice": {"groups": 1, "momentum": 0.9, "base_lr": 0.01, "batch": 16},
     "why": "it learns fastest",
@@ -64,8 +64,9 @@ TUNING = {
 
 @dataclass(frozen=True)
 class Finished:
-    """A run that is over. `folder`: of cluster.toml; `spare`: a copy of the run directory, which
-    stays whole."""
+    """A finished run. `folder` holds cluster.toml; `spare` is a copy of the run directory that is
+    never damaged.
+    """
 
     folder: Path
     directory: Path
@@ -73,23 +74,23 @@ class Finished:
 
     @property
     def path(self) -> Path:
-        """The run directory as it is typed in `folder`."""
+        """The run directory relative to `folder`, as a user types it."""
         return self.directory.relative_to(self.folder)
 
     @property
     def out(self) -> Path:
-        """Where commands write."""
+        """The folder into which commands write."""
         return self.folder
 
     def contents(self) -> dict[str, tuple[object, ...]]:
-        """What lies in the run directory."""
+        """The mode, size and content of each file and folder in the run directory."""
         return {
             path.relative_to(self.directory).as_posix(): _about(path)
             for path in self.directory.rglob("*")
         }
 
     def restore(self, name: str) -> None:
-        """Make one file or folder whole again."""
+        """Restore one file or folder from the spare copy."""
         remove(self.directory / name)
         if (self.spare / name).is_dir():
             shutil.copytree(self.spare / name, self.directory / name)
@@ -106,21 +107,22 @@ def _about(path: Path) -> tuple[object, ...]:
 def changed(
     before: dict[str, tuple[object, ...]], after: dict[str, tuple[object, ...]]
 ) -> set[str]:
-    """The files and folders of a run directory that are not as before."""
+    """The files and folders of a run directory that differ between the two times."""
     names = before.keys() | after.keys()
     return {name.partition("/")[0] for name in names if before.get(name) != after.get(name)}
 
 
 def finished_run(folder: Path) -> Finished:
-    """Train for sixty iterations; then leave also what only some runs leave: a tuner's record, the
-    parts of a trace that a death has cut, the key of an operator."""
+    """Train for sixty iterations, then add the files that only some runs leave: a tuner's record,
+    the parts of a trace that a death has cut, the key of an operator.
+    """
     more = "[run]\nrecord_service_times = true\ntrace = 4\n"
     cluster = configure(folder, "sync", iterations=60, more=more)
     assert run_up(cluster).returncode == 0
     directory = run_directory(cluster)
     (directory / "tuning.json").write_text(json.dumps(TUNING))
     usage = {"t": 1.0, "process": "coordinator", "actors": {}}
-    # a run of less than a second leaves none
+    # a run of less than a second leaves no usage.jsonl
     (directory / "usage.jsonl").write_text(json.dumps(usage) + "\n")
     (directory / "said.toml").write_text(cluster.read_text())
     (directory / "report.html").write_text("<p>an earlier report</p>")
@@ -137,7 +139,7 @@ def finished_run(folder: Path) -> Finished:
 
 
 def remove(path: Path) -> None:
-    """Whatever is there."""
+    """Remove a file, a link or a folder."""
     if path.is_dir() and not path.is_symlink():
         shutil.rmtree(path)
     else:
@@ -156,7 +158,7 @@ def _as_file(path: Path, content: bytes) -> None:
     path.write_bytes(content)
 
 
-# what stands in the place of a file
+# the ways to replace a file
 INSTEAD: dict[str, Callable[[Path], None]] = {
     "empty": partial(_as_file, content=b""),
     "a folder": _as_folder,
@@ -174,7 +176,7 @@ INSTEAD: dict[str, Callable[[Path], None]] = {
 
 
 def instead(path: Path, kind: str) -> None:
-    """Put one of INSTEAD in the place of a file or folder."""
+    """Replace a file or folder by one of INSTEAD."""
     remove(path)
     INSTEAD[kind](path)
 
@@ -188,8 +190,8 @@ def _resume(run: Path) -> int:
 
 
 def command(name: str, run: Path, out: Path) -> int:
-    """Call a command that looks at this run. `out`: a folder for what it writes."""
-    if name == "resume":  # as `up --resume` does, before it starts anything
+    """Call a command that reads this run. `out` is the folder for its output."""
+    if name == "resume":  # as `up --resume` does before it starts any process
         try:
             return _resume(run)
         except ConvoyError as error:
@@ -211,7 +213,7 @@ def _set(*settings: str) -> tuple[str, ...]:
     return tuple(word for setting in settings for word in ("--set", setting))
 
 
-# what is typed; {run} is the run directory, {out} a folder for what a command writes
+# the typed commands; {run} is the run directory, {out} a folder for output
 COMMANDS: dict[str, tuple[str, ...]] = {
     "events": ("events", "{run}"),
     "events --json": ("events", "{run}", "--json"),
@@ -251,7 +253,7 @@ COMMANDS: dict[str, tuple[str, ...]] = {
 STANDING = ("run.json", "plan.json", "config.toml", "events.jsonl")
 REPORTED = (*STANDING, "usage.jsonl", "trace.json", "tuning.json", "versions.json")
 LEARNT = ("config.toml", "events.jsonl", "service-times.json")
-# the files that a command reads, and names where they are damaged
+# the files that a command reads, and whose names it prints if they are damaged
 READS: dict[str, tuple[str, ...]] = {
     **dict.fromkeys(("events", "events --json"), ("events.jsonl",)),
     **dict.fromkeys(("status", "status --json", "status by name", "down"), STANDING),
@@ -269,7 +271,7 @@ READS: dict[str, tuple[str, ...]] = {
 
 
 def is_noticed(file: str, kind: str) -> bool:
-    """Whether a reader can see that this is not what should stand there."""
+    """Return whether a reader can see that this file or folder is not the expected one."""
     if kind in ("a folder", "a named pipe", "a link to nothing"):
         return not (kind == "a folder" and file in ("logs", "trace"))
     if file.endswith(".toml"):
@@ -279,13 +281,13 @@ def is_noticed(file: str, kind: str) -> bool:
         "usage.jsonl",
         "trace.json",
         PART,
-    ):  # a last line without its end is still being written
+    ):  # an incomplete last line is still being written
         return kind not in ("empty", "zeros", "deep")
-    return file != "versions.json" and not file.endswith(".log")  # they are shown as they are
+    return file != "versions.json" and not file.endswith(".log")  # their text is shown as it is
 
 
 def written_by(name: str, code: int | None) -> set[str]:
-    """What a command is to write into the run directory."""
+    """The files that a command should write into the run directory."""
     if code:
         return set()
     return {"report there": {"report.html"}, "trace stop": {"trace.json", "trace"}}.get(name, set())
@@ -293,7 +295,7 @@ def written_by(name: str, code: int | None) -> set[str]:
 
 @dataclass(frozen=True)
 class Outcome:
-    """What a command came to."""
+    """The outcome of a command."""
 
     code: int | None
     out: str
@@ -304,13 +306,13 @@ class Outcome:
 
 @contextmanager
 def let_go(pipe: Path) -> Iterator[threading.Event]:
-    """Whoever waits for a named pipe is let go after a while; then the event is set."""
+    """Release a command that waits for a named pipe after HANGS_SECONDS, and then set the event."""
     hung = threading.Event()
     over = threading.Event()
 
     def open_it() -> None:
         while not over.wait(HANGS_SECONDS):
-            with suppress(OSError):  # nobody waits for it, or it is another kind of file
+            with suppress(OSError):  # no process waits for the pipe, or it is another kind of file
                 if stat.S_ISFIFO(pipe.lstat().st_mode):
                     os.close(os.open(pipe, os.O_WRONLY | os.O_NONBLOCK))
                     hung.set()
@@ -327,14 +329,16 @@ def let_go(pipe: Path) -> Iterator[threading.Event]:
 def outcome(
     name: str, run: Path, damaged: Path, out: Path, capsys: pytest.CaptureFixture[str]
 ) -> Outcome:
-    """Call a command; `damaged`: the file that is, where somebody may wait for a named pipe."""
+    """Call a command. `damaged` is the damaged file; if it is a named pipe, the command may wait
+    for it.
+    """
     capsys.readouterr()
     trace = ""
     code = None
     with let_go(damaged) as hung:
         try:
             code = command(name, run, out)
-        except Exception:  # whatever it is, a person would see its traceback
+        except Exception:  # a person would see the traceback of any exception
             trace = traceback.format_exc()
     said = capsys.readouterr()
     return Outcome(code, said.out, said.err, trace, hung.is_set())

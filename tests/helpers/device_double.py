@@ -1,8 +1,8 @@
-"""A stand-in for the module cupy whose arrays refuse to be NumPy's, as a GPU's do.
+"""A stand-in for the module cupy whose arrays do not mix with NumPy's, like those of a GPU.
 
-What would copy from the device unasked is a TypeError here: np.asarray(x), np.sqrt(x), a NumPy
-array as an operand, an index or an argument. Copies to and from the host are copies. Kernels run as
-in `tests.ops.host_cupy`.
+An implicit copy from the device raises TypeError: np.asarray(x), np.sqrt(x), or a NumPy array as an
+operand, an index or an argument. Copies to and from the host are real copies. Kernels run as in
+`tests.ops.host_cupy`.
 """
 
 from __future__ import annotations
@@ -38,9 +38,9 @@ COMPARED = ("lt", "le", "gt", "ge", "eq", "ne")
 
 
 class DeviceArray:
-    """An array in the memory of a device that is not there."""
+    """An array in the memory of an imagined device."""
 
-    __array_ufunc__ = None  # NumPy's functions and operators then refuse it
+    __array_ufunc__ = None  # makes NumPy's functions and operators refuse the array
     __hash__ = None
 
     def __init__(self, host: Any) -> None:
@@ -124,7 +124,7 @@ for _name in COMPARED:
 
 
 class DeviceCupy(HostCupy):
-    """numpy over DeviceArrays. `copies` counts the arrays that went to the device and came back."""
+    """NumPy over DeviceArrays. `copies` counts the arrays copied to the device and back."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -158,20 +158,23 @@ class DeviceModule(Module):
 
 
 def _called(function: Any, args: Any, options: dict[str, Any]) -> Any:
-    """Call one of NumPy's functions on what DeviceArrays hold; a destination comes back as
-    itself."""
+    """Call one of NumPy's functions on the host arrays of DeviceArrays; a given destination is
+    returned itself.
+    """
     result = _held(function(*_bare(args), **{key: _bare(value) for key, value in options.items()}))
     out = options.get("out")
     return result if out is None else out
 
 
 def _bare(value: Any) -> Any:
-    """What NumPy may have: no host array is among the arguments of a device's functions."""
+    """The host array of a DeviceArray, for a call of NumPy. Raises TypeError for a host array,
+    which a device's function does not accept.
+    """
     if isinstance(value, DeviceArray):
         return value._host
     if isinstance(value, np.ndarray):
         raise TypeError(
-            f"unsupported type {type(value)}: a host array where only arrays of the device may be"
+            f"unsupported type {type(value)}: found a host array, expected an array of the device"
         )
     if isinstance(value, tuple | list):
         return type(value)(_bare(each) for each in value)

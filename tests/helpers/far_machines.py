@@ -1,4 +1,6 @@
-"""Machines that only ssh reaches, as benchmarks make them; and what runs leave behind there."""
+"""Machines that only ssh reaches, as benchmarks make them, and the files that runs leave on
+them.
+"""
 
 from __future__ import annotations
 
@@ -28,12 +30,15 @@ solver = "solver.prototxt"
 [train.strategy]
 preset = "sync"
 workers = 4
-"""  # four workers on machines that ssh reaches, behind their tables
+"""  # four workers on machines that ssh reaches; the machines' tables come before this text
 
 
 def folders() -> list[str]:
-    """What runs that have ended have left in the temporary folder for good: other tests' runs are
-    killed beside this one, and what they leave goes when the next run begins."""
+    """The folders that ended runs have left in the temporary folder for good.
+
+    Other tests kill runs at the same time. Their folders are removed when the next run begins, so
+    this waits ten seconds.
+    """
     deadline = time.monotonic() + 10
     while True:
         found = Path(tempfile.gettempdir()).glob("convoy-sockets-*")
@@ -45,7 +50,7 @@ def folders() -> list[str]:
 
 @contextmanager
 def or_skip(made: AbstractContextManager[Made]) -> Iterator[Made]:
-    """Machines, or a skip that says why there are none here."""
+    """Enter the machines, or skip the test with the reason why this host cannot make them."""
     try:
         with made as found:
             yield found

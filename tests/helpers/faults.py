@@ -1,15 +1,14 @@
-"""Faults on purpose: between a road and its receiver a share of the messages is lost, doubled,
-overtaken or late.
+"""Faults on purpose: between a road and its receiver a share of the messages is lost, duplicated,
+reordered or delayed.
 
-For tests. It is a `Deliver` around another one, so it serves every road alike:
+For tests. `Faults` is a `Deliver` around another one, so it works on every road:
 
     faults = Faults(node.deliver, Shares(drop=0.01), seed=1)
     road = ZmqTransport("worker", faults, node.reject, limits, ...)
 
-What is done to the nth message of a sender on a lane depends on the seed alone. Whatever happens to
-a message, its credits go back exactly once, when the last copy of it has been read; its memory goes
-back with its last view. Actors see none of it but losses: the router lets no message through twice
-or out of order.
+The seed alone decides which fault the nth message of a sender on a lane meets. Under any fault, the
+credits of a message return exactly once, when its last copy has been read. Its memory returns with
+its last view. Actors see only the losses, since the router rejects duplicated and late messages.
 """
 
 from __future__ import annotations
@@ -28,13 +27,13 @@ _Parcel = tuple[Envelope, int, Release]
 
 @dataclass(frozen=True, slots=True)
 class Shares:
-    """Of the messages, which share meets which fault; a message meets one at most.
+    """The share of the messages that meets each fault; a message meets at most one fault.
 
     drop        it never arrives
     duplicate   it arrives twice
-    reorder     the next of its sender on its lane arrives before it; if none comes for `seconds`,
-                it is delayed only
-    delay       it arrives up to `seconds` later, and everything behind it on its lane with it
+    reorder     the next message of its sender on its lane arrives before it; if none comes within
+                `seconds`, it is only delayed
+    delay       it arrives up to `seconds` later, and so do all later messages on its lane
     """
 
     drop: float = 0.0
@@ -43,19 +42,20 @@ class Shares:
     delay: float = 0.0
 
     def __post_init__(self) -> None:
-        """Refuse shares that are none."""
+        """Raise ConvoyError if a share is negative or the shares exceed 1 together."""
         if any(share < 0 for share in astuple(self)) or sum(astuple(self)) > 1:
             raise ConvoyError(f"{self!r}: each share must be 0 or more, and all together 1 at most")
 
 
 class Faults:
-    """A `Deliver` with faults. `counts` says how many messages met each: drop, duplicate, reorder,
-    delay, none."""
+    """A `Deliver` with faults. `counts` has the number of messages that met each fault: drop,
+    duplicate, reorder, delay, none.
+    """
 
     def __init__(
         self, deliver: Deliver, shares: Shares, *, seed: int, seconds: float = 0.002
     ) -> None:
-        """`seconds` is the longest that a message is kept."""
+        """`seconds` is the longest time that a message is kept back."""
         self.shares = shares
         self.counts: Counter[str] = Counter()
         self._deliver = deliver
@@ -69,7 +69,7 @@ class Faults:
         return f"<faults {counts or 'none yet'}>"
 
     def __call__(self, envelope: Envelope, size: int, release: Release) -> None:
-        """A road delivers."""
+        """Take a message from the road."""
         key = envelope.sender, envelope.message.lane
         if key not in self._streams:
             self._streams[key] = _Stream(
@@ -89,7 +89,7 @@ class Faults:
             self._pass(stream, fault, (envelope, size, release))
 
     def close(self) -> None:
-        """Give up what is kept back, and all that still comes: it counts as lost."""
+        """Drop the messages that are kept back and all that still come; they count as lost."""
         self._closed = True
         for stream in self._streams.values():
             for _, _, release in stream.clear():
@@ -106,7 +106,7 @@ class Faults:
             kept[0].delayed = True
             seconds = stream.random.uniform(0, self._seconds)
             asyncio.get_running_loop().call_later(seconds, self._let_go, stream, kept[0])
-        # one is aside already, and this one overtakes it
+        # if a message is set aside already, this one overtakes it
         self.counts["none" if fault == "reorder" else fault] += 1
         stream.queue.extend(kept)
         if stream.aside is not None:
@@ -120,7 +120,7 @@ class Faults:
         self._flow(stream)
 
     def _overdue(self, stream: _Stream, parcel: _Parcel) -> None:
-        if stream.aside is parcel:  # nothing came to overtake it
+        if stream.aside is parcel:  # no message came to overtake it
             stream.aside = None
             self.counts["delay"] += 1
             stream.queue.append(_Kept(parcel))
@@ -138,15 +138,15 @@ class _Kept:
 
 
 class _Stream:
-    """What one sender sends on one lane."""
+    """The messages of one sender on one lane."""
 
     def __init__(self, generator: random.Random) -> None:
         self.random = generator
-        self.queue: deque[_Kept] = deque()  # behind one that is delayed, in order
-        self.aside: _Parcel | None = None  # to be overtaken by the next
+        self.queue: deque[_Kept] = deque()  # messages behind a delayed one, in order
+        self.aside: _Parcel | None = None  # the message that the next one overtakes
 
     def draw(self, shares: Shares) -> str:
-        """What is done to the next message."""
+        """Draw the fault of the next message."""
         point = self.random.random()
         for field in fields(shares):
             point -= getattr(shares, field.name)
@@ -155,7 +155,7 @@ class _Stream:
         return "none"
 
     def clear(self) -> list[_Parcel]:
-        """Everything that is kept back here; afterwards nothing is."""
+        """Remove and return all messages that are kept back."""
         kept = [kept.parcel for kept in self.queue] + (
             [self.aside] if self.aside is not None else []
         )
@@ -165,7 +165,7 @@ class _Stream:
 
 
 def _after(copies: int, release: Release) -> Release:
-    """A release that does its work when it is called for the last of the copies."""
+    """A release that takes effect when it is called for the last copy."""
     left = copies
 
     def one_is_read() -> None:

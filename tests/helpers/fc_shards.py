@@ -1,5 +1,6 @@
-"""What the journeys of FC shards share: nets in which rounding stays small, runs of them, what runs
-differ by."""
+"""Helpers for the journeys of FC shards: nets in which rounding errors stay small, runs of them,
+and the difference between two runs.
+"""
 
 from __future__ import annotations
 
@@ -48,8 +49,9 @@ def configured(
     strategy: str = "",
     **options: Any,
 ) -> Path:
-    """LeNet on digits, or `net` as text, or what `train_more` says; `strategy`: more lines of that
-    section."""
+    """Write the cluster.toml of LeNet on digits, or of the net in the text `net`, or of the
+    settings in `train_more`. `strategy` has more lines for that section.
+    """
     cluster = configure(directory, preset, **{"iterations": 10, "batch": batch, **options})
     more = f"[train]\n{train_more}"
     if net:
@@ -68,8 +70,9 @@ def configured(
 
 
 def difference(found: Simulated, expected: Simulated, but: Sequence[str] = ()) -> float:
-    """The largest of all parameters' and histories' differences, relative to the largest number of
-    each."""
+    """The largest difference of any parameter or history, relative to its largest absolute
+    value.
+    """
     assert found.arrays.keys() == expected.arrays.keys()
     assert all(found.arrays[name].shape == array.shape for name, array in expected.arrays.items())
     return max(
@@ -80,16 +83,18 @@ def difference(found: Simulated, expected: Simulated, but: Sequence[str] = ()) -
 
 
 def lenet_with_dropout() -> str:
-    """With mean pooling: which of two nearly equal numbers is the larger, and gets the gradient,
-    hangs on rounding."""
+    """LeNet with dropout and with mean pooling. With max pooling, rounding would decide which of
+    two nearly equal numbers gets the gradient.
+    """
     text = (ZOO / "lenet.prototxt").read_text()
     assert RELU in text and text.count("pool: MAX") == 2
     return text.replace(RELU, DROPOUT).replace("pool: MAX", "pool: AVE")
 
 
 def cifar10_full() -> str:
-    """With larger first weights: BVLC's are so small that after some iterations rounding shows,
-    with `sync` as well."""
+    """BVLC's cifar10_full with larger initial weights. The original ones are so small that rounding
+    errors show after some iterations, also with `sync`.
+    """
     text = (ZOO / "cifar10_full.prototxt").read_text()
     assert "std: 0.0001" in text and "LRN" in text
     return text.replace("std: 0.0001", "std: 0.05").replace("std: 0.01 ", "std: 0.05 ")

@@ -1,4 +1,4 @@
-"""The adders as a program for cluster.toml: a run that goes on until it is told to end."""
+"""The adders as a program for cluster.toml: a run that goes on until a command ends it."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ ROLES = {"adder": Adder}
 
 
 class Options(BaseModel):
-    """It has none."""
+    """The program has no options."""
 
 
 def plan(config: ClusterConfig, options: Options) -> Topology:
-    """Two that wait for numbers."""
+    """Two adders that wait for numbers."""
     actors = tuple(ActorSpec(name, "adder", {}) for name in ("one", "two"))
     return Topology(__name__, actors, (), lead="one")

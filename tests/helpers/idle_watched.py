@@ -1,4 +1,4 @@
-"""The watched program for cluster.toml: a run that goes on until it is told to end."""
+"""The watched program for cluster.toml: a run that goes on until a command ends it."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ __all__ = ["ROLES"]
 
 
 class Options(BaseModel):
-    """It has none."""
+    """The program has no options."""
 
 
 def plan(config: ClusterConfig, options: Options) -> Topology:
-    """See watched."""
+    """The topology of `watched`, with this module as its program."""
     return dataclasses.replace(watched(), program=__name__)

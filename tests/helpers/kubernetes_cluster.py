@@ -1,12 +1,13 @@
-"""A double of a Kubernetes cluster and its kubectl: objects are files of a folder, validated by the
-published schemas; a pod's container is a local process, started as a kubelet would: command,
-variables, the Secret as files.
+"""A double of a Kubernetes cluster and its kubectl.
 
-kubectl is called every tenth of a second: only what makes objects imports more than the standard
-library.
+Objects are files of a folder and are validated by the published schemas. A pod's container is a
+local process, which gets its command, its variables and the files of the Secret as from a kubelet.
 
-The folder may have `fault` (what goes wrong, in a word) and `namespaces` (a network namespace a
-line, for a pod each).
+Tests call kubectl every tenth of a second, so only the code that makes objects imports more than
+the standard library.
+
+The folder may have `fault` (a word that names a failure) and `namespaces` (one network namespace a
+line, each for one pod).
 """
 
 from __future__ import annotations
@@ -38,12 +39,12 @@ FAULTS = {
     ),
 }
 WAITS = {"image": ("ImagePullBackOff", 'Back-off pulling image "convoy:none": not found')}
-# a container's own /run, of which a pod's private mounts are
+# a container has its own /run, which holds a pod's private mounts
 INSIDE = 'mount -t tmpfs run /run && mkdir -p "$1" && cp "$0"/* "$1" && shift && exec "$@"'
 
 
 def mistakes(thing: dict[str, Any]) -> list[str]:
-    """What of an object the schemas refuse."""
+    """The errors that the schemas find in an object."""
     from jsonschema import Draft202012Validator
 
     schema = {**json.loads(SCHEMAS.read_text()), "$ref": f"#/$defs/{KINDS[thing['kind']]}"}
@@ -54,7 +55,7 @@ def mistakes(thing: dict[str, Any]) -> list[str]:
 
 
 def installed(folder: Path) -> dict[str, str]:
-    """The environment in which `kubectl` is this."""
+    """An environment in which `kubectl` is this double."""
     from tests.helpers.far_machines import program
     from tests.helpers.support import environment
 
@@ -67,7 +68,7 @@ def installed(folder: Path) -> dict[str, str]:
 
 
 def expanded(text: str, variables: dict[str, str]) -> str:
-    """As Kubernetes does it: $(NAME), and $$ for the sign itself."""
+    """Replace variables as Kubernetes does: $(NAME) by its value, and $$ by a single $."""
     found = re.compile(r"\$(\$|\((\w+)\))")
     return found.sub(
         lambda match: "$" if match[1] == "$" else variables.get(match[2], match[0]), text
@@ -75,7 +76,7 @@ def expanded(text: str, variables: dict[str, str]) -> str:
 
 
 class Cluster:
-    """What the words of kubectl do."""
+    """The effects of kubectl's commands."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
@@ -83,7 +84,7 @@ class Cluster:
         self.fault = (folder / "fault").read_text() if (folder / "fault").exists() else ""
 
     def create(self, text: str) -> str:
-        """An object; with the Secret its pods begin."""
+        """Create an object; the Secret starts the pods."""
         thing = json.loads(text)
         if wrong := [FAULTS[self.fault]] if self.fault in FAULTS else mistakes(thing):
             raise SystemExit("\n".join(wrong))
@@ -110,11 +111,11 @@ class Cluster:
         return json.dumps(thing)
 
     def pods(self) -> list[Path]:
-        """Their files, in order."""
+        """The files of the pods, in order."""
         return sorted(self.objects.glob("pod-*.json"))
 
     def delete(self) -> None:
-        """All of it, and kill what runs."""
+        """Delete all objects, and kill the pods that run."""
         for pod in self.pods():
             self._stop(pod, signal.SIGKILL)
         for file in self.objects.iterdir():
@@ -150,8 +151,9 @@ class Cluster:
     # -- a kubelet
 
     def run(self, name: str) -> None:
-        """One pod, to its end. A pod that fails has those beside it ended, as its JobSet fails
-        then."""
+        """Run one pod to its end. If it fails, the other pods are ended too, since its JobSet fails
+        then.
+        """
         file = self.objects / f"{name}.json"
         pod = json.loads(file.read_text())
         container = pod["spec"]["template"]["spec"]["containers"][0]
@@ -208,7 +210,7 @@ class Cluster:
 
 
 def main(folder: Path, words: list[str]) -> None:
-    """As kubectl is called."""
+    """Run one call of kubectl."""
     cluster = Cluster(folder)
     verb = next(word for word in words if not word.startswith("--"))
     with (folder / "calls").open("a") as calls:

@@ -1,5 +1,6 @@
-"""Runs that have learnt: real gradients on the virtual clock, started as a user does it, and what
-they have left."""
+"""Finished training runs: real gradients on the virtual clock, started as a user starts them, and
+the files that they leave.
+"""
 
 from __future__ import annotations
 
@@ -44,7 +45,7 @@ TIMES = {
 
 
 def cluster_in(folder: Path) -> Path:
-    """cluster.toml and what it names."""
+    """Write a cluster.toml and the files that it names."""
     folder.mkdir(parents=True, exist_ok=True)
     (folder / "solver.prototxt").write_text(SOLVER)
     (folder / "times.json").write_text(json.dumps(TIMES))
@@ -54,7 +55,7 @@ def cluster_in(folder: Path) -> Path:
 
 
 def trained(cluster: Path, name: str, *settings: str) -> Path:
-    """Train; the run directory."""
+    """Train; return the run directory."""
     words = [
         word
         for setting in (f"run.directory={cluster.parent / name}", *settings)
@@ -65,14 +66,14 @@ def trained(cluster: Path, name: str, *settings: str) -> Path:
 
 
 def events(run: Path) -> list[dict[str, Any]]:
-    """All that was journalled."""
+    """All events of the journal."""
     return [json.loads(line) for line in (run / "events.jsonl").read_text().splitlines()]
 
 
 def copied(
     run: Path, to: Path, was: str = "", now: str = "", more: tuple[dict[str, Any], ...] = ()
 ) -> Path:
-    """The same run, but for a piece of its configuration, and with more events."""
+    """Copy a run, replace a piece of its configuration, and add events."""
     shutil.copytree(run, to)
     text = (to / "config.toml").read_text()
     assert was in text
@@ -83,14 +84,14 @@ def copied(
 
 
 def found(cluster: Path, wanted: Wanted, *settings: str) -> Prospects:
-    """What the program says."""
+    """The program's answer to a question about prospects."""
     checked = check(cluster, settings)
     assert isinstance(checked.loaded.options, roles.Options)
     return roles.prospects(checked.loaded.config, checked.loaded.options, checked.placement, wanted)
 
 
 def told(capsys: pytest.CaptureFixture[str], *words: str | Path, code: int = 0) -> str:
-    """What `plan` prints, or what it refuses."""
+    """The output of `plan`, or its error text."""
     assert main(["plan", *map(str, words)]) == code
     out, err = capsys.readouterr()
     return err if code else out

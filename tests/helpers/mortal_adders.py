@@ -1,5 +1,6 @@
-"""The adders as a program that survives deaths, whose processes die at their start as long as a
-file is there."""
+"""The adders as a program that survives deaths; its processes die at their start while a certain
+file exists.
+"""
 
 from __future__ import annotations
 
@@ -14,11 +15,11 @@ from tests.helpers import idle_adders
 from tests.helpers.adders import Adder
 from tests.helpers.idle_adders import Options
 
-FILE = "CONVOY_TEST_MORTAL"  # names that file
+FILE = "CONVOY_TEST_MORTAL"  # names the environment variable with the path of that file
 
 
 class Mortal(Adder):
-    """An adder that cannot begin while the file is there."""
+    """An adder that cannot begin while the file exists."""
 
     def __init__(self, **options: Any) -> None:
         super().__init__(**options)
@@ -30,11 +31,11 @@ ROLES = {"adder": Mortal}
 
 
 def plan(config: ClusterConfig, options: Options) -> Topology:
-    """As the idle adders."""
+    """The topology of the idle adders."""
     found = idle_adders.plan(config, options)
     return Topology(__name__, found.actors, (), lead=found.lead)
 
 
 def resumed(config: ClusterConfig, options: Options, run: Path | None) -> tuple[Options, list[str]]:
-    """It goes on from nothing."""
+    """Resume without a checkpoint."""
     return options, ["resumes    nothing"]

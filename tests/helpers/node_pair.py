@@ -1,5 +1,6 @@
-"""Two nodes on one event loop, an asker on one and a server on the other: what the tests of nodes
-are made of."""
+"""Two nodes on one event loop, for the tests of nodes: an asker on one and a server on the
+other.
+"""
 
 from __future__ import annotations
 
@@ -43,7 +44,7 @@ class Asker(Actor):
 
 
 class Server(Actor):
-    """Answers with the number, later, never, or with an error: as the number says."""
+    """Answers at once, late, never or with an error, as the number in the question orders."""
 
     def __init__(self) -> None:
         self.seen: list[int] = []
@@ -78,7 +79,9 @@ class Server(Actor):
 
 
 class Pair:
-    """Process p hosts `asker`, process q hosts `server`; what they report is kept."""
+    """Process p hosts `asker`, process q hosts `server`. The failures, ends and events that they
+    report are kept.
+    """
 
     def __init__(self, network: InprocNetwork | None = None, limits: Limits | None = None) -> None:
         self.failures: list[tuple[str, BaseException]] = []

@@ -1,5 +1,6 @@
-"""A program for the tests of observers: a worker that naps in its compute thread, and who says what
-it hears."""
+"""A program for the tests of observers: a worker that naps in its compute thread, and observers
+that report each event that they see.
+"""
 
 from __future__ import annotations
 
@@ -13,8 +14,9 @@ from runtime.plan.topology import Placement
 
 
 class Worker(Actor):
-    """Naps of a hundredth of a second until its run has taken `seconds`; each second of them is
-    noted as half a one."""
+    """Naps of a hundredth of a second until the run has taken `seconds`; each nap is noted as half
+    a second of work called "own".
+    """
 
     def __init__(self, *, seconds: float, observer: str) -> None:
         self._seconds = seconds
@@ -30,7 +32,7 @@ class Worker(Actor):
 
 
 class Echo:
-    """Says what it hears."""
+    """Reports the work and the events that it observes."""
 
     hears = frozenset({"begun"})
 
@@ -60,7 +62,7 @@ class Echo:
 
 
 class Broken(Echo):
-    """Fails at once."""
+    """Fails on the first work that it observes."""
 
     def worked(self, sums: Any, now: float) -> Any:
         raise ZeroDivisionError("no work at all")
@@ -77,6 +79,6 @@ ROLES = {"worker": Worker}
 
 
 def naps(seconds: float, observer: str) -> Topology:
-    """One worker, heard by an observer: "echo", "broken", "unborn" or "" for none."""
+    """One worker with an observer: "echo", "broken", "unborn" or "" for none."""
     actors = (ActorSpec("worker", "worker", {"seconds": seconds, "observer": observer}),)
     return Topology(__name__, actors, (), "worker")

@@ -1,5 +1,6 @@
-"""A live run for the tests of an operator's commands: LeNet in two groups, and each command typed
-beside it."""
+"""A live run for the tests of an operator's commands: LeNet in two groups, and commands typed in
+the same folder.
+"""
 
 from __future__ import annotations
 
@@ -19,14 +20,17 @@ TESTING = "test_iter: 1 test_interval: 3\n"
 
 @dataclass(frozen=True)
 class Operated:
-    """The folder where `up` was typed, and where it lists who serves metrics."""
+    """The folder where `up` was typed, and the address at which it lists the processes' metrics
+    pages.
+    """
 
     folder: Path
     targets: str
 
     def said(self, typed: str) -> tuple[int, str]:
-        """The exit code and the output of a command typed there. {saved} is the newest
-        checkpoint."""
+        """The exit code and the output of a command typed there. {saved} stands for the newest
+        checkpoint.
+        """
         saved = max(run_directory(self.folder / "cluster.toml").glob("checkpoint-*"), default="")
         done = subprocess.run(
             runtime_command(*typed.format(saved=saved).split()),
@@ -41,7 +45,7 @@ class Operated:
         return done.returncode, done.stdout
 
     def wait_for(self, event: str) -> None:
-        """Follow the journal until it has one."""
+        """Follow the journal until it has an event of this kind."""
         told = re.compile(rf" {event} ")
         following = subprocess.Popen(
             runtime_command("events", "-f"),
@@ -59,7 +63,7 @@ class Operated:
 
 @contextmanager
 def operated(folder: Path) -> Iterator[Operated]:
-    """The run, which has tested its net and gone on; it is over afterwards."""
+    """A run that has tested its net and goes on; it is ended at the end of the block."""
     configure(
         folder,
         "omnivore",
@@ -88,7 +92,7 @@ def operated(folder: Path) -> Iterator[Operated]:
 
 
 def _until(command: subprocess.Popen[str], enough: Callable[[str], bool]) -> str:
-    """What it says, to the first line that is enough."""
+    """The output of a command up to the first line for which `enough` returns true."""
     assert command.stdout is not None
     said = ""
     for line in command.stdout:

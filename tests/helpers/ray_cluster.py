@@ -16,9 +16,9 @@ from pathlib import Path
 from benchmarks.helpers.machines import Machine, Refused, machines
 from tests.helpers.support import environment
 
-PORT = 6399  # below those that Ray gives its workers
+PORT = 6399  # lower than the ports that Ray gives its workers
 CLIENTS = 9399
-# Ray gives its workers a low priority, and on two busy cores they then take a minute to start
+# Ray gives its workers a low priority; on two busy cores they would take a minute to start
 QUIET = {"RAY_USAGE_STATS_ENABLED": "0", "RAY_worker_niceness": "0"}
 NODE = "--num-cpus 1 --num-gpus 0 --object-store-memory 80000000 --disable-usage-stats --block"
 MACHINE = """
@@ -34,8 +34,9 @@ environment = {{ PYTHONPATH = "{path}", TMPDIR = "{folder}" }}
 
 @dataclass(frozen=True)
 class Cluster:
-    """`address` of Ray, `clients` for those who are no node, `temporary` folder, and the node
-    elsewhere."""
+    """The `address` of Ray, the address `clients` for programs outside the cluster, the `temporary`
+    folder, and the far node.
+    """
 
     host: str
     temporary: Path
@@ -51,7 +52,7 @@ class Cluster:
         return f"ray://{self.host}:{CLIENTS}"
 
     def tables(self, launcher: str, *, count: int = 2, cores: int = 1) -> str:
-        """[launcher] and so many machines."""
+        """The text of [launcher] and of `count` machines."""
         made = [
             MACHINE.format(
                 number=number,
@@ -66,22 +67,25 @@ class Cluster:
 
     @property
     def folder(self) -> Path:
-        """For the temporary folders of runs, on all nodes."""
+        """The folder for the temporary folders of runs, on all nodes."""
         return self.temporary / "t"
 
     def left(self) -> list[str]:
-        """What lives on all nodes of runs here, or has been left by them."""
+        """The processes and files that runs have left on any node."""
         agents = [words for words in map(_words, _pids()) if f"runtime join {self.host}:" in words]
         return [*agents, *map(str, self.folder.iterdir())]
 
 
 @contextmanager
 def ray_cluster() -> Iterator[Cluster]:
-    """Refused says why there is none: root and network namespaces are needed, and Ray."""
+    """Start the cluster. Raises Refused with the reason if it cannot run here: it needs root,
+    network namespaces and Ray.
+    """
     program = Path(sys.executable).with_name("ray")
     if not program.exists():
         raise Refused("the package ray is not installed")
-    temporary = Path(tempfile.mkdtemp(prefix="ry"))  # short: Ray's sockets lie in it
+    # a short name, since the paths of Ray's sockets lie in it
+    temporary = Path(tempfile.mkdtemp(prefix="ry"))
     (temporary / "t").mkdir()
     with machines(1, 10**9) as (far,):
         host = f"{far.address.rpartition('.')[0]}.254"
@@ -133,7 +137,7 @@ while sum(node["Alive"] for node in ray.nodes()) < int(sys.argv[2]):
 
 
 def _answers(host: str, count: int) -> None:
-    """Until the cluster has so many nodes."""
+    """Wait until the cluster has so many nodes."""
     words = [sys.executable, "-c", ASK, f"{host}:{PORT}", str(count)]
     for _ in range(20):
         with suppress(subprocess.TimeoutExpired):

@@ -1,4 +1,6 @@
-"""A run with an actor in it that holds, probes and releases it as it was told; what comes of it."""
+"""A run with an actor that holds, probes and releases it by a script of requests, and the
+results.
+"""
 
 from __future__ import annotations
 
@@ -29,8 +31,9 @@ SAYS: dict[str, tuple[Callable[..., Message], type[Message]]] = {
 
 
 class Scientist(Actor):
-    """Asks the coordinator for one thing after the other; emits each answer. With `ends`, so many
-    seconds after the last of them was asked for somebody winds the run down."""
+    """Asks the coordinator for one thing after the other and emits each answer. If `ends` is set,
+    it winds the run down so many seconds after its last request.
+    """
 
     def __init__(self, *, asks: list[dict[str, Any]], ends: float = 0.0) -> None:
         self._asks = asks
@@ -58,12 +61,12 @@ class Scientist(Actor):
 
 
 def ten_ms(actor: str, label: str) -> float:
-    """Every piece of work takes as long."""
+    """Give every piece of work the same time."""
     return 0.01
 
 
 def by_rank(actor: str, label: str) -> float:
-    """Workers are the slower the higher their rank."""
+    """Give workers of higher ranks longer times."""
     return 0.01 * (1 + int(actor[-1])) if actor.startswith("conv-0") else 0.01
 
 
@@ -75,7 +78,7 @@ def tried(
     times: ServiceTime = ten_ms,
     change: Callable[[Topology], Topology] = lambda topology: topology,
 ) -> Simulated:
-    """A run on virtual time with a scientist in it."""
+    """Run on virtual time with a scientist as an additional actor."""
     loaded = load_with_program(cluster, settings)
     assert isinstance(loaded.options, Options)
     made = change(plan(loaded.config, loaded.options))
@@ -93,8 +96,7 @@ def tried(
 
 
 def same(one: Simulated, other: Simulated) -> None:
-    """The same losses of the same iterations, the same parameters and histories, to the last
-    bit."""
+    """Check that two runs have the same losses, parameters and histories, to the last bit."""
     assert one.losses() == other.losses()
     assert one.arrays.keys() == other.arrays.keys()
     for name, array in one.arrays.items():

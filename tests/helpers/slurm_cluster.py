@@ -1,6 +1,9 @@
-"""A cluster under Slurm on one machine: a slurmctld here, and a slurmd in each of some network
-namespaces, which have host names of their own. They talk over a munged of their own; nothing of the
-system's configuration is read."""
+"""A cluster under Slurm on one machine: a slurmctld on the host, and a slurmd in each of several
+network namespaces.
+
+The namespaces have their own host names. The daemons use their own munged and read none of the
+system's configuration.
+"""
 
 from __future__ import annotations
 
@@ -21,7 +24,8 @@ from tests.helpers.support import environment
 
 DAEMONS = ("munged", "slurmctld", "slurmd")
 COMMANDS = ("srun", "sbatch", "salloc", "scancel", "sinfo", "squeue")
-# less than a test may take: for the cluster to be ready, or for a job to be where it is waited for
+# Shorter than a test may take: the limit for the cluster to be ready, or for a job to reach the
+# awaited state.
 SECONDS = 90.0
 CONF = """
 ClusterName=test
@@ -52,7 +56,7 @@ NODE = (
     "NodeName={name} NodeAddr={address} NodeHostname={name} CPUs={cores} RealMemory=4000 "
     "Gres=gpu:{cards}\n"
 )
-CARDS = "NodeName={name} Name=gpu File={folder}/card[0-1]\n"  # files: nobody opens them
+CARDS = "NodeName={name} Name=gpu File={folder}/card[0-1]\n"  # files, which no program opens
 INSIDE = (
     "hostname {name} && mount --bind {folder}/{name}.hosts /etc/hosts && mount -t tmpfs none "
     "/sys/fs/cgroup && "
@@ -62,17 +66,17 @@ INSIDE = (
 
 @dataclass(frozen=True)
 class Cluster:
-    """Nodes n0, n1 ... with these cores; `slurmd` of each, by name."""
+    """Nodes n0, n1 ... with these cores. `slurmd` has each node's daemon, by name."""
 
     far: Far
     slurmd: dict[str, subprocess.Popen[bytes]] = field(default_factory=dict)
 
     def environment(self) -> dict[str, str]:
-        """In which Slurm's commands reach it."""
+        """The environment in which Slurm's commands reach this cluster."""
         return {**environment(), "SLURM_CONF": str(self.far.folder / "slurm.conf")}
 
     def run(self, *words: str | Path, cwd: Path | None = None) -> str:
-        """What a command of Slurm says."""
+        """The output of a command of Slurm."""
         done = subprocess.run(
             [str(word) for word in words],
             cwd=cwd,
@@ -85,11 +89,11 @@ class Cluster:
         return done.stdout.strip()
 
     def living(self) -> list[str]:
-        """What lives on the nodes, but for Slurm's own."""
+        """The processes on the nodes, without Slurm's own."""
         return [line for line in self.far.living() if "slurm" not in line.split()[2]]
 
     def settled(self, job: str) -> str:
-        """How a job ended, once it has: "COMPLETED 0:0"."""
+        """Wait for the end of a job; return how it ended, such as "COMPLETED 0:0"."""
         words = ("squeue", "-h", "-t", "all", "-j", job, "-o", "%T")
         until(lambda: self.run(*words) not in ("PENDING", "RUNNING", "COMPLETING"))
         shown = dict(
@@ -99,7 +103,7 @@ class Cluster:
 
 
 def until(true: Callable[[], bool]) -> None:
-    """Wait for what other programs do. TimeoutError."""
+    """Wait until `true` returns true. Raises TimeoutError after SECONDS."""
     deadline = time.monotonic() + SECONDS
     while not true():
         if time.monotonic() > deadline:
@@ -109,7 +113,9 @@ def until(true: Callable[[], bool]) -> None:
 
 @contextmanager
 def slurm_cluster(folder: Path, cores: tuple[int, ...] = (2, 1)) -> Iterator[Cluster]:
-    """Refused says why there is none: root, network namespaces and Slurm's packages are needed."""
+    """Start the cluster. Raises Refused with the reason if it cannot run here: it needs root,
+    network namespaces and Slurm's packages.
+    """
     search = f"{os.environ['PATH']}:/usr/sbin"
     missing = [name for name in (*DAEMONS, *COMMANDS) if shutil.which(name, path=search) is None]
     if missing:
@@ -155,7 +161,9 @@ def slurm_cluster(folder: Path, cores: tuple[int, ...] = (2, 1)) -> Iterator[Clu
 
 
 def _write(cluster: Cluster, cores: tuple[int, ...], port: int) -> None:
-    """Each node finds itself as Debian has it, at 127.0.1.1, and the others where they are."""
+    """Write the configuration. Each node finds itself at 127.0.1.1, as on Debian, and the others at
+    their addresses.
+    """
     folder = cluster.far.folder
     made = cluster.far.machines
     key = folder / "munge.key"
@@ -176,7 +184,7 @@ def _write(cluster: Cluster, cores: tuple[int, ...], port: int) -> None:
     for card in ("card0", "card1"):
         (folder / card).touch()
     (folder / "gres.conf").write_text(cards)
-    # slurmd looks for one that nothing here uses
+    # slurmd looks for a cgroup.conf, although nothing here uses cgroups
     (folder / "cgroup.conf").write_text("CgroupPlugin=cgroup/v1\n")
     (folder / "slurm.conf").write_text(
         CONF.format(control=control, port=port, folder=folder, nodes=nodes)

@@ -1,5 +1,6 @@
-"""What journeys share: a training configuration as text, a run on virtual time, a run as a user
-starts it."""
+"""Shared helpers of the journeys: a training configuration as text, a run on virtual time, and a
+run as a user starts it.
+"""
 
 from __future__ import annotations
 
@@ -30,7 +31,8 @@ from runtime.simulation.cluster import Journal, simulate
 from runtime.transport.inproc import InprocNetwork
 
 ROOT = Path(__file__).resolve().parents[2]
-SITE = ROOT / "tests" / "site"  # packages that every run of a test knows, as pip would leave them
+# packages that every run of a test can import, as pip would install them
+SITE = ROOT / "tests" / "site"
 
 SOLVER = """
 net: "lenet.prototxt"
@@ -38,8 +40,8 @@ base_lr: 0.01 momentum: 0.9 weight_decay: 0.0005 lr_policy: "inv" gamma: 0.0001 
 max_iter: {iterations} display: 1 snapshot: 0
 """
 
-# In the conv phase: a worker's pass takes that long. A run that goes on until it is ended would
-# take all cores.
+# A layer of the conv phase that makes a worker's pass take that long. Without it, a run that goes
+# on until it is ended would take all cores.
 PACE = """layer { name: "pace" type: "Paced" bottom: "pool2" top: "pool2" include { phase: TRAIN }
   python_param { param_str: '{"seconds": <seconds>}' } }
 """
@@ -74,8 +76,9 @@ def configure(
     pace: float = 0.1,
     more: str = "",
 ) -> Path:
-    """Write cluster.toml and solver.prototxt into a folder; returns the path of cluster.toml.
-    `pace`: seconds of a pass of a `paced` net."""
+    """Write cluster.toml and solver.prototxt into a folder; return the path of cluster.toml. `pace`
+    is the time of a pass of a `paced` net, in seconds.
+    """
     directory.mkdir(parents=True, exist_ok=True)
     solver = SOLVER.format(iterations=iterations)
     if paced:
@@ -88,7 +91,7 @@ def configure(
     testing = 'test = { format = "digits", split = "test" }' if test else ""
     count = 1 if preset == "single" else workers
     text = CLUSTER.format(preset=preset, workers=count, seed=seed, test=testing, batch=batch)
-    # a grid over presets has keys that some do not use
+    # some presets do not use all keys of a grid over presets
     used = PRESETS[preset].uses if preset in PRESETS else SHAPE
     text += f"groups = {groups}\n" * ("groups" in used) + f"fan_in = {fan_in}\n" * (
         "fan_in" in used and fan_in != 2
@@ -100,7 +103,7 @@ def configure(
 
 @dataclass(frozen=True)
 class Simulated:
-    """What a run on virtual time left: its events and its checkpoint's arrays."""
+    """The events and the checkpoint's arrays of a run on virtual time."""
 
     journal: Journal
     arrays: dict[str, Array]
@@ -117,8 +120,9 @@ def train(
     network: InprocNetwork | None = None,
     checkpoint: bool = True,
 ) -> Simulated:
-    """Train what cluster.toml says on one event loop and virtual time; without `checkpoint` none is
-    read."""
+    """Train by cluster.toml on one event loop and virtual time. Without `checkpoint`, no checkpoint
+    is read.
+    """
     loaded = load_with_program(cluster)
     assert isinstance(loaded.options, Options)
     placement = place(plan(loaded.config, loaded.options), loaded.config)
@@ -133,20 +137,21 @@ def train(
 
 
 def with_actor(topology: Topology, name: str, options: Any) -> Topology:
-    """One actor more, of the role of its name, which talks to the coordinator."""
+    """Add one actor, of the role of its name, that is linked to the coordinator."""
     actors = (*topology.actors, ActorSpec(name, name, options))
     links = (*topology.links, (name, "coordinator"))
     return dataclasses.replace(topology, actors=actors, links=links)
 
 
 def runtime_command(*arguments: str | Path) -> list[str]:
-    """`python -m runtime ...`, as a user types it."""
+    """The words of `python -m runtime ...`, as a user types it."""
     return [sys.executable, "-m", "runtime", *map(str, arguments)]
 
 
 def environment() -> dict[str, str]:
-    """The environment of a run started from a test: the checkout is importable, BLAS has one
-    thread."""
+    """The environment of a run that a test starts: the checkout is importable, and BLAS has one
+    thread.
+    """
     path = os.pathsep.join(filter(None, [str(ROOT), str(SITE), os.environ.get("PYTHONPATH")]))
     return {**os.environ, "PYTHONPATH": path, "OPENBLAS_NUM_THREADS": "1"}
 
@@ -168,8 +173,9 @@ def run_up(
 
 @contextmanager
 def in_the_middle(cluster: Path, *arguments: str) -> Iterator[tuple[subprocess.Popen[str], str]]:
-    """`up` at iteration 20, and what it has said so far; it is interrupted at the end, unless it
-    has ended."""
+    """Run `up` to iteration 20; yield the process and its output so far. It is interrupted at the
+    end of the block, unless it has ended.
+    """
     with subprocess.Popen(
         runtime_command("up", cluster.name, *arguments),
         cwd=cluster.parent,
@@ -191,23 +197,23 @@ def in_the_middle(cluster: Path, *arguments: str) -> Iterator[tuple[subprocess.P
 
 
 def run_directory(cluster: Path) -> Path:
-    """The newest run directory beside cluster.toml."""
+    """The newest run directory next to cluster.toml."""
     return max((cluster.parent / "runs").glob("[!.]*"), key=lambda path: path.stat().st_mtime_ns)
 
 
 def events(directory: Path, kind: str) -> list[dict[str, Any]]:
-    """The journalled events of one kind."""
+    """The events of one kind in the journal."""
     lines = [json.loads(line) for line in (directory / "events.jsonl").read_text().splitlines()]
     return [line for line in lines if line["event"] == kind]
 
 
 def get(url: str) -> str:
-    """What a page of metrics says."""
+    """The text of a metrics page."""
     with urllib.request.urlopen(url, timeout=60) as answer:
         body: str = answer.read().decode()
         return body
 
 
 def parent_of(pid: int) -> int:
-    """The pid of a process' parent."""
+    """The pid of a process's parent."""
     return int(Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[1])

@@ -1,5 +1,6 @@
-"""A real pseudo-terminal with an emulator behind it: what a person sees, line by line, and what
-scrolled away."""
+"""A real pseudo-terminal with an emulator behind it: the screen that a person sees, line by line,
+and the lines that have scrolled away.
+"""
 
 from __future__ import annotations
 
@@ -17,11 +18,13 @@ from pathlib import Path
 
 import pyte
 
-PATIENCE = 60.0  # seconds without anything new
+PATIENCE = 60.0  # seconds without new output
 
 
 class Terminal:
-    """A command on a terminal of so many columns and lines, which shows what is typed (`echo`)."""
+    """A command on a terminal of so many columns and lines. With `echo`, the terminal shows the
+    typed keys.
+    """
 
     def __init__(
         self,
@@ -67,7 +70,7 @@ class Terminal:
         return [line.rstrip() for line in self._screen.display]
 
     def scrolled(self) -> list[str]:
-        """The lines that have left it at the top."""
+        """The lines that have left the screen at the top."""
         lines = [line[at].data for line in self._screen.history.top for at in range(self.columns)]
         return [
             "".join(lines[at : at + self.columns]).rstrip()
@@ -75,7 +78,7 @@ class Terminal:
         ]
 
     def echoes(self) -> bool:
-        """Does it show what is typed, line by line?"""
+        """Return whether the terminal echoes typed keys and passes them on line by line."""
         modes: int = termios.tcgetattr(self._fd)[3]
         return modes & (termios.ECHO | termios.ICANON) == termios.ECHO | termios.ICANON
 
@@ -84,15 +87,18 @@ class Terminal:
         os.write(self._fd, keys)
 
     def until(self, wanted: Callable[[list[str]], bool]) -> list[str]:
-        """Read until the screen is so; the screen. AssertionError if the command ends, or nothing
-        new comes."""
+        """Read until `wanted` returns true for the screen; return the screen. Raises AssertionError
+        if the command ends or no output comes.
+        """
         for shown in self._frames():
             if wanted(shown):
                 return shown
-        raise AssertionError("it ended before:\n" + "\n".join([*self.scrolled(), *self.shown()]))
+        raise AssertionError(
+            "the command ended before:\n" + "\n".join([*self.scrolled(), *self.shown()])
+        )
 
     def end(self) -> int:
-        """Read until the command has ended; its exit status."""
+        """Read until the command has ended; return its exit status."""
         for _ in self._frames():
             pass
         return self.process.wait(PATIENCE)
@@ -103,28 +109,29 @@ class Terminal:
                 said = self._said.get(timeout=PATIENCE)
             except queue.Empty:
                 raise AssertionError(
-                    "nothing new on the terminal:\n" + "\n".join(self.shown())
+                    "no new output on the terminal:\n" + "\n".join(self.shown())
                 ) from None
             if not said:
-                self._said.put(b"")  # for the next look
+                self._said.put(b"")  # for the next call
                 return
             self.raw += said
             self._stream.feed(said)
             yield self.shown()
 
     def _read(self) -> None:
-        """Take what comes at once: the emulator is slow on a busy machine, and a run leaves lines
-        out where nobody reads."""
+        """Read the output as soon as it comes. The emulator is slow on a busy machine, and a run
+        drops lines if no process reads them.
+        """
         said = b"-"
         while said:
             try:
                 said = os.read(self._fd, 65536)
-            except OSError:  # the process that wrote to it has ended
+            except OSError:  # the process that wrote to the terminal has ended
                 said = b""
             self._said.put(said)
 
     def close(self) -> None:
-        """Nobody is left."""
+        """End the command and close the terminal."""
         if self.process.poll() is None:
             self.process.kill()
         self.process.wait()
@@ -142,7 +149,7 @@ def terminal(
     *,
     echo: bool = True,
 ) -> Iterator[Terminal]:
-    """See Terminal."""
+    """Run a command on a Terminal, and close it at the end of the block."""
     made = Terminal(command, columns, lines, cwd, environ, echo=echo)
     try:
         yield made

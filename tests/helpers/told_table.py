@@ -1,5 +1,6 @@
-"""Shows the live table of a made-up run of many actors, step by step: a step for each line on
-standard input."""
+"""Shows the live table of a made-up run of many actors, one step for each line on standard
+input.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,6 @@
-"""A program for the tests of who looks at a run: actors that compute, wait, are stuck, and log."""
+"""A program for the tests of commands that look at a run: actors that compute, wait, are stuck, and
+log.
+"""
 
 from __future__ import annotations
 
@@ -12,41 +14,40 @@ from runtime import Actor, ActorSpec, Envelope, Message, Topology, WindDown, mes
 
 @message
 class Unanswered(Message):
-    """Never answered."""
+    """A question that never gets an answer."""
 
 
 @message
 class Asked(Message):
-    """Answered as soon as the question has come."""
+    """A question that is answered as soon as Unanswered has come."""
 
 
 @message
 class Block(Message):
-    """Block the event loop for ever."""
+    """Makes the actor block its event loop for ever."""
 
 
 @message
 class Hold(Message):
-    """Keep the interpreter's lock until somebody writes into this pipe, which has a name in the
-    file system."""
+    """Makes the actor keep the interpreter's lock until the test writes into this named pipe."""
 
     pipe: str
 
 
 @message
 class Hello(Message):
-    """Answered at once."""
+    """A greeting that is answered at once."""
 
 
 @message
 class Line(Message):
-    """Log this."""
+    """A text to log."""
 
     text: str
 
 
 class Lead(Actor):
-    """Ends the run when it is asked to."""
+    """Ends the run on a WindDown."""
 
     def __init__(self) -> None:
         self._over = asyncio.Event()
@@ -59,7 +60,7 @@ class Lead(Actor):
 
 
 class Busy(Actor):
-    """Computes all the time, and greets the deaf now and then."""
+    """Computes all the time, and greets the deaf actor after each piece of work."""
 
     async def run(self) -> None:
         while True:
@@ -76,7 +77,7 @@ class Asker(Actor):
 
 
 class Deaf(Actor):
-    """Answers no question, and logs."""
+    """Answers greetings but not Unanswered, and logs."""
 
     def __init__(self) -> None:
         self._asked = False
@@ -103,7 +104,7 @@ class Deaf(Actor):
 
 
 class Stuck(Actor):
-    """Blocks its event loop, or its interpreter, when it is told to."""
+    """Blocks its event loop or its interpreter on request."""
 
     async def on_block(self, message: Block, envelope: Envelope) -> None:
         stuck_here()
@@ -121,7 +122,7 @@ def stuck_here() -> None:
 
 def hold_here(pipe: str) -> None:
     end = os.open(pipe, os.O_RDWR)
-    # as a library that never lets the lock go
+    # as a library does that never releases the lock
     ctypes.PyDLL(None).read(end, ctypes.create_string_buffer(1), 1)
     os.close(end)
 
@@ -130,7 +131,9 @@ ROLES = {"lead": Lead, "busy": Busy, "asker": Asker, "deaf": Deaf, "stuck": Stuc
 
 
 def watched() -> Topology:
-    """Each talks with the deaf; the lead waits for the end."""
+    """The busy actor and the asker talk to the deaf one; the lead is linked to the stuck one and
+    waits for the end.
+    """
     actors = tuple(ActorSpec(role, role) for role in ROLES)
     return Topology(
         __name__, actors, (("busy", "deaf"), ("asker", "deaf"), ("lead", "stuck")), "lead"

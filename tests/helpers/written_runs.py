@@ -1,4 +1,6 @@
-"""Run directories as runs leave them, made up: what their reports say can be counted by hand."""
+"""Run directories with made-up contents: a reader can count by hand the figures that their reports
+show.
+"""
 
 from __future__ import annotations
 
@@ -15,7 +17,7 @@ Said = tuple[float, str, str, dict[str, Any]]  # t, actor, event, fields
 def run(
     directory: Path, said: Iterable[Said], usage: Iterable[Mapping[str, Any]] = (), end: str = ""
 ) -> Path:
-    """A run directory with this journal, and after it the text `end`."""
+    """Write a run directory with this journal and the text `end` after it."""
     directory.mkdir(parents=True, exist_ok=True)
     lines = [
         json.dumps({"t": t, "unix_seconds": BEGAN + t, "actor": actor, "event": event, **fields})
@@ -58,7 +60,9 @@ FAILED: Said = (
 
 
 def usage(t: float, process: str, **actors: Mapping[str, Any]) -> dict[str, Any]:
-    """A line of usage.jsonl. An actor: role, work {label: [pieces, seconds]}, waited, received."""
+    """A line of usage.jsonl. An actor has its role, work {label: [pieces, seconds]}, waited and
+    received.
+    """
     told = {
         name: {
             "role": actor["role"],

@@ -1,7 +1,8 @@
-"""Lists that are written from the code, and the source files that checks of the house read.
+"""Lists that are generated from the code, and tools that read source files for the checks of the
+house.
 
-`python -m tests.house` names the files whose lists are not up to date and ends with 1;
-`python -m tests.house --write` writes them. The text of each entry stands in one place, in the code:
+`python -m tests.house` prints the files whose lists are not up to date and exits with 1. `python -m
+tests.house --write` writes them. The text of each entry has one source in the code:
 
 folder maps             the first sentence of each module's docstring
 `__all__`               the imports of the package

@@ -1,4 +1,6 @@
-"""`python -m tests.house`: the lists that are not as the code says; `--write` writes them."""
+"""`python -m tests.house`: prints the generated lists that differ from the code; `--write` writes
+them.
+"""
 
 from __future__ import annotations
 
@@ -8,13 +10,13 @@ from tests.house.written import COMMAND, differing
 
 
 def main() -> int:
-    """The exit code: 1 if lists differ and are not written."""
+    """Return the exit code: 1 if lists differ and were not written."""
     parser = argparse.ArgumentParser(prog="python -m tests.house", description=__doc__)
-    parser.add_argument("--write", action="store_true", help="write them")
+    parser.add_argument("--write", action="store_true", help="write the lists that differ")
     write = parser.parse_args().write
     found = differing(write=write)
     for name in found:
-        print(f"{'wrote' if write else 'not as the code says'}: {name}")
+        print(f"{'wrote' if write else 'differs from the code'}: {name}")
     if found and not write:
         print(f"{COMMAND} writes them")
     return 1 if found and not write else 0

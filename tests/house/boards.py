@@ -1,4 +1,4 @@
-"""The boards of docs/monitoring, as their script makes them."""
+"""The boards of docs/monitoring, as their script generates them."""
 
 from __future__ import annotations
 
@@ -14,14 +14,18 @@ MONITORING = DOCS / "monitoring"
 
 
 def boards() -> dict[Path, Callable[[], str]]:
-    """File of a board -> what makes it. None where the package that makes boards is missing."""
+    """The function that generates each board, by file. Empty if the package that generates boards
+    is missing.
+    """
     if importlib.util.find_spec("grafana_foundation_sdk") is None:
         return {}
     return {MONITORING / "boards" / f"{board.name}.json": board.json for board in script().BOARDS}
 
 
 def script() -> ModuleType:
-    """docs/monitoring/boards.py. ImportError where the package that makes boards is missing."""
+    """Import docs/monitoring/boards.py. Raises ImportError if the package that generates boards is
+    missing.
+    """
     spec = importlib.util.spec_from_file_location("boards", MONITORING / "boards.py")
     assert spec is not None and spec.loader is not None
     made = importlib.util.module_from_spec(spec)

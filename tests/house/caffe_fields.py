@@ -1,4 +1,4 @@
-"""The tables of docs/caffe.md: what becomes of every field of Caffe's files."""
+"""The tables of docs/caffe.md: how every field of Caffe's files is treated."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from nets.schema.fields import FIELDS
 
 
 def markdown() -> str:
-    """The fields that are honoured, warned of and refused."""
+    """The tables of the fields that are honoured, warned of and refused."""
     lines = ["| message | honoured |", "| --- | --- |"]
     lines += [
         f"| `{name}` | {_quoted(of.honoured.split())} |"

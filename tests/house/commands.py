@@ -14,32 +14,32 @@ from tests.house.pages import linked, table
 
 OPENING = """# Commands
 
-This page is written from the commands themselves (`python -m tests.house --write`); a test compares.
-`convoy` and `python -m runtime` are the same command line. What runs, exit codes and run directories
-are in [configuration.md](configuration.md).
+This page is generated from the commands (`python -m tests.house --write`), and a test compares
+them. `convoy` and `python -m runtime` are the same command line. The program that runs, exit codes
+and run directories are described in [configuration.md](configuration.md).
 """
 OPTION = inspect.Parameter.KEYWORD_ONLY
 SEVERAL = inspect.Parameter.VAR_POSITIONAL
 
 
 def commands() -> dict[str, App]:
-    """Name -> the command, of the runtime and of the built-in program."""
+    """The commands of the runtime and of the built-in program, by name."""
     app = application(["--help"], SCRIPT)
     return {name: app[name] for name in app if not name.startswith("-")}
 
 
 def summary() -> str:
-    """A row for each command: how it is typed, and what it does."""
+    """A table with a row for each command: how to type it, and its effect."""
     rows = [
         (f"[`{' '.join((SCRIPT, name, *_places(app)))}`](commands.md#{name})", _does(app))
         for name, app in commands().items()
     ]
     rows.append((f"`{SCRIPT} {VERSION}`", "Show the version."))
-    return table(("command", "what it does"), rows)
+    return table(("command", "effect"), rows)
 
 
 def markdown() -> str:
-    """The page."""
+    """The text of the page."""
     return "\n".join([OPENING, *(_section(name, app) for name, app in commands().items())])
 
 
@@ -49,7 +49,7 @@ def _section(name: str, app: App) -> str:
     usage = " ".join((SCRIPT, name, *_places(app), *_options(app)))
     parts = [f"## {name}", f"    {usage}", *(linked(" ".join(part.split())) for part in words)]
     rows = [(f"`{_typed(each)}`", linked(help_of(name, each))) for each in _arguments(app)]
-    return "\n\n".join(parts) + "\n\n" + table(("argument", "what it is"), rows)
+    return "\n\n".join(parts) + "\n\n" + table(("argument", "meaning"), rows)
 
 
 def _does(app: App) -> str:
@@ -62,7 +62,7 @@ def _arguments(app: App) -> list[Argument]:
 
 
 def help_of(command: str, argument: Argument) -> str:
-    """What the help says of an argument. LookupError if it says nothing."""
+    """The help text of an argument. Raises LookupError if it has none."""
     if said := argument.parameter.help:
         return " ".join(said.split())
     raise LookupError(
@@ -72,7 +72,7 @@ def help_of(command: str, argument: Argument) -> str:
 
 
 def _places(app: App) -> Iterator[str]:
-    """The arguments that are known by their place."""
+    """The positional arguments."""
     for argument in _arguments(app):
         if argument.field_info.kind is not OPTION:
             name = _typed(argument)
@@ -86,7 +86,7 @@ def _options(app: App) -> Iterator[str]:
 
 
 def _typed(argument: Argument) -> str:
-    """An argument as it is typed: FILE, FILE ..., --json, --svg FILE."""
+    """An argument as a user types it: FILE, FILE ..., --json, --svg FILE."""
     kind = argument.field_info.kind
     name = argument.names[0]
     if kind is not OPTION:

@@ -1,7 +1,7 @@
-"""The tables of keys of cluster.toml, from the sections: the string below a key says what it is.
+"""The tables of the keys of cluster.toml, from its sections: the string below a key is its text.
 
-A string that begins with "Default: ..." says in words what holds where the key is missing. Else the
-default is that of the section's class.
+A string that begins with "Default: ..." describes in words the value of a missing key. All other
+defaults are those of the section's class.
 """
 
 from __future__ import annotations
@@ -29,22 +29,22 @@ TITLES = ("key", "default", "meaning")
 
 
 def runtime() -> str:
-    """The sections of the runtime."""
+    """The tables of the runtime's sections."""
     return _tables(ClusterConfig, ())
 
 
 def program() -> str:
-    """The sections of the built-in program."""
+    """The tables of the built-in program's sections."""
     return _tables(Options, ())
 
 
 def tuning() -> str:
-    """[train.tuning] alone, with the names of its keys alone."""
+    """The table of [train.tuning] alone; its keys have no prefix."""
     return table(("key of `[train.tuning]`", *TITLES[1:]), list(rows(Tuning, ())))
 
 
 def _tables(model: type[BaseModel], path: tuple[str, ...]) -> str:
-    """The keys of a section as a table, then those of the sections in it."""
+    """The keys of a section as a table, then the tables of the sections in it."""
     found = list(rows(model, path))
     parts = [*_opening(model, path), table(TITLES, found)] if found else []
     for name, field in model.model_fields.items():
@@ -54,7 +54,7 @@ def _tables(model: type[BaseModel], path: tuple[str, ...]) -> str:
 
 
 def _opening(model: type[BaseModel], path: tuple[str, ...]) -> list[str]:
-    """What a section is, before its table."""
+    """The text above a section's table."""
     if not path:
         return []
     text = " ".join((_declared(model).__doc__ or "").split("\n\n")[0].split())
@@ -62,7 +62,9 @@ def _opening(model: type[BaseModel], path: tuple[str, ...]) -> list[str]:
 
 
 def rows(model: type[BaseModel], path: tuple[str, ...]) -> Iterator[tuple[str, ...]]:
-    """(key, default, meaning) of each key of a section. LookupError if a key has no text."""
+    """The key, default and meaning of each key of a section. Raises LookupError if a key has no
+    text.
+    """
     said = _of_formats()
     for cls in reversed(model.__mro__):
         said |= documented(cls)
@@ -73,7 +75,7 @@ def rows(model: type[BaseModel], path: tuple[str, ...]) -> Iterator[tuple[str, .
         if not (text := said.get(name)):
             raise LookupError(
                 f"{model.__module__}: {model.__name__}.{name} has no text, expected a string "
-                "below the key that says what it is"
+                "below the key that describes it"
             )
         words = DEFAULT.fullmatch(text)
         default = linked(words[1]) if words else _shown(field)
@@ -81,7 +83,7 @@ def rows(model: type[BaseModel], path: tuple[str, ...]) -> Iterator[tuple[str, .
 
 
 def documented(cls: type) -> dict[str, str]:
-    """Key -> the string below it, on one line, of the keys that a class itself declares."""
+    """The string below each key that the class itself declares, on one line, by key."""
     found: dict[str, str] = {}
     file = ROOT / f"{cls.__module__.replace('.', '/')}.py"
     if not file.exists():
@@ -113,7 +115,9 @@ def _of_formats() -> dict[str, str]:
 
 
 def _declared(model: type[BaseModel]) -> type:
-    """The class in whose file a model stands: one that is made has the base that was written."""
+    """The class that declares a model's keys in its file. A generated class has none, so its base
+    is returned.
+    """
     return next(cls for cls in model.__mro__ if cls.__doc__ and documented(cls))
 
 
@@ -127,7 +131,7 @@ def _section(annotation: Any) -> type[BaseModel] | None:
 
 
 def _shown(field: FieldInfo) -> str:
-    """A default, as cluster.toml would say it."""
+    """A default as it is written in cluster.toml."""
     if field.is_required():
         return "needed"
     value = field.default

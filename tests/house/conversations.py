@@ -1,4 +1,6 @@
-"""docs/conversations.md: which message may come when, from the tables of the roles themselves."""
+"""docs/conversations.md: the messages that are legal in each state, from the tables of the
+roles.
+"""
 
 from __future__ import annotations
 
@@ -10,18 +12,20 @@ from runtime.actors.conversation import Said
 from runtime.cluster.lifecycle import LIFE
 from tests.house.source import classes, opening_of
 
-OPENING = """# Which message may come when
+OPENING = """# Which message is legal when
 
-This page is written from the tables in the code (`python -m tests.house --write`); a test compares.
-A message that a table does not take in the state its subject is in is refused with the reason
-`illegal`, is counted (`convoy_messages_rejected_total{reason="illegal"}`), and changes nothing.
-Messages are written `LikeThis`; what the actor does itself is a verb. Where a row leads to several
-states, the text at the table's rows in the code says when.
+This page is generated from the tables in the code (`python -m tests.house --write`), and a test
+compares them. A message that has no row for the current state of its subject is refused with the
+reason `illegal`, is counted (`convoy_messages_rejected_total{reason="illegal"}`), and changes
+nothing.
+
+Messages are written `LikeThis`; an action of the actor itself is a verb. If a row leads to several
+states, the comment at the row in the code explains when.
 """
 PROCESS = """## A process, at the supervisor
 
-The table is `LIFE` in `runtime/cluster/lifecycle.py`. What does not fit is refused with the reason
-`illegal_step`.
+The table is `LIFE` in `runtime/cluster/lifecycle.py`. A step without a row is refused with the
+reason `illegal_step`.
 """
 
 
@@ -38,7 +42,7 @@ def _has_tables(declared: ast.ClassDef) -> bool:
 
 
 def markdown() -> str:
-    """The page of conversations."""
+    """The text of the page."""
     life: dict[tuple[str, Said], tuple[str, ...]] = {
         (before.value, event): (after.value,) for (before, event), after in LIFE.items()
     }
@@ -53,7 +57,7 @@ def markdown() -> str:
 
 
 def at_any_time(role: type[Actor]) -> list[str]:
-    """The messages that a role takes whatever was said before."""
+    """The messages that a role accepts in every state."""
     talks = {said for talk in role.conversations for said in talk.messages}
     own = {
         kind: name
@@ -74,20 +78,20 @@ def _of(speaker: type) -> Iterator[str]:
 
 
 def _about(talk: Conversation) -> str:
-    """The table, and the states in which nothing may come."""
+    """The table of a conversation, and the states in which no message is legal."""
     lines = [
         (
             f"**{talk.about[0].upper()}{talk.about[1:]}**, known by {_listed(talk.by)}; at "
             f"first *{talk.start}*.\n"
         )
     ]
-    lines += ["| state | what comes | leads to |", "| --- | --- | --- |"]
+    lines += ["| state | message or action | next state |", "| --- | --- | --- |"]
     for (state, said), after in talk.table.items():
         shown = said if isinstance(said, str) else f"`{said.__name__}`"
         lines.append(f"| {state} | {shown} | {' or '.join(after)} |")
     over = [state for state in talk.states if state not in {before for before, _ in talk.table}]
     if over:
-        lines.append(f"\nNothing may come in: {', '.join(f'*{state}*' for state in over)}.")
+        lines.append(f"\nNo message is legal in: {', '.join(f'*{state}*' for state in over)}.")
     if talk.never:
         lines.append(
             f"\nLegal in no state: {', '.join(f'`{said.__name__}`' for said in talk.never)}."

@@ -1,7 +1,8 @@
-"""`__all__` of packages that only import, and the places of names that a package imports late.
+"""`__all__` of packages that only import, and the tables of names that a package imports late.
 
-A package whose `__init__` has imports and nothing else offers what it imports. One that has a table
-`_PLACE_OF` offers what it imports for type checkers; the table says from where each name comes.
+A package whose `__init__` has only imports exports the names that it imports. A package with a
+table `_PLACE_OF` exports the names that it imports for type checkers; the table gives the module of
+each name.
 """
 
 from __future__ import annotations
@@ -18,15 +19,16 @@ PLACES = "_PLACE_OF"
 
 
 def packages() -> list[Path]:
-    """The packages whose lists are written."""
+    """The packages whose lists are generated."""
     found = [ROOT / name for name in ("ops", "nets", "roles", "runtime")]
     inits = sorted(path for package in found for path in package.rglob("__init__.py"))
     return [path for path in inits if offered(ast.parse(path.read_text("utf-8"))) is not None]
 
 
 def offered(tree: ast.Module) -> dict[str, str] | None:
-    """Name that a package offers -> the module that it is imported from. None if it has no such
-    list, or if it also offers what it defines itself."""
+    """The module from which each exported name is imported, by name. None if the package has no
+    generated list, or if it also exports names that it defines itself.
+    """
     assigned = {name for node in tree.body for name in _targets(node)}
     if PLACES in assigned:
         late = [node for node in tree.body if isinstance(node, ast.If)]
@@ -73,7 +75,7 @@ def written(file: Path) -> str:
 
 
 def _rank(name: str) -> tuple[int, str]:
-    """Constants, classes, functions, as ruff sorts them."""
+    """The sort key of a name: constants, then classes, then functions, as ruff sorts them."""
     return (0 if name.isupper() else 1 if name[0].isupper() else 2), name
 
 

@@ -1,9 +1,9 @@
 """The map of a folder in the docstring of its `__init__`: a line for each module.
 
-A module's line is the first sentence of its docstring, of a long one the part before a colon or
-semicolon. The map is the paragraph that begins with the name of something in the folder. What
-stands before and behind it is written by hand, and so is the order of the lines. A new module comes
-last. A folder without an `__init__`, such as the zoo, keeps the line that it has.
+A module's line is the first sentence of its docstring. If that sentence is long, the line is its
+part before a colon or semicolon. The map is the paragraph that begins with the name of a module or
+folder. The paragraphs before and after it are written by hand, and so is the order of the lines. A
+new module is added at the end. A folder without an `__init__`, such as the zoo, keeps its line.
 """
 
 from __future__ import annotations
@@ -17,12 +17,12 @@ from tests.house.source import ROOT
 
 WIDTH = 100
 SENTENCE = re.compile(r"(.*?(?:\?|[^.](?=\.)))\.?(?:\s|$)")
-LONG = 80  # characters: a sentence that has more ends at its first colon or semicolon
-WORDS = 3  # that stand before it at least
+LONG = 80  # characters: a longer sentence ends at its first colon or semicolon
+WORDS = 3  # the fewest words before that colon or semicolon
 
 
 def first_sentence(docstring: str) -> str:
-    """The first sentence of a docstring, or of a long one its first clause, on one line."""
+    """The first sentence of a docstring on one line; of a long sentence, its first clause."""
     text = " ".join(docstring.split("\n\n")[0].split())
     found = SENTENCE.match(text)
     sentence = found[1] if found else text
@@ -33,7 +33,9 @@ def first_sentence(docstring: str) -> str:
 
 
 def inside(folder: Path) -> dict[str, str]:
-    """Module, or folder with a slash -> its line in the map; "" where the code says none."""
+    """The map line of each module and folder, by name (a folder ends with a slash). "" if the code
+    has no docstring.
+    """
     found = {path.stem: path for path in folder.glob("[a-z]*.py")}
     found |= {
         f"{path.name}/": path / "__init__.py"
@@ -50,7 +52,7 @@ def _line_of(path: Path) -> str:
 
 
 def mapped(docstring: str, lines: dict[str, str]) -> str:
-    """The docstring with the map of the folder that has these lines."""
+    """The docstring with the folder's map, made of these lines."""
     parts = docstring.split("\n\n")
     names = {name.rstrip("/"): name for name in lines}
     at = next((n for n, part in enumerate(parts) if _begins(part, names)), None)
@@ -71,7 +73,7 @@ def _begins(part: str, names: dict[str, str]) -> bool:
 
 
 def _by_hand(part: str, names: dict[str, str]) -> dict[str, str]:
-    """Name -> its line as it stands in a map, in the order of the map."""
+    """The lines of a map by name, in the order of the map."""
     found: dict[str, str] = {}
     for line in re.sub(r"\n +", " ", part).splitlines():
         words = line.split()

@@ -1,4 +1,4 @@
-"""The tables of docs/layers.md: layer types by file, those of Caffe that are refused, solvers.
+"""The tables of docs/layers.md: layer types by file, refused layer types of Caffe, and solvers.
 
 A type's text is the first paragraph of its class's docstring.
 """
@@ -11,23 +11,25 @@ from tests.house.pages import table
 
 
 def types() -> str:
-    """The types that are computed, and those that are refused."""
+    """The tables of the types that Convoy computes and of the types that it refuses."""
     of_caffe = {kind: cls for kind, cls in KINDS.items() if cls.of_caffe}
     ours = {kind: cls for kind, cls in KINDS.items() if not cls.of_caffe}
-    tables = [table(("type", "what it computes", "where"), _rows(of_caffe))]
+    tables = [table(("type", "result", "file"), _rows(of_caffe))]
     if ours:
-        tables.append(table(("type that Caffe lacks", "what it computes", "where"), _rows(ours)))
+        tables.append(table(("type that Caffe lacks", "result", "file"), _rows(ours)))
     refused = [(f"`{kind}`", reason) for kind, reason in sorted(REFUSED.items())]
     return "\n".join([*tables, table(("refused", "why"), refused)])
 
 
 def solvers() -> str:
-    """The solver types, how many arrays each keeps of a parameter, and its numbers."""
+    """The table of the solver types: the number of arrays that each keeps for a parameter, and its
+    settings.
+    """
     rows = [
         (f"`{name}`", str(rule.histories), ", ".join(f"`{number}`" for number in rule.numbers))
         for name, rule in RULES.items()
     ]
-    return table(("type", "histories per parameter", "its numbers"), rows)
+    return table(("type", "histories per parameter", "settings"), rows)
 
 
 def _rows(kinds: dict[str, type[Layer]]) -> list[tuple[str, ...]]:

@@ -14,19 +14,19 @@ from tests.house.source import classes, opening_of
 
 OPENING = """# Every message
 
-This page is written from the message classes (`python -m tests.house --write`); a test compares.
-Which message may come when stands in [conversations.md](conversations.md). Messages with arrays
-travel on the bulk lane, all others on the control lane. On the wire a message is called by its
-package and its class: `Ticket` is roles.Ticket.
+This page is generated from the message classes (`python -m tests.house --write`), and a test
+compares them. [conversations.md](conversations.md) shows which message is legal when. Messages with
+arrays travel on the bulk lane, all others on the control lane. On the wire the name of a message is
+its package and its class: `Ticket` is roles.Ticket.
 """
 
 
 def markdown() -> str:
-    """Every message, with its fields, as docs/messages.md shows them."""
+    """The text of docs/messages.md: every message with its fields."""
     lines = [OPENING]
     for module, said in groupby(classes(_is_message, "runtime", "roles"), attrgetter("__module__")):
         lines.append(f"## `{module}`\n\n{opening_of(module)}\n")
-        lines += ["| message | lane | fields | means |", "| --- | --- | --- | --- |"]
+        lines += ["| message | lane | fields | meaning |", "| --- | --- | --- | --- |"]
         lines += [_row(kind) for kind in said] + [""]
     return "\n".join(lines)
 
@@ -50,5 +50,5 @@ TYPES: dict[object, str] = {
 
 
 def _type(annotation: object) -> str:
-    """A field's type as people say it."""
+    """The name of a field's type for readers, such as "ints"."""
     return TYPES.get(annotation) or str(getattr(annotation, "__name__", annotation))

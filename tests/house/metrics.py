@@ -1,8 +1,8 @@
 """The table of docs/metrics.md, from the calls that make the metrics: kind, labels and help.
 
-A metric is a call such as `actor.counter("images", "Images trained on.", split="train")`. Names and
-texts that a variable holds are looked up in the function around the call. What several calls say of
-one metric is put together.
+A metric is a call such as `actor.counter("images", "Images trained on.", split="train")`. A name or
+text in a variable is looked up in the function around the call. If several calls make one metric,
+their labels and texts are joined.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from runtime.machine.versions import build
 from tests.house.pages import linked, table
 from tests.house.source import files_of, nodes_of
 
-# what makes a metric -> its kind, what its name ends with
+# function that makes a metric -> the metric's kind, the ending of its name
 KINDS = {
     "counter": ("counter", "_total"),
     "tally": ("counter", "_total"),
@@ -27,8 +27,9 @@ KINDS = {
     "histogram": ("histogram", ""),
     "summary": ("summary", ""),
 }
-USUAL = ("role", "actor", "buckets")  # labels of nearly all metrics, and what is no label
-FACTS = {"build": build}  # functions that give labels with their values
+# labels of nearly all metrics, and one argument that is not a label
+USUAL = ("role", "actor", "buckets")
+FACTS = {"build": build}  # functions that return labels with their values
 
 
 @dataclass
@@ -42,7 +43,7 @@ class Metric:
 
 
 def metrics() -> dict[str, Metric]:
-    """Name -> the metric, by file and line, those of processes last."""
+    """The metrics by name, in the order of files and lines; the metrics of processes come last."""
     found: dict[str, Metric] = {}
     for name in files_of("roles", "runtime"):
         for function in nodes_of(name):
@@ -55,7 +56,7 @@ def metrics() -> dict[str, Metric]:
 
 
 def markdown() -> str:
-    """The table."""
+    """The text of the table."""
     rows = [
         (
             f"`{metric.name}`",
@@ -84,7 +85,8 @@ def _made_in(function: ast.FunctionDef | ast.AsyncFunctionDef, file: str) -> Ite
             continue
         name = _text(node.args[0], held)
         says = _text(_nearest(node, node.args[1], function), held)
-        if says is None or " " not in says:  # it hands a metric on, or is something else
+        # such a call passes a metric on or has nothing to do with metrics
+        if says is None or " " not in says:
             continue
         if name is None:
             raise LookupError(f"{file}:{node.lineno}: expected the name of a metric as a text")
@@ -96,7 +98,7 @@ def _made_in(function: ast.FunctionDef | ast.AsyncFunctionDef, file: str) -> Ite
 def _nearest(
     call: ast.Call, said: ast.expr, function: ast.FunctionDef | ast.AsyncFunctionDef
 ) -> ast.expr:
-    """The value that a variable has at a call: that of its last assignment before."""
+    """The expression of an argument; of a variable, its last assignment before the call."""
     if not isinstance(said, ast.Name):
         return said
     before = [
@@ -125,7 +127,7 @@ def _labels(call: ast.Call, held: dict[str, ast.expr]) -> Iterator[str]:
 
 
 def _keys(said: ast.expr, held: dict[str, ast.expr]) -> list[str]:
-    """The texts of a tuple or the keys of a dictionary, as far as they stand in the code."""
+    """The texts of a tuple or the keys of a dictionary, if they are literals in the code."""
     if isinstance(said, ast.Name):
         said = held.get(said.id, said)
     if isinstance(said, ast.Call) and isinstance(said.func, ast.Name) and said.func.id in FACTS:
@@ -139,7 +141,7 @@ def _is_tuple(said: ast.expr) -> bool:
 
 
 def _of_processes() -> dict[str, Metric]:
-    """The metrics that the library keeps of a process (Linux)."""
+    """The metrics that the Prometheus library keeps of a process (on Linux)."""
     collector = prometheus_client.ProcessCollector(namespace="convoy", registry=None)
     found = {}
     for family in collector.collect():

@@ -1,4 +1,4 @@
-"""Parts of a page that are written from the code, between two comments of HTML.
+"""The parts of a page that are generated from the code, between two HTML comments.
 
 <!-- written: NAME -->
 <!-- end of NAME -->
@@ -16,7 +16,7 @@ DOCS = ROOT / "docs"
 
 
 def page(name: str, parts: Mapping[str, Callable[[], str]]) -> str:
-    """The text of a page of docs/ with its parts, which are made by functions."""
+    """The text of a page of docs/ with its parts, each made by its function."""
     text = (DOCS / name).read_text("utf-8")
     for part, made in parts.items():
         text = replaced(text, part, made(), DOCS / name)
@@ -24,7 +24,9 @@ def page(name: str, parts: Mapping[str, Callable[[], str]]) -> str:
 
 
 def replaced(text: str, name: str, made: str, where: Path) -> str:
-    """A page with another text between the comments of this name. LookupError if it has none."""
+    """Replace the text between the comments of this name. Raises LookupError if the page lacks
+    them.
+    """
     opening = f"<!-- written: {name} -->\n"
     closing = f"<!-- end of {name} -->"
     before, found, rest = text.partition(opening)
@@ -35,14 +37,15 @@ def replaced(text: str, name: str, made: str, where: Path) -> str:
 
 
 def table(titles: tuple[str, ...], rows: list[tuple[str, ...]]) -> str:
-    """A table of Markdown."""
+    """A table in Markdown."""
     lines = [titles, tuple("---" for _ in titles), *rows]
     return "".join(f"| {' | '.join(line)} |\n".replace("|  |", "| |") for line in lines)
 
 
 def linked(text: str) -> str:
-    """A text of the code for a page in docs/: names of pages and of results become links, and a bar
-    or a star does not end a cell or begin a stress."""
+    """Prepare a text of the code for a page in docs/. Names of pages and of results become links. A
+    bar is escaped, so that it does not end a cell.
+    """
     text = re.sub(r"(?<!`)(\|)", r"\\\1", text)
     text = re.sub(r"\bdocs/([\w-]+\.md)(#[\w-]+)?", r"[\1](\1\2)", text)
     return re.sub(r"\bbenchmarks/results/([\w-]+)\.md", r"[\1](../benchmarks/results/\1.md)", text)

@@ -1,4 +1,4 @@
-"""The source files of the project, as trees."""
+"""The source files of the project, as syntax trees."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ GENERATED = {"nets/schema/caffe_pb2.py"}
 
 
 def files_of(*packages: str) -> list[str]:
-    """The Python files of these folders, but for those that a tool generates."""
+    """The Python files of these folders, without the generated ones."""
     found = [
         str(path.relative_to(ROOT))
         for package in packages
@@ -45,15 +45,15 @@ def nodes_of(name: str) -> tuple[ast.AST, ...]:
 
 
 def dotted(node: ast.AST) -> str:
-    """ "a.b.c", or "" for an expression that is not such a name."""
-    if isinstance(node, ast.Attribute):  # unparsing all expressions takes seconds
+    """The dotted name, such as "a.b.c", or "" for any other expression."""
+    if isinstance(node, ast.Attribute):  # unparsing all expressions would take seconds
         return f"{before}.{node.attr}" if (before := dotted(node.value)) else ""
     return node.id if isinstance(node, ast.Name) else ""
 
 
 @cache
 def imports_of(name: str) -> list[tuple[str, int]]:
-    """(full module name, line) of everything a file imports, wherever in the file."""
+    """The full module name and the line of each import anywhere in a file."""
     return list(_imports_of(name))
 
 
@@ -85,8 +85,9 @@ def functions_of(name: str) -> Iterator[ast.FunctionDef | ast.AsyncFunctionDef]:
 
 
 def classes(wanted: Callable[[ast.ClassDef], bool], *packages: str) -> list[type]:
-    """The classes at the top of modules of these packages whose declaration is `wanted`, by module
-    and place in it."""
+    """The `wanted` classes at the top level of modules of these packages, in the order of modules
+    and lines.
+    """
     return [
         getattr(import_module(name.removesuffix(".py").replace("/", ".")), node.name)
         for name in files_of(*packages)
@@ -96,5 +97,5 @@ def classes(wanted: Callable[[ast.ClassDef], bool], *packages: str) -> list[type
 
 
 def opening_of(module: str) -> str:
-    """The first paragraph of a module's docstring on one line, however the code is wrapped."""
+    """The first paragraph of a module's docstring on one line, whatever its line breaks."""
     return " ".join((import_module(module).__doc__ or "").strip().partition("\n\n")[0].split())

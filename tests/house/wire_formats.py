@@ -7,9 +7,9 @@ from tests.house.pages import table
 
 
 def markdown() -> str:
-    """A row for each format, in the order in which they are listed."""
+    """A row for each format, in the order of the list."""
     rows = [
         (f"`{name}`", kind.bytes_said, " ".join((kind.__doc__ or "").split()))
         for name, kind in FORMATS.items()
     ]
-    return table(("format", "bytes for n numbers", "what is lost"), rows)
+    return table(("format", "bytes for n numbers", "loss"), rows)

@@ -1,4 +1,4 @@
-"""Everything that is written from the code: which files, and what each should hold."""
+"""All generated lists: their files and the functions that make their texts."""
 
 from __future__ import annotations
 
@@ -14,8 +14,9 @@ Entry = tuple[str, Callable[[], str]]
 
 
 def entries() -> Iterator[Entry]:
-    """Files, each with the function that makes its text, in the order in which they are written. A
-    file that has a map and lists comes twice."""
+    """Files, each with the function that makes its text, in the order of writing. A file that has a
+    map and lists appears twice.
+    """
     for path in folder_maps.maps():
         yield f"{_name(path)} (map)", partial(folder_maps.written, path)
     for path in exports.packages():
@@ -24,7 +25,7 @@ def entries() -> Iterator[Entry]:
 
 
 def _pages() -> Iterator[Entry]:
-    """The pages, whose makers import the code: the lists of packages are written before."""
+    """The pages. Making them imports the code, so the lists of packages are written before."""
     from tests.house import (
         caffe_fields,
         commands,
@@ -60,12 +61,14 @@ def _pages() -> Iterator[Entry]:
 
 
 def path_of(name: str) -> Path:
-    """The file that an entry is about."""
+    """The file of an entry."""
     return ROOT / name.partition(" ")[0]
 
 
 def differing(*, write: bool = False) -> list[str]:
-    """The entries whose files hold something else; with `write` they are written."""
+    """The entries whose files differ from the generated text; with `write`, these files are
+    written.
+    """
     found = []
     for name, make in entries():
         path = path_of(name)

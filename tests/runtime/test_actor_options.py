@@ -1,5 +1,6 @@
-"""Options of actors: typed by their class, plain data on the way, every mistake in words before
-anything starts."""
+"""Options of actors: typed by their class, plain data in transit, and every mistake reported before
+any process starts.
+"""
 
 from __future__ import annotations
 
@@ -82,7 +83,7 @@ def test_typed_options_become_plain_data_and_are_the_same_on_the_other_side() ->
     assert type(made.options.seconds["a"]) is int
 
 
-def test_every_actor_has_options_of_its_own() -> None:
+def test_every_actor_has_its_own_options() -> None:
     spec = ActorSpec("a", "greeter", GIVEN)
     one = made_of(ROLES, spec)
     other = made_of(ROLES, spec)
@@ -120,7 +121,7 @@ def test_a_mistake_names_the_key_and_what_is_wrong(name: str) -> None:
     assert str(caught.value) == expected
 
 
-def test_all_mistakes_of_a_topology_are_told_before_anything_starts(tmp_path: Path) -> None:
+def test_all_mistakes_of_a_topology_are_reported_before_any_process_starts(tmp_path: Path) -> None:
     wrong = of(
         ActorSpec("a", "greeter", {"greeting": 1}),
         ActorSpec("b", "greeter", GIVEN),
@@ -141,9 +142,7 @@ def test_all_mistakes_of_a_topology_are_told_before_anything_starts(tmp_path: Pa
 
 
 @pytest.mark.parametrize("processes", ["one", "here"])
-def test_an_actor_gets_its_options_typed_in_whatever_process(
-    tmp_path: Path, processes: Any
-) -> None:
+def test_an_actor_gets_its_options_typed_in_any_process(tmp_path: Path, processes: Any) -> None:
     topology = of(ActorSpec("a", "greeter", dataclasses.replace(GIVEN, greeting="hello")))
     assert runtime.run(topology, directory=tmp_path, processes=processes) == {
         "word": "hello",
@@ -155,7 +154,7 @@ def test_plain_data_stay_as_they_are() -> None:
     assert plain({"a": [1, 2.5, None, True, "x"]}) == {"a": [1, 2.5, None, True, "x"]}
 
 
-def test_a_program_that_is_not_there_is_told_before_anything_starts(tmp_path: Path) -> None:
+def test_a_missing_program_is_reported_before_any_process_starts(tmp_path: Path) -> None:
     nowhere = Topology("no_such_program", (ActorSpec("a", "greeter", GIVEN),), (), "a")
     with pytest.raises(
         ConfigError,

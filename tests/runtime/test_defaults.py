@@ -1,4 +1,4 @@
-"""Defaults that stand in one place, whoever needs them."""
+"""Defaults: each is written in one place, from which all code reads it."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from runtime.transport import Limits
 KEYS = {field.name for field in fields(LivenessTimes)}
 
 
-def test_a_run_without_a_configuration_is_watched_as_one_with_an_empty_one() -> None:
+def test_a_run_without_a_configuration_has_the_liveness_defaults_of_an_empty_one() -> None:
     assert Section().model_dump() == asdict(LIVENESS)
     assert Liveness() == Liveness(**Section().model_dump(), grace_seconds=Launcher.grace)
     links = Links()
@@ -28,7 +28,7 @@ def test_a_run_without_a_configuration_is_watched_as_one_with_an_empty_one() -> 
     assert AgentLauncher.link_seconds == LIVENESS.link_seconds
 
 
-def test_no_default_of_liveness_stands_anywhere_else() -> None:
+def test_defaults_of_liveness_are_written_in_one_file_only() -> None:
     found = []
     for path in sorted(Path(runtime.__file__).parent.rglob("*.py")):
         for node in ast.walk(ast.parse(path.read_text("utf-8"))):
@@ -42,6 +42,6 @@ def test_no_default_of_liveness_stands_anywhere_else() -> None:
                     if isinstance(target, ast.Name) and target.id in KEYS and node.value.value
                 ]
     wanted = {f"defaults.py {key}" for key in KEYS}
-    # of launchers: how long an agent may take, launcher.start_seconds
+    # a different setting: launchers limit the start of an agent (launcher.start_seconds)
     own = {f"{name}.py start_seconds" for name in ("agents", "kubernetes", "manual", "ray")}
     assert set(found) == wanted | own

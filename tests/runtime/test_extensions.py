@@ -1,5 +1,6 @@
-"""What installed packages bring: found by name, imported once it is wanted, and its mistakes told
-in words."""
+"""Extensions of installed packages: found by name and imported on first use, with their mistakes
+reported as errors.
+"""
 
 from __future__ import annotations
 
@@ -17,7 +18,7 @@ GROUP = "convoy.launchers"
 Install = Callable[..., None]
 
 
-def test_what_an_installed_package_brings_is_found_by_its_name(install: Install) -> None:
+def test_an_extension_of_an_installed_package_is_found_by_its_name(install: Install) -> None:
     install({GROUP: {"slurm": "tests.stranger.installed:write_metadata"}})
     assert extensions.names(GROUP) == ["slurm"]
     assert extensions.find(GROUP, "slurm") is sys.modules["tests.stranger.installed"].write_metadata
@@ -25,7 +26,7 @@ def test_what_an_installed_package_brings_is_found_by_its_name(install: Install)
     assert extensions.find("convoy.layers", "slurm") is None
 
 
-def test_what_stands_beside_the_configuration_is_found_once_it_is_searched(
+def test_an_extension_next_to_the_configuration_is_found_once_its_folder_is_searched(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     write_metadata(tmp_path, {GROUP: {"slurm": "tests.stranger.installed:install"}})
@@ -55,7 +56,7 @@ def test_a_name_that_two_packages_bring_is_refused_and_both_are_named(install: I
         ("raise SystemExit('no cluster here')", "SystemExit: no cluster here"),
     ],
 )
-def test_what_cannot_be_imported_is_told_with_its_package_and_module(
+def test_an_extension_that_cannot_be_imported_is_reported_with_its_package_and_module(
     install: Install, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, source: str, told: str
 ) -> None:
     (tmp_path / "broken.py").write_text(source)

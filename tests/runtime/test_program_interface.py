@@ -1,5 +1,6 @@
-"""What a program offers: read from its module when it is used, and refused in words if it is of a
-wrong kind."""
+"""The interface of a program: its parts are read from its module on use, and a part of a wrong kind
+is an error.
+"""
 
 from __future__ import annotations
 
@@ -34,7 +35,7 @@ def module_of(**offered: Any) -> ModuleType:
 
 
 def problem_of(program: Program, name: str) -> str:
-    """What is told when the runtime uses this of a program."""
+    """The error when the runtime uses this part of a program."""
     with pytest.raises(ConfigError) as caught:
         if name in TABLES:
             getattr(program, TABLES[name])
@@ -55,7 +56,7 @@ def test_a_module_that_offers_nothing_has_every_default() -> None:
     program.preload()
 
 
-def test_what_a_module_offers_gets_the_arguments_and_its_answer_comes_back() -> None:
+def test_a_function_of_a_module_gets_the_arguments_and_its_answer_is_returned() -> None:
     def answer(*arguments: Any) -> Any:
         return arguments
 
@@ -67,14 +68,14 @@ def test_what_a_module_offers_gets_the_arguments_and_its_answer_comes_back() -> 
             assert getattr(program, name)(*arguments) == arguments
 
 
-def test_none_stands_for_nothing_offered() -> None:
+def test_none_counts_as_not_defined() -> None:
     program = program_of(module_of(memory=None, COMMANDS=None, Options=None, resumed=None))
     assert program.memory("a topology") is None
     assert (program.commands, program.options, program.resumes) == ({}, None, False)
 
 
 @pytest.mark.parametrize("name", FUNCTIONS)
-def test_an_attribute_that_is_no_function_is_refused_with_the_program_and_its_name(
+def test_an_attribute_that_is_not_a_function_is_refused_with_the_program_and_its_name(
     name: str,
 ) -> None:
     told = problem_of(program_of(module_of(**{name: 3})), name)
@@ -85,7 +86,8 @@ def test_an_attribute_that_is_no_function_is_refused_with_the_program_and_its_na
 
 @pytest.mark.parametrize("name", [name for name in FUNCTIONS if name != "preload"])
 def test_a_function_that_cannot_be_called_as_the_runtime_calls_it_is_refused(name: str) -> None:
-    for planned_ in (False, True):  # when it is used; when a cluster.toml names it
+    # False: checked on use; True: checked when a cluster.toml names the program
+    for planned_ in (False, True):
         offered = {"plan": nothing, name: lambda: None}
         with pytest.raises(ConfigError) as caught:
             program = program_of(module_of(**offered), planned=planned_)
@@ -95,7 +97,7 @@ def test_a_function_that_cannot_be_called_as_the_runtime_calls_it_is_refused(nam
         assert told.endswith(": too many positional arguments")
 
 
-def test_an_error_of_the_programs_own_is_told_as_what_it_is() -> None:
+def test_an_error_raised_by_the_program_is_passed_on() -> None:
     def memory(topology: Any) -> Any:
         return topology + 1
 
@@ -126,13 +128,13 @@ def test_a_table_of_a_wrong_kind_is_refused(name: str, value: Any, told: str) ->
     )
 
 
-def test_a_program_without_roles_is_told_when_they_are_needed() -> None:
+def test_a_program_without_roles_is_an_error_when_they_are_needed() -> None:
     told = problem_of(program_of(module_of()), "ROLES")
     assert told == "program 'offering' has no ROLES, a table of role names and actor classes"
 
 
 @pytest.mark.parametrize("name", [*TABLES, *(name for name in FUNCTIONS if name != "plan")])
-def test_a_cluster_file_whose_program_defines_something_of_a_wrong_kind_is_refused_at_once(
+def test_a_cluster_file_whose_program_has_a_part_of_a_wrong_kind_is_refused_at_once(
     name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     (tmp_path / "offering_wrong.py").write_text(f"{PLAN}{name} = 3\n")
@@ -142,7 +144,7 @@ def test_a_cluster_file_whose_program_defines_something_of_a_wrong_kind_is_refus
     del sys.modules["offering_wrong"]
 
 
-def test_what_a_module_imports_only_when_it_is_asked_for_is_read_when_it_is_used() -> None:
+def test_an_attribute_that_a_module_imports_lazily_is_read_on_use() -> None:
     asked: list[str] = []
 
     def lazily(name: str) -> Any:
@@ -159,7 +161,7 @@ def test_what_a_module_imports_only_when_it_is_asked_for_is_read_when_it_is_used
 
 
 @pytest.mark.parametrize("planned_", [None, 3, []])
-def test_a_plan_that_is_no_topology_is_refused(planned_: Any) -> None:
+def test_a_plan_that_is_not_a_topology_is_refused(planned_: Any) -> None:
     program = program_of(module_of(plan=lambda config, options: planned_))
     with pytest.raises(ConfigError) as caught:
         planned(program, None, None)  # type: ignore[arg-type]
@@ -169,7 +171,7 @@ def test_a_plan_that_is_no_topology_is_refused(planned_: Any) -> None:
     ]
 
 
-def test_a_script_may_use_the_names_of_what_a_program_offers_for_other_things(
+def test_a_script_may_use_the_names_of_the_program_interface_for_other_things(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     class Lead(runtime.Actor): ...
@@ -178,7 +180,7 @@ def test_a_script_may_use_the_names_of_what_a_program_offers_for_other_things(
     monkeypatch.setitem(sys.modules, "offering", module)
     topology = runtime.Topology("offering", (runtime.ActorSpec("a", "lead"),), (), "a")
     launch(topology, processes="here")
-    monkeypatch.setattr(module, "memory", 512, raising=False)  # but for those that it needs
+    monkeypatch.setattr(module, "memory", 512, raising=False)  # except those that this script needs
     with pytest.raises(ConfigError, match=r"^program 'offering': memory is int, expected a func"):
         launch(topology, processes="here")
 
@@ -204,13 +206,13 @@ def test_no_other_code_of_the_runtime_looks_into_a_program() -> None:
             if len(node.args) > 1 and isinstance(node.args[1], ast.Constant):
                 found += [f"{path.name} {node.args[1].value}"] * (node.args[1].value in names)
     assert found == [
-        *("program.py Options",) * 2,  # of a role, by `options_of` and `made_of`
+        *("program.py Options",) * 2,  # Options of a role, read by `options_of` and `made_of`
         *(f"program_interface.py {name}" for name in ("ROLES", "COMMANDS", "Options")),
     ]
 
 
 @pytest.mark.parametrize("name", runtime.__all__)
-def test_what_scripts_import_from_the_runtime_is_there(name: str) -> None:
+def test_every_exported_name_of_the_runtime_exists(name: str) -> None:
     assert getattr(runtime, name) is not None
 
 

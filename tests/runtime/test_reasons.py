@@ -1,5 +1,6 @@
-"""When a process may open nothing more, whoever meets it says so: not that a file is missing, or is
-something else."""
+"""The error when a process may open no more files: it names that limit, and no reader reports a
+missing or wrong file instead.
+"""
 
 from __future__ import annotations
 
@@ -31,7 +32,7 @@ from runtime.plan.run_plan import RunPlan
 
 @contextmanager
 def none_left() -> Iterator[int]:
-    """Nothing can be opened meanwhile: gives the limit of this process."""
+    """Let no file be opened inside the block; yield the limit of this process."""
     limits = resource.getrlimit(resource.RLIMIT_NOFILE)
     with closing(socket.socket()) as spare:
         lowest = spare.fileno()
@@ -68,13 +69,14 @@ READERS: dict[str, Callable[[Path], object]] = {
 
 
 @pytest.mark.parametrize("reader", READERS)
-def test_a_file_that_is_there_is_not_called_missing_or_wrong_when_no_descriptor_is_left(
+def test_an_existing_file_is_not_called_missing_or_wrong_when_no_descriptor_is_left(
     reader: str, tmp_path: Path
 ) -> None:
     path = tmp_path / "plan.json"
     checkpoint.save(path, {"a": np.ones(3000, np.float32)}, {"iteration": "1"})
-    hdf5.need("h5py", "h5py")  # imported before nothing can be opened
-    with pytest.raises((NetError, ConvoyError)):  # whatever the reader imports later, it has then
+    hdf5.need("h5py", "h5py")  # import it while files can still be opened
+    # this call makes the reader's later imports happen now
+    with pytest.raises((NetError, ConvoyError)):
         READERS[reader](tmp_path / "none" / "nothing")
     with none_left() as most, pytest.raises((NetError, ConvoyError)) as caught:
         READERS[reader](path)
@@ -102,7 +104,7 @@ def test_whether_a_run_is_live_is_not_known_when_no_descriptor_is_left(tmp_path:
 
 
 @pytest.mark.parametrize("reason", [reasons.reason, of_nets.reason])
-def test_an_error_of_the_system_is_told_in_its_words_and_with_what_to_do(
+def test_an_error_of_the_system_is_shown_in_its_words_and_with_advice(
     reason: Callable[[OSError], str],
 ) -> None:
     assert reason(OSError(errno.EACCES, os.strerror(errno.EACCES), "f")) == "Permission denied"

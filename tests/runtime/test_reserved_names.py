@@ -1,4 +1,4 @@
-"""Names that the runtime uses on every actor: a class that takes one by accident is told so."""
+"""Names that the runtime uses on every actor: a class that takes one by accident is an error."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ TELLS = "which the runtime uses itself on every actor: call it something else, s
 
 
 def made(name: str, value: Any, *bases: type, **more: Any) -> type:
-    """A class of actors with one attribute of its own."""
+    """A class of actors with one additional attribute."""
     return type("Mine", bases or (Actor,), {name: value}, **more)
 
 
 async def placed(actor: Actor, on: list[str] | None = None) -> None:
-    """The actor gets its place, and prepares."""
+    """Place the actor on a node and let it prepare."""
 
     async def place(pair: Pair) -> None:
         pair.p.add("mine", "mine", actor)
@@ -42,7 +42,7 @@ def test_the_words_that_the_docs_give_to_authors_are_among_the_reserved_names() 
 
 
 @pytest.mark.parametrize("name", sorted(RESERVED))
-def test_a_class_that_defines_a_name_of_the_runtimes_is_refused_when_it_is_made(name: str) -> None:
+def test_a_class_that_defines_a_reserved_name_is_refused_when_it_is_made(name: str) -> None:
     wanted = re.escape(f"Mine defines {name}, {TELLS}{name.lstrip('_')}")
     with pytest.raises(TypeError, match=f"^{wanted}$"):
         made(name, 3)
@@ -51,7 +51,7 @@ def test_a_class_that_defines_a_name_of_the_runtimes_is_refused_when_it_is_made(
 
 
 @pytest.mark.parametrize("first", [True, False])
-def test_so_is_one_that_inherits_it_from_a_class_that_is_no_actor(first: bool) -> None:
+def test_a_class_that_inherits_a_reserved_name_from_another_class_is_refused(first: bool) -> None:
     class Stepping:
         steps = 3
 
@@ -60,7 +60,7 @@ def test_so_is_one_that_inherits_it_from_a_class_that_is_no_actor(first: bool) -
         made("mine", 3, *bases)
 
 
-def test_an_override_on_purpose_is_said_so_and_holds_for_subclasses_too() -> None:
+def test_a_declared_override_is_legal_and_holds_for_subclasses_too() -> None:
     class Mixin:
         def phase(self, name: str) -> None: ...
 
@@ -72,14 +72,15 @@ def test_an_override_on_purpose_is_said_so_and_holds_for_subclasses_too() -> Non
     assert Further.tell is Meant.tell
     with pytest.raises(TypeError, match=r"^Mine defines ask, "):
         made("ask", 3, Meant)
-    with pytest.raises(TypeError, match=r"^Mine defines tell, "):  # another one is not meant
+    # an override is declared for other names only
+    with pytest.raises(TypeError, match=r"^Mine defines tell, "):
         made("tell", 3, Meant)
     with pytest.raises(TypeError, match=r"Mine: .* no name 'tel' \(did you mean 'tell'\?\)$"):
         made("mine", 3, overrides=("tel",))
 
 
 @pytest.mark.parametrize("name", ["name", "role", "log", "device", "steps"])
-async def test_what_the_runtime_has_of_an_actor_can_be_read_and_is_refused_where_it_is_set(
+async def test_the_runtimes_attributes_of_an_actor_can_be_read_but_not_set(
     name: str,
 ) -> None:
     class Mine(Actor):
@@ -101,7 +102,7 @@ async def test_what_the_runtime_has_of_an_actor_can_be_read_and_is_refused_where
 
 @pytest.mark.parametrize("name", ["memory", "tell", "now", "handlers", "_runtime"])
 @pytest.mark.parametrize("late", [False, True])
-async def test_an_attribute_that_hides_a_method_is_refused_when_the_actor_gets_its_place_or_begins(
+async def test_an_attribute_that_hides_a_method_is_refused_when_the_actor_is_placed_or_prepares(
     name: str, late: bool
 ) -> None:
     class Mine(Actor):
@@ -118,7 +119,7 @@ async def test_an_attribute_that_hides_a_method_is_refused_when_the_actor_gets_i
     assert reached == ["placed"] * late
 
 
-async def test_an_actor_may_call_its_own_state_what_it_likes_with_an_underscore() -> None:
+async def test_an_actor_may_use_any_name_with_an_underscore_for_its_own_state() -> None:
     class Mine(Actor):
         def __init__(self) -> None:
             self._name = self._role = self._steps = self._node = self._memory = self._log = 3
@@ -132,7 +133,7 @@ async def test_an_actor_may_call_its_own_state_what_it_likes_with_an_underscore(
     assert (actor.steps, actor._steps) == (1, 3)
 
 
-def test_a_name_that_is_asked_for_too_soon_is_told() -> None:
+def test_a_name_that_is_read_too_early_is_an_error() -> None:
     class Mine(Actor):
         def __init__(self) -> None:
             self.greeting = f"I am {self.name}"
@@ -141,7 +142,7 @@ def test_a_name_that_is_asked_for_too_soon_is_told() -> None:
         Mine()
 
 
-def test_whoever_runs_a_topology_reads_which_class_took_which_name(tmp_path: Path) -> None:
+def test_the_error_of_a_run_names_the_class_and_the_name_that_it_took(tmp_path: Path) -> None:
     topology = Topology(__name__, (ActorSpec("a", "keeper"),), (), "a")
     with pytest.raises(runtime.ConvoyError, match=rf"Keeper sets self\.memory, {TELLS}memory"):
         runtime.run(topology, directory=tmp_path, processes="here")
@@ -152,7 +153,7 @@ class Keeper(Actor):
         vars(self)["memory"] = {}
 
     async def run(self) -> None:
-        """It would end the run at once."""
+        """Finish at once, which would end the run."""
 
 
 ROLES = {"keeper": Keeper}

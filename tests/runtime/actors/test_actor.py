@@ -1,4 +1,4 @@
-"""Actors: how they are declared, and what can be seen of them: metrics, status, events, credits."""
+"""Actors: their declaration, and their metrics, status, events and credits."""
 
 from __future__ import annotations
 
@@ -26,14 +26,14 @@ def test_a_handler_must_be_called_after_its_message() -> None:
             async def on_query(self, said: Question, envelope: Envelope) -> None: ...
 
 
-def test_a_handler_must_say_which_message_it_handles() -> None:
+def test_a_handler_must_annotate_its_message() -> None:
     with pytest.raises(TypeError, match=r"Silent\.on_question"):
 
         class Silent(Actor):
             async def on_question(self, said, envelope): ...  # type: ignore[no-untyped-def]
 
 
-def test_a_subclass_handles_what_its_base_handles_and_may_do_it_otherwise() -> None:
+def test_a_subclass_inherits_the_handlers_of_its_base_and_may_override_them() -> None:
     class Base(Actor):
         async def on_question(self, said: Question, envelope: Envelope) -> None: ...
 
@@ -46,7 +46,7 @@ def test_a_subclass_handles_what_its_base_handles_and_may_do_it_otherwise() -> N
     assert repr(Derived()) == "<Derived (not placed)>"
 
 
-def test_an_actor_of_two_kinds_handles_what_either_handles_whichever_comes_first() -> None:
+def test_an_actor_with_two_bases_has_the_handlers_of_both_in_either_order() -> None:
     class Asked(Actor):
         async def on_question(self, said: Question, envelope: Envelope) -> None: ...
 
@@ -60,7 +60,7 @@ def test_an_actor_of_two_kinds_handles_what_either_handles_whichever_comes_first
     assert set(First.handlers) == set(Last.handlers) == {Question, Other, Save, WindDown}
 
 
-# -- what is going on
+# -- what an actor shows of its work
 
 
 def test_phases_waits_and_counts_appear_in_the_metrics_with_their_owner() -> None:
@@ -120,7 +120,9 @@ def test_two_asks_at_once_are_both_waited_for_and_each_wait_is_counted() -> None
     on_virtual_time(talk)
 
 
-async def test_the_status_says_what_each_actor_does_and_for_whom_it_waits(pair: Pair) -> None:
+async def test_the_status_says_what_each_actor_does_and_which_actor_it_waits_for(
+    pair: Pair,
+) -> None:
     pair.server.gate.clear()
     asking = asyncio.create_task(pair.asker.ask("server", Question(number=1), Answer))
     await pair.asker.tell("server", Question(number=2))
@@ -165,7 +167,7 @@ async def test_the_status_names_the_array_work_under_way(pair: Pair) -> None:
     assert seen == "conv1 forward"
 
 
-async def test_an_event_goes_to_whoever_listens_with_the_name_of_its_actor(pair: Pair) -> None:
+async def test_an_event_goes_to_its_listener_with_the_name_of_its_actor(pair: Pair) -> None:
     pair.asker.emit("progress", iteration=3, loss=0.5)
     assert pair.events == [("asker", "progress", {"iteration": 3, "loss": 0.5})]
 
@@ -185,7 +187,7 @@ async def test_credits_are_given_back_when_a_handler_is_done_not_before() -> Non
     pair.q.add("reader", "service", reader)
     await pair.open()
     pair.p.connect("q", 1, Endpoints(), ["server", "reader"], pair.road_p)
-    for size in (9000, 0):  # also when the handler finds the message illegal
+    for size in (9000, 0):  # the second message is one that the handler finds illegal
         reader.gate.clear()
         await pair.asker.tell("reader", Bulk(blob=np.zeros(size, np.uint8)))
         await pair.settled()

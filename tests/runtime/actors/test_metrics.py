@@ -1,5 +1,6 @@
-"""Metrics: the names, the pages, the port that is taken, and what Prometheus itself says of the
-format."""
+"""Metrics: their names, their pages, a port that is taken, and the check of the format by
+Prometheus' own tool.
+"""
 
 from __future__ import annotations
 
@@ -42,7 +43,7 @@ def pages(metrics: Metrics) -> Iterator[Pages]:
 
 
 def get(pages: Pages, path: str) -> tuple[str, str]:
-    """(content type, body) of a page."""
+    """The content type and the body of a page."""
     with urllib.request.urlopen(f"http://127.0.0.1:{pages.port}{path}", timeout=60) as answer:
         return answer.headers["Content-Type"], answer.read().decode()
 
@@ -123,7 +124,7 @@ def test_a_closed_page_frees_its_port() -> None:
 
 
 @pytest.mark.skipif(shutil.which("promtool") is None, reason="needs promtool, which is not on PATH")
-def test_prometheus_own_tool_finds_nothing_to_mend(metrics: Metrics) -> None:
+def test_prometheus_own_tool_finds_no_mistake(metrics: Metrics) -> None:
     checked = subprocess.run(
         ["promtool", "check", "metrics"],
         input=metrics.text(),

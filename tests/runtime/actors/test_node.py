@@ -1,4 +1,4 @@
-"""Nodes: tell, ask, reply; whose error goes where; what is refused and counted; the end."""
+"""Nodes: tell, ask and reply; where errors go; messages that are rejected and counted; the end."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ async def test_an_ask_brings_the_answer_and_a_tell_only_arrives(pair: Pair) -> N
     await pair.asker.tell("server", Question(number=5))
     await pair.settled()
     assert pair.server.seen == [21, 5, 0]
-    assert rejected(pair.p, "unasked") == 0  # nothing is sent in reply to a tell
+    assert rejected(pair.p, "unasked") == 0  # a tell gets no reply
     assert repr(pair.p) == "<node p.1: 1 actors, <router: 1 actors known, 0 asks open>>"
 
 
@@ -55,7 +55,7 @@ async def test_actors_of_one_process_talk_through_the_same_checks(pair: Pair) ->
     assert (await second.ask("server", Question(number=4), Answer)).number == 8
 
 
-# -- whose error goes where
+# -- where errors go
 
 
 async def test_an_error_in_a_handler_goes_to_the_asker_and_the_actor_lives_on(pair: Pair) -> None:
@@ -91,13 +91,13 @@ async def test_an_answer_of_another_kind_is_an_error_for_the_asker(pair: Pair) -
         await pair.asker.ask("server", Question(number=-4), Answer)
 
 
-async def test_asking_somebody_without_a_link_is_an_error_and_leaves_no_ask_open(
+async def test_asking_an_actor_without_a_link_is_an_error_and_leaves_no_ask_open(
     pair: Pair,
 ) -> None:
-    with pytest.raises(ActorStopped, match="asker has no link to an actor called 'nobody'"):
-        await pair.asker.ask("nobody", Question(number=1), Answer)
-    with pytest.raises(ActorStopped, match="nobody"):
-        await pair.asker.tell("nobody", Question(number=1))
+    with pytest.raises(ActorStopped, match="asker has no link to an actor called 'absent'"):
+        await pair.asker.ask("absent", Question(number=1), Answer)
+    with pytest.raises(ActorStopped, match="absent"):
+        await pair.asker.tell("absent", Question(number=1))
     assert "0 asks open" in repr(pair.p)
 
 
@@ -116,7 +116,7 @@ def test_no_answer_in_time_is_an_error_and_an_answer_that_comes_too_late_is_coun
     on_virtual_time(talk)
 
 
-# -- what is refused and counted
+# -- messages that are rejected and counted
 
 
 @pytest.mark.parametrize(
@@ -130,7 +130,7 @@ def test_no_answer_in_time_is_an_error_and_an_answer_that_comes_too_late_is_coun
         ("unasked", {"answers": 77}),
     ],
 )
-async def test_a_message_that_does_not_belong_here_is_counted_released_and_changes_nothing(
+async def test_a_misdirected_message_is_counted_released_and_has_no_effect(
     pair: Pair, reason: str, changes: dict[str, Any]
 ) -> None:
     good = {
@@ -166,7 +166,7 @@ async def test_only_the_actor_that_was_asked_can_answer_and_only_to_the_asker(
     assert (await asking).number == 7
 
 
-async def test_a_message_of_a_former_life_is_counted_after_its_sender_was_started_anew(
+async def test_a_message_of_a_former_life_is_counted_after_its_sender_was_restarted(
     pair: Pair,
 ) -> None:
     pair.q.connect("p", 2, Endpoints(), ["asker"], pair.road_q)
@@ -212,7 +212,7 @@ async def test_stopping_calls_on_stop_once_even_if_another_actors_end_fails(pair
 
     server = pair.q.actors.pop("server")
     pair.q.add("sore", "service", Sore())
-    pair.q.actors["server"] = server  # it ends after the sore one
+    pair.q.actors["server"] = server  # the server now ends after the failing actor
     await pair.q.stop()
     await pair.q.stop()
     assert pair.server.stopped == 1
@@ -232,7 +232,7 @@ def test_stopping_waits_only_so_long_for_an_actor_whose_end_hangs() -> None:
     on_virtual_time(talk)
 
 
-async def test_what_a_stopped_actor_had_not_read_gives_its_senders_their_credits_back(
+async def test_unread_messages_of_a_stopped_actor_give_their_senders_the_credits_back(
     pair: Pair,
 ) -> None:
     pair.server.gate.clear()
@@ -284,7 +284,7 @@ async def test_an_error_in_an_actors_own_work_is_its_failure(pair: Pair) -> None
     assert (name, type(error)) == ("worker", KeyError)
 
 
-async def test_of_several_errors_of_an_actor_the_one_is_told_that_is_no_consequence(
+async def test_of_several_errors_of_an_actor_the_one_that_is_not_a_consequence_is_reported(
     pair: Pair,
 ) -> None:
     class Torn(Actor):
@@ -313,7 +313,7 @@ async def test_the_first_error_of_on_start_comes_through_prepare(pair: Pair) -> 
         await pair.p.prepare(["unready"])
 
 
-def test_an_idle_actor_holds_nothing_of_the_message_it_handled_last() -> None:
+def test_an_idle_actor_keeps_no_reference_to_the_message_it_handled_last() -> None:
     class Reader(Actor):
         async def on_bulk(self, said: Bulk, envelope: Envelope) -> None:
             await self.reply(envelope, Answer(number=said.blob.size))
@@ -334,10 +334,10 @@ def test_an_idle_actor_holds_nothing_of_the_message_it_handled_last() -> None:
     on_virtual_time(talk)
 
 
-# -- what a receiver would not understand
+# -- messages that a receiver would not understand
 
 
-async def test_what_the_receiver_does_not_understand_fails_at_the_sender_and_is_not_sent(
+async def test_a_message_that_the_receiver_does_not_understand_fails_at_the_sender_and_is_not_sent(
     pair: Pair,
 ) -> None:
     pair.p.router.vocabulary = {"server": type(pair.server).handlers}
@@ -352,10 +352,10 @@ async def test_what_the_receiver_does_not_understand_fails_at_the_sender_and_is_
     assert "0 asks open" in repr(pair.p)
 
 
-async def test_a_handler_that_says_what_nobody_understands_fails_by_its_own_name(
+async def test_a_handler_that_sends_a_message_its_receiver_does_not_understand_fails_by_its_own_name(
     pair: Pair,
 ) -> None:
-    """It is no offence of whoever asked it."""
+    """The failure belongs to the handler's actor, not to the sender of the question."""
     pair.q.router.vocabulary = {"asker": type(pair.asker).handlers}
     await pair.asker.tell("server", Question(number=-5))
     await asyncio.wait(pair.q.actors["server"].tasks, return_when=asyncio.FIRST_COMPLETED)

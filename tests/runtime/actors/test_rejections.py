@@ -1,4 +1,4 @@
-"""Rejected messages are told one by one as long as they are few, and counted when they are many."""
+"""Rejected messages: the first few are logged one by one, and the others are counted."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ def told(records: list[logging.LogRecord]) -> list[str]:
     return [record.getMessage() for record in records]
 
 
-def test_the_first_are_told_one_by_one_and_the_others_as_one_line(
+def test_the_first_rejections_are_logged_one_by_one_and_the_others_as_one_line(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     async def flooded() -> None:
@@ -43,7 +43,7 @@ def test_the_first_are_told_one_by_one_and_the_others_as_one_line(
     assert lines[LOGGED + 1] == "rejected a message of trudy: late: again"
 
 
-def test_what_was_only_counted_is_told_when_the_process_ends(
+def test_rejections_that_were_only_counted_are_logged_when_the_process_ends(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     async def ended() -> None:
@@ -58,7 +58,7 @@ def test_what_was_only_counted_is_told_when_the_process_ends(
     assert line.endswith(" and 95 more sorts")
 
 
-def test_few_rejections_are_all_told(caplog: pytest.LogCaptureFixture) -> None:
+def test_few_rejections_are_all_logged(caplog: pytest.LogCaptureFixture) -> None:
     async def few() -> None:
         rejections = Rejections(logging.getLogger("convoy.p"))
         for number in range(100):

@@ -1,5 +1,6 @@
-"""What is counted of actors as stations of a queueing network, against numbers worked out by hand,
-on virtual time."""
+"""The metrics of actors as stations of a queueing network, compared with numbers calculated by
+hand, on virtual time.
+"""
 
 from __future__ import annotations
 
@@ -14,7 +15,7 @@ from tests.helpers.node_pair import Answer, Other, Pair, Question, on_virtual_ti
 
 
 class Slow(Actor):
-    """Two seconds for a question, five for the other; computes for a second."""
+    """Takes two seconds for a Question and five for an Other."""
 
     async def on_question(self, said: Question, envelope: Envelope) -> None:
         await asyncio.sleep(2)
@@ -25,7 +26,7 @@ class Slow(Actor):
 
 
 def value(page: str, name: str, **labels: str) -> float:
-    """Of the one series of this name with these labels."""
+    """The value of the one series of this name with these labels."""
     lines = [line for line in page.splitlines() if re.match(rf"{name}{{|{name} ", line)]
     (found,) = (
         line for line in lines if all(f'{key}="{value}"' in line for key, value in labels.items())
@@ -38,7 +39,7 @@ def test_waiting_and_service_are_summed_by_kind_of_message() -> None:
         pair.q.add("slow", "slow", Slow())
         pair.p.connect("q", 1, await pair.road_q.open(), ["server", "slow"], pair.road_p)
         pair.q.begin(["slow"])
-        await asyncio.sleep(1)  # it is idle, which is no service
+        await asyncio.sleep(1)  # idle time is not service time
         for _ in range(2):
             await pair.asker.tell("slow", Question(number=1))
         await pair.asker.tell("slow", Other(number=1))
@@ -56,14 +57,15 @@ def test_waiting_and_service_are_summed_by_kind_of_message() -> None:
     other = {"actor": "slow", "kind": "tests.Other"}
     assert value(page, "convoy_messages_handled_total", **question) == 3
     assert value(page, "convoy_handler_seconds_total", **question) == pytest.approx(6)
-    # the second behind the first
+    # the second question waits for the first
     assert value(page, "convoy_inbox_seconds_total", **question) == pytest.approx(2)
     assert value(page, "convoy_messages_handled_total", **other) == 1
     assert value(page, "convoy_handler_seconds_total", **other) == pytest.approx(5)
-    assert value(page, "convoy_inbox_seconds_total", **other) == pytest.approx(4)  # behind both
+    # behind both questions
+    assert value(page, "convoy_inbox_seconds_total", **other) == pytest.approx(4)
 
 
-def test_what_came_before_an_actor_begins_waits_until_then() -> None:
+def test_a_message_that_arrives_before_an_actor_begins_waits_until_then() -> None:
     async def talk(pair: Pair) -> str:
         pair.q.add("slow", "slow", Slow())
         pair.p.connect("q", 1, await pair.road_q.open(), ["server", "slow"], pair.road_p)

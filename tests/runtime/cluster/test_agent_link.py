@@ -1,5 +1,6 @@
-"""The link between `up` and its agents: who may come in, and how each learns that the other is
-gone."""
+"""The link between `up` and its agents: which agents are accepted, and how each end learns that the
+other has left.
+"""
 
 from __future__ import annotations
 
@@ -23,7 +24,7 @@ T = TypeVar("T")
 
 @dataclass
 class Up:
-    """A reception, and all that it hears."""
+    """A reception; it records the messages, losses and refusals that it gets."""
 
     heard: asyncio.Queue[tuple[str, Message]] = field(default_factory=asyncio.Queue)
     lost: asyncio.Queue[tuple[str, str]] = field(default_factory=asyncio.Queue)
@@ -42,7 +43,7 @@ class Up:
 
 @dataclass
 class Machine:
-    """An agent's end, and all that it hears."""
+    """An agent's end; it records the messages and losses that it gets."""
 
     up: Up
     invitation: Invitation
@@ -67,7 +68,7 @@ async def in_time(queue: asyncio.Queue[T]) -> T:
     return await asyncio.wait_for(queue.get(), 60)
 
 
-async def test_both_ends_hear_one_another_and_know_at_once_who_has_left(up: Up) -> None:
+async def test_both_ends_receive_messages_and_learn_at_once_that_the_other_has_left(up: Up) -> None:
     agent = Machine(up, up.invitation)
     agent.line.tell(Prepared())
     assert [type(part) for part in await in_time(up.heard)] == [str, Prepared]
@@ -76,10 +77,10 @@ async def test_both_ends_hear_one_another_and_know_at_once_who_has_left(up: Up) 
         pass
     await agent.line.close()
     assert await in_time(up.lost) == ("m", "its connection broke")
-    assert up.reception.silent == set(), "its host has answered"
+    assert up.reception.silent == set(), "its host has answered, so the machine is not silent"
 
 
-async def test_what_an_agent_said_last_is_heard_before_that_it_has_left_though_up_was_busy_meanwhile(
+async def test_the_last_message_of_an_agent_arrives_before_its_loss_even_if_up_was_busy(
     up: Up,
 ) -> None:
     agent = Machine(up, up.invitation)
@@ -89,7 +90,7 @@ async def test_what_an_agent_said_last_is_heard_before_that_it_has_left_though_u
     agent.line.tell(Problem(error="no room"))
     agent.line._port.close(flush=True)
     listener, identity = up.reception._there["m"]
-    # until the connection is broken: the loop has no turn, and reads nothing
+    # until the connection is broken; the loop does not run meanwhile and reads nothing
     while listener.answer(identity, [b""]):
         pass
     up.reception.tell("m", Got())
@@ -99,7 +100,7 @@ async def test_what_an_agent_said_last_is_heard_before_that_it_has_left_though_u
     await agent.line._ports.close()
 
 
-async def test_an_agent_that_says_nothing_for_longer_than_a_link_may_be_silent_is_lost_with_its_machine(
+async def test_an_agent_that_is_silent_for_longer_than_the_link_limit_is_lost_with_its_machine(
     up: Up,
 ) -> None:
     agent = Machine(up, up.invitation)
@@ -125,7 +126,9 @@ async def test_an_agent_learns_that_up_has_gone() -> None:
 @pytest.mark.parametrize(
     "what", ["another key", "a key of another run", "the name of another machine"]
 )
-async def test_who_was_not_invited_is_refused_and_nothing_of_it_is_heard(up: Up, what: str) -> None:
+async def test_an_agent_without_an_invitation_is_refused_and_its_messages_are_dropped(
+    up: Up, what: str
+) -> None:
     mine = up.invitation
     other = Reception(LIMITS, lambda *_: None, lambda *_: None, lambda *_: None)
     foreign = other.invite("m", attached=False)
@@ -158,7 +161,7 @@ async def test_a_second_agent_of_a_machine_is_refused_and_the_first_goes_on(up: 
     await first.line.close()
 
 
-async def test_an_address_that_is_taken_is_told(up: Up) -> None:
+async def test_an_address_that_is_taken_is_an_error(up: Up) -> None:
     host, _, port = up.address.rpartition(":")
     with pytest.raises(LaunchError, match=f"launcher.address: `up` cannot listen on {host}:{port}"):
         up.reception.listen(host, int(port))
@@ -187,7 +190,7 @@ KEYS = " ".join(["ab" * 32] * 3)
         KEYS[65:],
     ],
 )
-def test_what_is_no_invitation_is_told_and_not_repeated(line: str) -> None:
+def test_a_line_that_is_not_an_invitation_is_an_error_that_does_not_repeat_it(line: str) -> None:
     with pytest.raises(
         ConfigError, match=(r"standard input: found .*, expected the line that " r"`up` shows")
     ) as refused:

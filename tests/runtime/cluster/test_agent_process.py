@@ -1,5 +1,6 @@
-"""The agent as a process, `python -m runtime join`: either of its lifelines ends it, and it says
-what did."""
+"""The agent as a process, `python -m runtime join`: the loss of its link or of its standard input
+ends it, and it reports the cause.
+"""
 
 from __future__ import annotations
 
@@ -21,7 +22,7 @@ pytestmark = pytest.mark.slow
 
 @dataclass
 class Agent:
-    """With the reception that it has joined."""
+    """An agent process and the reception that it has joined."""
 
     attached: bool
     open: bool = True
@@ -35,7 +36,8 @@ class Agent:
             lambda *_: None,
         )
         address = self.reception.listen("127.0.0.1", 0)
-        self.process = subprocess.Popen(  # noqa: ASYNC220  # what asyncio starts it watches, too
+        # asyncio would also watch the processes that it starts
+        self.process = subprocess.Popen(  # noqa: ASYNC220
             runtime_command("join", address, "m"),
             env=environment(),
             stdin=subprocess.PIPE,
@@ -51,13 +53,13 @@ class Agent:
         return (await asyncio.wait_for(self.heard.get(), 60))[1]
 
     def hang_up(self) -> None:
-        """Close its standard input."""
+        """Close the agent's standard input."""
         assert self.process.stdin is not None
         self.process.stdin.close()
         self.process.stdin = None
 
     async def ended(self) -> tuple[int, str]:
-        """Its exit code and what it said."""
+        """The agent's exit code and its stderr."""
         _, said = await asyncio.to_thread(self.process.communicate, timeout=60)
         return self.process.returncode, said
 
@@ -75,7 +77,7 @@ async def agent(request: pytest.FixtureRequest) -> AsyncIterator[Agent]:
         await asyncio.to_thread(made.process.communicate)
 
 
-async def test_it_ends_with_its_standard_input_if_somebody_holds_that(agent: Agent) -> None:
+async def test_it_ends_with_its_standard_input_if_it_is_attached(agent: Agent) -> None:
     agent.hang_up()
     if agent.attached:
         gone = "the process that started this agent has died: standard input has closed\n"
@@ -86,7 +88,7 @@ async def test_it_ends_with_its_standard_input_if_somebody_holds_that(agent: Age
         assert await agent.ended() == (0, "")
 
 
-async def test_a_signal_that_ends_it_is_told(agent: Agent) -> None:
+async def test_a_signal_that_ends_it_is_reported(agent: Agent) -> None:
     agent.process.terminate()
     said = await agent.said()
     assert isinstance(said, Problem) and said.error == "its agent was ended by SIGTERM"

@@ -1,4 +1,4 @@
-"""Of several reports of one death, the one that explains the others is told."""
+"""The choice among several reports of one death: the report that explains the others is shown."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ LOST_PEER = RoleDied("b cannot send to a")
 OWN_WORDS = LaunchError("a cannot listen")
 
 
-def test_a_failure_waits_for_an_exit_that_explains_it_and_is_told_if_none_comes() -> None:
+def test_a_failure_waits_for_an_exit_that_explains_it_and_is_shown_if_none_comes() -> None:
     causes = Causes()
     assert not causes
     causes.failed("b", LOST_PEER, 10.0)
@@ -23,7 +23,9 @@ def test_a_failure_waits_for_an_exit_that_explains_it_and_is_told_if_none_comes(
 
 
 @pytest.mark.parametrize("exit_first", [True, False])
-def test_an_exit_explains_the_failure_of_another_whichever_is_heard_first(exit_first: bool) -> None:
+def test_an_exit_explains_the_failure_of_another_process_whichever_is_reported_first(
+    exit_first: bool,
+) -> None:
     causes = Causes()
     if exit_first:
         causes.exited("a", ENDED, 0.0)
@@ -33,7 +35,7 @@ def test_an_exit_explains_the_failure_of_another_whichever_is_heard_first(exit_f
     assert causes.told(1.0) is ENDED
 
 
-def test_a_process_that_ended_is_told_in_its_own_words_if_it_said_some() -> None:
+def test_the_own_error_of_a_process_that_ended_is_shown_if_it_reported_one() -> None:
     causes = Causes()
     causes.failed("b", LOST_PEER, 0.0)
     causes.exited("a", ENDED, 0.1)
@@ -41,7 +43,7 @@ def test_a_process_that_ended_is_told_in_its_own_words_if_it_said_some() -> None
     assert causes.told(1.0) is OWN_WORDS
 
 
-def test_of_several_failures_and_of_several_exits_the_first_is_told() -> None:
+def test_of_several_failures_and_of_several_exits_the_first_is_shown() -> None:
     causes = Causes()
     causes.failed("b", LOST_PEER, 0.0)
     causes.failed("b", OWN_WORDS, 0.1)
@@ -65,13 +67,13 @@ def test_of_several_failures_and_of_several_exits_the_first_is_told() -> None:
         (LOST, True, "is lost: the process it was forked from was killed"),
     ],
 )
-def test_an_exit_is_told_in_words_and_for_memory_where_the_kernel_says_so(
+def test_an_exit_is_described_in_words_and_names_memory_if_the_kernel_reports_it(
     status: int, out_of_memory: bool | None, told: str
 ) -> None:
     assert describe_exit(status, out_of_memory) == told
 
 
-def test_a_lost_link_is_told_with_both_ends_and_with_what_is_known_of_them() -> None:
+def test_a_lost_link_is_described_with_both_ends_and_their_hosts() -> None:
     ends = {"a": "m0 (one, pid 1)", "b": "m1 (two, pid 2)"}
     begins = (
         "the link from a to b is lost: its connection broke, or carried no sign of life for 6 s"

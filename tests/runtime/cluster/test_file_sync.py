@@ -1,5 +1,6 @@
-"""Files of another machine and their copies here: the same bytes, whole or as a log that grows, no
-other file."""
+"""Files of another machine and their copies here: the same bytes, as a whole or as a growing log,
+and no other files.
+"""
 
 from __future__ import annotations
 
@@ -42,14 +43,14 @@ def here(tmp_path: Path) -> Path:
 
 
 def copied(source: FileSync, copies: Copies, *, last: bool = False) -> list[str]:
-    """The names of the files of which something was new."""
+    """Copy what is new; return the names of the files with new bytes."""
     found = list(source.look(last=last))
     for piece in found:
         copies.take(piece)
     return sorted({piece.path for piece in found})
 
 
-def test_a_log_is_copied_as_it_grows_and_nothing_twice(there: Path, here: Path) -> None:
+def test_a_log_is_copied_as_it_grows_and_no_byte_twice(there: Path, here: Path) -> None:
     source = FileSync(there)
     copies = Copies(here, ANY)
     log = there / "logs" / "p0.log"
@@ -60,7 +61,7 @@ def test_a_log_is_copied_as_it_grows_and_nothing_twice(there: Path, here: Path) 
     assert (here / "logs" / "p0.log").read_text() == "begin\ngo on\n"
 
 
-def test_a_file_is_copied_when_it_has_been_the_same_for_two_looks_or_at_the_last(
+def test_a_file_is_copied_when_two_looks_find_it_unchanged_or_at_the_end(
     there: Path, here: Path
 ) -> None:
     source = FileSync(there, own=("plan.json",))
@@ -81,7 +82,7 @@ def test_a_file_is_copied_when_it_has_been_the_same_for_two_looks_or_at_the_last
     assert names == ["checkpoint", "late", "service-times/p0.json"]
 
 
-def test_what_is_removed_there_is_removed_here_once_what_replaces_it_has_come(
+def test_a_file_removed_there_is_removed_here_once_its_replacement_has_come(
     there: Path, here: Path
 ) -> None:
     source = FileSync(there)
@@ -140,7 +141,7 @@ def test_large_files_come_in_pieces_and_appear_in_whole(
     assert not size or (here / "logs" / "p0.log").read_bytes() == content
 
 
-def test_what_is_half_done_at_the_end_is_nothing(
+def test_a_half_copied_file_is_removed_at_the_end(
     there: Path, here: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(file_sync, "PIECE_BYTES", 2)
@@ -169,7 +170,7 @@ def test_what_is_half_done_at_the_end_is_nothing(
         "-x",
     ],
 )
-def test_nothing_is_written_outside_or_over_files_of_up(here: Path, path: str) -> None:
+def test_no_file_is_written_outside_the_folder_or_over_files_of_up(here: Path, path: str) -> None:
     piece = Piece(path=path, offset=0, rest=0, data=np.zeros(1, np.uint8))
     with pytest.raises(MessageError, match="bad_piece"):
         Copies(here, ANY, own=("plan.json",)).take(piece)
@@ -235,8 +236,9 @@ class Works(Actor):
 
 
 def placement(monkeypatch: pytest.MonkeyPatch) -> Placement:
-    """The lead in process `a` of one machine, a worker in `b` of another, of a program that is
-    here."""
+    """A placement of an importable program: the lead in process `a` of one machine, a worker in `b`
+    of another.
+    """
     module = ModuleType("borrowing")
     monkeypatch.setattr(module, "ROLES", {"leads": Leads, "works": Works}, raising=False)
     monkeypatch.setitem(sys.modules, "borrowing", module)
@@ -270,7 +272,7 @@ def test_no_role_can_declare_a_file_of_up(
     assert list(here.iterdir()) == []
 
 
-def test_a_machine_writes_the_files_of_its_processes_and_what_its_roles_declare(
+def test_a_machine_writes_the_files_of_its_processes_and_those_that_its_roles_declare(
     here: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     copies = Copies(here, allowed(placement(monkeypatch))["far"], OF_UP_HERE)
@@ -278,7 +280,7 @@ def test_a_machine_writes_the_files_of_its_processes_and_what_its_roles_declare(
     grow = ["logs/a.log", "logs/a.stacks", "trace/a.1.json"]
     for path in mine:
         copies.take(of(path))
-        copies.take(of(path))  # its own it replaces
+        copies.take(of(path))  # a machine may replace its own files
     for path in grow:
         copies.take(of(path, GROWING))
     assert {path.relative_to(here).as_posix() for path in here.rglob("*") if path.is_file()} == {
@@ -292,7 +294,7 @@ def test_a_machine_writes_the_files_of_its_processes_and_what_its_roles_declare(
         copies.take(of("logs/b.log", GROWING))
 
 
-def test_of_a_program_whose_roles_declare_nothing_any_free_name_is_taken(
+def test_any_free_name_is_accepted_if_the_roles_of_a_program_declare_no_files(
     here: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(Leads, "writes", None)

@@ -1,5 +1,4 @@
-"""What a process says of its start and is heard when it has ended: an error, unless the run is over
-anyway."""
+"""A greeting that arrives after its process has ended: an error, unless the run is over already."""
 
 from __future__ import annotations
 

@@ -1,5 +1,6 @@
-"""A process's second life: its peers link it anew, what its first life still says is refused; near
-and far peers."""
+"""The second life of a process: its peers link it again, and messages of its first life are
+refused. And the addresses of near and far peers.
+"""
 
 from __future__ import annotations
 
@@ -28,7 +29,7 @@ from tests.helpers.ports import free_ports
 
 
 class Chief(Actor):
-    """In the supervisor's place: keeps what it is told."""
+    """Stands in for the supervisor and keeps the messages that it gets."""
 
     def __init__(self) -> None:
         self.heard: list[Any] = []
@@ -43,7 +44,7 @@ class Chief(Actor):
 
 
 class Process:
-    """One life of a process: a node, its sockets, its actor."""
+    """One life of a process: a node, its sockets and its actor."""
 
     def __init__(self, folder: Path, name: str, actor: Actor, life: int = 1) -> None:
         self.node = Node(name, life, InlineCompute(), Metrics())
@@ -60,7 +61,7 @@ class Process:
         self.node.add(actor, actor, self.actor)
 
     def entry(self, *actors: str) -> dict[str, Any]:
-        """As a Directory names it."""
+        """The entry of this process in a Directory."""
         return {**asdict(self.endpoints), "incarnation": self.life, "actors": list(actors)}
 
     def link(self, other: Process, *actors: str) -> None:
@@ -89,7 +90,7 @@ async def chief(tmp_path: Path) -> AsyncIterator[Process]:
 
 
 def untraced(number: int) -> Tracer:
-    raise AssertionError("nobody traces here")
+    raise AssertionError("no test here traces")
 
 
 def agent_in(client: Process, dial: Callable[[], None] = lambda: None) -> Agent:
@@ -108,7 +109,7 @@ def agent_in(client: Process, dial: Callable[[], None] = lambda: None) -> Agent:
     return agent
 
 
-async def test_a_second_life_replaces_the_first_and_the_first_is_heard_no_more(
+async def test_a_second_life_replaces_the_first_and_messages_of_the_first_are_refused(
     tmp_path: Path, client: Process, chief: Process
 ) -> None:
     agent = agent_in(client)
@@ -136,13 +137,13 @@ async def test_a_second_life_replaces_the_first_and_the_first_is_heard_no_more(
     await agent.on_directory(late, envelope)
     assert (await client.actor.ask("server", Question(number=4), Answer, timeout=60)).number == 8
     assert isinstance(chief.actor, Chief)
-    # it prepared once
+    # the process prepared only once
     assert [type(message).__name__ for message in chief.actor.heard] == ["Ready"]
     for life in lives:
         await life.close()
 
 
-async def test_a_process_prepares_when_it_has_been_told_of_all_its_peers(
+async def test_a_process_prepares_when_it_has_learnt_of_all_its_peers(
     client: Process, chief: Process
 ) -> None:
     agent = agent_in(client)
@@ -205,7 +206,7 @@ async def test_a_process_that_does_not_reach_the_supervisor_greets_it_again_unti
     agent_in(client, dial)
     await client.node.prepare([agent_of("client")])
     client.node.begin([agent_of("client")])
-    await asyncio.wait_for(dialled.wait(), 60)  # in vain, and once more
+    await asyncio.wait_for(dialled.wait(), 60)  # the process has dialled in vain, and once more
     await chief.open(SUPERVISOR)
     chief.node.begin([SUPERVISOR])
     chief.node.know(agent_of("client"), "client", 1, chief.road)

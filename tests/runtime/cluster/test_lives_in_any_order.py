@@ -1,5 +1,6 @@
-"""Lives of a process in any order of events against a small model: joins, crashes, restarts,
-zombies, credits, asks."""
+"""Lives of a process in any order of events, compared with a small model: joins, crashes, restarts,
+zombies, credits, asks.
+"""
 
 from __future__ import annotations
 
@@ -47,7 +48,7 @@ class Answered(Message):
 
 
 class Client(Actor):
-    """Hears of servers."""
+    """Keeps the messages of servers."""
 
     def __init__(self) -> None:
         self.heard: list[tuple[int, int]] = []  # (life, number)
@@ -57,8 +58,9 @@ class Client(Actor):
 
 
 class Server(Actor):
-    """Keeps numbers, and does not go on while it is held: what waits in its inbox holds its
-    credits."""
+    """Keeps numbers. While it is held it handles nothing, and the messages in its inbox keep their
+    credits.
+    """
 
     def __init__(self, life: int) -> None:
         self.life = life
@@ -77,7 +79,7 @@ class Server(Actor):
 
 
 class Process:
-    """One life of a process, with an address of its own, as sockets have."""
+    """One life of a process; each life has its own address, as with sockets."""
 
     def __init__(self, network: InprocNetwork, name: str, life: int, actor: Actor) -> None:
         self.process = f"{name}-{life}"
@@ -98,22 +100,23 @@ class Process:
 
 
 class Lives(RuleBasedStateMachine):
-    """A client, and the lives of a server. The model: which life the client is linked to, and what
-    was sent to each."""
+    """A client, and the lives of a server. The model is the life to which the client is linked, and
+    the messages sent to each life.
+    """
 
     def __init__(self) -> None:
         super().__init__()
         self.loop = VirtualTimeLoop()
         self.network = InprocNetwork(latency=LATENCY)
-        # life, number, its sending
+        # life, number, the task that sends it
         self.tasks: list[tuple[int, int, asyncio.Task[None] | asyncio.Task[Answered]]] = []
         self.number = 0
         self.asked = set[int]()
         self.client = self.loop.run_until_complete(self._made("client", 1))
         self.lives: list[Process] = []
-        self.linked = 0  # the life that the client is linked to; 0: to none
-        self.alive = False  # has the last life not crashed?
-        # number -> the life that said it; 0 if it was not the one that is linked
+        self.linked = 0  # the life to which the client is linked, or 0
+        self.alive = False  # whether the last life has not crashed
+        # number -> the life that sent it; 0 if the client was not linked to that life
         self.spoke: dict[int, int] = {}
 
     async def _made(self, name: str, life: int) -> Process:
@@ -137,7 +140,7 @@ class Lives(RuleBasedStateMachine):
         born = self.loop.run_until_complete(self._made("server", len(self.lives) + 1))
         self.lives.append(born)
         born.link(self.client)
-        # as an agent does that is told of a new life
+        # an agent does this when it learns of a new life
         self.client.node.lost(f"server-{self.linked}")
         self.client.link(born)
         self.alive = True
@@ -146,7 +149,9 @@ class Lives(RuleBasedStateMachine):
     @precondition(lambda self: self.alive)
     @rule()
     def it_is_killed(self) -> None:
-        """Nothing reaches it any more; what it has sent is under way."""
+        """Kill the last life: it gets no more messages, but those that it has sent are still on
+        their way.
+        """
         self.network.members.pop(self.lives[-1].process)
         self.alive = False
 
@@ -180,7 +185,7 @@ class Lives(RuleBasedStateMachine):
         self.spoke[self.number] = life.life if life.life == self.linked else 0
         task = self.loop.create_task(life.node.send("server", "client", Said(number=self.number)))
         self.turn()
-        if not task.done():  # no credits: it waits for ever, as a zombie does
+        if not task.done():  # without credits it waits for ever, as a zombie does
             task.cancel()
             self.turn()
 
@@ -204,7 +209,7 @@ class Lives(RuleBasedStateMachine):
             seen = life.actor.seen if isinstance(life.actor, Server) else []
             assert all(one < other for one, other in pairwise(seen)), f"life {life.life} saw {seen}"
             assert all(sent_to[number] == life.life for number in seen), (
-                f"life {life.life} saw another's"
+                f"life {life.life} saw a message of another life"
             )
 
     @invariant()
@@ -212,7 +217,7 @@ class Lives(RuleBasedStateMachine):
         heard = self.client.actor.heard if isinstance(self.client.actor, Client) else []
         assert all(self.spoke[number] == life for life, number in heard)
         assert all(one[0] <= other[0] for one, other in pairwise(heard)), (
-            "a former life was heard after a later one"
+            "a message of a former life came after one of a later life"
         )
         assert all(one < other for one, other in pairwise(number for _, number in heard))
 
@@ -225,7 +230,9 @@ class Lives(RuleBasedStateMachine):
                 )
 
     def teardown(self) -> None:
-        """Every ask ends: with its answer, of the life that it was put to, or in words."""
+        """Check that every ask ends: with an answer of the life that was asked, or with an
+        error.
+        """
         if self.alive:
             self.server.open.set()
         self.turn(10.0)
@@ -235,7 +242,7 @@ class Lives(RuleBasedStateMachine):
             if not task.done() and number not in self.asked
         ]
         assert not (self.alive and waiting), (
-            f"{waiting} wait for credits, though all that came was read"
+            f"{waiting} wait for credits, although all messages were read"
         )
         self.client.node.lost(f"server-{self.linked}")
         self.turn()

@@ -1,5 +1,6 @@
-"""The line that lets a machine in is a key: it is shown where it is read now, and never kept for
-others to read."""
+"""The line that admits a machine contains a key: it is shown only to a reader on a terminal or
+pipe, and kept only in a private file.
+"""
 
 from __future__ import annotations
 
@@ -54,7 +55,7 @@ async def test_a_key_is_not_written_into_a_log_but_into_a_file_of_the_user(
     assert mode(kept) == 0o600
 
 
-async def test_a_key_is_shown_on_a_terminal_and_to_who_reads_a_pipe(
+async def test_a_key_is_shown_on_a_terminal_and_to_the_reader_of_a_pipe(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     for reader, writer in (pty.openpty(), os.pipe()):
@@ -66,7 +67,7 @@ async def test_a_key_is_shown_on_a_terminal_and_to_who_reads_a_pipe(
     assert names(tmp_path) == []
 
 
-async def test_a_file_that_is_there_already_is_not_taken_for_the_key(
+async def test_an_existing_file_is_not_used_for_the_key(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     link(tmp_path / "yours.invitation", tmp_path / "elsewhere")

@@ -1,4 +1,6 @@
-"""The roll of a run: who is told of whom, in messages that are small enough to travel."""
+"""The roll of a run: the peers that each process learns of, in messages that are small enough to
+travel.
+"""
 
 from __future__ import annotations
 
@@ -29,7 +31,7 @@ def hello(process: str, incarnation: int = 1) -> Hello:
 
 
 def roll() -> Membership:
-    """A lead with six hundred workers, on two machines."""
+    """A lead with six hundred workers on two machines."""
     actors = tuple(ActorSpec(name, "role") for name in ("lead", *NAMES))
     made = Topology("p", actors, tuple(("lead", name) for name in NAMES), "lead")
     specs = (ProcessSpec(actor.name, "ab"[len(actor.name) % 2], (actor.name,)) for actor in actors)
@@ -38,19 +40,17 @@ def roll() -> Membership:
     return found
 
 
-def test_whoever_has_many_peers_is_told_of_them_in_several_messages_the_last_of_which_says_so() -> (
-    None
-):
+def test_a_process_learns_of_many_peers_in_several_messages_of_which_the_last_is_marked() -> None:
     pieces = roll().directory("lead")
     for piece in pieces:
-        # MessageError if it were too large
+        # raises MessageError if the message is too large
         encode(Envelope(piece, 1, "supervisor", 1, "lead/agent"))
     told = [name for piece in pieces for name in piece.peers]
     assert told == NAMES
     assert [piece.more for piece in pieces] == [True] * (len(pieces) - 1) + [False]
 
 
-def test_a_worker_is_told_of_its_neighbours_only_and_one_that_has_none_is_told_that() -> None:
+def test_a_worker_learns_of_its_neighbours_only_and_gets_an_empty_list_if_it_has_none() -> None:
     made = roll()
     (piece,) = made.directory("worker-3")
     assert (list(piece.peers), piece.more) == (["lead"], False)
@@ -63,7 +63,7 @@ def test_a_worker_is_told_of_its_neighbours_only_and_one_that_has_none_is_told_t
     assert (nothing.peers, nothing.more) == ({}, False)
 
 
-def test_a_process_is_told_of_with_its_machine_and_its_host_once_it_has_greeted() -> None:
+def test_a_process_is_named_with_its_machine_and_its_host_once_it_has_greeted() -> None:
     made = roll()
     assert (made.host("lead"), made.life("lead")) == ("a (h, pid 7)", 1)
     made.greetings.clear()

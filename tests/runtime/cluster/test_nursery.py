@@ -1,5 +1,6 @@
-"""Where role processes are forked from: started early, ended with its launcher; and the threads of
-what it bears."""
+"""The nursery, from which role processes are forked: it starts early and ends with its launcher.
+And the threads of the processes that it forks.
+"""
 
 from __future__ import annotations
 
@@ -127,7 +128,7 @@ def plan(config, options):
 '''
 
 
-def test_a_forked_process_computes_with_its_own_number_of_threads_though_its_libraries_were_loaded_with_one() -> (
+def test_a_forked_process_computes_with_its_own_number_of_threads_although_libraries_had_one() -> (
     None
 ):
     alone = {**environment(), **threads.variables(1)}
@@ -143,8 +144,9 @@ def test_a_forked_process_computes_with_its_own_number_of_threads_though_its_lib
 
 
 class FullLog:
-    """In place of the log of the next process a pipe that is full: it cannot tell that it has no
-    plan, and waits."""
+    """Replaces the log of the next process by a full pipe, so that the process waits when it
+    reports that it has no plan.
+    """
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self._read, self._write = os.pipe()
@@ -156,14 +158,14 @@ class FullLog:
         monkeypatch.setattr(local, "open_file", lambda *of_its_log: os.dup(self._write))
 
     async def told(self) -> str:
-        """What the process tells, to its end."""
+        """The text that the process writes, up to its end."""
         os.close(self._write)
         with open(self._read, "rb") as file:  # noqa: ASYNC230
             data = await asyncio.to_thread(file.read)
         return data.replace(b"\0", b"").decode()
 
 
-async def test_processes_are_born_in_the_nursery_that_was_started_early(
+async def test_processes_are_forked_from_the_nursery_that_was_started_early(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     log = FullLog(monkeypatch)
@@ -177,11 +179,11 @@ async def test_processes_are_born_in_the_nursery_that_was_started_early(
         assert isinstance(born, LocalProcess)
         assert parent_of(born.pid) == nursery.process.pid
         assert "plan.json: found no such file" in await log.told()
-        assert await born.wait() == 1  # that is no run to take part in
+        assert await born.wait() == 1  # the folder is not a run directory
         await launcher.close()
 
 
-async def test_a_log_that_is_a_link_is_told_and_not_written(tmp_path: Path) -> None:
+async def test_a_log_that_is_a_link_is_an_error_and_is_not_written(tmp_path: Path) -> None:
     (tmp_path / "precious").write_text("precious")
     (tmp_path / "logs").mkdir(mode=0o700)
     (tmp_path / "logs" / "a.log").symlink_to(tmp_path / "precious")
@@ -194,7 +196,7 @@ async def test_a_log_that_is_a_link_is_told_and_not_written(tmp_path: Path) -> N
     assert (tmp_path / "precious").read_text() == "precious"
 
 
-async def test_a_nursery_bears_for_one_run_after_the_other(
+async def test_a_nursery_forks_for_one_run_after_the_other(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with Nursery.start() as nursery:
@@ -215,7 +217,7 @@ async def test_a_nursery_bears_for_one_run_after_the_other(
         ("owes", "does not answer"),
     ],
 )
-async def test_a_nursery_that_can_bear_for_no_other_run_says_why(
+async def test_a_nursery_that_cannot_fork_for_another_run_gives_the_reason(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, harm: str, why: str
 ) -> None:
     with Nursery.start() as nursery:
@@ -231,7 +233,7 @@ async def test_a_nursery_that_can_bear_for_no_other_run_says_why(
             await asyncio.to_thread(os.waitid, os.P_PID, pid, os.WSTOPPED)
         if harm == "owes":
             launch = asyncio.create_task(launcher.launch(A, 1))
-            await asyncio.sleep(0)  # it has asked
+            await asyncio.sleep(0)  # the launcher has sent its request
             launch.cancel()
             await asyncio.wait([launch])
         await launcher.close()
@@ -244,7 +246,7 @@ async def test_a_nursery_that_can_bear_for_no_other_run_says_why(
 
 
 async def parent_of_born(launcher: LocalLauncher, monkeypatch: pytest.MonkeyPatch) -> int:
-    """Of a process that has lived."""
+    """Fork a process and wait for its end; return its parent's pid."""
     log = FullLog(monkeypatch)
     born = await launcher.launch(A, 1)
     assert isinstance(born, LocalProcess)
@@ -255,7 +257,7 @@ async def parent_of_born(launcher: LocalLauncher, monkeypatch: pytest.MonkeyPatc
     return parent
 
 
-def test_an_agent_forks_its_nursery_which_has_none_of_its_files_and_its_own_signals(
+def test_an_agents_forked_nursery_keeps_no_files_and_no_signal_handlers_of_the_agent(
     tmp_path: Path,
 ) -> None:
     done = subprocess.run(
@@ -266,12 +268,12 @@ def test_an_agent_forks_its_nursery_which_has_none_of_its_files_and_its_own_sign
     assert told["parent"] == told["session"] == told["nursery"]
     assert "/dev/zero" not in told["open"] and len(told["open"]) < 12
     assert not told["caught"] & 1 << signal.SIGTERM - 1
-    # it had no run to take part in; it was closed
+    # the process found no run; the nursery was closed
     assert (told["status"], told["ended"]) == (1, -signal.SIGKILL)
     assert done.stderr == ""
 
 
-def test_a_nursery_hears_of_the_program_and_ends_with_a_mistake_of_the_configuration(
+def test_a_nursery_learns_of_the_program_and_ends_if_the_configuration_has_a_mistake(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     start = Nursery.start
@@ -284,10 +286,10 @@ def test_a_nursery_hears_of_the_program_and_ends_with_a_mistake_of_the_configura
     ]
 
 
-def test_for_a_program_that_cannot_be_imported_no_nursery_is_started(
+def test_no_nursery_is_started_for_a_program_that_cannot_be_imported(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(Nursery, "start", lambda: pytest.fail("it was"))
+    monkeypatch.setattr(Nursery, "start", lambda: pytest.fail("a nursery was started"))
     cluster = configure(tmp_path, "single")
     cluster.write_text(
         'program = "nowhere"\n' + cluster.read_text().replace('program = "roles"\n', "")
@@ -296,7 +298,7 @@ def test_for_a_program_that_cannot_be_imported_no_nursery_is_started(
         up(cluster)
 
 
-def test_up_forks_its_nursery_which_has_what_its_program_opened_and_nothing_else_of_its_files(
+def test_the_forked_nursery_of_up_keeps_only_the_files_that_the_program_opened(
     tmp_path: Path,
 ) -> None:
     (tmp_path / "opener.py").write_text(OPENER)
@@ -304,7 +306,8 @@ def test_up_forks_its_nursery_which_has_what_its_program_opened_and_nothing_else
     command = runtime_command("up")
     others = os.open("/dev/zero", os.O_RDONLY)
     os.set_inheritable(others, True)
-    buffers = environment() | {"PYTHONUNBUFFERED": ""}  # what `up` has not written yet at its fork
+    # `up` has buffered output that it has not written when it forks
+    buffers = environment() | {"PYTHONUNBUFFERED": ""}
     done = subprocess.run(
         command,
         cwd=tmp_path,
@@ -325,10 +328,10 @@ def test_up_forks_its_nursery_which_has_what_its_program_opened_and_nothing_else
     (log,) = run_directory(tmp_path / "cluster.toml").joinpath("logs").iterdir()
     assert log.read_text().startswith("into its log\n")
     assert not [name for name in told["stack"] if "/cli/" in name or "cyclopts" in name]
-    assert told["handlers"] == ["LoggedWarnings"], "those of the role process alone"
+    assert told["handlers"] == ["LoggedWarnings"], "the role process has handlers of `up`"
 
 
-def test_a_process_that_has_a_thread_by_then_is_not_forked() -> None:
+def test_a_process_that_has_a_thread_already_is_not_forked() -> None:
     code = (
         "import threading; from runtime.cluster import nursery_start\n"
         "over = threading.Event(); thread = threading.Thread(target=over.wait)\n"
@@ -360,9 +363,7 @@ def test_up_computes_with_all_its_threads_if_it_computes_itself(
     assert len(released) == times
 
 
-def test_the_nursery_that_was_begun_is_taken_once_and_the_rest_of_the_process_is_as_before() -> (
-    None
-):
+def test_a_nursery_begun_early_is_used_once_and_the_process_is_otherwise_unchanged() -> None:
     code = (
         "import os; before = dict(os.environ)\n"
         "from runtime.cluster import nursery_start; nursery_start.begin(); (begun,) = "
@@ -394,11 +395,13 @@ def test_a_nursery_whose_launcher_vanishes_ends_itself() -> None:
     nursery.link.close()
     assert nursery.process.wait(20) == 0
     nursery.close()
-    assert os.environ == before  # what it was given is its own
+    assert os.environ == before  # the nursery's variables are its own
 
 
 def test_a_nursery_that_is_ended_does_not_see_its_link_close() -> None:
-    """It would take this process for killed, and remove the private folders of its other runs."""
+    """Its process would take the closed link for the death of `up`, and remove the private folders
+    of its other runs.
+    """
     open_at: list[int] = []
     ours, theirs = socket.socketpair()
 

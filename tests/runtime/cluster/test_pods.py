@@ -1,4 +1,4 @@
-"""States of pods, as Kubernetes writes them, in words."""
+"""States of pods as Kubernetes writes them, and their descriptions in words."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def pod(state: dict[str, Any], **more: Any) -> dict[str, Any]:
         ({"metadata": {"name": "p"}}, State("pod p waits: ContainerCreating")),
     ],
 )
-def test_the_state_of_a_pod_is_told_in_words(seen: dict[str, Any], expected: State) -> None:
+def test_the_state_of_a_pod_is_described_in_words(seen: dict[str, Any], expected: State) -> None:
     assert state(seen) == expected
 
 
@@ -59,5 +59,5 @@ def test_names_of_objects_are_labels_of_dns_and_differ_each_time() -> None:
     )
 
 
-def test_the_double_puts_in_variables_as_kubernetes_does() -> None:
+def test_the_double_replaces_variables_as_kubernetes_does() -> None:
     assert expanded("$(A) $$(A) $A $(B) $$A", {"A": "1"}) == "1 $(A) $A $(B) $A"

@@ -1,5 +1,6 @@
-"""What a library logs of its preparation becomes an event; what it says of the interpreter's lock
-is heard."""
+"""Log records of a library while it prepares: they become events, and a record that it will hold
+the interpreter's lock is reported.
+"""
 
 from __future__ import annotations
 
@@ -10,7 +11,7 @@ from ops.holding import holds_lock
 from runtime.cluster.preparing import LoggedHold, LoggedPreparation
 
 
-def test_what_is_logged_of_preparation_is_handed_on_with_its_three_fields() -> None:
+def test_a_log_record_of_preparation_is_passed_on_with_its_three_fields() -> None:
     told: list[dict[str, Any]] = []
     handler = LoggedPreparation(told.append)
     log = logging.getLogger("tests.preparing")
@@ -28,7 +29,7 @@ def test_what_is_logged_of_preparation_is_handed_on_with_its_three_fields() -> N
     assert told == [{"what": "reading", "done": 1, "total": 4}]
 
 
-def test_who_is_about_to_hold_the_interpreters_lock_goes_on_when_that_is_heard() -> None:
+def test_code_that_will_hold_the_interpreters_lock_goes_on_once_that_is_reported() -> None:
     order: list[str] = []
     handler = LoggedHold(lambda: order.append("heard"))
     log = logging.getLogger("ops.holding")

@@ -1,5 +1,6 @@
-"""What `up` makes of an agent's words, and an agent of those of `up`, without sockets: every step,
-and no other."""
+"""The messages between `up` and its agents, without sockets: every step of the tables is accepted,
+and no other.
+"""
 
 from __future__ import annotations
 
@@ -39,7 +40,7 @@ SAID_BY_AGENT: dict[type[Message], Message] = {
     agent_messages.Leaving: agent_messages.Leaving(seconds=25.0),
     agent_messages.Closed: agent_messages.Closed(),
     agent_messages.Problem: agent_messages.Problem(error="no room"),
-    # which is not the agent's to say
+    # an agent must not send this
     agent_messages.Launch: agent_messages.Launch(process="p", incarnation=1),
 }
 SAID_BY_UP: dict[type[Message], Message] = {
@@ -51,12 +52,12 @@ SAID_BY_UP: dict[type[Message], Message] = {
     agent_messages.Got: agent_messages.Got(),
     agent_messages.Close: agent_messages.Close(),
     agent_messages.Beat: agent_messages.Beat(),
-    agent_messages.Joined: facts_here("m", "10.0.0.1"),  # which is not for it
+    agent_messages.Joined: facts_here("m", "10.0.0.1"),  # `up` must not send this
 }
 
 
 class Known:
-    """A machine at a stage, what was said to its agent, and the pieces that came."""
+    """A machine at a stage, the messages sent to its agent, and the pieces of files that came."""
 
     def __init__(self, stage: Stage = Stage.READY) -> None:
         self.told: list[Message] = []
@@ -69,7 +70,7 @@ class Known:
             self.machine.lost("of the test")
 
     async def with_process(self) -> RemoteProcess:
-        """The same, with a process."""
+        """Launch a process on the machine."""
         born = asyncio.create_task(self.machine.launch("p", 1))
         await asyncio.sleep(0)
         self.machine.take(SAID_BY_AGENT[agent_messages.Started])
@@ -78,7 +79,7 @@ class Known:
 
 @pytest.mark.parametrize("stage", list(Stage))
 @pytest.mark.parametrize("kind", list(SAID_BY_AGENT))
-async def test_an_agent_may_say_what_the_table_has_and_nothing_else(
+async def test_an_agent_may_send_the_messages_of_the_table_and_no_others(
     stage: Stage, kind: type[Message]
 ) -> None:
     known = Known(stage)
@@ -89,7 +90,7 @@ async def test_an_agent_may_say_what_the_table_has_and_nothing_else(
         assert told == f"machine 'm': its agent sent {kind.__name__} while it was {stage.value}"
 
 
-async def test_a_process_there_is_started_signalled_and_its_end_told_as_its_machine_saw_it() -> (
+async def test_a_remote_process_is_started_and_signalled_and_its_end_reported_as_its_machine_saw_it() -> (
     None
 ):
     known = Known()
@@ -104,10 +105,12 @@ async def test_a_process_there_is_started_signalled_and_its_end_told_as_its_mach
     known.machine.take(SAID_BY_AGENT[agent_messages.Exited])
     assert (await child.wait(), child.describe(-9, True)) == (-9, "killed by SIGKILL")
     child.signal(signal.SIGKILL)
-    assert type(known.told[-1]) is agent_messages.Got, "nobody is there to hear it"
+    assert type(known.told[-1]) is agent_messages.Got, (
+        "a signal was sent to a process that has ended"
+    )
 
 
-async def test_what_cannot_be_started_there_is_told_with_its_machine() -> None:
+async def test_a_process_that_cannot_be_started_remotely_is_reported_with_its_machine() -> None:
     known = Known()
     born = asyncio.create_task(known.machine.launch("p", 1))
     await asyncio.sleep(0)
@@ -125,7 +128,7 @@ async def test_what_cannot_be_started_there_is_told_with_its_machine() -> None:
 
 
 @pytest.mark.parametrize("how", ["lost", "problem", "closed"])
-async def test_with_a_machine_all_its_processes_and_all_who_wait_are_told(how: str) -> None:
+async def test_the_loss_of_a_machine_ends_its_processes_and_its_pending_launches(how: str) -> None:
     known = Known()
     child = await known.with_process()
     waiting = asyncio.create_task(known.machine.launch("q", 1))
@@ -148,12 +151,12 @@ async def test_with_a_machine_all_its_processes_and_all_who_wait_are_told(how: s
 
 
 class NoNursery:
-    """Nothing is born here."""
+    """A nursery that forks no process."""
 
 
 @pytest.mark.parametrize("step", list(Step))
 @pytest.mark.parametrize("kind", list(SAID_BY_UP))
-async def test_up_may_say_what_the_table_has_and_nothing_else(
+async def test_up_may_send_the_messages_of_the_table_and_no_others(
     step: Step, kind: type[Message]
 ) -> None:
     nursery: Any = NoNursery()
@@ -175,7 +178,7 @@ async def test_up_may_say_what_the_table_has_and_nothing_else(
 
 
 async def test_an_agent_leaves_when_the_last_piece_of_its_files_has_arrived(tmp_path: Path) -> None:
-    """`up` takes nothing more of an agent that it finds gone when it answers a piece."""
+    """`up` accepts no more messages of an agent that has left before `up` answers a piece."""
     (tmp_path / "checkpoint").write_bytes(bytes(3 * PIECE_BYTES))
     nursery: Any = NoNursery()
     agent = MachineAgent("m", nursery)
@@ -194,7 +197,7 @@ async def test_an_agent_leaves_when_the_last_piece_of_its_files_has_arrived(tmp_
     await serving
 
 
-async def test_a_file_that_cannot_be_kept_is_told_once(
+async def test_a_file_that_cannot_be_kept_is_reported_once(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     (tmp_path / "logs").write_text("no folder")

@@ -1,4 +1,6 @@
-"""What is compared over machines before a run begins: versions, sources, what actors read."""
+"""The comparison of machines before a run begins: versions, sources, and the data that actors
+read.
+"""
 
 from __future__ import annotations
 
@@ -28,7 +30,7 @@ def compared(**machines: dict[str, str]) -> Sameness:
     return made
 
 
-def test_machines_that_run_the_same_are_told_nothing_of_whatever_else_they_are() -> None:
+def test_machines_with_the_same_versions_get_no_warning_about_other_differences() -> None:
     made = compared(
         a={"host": "x", "platform": "Linux"}, b={"host": "y", "platform": "macOS", "loop": "uvloop"}
     )
@@ -46,7 +48,7 @@ def test_a_difference_names_the_odd_machine_and_both_sides() -> None:
     assert made.warnings() == []
 
 
-def test_of_two_machines_the_one_that_differs_from_up_is_odd() -> None:
+def test_of_two_machines_the_one_that_differs_from_up_is_named() -> None:
     made = compared(a={"program": "bb"}, up={})
     assert made.wrong_program().startswith(
         "machine 'a' (host host-a) has a program whose sources have the checksum bb, "
@@ -76,7 +78,7 @@ def test_of_two_machines_the_one_that_differs_from_up_is_odd() -> None:
         ("host", "elsewhere", ""),
     ],
 )
-def test_what_changes_no_interface_is_warned_of_and_all_else_ends_the_run(
+def test_a_difference_that_changes_no_interface_is_a_warning_and_any_other_ends_the_run(
     name: str, value: str, weight: str
 ) -> None:
     made = compared(a={}, b={}, c={name: value})
@@ -85,7 +87,7 @@ def test_what_changes_no_interface_is_warned_of_and_all_else_ends_the_run(
     assert all(value in text and "machine 'c'" in text for text in told.values() if text)
 
 
-def test_of_many_odd_machines_three_are_told_and_the_others_are_counted() -> None:
+def test_of_many_odd_machines_three_are_named_and_the_others_are_counted() -> None:
     made = compared(
         **{f"good-{n}": {} for n in range(9)}, **{f"bad-{n}": {"program": str(n)} for n in range(5)}
     )
@@ -94,7 +96,7 @@ def test_of_many_odd_machines_three_are_told_and_the_others_are_counted() -> Non
     assert lines[3:] == ["and 2 more machines differ"]
 
 
-def test_what_actors_read_must_be_the_same_wherever_it_is_read() -> None:
+def test_data_that_actors_read_must_be_the_same_on_every_machine() -> None:
     made = compared(a={}, b={}, c={})
     made.reads("a", {"data of TRAIN": "10 samples", "the net": "x"})
     made.reads("b", {"the net": "x"})
@@ -117,7 +119,7 @@ def written(folder: Path, files: Mapping[str, str]) -> None:
         path.write_text(text)
 
 
-def test_a_checksum_is_of_what_sources_say_not_of_where_they_lie(tmp_path: Path) -> None:
+def test_a_checksum_depends_on_the_text_of_sources_and_not_on_their_place(tmp_path: Path) -> None:
     sources = {"main.py": "import helper\nfrom tools import x\n", "helper.py": "import deeper\n"}
     sources |= {"deeper.py": "A = 1\n", "tools/__init__.py": "", "tools/x.py": "B = 2\n"}
     for place in ("a", "b"):
@@ -130,7 +132,7 @@ def test_a_checksum_is_of_what_sources_say_not_of_where_they_lie(tmp_path: Path)
         assert checksum(script) != before, changed
 
 
-def test_a_program_that_is_a_package_is_taken_whole(
+def test_a_checksum_covers_all_modules_of_a_package(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     written(tmp_path, {"given/__init__.py": "", "given/deep/part.py": "A = 1\n"})

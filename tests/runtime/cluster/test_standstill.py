@@ -1,5 +1,6 @@
-"""A run in which every process lives and nothing advances is told, with who waits for whom; idle
-ones are not."""
+"""A run that stands still although every process lives: it is reported with the waits between its
+actors; an idle run is not.
+"""
 
 from __future__ import annotations
 
@@ -33,14 +34,14 @@ def beat(process: str = "p", busy: float = 0.0, period: float = BEAT, **actors: 
 
 
 class Watched:
-    """A run whose lead is called so, beaten every half second."""
+    """A run with the lead "lead", which gets a heartbeat every half second."""
 
     def __init__(self, floor: float = 30.0) -> None:
         self.standstill = Standstill("lead", floor)
         self.now = 0.0
 
     def seconds(self, seconds: float, **beaten: Any) -> str | None:
-        """The first verdict of so many seconds of this heartbeat."""
+        """The first verdict while this heartbeat repeats for so many seconds."""
         for _ in range(round(seconds / BEAT)):
             self.now += BEAT
             why = self.standstill.beat(beat(**beaten), self.now)
@@ -53,7 +54,7 @@ def test_a_lead_that_counts_no_steps_may_be_idle_for_ever() -> None:
     assert Watched().seconds(1000, lead=actor(0, "a")) is None
 
 
-def test_a_lead_without_a_new_step_for_half_a_minute_is_told_with_who_waits_for_whom() -> None:
+def test_a_lead_without_a_new_step_for_half_a_minute_is_reported_with_all_waits() -> None:
     watched = Watched()
     others = {"a": actor(0, "b", "Pull"), "b": actor(0, "", "Push"), "c": actor()}
     assert watched.seconds(30, lead=actor(1), **others) is None
@@ -72,7 +73,7 @@ def test_steps_keep_a_run_alive_and_slow_ones_give_it_more_time() -> None:
     assert "which usually takes 5 s" in why
 
 
-def test_whoever_computes_is_watched_by_another_rule_and_keeps_the_run_alive() -> None:
+def test_a_process_that_computes_keeps_the_run_alive_and_has_another_rule() -> None:
     watched = Watched()
     watched.seconds(5, lead=actor(3))
     for _ in range(20):
@@ -89,7 +90,9 @@ def test_a_run_that_was_stopped_as_a_whole_has_not_stood_still() -> None:
 
 
 def circle(*numbers: int) -> list[tuple[str, Any]]:
-    """Beats of two processes whose actors' handlers ask one another; the numbers of their asks."""
+    """Beats of two processes whose handlers ask each other; `numbers` are the numbers of their
+    asks.
+    """
     pairs = (("a", "b"), ("b", "a"))
     return [
         (x, actor(0, y, "Ask", (y, number))) for (x, y), number in zip(pairs, numbers, strict=True)
@@ -97,7 +100,7 @@ def circle(*numbers: int) -> list[tuple[str, Any]]:
 
 
 def verdicts(beats: list[list[tuple[str, Any]]]) -> list[str | None]:
-    """Of each round of beats, half a second apart, the verdict after its last."""
+    """The verdict after each round of beats; rounds are half a second apart."""
     standstill = Standstill("lead", 30.0)
     found = []
     for number, given in enumerate(beats):
@@ -108,7 +111,7 @@ def verdicts(beats: list[list[tuple[str, Any]]]) -> list[str | None]:
     return found
 
 
-def test_a_circle_of_asks_is_told_at_its_second_beat() -> None:
+def test_a_circle_of_asks_is_reported_at_its_second_beat() -> None:
     first, second = verdicts([circle(1, 1), circle(1, 1)])
     assert first is None
     assert second is not None
@@ -118,14 +121,15 @@ def test_a_circle_of_asks_is_told_at_its_second_beat() -> None:
 @pytest.mark.parametrize(
     "beats",
     [
-        # other asks each time: they are answered
+        # the numbers change: earlier asks were answered
         [circle(1, 1), circle(2, 1), circle(3, 2), circle(4, 2)],
-        [circle(1, 1)[:1], circle(1, 1)[:1], circle(1, 1)],  # they met only now
+        # the circle closes only in the last round
+        [circle(1, 1)[:1], circle(1, 1)[:1], circle(1, 1)],
         # no circle
         [[("a", actor(0, "b", "Ask", ("b", 1))), ("b", actor(0, "c", "Ask", ("c", 1)))]] * 5,
-        # not from within handlers: those still answer
+        # the asks come from outside handlers, so the actors can still answer
         [[("a", actor(0, "b")), ("b", actor(0, "a"))]] * 5,
     ],
 )
-def test_asks_that_can_be_answered_are_no_circle(beats: list[list[tuple[str, Any]]]) -> None:
+def test_asks_that_can_be_answered_are_not_a_circle(beats: list[list[tuple[str, Any]]]) -> None:
     assert verdicts(beats) == [None] * len(beats)

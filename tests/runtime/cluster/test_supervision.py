@@ -1,4 +1,4 @@
-"""Who counts as dead, and every step of a process's life, legal or not."""
+"""The rules by which a process counts as dead, and every step of a process's life, legal or not."""
 
 from __future__ import annotations
 
@@ -12,7 +12,8 @@ from runtime.plan.topology import SUPERVISOR
 EVENTS = ("hello", "ready", "begin", "halt", "exit", "reborn")
 TICK = 0.25
 
-# stage -> what each of EVENTS leads to; None: refused. The diagram at the top of `lifecycle`, written out.
+# stage -> the next stage for each of EVENTS; None if the event is refused. It is the diagram at the
+# top of `lifecycle`.
 S = LifeStage
 TABLE: dict[LifeStage, tuple[LifeStage | None, ...]] = {
     S.STARTING: (S.GREETED, None, None, S.HALTING, S.GONE, S.GREETED),
@@ -45,7 +46,7 @@ def beat(
 
 
 def at_stage(stage: LifeStage, liveness: Liveness | None = None) -> Supervision:
-    """One process "p" that has reached a stage at time 0."""
+    """The supervision of one process "p" that has reached a stage at time 0."""
     made = Supervision(["p"], liveness or Liveness(), 0.0)
     ways = {
         S.GREETED: ["hello"],
@@ -61,7 +62,9 @@ def at_stage(stage: LifeStage, liveness: Liveness | None = None) -> Supervision:
 def watched(
     made: Supervision, until: float, *, beats: Heartbeat | None = None
 ) -> list[tuple[str, str]]:
-    """Check every tick, with or without heartbeats, up to a time; the verdict at the last check."""
+    """Check at every tick up to a time, with or without heartbeats; return the verdict of the last
+    check.
+    """
     verdict: list[tuple[str, str]] = []
     for tick in range(1, round(until / TICK) + 1):
         if beats is not None:
@@ -80,7 +83,7 @@ STEPS = [
 
 
 @pytest.mark.parametrize(("stage", "event", "to"), STEPS)
-def test_every_step_of_a_life_is_legal_where_the_table_says_so_and_else_changes_nothing(
+def test_a_step_of_a_life_is_legal_if_the_table_has_it_and_changes_nothing_otherwise(
     stage: LifeStage, event: str, to: LifeStage | None
 ) -> None:
     made = at_stage(stage)
@@ -99,7 +102,7 @@ def test_every_step_of_a_life_is_legal_where_the_table_says_so_and_else_changes_
 
 
 @pytest.mark.parametrize("stage", [stage for stage in S if stage is not S.HALTING])
-def test_the_hello_of_a_higher_incarnation_begins_a_life_and_former_ones_are_heard_no_more(
+def test_the_hello_of_a_higher_incarnation_begins_a_life_and_former_lives_are_refused(
     stage: LifeStage,
 ) -> None:
     made = at_stage(stage)
@@ -114,7 +117,7 @@ def test_the_hello_of_a_higher_incarnation_begins_a_life_and_former_ones_are_hea
     assert made.at(S.READY) == ["p"]
 
 
-def test_nobody_is_reborn_into_a_run_that_ends() -> None:
+def test_no_process_is_reborn_into_a_run_that_ends() -> None:
     made = at_stage(S.HALTING)
     with pytest.raises(MessageError, match="'reborn' of process 'p', which is halting"):
         made.note("p", "hello", 1.0, 2)
@@ -127,7 +130,7 @@ def test_a_step_of_a_process_that_is_not_of_this_run_is_refused(process: str, ev
         Supervision(["p"], Liveness(), 0.0).note(process, event, 0.0)
 
 
-def test_a_heartbeat_of_a_stranger_is_no_news() -> None:
+def test_a_heartbeat_of_a_stranger_is_ignored() -> None:
     made = at_stage(LifeStage.RUNNING)
     made.beat(beat("stranger"), 1.0)
     assert list(made.processes) == ["p"]
@@ -155,7 +158,7 @@ def test_a_silent_process_is_dead_after_the_missed_beats_and_one_more_never_befo
     assert "no heartbeat for 2.8 s" in why
 
 
-def test_a_process_hears_what_it_is_told_from_its_greeting_until_it_falls_silent() -> None:
+def test_a_process_can_be_reached_from_its_greeting_until_it_falls_silent() -> None:
     assert not at_stage(S.STARTING).hears("p", 0.0)
     made = at_stage(S.GREETED)
     assert made.hears("p", 2.5)
@@ -172,7 +175,7 @@ def test_a_link_between_a_living_process_and_the_supervisor_is_broken_after_the_
     assert made.broken(7.0) is None
 
 
-def test_what_a_former_life_lost_is_no_broken_link_of_the_present_one() -> None:
+def test_a_link_that_a_former_life_lost_does_not_count_for_the_present_life() -> None:
     made = at_stage(S.RUNNING)
     made.link_lost(SUPERVISOR, "p", 5.0)
     made.note("p", "exit", 5.1)
@@ -180,7 +183,7 @@ def test_what_a_former_life_lost_is_no_broken_link_of_the_present_one() -> None:
     assert made.broken(9.0) is None
 
 
-def test_a_process_on_another_host_may_be_silent_for_as_long_as_its_link_may_be_besides() -> None:
+def test_a_process_on_another_host_may_also_be_silent_for_as_long_as_its_link() -> None:
     made = at_stage(S.RUNNING)
     made.is_far("p")
     assert watched(made, 8.5) == []
@@ -234,7 +237,7 @@ def test_array_work_is_stuck_at_ten_times_the_usual_but_never_under_the_floor(
 
 
 @pytest.mark.parametrize(("busy", "stuck"), [(299.0, False), (301.0, True)])
-def test_preparing_has_a_limit_of_its_own_since_kernels_compile_then(
+def test_preparing_has_a_separate_limit_since_kernels_compile_then(
     busy: float, stuck: bool
 ) -> None:
     verdict = watched(at_stage(LifeStage.GREETED), TICK, beats=beat(busy=busy, usual=0.0))
@@ -242,7 +245,7 @@ def test_preparing_has_a_limit_of_its_own_since_kernels_compile_then(
 
 
 @pytest.mark.parametrize("stage", [LifeStage.GREETED, LifeStage.RUNNING])
-def test_who_has_said_that_it_holds_the_interpreters_lock_may_be_silent_while_it_may_prepare(
+def test_a_process_that_reported_a_held_interpreter_lock_may_be_silent_for_prepare_seconds(
     stage: LifeStage,
 ) -> None:
     made = at_stage(stage)
@@ -252,23 +255,23 @@ def test_who_has_said_that_it_holds_the_interpreters_lock_may_be_silent_while_it
     assert "sent no heartbeat for 302.8 s" in why
 
 
-def test_the_next_beat_ends_that() -> None:
+def test_the_next_beat_ends_the_time_for_a_held_lock() -> None:
     made = at_stage(LifeStage.RUNNING)
     made.beat(beat(holds_lock=True), 0.0)
     assert watched(made, 60.0) == []
-    # the same piece of work goes on: it is not stuck
+    # the same piece of work goes on, which is not stuck
     made.beat(beat(busy=60.0, holds_lock=True), 60.0)
     assert made.check(60.25) == []
     made.beat(beat(), 60.25)
     assert [bool(made.check(60.25 + tick * TICK)) for tick in range(1, 12)] == [False] * 10 + [True]
 
 
-def test_what_was_said_while_preparing_is_no_verdict_on_what_follows() -> None:
+def test_a_beat_from_the_preparation_does_not_condemn_the_process_afterwards() -> None:
     made = at_stage(LifeStage.GREETED)
     made.beat(beat(busy=60.0, usual=0.0), 0.0)
     made.note("p", "ready", 0.1)
     made.note("p", "begin", 0.2)
-    assert made.check(TICK) == []  # the next beat is not here yet
+    assert made.check(TICK) == []  # the next beat has not come yet
     made.beat(beat(busy=60.0, usual=0.0), 0.3)
     assert made.check(2 * TICK) != []
 
@@ -281,7 +284,7 @@ def test_every_dead_process_is_named() -> None:
     assert [name for name, _ in made.check(3.0)] == ["p", "r"]
 
 
-def test_a_supervisor_that_was_itself_stopped_blames_nobody_but_goes_on_watching() -> None:
+def test_a_supervisor_that_was_itself_stopped_names_no_process_but_goes_on_watching() -> None:
     made = at_stage(LifeStage.RUNNING)
     assert watched(made, 1.0) == []
     assert made.check(61.0) == []
@@ -298,7 +301,7 @@ def test_a_check_that_comes_a_little_late_still_finds_a_stuck_process() -> None:
 @pytest.mark.parametrize(
     ("progress", "busy", "dead"), [(0, 0.0, True), (1, 0.0, False), (0, 20.0, False)]
 )
-def test_a_process_that_does_nothing_when_told_to_prepare_is_named_after_the_time_of_a_start(
+def test_a_process_that_does_not_begin_to_prepare_is_named_after_start_seconds(
     progress: int, busy: float, dead: bool
 ) -> None:
     limit = Liveness().start_seconds
@@ -318,11 +321,11 @@ def test_a_process_that_waits_for_one_that_reports_late_is_not_named() -> None:
         assert made.check(tick * TICK) == []
 
 
-def test_of_one_that_never_reports_and_those_that_wait_for_it_only_the_first_is_named() -> None:
+def test_a_process_that_never_reports_is_named_and_those_that_wait_for_it_are_not() -> None:
     limit = Liveness().start_seconds
     made = Supervision(["early", "never"], Liveness(), 0.0)
     made.note("early", "hello", 1.0)
-    made.launched("never", 2.0)  # later than all others have reported
+    made.launched("never", 2.0)  # later than all other processes have reported
     named = []
     for tick in range(1, round((2.0 + limit) / TICK) + 3):
         made.beat(beat("early", progress=0), tick * TICK)
@@ -338,9 +341,7 @@ def linked(*stages: LifeStage) -> Supervision:
     return made
 
 
-def test_a_link_that_broke_between_two_that_live_is_what_is_wrong_once_nothing_explains_it() -> (
-    None
-):
+def test_a_broken_link_between_two_living_processes_is_reported_if_no_death_explains_it() -> None:
     made = linked(S.RUNNING, S.READY)
     assert made.broken(5.9) is None
     assert made.broken(6.0) == ("p", "q")

@@ -1,4 +1,4 @@
-"""What a process logs as a warning reaches the person once, and never without bound."""
+"""Warnings in a process's log: the person sees each one once, and their number is bounded."""
 
 from __future__ import annotations
 
@@ -20,13 +20,13 @@ def told_of(*records: tuple[int, str]) -> list[str]:
     return told
 
 
-def test_each_warning_is_told_once_and_nothing_else_is() -> None:
+def test_each_warning_is_passed_on_once_and_no_other_record() -> None:
     warned = (logging.WARNING, "the disk is slow")
     failed = (logging.ERROR, "an actor failed")
     assert told_of(warned, failed, warned, (logging.INFO, "halting")) == ["the disk is slow"]
 
 
-def test_who_warns_without_end_is_told_of_in_a_bounded_number_of_lines() -> None:
+def test_endless_warnings_of_a_process_are_passed_on_in_a_bounded_number_of_lines() -> None:
     told = told_of(
         *((logging.WARNING, f"message {number} rejected") for number in range(10 * MOST))
     )
@@ -34,7 +34,7 @@ def test_who_warns_without_end_is_told_of_in_a_bounded_number_of_lines() -> None
     assert told[MOST:] == [f"more than {MOST} different warnings: the others are in its log"]
 
 
-def test_what_several_processes_warn_of_in_the_same_words_is_told_once() -> None:
+def test_the_same_warning_of_several_processes_is_passed_on_once() -> None:
     known = FirstOfEach()
     told = [
         known.told(WARNING, {"process": name, "text": text})

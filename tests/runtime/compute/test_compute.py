@@ -1,4 +1,6 @@
-"""Array work: one piece at a time, off the loop or on virtual time, and always known by name."""
+"""Array work: one piece at a time, in a thread or on virtual time, and always known by its
+label.
+"""
 
 from __future__ import annotations
 
@@ -21,7 +23,7 @@ async def compute(request: pytest.FixtureRequest) -> AsyncIterator[Compute]:
 
 
 class Kernel:
-    """Array work that says when it has begun and ends when it is told to."""
+    """Array work that reports its beginning, and ends when the test releases it."""
 
     def __init__(self) -> None:
         self.started = asyncio.Event()
@@ -45,7 +47,7 @@ async def test_an_error_comes_through_and_the_next_piece_runs(compute: Compute) 
     assert (compute.done, compute.current) == (2, None)
 
 
-async def test_pieces_run_one_at_a_time_in_the_order_in_which_they_came(compute: Compute) -> None:
+async def test_pieces_run_one_at_a_time_in_the_order_of_their_calls(compute: Compute) -> None:
     order: list[str] = []
     inside = threading.Lock()
 
@@ -59,7 +61,7 @@ async def test_pieces_run_one_at_a_time_in_the_order_in_which_they_came(compute:
     assert order == [f"{n} actor{n} label{n}" for n in range(20)]
 
 
-async def test_the_loop_turns_while_a_kernel_runs_and_sees_what_it_is() -> None:
+async def test_the_loop_runs_while_a_kernel_runs_and_knows_its_label() -> None:
     compute = ThreadCompute()
     kernel = Kernel()
     running = asyncio.create_task(compute.run("worker", "conv1 forward", kernel))
@@ -88,7 +90,7 @@ async def test_brief_work_is_done_on_the_loop_while_the_thread_is_idle_and_is_co
     compute.close()
 
 
-async def test_brief_work_waits_in_the_thread_while_that_is_at_something() -> None:
+async def test_brief_work_waits_in_the_thread_while_the_thread_is_busy() -> None:
     compute = ThreadCompute()
     kernel = Kernel()
     first = asyncio.create_task(compute.run("a", "kernel", kernel))
@@ -131,7 +133,7 @@ async def test_the_thread_goes_on_to_the_next_piece_without_the_loop() -> None:
     pieces = [
         asyncio.create_task(compute.run("a", "piece", work)) for work in (lambda: None, ran.set)
     ]
-    await asyncio.sleep(0)  # both are asked for
+    await asyncio.sleep(0)  # both pieces are queued
     assert ran.wait(10), "the second piece waits for the loop, which waits here"
     await asyncio.gather(*pieces)
     compute.close()
@@ -162,7 +164,7 @@ async def test_a_closed_compute_thread_takes_no_more_work() -> None:
     assert compute.current is None
 
 
-async def test_races_run_beside_one_another_and_beside_the_piece_whose_turn_it_is() -> None:
+async def test_races_run_in_parallel_with_one_another_and_with_the_current_piece() -> None:
     compute = ThreadCompute()
     met = threading.Barrier(3)
     turn = compute.run("a", "turn", met.wait, 10)
@@ -196,7 +198,7 @@ async def test_an_error_of_a_race_comes_through_and_the_next_one_runs(compute: C
     assert (compute.done, compute.current) == (2, None)
 
 
-def test_races_on_virtual_time_last_beside_one_another() -> None:
+def test_races_on_virtual_time_run_in_parallel() -> None:
     async def main() -> tuple[float, float]:
         compute = InlineCompute(lambda actor, label: 2.0)
         await asyncio.gather(*(compute.race("a", "race", lambda: None) for _ in range(3)))
@@ -223,7 +225,7 @@ def test_inline_work_takes_its_service_time_on_the_virtual_clock_one_after_anoth
     assert current is None
 
 
-def test_what_a_piece_usually_takes_is_the_median_of_the_last_ones() -> None:
+def test_the_usual_time_of_a_piece_is_the_median_of_the_last_ones() -> None:
     async def main() -> list[float]:
         seconds = iter([9.0, 1.0, 5.0] + [4.0] * REMEMBERED)
         compute = InlineCompute(lambda actor, label: next(seconds))

@@ -1,5 +1,6 @@
-"""Profiles of service times: what is measured is replayed, distributions have their moments, seeds
-decide."""
+"""Profiles of service times: measured times are replayed, distributions have their moments, and
+seeds decide the draws.
+"""
 
 from __future__ import annotations
 
@@ -37,9 +38,7 @@ def test_measured_times_are_replayed_each_as_often_as_the_others() -> None:
 
 @pytest.mark.parametrize("law", ["lognormal", "gamma"])
 @pytest.mark.parametrize("cv", [0.1, 1.0])
-def test_a_law_has_the_mean_and_the_coefficient_of_variation_it_is_given(
-    law: str, cv: float
-) -> None:
+def test_a_law_has_the_given_mean_and_coefficient_of_variation(law: str, cv: float) -> None:
     found = np.array(drawn({"mean": 0.02, "cv": cv, "law": law}, 40_000))
     assert found.min() >= 0
     assert found.mean() == pytest.approx(0.02, rel=0.03)
@@ -108,7 +107,7 @@ def test_a_mistake_in_a_profile_is_named_with_its_key(value: Any, said: str) -> 
         ServiceTimes({"worker/x": value}, 1, "p.json")
 
 
-def test_all_mistakes_of_a_profile_are_told_at_once() -> None:
+def test_all_mistakes_of_a_profile_are_reported_at_once() -> None:
     with pytest.raises(ConfigError) as caught:
         ServiceTimes({"worker": 1, "worker/a": "x", "worker/b": 1}, 1, "p.json")
     assert len(caught.value.problems) == 2
@@ -118,7 +117,7 @@ def test_all_mistakes_of_a_profile_are_told_at_once() -> None:
 @pytest.mark.parametrize(
     ("text", "said"), [("{", "are not valid JSON"), ("[1]", "found list, expected a JSON table")]
 )
-def test_a_file_that_is_no_profile_is_named(tmp_path: Path, text: str, said: str) -> None:
+def test_a_file_that_is_not_a_profile_is_named(tmp_path: Path, text: str, said: str) -> None:
     (tmp_path / "p.json").write_text(text)
     with pytest.raises(ConfigError, match=said):
         read_table(tmp_path / "p.json")
@@ -126,7 +125,9 @@ def test_a_file_that_is_no_profile_is_named(tmp_path: Path, text: str, said: str
         read_table(tmp_path / "missing.json")
 
 
-def test_what_several_processes_recorded_is_one_profile_that_reads_back(tmp_path: Path) -> None:
+def test_the_records_of_several_processes_become_one_profile_that_reads_back(
+    tmp_path: Path,
+) -> None:
     for process, seconds in (("a", 0.1), ("b", 0.2)):
         recorder = Recorder()
         recorder.note("worker", "forward", seconds)
@@ -139,9 +140,7 @@ def test_what_several_processes_recorded_is_one_profile_that_reads_back(tmp_path
     assert ServiceTimes(found, 1).seconds("s", "server", "update") == 1.0
 
 
-def test_emulated_devices_of_one_process_work_beside_one_another_and_each_one_piece_at_a_time() -> (
-    None
-):
+def test_emulated_devices_of_one_process_work_in_parallel_and_each_one_piece_at_a_time() -> None:
     async def main() -> list[tuple[str, float]]:
         times = ServiceTimes({"*/*": 2.0}, 1)
         ends = []
@@ -158,7 +157,7 @@ def test_emulated_devices_of_one_process_work_beside_one_another_and_each_one_pi
 
 
 class CoarseLoop(VirtualTimeLoop):
-    """A loop whose timers ring at whole milliseconds, as a real one's do."""
+    """A loop whose timers ring at whole milliseconds, as those of a real loop do."""
 
     def call_at(self, when: float, *args: Any, **kwargs: Any) -> asyncio.TimerHandle:
         return super().call_at(math.ceil(when * 1000) / 1000, *args, **kwargs)
@@ -176,7 +175,7 @@ def test_timers_that_ring_late_do_not_add_up(seconds: float, pieces: int) -> Non
         assert runner.run(main()) == pytest.approx(seconds * pieces, abs=0.003)
 
 
-def test_work_can_say_how_many_rows_it_is_about_to_the_device_it_runs_on_only() -> None:
+def test_work_can_report_its_number_of_rows_only_to_the_device_that_runs_it() -> None:
     async def main() -> float:
         device = EmulatedDevice("worker", ServiceTimes({"*/*": {"mean": 1.0, "rows": 10}}, 1))
 
@@ -192,7 +191,7 @@ def test_work_can_say_how_many_rows_it_is_about_to_the_device_it_runs_on_only() 
     assert run_virtual(main()) == 3.0
 
 
-def test_an_actor_has_a_device_of_its_own_only_if_its_topology_says_so(tmp_path: Path) -> None:
+def test_an_actor_has_its_own_device_only_if_its_topology_says_so(tmp_path: Path) -> None:
     assert device_of("r", None) is None
     free = device_of("r", {"profile": "", "seed": 1})
     (tmp_path / "p.json").write_text('{"r/*": 0.5}')

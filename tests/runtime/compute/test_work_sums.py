@@ -1,4 +1,4 @@
-"""Sums of how long work took: what a run tells of its service times as it goes."""
+"""Sums of the times of work, which a run reports as its service times while it goes on."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ def test_sums_count_pieces_their_seconds_and_the_squares_of_these() -> None:
     assert repr(sums) == "<sums of 2 kinds of work, 3 pieces>"
 
 
-def test_only_what_there_was_more_of_is_told_and_always_since_the_beginning() -> None:
+def test_only_sums_that_have_grown_are_reported_and_always_since_the_beginning() -> None:
     sums = WorkSums()
     sums.note("worker", "forward", 1.0)
     sums.note("worker", "backward", 2.0)
@@ -27,7 +27,7 @@ def test_only_what_there_was_more_of_is_told_and_always_since_the_beginning() ->
     assert sums.changed() == {"worker": {"backward": [2, 5.0, 13.0]}}
 
 
-def test_what_was_told_does_not_change_with_what_comes_after() -> None:
+def test_reported_sums_do_not_change_with_later_work() -> None:
     sums = WorkSums()
     sums.note("worker", "forward", 1.0)
     told = sums.changed()

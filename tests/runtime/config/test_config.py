@@ -1,5 +1,5 @@
-"""What a correct cluster.toml means: defaults, overrides, the program, and the resolved file. And
-that no mutation of a full sample ends in a traceback.
+"""The meaning of a correct cluster.toml: defaults, overrides, the program, and the resolved file.
+And mutations of a full sample, none of which ends in a traceback.
 """
 
 import copy
@@ -99,7 +99,7 @@ class Options(Section):
 
 
 @pytest.fixture(autouse=True)
-def beside_the_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def next_to_the_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     module = ModuleType("sample_program")
     module.plan = lambda config, options: None  # type: ignore[attr-defined]
     module.Options = Options
@@ -185,7 +185,7 @@ def test_an_override_sets_one_value(override: str, path: tuple[str | int, ...], 
     assert node == value
 
 
-def test_an_index_reaches_the_machine_that_the_file_leaves_out() -> None:
+def test_an_index_reaches_the_default_machine_of_a_file_without_machines() -> None:
     config = load(write(""), ["machine.0.cores=3"])
     assert [(m.name, m.cores) for m in config.machine] == [("local", 3)]
 
@@ -207,7 +207,7 @@ def test_sizes_have_units(text: str, count: int) -> None:
     assert parse_bytes(text) == count
 
 
-def test_a_program_beside_the_file_is_found_and_can_import_its_neighbours() -> None:
+def test_a_program_next_to_the_file_is_found_and_can_import_its_neighbours() -> None:
     Path("neighbour_of_convoy.py").write_text("NAME = 'x'\n")
     Path("program_of_convoy.py").write_text(
         "def plan(config, options):\n    import neighbour_of_convoy as n\n    return n.NAME\n"

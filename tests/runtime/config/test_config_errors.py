@@ -1,4 +1,6 @@
-"""The error tree, the hints for misspelt names, and who may pay for importing pydantic."""
+"""The tree of errors, the hints for misspelt names, and the processes that must not import
+pydantic.
+"""
 
 import subprocess
 import sys
@@ -9,7 +11,7 @@ from runtime.suggest import hint, nearest
 from tests.helpers.support import ROOT
 
 
-def test_the_nearest_name_ignores_case_and_gives_nothing_for_strangers() -> None:
+def test_the_nearest_name_ignores_case_and_is_empty_if_no_name_is_similar() -> None:
     assert nearest("Groups", ["group_size", "groups"]) == "groups"
     assert nearest("zzz", ["groups"]) == ""
     assert hint("zzz", []) == ""
@@ -24,7 +26,7 @@ def test_each_error_carries_the_exit_code_of_its_remedy() -> None:
     assert errors.MessageError("bad_header", "header of 3 bytes").reason == "bad_header"
 
 
-def test_role_processes_do_not_pay_for_pydantic_or_the_command_line() -> None:
+def test_role_processes_do_not_import_pydantic_or_the_command_line() -> None:
     check = (
         "import sys, runtime.cluster.process, roles; print(sorted({'pydantic', 'cyclopts', "
         "'rich'} & set(sys.modules)))"

@@ -1,4 +1,4 @@
-"""One broken file, one exact message: what the user reads for each kind of mistake."""
+"""One broken file, one exact message: the text that the user reads for each kind of mistake."""
 
 import sys
 from pathlib import Path
@@ -232,7 +232,7 @@ OVERRIDE_MISTAKES = {
 
 
 @pytest.fixture(autouse=True)
-def beside_the_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def next_to_the_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     demo = ModuleType("demo_program")
     loose = ModuleType("loose_program")
     bare = ModuleType("bare_program")
@@ -282,7 +282,7 @@ def test_all_mistakes_of_runtime_program_and_overrides_come_at_once_in_line_orde
     ]
 
 
-def test_a_program_without_options_accepts_no_sections_of_its_own() -> None:
+def test_a_program_without_options_accepts_no_further_sections() -> None:
     assert problems("[train]\nseed = 1", program="bare_program") == [
         "cluster.toml:2: train: unknown key (allowed: launcher, links, liveness, machine, "
         "metrics, operators, placement, "
@@ -363,7 +363,7 @@ def test_a_program_that_does_not_exist_and_other_mistakes_come_together() -> Non
     ]
 
 
-def test_a_program_name_that_is_no_module_name_is_refused() -> None:
+def test_a_program_name_that_is_not_a_module_name_is_refused() -> None:
     assert problems("", program="../roles.py") == [
         (
             "cluster.toml:1: program: found '../roles.py' (string), expected the name of a "

@@ -1,5 +1,6 @@
-"""Rules between sections: they speak of typed sections, and a key with a mistake silences only the
-rules about that key."""
+"""Rules between sections: they read typed sections, and a key with a mistake silences only the
+rules about that key.
+"""
 
 from pathlib import Path
 
@@ -26,7 +27,7 @@ def problems(text: str) -> list[str]:
     ("readers", "found"),
     [("5", "5 (integer)"), ("0.5", "0.5 (float)"), ("true", "true (boolean)")],
 )
-def test_readers_of_another_type_are_a_mistake_at_their_line_beside_pages_for_other_machines(
+def test_readers_of_a_wrong_type_are_a_mistake_at_their_line_also_with_pages_for_other_machines(
     readers: str, found: str
 ) -> None:
     text = f"[metrics]\naddress = 'machine'\nreaders = {readers}\n"
@@ -51,7 +52,7 @@ def test_a_mistake_in_one_key_hides_no_rule_about_the_others_of_its_section() ->
     ]
 
 
-def test_a_process_that_lacks_a_key_is_held_against_the_rules_too() -> None:
+def test_the_rules_also_check_a_process_that_lacks_a_key() -> None:
     text = "[[process]]\nname = 'p'\nmachine = 'far'\n[[process]]\nname = 'p'\n"
     assert [line.partition(": ")[2].partition(": ")[0] for line in problems(text)] == [
         "process[0].actors",
@@ -88,7 +89,7 @@ def test_sections_without_mistakes_are_the_whole_configuration_and_those_with_so
     assert (sections.links.transport, sections.links.credit_bytes) == (None, 2**20)
 
 
-def test_what_rules_judge_keeps_the_mistakes_of_every_stage() -> None:
+def test_a_judged_configuration_keeps_the_mistakes_of_every_stage() -> None:
     Path("cluster.toml").write_text(
         "[links]\ntransport = 'udp'\n[launcher]\nkind = 'ssh'\n[[machine]]\nhosts = 'n[2-1]'\n"
     )
@@ -101,7 +102,7 @@ def test_what_rules_judge_keeps_the_mistakes_of_every_stage() -> None:
     ]
 
 
-def test_keys_that_say_nothing_are_lines_of_what_was_loaded() -> None:
+def test_keys_without_effect_are_listed_with_the_loaded_configuration() -> None:
     Path("cluster.toml").write_text("[operators]\nport = 7\n")
     assert load_with_program(Path("cluster.toml")).unused == (
         "cluster.toml:2: operators.port: has no effect without operators.address: nothing listens",

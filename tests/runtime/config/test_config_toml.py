@@ -1,5 +1,6 @@
-"""Properties of the two TOML helpers: every key has its line, and what is written reads back
-equal."""
+"""Properties of the two TOML helpers: every key has its line, and written tables read back
+equal.
+"""
 
 import tomllib
 from typing import Any
@@ -56,7 +57,7 @@ TABLES = st.recursive(
 
 
 class Writer:
-    """Writes a document in random layout and notes the line of each key as it is written."""
+    """Writes a document in random layout and notes the line of each key while writing."""
 
     def __init__(self, draw: Any) -> None:
         self.draw = draw
@@ -172,7 +173,7 @@ def test_windows_line_ends_count_once() -> None:
 
 
 @pytest.mark.parametrize("text", ["[", "a", "a = [", "a = {b", "a = [1", "= 1", "[a", "a = "])
-def test_text_that_is_no_toml_ends_in_value_error_and_not_in_a_loop(text: str) -> None:
+def test_text_that_is_not_toml_ends_in_value_error_and_not_in_a_loop(text: str) -> None:
     try:
         key_lines(text)
     except ValueError as error:
@@ -188,7 +189,7 @@ def test_a_dotted_key_is_split_as_toml_splits_it(text: str, parts: tuple[str, ..
 
 
 @pytest.mark.parametrize("text", ["", ".", "a.", "a b", "ü", "'a", "a\n"])
-def test_what_is_no_dotted_key_is_refused(text: str) -> None:
+def test_text_that_is_not_a_dotted_key_is_refused(text: str) -> None:
     with pytest.raises(ValueError, match="not a dotted key"):
         split_key(text)
 
@@ -201,7 +202,7 @@ VALUES = st.recursive(
         st.integers(-(2**63), 2**63 - 1),
         st.floats(allow_nan=False),
         st.dates(),
-        # TOML has no second 02:30 of an autumn night
+        # TOML cannot mark the second 02:30 of an autumn night
         st.times().map(lambda moment: moment.replace(fold=0)),
         st.datetimes().map(lambda moment: moment.replace(fold=0)),
     ),
@@ -212,10 +213,10 @@ VALUES = st.recursive(
 
 @given(st.dictionaries(TEXTS, VALUES, max_size=4))
 @example({"a": [{"b": [{}]}, {}], "c": {}, "d": [1, {"e": 2}], "\x7f\r\n": "\x7f\x00\r\n\\"})
-def test_what_is_written_reads_back_equal(data: dict[str, Any]) -> None:
+def test_written_tables_read_back_equal(data: dict[str, Any]) -> None:
     again = tomllib.loads(dumps(data))
     assert again == data
-    assert repr(again) == repr(sorted_like(again, data))  # 1 is not 1.0, nor True
+    assert repr(again) == repr(sorted_like(again, data))  # repr distinguishes 1 from 1.0 and True
 
 
 def sorted_like(model: Any, data: Any) -> Any:
@@ -227,6 +228,6 @@ def sorted_like(model: Any, data: Any) -> Any:
     return data
 
 
-def test_what_toml_cannot_hold_is_refused() -> None:
+def test_a_value_that_toml_cannot_hold_is_refused() -> None:
     with pytest.raises(TypeError, match="TOML has no NoneType"):
         dumps({"a": [None]})

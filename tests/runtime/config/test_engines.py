@@ -1,4 +1,4 @@
-"""What [launcher.ray] may say, and what is told where Ray is not installed."""
+"""The keys of [launcher.ray], and the error where Ray is not installed."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def written(folder: Path, text: str) -> Path:
     return path
 
 
-def test_what_only_ray_looks_at_is_read_and_written_again(tmp_path: Path) -> None:
+def test_the_keys_for_ray_are_read_and_written_again(tmp_path: Path) -> None:
     said = RAY.format(more='ray = { address = "ray://10.0.0.1:10001", resources = { GPU = 1.0 } }')
     config = load(written(tmp_path, said))
     assert config.launcher.ray is not None
@@ -51,7 +51,7 @@ def test_what_only_ray_looks_at_is_read_and_written_again(tmp_path: Path) -> Non
         ),
     ],
 )
-def test_a_table_of_ray_that_says_nothing_or_is_wrong_is_refused_at_its_line(
+def test_a_table_of_ray_that_is_wrong_or_without_effect_is_refused_at_its_line(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, text: str, expected: str
 ) -> None:
     monkeypatch.chdir(tmp_path)
@@ -63,8 +63,8 @@ def test_a_table_of_ray_that_says_nothing_or_is_wrong_is_refused_at_its_line(
     )
 
 
-def test_where_ray_is_not_installed_up_says_what_to_install(tmp_path: Path) -> None:
-    # found before any other
+def test_without_ray_the_error_of_up_names_the_package_to_install(tmp_path: Path) -> None:
+    # this module is found before any other
     (tmp_path / "ray.py").write_text("raise ModuleNotFoundError('none', name='ray')")
     more = RAY.format(more='address = "127.0.0.1"')
     cluster = configure(tmp_path, "single", iterations=2, more=more)

@@ -1,4 +1,4 @@
-"""Lists and files of hosts, and the machines that a [[machine]] stands for."""
+"""Lists and files of hosts, and the machines for which a [[machine]] entry stands."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def test_a_list_of_hosts_is_expanded_as_slurm_does_it(text: str, hosts: str) -> 
         ("a[1-500]b[1-500]", "'a[1-500]b[1-500]' stands for more than 100000 hosts"),
     ],
 )
-def test_a_list_that_is_none_is_refused_with_what_was_found(text: str, why: str) -> None:
+def test_a_malformed_list_is_refused_with_the_part_that_is_wrong(text: str, why: str) -> None:
     with pytest.raises(ValueError, match=f"^{re.escape(why)}$"):
         expanded(text)
 
@@ -209,7 +209,7 @@ def test_a_mistake_in_a_machine_has_one_exact_message(tmp_path: Path, text: str)
     assert problems(written(tmp_path, f"{ELSEWHERE}{text}\n")) == [MISTAKES[text]]
 
 
-def test_hosts_elsewhere_need_a_launcher_that_reaches_them_unless_nothing_is_started(
+def test_hosts_elsewhere_need_a_launcher_that_reaches_them_unless_no_process_is_started(
     tmp_path: Path,
 ) -> None:
     text = "[[machine]]\nhosts = 'n[1-2]'\n"

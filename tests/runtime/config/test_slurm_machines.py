@@ -1,5 +1,6 @@
-"""What cluster.toml means with launcher.kind = "slurm", and the script that `up --sbatch` writes:
-without any Slurm."""
+"""The meaning of cluster.toml with launcher.kind = "slurm", and the script that `up --sbatch`
+writes; no Slurm is needed.
+"""
 
 from __future__ import annotations
 
@@ -49,7 +50,7 @@ def test_without_a_machine_the_nodes_of_the_job_are_the_machines_with_its_cores(
 
 
 @pytest.mark.usefixtures("job")
-def test_a_named_machine_is_a_node_unless_it_says_where_it_is(tmp_path: Path) -> None:
+def test_a_named_machine_is_a_node_unless_it_has_an_address(tmp_path: Path) -> None:
     text = "[[machine]]\nname = 'n2'\n[[machine]]\nname = 'm'\ncores = 3\n"
     text += "[[machine]]\nname = 'mine'\naddress = '127.0.0.1'\n"
     config = load(written(tmp_path, SLURM + text))
@@ -59,7 +60,7 @@ def test_a_named_machine_is_a_node_unless_it_says_where_it_is(tmp_path: Path) ->
 
 
 @pytest.mark.parametrize("machines", ["", "[[machine]]\nhosts = '$SLURM_NODELIST'\n"])
-def test_outside_a_job_nodes_stand_for_its_nodes_which_is_told(
+def test_outside_a_job_placeholder_nodes_are_used_with_a_warning(
     tmp_path: Path, machines: str
 ) -> None:
     config = load(written(tmp_path, f"{SLURM}nodes = 2\n{machines}"))
@@ -70,7 +71,7 @@ def test_outside_a_job_nodes_stand_for_its_nodes_which_is_told(
     assert asked(config) == (2, ())
 
 
-def test_a_number_of_nodes_that_says_nothing_is_told(tmp_path: Path) -> None:
+def test_a_number_of_nodes_without_effect_is_reported(tmp_path: Path) -> None:
     config = load(written(tmp_path, f"{SLURM}nodes = 2\n[[machine]]\nname = 'n1'\n"))
     assert [line.partition(": ")[2] for line in unused(config)] == [
         "launcher.nodes: has no effect without machines of a Slurm job, or if all of them are named"
@@ -89,7 +90,7 @@ def test_cores_are_read_as_slurm_writes_them() -> None:
         ("4", "SLURM_JOB_CPUS_PER_NODE is '4', expected a number for each of n[1-2],m"),
     ],
 )
-def test_cores_that_cannot_be_read_are_one_line(
+def test_cores_that_cannot_be_read_are_an_error_of_one_line(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, said: str, expected: str
 ) -> None:
     monkeypatch.setenv(CORES, said)
@@ -112,7 +113,7 @@ def up(folder: Path, *words: str) -> subprocess.CompletedProcess[str]:
     )
 
 
-def test_outside_a_job_up_says_in_one_line_what_to_type(tmp_path: Path) -> None:
+def test_outside_a_job_up_prints_one_line_with_the_command_to_type(tmp_path: Path) -> None:
     configure(tmp_path, "sync", workers=2, more=f"{SLURM}nodes = 2\n")
     done = up(tmp_path)
     assert (done.returncode, done.stderr.count("\n")) == (3, 1)

@@ -1,5 +1,6 @@
-"""A placement in words and as SVG: what is said of it, that it is well-formed, and that it needs
-nothing beside it."""
+"""A placement as a text table and as SVG: the contents are right, and the SVG is well-formed and
+needs no other file.
+"""
 
 from __future__ import annotations
 
@@ -35,7 +36,7 @@ FORECAST = Forecast(
 )
 
 
-def test_a_placement_in_words_says_who_lives_where_and_what_each_link_carries() -> None:
+def test_the_outline_of_a_placement_lists_actors_by_process_and_the_messages_of_each_link() -> None:
     assert outline(PLACEMENT, FORECAST).splitlines() == [
         "process  machine  threads  actor   role    memory",
         "both     left     2        lead    lead",
@@ -89,13 +90,13 @@ def test_the_drawing_is_well_formed_and_names_every_actor_process_machine_and_si
     assert sorted(str(kind) for kind in classes) == ["link", "link bulk"]
 
 
-def test_the_drawing_needs_nothing_beside_it() -> None:
+def test_the_drawing_needs_no_other_file() -> None:
     text = svg(PLACEMENT, FORECAST)
     assert re.findall(r"href|url\(|@import|<script|<image|<!", text) == []
-    assert text.count("http") == 1  # the name of the format
+    assert text.count("http") == 1  # only in the name of the format
 
 
-def test_plan_tells_of_any_program_and_draws_it(
+def test_plan_describes_any_program_and_draws_it(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.chdir(tmp_path)

@@ -1,5 +1,4 @@
-"""Where things lie in a drawing: rows, bands, and that nothing lies on anything else, whatever the
-topology."""
+"""The layout of a drawing: rows and bands, and no overlap of any two things in any topology."""
 
 from __future__ import annotations
 
@@ -13,7 +12,7 @@ from runtime.plan.topology import ActorSpec, Placement, ProcessSpec, Topology
 
 
 def topology(actors: dict[str, str], *links: tuple[str, str]) -> Topology:
-    """Actors by their roles; the first leads."""
+    """A topology of these actors (name -> role); the first one leads."""
     return Topology(
         "p",
         tuple(ActorSpec(name, role) for name, role in actors.items()),
@@ -37,13 +36,13 @@ TREE = topology(
 
 
 def alone(of: Topology, machine: str = "here") -> Placement:
-    """A process for each actor."""
+    """A placement with a process for each actor."""
     return Placement(
         of, tuple(ProcessSpec(actor.name, machine, (actor.name,)) for actor in of.actors)
     )
 
 
-def test_who_is_sent_to_stands_above_who_sends_and_a_tree_shows_its_levels() -> None:
+def test_receivers_stand_above_their_senders_and_a_tree_shows_its_levels() -> None:
     found = ranks(TREE)
     assert found["model"] == 0
     assert found["sum-2"] == 1
@@ -51,7 +50,7 @@ def test_who_is_sent_to_stands_above_who_sends_and_a_tree_shows_its_levels() -> 
     assert {found[f"worker-{n}"] for n in range(4)} == {3}
 
 
-def test_actors_of_one_role_that_are_all_linked_share_a_row_and_circles_come_to_an_end() -> None:
+def test_fully_linked_actors_of_one_role_share_a_row_and_circles_are_laid_out() -> None:
     names = {f"r-{n}": "replica" for n in range(4)}
     ring = topology(names, *itertools.combinations(names, 2))
     assert set(ranks(ring).values()) == {0}
@@ -61,13 +60,13 @@ def test_actors_of_one_role_that_are_all_linked_share_a_row_and_circles_come_to_
     assert sorted(ranks(circle).values()) == [0, 1, 2]
 
 
-def test_a_long_way_does_not_run_behind_the_boxes_it_passes() -> None:
+def test_a_long_link_does_not_run_behind_the_boxes_it_passes() -> None:
     found = scene(alone(TREE), {})
     assert_nothing_meets(found)
-    assert len(found.links["worker-0", "model"]) == 6  # past two rows
+    assert len(found.links["worker-0", "model"]) == 6  # the line bends around two rows
 
 
-def test_every_label_finds_a_place_if_rows_move_apart() -> None:
+def test_every_label_finds_a_place_once_rows_move_apart() -> None:
     labels = dict.fromkeys(TREE.links, "▲ 123 MB  ▼ 123 MB")
     found = scene(alone(TREE), labels)
     assert found.labels.keys() == labels.keys()
@@ -76,7 +75,7 @@ def test_every_label_finds_a_place_if_rows_move_apart() -> None:
 
 @st.composite
 def placements(draw: st.DrawFn) -> Placement:
-    """Any topology on any machines, some actors sharing processes."""
+    """Any topology on any machines; some actors share processes."""
     count = draw(st.integers(1, 12))
     names = [f"actor-{n}" for n in range(count)]
     roles = {name: draw(st.sampled_from("xyz")) for name in names}
@@ -95,7 +94,7 @@ def placements(draw: st.DrawFn) -> Placement:
 
 @settings(max_examples=150, deadline=None)
 @given(placements())
-def test_nothing_lies_on_anything_else_whatever_the_topology(placement: Placement) -> None:
+def test_no_two_things_overlap_in_any_topology(placement: Placement) -> None:
     links = scene(placement, {}).links
     found = scene(placement, dict.fromkeys(links, "▲ 1.23 MB"))
     assert_nothing_meets(found)
@@ -117,8 +116,9 @@ def holds(outer: Box, inner: Box) -> bool:
 
 
 def assert_nothing_meets(found: Scene) -> None:
-    """Boxes of a kind are apart, no line crosses an actor, no label lies on a label or an actor,
-    all is in the picture."""
+    """Check that boxes of a kind do not overlap, no line crosses an actor, no label covers a label
+    or an actor, and everything lies in the picture.
+    """
     picture = Box(0, 0, found.width, found.height)
     for boxes in (found.machines, found.processes, found.actors, found.labels):
         for (one, a), (other, b) in itertools.combinations(boxes.items(), 2):

@@ -1,5 +1,6 @@
-"""Panels side by side, from plain data: what stands where, and what a reader without colours can
-tell apart."""
+"""Panels next to one another, drawn from plain data: the places of their parts, and differences
+that can be seen without colours.
+"""
 
 from __future__ import annotations
 
@@ -42,7 +43,7 @@ def drawn(*of: Panel, **more: str) -> ET.Element:
 
 
 def dots(root: ET.Element) -> list[tuple[float, float, str]]:
-    """x, y and tooltip of every dot."""
+    """The x, y and tooltip of every dot."""
     found = [
         (float(of.get("cx", "")), float(of.get("cy", "")), of.findtext(f"{SVG}title"))
         for of in circles(root)
@@ -74,7 +75,7 @@ def test_one_choice_stands_at_the_same_place_of_every_panel() -> None:
     assert [choice for choice, _ in sorted(places)] == ["1", "2", "4", "8"]
 
 
-def test_what_has_no_value_is_a_cross_that_says_why_and_no_point_of_the_curve() -> None:
+def test_a_choice_without_a_value_is_a_cross_with_the_reason_and_not_a_point_of_the_curve() -> None:
     root = drawn(FAST, GOOD, BOTH, lacking="not reached")
     crosses = [
         of.findtext(f"{SVG}title")
@@ -83,14 +84,14 @@ def test_what_has_no_value_is_a_cross_that_says_why_and_no_point_of_the_curve() 
     ]
     assert crosses == ["8: diverged", "8: diverged"]
     alone = [of.text for of in drawn(GOOD).iter(f"{SVG}text")]
-    assert alone.count("8") == 1  # a choice that has no value anywhere has its place, too
+    assert alone.count("8") == 1  # a choice without a value in any panel also has its place
     assert "not reached" in [of.text for of in root.iter(f"{SVG}text")]
     assert "not reached" not in [
         of.text for of in drawn(FAST, lacking="not reached").iter(f"{SVG}text")
     ]
 
 
-def test_an_open_dot_is_told_from_a_full_one_and_explained() -> None:
+def test_an_open_dot_differs_from_a_full_one_and_is_explained() -> None:
     root = drawn(GOOD, opened="between two that were seen")
     kinds = {of.findtext(f"{SVG}title"): of.get("class") for of in circles(root) if len(of)}
     assert kinds == {
@@ -109,7 +110,7 @@ def test_curves_of_several_names_differ_without_colours_and_are_named_in_the_leg
         for of in root.iter(f"{SVG}path")
         if of.get("class") == "curve"
     ]
-    assert lines == [*DASHES[:3], *DASHES[:3]]  # in the panel, in the legend
+    assert lines == [*DASHES[:3], *DASHES[:3]]  # in the panel and in the legend
     assert {"1 Gbit/s", "10 Gbit/s", "100 Gbit/s", "auto"} <= {
         of.text for of in root.iter(f"{SVG}text")
     }
@@ -125,12 +126,13 @@ def test_curves_of_several_names_differ_without_colours_and_are_named_in_the_leg
 
 @given(values=st.lists(POSITIVE, min_size=1, max_size=6))
 @example(values=[999999999.9999999])  # its logarithm is rounded to 9
-def test_higher_is_more_and_nothing_leaves_its_panel(values: list[float]) -> None:
+def test_larger_values_are_higher_and_no_dot_leaves_its_panel(values: list[float]) -> None:
     points = tuple((2.0**n, value) for n, value in enumerate(values))
     found = dots(drawn(FAST, Panel("of anything", "s", (Curve("", points),))))[4:]
     assert all(WIDTH < x < 2 * WIDTH and 60 < y < 300 for x, y, _ in found)
     ranked = sorted(zip(values, (y for _, y, _ in found), strict=True))
-    assert all(low >= high - 0.11 for (_, low), (_, high) in pairwise(ranked))  # px, rounded to 0.1
+    # pixels, rounded to 0.1
+    assert all(low >= high - 0.11 for (_, low), (_, high) in pairwise(ranked))
 
 
 @pytest.mark.parametrize("points", [(), ((1, 0.0),), ((1, 2.0), (2, -1.0))])

@@ -1,4 +1,6 @@
-"""Which of its addresses a machine uses: `pick` of what it has, and this machine's own."""
+"""The choice of the address that a machine uses: `pick` among given interfaces, and `own` on this
+machine.
+"""
 
 from __future__ import annotations
 
@@ -45,7 +47,7 @@ def looked_up(name: str) -> list[str]:
         ("auto", "192.168.1.4"),
     ],
 )
-def test_a_machine_picks_the_address_that_is_wanted_of_it(wanted: str, address: str) -> None:
+def test_a_machine_picks_the_wanted_address(wanted: str, address: str) -> None:
     assert pick(wanted, HERE, "192.168.1.4", looked_up) == address
 
 
@@ -59,13 +61,13 @@ def test_a_machine_picks_the_address_that_is_wanted_of_it(wanted: str, address: 
         ("auto", "which of its addresses others reach is not known"),
     ],
 )
-def test_a_machine_without_it_says_what_it_has_instead(wanted: str, why: str) -> None:
+def test_a_machine_without_the_wanted_address_lists_its_addresses(wanted: str, why: str) -> None:
     with pytest.raises(LaunchError) as caught:
         pick(wanted, HERE, "", looked_up)
     assert str(caught.value).startswith(f"address '{wanted}': {why}; {HAS}")
 
 
-def test_a_name_that_only_this_machine_reaches_is_no_address_for_others() -> None:
+def test_a_name_that_only_this_machine_reaches_is_not_an_address_for_others() -> None:
     with pytest.raises(
         LaunchError,
         match=(r"'mine': the name stands for 127.0.0.1, which " r"only this machine reaches"),
@@ -79,7 +81,7 @@ def test_auto_is_the_only_address_that_others_reach_if_there_is_one() -> None:
         pick("auto", HERE[:1])
 
 
-def test_what_no_machine_can_have_is_known_before_any_is_asked() -> None:
+def test_an_address_that_no_machine_can_have_is_rejected_before_any_is_asked() -> None:
     for wanted in (
         "auto",
         "eth0",
@@ -96,7 +98,7 @@ def test_what_no_machine_can_have_is_known_before_any_is_asked() -> None:
         assert mistake(wanted) != ""
 
 
-def test_only_addresses_that_are_surely_loopback_count_as_it() -> None:
+def test_only_addresses_that_are_surely_loopback_count_as_loopback() -> None:
     assert all(map(is_loopback, ("127.0.0.1", "127.9.0.0/16", "lo", "localhost", "::1")))
     assert not any(map(is_loopback, ("auto", "10.0.0.1", "0.0.0.0/0", "eth0", "node1")))
 
@@ -108,7 +110,9 @@ def test_this_machine_has_its_loopback_and_listens_there() -> None:
     assert own("auto", "127.0.0.1") == "127.0.0.1"
 
 
-def test_no_way_to_up_leaves_what_the_machine_has(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_a_route_to_up_the_only_address_of_the_machine_is_used(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     monkeypatch.setattr(addresses, "towards", lambda other: "")
     monkeypatch.setattr(addresses, "interfaces", lambda: HERE[:2])
     assert own("auto", "10.9.9.9") == "172.17.0.1"

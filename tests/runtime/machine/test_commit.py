@@ -1,4 +1,4 @@
-"""The commit of a checkout, as git itself tells it."""
+"""The commit of a checkout, compared with the output of git."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def checkout(tmp_path: Path) -> Path:
     return folder
 
 
-def test_on_a_branch_packed_detached_and_in_a_further_worktree(
+def test_the_commit_is_found_on_a_branch_packed_detached_and_in_another_worktree(
     checkout: Path, tmp_path: Path
 ) -> None:
     first = git(checkout, "rev-parse", "HEAD")
@@ -49,6 +49,6 @@ def test_on_a_branch_packed_detached_and_in_a_further_worktree(
     assert of_checkout(checkout) == git(checkout, "rev-parse", "HEAD")
 
 
-def test_a_folder_that_is_no_checkout_has_none(tmp_path: Path) -> None:
+def test_a_folder_that_is_not_a_checkout_has_no_commit(tmp_path: Path) -> None:
     assert of_checkout(tmp_path) == ""
     assert len(commit()) in (0, 12)

@@ -1,5 +1,6 @@
-"""A folder in use keeps its lock until its process ends or releases it; a sweep removes what nobody
-uses."""
+"""Holds of folders: a folder in use keeps its lock until its process ends or releases it, and a
+sweep removes only unused folders.
+"""
 
 from __future__ import annotations
 
@@ -30,7 +31,7 @@ sys.stdin.read()
 
 @pytest.fixture
 def no_locks(monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest) -> None:
-    """A file system that has no locks, and says so with this number."""
+    """A file system without locks: flock fails with this error number."""
 
     def flock(descriptor: int, operation: int) -> None:
         raise OSError(request.param, os.strerror(request.param))
@@ -39,7 +40,7 @@ def no_locks(monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest) ->
 
 
 def holder(folder: Path, *words: str) -> subprocess.Popen[bytes]:
-    """Another process that has asked for the lock on a folder; it ends with its standard input."""
+    """Another process that holds the lock of a folder; it ends when its standard input closes."""
     command = [sys.executable, "-c", HOLDER, str(folder), *words]
     process = subprocess.Popen(command, cwd=ROOT, stdin=subprocess.PIPE, stdout=subprocess.PIPE)
     assert process.stdout is not None
@@ -66,7 +67,7 @@ def test_a_held_folder_is_not_swept_until_its_process_ends_or_releases_it(tmp_pa
     sweep(tmp_path, "*")
     assert folder.exists()
     mine.release()
-    mine.release()  # nothing happens
+    mine.release()  # a second release has no effect
     sweep(tmp_path, "*")
     assert not folder.exists()
 
@@ -93,7 +94,7 @@ def test_a_forked_child_does_not_keep_the_lock_and_removes_nothing(tmp_path: Pat
         ours.close()
         mine.remove()
         theirs.send(b"forked")
-        theirs.recv(1)  # it outlives the lock
+        theirs.recv(1)  # the child outlives the lock
         os._exit(0)
     with theirs, ours:
         assert ours.recv(6) == b"forked"
@@ -107,7 +108,7 @@ def test_a_forked_child_does_not_keep_the_lock_and_removes_nothing(tmp_path: Pat
 
 
 @pytest.mark.parametrize("no_locks", owned.WITHOUT_LOCKS, indirect=True)
-def test_where_the_file_system_has_no_locks_folders_are_used_and_never_swept(
+def test_folders_on_a_file_system_without_locks_are_used_and_never_swept(
     tmp_path: Path, no_locks: None
 ) -> None:
     folder = marked(tmp_path / "held")
@@ -122,7 +123,7 @@ def test_where_the_file_system_has_no_locks_folders_are_used_and_never_swept(
 
 
 @pytest.mark.parametrize("no_locks", [errno.EIO], indirect=True)
-def test_an_error_of_the_disk_is_no_missing_lock(tmp_path: Path, no_locks: None) -> None:
+def test_a_disk_error_is_not_taken_for_missing_locks(tmp_path: Path, no_locks: None) -> None:
     folder = marked(tmp_path / "held")
     with pytest.raises(OSError, match="Input/output error"):
         Hold.take(folder)
@@ -164,7 +165,7 @@ def test_only_marked_unused_folders_of_the_pattern_are_swept(tmp_path: Path) -> 
     sweep(tmp_path / "none", "*")
 
 
-def test_nothing_is_removed_through_a_link_in_a_folder_that_is_swept(tmp_path: Path) -> None:
+def test_no_file_is_removed_through_a_link_in_a_folder_that_is_swept(tmp_path: Path) -> None:
     (tmp_path / "precious").mkdir()
     (tmp_path / "precious" / "data").touch()
     folder = marked(tmp_path / "left")
@@ -194,9 +195,7 @@ def test_the_marker_goes_last_so_that_a_folder_half_removed_is_swept_again(
 
 
 @pytest.mark.parametrize("rounds", [30, pytest.param(1000, marks=pytest.mark.slow)])
-def test_a_maker_and_a_sweeper_at_once_never_leave_a_maker_with_a_folder_that_is_gone(
-    tmp_path: Path, rounds: int
-) -> None:
+def test_a_sweeper_at_work_never_removes_the_folder_of_a_maker(tmp_path: Path, rounds: int) -> None:
     over = threading.Event()
 
     def sweeps() -> None:

@@ -1,5 +1,6 @@
-"""What the system's files say of memory: of the machine, of control groups of both versions, of
-kills."""
+"""Memory figures from the system's files: of the machine, of control groups of both versions, and
+of kills.
+"""
 
 from __future__ import annotations
 
@@ -28,7 +29,7 @@ def test_without_control_groups_the_machine_counts(tmp_path: Path) -> None:
     assert memory.killed() is True
 
 
-def test_of_control_groups_that_hold_one_another_the_tightest_counts(tmp_path: Path) -> None:
+def test_the_tightest_of_nested_control_groups_counts(tmp_path: Path) -> None:
     group = "sys/fs/cgroup"
     files = {
         "proc/self/cgroup": "0::/job/run\n",
@@ -43,13 +44,15 @@ def test_of_control_groups_that_hold_one_another_the_tightest_counts(tmp_path: P
     memory = MachineMemory(machine(tmp_path, files))
     assert (memory.total, memory.available) == (4000000, 1000000)
     machine(tmp_path, {"proc/vmstat": "oom_kill 9\n"})
-    assert memory.killed() is False  # somebody else's
+    assert memory.killed() is False  # a process of another control group was killed
     machine(tmp_path, {f"{group}/job/run/memory.events": "oom_kill 1\n"})
     assert memory.killed() is True
     assert repr(memory) == "<memory: 4000000 bytes, 1000000 available>"
 
 
-def test_control_groups_of_version_1_count_too_and_no_limit_is_none(tmp_path: Path) -> None:
+def test_control_groups_of_version_1_count_too_and_a_huge_limit_means_no_limit(
+    tmp_path: Path,
+) -> None:
     group = "sys/fs/cgroup/memory"
     files = {
         "proc/self/cgroup": "5:cpu:/x\n4:memory:/job\n0::/\n",
@@ -65,7 +68,7 @@ def test_control_groups_of_version_1_count_too_and_no_limit_is_none(tmp_path: Pa
     assert memory.killed() is True
 
 
-def test_where_nothing_can_be_read_nothing_is_known(tmp_path: Path) -> None:
+def test_figures_without_readable_files_are_none(tmp_path: Path) -> None:
     memory = MachineMemory(tmp_path)
     assert (memory.total, memory.available, memory.killed()) == (None, None, None)
 

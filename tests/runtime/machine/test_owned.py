@@ -1,5 +1,6 @@
-"""Files and folders of this user: nothing that another user has put in their place is opened,
-trusted or swept."""
+"""Files and folders of this user: no file or link that another user has put in their place is
+opened, trusted or swept.
+"""
 
 from __future__ import annotations
 
@@ -32,7 +33,7 @@ WRITING = os.O_WRONLY | os.O_CREAT | os.O_TRUNC
 
 @pytest.fixture(autouse=True)
 def umask() -> Iterator[Callable[[int], None]]:
-    """The usual umask, and one that a test sets, until its end."""
+    """Set the usual umask; a test may set another one until its end."""
     before = os.umask(0o022)
     yield lambda mask: (os.umask(mask), None)[1]
     os.umask(before)
@@ -61,7 +62,7 @@ def test_a_file_is_not_opened_through_a_link_and_keeps_its_content(
     assert (tmp_path / "precious").read_text() == "precious"
 
 
-def test_a_dangling_link_makes_no_file(tmp_path: Path) -> None:
+def test_opening_a_dangling_link_creates_no_file(tmp_path: Path) -> None:
     (tmp_path / "link").symlink_to("nowhere")
     with pytest.raises(NotOurs, match="it is a link"):
         open_file(tmp_path / "link", WRITING)
@@ -69,14 +70,14 @@ def test_a_dangling_link_makes_no_file(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("flags", [os.O_RDONLY, WRITING, os.O_RDWR | os.O_CREAT])
-def test_a_named_pipe_is_refused_and_nobody_waits_for_it(tmp_path: Path, flags: int) -> None:
+def test_a_named_pipe_is_refused_without_waiting_for_it(tmp_path: Path, flags: int) -> None:
     os.mkfifo(tmp_path / "pipe")
     with pytest.raises(NotOurs, match="it is not a regular file"):
         open_file(tmp_path / "pipe", flags)
 
 
 def test_a_socket_and_a_folder_are_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.chdir(tmp_path)  # the path of a socket is short
+    monkeypatch.chdir(tmp_path)  # keeps the path of the socket short
     with socket.socket(socket.AF_UNIX) as listening:
         listening.bind("socket")
         for name in ("socket", "."):
@@ -105,7 +106,7 @@ def test_a_file_with_a_second_name_is_not_emptied(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("mask", [0, 0o022, 0o077, 0o277, 0o777])
-def test_a_new_file_has_its_mode_whatever_the_umask_is(
+def test_a_new_file_has_its_mode_under_any_umask(
     tmp_path: Path, umask: Callable[[int], None], mask: int
 ) -> None:
     umask(mask)
@@ -114,7 +115,7 @@ def test_a_new_file_has_its_mode_whatever_the_umask_is(
         assert stat.S_IMODE((tmp_path / f"{mode:o}").stat().st_mode) == mode
 
 
-def test_a_file_that_is_there_is_emptied_or_kept_as_the_flags_say(tmp_path: Path) -> None:
+def test_an_existing_file_is_emptied_or_kept_as_the_flags_say(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("old")
     os.close(open_file(tmp_path / "file", os.O_RDWR | os.O_CREAT))
     assert (tmp_path / "file").read_text() == "old"
@@ -135,7 +136,7 @@ def test_no_descriptor_is_inherited_by_a_program_that_is_started(tmp_path: Path)
 # -- folders
 
 
-def test_a_folder_that_others_may_write_to_is_refused_with_the_command_that_mends_it(
+def test_a_folder_that_others_may_write_to_is_refused_with_the_command_that_repairs_it(
     tmp_path: Path,
 ) -> None:
     for mode in (0o770, 0o702, 0o1777):
@@ -146,7 +147,7 @@ def test_a_folder_that_others_may_write_to_is_refused_with_the_command_that_mend
     check_folder(tmp_path)
 
 
-def test_a_link_and_a_file_are_no_folder(tmp_path: Path) -> None:
+def test_a_link_and_a_file_are_refused_as_folders(tmp_path: Path) -> None:
     (tmp_path / "link").symlink_to(tmp_path)
     (tmp_path / "file").touch()
     with pytest.raises(NotOurs, match="it is a link"):
@@ -166,17 +167,17 @@ def test_a_folder_of_another_user_is_refused(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("mask", [0, 0o077, 0o777])
-def test_a_folder_that_is_made_is_marked_and_only_for_its_owner_whatever_the_umask_is(
+def test_a_new_folder_is_marked_and_private_under_any_umask(
     tmp_path: Path, umask: Callable[[int], None], mask: int
 ) -> None:
     umask(mask)
     make_folder(tmp_path / "made")
     assert stat.S_IMODE((tmp_path / "made").stat().st_mode) == 0o700
     assert is_marked(tmp_path / "made")
-    make_folder(tmp_path / "made")  # once more
+    make_folder(tmp_path / "made")  # a second call has no effect
 
 
-def test_a_folder_with_files_and_no_marker_is_not_made_ours(tmp_path: Path) -> None:
+def test_a_folder_with_files_and_without_a_marker_is_not_taken_over(tmp_path: Path) -> None:
     (tmp_path / "mine").write_text("of the user")
     tmp_path.chmod(0o700)
     with pytest.raises(NotOurs, match=r"it has no \.convoy: Convoy did not make it"):
@@ -211,7 +212,7 @@ def test_processes_that_make_one_folder_at_once_all_succeed(tmp_path: Path) -> N
                 together.wait()
                 make_folder(tmp_path / str(number))
                 (tmp_path / str(number) / f"{threading.get_ident()}").touch()
-        except BaseException as error:  # told by the test
+        except BaseException as error:  # the test reports the error
             problems.append(error)
             together.abort()
 
@@ -240,7 +241,7 @@ def test_a_folder_on_the_way_that_others_write_to_is_unsafe_unless_it_has_the_st
         assert told.value.filename == str(tmp_path / "open")
 
 
-def test_a_way_by_links_is_followed_to_what_they_lead_to(tmp_path: Path) -> None:
+def test_links_on_the_way_are_followed_to_their_targets(tmp_path: Path) -> None:
     (tmp_path / "open" / "below").mkdir(parents=True)
     (tmp_path / "links").mkdir()
     for name, target in (

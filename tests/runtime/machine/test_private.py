@@ -1,5 +1,6 @@
-"""The private folder of a run: removed once nothing uses it, and never while another run does,
-wherever that runs."""
+"""The private folder of a run: it is removed once no process uses it, and never while another run
+on any host uses it.
+"""
 
 from __future__ import annotations
 
@@ -31,14 +32,14 @@ REMOVER = [sys.executable, "-m", "runtime.machine.private"]
 
 @pytest.fixture
 def temporary(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A temporary folder of our own, so that nothing of this machine is swept."""
+    """A temporary folder for the test alone, so that it sweeps no folder of this machine."""
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
     monkeypatch.setenv("TMPDIR", str(tmp_path))
     return tmp_path
 
 
 def maker(*before: str) -> tuple[subprocess.Popen[bytes], Path]:
-    """A process with a private folder, which it never removes."""
+    """A process with a private folder that it never removes."""
     command = [*before, sys.executable, "-c", MAKER]
     process = subprocess.Popen(
         command, cwd=ROOT, env=environment() | {"TMPDIR": tempfile.gettempdir()},
@@ -54,14 +55,14 @@ def killed(process: subprocess.Popen[bytes]) -> None:
 
 
 def left_by(path: Path, *, boot: str, host: str) -> Path:
-    """A folder that a dead run of this kernel and host has left."""
+    """A folder that a dead run has left, on the host and with the boot id given here."""
     owned.make_folder(path)
     (path / "supervisor.keys").write_text("keys")
     (path / HOST).write_text(f"{boot}\n{host}")
     return path
 
 
-def test_a_private_folder_is_short_marked_and_only_for_its_owner_whatever_the_umask_is(
+def test_a_private_folder_has_a_short_name_a_marker_and_no_access_for_others_under_any_umask(
     temporary: Path,
 ) -> None:
     before = os.umask(0o777)
@@ -87,10 +88,10 @@ def test_the_folder_of_a_killed_run_is_swept_when_the_next_begins(temporary: Pat
     assert not left.exists()
 
 
-def test_the_folder_of_a_run_in_another_pid_namespace_is_not_swept_though_its_pid_is_unknown_here(
+def test_the_folder_of_a_run_in_another_pid_namespace_is_not_swept(
     temporary: Path,
 ) -> None:
-    """As in two containers that share /tmp: the lock counts, not the number of the process."""
+    """As with two containers that share /tmp: the lock counts, and the process number does not."""
     process, made = maker()
     with process:
         elsewhere = made.rename(temporary / "convoy-sockets-99999999999999999999-x")
@@ -113,7 +114,7 @@ def test_a_run_in_a_real_pid_namespace_keeps_its_folder_while_another_run_starts
         assert "-1-" in made.name
         PrivateFolder.make().remove()
         assert (made / "supervisor.keys").exists()
-        process.communicate()  # ends by itself
+        process.communicate()  # it ends by itself
     PrivateFolder.make().remove()
     assert not made.exists()
 
@@ -154,7 +155,7 @@ def test_folders_without_a_marker_links_and_files_are_left_and_stop_no_run(tempo
     assert (old / "supervisor.control").exists()
 
 
-def test_what_a_process_left_is_removed_from_outside_once_it_has_ended(temporary: Path) -> None:
+def test_the_folder_of_an_ended_process_is_removed_from_outside(temporary: Path) -> None:
     process, left = maker()
     mine = PrivateFolder.make()
     with process, subprocess.Popen([*REMOVER, str(process.pid)], cwd=ROOT) as removing:
@@ -166,7 +167,7 @@ def test_what_a_process_left_is_removed_from_outside_once_it_has_ended(temporary
     mine.remove()
 
 
-def test_a_dead_process_of_this_number_does_not_cost_another_run_its_folder(
+def test_a_dead_process_with_the_same_number_does_not_cost_another_run_its_folder(
     temporary: Path,
 ) -> None:
     process, made = maker()
@@ -207,7 +208,7 @@ def test_a_role_process_discards_only_a_folder_that_is_marked(temporary: Path) -
     assert not mine.path.exists()
 
 
-def test_a_temporary_folder_that_cannot_be_written_to_is_told_in_words(
+def test_a_temporary_folder_that_cannot_be_written_to_is_an_error_with_advice(
     temporary: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(tempfile, "tempdir", str(temporary / "gone"))
@@ -225,7 +226,7 @@ def test_a_temporary_folder_that_cannot_be_written_to_is_told_in_words(
         PrivateFolder.make()
 
 
-def test_a_tmpdir_that_is_not_used_or_that_others_may_change_is_told(
+def test_a_tmpdir_that_is_unusable_or_that_others_may_change_is_reported(
     temporary: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     for well in (temporary, temporary / ".." / temporary.name):

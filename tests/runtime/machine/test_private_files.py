@@ -1,5 +1,6 @@
-"""Secrets and the files of a run directory: only for their owner, whatever the umask is, and never
-through a link."""
+"""Secrets and the files of a run directory: they are readable by their owner only, under any umask,
+and never written through a link.
+"""
 
 from __future__ import annotations
 
@@ -29,7 +30,7 @@ KEYS = Keys("secret", b"p" * 32, b"s" * 32, {})
 
 @pytest.fixture
 def umask() -> Iterator[Callable[[int], None]]:
-    """Sets the umask until the end of the test."""
+    """A function that sets the umask until the end of the test."""
     before = os.umask(0o022)
     yield lambda mask: (os.umask(mask), None)[1]
     os.umask(before)
@@ -47,7 +48,7 @@ def precious(tmp_path: Path) -> Iterator[Path]:
 
 
 @pytest.mark.parametrize("mask", [0, 0o022, 0o277, 0o777])
-def test_secrets_and_journals_are_for_their_owner_alone_whatever_the_umask_is(
+def test_secrets_and_journals_are_for_their_owner_alone_under_any_umask(
     tmp_path: Path, umask: Callable[[int], None], mask: int
 ) -> None:
     umask(mask)
@@ -60,7 +61,7 @@ def test_secrets_and_journals_are_for_their_owner_alone_whatever_the_umask_is(
     assert {stat.S_IMODE(path.stat().st_mode) for path in tmp_path.iterdir()} == {0o600}
 
 
-def test_nothing_is_written_through_a_link_that_lies_in_the_place_of_a_new_file(
+def test_a_link_in_the_place_of_a_new_file_is_not_written_through(
     tmp_path: Path, precious: Path
 ) -> None:
     for name in ("keys", "journal", "part.json", "card", "plan"):
@@ -91,7 +92,7 @@ def test_files_of_a_run_directory_take_the_place_of_links(tmp_path: Path, precio
     assert not (run.path / PARTS / "p.json").is_symlink()
 
 
-def test_a_table_of_a_run_that_is_a_link_is_told_and_not_written(
+def test_a_table_of_a_run_that_is_a_link_is_reported_and_not_written(
     tmp_path: Path, precious: Path
 ) -> None:
     run = RunDirectory(tmp_path, "digits")
@@ -107,7 +108,7 @@ def test_a_table_of_a_run_that_is_a_link_is_told_and_not_written(
 
 
 @pytest.mark.parametrize("mode", [0o640, 0o604, 0o660])
-def test_secrets_that_others_may_read_are_refused_with_the_command_that_mends_it(
+def test_secrets_that_others_may_read_are_refused_with_the_command_that_repairs_them(
     tmp_path: Path, mode: int
 ) -> None:
     for one, read, error in ((KEYS, Keys.read, LaunchError), (CARD, OperatorKey.read, ConfigError)):
@@ -128,7 +129,7 @@ def test_secrets_of_another_user_are_refused(tmp_path: Path) -> None:
             read(path)
 
 
-def test_a_secret_may_be_named_by_a_link_and_is_no_pipe_folder_or_large_file(
+def test_a_secret_may_be_named_by_a_link_but_not_be_a_pipe_folder_or_large_file(
     tmp_path: Path,
 ) -> None:
     CARD.write(tmp_path / "card")
@@ -143,7 +144,7 @@ def test_a_secret_may_be_named_by_a_link_and_is_no_pipe_folder_or_large_file(
         read_secret(tmp_path / "large", 100)
 
 
-def test_a_file_that_cannot_be_replaced_leaves_no_half_of_it(tmp_path: Path) -> None:
+def test_a_file_that_cannot_be_replaced_leaves_no_partial_file(tmp_path: Path) -> None:
     (tmp_path / "plan" / "below").mkdir(parents=True)
     with pytest.raises(OSError, match="directory"):
         replace(tmp_path / "plan", b"plan")

@@ -1,5 +1,6 @@
-"""The stacks of a process that runs: they come whatever its threads do, and to ask for them harms
-nothing."""
+"""The stacks of a running process: they are written whatever its threads do, and a request for them
+does no harm.
+"""
 
 from __future__ import annotations
 
@@ -18,8 +19,8 @@ import pytest
 from runtime.machine.stacks import INTO_FILE, INTO_LOG, stacks_of
 from tests.helpers.support import ROOT, environment
 
-# An event loop whose coroutines come and go, beside a thread in kernels, which let the
-# interpreter's lock go
+# An event loop whose coroutines come and go, together with a thread in kernels, which release the
+# interpreter's lock.
 PROCESS = """
 import asyncio, sys, threading
 from pathlib import Path
@@ -66,7 +67,9 @@ class Asked:
         assert process.stdout.readline() == "began\n"
 
     def writes(self, asked: signal.Signals, into: signal.Signals) -> str:
-        """What it writes next when it gets this signal, there; AssertionError if it dies of it."""
+        """Send the signal; return the text that the process then writes into that pipe. Raises
+        AssertionError if the signal kills it.
+        """
         os.kill(self.process.pid, asked)
         ready, _, _ = select.select([self._pipes[into], self._gone], [], [])
         assert self._gone not in ready, f"it died: {self.process.wait()}"
@@ -92,7 +95,7 @@ def running(directory: Path) -> Iterator[Asked]:
 
 
 @pytest.mark.slow  # 5 s
-def test_a_process_whose_threads_run_is_asked_for_its_stacks_thousands_of_times_and_lives_on(
+def test_a_process_with_running_threads_survives_thousands_of_requests_for_its_stacks(
     tmp_path: Path,
 ) -> None:
     with running(tmp_path) as asked:
@@ -102,7 +105,7 @@ def test_a_process_whose_threads_run_is_asked_for_its_stacks_thousands_of_times_
 
 
 @pytest.mark.parametrize("number", [INTO_FILE, INTO_LOG], ids=["into its file", "into its log"])
-def test_every_thread_stands_in_the_stacks_with_its_name_and_what_was_called_last_first(
+def test_the_stacks_have_every_thread_with_its_name_and_the_most_recent_call_first(
     tmp_path: Path, number: signal.Signals
 ) -> None:
     with running(tmp_path) as asked:
@@ -118,7 +121,9 @@ def test_every_thread_stands_in_the_stacks_with_its_name_and_what_was_called_las
     assert called == ["waiting", "run", "_bootstrap_inner", "_bootstrap"]
 
 
-def test_stacks_that_cannot_be_written_are_told_and_may_be_asked_for_again(tmp_path: Path) -> None:
+def test_stacks_that_cannot_be_written_are_reported_and_may_be_requested_again(
+    tmp_path: Path,
+) -> None:
     with running(tmp_path) as asked:
         asked.place.rename(tmp_path / "elsewhere")
         asked.place.parent.rmdir()

@@ -1,4 +1,4 @@
-"""What a process says of its versions."""
+"""The versions that a process reports."""
 
 from __future__ import annotations
 

@@ -1,4 +1,6 @@
-"""Shared memory: who holds a block, when it is free again, and what remains when a process dies."""
+"""Shared memory: the readers that hold a block, the time when it becomes free, and the blocks of a
+process that has died.
+"""
 
 from __future__ import annotations
 
@@ -38,7 +40,7 @@ def arena() -> Iterator[Arena]:
     made.close()
 
 
-def test_an_array_is_what_was_asked_for_and_starts_a_page(arena: Arena) -> None:
+def test_an_array_has_the_requested_shape_and_dtype_and_starts_a_page(arena: Arena) -> None:
     for shape, dtype in (
         ((3, 4), np.float32),
         ((0,), np.int64),
@@ -84,13 +86,13 @@ def test_a_lent_block_stays_until_every_reader_has_returned_it(arena: Arena) -> 
     del array
     for reader in ("q", "p"):
         arena.returned(reader, offset)
-        arena.returned("q", offset)  # once too often: no harm
+        arena.returned("q", offset)  # returned once too often, without harm
         assert arena.used == BLOCK
     arena.returned("p", offset)
     assert arena.used == 0
 
 
-def test_what_a_dead_reader_held_is_free(arena: Arena) -> None:
+def test_the_blocks_of_a_dead_reader_are_free(arena: Arena) -> None:
     kept = arena.empty((1000,))
     gone = arena.empty((1000,))
     for array in (kept, gone):
@@ -104,7 +106,7 @@ def test_what_a_dead_reader_held_is_free(arena: Arena) -> None:
     assert arena.used == BLOCK
 
 
-def test_arrays_elsewhere_have_no_place(arena: Arena) -> None:
+def test_arrays_outside_the_arena_have_no_place(arena: Arena) -> None:
     assert arena.place(np.zeros(10)) is None
 
 
@@ -134,20 +136,21 @@ def test_a_window_shows_nothing_outside_the_arena(arena: Arena, offset: int, siz
         Window(arena.address, lambda offset: None).bytes_at(offset, size)
 
 
-def test_a_window_opens_only_onto_the_arena_that_is_meant(arena: Arena, tmp_path: Path) -> None:
+def test_a_window_opens_only_onto_the_arena_of_its_address(arena: Arena, tmp_path: Path) -> None:
     path, _, name = arena.address.partition(" ")
     for wrong in (
         f"{path} {name}x",
         f"/proc/{os.getpid()}/fd/9999 {name}",
         f"/proc/999999999/fd/3 {name}",
     ):
-        with pytest.raises(OSError):  # which one is the system's business
+        with pytest.raises(OSError):  # the system decides which error it is
             Window(wrong, lambda offset: None)
 
 
 class Blocks(RuleBasedStateMachine):
-    """Any order of making, sharing, dropping and returning keeps live arrays apart and loses no
-    byte."""
+    """Makes, lends, drops and returns arrays in any order, and checks that live arrays do not
+    overlap and no byte is lost.
+    """
 
     def __init__(self) -> None:
         super().__init__()
@@ -193,14 +196,14 @@ class Blocks(RuleBasedStateMachine):
         self.lent = [item for item in self.lent if item[1] != reader]
 
     @invariant()
-    def nobody_writes_over_another(self) -> None:
+    def no_array_is_overwritten(self) -> None:
         marks = [int(array[0]) for array in self.owned]
         assert all((array == mark).all() for array, mark in zip(self.owned, marks, strict=True))
         for offset, _, mark in self.lent:
             assert self.window.bytes_at(offset, 1)[0] == mark
 
     @invariant()
-    def only_what_is_held_is_used(self) -> None:
+    def only_held_blocks_are_used(self) -> None:
         held = {self.arena.place(array): -(-array.nbytes // BLOCK) * BLOCK for array in self.owned}
         assert self.arena.used >= sum(held.values())
         if not self.lent:
@@ -234,7 +237,7 @@ sys.stdin.read()
 """
 
 
-async def test_a_killed_peer_is_noticed_and_holds_nothing_any_more(arena: Arena) -> None:
+async def test_a_killed_peer_is_noticed_and_its_blocks_are_released(arena: Arena) -> None:
     peer = subprocess.Popen(  # noqa: ASYNC220
         [sys.executable, "-c", PEER], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
     )
@@ -251,7 +254,8 @@ async def test_a_killed_peer_is_noticed_and_holds_nothing_any_more(arena: Arena)
     assert arena.used == IN_PLACE_FROM
     peer.send_signal(signal.SIGKILL)
     async with asyncio.timeout(60):
-        while shared.window("peer", peer.pid) is not None:  # noqa: ASYNC110  # its watch is on this loop
+        # the watch runs on this loop
+        while shared.window("peer", peer.pid) is not None:  # noqa: ASYNC110
             await asyncio.sleep(0)
     assert arena.used == 0
     assert shared.loan("peer")(arena.empty((IN_PLACE_FROM,), np.uint8)) is None
@@ -263,7 +267,7 @@ async def test_a_killed_peer_is_noticed_and_holds_nothing_any_more(arena: Arena)
 
 @pytest_asyncio.fixture
 async def lives(arena: Arena) -> AsyncIterator[tuple[SharedMemory, Arena, Arena]]:
-    """What `me` shares with `peer`, and the arenas of two lives of the peer."""
+    """The memory that `me` shares with `peer`, and the arenas of two lives of the peer."""
     shared = SharedMemory("me", arena, lambda peer: None)
     former = Arena("peer", ROOM)
     later = Arena("peer", ROOM)
@@ -308,7 +312,7 @@ async def test_a_loan_to_a_former_life_ends_without_touching_one_to_the_next(
     assert arena.used == 0
 
 
-async def test_nothing_is_read_in_place_for_another_process_than_the_one_whose_memory_is_mapped(
+async def test_memory_is_read_in_place_only_for_the_process_whose_memory_is_mapped(
     lives: tuple[SharedMemory, Arena, Arena],
 ) -> None:
     shared, former, _ = lives
@@ -339,12 +343,12 @@ def test_the_memory_lies_far_from_code_so_that_kernels_compiled_later_reach_one_
 
 
 def _span(line: str) -> tuple[int, int]:
-    """First and last address of a line of /proc/self/maps."""
+    """The first and the last address of a line of /proc/self/maps."""
     low, _, high = line.split()[0].partition("-")
     return int(low, 16), int(high, 16)
 
 
-def test_an_array_that_was_received_can_be_written_to_by_whom_its_owner_asked(arena: Arena) -> None:
+def test_a_received_array_can_be_written_to_on_request_of_its_owner(arena: Arena) -> None:
     mine = arena.empty((10,))
     mine[...] = 1
     offset = arena.place(mine)
@@ -366,7 +370,7 @@ def test_an_array_that_was_received_can_be_written_to_by_whom_its_owner_asked(ar
     assert dropped == [offset]
 
 
-def test_arrays_lie_in_large_pages_where_the_system_has_them_and_keep_what_is_written_beside_them() -> (
+def test_arrays_lie_in_large_pages_if_the_system_has_them_and_neighbours_keep_their_values() -> (
     None
 ):
     arena = Arena("large")
@@ -382,7 +386,7 @@ def test_arrays_lie_in_large_pages_where_the_system_has_them_and_keep_what_is_wr
 
 
 def the_system_can() -> bool:
-    """Does Linux put shared memory into large pages when it is asked to (from 6.1 on)?"""
+    """Return whether Linux puts shared memory into large pages on request (from 6.1 on)."""
     file = os.memfd_create("probe")
     os.write(file, bytes(LARGE_PAGE))
     probe = Mapping(file, LARGE_PAGE, writable=True)
@@ -397,7 +401,7 @@ def the_system_can() -> bool:
 
 
 def in_large_pages(arena: Arena) -> int:
-    """Bytes of an arena that this process sees in large pages."""
+    """The bytes of an arena that this process sees in large pages."""
     name = arena.address.partition(" ")[2].partition(" ")[0]
     mappings = Path("/proc/self/smaps").read_text().split("VmFlags:")
     sizes = [re.search(r"ShmemPmdMapped: +(\d+) kB", text) for text in mappings if name in text]

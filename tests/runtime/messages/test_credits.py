@@ -1,5 +1,6 @@
-"""Byte credits against a small model: bounded, in order, nothing lost, and nobody held back for
-ever."""
+"""Byte credits, compared with a small model: bounded, in order, without losses, and no sender waits
+for ever.
+"""
 
 from __future__ import annotations
 
@@ -24,14 +25,15 @@ SLACK = LIMIT // GRANT_SHARE
 
 
 async def turns(count: int = 3) -> None:
-    """Let everyone who can go on do so."""
+    """Run the event loop, so that every task that can go on does."""
     for _ in range(count):
         await asyncio.sleep(0)
 
 
 class GateMachine(RuleBasedStateMachine):
-    """Senders of random sizes come, wait, go away and are granted; a list of the sizes under way is
-    the model."""
+    """Senders with random sizes come, wait, are cancelled and get grants. The model is a list of
+    the sizes on their way.
+    """
 
     def __init__(self) -> None:
         super().__init__()
@@ -39,21 +41,24 @@ class GateMachine(RuleBasedStateMachine):
         self.gate = CreditGate(LIMIT)
         # (number, size, task) in order of arrival
         self.waiting: deque[tuple[int, int, asyncio.Task[None]]] = deque()
-        self.under_way: list[int] = []  # what the model says is out
+        self.under_way: list[int] = []  # the sizes on their way, by the model
         self.count = 0
 
     def settle(self) -> None:
-        """Let the loop turn; then take over whose turn came, which must be the first that
-        waited."""
+        """Run the loop, then move the admitted senders to `under_way`; they must be the first that
+        waited.
+        """
         self.loop.run_until_complete(turns())
         while self.waiting and self.waiting[0][2].done():
             _, size, task = self.waiting.popleft()
             assert task.exception() is None
             assert sum(self.under_way) + size <= LIMIT or sum(self.under_way) <= SLACK, (
-                "admitted too much"
+                "admitted more than the window allows"
             )
             self.under_way.append(size)
-        assert not any(task.done() for _, _, task in self.waiting), "somebody overtook"
+        assert not any(task.done() for _, _, task in self.waiting), (
+            "a later sender overtook an earlier one"
+        )
 
     @rule(size=st.integers(0, 2 * LIMIT))
     def sender_comes(self, size: int) -> None:
@@ -80,7 +85,7 @@ class GateMachine(RuleBasedStateMachine):
     @precondition(lambda self: self.waiting and self.under_way)
     @rule(data=st.data())
     def sender_is_cancelled_in_the_moment_of_its_turn(self, data: st.DataObject) -> None:
-        # first: a draw may end the example here
+        # drawn first: a draw may end the example here
         index = data.draw(st.integers(0, len(self.under_way) - 1))
         task = self.waiting.popleft()[2]
         self.gate.grant(self.under_way.pop(index))
@@ -89,7 +94,7 @@ class GateMachine(RuleBasedStateMachine):
         assert task.cancelled()
 
     @invariant()
-    def outstanding_is_what_is_under_way(self) -> None:
+    def outstanding_bytes_are_those_under_way(self) -> None:
         assert self.gate.outstanding == sum(self.under_way)
         assert self.gate.waiting == len(self.waiting)
 
@@ -100,7 +105,7 @@ class GateMachine(RuleBasedStateMachine):
         assert self.gate.outstanding <= SLACK + max([LIMIT, *self.under_way])
 
     @invariant()
-    def nobody_waits_who_may_go(self) -> None:
+    def no_sender_waits_that_may_go(self) -> None:
         if self.waiting:
             assert self.gate.outstanding + self.waiting[0][1] > LIMIT
             assert self.gate.outstanding > SLACK
@@ -130,8 +135,9 @@ TestGate.settings = settings(max_examples=60, stateful_step_count=30, deadline=N
 def test_grants_that_the_receiver_still_collects_never_stall_a_sender(
     limit: int, sizes: list[int], hold: int
 ) -> None:
-    """A receiver that holds up to `hold` messages and releases the rest: on virtual time a stall is
-    a Deadlock."""
+    """The receiver holds up to `hold` messages and releases the rest. On virtual time a stall
+    raises Deadlock.
+    """
 
     async def talk() -> None:
         gate = CreditGate(limit)
@@ -168,7 +174,7 @@ def test_a_grant_book_gives_back_everything_but_less_than_a_share(
     assert all(grant == 0 or grant >= limit // GRANT_SHARE for grant in grants)
 
 
-async def test_senders_go_in_the_order_in_which_they_came_even_if_a_later_one_would_fit() -> None:
+async def test_senders_go_in_the_order_of_their_arrival_even_if_a_later_one_would_fit() -> None:
     gate = CreditGate(LIMIT)
     order = []
 
@@ -192,7 +198,7 @@ async def test_senders_go_in_the_order_in_which_they_came_even_if_a_later_one_wo
     assert order == ["large", "small", "smaller"]
 
 
-async def test_one_newcomer_does_not_overtake_those_who_wait() -> None:
+async def test_a_newcomer_does_not_overtake_waiting_senders() -> None:
     gate = CreditGate(LIMIT)
     await gate.acquire(LIMIT - 1)
     large = asyncio.create_task(gate.acquire(LIMIT))
@@ -207,9 +213,7 @@ async def test_one_newcomer_does_not_overtake_those_who_wait() -> None:
     await small
 
 
-async def test_a_newcomer_does_not_overtake_one_whose_turn_has_come_and_who_has_not_run_yet() -> (
-    None
-):
+async def test_a_newcomer_does_not_overtake_an_admitted_sender_that_has_not_run_yet() -> None:
     gate = CreditGate(LIMIT)
     order = []
 
@@ -227,7 +231,7 @@ async def test_a_newcomer_does_not_overtake_one_whose_turn_has_come_and_who_has_
     assert gate.outstanding == 2
 
 
-async def test_one_whose_turn_came_in_the_moment_of_the_end_is_told_of_the_end() -> None:
+async def test_a_sender_admitted_just_before_the_gate_closes_gets_the_error() -> None:
     gate = CreditGate(LIMIT)
     await gate.acquire(LIMIT)
     waiting = asyncio.create_task(gate.acquire(1))
@@ -249,7 +253,7 @@ async def test_when_the_first_in_the_queue_is_cancelled_the_next_goes_at_once() 
     assert gate.outstanding == LIMIT // 2 + 1
 
 
-async def test_closing_fails_those_who_wait_and_those_who_come_later() -> None:
+async def test_closing_fails_waiting_and_later_senders() -> None:
     gate = CreditGate(LIMIT)
     await gate.acquire(LIMIT)
     waiting = [asyncio.create_task(gate.acquire(1)) for _ in range(3)]
@@ -268,12 +272,12 @@ async def test_closing_fails_those_who_wait_and_those_who_come_later() -> None:
     assert gate.waiting == 0
 
 
-async def test_what_a_failed_sender_held_is_free_at_once_not_when_cycles_are_collected() -> None:
+async def test_objects_of_a_failed_sender_are_freed_at_once_without_the_cycle_collector() -> None:
     gate = CreditGate(LIMIT)
     seen = []
 
     async def send() -> None:
-        load = {1}  # something that can be referred to weakly
+        load = {1}  # a set can have a weak reference
         seen.append(weakref.ref(load))
         await gate.acquire(LIMIT)
 

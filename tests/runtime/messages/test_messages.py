@@ -1,4 +1,4 @@
-"""Declaring messages: what a class may carry, what it is called, how it shows itself."""
+"""Declarations of messages: the allowed fields, the kind's name, and the repr."""
 
 from __future__ import annotations
 
@@ -61,7 +61,9 @@ def test_every_field_kind_of_the_docstring_can_be_declared() -> None:
     "annotation",
     [bytes, list[int], dict[str, int], object, tuple[int, str], int | None, np.ndarray, Envelope],
 )
-def test_a_field_that_cannot_travel_is_refused_by_name_when_it_is_declared(annotation: Any) -> None:
+def test_a_field_of_a_type_that_cannot_travel_is_refused_by_name_at_its_declaration(
+    annotation: Any,
+) -> None:
     with pytest.raises(TypeError, match=r"Odd\.field: a message cannot carry"):
         declare("Odd", field=annotation)
 

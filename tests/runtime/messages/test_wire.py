@@ -1,4 +1,6 @@
-"""Envelope <-> frames: what goes out comes back, and no bytes whatever bring out anything but a MessageError."""
+"""Envelopes to frames and back: every message comes back equal, and no bytes raise anything but a
+MessageError.
+"""
 
 from __future__ import annotations
 
@@ -94,7 +96,7 @@ def header(**changes: Any) -> list[Any]:
 def reason_of(frames: list[Any]) -> str:
     with pytest.raises(MessageError) as caught:
         wire.decode(frames)
-    assert len(str(caught.value)) < 400  # it goes to a log
+    assert len(str(caught.value)) < 400  # the text goes to a log
     return caught.value.reason
 
 
@@ -134,7 +136,7 @@ parcels = st.builds(
 
 @settings(max_examples=150, deadline=None)
 @given(body=parcels, reply_to=texts, answers=st.integers(0, 2**63), step=st.integers(-1, 2**40))
-def test_every_message_comes_back_as_it_went(
+def test_every_message_comes_back_equal(
     body: Parcel, reply_to: str, answers: int, step: int
 ) -> None:
     sent = envelope(body, reply_to=reply_to, answers=answers, step=step)
@@ -170,7 +172,7 @@ def test_nan_and_infinity_travel_bit_for_bit() -> None:
         lambda x: np.broadcast_to(x[0], (4, *x[0].shape)),
     ],
 )
-def test_views_that_are_not_contiguous_arrive_as_what_they_show(view: Any) -> None:
+def test_views_that_are_not_contiguous_arrive_with_their_values(view: Any) -> None:
     sent = view(np.arange(24, dtype=np.float64).reshape(4, 3, 2))
     np.testing.assert_array_equal(there_and_back(Crate(blob=sent)).blob, sent)
 
@@ -218,12 +220,12 @@ def test_a_message_without_arrays_has_the_size_of_its_header() -> None:
         (b"GET /metrics HTTP/1.1\r\n\r\n", "a web browser"),
     ],
 )
-def test_a_header_that_is_none_is_a_bad_header(bytes_of_header: bytes, what: str) -> None:
+def test_bytes_that_are_not_a_header_are_a_bad_header(bytes_of_header: bytes, what: str) -> None:
     assert reason_of([bytes_of_header]) == "bad_header", what
     assert reason_of([bytes_of_header, SIX]) == "bad_header", what
 
 
-def test_a_header_over_the_limit_is_not_even_looked_at() -> None:
+def test_a_header_over_the_limit_is_not_parsed() -> None:
     room = wire.MAX_HEADER_BYTES - len(msgpack.packb(header(sender="x" * 1000))) + 1000
     assert wire.decode([msgpack.packb(header(sender="x" * room)), SIX]).sender == "x" * room
     assert reason(header(sender="x" * (room + 1)), SIX) == "bad_header"
@@ -243,7 +245,7 @@ def test_another_protocol_version_is_named_as_such(version: Any) -> None:
 
 
 @pytest.mark.parametrize("version", [2.0])
-def test_a_version_that_only_equals_ours_is_a_bad_header(version: Any) -> None:
+def test_a_version_of_another_type_is_a_bad_header(version: Any) -> None:
     assert reason(header(protocol=version), SIX) == "bad_header"
 
 
@@ -268,7 +270,7 @@ def test_a_place_of_the_wrong_type_is_a_bad_header(place: str, value: Any) -> No
         assert reason(header(**{place: value}), SIX) == "bad_header"
 
 
-def test_a_kind_that_nobody_declared_is_unknown() -> None:
+def test_a_kind_that_is_not_declared_is_unknown() -> None:
     assert reason(header(kind="package.Nothing"), SIX) == "unknown_kind"
     assert reason(header(kind=""), SIX) == "unknown_kind"
 
@@ -319,14 +321,14 @@ def test_a_dtype_that_is_not_on_the_list_is_a_bad_type(dtype: Any) -> None:
 def test_a_shape_that_the_frame_does_not_fill_is_a_bad_shape(
     shape: list[Any], frame: bytes
 ) -> None:
-    if shape != [0, 3] or frame:  # an empty array in an empty frame is right
+    if shape != [0, 3] or frame:  # an empty array in an empty frame is legal
         assert reason(header(arrays=[["float32", shape]]), frame) == "bad_shape"
 
 
 @pytest.mark.parametrize(
     "descriptor", [None, 1, "float32", [], ["float32"], ["float32", 6], ["float32", [6], 0], {}]
 )
-def test_a_descriptor_that_is_none_is_a_bad_shape(descriptor: Any) -> None:
+def test_a_malformed_descriptor_is_a_bad_shape(descriptor: Any) -> None:
     assert reason(header(arrays=[descriptor]), SIX) == "bad_shape"
 
 
@@ -355,7 +357,7 @@ def test_values_nested_too_deep_are_a_bad_header_and_never_a_recursion_error(dep
     assert reason_of([raw]) == "bad_header"
 
 
-def test_what_the_receiver_would_refuse_does_not_leave_the_sender() -> None:
+def test_a_message_that_the_receiver_would_refuse_does_not_leave_the_sender() -> None:
     deep: Any = 0
     for _ in range(MAX_DEPTH + 1):
         deep = {"k": deep}
@@ -410,7 +412,7 @@ def only_a_message_error(frames: list[bytes]) -> None:
 @settings(max_examples=200, deadline=None)
 @given(st.lists(st.binary(max_size=80), max_size=4))
 @example([struct.pack(">BI", 0xDD, 2**32 - 1), b""])
-def test_random_bytes_never_bring_out_anything_but_a_message_error(frames: list[bytes]) -> None:
+def test_random_bytes_never_raise_anything_but_a_message_error(frames: list[bytes]) -> None:
     only_a_message_error(frames)
 
 
@@ -433,7 +435,7 @@ anything = st.recursive(
     changes=st.dictionaries(st.integers(0, 10), anything, max_size=2),
     frames=st.none() | st.lists(st.binary(max_size=24), max_size=3),
 )
-def test_a_good_header_with_any_places_changed_never_brings_out_anything_but_a_message_error(
+def test_a_good_header_with_any_places_changed_never_raises_anything_but_a_message_error(
     body: Message, changes: dict[int, Any], frames: list[bytes] | None
 ) -> None:
     good = [bytes(frame) for frame in wire.encode(envelope(body))]
@@ -445,7 +447,7 @@ def test_a_good_header_with_any_places_changed_never_brings_out_anything_but_a_m
 
 @settings(max_examples=200, deadline=None)
 @given(st.data())
-def test_a_good_message_with_any_bytes_changed_never_brings_out_anything_but_a_message_error(
+def test_a_good_message_with_any_bytes_changed_never_raises_anything_but_a_message_error(
     data: st.DataObject,
 ) -> None:
     frames = [bytearray(bytes(frame)) for frame in wire.encode(envelope(Parcel(**ORDINARY)))]  # type: ignore[arg-type]

@@ -1,5 +1,6 @@
-"""Arrays on the wire as they lie in memory: in any order of their axes, and only in an order that
-is one."""
+"""Arrays on the wire as they lie in memory: with their axes in any order, and only with a valid
+order.
+"""
 
 from __future__ import annotations
 
@@ -61,7 +62,7 @@ def described(*descriptor: Any) -> list[Any]:
 def reason_of(frames: list[Any]) -> str:
     with pytest.raises(MessageError) as caught:
         wire.decode(frames)
-    assert len(str(caught.value)) < 400  # it goes to a log
+    assert len(str(caught.value)) < 400  # the text goes to a log
     return caught.value.reason
 
 
@@ -79,7 +80,7 @@ def test_an_array_without_gaps_is_not_copied_whatever_the_order_of_its_axes() ->
 
 @settings(max_examples=150, deadline=None)
 @given(st.data())
-def test_every_view_of_an_array_arrives_as_what_it_shows(data: st.DataObject) -> None:
+def test_every_view_of_an_array_arrives_with_its_values(data: st.DataObject) -> None:
     shape = data.draw(hnp.array_shapes(min_dims=0, max_dims=5, max_side=4))
     whole = np.arange(int(np.prod(shape)), dtype=np.int32).reshape(shape)
     sent = whole.transpose(data.draw(st.permutations(range(len(shape)))))
@@ -109,7 +110,7 @@ def test_every_view_of_an_array_arrives_as_what_it_shows(data: st.DataObject) ->
         [],
     ],
 )
-def test_axes_that_are_not_those_of_the_shape_are_a_bad_shape(axes: list[Any]) -> None:
+def test_axes_that_do_not_match_the_shape_are_a_bad_shape(axes: list[Any]) -> None:
     assert reason_of(described("float32", [2, 3], axes)) == "bad_shape"
     assert reason_of(described("float32", [2, 3], [1, 0], 0)) == "bad_shape"
     lying = np.frombuffer(SIX, np.float32).reshape(3, 2)

@@ -1,4 +1,6 @@
-"""Where actors live when there are several machines, and what each machine settles for itself."""
+"""The placement of actors on several machines, and the settings that each machine decides for
+itself.
+"""
 
 from __future__ import annotations
 
@@ -21,7 +23,7 @@ ELSEWHERE = "[launcher]\nkind = 'ssh'\n[[machine]]\n"
 
 @dataclass(frozen=True)
 class Spread:
-    """Options of what is shared out over machines."""
+    """Options of an actor whose role is spread over machines."""
 
     spread: ClassVar[bool] = True
 
@@ -39,14 +41,14 @@ def placed(folder: Path, text: str, made: Topology | None = None) -> Placement:
 
 
 def homes(placement: Placement) -> dict[str, str]:
-    """Machine -> its processes."""
+    """The processes of each machine, by the machine's name."""
     found: dict[str, list[str]] = {}
     for spec in placement.processes:
         found.setdefault(spec.machine, []).append(spec.name)
     return {machine: " ".join(names) for machine, names in found.items()}
 
 
-def test_workers_are_spread_in_blocks_and_the_rest_lives_on_the_first_machine(
+def test_workers_are_spread_in_blocks_and_all_others_live_on_the_first_machine(
     tmp_path: Path,
 ) -> None:
     assert homes(placed(tmp_path, f"{ELSEWHERE}hosts = 'n[1-2]'")) == {
@@ -55,7 +57,7 @@ def test_workers_are_spread_in_blocks_and_the_rest_lives_on_the_first_machine(
     }
 
 
-def test_machines_that_say_how_many_cores_they_have_get_workers_in_proportion(
+def test_machines_with_a_known_number_of_cores_get_workers_in_proportion(
     tmp_path: Path,
 ) -> None:
     (tmp_path / "file").write_text("large slots=6\nsmall slots=2\n")
@@ -101,7 +103,7 @@ def test_blocks_take_everything_once_and_differ_from_the_exact_share_by_less_tha
     assert all(0 <= whole - cut < 1 for cut, whole in zip(cuts, exact, strict=True))
 
 
-def test_a_machine_without_a_process_is_told_once_for_its_entry(tmp_path: Path) -> None:
+def test_a_machine_without_a_process_is_reported_once_for_its_entry(tmp_path: Path) -> None:
     text = f"{ELSEWHERE}hosts = 'n[1-9]'\nport = 7000\n[[machine]]\nname = 'spare'\nhost = 'x'"
     made = placed(tmp_path, text)
     config = load(tmp_path / "cluster.toml")
@@ -112,10 +114,10 @@ def test_a_machine_without_a_process_is_told_once_for_its_entry(tmp_path: Path) 
     assert not list(unused(config))
 
 
-# -- what a machine settles
+# -- settings that a machine decides
 
 
-def test_threads_are_shares_of_the_cores_of_each_machine_and_open_where_nobody_knows_them(
+def test_threads_are_shares_of_each_machines_cores_and_left_open_if_these_are_unknown(
     tmp_path: Path,
 ) -> None:
     text = (
@@ -146,7 +148,7 @@ def test_pinned_processes_elsewhere_stay_on_the_cores_that_their_machine_lets_th
     )
 
 
-def test_pins_elsewhere_need_a_number_of_threads_and_no_more_than_the_cores_that_are_said(
+def test_pins_elsewhere_need_a_number_of_threads_within_the_configured_cores(
     tmp_path: Path,
 ) -> None:
     with pytest.raises(ConfigError, match="set threads, or cores, of machine 'a'"):

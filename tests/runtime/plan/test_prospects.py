@@ -1,4 +1,4 @@
-"""What a plan tells of time: words and a chart, from plain data."""
+"""The predicted times of a plan, as text and as a chart, from plain data."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ def test_every_choice_is_a_line_and_the_configured_one_is_marked() -> None:
     ]
 
 
-def test_where_the_last_choice_still_pays_nothing_is_called_saturated() -> None:
+def test_no_choice_is_called_saturated_if_the_last_one_still_pays() -> None:
     rising = found({1: 4.0, 2: 2.0, 4: 1.0})
     assert rising.saturated is None
     assert "every doubling of the groups still pays" in outline(rising)
@@ -78,16 +78,16 @@ def test_the_cost_is_the_time_multiplied_by_the_price_of_all_machines() -> None:
     )
 
 
-def test_without_the_price_of_every_machine_no_cost_is_told() -> None:
+def test_without_the_price_of_every_machine_no_cost_is_shown() -> None:
     assert "cost" not in outline(found(prices=((3, "large", 2.0), (1, "small", None))))
     assert "cost" not in outline(found())
 
 
-def test_without_predictions_only_the_notes_are_told() -> None:
+def test_without_predictions_only_the_notes_are_shown() -> None:
     assert outline(Prospects(notes=("how to get one",))) == "how to get one"
 
 
-def test_stations_that_are_busy_to_another_degree_are_told_apart() -> None:
+def test_stations_that_are_busy_to_different_degrees_have_separate_figures() -> None:
     use = {"conv-0 out": 0.9, "conv-1 out": 0.1, "conv-2 out": 0.12, "idle": 0.001}
     assert busiest(Prospect("", 1, 1.0, use, "conv-0 out")) == [
         "conv-0 out 90 %",
@@ -106,7 +106,7 @@ def test_stations_that_are_busy_to_another_degree_are_told_apart() -> None:
         (360_000, "4 days 4 h"),
     ],
 )
-def test_a_duration_is_told_in_the_units_of_its_size(seconds: float, text: str) -> None:
+def test_a_duration_is_shown_in_the_units_of_its_size(seconds: float, text: str) -> None:
     assert duration(seconds) == text
 
 
@@ -164,7 +164,7 @@ def with_target(
     return found(choices=choices, target="accuracy 0.9", **more)
 
 
-def test_a_target_has_columns_of_its_own_and_marks_the_fastest_and_the_cheapest_row() -> None:
+def test_a_target_adds_columns_and_marks_the_fastest_and_the_cheapest_row() -> None:
     needed = {1: Needed(100, seen=True), 2: Needed(150.4), 4: Needed(why="not reached")}
     head, one, two, four, eight = outline(with_target(needed)).splitlines()[2:7]
     assert "iterations   time to accuracy 0.9  cost" in head
@@ -173,7 +173,7 @@ def test_a_target_has_columns_of_its_own_and_marks_the_fastest_and_the_cheapest_
     assert "  not reached  " in four
     assert "  not known    " in eight
     said = "in seconds per iteration, from 4 groups of 2 on, more groups gain 10 % at most"
-    assert said in outline(with_target(needed))  # more groups may not pay for all that
+    assert said in outline(with_target(needed))  # more groups may not pay for the whole target
 
 
 def test_without_a_price_a_target_has_no_cost() -> None:
@@ -183,7 +183,7 @@ def test_without_a_price_a_target_has_no_cost() -> None:
     )
 
 
-def test_what_was_learnt_from_and_what_is_not_predicted_stand_below_the_figures() -> None:
+def test_the_runs_learnt_from_and_the_choices_not_predicted_stand_below_the_figures() -> None:
     learnt = (("run", "with", ""), ("runs/A", "1 group", "at iteration 100"))
     text = outline(
         with_target({1: Needed(100, seen=True)}, learnt=learnt, refused=("16 groups: why",))
@@ -205,7 +205,8 @@ def test_several_kinds_of_machines_are_compared_by_their_best_choices() -> None:
     assert re.fullmatch(r"large +2 groups of 4 +2 +3 min 20 s, fastest +2", text[3])
     assert re.fullmatch(r"small +1 groups of 8 +4 +6 min 40 s +1, cheapest", text[4])
     assert re.fullmatch(r"other +not known +not known", text[5])
-    assert outline(fast, slow, none).count("  this") == 1  # what is not known of all is told once
+    # a note that holds for all kinds is printed once
+    assert outline(fast, slow, none).count("  this") == 1
 
 
 def test_without_a_target_kinds_of_machines_are_compared_as_configured_to_the_end() -> None:

@@ -1,5 +1,6 @@
-"""Roads of a run: what machines and [links] make of them, where each process listens, whose keys it
-has."""
+"""The roads of a run: derived from machines and [links], with the addresses and the keys of each
+process.
+"""
 
 from __future__ import annotations
 
@@ -63,16 +64,16 @@ def planned(config: ClusterConfig, addresses: dict[str, str]) -> RunPlan:
     )
 
 
-def test_on_one_machine_all_is_unix_sockets_and_nothing_is_encrypted() -> None:
+def test_on_one_machine_all_roads_are_unix_sockets_without_encryption() -> None:
     roads = found(configured())
     assert (roads.far, roads.transport, roads.encrypted) == ((), "ipc", False)
-    unused_far = found(configured({}, FAR))  # no process is there
+    unused_far = found(configured({}, FAR))  # no process is on that machine
     assert (unused_far.far, unused_far.transport) == ((), "ipc")
 
 
 @pytest.fixture
 def any_machine(monkeypatch: pytest.MonkeyPatch) -> None:
-    """As on a machine that has whatever address is wanted of it."""
+    """Pretend that this machine has any address that is wanted of it."""
     monkeypatch.setattr(run_plan, "own", lambda wanted, up: wanted)
 
 
@@ -106,7 +107,7 @@ def test_tcp_alone_is_encrypted_between_hosts_and_shares_no_memory(
     ) == (f"{scheme}://10.87.64.1:*",)
 
 
-def test_over_loopback_nothing_is_encrypted() -> None:
+def test_links_over_loopback_are_not_encrypted() -> None:
     config = configured({"port": 7000}, transport="tcp")
     assert planned(config, {"local": "127.0.0.1"}).bind_addresses("b", "bulk") == (
         "tcp://127.0.0.1:7003",
@@ -114,7 +115,7 @@ def test_over_loopback_nothing_is_encrypted() -> None:
     assert not found(config).encrypted
 
 
-def test_each_process_has_a_pair_of_its_own_and_knows_its_peers_and_the_supervisor() -> None:
+def test_each_process_has_its_own_key_pair_and_the_keys_of_its_peers_and_the_supervisor() -> None:
     placement = place(TOPOLOGY, configured())
     keys = credentials(placement, encrypted=True)
     assert {name: set(each.peers) for name, each in keys.items()} == {
@@ -135,7 +136,7 @@ def test_each_process_has_a_pair_of_its_own_and_knows_its_peers_and_the_supervis
     assert {each.private for each in credentials(placement, encrypted=False).values()} == {b""}
 
 
-def test_what_says_nothing_of_links_where_it_stands_is_told() -> None:
+def test_keys_of_links_without_effect_are_reported() -> None:
     def told(config: ClusterConfig) -> list[str]:
         return [line.partition(": ")[2] for line in unused(config)]
 
@@ -150,7 +151,7 @@ def test_what_says_nothing_of_links_where_it_stands_is_told() -> None:
     )
 
 
-def test_another_host_is_refused_where_only_unix_sockets_are_wanted() -> None:
+def test_another_host_is_refused_if_only_unix_sockets_are_configured() -> None:
     tables = {
         "launcher": {"kind": "mine"},
         "machine": [{"address": "10.0.0.1"}],
@@ -166,7 +167,7 @@ def test_another_host_is_refused_where_only_unix_sockets_are_wanted() -> None:
     ]
 
 
-def test_without_what_encrypts_another_host_is_refused_with_the_line_to_write(
+def test_without_encryption_support_another_host_is_refused_with_the_line_to_write(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(zeromq, "can_encrypt", lambda: False)

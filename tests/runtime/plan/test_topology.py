@@ -1,5 +1,6 @@
-"""Topologies and their placement: what is refused, who shares a process, who is whose neighbour,
-the JSON."""
+"""Topologies and their placement: the mistakes that are refused, shared processes, neighbours, and
+the JSON.
+"""
 
 from __future__ import annotations
 
@@ -64,7 +65,7 @@ def test_mistakes_come_in_one_order_whatever_the_hash_seed() -> None:
     assert shown[0] == shown[1] != ""
 
 
-def test_the_peers_of_an_actor_are_those_that_a_link_joins_it_with_in_either_direction() -> None:
+def test_the_peers_of_an_actor_are_those_linked_to_it_in_either_direction() -> None:
     made = topology(links=(("worker-0", "model"), ("server", "worker-0"), ("model", "model")))
     assert made.peers("worker-0") == {"model", "server"}
     assert made.peers("model") == {"worker-0", "model"}
@@ -75,17 +76,15 @@ def grouped(*rules: ProcessRule, together: bool = False) -> list[tuple[str, str,
     return group_into_processes(topology(), rules, "here", together)
 
 
-def test_without_rules_every_actor_has_a_process_of_its_own_name() -> None:
+def test_without_rules_every_actor_has_a_process_with_its_name() -> None:
     assert grouped() == [(name, "here", (name,)) for name in NAMES]
 
 
-def test_or_all_share_one_process() -> None:
+def test_all_actors_may_share_one_process() -> None:
     assert grouped(together=True) == [("convoy", "here", NAMES)]
 
 
-def test_rules_take_their_actors_first_and_in_order_and_an_actor_goes_to_the_first_that_matches() -> (
-    None
-):
+def test_rules_take_their_actors_in_order_and_an_actor_goes_to_the_first_that_matches() -> None:
     found = grouped(
         ProcessRule("workers", "there", ("worker-*",)),
         ProcessRule("rest", "here", ("worker-0", "s*", "m?del")),
@@ -96,7 +95,7 @@ def test_rules_take_their_actors_first_and_in_order_and_an_actor_goes_to_the_fir
     ]
 
 
-def test_what_no_rule_takes_follows_the_default() -> None:
+def test_actors_that_no_rule_takes_follow_the_default() -> None:
     rule = ProcessRule("workers", "there", ("worker-[01]",))
     assert grouped(rule)[1:] == [("model", "here", ("model",)), ("server", "here", ("server",))]
     assert grouped(rule, together=True)[1:] == [("convoy", "here", ("model", "server"))]
@@ -121,12 +120,12 @@ def test_actors_that_name_a_process_share_it_unless_a_rule_takes_them() -> None:
     ]
 
 
-def test_patterns_mind_the_case_of_letters() -> None:
+def test_patterns_distinguish_upper_and_lower_case() -> None:
     with pytest.raises(ConfigError, match="no actor left matches"):
         grouped(ProcessRule("x", "here", ("Model",)))
 
 
-def test_every_rule_that_takes_nobody_is_a_mistake_that_lists_the_actors() -> None:
+def test_every_rule_that_takes_no_actor_is_a_mistake_that_lists_the_actors() -> None:
     with pytest.raises(ConfigError) as caught:
         grouped(
             ProcessRule("all", "here", ("*",)),
@@ -201,9 +200,7 @@ def placed() -> Placement:
     return Placement(topology(links=links), processes)
 
 
-def test_the_neighbours_of_a_process_are_those_that_its_actors_talk_to_itself_if_they_talk_inside() -> (
-    None
-):
+def test_a_process_is_a_neighbour_of_each_process_that_its_actors_talk_to_itself_included() -> None:
     made = placed()
     assert made.neighbours("workers") == {"workers": ("worker-0", "worker-1"), "model": ("model",)}
     assert made.neighbours("model") == {"workers": ("worker-0", "worker-1")}

@@ -1,5 +1,6 @@
-"""HE(g) in closed form: Omnivore's figures, the event model without spread, and the ways of
-gradients."""
+"""HE(g) in closed form: Omnivore's figures, agreement with the event model without spread, and the
+ways by which gradients travel.
+"""
 
 from __future__ import annotations
 
@@ -47,7 +48,7 @@ def test_without_spread_the_event_model_takes_exactly_the_time_of_the_formula(
 def test_spread_only_ever_costs_time(g: int, conv: float, fc: float) -> None:
     solved = solve([Station("conv", servers=None), Station("fc")], {"conv": conv, "fc": fc}, g)
     assert solved.cycle_seconds >= iteration_seconds(g, conv, fc) * (1 - 1e-12)
-    # everybody waits for everybody
+    # the worst case: each job waits for all others
     assert solved.cycle_seconds <= (conv + g * fc) / g * (1 + 1e-12)
 
 
@@ -58,9 +59,10 @@ def test_a_pipelined_group_hides_its_fc_phase_and_several_fc_servers_share_the_g
     assert iteration_seconds(4, conv=1.0, fc=1.0, fc_servers=2) == 0.5
 
 
-def test_two_jobs_per_group_are_what_pipelining_is() -> None:
-    """The devices of a group are a station then: they compute one batch while the other is in its
-    FC phase."""
+def test_two_jobs_per_group_model_pipelining() -> None:
+    """The devices of a group are then a station: they compute one batch while the other batch is in
+    its FC phase.
+    """
     model = Model()
     fc = model.station("fc")
     for _ in range(3):
@@ -90,7 +92,9 @@ def test_how_many_copies_pass_the_busiest_link(copies, at: dict[int, float]) -> 
 
 
 def test_a_server_is_a_station_that_all_copies_pass() -> None:
-    """One group of k workers: pull, compute, push; the link is the bottleneck, as D.4.1 says."""
+    """One group of k workers pulls, computes and pushes. The link is the bottleneck, as in
+    D.4.1.
+    """
     phases = Phases(compute=0.8, network=0.2, fc=0.0)
     k = 8
     model = Model()
@@ -124,8 +128,9 @@ def test_an_fc_phase_in_shards_computes_less_and_exchanges_more() -> None:
 
 
 def test_the_fc_phase_of_33_machines_saturates_at_four_groups_as_in_figure_20() -> None:
-    """CaffeNet on 32 + 1 machines (Figures 5 and 20): a single group is bound by the network, four
-    saturate the FC."""
+    """CaffeNet on 32 + 1 machines (Figures 5 and 20): a single group is bound by the network, and
+    four groups saturate the FC phase.
+    """
     phases = Phases(compute=12.0, network=0.1, fc=0.6)
     choices = [1, 2, 4, 8, 16, 32]
     conv = lambda k: conv_seconds(phases, k)  # noqa: E731
@@ -133,12 +138,12 @@ def test_the_fc_phase_of_33_machines_saturates_at_four_groups_as_in_figure_20() 
     slow_down = [penalty(g, conv, phases.fc, devices=32) for g in choices]
     assert slow_down[0] == 1.0
     assert slow_down == sorted(slow_down, reverse=True)
-    assert slow_down[2] == slow_down[-1]  # no further groups help
+    assert slow_down[2] == slow_down[-1]  # further groups do not help
     assert saturating_groups([1, 2], conv, phases.fc, devices=32) is None
 
 
 @pytest.mark.parametrize("wrong", [math.nan, math.inf, -1.0])
-def test_times_that_are_none_are_refused(wrong: float) -> None:
+def test_times_that_are_negative_or_not_finite_are_refused(wrong: float) -> None:
     with pytest.raises(
         ValueError, match=(r"network: found .*, expected a finite number of " r"seconds >= 0")
     ):

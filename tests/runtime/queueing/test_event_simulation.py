@@ -1,4 +1,4 @@
-"""The event model itself: repeatable, refuses what cannot go on, and large."""
+"""The event model itself: it repeats, it refuses impossible networks, and it handles large ones."""
 
 from __future__ import annotations
 
@@ -18,8 +18,9 @@ from runtime.queueing.mean_values import Station, solve, solve_classes
 
 
 def groups(seed: int, g: int, k: int, cycles: int) -> Measured:
-    """g groups of k machines that pull over a link of the group, compute, push, and meet at one FC
-    server."""
+    """g groups of k machines: they pull over the group's link, compute, push, and meet at one FC
+    server.
+    """
     model = Model(seed)
     fc = model.station("fc")
     for _ in range(g):
@@ -31,12 +32,12 @@ def groups(seed: int, g: int, k: int, cycles: int) -> Measured:
     return model.run(cycles, warm=g)
 
 
-def test_one_seed_is_one_run_and_another_is_another() -> None:
+def test_a_seed_repeats_the_run_and_another_seed_changes_it() -> None:
     assert groups(1, 4, 5, 50) == groups(1, 4, 5, 50)
     assert groups(1, 4, 5, 50) != groups(2, 4, 5, 50)
 
 
-def test_ten_thousand_machines_go_round() -> None:
+def test_ten_thousand_machines_are_simulated() -> None:
     found = groups(1, 100, 100, 300)
     assert sorted({*found.jobs}) == list(range(100))
     # each waits for the slowest of a hundred (6 % of spread), and its link carries a hundred copies
@@ -44,13 +45,13 @@ def test_ten_thousand_machines_go_round() -> None:
     assert 1.1 < sum(found.durations) / len(found.durations) < 1.5
 
 
-def test_a_group_waits_for_its_slowest() -> None:
+def test_a_group_waits_for_its_slowest_machine() -> None:
     model = Model()
     model.job((Together(((Delay(1.0),), (Delay(2.0), Delay(1.0)), (Delay(2.5),))),))
     assert model.run(3).ends == [3.0, 6.0, 9.0]
 
 
-def test_what_is_still_in_service_at_the_end_counts() -> None:
+def test_a_job_still_in_service_at_the_end_counts() -> None:
     model = Model()
     busy = model.station("busy")
     short = model.station("short")
@@ -62,7 +63,7 @@ def test_what_is_still_in_service_at_the_end_counts() -> None:
     assert (short.busy, short.served) == (5.0, 5)
 
 
-def test_who_comes_first_is_served_first_by_whoever_is_free() -> None:
+def test_jobs_are_served_in_the_order_of_arrival_by_any_free_server() -> None:
     model = Model()
     pair = model.station("pair", servers=2)
     for seconds in (3.0, 5.0, 1.0):
@@ -71,7 +72,7 @@ def test_who_comes_first_is_served_first_by_whoever_is_free() -> None:
     assert list(zip(found.ends, found.jobs, strict=True)) == [(3.0, 0), (4.0, 2), (5.0, 1)]
 
 
-def test_a_model_in_which_nobody_goes_round_says_so() -> None:
+def test_a_model_without_jobs_is_an_error() -> None:
     with pytest.raises(ValueError, match="no job goes round"):
         Model().run(1)
     with pytest.raises(ValueError, match="station 'fc': found 0 servers"):
@@ -98,12 +99,12 @@ def test_a_mean_of_few_values_has_no_confidence() -> None:
         ),
     ],
 )
-def test_networks_that_are_none_are_refused(demands, jobs, said: str) -> None:
+def test_invalid_networks_are_refused(demands, jobs, said: str) -> None:
     with pytest.raises(ValueError, match=said):
         solve_classes([Station("fc")], demands, jobs)
 
 
-def test_stations_that_are_none_are_refused() -> None:
+def test_invalid_stations_are_refused() -> None:
     with pytest.raises(ValueError, match="two stations have one name"):
         solve([Station("fc"), Station("fc")], {"fc": 1.0}, 1)
     with pytest.raises(ValueError, match="expected servers >= 1"):

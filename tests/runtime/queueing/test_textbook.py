@@ -1,4 +1,4 @@
-"""The event model and the mean values agree with textbook results, and with one another.
+"""Agreement of the event model and the mean values with textbook results and with each other.
 
 Sources of the figures: Kleinrock, Queueing Systems I (M/M/1, M/D/1 by Pollaczek and Khinchine, the
 finite population M/M/c//N, the closed cyclic network of two queues).
@@ -18,13 +18,15 @@ CYCLES = 60_000
 
 
 def wider(estimate: Estimate) -> Estimate:
-    """Its 99.9 % interval: of many intervals of 95 % one in twenty misses."""
+    """The 99.9 % interval of the estimate: of many intervals of 95 %, one in twenty misses."""
     return Estimate(estimate.mean, estimate.half_width * 3.883 / 2.093)
 
 
 @pytest.mark.parametrize("load", [0.3, 0.7, 0.9])
 @pytest.mark.parametrize("service", ["exponential", "constant"])
-def test_an_open_queue_waits_as_pollaczek_and_khinchine_say(load: float, service: str) -> None:
+def test_the_waiting_time_of_an_open_queue_follows_pollaczek_and_khinchine(
+    load: float, service: str
+) -> None:
     model = Model(seed=7)
     server = model.station("server")
     seconds: Draw | float = exponential(load) if service == "exponential" else load
@@ -34,14 +36,14 @@ def test_an_open_queue_waits_as_pollaczek_and_khinchine_say(load: float, service
     waiting = load * load * (1 + variation) / (2 * (1 - load))
     assert wider(batch_means(found.durations)).holds(waiting + load)
     assert server.busy / found.seconds == pytest.approx(load, rel=0.02)
-    # Little
+    # Little's law
     assert server.queued / found.seconds == pytest.approx(
         sum(found.durations) / found.seconds, rel=0.01
     )
 
 
 def repairman(jobs: int, servers: int, think: float, service: float) -> float:
-    """Completions a second of M/M/c//N."""
+    """The completions per second of M/M/c//N."""
     ratio = service / think
     weights = [
         math.comb(jobs, n)
@@ -58,7 +60,7 @@ def repairman(jobs: int, servers: int, think: float, service: float) -> float:
 
 
 @pytest.mark.parametrize(("jobs", "servers"), [(1, 1), (4, 1), (16, 1), (8, 3), (12, 12)])
-def test_machines_and_their_repairmen(jobs: int, servers: int) -> None:
+def test_machines_and_their_repairmen_match_the_closed_formula(jobs: int, servers: int) -> None:
     exact = repairman(jobs, servers, think=3.0, service=1.0)
     stations = [Station("conv", servers=None), Station("fc", servers=servers)]
     solved = solve(stations, {"conv": 3.0, "fc": 1.0}, jobs)
@@ -75,7 +77,7 @@ def test_machines_and_their_repairmen(jobs: int, servers: int) -> None:
 
 
 @pytest.mark.parametrize("jobs", [1, 2, 5, 20])
-def test_a_closed_network_of_two_queues(jobs: int) -> None:
+def test_a_closed_network_of_two_queues_matches_the_closed_formula(jobs: int) -> None:
     first = 1.0
     second = 0.8
     ratio = second / first
@@ -131,9 +133,10 @@ def test_groups_of_unequal_devices() -> None:
     assert wider(batch_means(found.intervals)).holds(solved.cycle_seconds)
 
 
-def test_the_spread_of_an_open_queue_is_what_its_residual_says() -> None:
-    """With many jobs that think long, arrivals are nearly Poisson's: mean values with no spread
-    come near M/D/1."""
+def test_the_waiting_time_without_spread_approaches_that_of_an_open_queue() -> None:
+    """With many jobs that think long, the arrivals are nearly Poisson. The mean values without
+    spread then come near M/D/1.
+    """
     jobs = 400
     load = 0.7
     stations = [Station("conv", servers=None), Station("fc", variation=0.0)]

@@ -1,5 +1,6 @@
-"""Locks of `up` and identities of runs that are damaged: they are named, nothing waits, and the
-others count."""
+"""Damaged locks of `up` and damaged identities of runs: they are named, no command waits for them,
+and the other runs still count.
+"""
 
 from __future__ import annotations
 
@@ -50,7 +51,7 @@ INSTEAD: dict[str, Callable[[Path], None]] = {
 
 @pytest.fixture
 def soon(monkeypatch: pytest.MonkeyPatch) -> list[float]:
-    """Locks that leave a doubt are watched for a moment only; the pauses between two looks."""
+    """Shorten the watch of doubtful locks; return the list of the pauses between two looks."""
     pauses: list[float] = []
     monkeypatch.setattr(up_lock, "RENEW_SECONDS", 0.05)
     monkeypatch.setattr(lock_file, "RENEW_SECONDS", 0.05)
@@ -59,7 +60,7 @@ def soon(monkeypatch: pytest.MonkeyPatch) -> list[float]:
 
 
 @pytest.mark.parametrize("kind", INSTEAD)
-def test_a_lock_that_cannot_be_read_is_told_and_the_others_count(
+def test_a_lock_that_cannot_be_read_is_reported_and_the_others_count(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], soon: list[float], kind: str
 ) -> None:
     with UpLock(tmp_path, print) as lock:
@@ -80,12 +81,12 @@ def test_a_lock_that_cannot_be_read_is_told_and_the_others_count(
 
 
 @pytest.mark.parametrize("kind", INSTEAD)
-def test_a_wish_that_cannot_be_read_is_none(tmp_path: Path, kind: str) -> None:
+def test_a_wish_that_cannot_be_read_is_ignored(tmp_path: Path, kind: str) -> None:
     INSTEAD[kind](path_of(tmp_path, "me", lock_file.END))
     assert wish_of(tmp_path, "me") in (None, False)
 
 
-def test_a_damaged_lock_that_is_held_counts_as_held_and_is_whole_soon(tmp_path: Path) -> None:
+def test_a_damaged_lock_that_is_held_counts_as_held_and_is_soon_repaired(tmp_path: Path) -> None:
     with UpLock(tmp_path, print) as lock:
         path_of(tmp_path, lock.up).write_bytes(b"\x00" * lock_file.SIZE)
         found = presence_by(tmp_path, lock.up)
@@ -128,21 +129,21 @@ def leave(folder: Path, count: int, content: Callable[[str], bytes]) -> None:
 
 
 def doubtful(up: str) -> bytes:
-    """The lock of another host that was killed a minute ago, or whose clock is behind."""
+    """The lock of a host whose `up` was killed a minute ago, or whose clock is behind."""
     return json.dumps(
         dataclasses.asdict(dataclasses.replace(FAR, up=up, renewed=time.time() - 60))
     ).encode()
 
 
 @pytest.mark.parametrize("count", [300, pytest.param(10_000, marks=pytest.mark.slow)])
-def test_many_locks_that_leave_a_doubt_are_watched_at_once(
+def test_many_doubtful_locks_are_watched_at_the_same_time(
     tmp_path: Path, soon: list[float], count: int
 ) -> None:
     leave(tmp_path, count, doubtful)
 
     found = presences(tmp_path, print)
     assert [each.sign for each in found] == [Sign.SILENT] * count
-    assert 1 <= len(soon) < count / 3, "one pause for all of them, not one for each"
+    assert 1 <= len(soon) < count / 3, "the locks were watched one after another"
 
 
 @pytest.mark.parametrize("count", [300, pytest.param(10_000, marks=pytest.mark.slow)])

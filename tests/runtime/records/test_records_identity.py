@@ -1,5 +1,6 @@
-"""run.json and the order of runs: which run is the newest, whatever clocks, zones, names and damage
-there are."""
+"""run.json and the order of runs: the newest run is found under any clocks, time zones, names and
+damage.
+"""
 
 from __future__ import annotations
 
@@ -38,7 +39,7 @@ def event(t: float, **more: object) -> str:
     return json.dumps({"t": t, "actor": "supervisor", "event": "process", **more})
 
 
-def test_what_is_written_is_read_again(tmp_path: Path) -> None:
+def test_a_written_identity_is_read_back_equal(tmp_path: Path) -> None:
     wrote = Identity.new("exp", BEGAN, continues="a1", up="b2")
     wrote.write(tmp_path)
     assert identity_of(tmp_path) == wrote
@@ -47,7 +48,7 @@ def test_what_is_written_is_read_again(tmp_path: Path) -> None:
     assert [path.name for path in tmp_path.iterdir()] == [FILE]
 
 
-def test_the_begin_counts_whatever_zone_it_is_written_in(tmp_path: Path) -> None:
+def test_the_begin_is_read_in_any_time_zone(tmp_path: Path) -> None:
     run = recorded(tmp_path, "a", "exp", BEGAN)
     said = json.loads((run / FILE).read_text()) | {"began": "2023-11-15T03:13:20.250+05:00"}
     (run / FILE).write_text(json.dumps(said))
@@ -94,7 +95,7 @@ def test_a_run_on_virtual_time_of_an_earlier_version_began_when_its_journal_was_
     ],
     ids=range(10),
 )
-def test_a_damaged_run_json_counts_as_none(damage: str, tmp_path: Path) -> None:
+def test_a_damaged_run_json_counts_as_missing(damage: str, tmp_path: Path) -> None:
     run = earlier(tmp_path / "old", event(0.5, unix_seconds=BEGAN + 0.5))
     (run / FILE).write_text(damage)
     assert identity_of(run) == Identity("", "exp", BEGAN)
@@ -113,8 +114,7 @@ def test_a_folder_that_is_not_a_run_directory_has_no_identity(tmp_path: Path) ->
 def test_a_journal_whose_time_is_damaged_breaks_no_run_that_follows(
     stamp: float, tmp_path: Path
 ) -> None:
-    """A begin in the year 33658 is no date: a run that wanted to begin after it could not be
-    written."""
+    """A begin in the year 33658 is not a valid date, so no later run could be written after it."""
     run = earlier(tmp_path / "runs" / "old", event(0.5, unix_seconds=stamp))
     os.utime(run / "events.jsonl", (BEGAN, BEGAN))
     found = RunDirectory(tmp_path / "runs", "exp")
@@ -145,7 +145,7 @@ def test_after_the_clock_was_set_back_a_new_run_is_still_the_newest(
     later = BEGAN + years * 365.25 * 86400
     recorded(tmp_path, "a", "exp", later)
     before = runs_in(tmp_path)[-1]
-    for name in ("0", "1", "2"):  # its folder's name comes before that of the run that it follows
+    for name in ("0", "1", "2"):  # the name of its folder sorts before that of the previous run
         began, behind = next_begin(tmp_path, later - 3600)
         assert began > before.identity.began and behind == before
         recorded(tmp_path, name, "exp", began)
@@ -166,7 +166,7 @@ def test_a_run_directory_that_cannot_be_completed_is_not_left(
     assert list(tmp_path.iterdir()) == []
 
 
-def test_names_of_folders_are_of_local_time_and_the_begin_is_not(
+def test_names_of_folders_use_local_time_and_the_begin_does_not(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     import time

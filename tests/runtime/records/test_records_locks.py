@@ -1,5 +1,6 @@
-"""The lock of `up`: who holds it, and what it says when its holder was killed or lives elsewhere,
-or it is damaged."""
+"""The lock of `up`: its holder, and its meaning when the holder was killed or runs on another host,
+or when the lock is damaged.
+"""
 
 from __future__ import annotations
 
@@ -40,7 +41,7 @@ ELSEWHERE = {"host": "elsewhere", "boot": "another", "pid": 7, "run": "a", "stat
 
 @pytest.fixture
 def held(tmp_path: Path) -> Iterator[tuple[subprocess.Popen[str], str]]:
-    """Another process that holds a lock, and the id of that."""
+    """Another process that holds a lock, and the id of the lock."""
     with subprocess.Popen(
         [sys.executable, "-c", HOLD, tmp_path],
         env=environment(), stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True,
@@ -107,10 +108,10 @@ def test_a_stopped_process_holds_its_lock(
     assert found(tmp_path, up) is Sign.HELD
 
 
-def test_those_who_look_at_a_free_lock_never_take_one_another_for_an_up(tmp_path: Path) -> None:
+def test_commands_that_look_at_a_free_lock_never_take_one_another_for_an_up(tmp_path: Path) -> None:
     path = written(tmp_path, boot=boot_id())
     with path.open() as other:
-        fcntl.flock(other, fcntl.LOCK_SH)  # as another `ps` does, for the moment of its look
+        fcntl.flock(other, fcntl.LOCK_SH)  # as another `ps` does while it looks
         assert found(tmp_path, "x") is None
 
 
@@ -129,7 +130,7 @@ def test_a_lock_of_another_host_is_judged_by_its_time(
 
 
 @pytest.mark.parametrize("ahead", [-300.0, 300.0])
-def test_where_the_clocks_of_two_hosts_differ_a_lock_that_is_renewed_lives(
+def test_a_lock_that_is_renewed_counts_as_live_although_the_clocks_of_two_hosts_differ(
     ahead: float, tmp_path: Path
 ) -> None:
     written(tmp_path, renewed=time.time() + ahead)
@@ -154,11 +155,11 @@ def test_where_the_clocks_of_two_hosts_differ_a_lock_that_is_renewed_lives(
         thread.join()
 
 
-def test_a_lock_of_this_machine_before_its_last_start_is_no_sign(tmp_path: Path) -> None:
+def test_a_lock_of_this_machine_from_before_its_last_boot_does_not_count(tmp_path: Path) -> None:
     path = written(tmp_path, host=platform.node(), renewed=time.time() - 3600)
     assert found(tmp_path, "x") is None
     sweeping.sweep(tmp_path)
-    assert path.exists(), "a machine of the same name may have renewed it a moment ago"
+    assert path.exists(), "a lock that a machine of the same name may have just renewed was removed"
     os.utime(path, (0, 0))
     sweeping.sweep(tmp_path)
     assert not path.exists()
@@ -171,7 +172,7 @@ def test_a_lock_of_another_host_is_never_swept(tmp_path: Path) -> None:
     assert path.exists()
 
 
-def test_a_file_system_without_locks_is_told_and_the_time_counts(
+def test_a_file_system_without_locks_is_reported_and_the_time_in_the_lock_counts(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def refused(*given: object) -> None:
@@ -206,7 +207,7 @@ DAMAGE: dict[str, bytes] = {
 
 
 @pytest.mark.parametrize("damage", DAMAGE.values(), ids=DAMAGE)
-def test_a_damaged_lock_that_nobody_holds_is_no_sign_and_is_removed_when_it_is_old(
+def test_a_damaged_lock_without_a_holder_does_not_count_and_is_removed_when_it_is_old(
     damage: bytes, tmp_path: Path
 ) -> None:
     path = path_of(tmp_path, "x")
@@ -219,7 +220,7 @@ def test_a_damaged_lock_that_nobody_holds_is_no_sign_and_is_removed_when_it_is_o
     assert not path.exists()
 
 
-def test_a_lock_that_was_damaged_while_it_is_held_is_mended_by_its_holder(tmp_path: Path) -> None:
+def test_a_lock_that_was_damaged_while_it_is_held_is_repaired_by_its_holder(tmp_path: Path) -> None:
     with UpLock(tmp_path, print) as lock:
         path = path_of(tmp_path, lock.up)
         _until(lambda: read(path).renewed > 0)
@@ -230,7 +231,7 @@ def test_a_lock_that_was_damaged_while_it_is_held_is_mended_by_its_holder(tmp_pa
 def test_a_lock_that_this_user_may_not_read_hides_no_other_lock(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """In a folder that several users share."""
+    """As in a folder that several users share."""
 
     def others(path: Path) -> Any:
         if path.name == ".up-x.lock":
@@ -256,7 +257,7 @@ def test_a_lock_that_this_user_may_not_read_hides_no_other_lock(
         (".upper", True, True),
     ],
 )
-def test_what_stands_beside_no_lock_is_removed_and_a_lock_that_is_being_made_is_not(
+def test_leftover_files_without_a_lock_are_removed_and_a_lock_in_the_making_is_not(
     name: str, old: bool, left: bool, tmp_path: Path
 ) -> None:
     path = tmp_path / name
@@ -267,7 +268,7 @@ def test_what_stands_beside_no_lock_is_removed_and_a_lock_that_is_being_made_is_
     assert path.exists() is left
 
 
-def test_a_lock_that_cannot_be_written_leaves_nothing(
+def test_a_lock_that_cannot_be_written_leaves_no_file(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def full(*given: object) -> int:
@@ -279,7 +280,7 @@ def test_a_lock_that_cannot_be_written_leaves_nothing(
     assert list(tmp_path.iterdir()) == []
 
 
-def test_a_lock_that_can_no_longer_be_renewed_says_so_once(tmp_path: Path) -> None:
+def test_a_lock_that_can_no_longer_be_renewed_is_reported_once(tmp_path: Path) -> None:
     said: list[str] = []
     with UpLock(tmp_path, said.append) as lock:
         path_of(tmp_path, lock.up).unlink()
@@ -295,19 +296,19 @@ def test_a_lock_that_can_no_longer_be_renewed_says_so_once(tmp_path: Path) -> No
 
 
 @pytest.mark.parametrize("now", [False, True])
-def test_a_wish_is_heard_by_the_holder_and_goes_with_the_lock(now: bool, tmp_path: Path) -> None:
+def test_a_wish_reaches_the_holder_and_is_removed_with_the_lock(now: bool, tmp_path: Path) -> None:
     heard: list[bool] = []
     with UpLock(tmp_path, print) as lock:
         lock.on_wish = heard.append
         wishes.ask_to_end(tmp_path, lock.up, now=now)
         _until(lambda: len(heard) > 0)
         assert heard[0] is now
-        # of a `down` that was killed before it asked
+        # the file of a `down` that was killed before it had written its wish
         (tmp_path / f".up-{lock.up}.deadbeef").touch()
     assert list(tmp_path.iterdir()) == []
 
 
-def test_a_wish_that_comes_after_the_lock_is_gone_leaves_nothing(tmp_path: Path) -> None:
+def test_a_wish_after_the_end_of_the_lock_leaves_no_file(tmp_path: Path) -> None:
     with UpLock(tmp_path, print) as lock:
         pass
     with pytest.raises(FileNotFoundError):
@@ -318,7 +319,9 @@ def test_a_wish_that_comes_after_the_lock_is_gone_leaves_nothing(tmp_path: Path)
 @pytest.mark.parametrize(
     "damage", [b"", b"{", b"17", b"\xff", b"[" * SIZE, b'{"now": ' + b"[" * (SIZE - 10)]
 )
-def test_a_damaged_wish_is_none_and_the_lock_is_still_kept(damage: bytes, tmp_path: Path) -> None:
+def test_a_damaged_wish_is_ignored_and_the_lock_is_still_kept(
+    damage: bytes, tmp_path: Path
+) -> None:
     heard: list[bool] = []
     with UpLock(tmp_path, print) as lock:
         lock.on_wish = heard.append
@@ -332,7 +335,7 @@ def test_a_damaged_wish_is_none_and_the_lock_is_still_kept(damage: bytes, tmp_pa
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root can make files of another user")
 def test_a_lock_of_another_user_is_not_asked(tmp_path: Path) -> None:
-    """That user's `up` would not hear it, since the wish is not its user's file."""
+    """The `up` of that user would ignore the wish, since the file does not belong to its user."""
     os.chown(written(tmp_path), 1, 1)
     with pytest.raises(PermissionError, match="it is another user's"):
         wishes.ask_to_end(tmp_path, "x", now=False)

@@ -1,4 +1,6 @@
-"""Locks and runs whose files somebody moves, copies, links or removes, and processes that fork."""
+"""Locks and runs whose files are moved, copied, linked or removed from outside, and processes that
+fork.
+"""
 
 from __future__ import annotations
 
@@ -37,7 +39,9 @@ from tests.helpers.adders import Add, Total, adders
 
 
 def until(seen: Callable[[], object]) -> None:
-    """The lock's thread works meanwhile; the test's limit of time ends what never comes."""
+    """Wait until `seen` returns true. The thread of the lock works meanwhile; the time limit of the
+    test ends a wait in vain.
+    """
     while not seen():
         os.sched_yield()
 
@@ -51,7 +55,7 @@ def run_in(folder: Path, name: str, up: str = "", began: float = 1.0) -> Path:
     return directory
 
 
-def test_a_lock_that_somebody_removes_is_made_again_by_its_holder(tmp_path: Path) -> None:
+def test_a_lock_that_was_removed_is_made_again_by_its_holder(tmp_path: Path) -> None:
     with UpLock(tmp_path, print) as lock:
         directory = run_in(tmp_path, "one", lock.up)
         lock.says(lock_file.BETWEEN, "one")
@@ -93,7 +97,7 @@ with UpLock(Path(sys.argv[1]), print) as lock:
             until = time.monotonic() + 60  # the child may not have run since it was forked
             while presences(tmp_path) and time.monotonic() < until:
                 time.sleep(0.01)
-            assert presences(tmp_path) == [], "a child that lives keeps nothing"
+            assert presences(tmp_path) == [], "a child that lives keeps the lock"
             if how == "stays":
                 os.kill(child, signal.SIGKILL)
         sweep(tmp_path)
@@ -107,16 +111,16 @@ def test_a_descriptor_that_is_kept_from_children_is_closed_in_them_alone() -> No
         try:
             os.fstat(writable)
         except OSError:
-            forks.close(writable)  # nothing
+            forks.close(writable)  # has no effect in the child
             os._exit(7)
         os._exit(1)
     assert os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) == 7
     forks.close(writable)
-    assert os.read(readable, 1) == b"", "nobody else has it"
+    assert os.read(readable, 1) == b"", "another process still has the descriptor"
     os.close(readable)
 
 
-def test_a_lock_works_on_where_the_working_directory_changes(
+def test_a_lock_works_on_when_the_working_directory_changes(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     (tmp_path / "runs").mkdir()
@@ -136,23 +140,24 @@ async def test_down_waits_for_an_up_whose_folder_is_moved_meanwhile(tmp_path: Pa
         directory = run_in(folder, "one", lock.up)
         lock.says(lock_file.BETWEEN, "one")
         asking = asyncio.create_task(end(LocalRun(directory), now=False))
-        while not path_of(folder, lock.up, lock_file.END).exists():  # noqa: ASYNC110  # a file has no event
+        # a file raises no event
+        while not path_of(folder, lock.up, lock_file.END).exists():  # noqa: ASYNC110
             await asyncio.sleep(0)
         folder.rename(moved)
         done, _ = await asyncio.wait([asking], timeout=0.5)
-        assert not done, "`up` holds its lock still"
+        assert not done, "`down` did not wait although `up` still holds its lock"
         moved.rename(folder)
     assert (await asking).run == directory
 
 
-async def test_a_wish_that_somebody_withdraws_is_asked_again(tmp_path: Path) -> None:
+async def test_a_wish_that_was_removed_is_written_again(tmp_path: Path) -> None:
     with UpLock(tmp_path, print) as lock:
         directory = run_in(tmp_path, "one", lock.up)
         lock.says(lock_file.BETWEEN, "one")
         wish = path_of(tmp_path, lock.up, lock_file.END)
         asking = asyncio.create_task(end(LocalRun(directory), now=False))
         for _ in range(2):
-            while not wish.exists():  # noqa: ASYNC110  # a file has no event
+            while not wish.exists():  # noqa: ASYNC110  # a file raises no event
                 await asyncio.sleep(0)
             wish.unlink()
     await asking
@@ -164,7 +169,7 @@ def test_a_copy_of_a_run_directory_is_not_newer_than_the_run(tmp_path: Path) -> 
     assert runs_in(tmp_path)[-1].directory == first
 
 
-async def test_a_link_to_a_run_and_a_copy_of_it_are_no_further_live_runs(tmp_path: Path) -> None:
+async def test_a_link_to_a_run_and_a_copy_of_it_do_not_count_as_live_runs(tmp_path: Path) -> None:
     with UpLock(tmp_path, print) as lock:
         directory = run_in(tmp_path, "one", lock.up)
         lock.says(lock_file.RUNNING, "one")
@@ -177,7 +182,7 @@ async def test_a_link_to_a_run_and_a_copy_of_it_are_no_further_live_runs(tmp_pat
 def test_a_lock_that_is_seen_through_another_mount_is_judged_by_its_time(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """There the flock does not count, though the kernel is the same."""
+    """A flock does not count there, although the kernel is the same."""
     with UpLock(tmp_path, print) as lock:
         monkeypatch.setattr(lock_file, "inode_of", lambda about: "another:mount")
         monkeypatch.setattr(presence.lock_file, "is_held", lambda path: False)
@@ -198,7 +203,7 @@ def test_a_lock_that_is_seen_through_another_mount_is_judged_by_its_time(
         ('{"t": 0.0, "actor": "a", "event": "began"}\n', None),
     ],
 )
-async def test_the_end_of_a_journal_that_nobody_writes_any_more_is_told(
+async def test_an_incomplete_end_of_a_finished_journal_is_reported(
     tmp_path: Path,
     text: str,
     told: str | None,
@@ -215,7 +220,7 @@ async def test_the_end_of_a_journal_that_nobody_writes_any_more_is_told(
     assert told in err if told else err == ""
 
 
-def test_the_name_of_a_run_that_stands_alone_is_no_name_of_an_actor(
+def test_the_name_of_a_run_given_alone_is_not_taken_for_the_name_of_an_actor(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
@@ -225,10 +230,10 @@ def test_the_name_of_a_run_that_stands_alone_is_no_name_of_an_actor(
     assert seen_by("conv-0-0", None, HERE)[1] == "conv-0-0"
 
 
-async def test_processes_of_a_run_in_another_container_are_not_looked_at(
+async def test_processes_of_a_run_in_another_container_are_not_examined(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """Their numbers may be those of other processes here."""
+    """Their pids may belong to other processes on this host."""
     async with launch(adders(), directory=tmp_path, processes="one") as run:
         await run.ask("two", Add(number=1), Total)
         socket = Path(RunPlan.read(run.directory).supervisor.control[0].removeprefix("unix://"))
@@ -240,7 +245,7 @@ async def test_processes_of_a_run_in_another_container_are_not_looked_at(
     assert "its processes cannot be looked at from here" in told.err and "pid" not in told.out
 
 
-def test_a_copy_of_a_checkpoint_under_a_name_of_a_persons_is_not_the_newest(tmp_path: Path) -> None:
+def test_a_copy_of_a_checkpoint_under_another_name_is_not_the_newest(tmp_path: Path) -> None:
     for name in ("100-before-change", "0000300", "00000020"):
         (tmp_path / f"checkpoint-{name}.safetensors").touch()
     assert [path.name[11:-12] for path in newest_first(tmp_path)] == ["0000300", "00000020"]

@@ -1,5 +1,6 @@
-"""What the run is that follows another: what it is planned from, and what of that lasts longer than
-the memory."""
+"""The run that follows another: the configuration and the checkpoint from which it is planned, also
+after the memory of the checkpoint is closed.
+"""
 
 from __future__ import annotations
 
@@ -18,8 +19,9 @@ KEPT_BY = '{"by": "replica-0", "run": "runs/one", "tested": -1}'
 
 
 def from_memory(folder: Path, *, more: str = "") -> tuple[Checked, Checked, int, Path]:
-    """A run, the run that follows it from what a replica had in memory, and that memory, which is
-    still open."""
+    """A run, the run that resumes from a replica's memory, the open file of that memory, and its
+    path.
+    """
     cluster = configure(folder, "replicas", workers=2, iterations=6, more=more)
     state = train(cluster)
     cluster.write_text(cluster.read_text().replace("[train]\n", "[train]\nmax_iter = 9\n"))
@@ -32,7 +34,7 @@ def from_memory(folder: Path, *, more: str = "") -> tuple[Checked, Checked, int,
     return before, found, file, memory
 
 
-def test_a_run_begins_from_memory_and_is_configured_as_the_run_before(tmp_path: Path) -> None:
+def test_a_run_resumes_from_memory_with_the_configuration_of_the_run_before(tmp_path: Path) -> None:
     before, found, file, memory = from_memory(tmp_path)
     os.close(file)
     lead = next(

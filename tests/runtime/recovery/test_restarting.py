@@ -1,4 +1,6 @@
-"""Runs that follow one another in one `up`: what the ended ones leave in its memory."""
+"""Runs that follow one another in one `up`: the memory that ended runs leave, and the choice of
+machines, ends and scales for the next run.
+"""
 
 from __future__ import annotations
 
@@ -27,7 +29,9 @@ RESTARTS = 4
 
 
 class Dying:
-    """A run that a death ends at once, in a circle as real ones are."""
+    """A run that a death ends at once. It refers to itself, as real runs do, so only the cycle
+    collector frees it.
+    """
 
     asked_to_end = False
     has_begun = True
@@ -49,7 +53,9 @@ class Dying:
 
 @pytest.fixture
 def _unwatched() -> Iterator[None]:
-    """Python looks for no circles by itself, as in a process whose `OBJECTS` are far away."""
+    """Switch off the automatic collection of cycles, as in a process that has not yet allocated
+    `OBJECTS` objects.
+    """
     gc.disable()
     yield
     gc.enable()
@@ -57,7 +63,7 @@ def _unwatched() -> Iterator[None]:
 
 
 @pytest.mark.usefixtures("_unwatched")
-async def test_a_run_that_has_ended_leaves_nothing_in_memory_when_others_have_followed(
+async def test_an_ended_run_is_freed_from_memory_once_others_have_followed(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
@@ -98,7 +104,7 @@ MACHINES = "".join(
         ("all", {"b"}, "abc", ""),
     ],
 )
-async def test_the_next_run_does_not_try_machines_that_fell_silent_if_it_can_do_without(
+async def test_the_next_run_skips_machines_that_fell_silent_if_it_can_do_without_them(
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],
@@ -129,11 +135,12 @@ async def test_the_next_run_does_not_try_machines_that_fell_silent_if_it_can_do_
     assert told in shown.getvalue() + capsys.readouterr().err
 
 
-async def test_an_end_that_is_wanted_before_the_next_run_has_started_winds_that_down(
+async def test_a_request_to_end_before_the_next_run_has_started_winds_that_run_down(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """`down` and Ctrl-C come at any moment: also when the run that follows is made, but not yet
-    started."""
+    """`down` and Ctrl-C may come at any moment, also when the next run is made but not yet
+    started.
+    """
     monkeypatch.chdir(tmp_path)
     made: list[Early] = []
 
@@ -146,7 +153,7 @@ async def test_an_end_that_is_wanted_before_the_next_run_has_started_winds_that_
 
         async def start(self) -> None:
             if len(made) > 1:
-                with suppress(ConvoyError):  # as signals do
+                with suppress(ConvoyError):  # signal handlers do this
                     await runs.wind_down("for the test")
             self.is_started = True
 
@@ -169,11 +176,12 @@ async def test_an_end_that_is_wanted_before_the_next_run_has_started_winds_that_
     assert len(made) == 2
 
 
-def test_what_a_run_is_scaled_to_counts_more_than_what_the_run_before_had_been_scaled_to(
+def test_the_latest_scale_counts_more_than_the_scale_of_the_run_before(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """Back to the number in cluster.toml, too: `resumed` keeps another one, which it finds in the
-    run before."""
+    """This holds also for the number in cluster.toml, although `resumed` keeps the number of the
+    run before.
+    """
 
     class Program:
         @staticmethod

@@ -1,4 +1,4 @@
-"""When a run begins anew, and when that was the end of it."""
+"""The decision whether a run restarts or has ended for good."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from runtime.recovery.restarts import LONGEST, Restarts
 DIED = RoleDied("conv-0-0 died")
 
 
-def test_a_run_that_lost_a_process_begins_anew_at_once() -> None:
+def test_a_run_that_lost_a_process_restarts_at_once() -> None:
     restart = Restarts(3, 600, 1).after(DIED, 10.0, began=True)
     assert restart is not None
     assert (restart.seconds, restart.text) == (0.0, "1 of 3 within 600 s")
@@ -19,7 +19,7 @@ def test_a_run_that_lost_a_process_begins_anew_at_once() -> None:
 @pytest.mark.parametrize(
     "error", [ProgramFailed("a loss of NaN"), ConfigError(["no net"]), LaunchError("no python")]
 )
-def test_what_would_end_the_same_way_again_is_the_end(error: ConvoyError) -> None:
+def test_an_error_that_would_occur_again_ends_the_run(error: ConvoyError) -> None:
     assert Restarts(3, 600, 1).after(error, 10.0, began=True) is None
 
 
@@ -35,7 +35,7 @@ def test_a_machine_that_is_still_gone_is_waited_for_twice_as_long_each_time() ->
     assert again.seconds == 0.0
 
 
-def test_too_many_restarts_within_the_window_end_the_run_and_that_is_told() -> None:
+def test_too_many_restarts_within_the_window_end_the_run_with_a_reason() -> None:
     restarts = Restarts(2, 60, 1)
     assert [bool(restarts.after(DIED, now, began=True)) for now in (0.0, 30.0, 59.0)] == [
         True,
@@ -50,14 +50,12 @@ def test_restarts_of_long_ago_do_not_count() -> None:
     assert all(restarts.after(DIED, now, began=True) for now in (0.0, 30.0, 60.0, 90.0, 120.0))
 
 
-def test_without_the_key_no_run_begins_anew() -> None:
+def test_without_the_key_no_run_restarts() -> None:
     restarts = Restarts(0, 600, 1)
     assert (restarts.after(DIED, 0.0, began=True), restarts.why_not) == (None, "")
 
 
-def test_a_machine_that_is_away_when_a_scaled_run_begins_may_come_back_though_nothing_has_died() -> (
-    None
-):
+def test_a_machine_missing_at_the_begin_of_a_scaled_run_is_waited_for_without_a_death() -> None:
     restarts = Restarts(3, 600.0, 1.0)
     assert restarts.after(LaunchError("of the first run"), 0.0, began=False) is None
     restarts.followed()

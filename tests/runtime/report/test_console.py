@@ -1,4 +1,4 @@
-"""What a person sees: plain lines in a pipe, a table on a terminal."""
+"""The output for a person: plain lines in a pipe, a table on a terminal."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def output(shown: RunConsole) -> str:
 
 
 def table_text(shown: RunConsole) -> str:
-    """The lines that say something."""
+    """The lines that are not blank."""
     plain = console()
     plain.print(shown.table())
     assert isinstance(plain.file, io.StringIO)
@@ -50,7 +50,7 @@ def test_in_a_pipe_every_event_is_one_plain_line() -> None:
     ]
 
 
-def test_a_lost_link_is_not_told_because_an_exit_or_a_silence_will_explain_it() -> None:
+def test_a_lost_link_is_not_shown_because_an_exit_or_a_silence_will_explain_it() -> None:
     shown = RunConsole(console())
     shown.event("supervisor", "link lost", {"process": "p"})
     assert output(shown) == ""
@@ -68,7 +68,7 @@ def test_a_long_line_is_not_broken() -> None:
     assert output(shown) == "x" * 500 + "\n"
 
 
-def test_the_table_shows_each_actor_what_it_does_and_for_whom_it_waits() -> None:
+def test_the_table_shows_each_actor_its_work_and_the_actor_it_waits_for() -> None:
     shown = RunConsole(console(), live=False)
     shown.event("coordinator", "progress", {"iteration": "5/10"})
     shown.beat(
@@ -87,7 +87,7 @@ def test_the_table_shows_each_actor_what_it_does_and_for_whom_it_waits() -> None
     assert worker.split() == ["worker", "p1", "idle", "model", "8", "0"]
 
 
-def test_what_is_predicted_stands_under_the_headline_and_is_no_line() -> None:
+def test_a_prediction_stands_under_the_headline_and_is_not_a_line() -> None:
     shown = RunConsole(console(), live=False)
     shown.event("coordinator", "progress", {"iteration": "5/10"})
     for seconds in (11, 12):
@@ -139,7 +139,7 @@ def test_values_are_short(value: object, text: str) -> None:
     assert describe({"k": value}) == f"k {text}"
 
 
-def test_the_table_shows_which_share_of_the_last_beat_an_actor_waited_for_whom() -> None:
+def test_the_table_shows_the_shares_of_the_last_beat_that_an_actor_waited_for_others() -> None:
     shown = RunConsole(Console(file=io.StringIO(), width=120), live=False)
     shown.beat("p1", beat("p1", worker=status(waited={"model": 4.0, "fc": 1.0})))
     shown.beat(

@@ -1,4 +1,4 @@
-"""The stream of a run's events: order, late and slow readers, its end."""
+"""The stream of a run's events: its order, late and slow readers, and its end."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ async def read(events: Events) -> list[Event]:
     return [event async for event in events.stream()]
 
 
-async def test_a_reader_waits_for_what_comes_and_ends_with_the_run() -> None:
+async def test_a_reader_waits_for_events_and_ends_with_the_run() -> None:
     events = made()
     events.event("a", "one", {"x": 1})
     reader = asyncio.create_task(read(events))
@@ -51,14 +51,14 @@ async def test_a_reader_that_is_too_late_learns_how_many_events_it_missed() -> N
     assert [event.name async for event in reader] == ["missed", "event 6", "event 7", "event 8"]
 
 
-def test_the_latest_event_of_each_name_is_kept_in_the_order_of_coming() -> None:
+def test_the_latest_event_of_each_name_is_kept_in_the_order_of_arrival() -> None:
     events = made(keep=1)
     for name, value in (("a", 1), ("b", 2), ("a", 3)):
         events.event("lead", name, {"value": value})
     assert [(event.name, event["value"]) for event in events.last.values()] == [("b", 2), ("a", 3)]
 
 
-def test_an_event_as_text_is_what_the_console_would_show() -> None:
+def test_an_event_as_text_is_the_line_that_the_console_would_show() -> None:
     assert str(Event(1.5, "lead", "test", {"loss": 0.123456})) == (
         "    1.50  lead           test       loss 0.1235"
     )

@@ -12,7 +12,7 @@ import pytest
 from runtime.report.nonblocking_stream import MOST, NonblockingStream, nonblocking
 
 LINE = "a line of some length, as a run tells one\n"
-MANY = 4 * MOST // len(LINE)  # more than pipe and stream hold
+MANY = 4 * MOST // len(LINE)  # more than the pipe and the stream hold
 
 
 @pytest.fixture
@@ -23,14 +23,14 @@ def pipe() -> Iterator[tuple[int, TextIO]]:
 
 
 def read_all(reading: int, until: str) -> str:
-    """What comes out of a pipe, to the line that ends so."""
+    """Read from a pipe up to the line that ends with `until`."""
     found = b""
     while not found.decode(errors="replace").endswith(until):
         found += os.read(reading, 1 << 16)
     return found.decode()
 
 
-def test_what_a_reader_reads_is_all_that_was_written_in_its_order(pipe: tuple[int, TextIO]) -> None:
+def test_a_reader_gets_all_lines_in_the_order_of_writing(pipe: tuple[int, TextIO]) -> None:
     reading, stream = pipe
     shown = nonblocking(stream)
     for number in range(100):
@@ -41,7 +41,7 @@ def test_what_a_reader_reads_is_all_that_was_written_in_its_order(pipe: tuple[in
     os.close(reading)
 
 
-def test_nobody_waits_for_a_reader_who_reads_nothing_and_who_is_told_later_what_is_missing(
+def test_a_writer_does_not_wait_for_a_slow_reader_which_later_gets_the_number_of_missing_lines(
     pipe: tuple[int, TextIO],
 ) -> None:
     reading, stream = pipe
@@ -59,7 +59,7 @@ def test_nobody_waits_for_a_reader_who_reads_nothing_and_who_is_told_later_what_
     os.close(reading)
 
 
-def test_the_last_line_counts_as_long_as_the_reader_has_not_taken_it(
+def test_the_last_line_counts_as_unread_until_the_reader_has_taken_it(
     pipe: tuple[int, TextIO],
 ) -> None:
     reading, stream = pipe
@@ -76,7 +76,7 @@ def test_the_last_line_counts_as_long_as_the_reader_has_not_taken_it(
     os.close(reading)
 
 
-def test_that_the_reader_has_gone_is_raised_by_what_is_written_next(
+def test_a_write_after_the_reader_has_gone_raises_an_error(
     pipe: tuple[int, TextIO],
 ) -> None:
     reading, stream = pipe

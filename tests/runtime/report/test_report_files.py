@@ -1,5 +1,6 @@
-"""Beside its journal a run leaves a table, totals of its processes, files for TensorBoard; and they
-are read back."""
+"""The files that a run leaves besides its journal: a table, totals of its processes, and files for
+TensorBoard. All are read back.
+"""
 
 from __future__ import annotations
 
@@ -58,7 +59,7 @@ def test_progress_and_tests_are_rows_of_one_table_with_the_same_columns(tmp_path
     assert float(second["unix_seconds"]) >= float(first["unix_seconds"]) > 1.7e9
 
 
-def test_every_line_of_the_journal_has_the_time_of_the_day_but_on_virtual_time(
+def test_every_line_of_the_journal_has_the_time_of_day_except_on_virtual_time(
     tmp_path: Path,
 ) -> None:
     clock = iter((0.0, 0.25, 0.5))
@@ -98,7 +99,7 @@ def beat(work: dict[str, Any], received: dict[str, Any], handled: int) -> Heartb
     )
 
 
-def test_totals_of_a_process_are_kept_further_apart_the_longer_a_run_goes_on_and_at_its_end(
+def test_totals_of_a_process_are_written_less_often_in_a_longer_run_and_once_at_its_end(
     tmp_path: Path,
 ) -> None:
     now = [0.0]
@@ -124,8 +125,9 @@ def test_totals_of_a_process_are_kept_further_apart_the_longer_a_run_goes_on_and
 
 
 def records(file: Path) -> Iterator[bytes]:
-    """TFRecord: length, its checksum, data, its checksum (tensorflow.org, "TFRecord and
-    tf.train.Example")."""
+    """The records of a TFRecord file: length, its checksum, data, its checksum (tensorflow.org,
+    "TFRecord and tf.train.Example").
+    """
     data = file.read_bytes()
     while data:
         (length,) = struct.unpack_from("<Q", data)
@@ -161,7 +163,7 @@ def test_tensorboard_reads_every_number_at_its_iteration_as_soon_as_it_is_report
     assert told == []
 
 
-def test_without_tensorboardx_the_run_says_what_to_install(
+def test_without_tensorboardx_the_error_names_the_package_to_install(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setitem(sys.modules, "tensorboardX", None)
@@ -172,7 +174,7 @@ def test_without_tensorboardx_the_run_says_what_to_install(
         TensorBoard(tmp_path, lambda text: None)
 
 
-def test_a_journal_of_an_older_version_is_read_in_the_words_of_today(tmp_path: Path) -> None:
+def test_a_journal_of_an_older_version_is_read_with_the_present_names(tmp_path: Path) -> None:
     old = {
         "t": 1.5,
         "actor": "coordinator",
@@ -187,7 +189,7 @@ def test_a_journal_of_an_older_version_is_read_in_the_words_of_today(tmp_path: P
     assert (event["images_per_second"], event["exposed_seconds"]) == (640.0, 0.01)
 
 
-def test_damaged_lines_are_told_and_left_out_and_half_a_line_at_the_end_is_not_read_yet(
+def test_damaged_lines_are_reported_and_skipped_and_half_a_line_at_the_end_is_not_read_yet(
     tmp_path: Path,
 ) -> None:
     whole = '{"t": 1, "actor": "a", "event": "said", "number": %d}\n'

@@ -1,4 +1,4 @@
-"""How a run stands, and how it ended: states by events, and what the page of `up` says."""
+"""The state and the outcome of a run: derived from its events, and shown on the page of `up`."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from runtime.report.run_metrics import RunMetrics, RunStateMetrics
 
 
 def after(*told: tuple[str, str], error: ConvoyError | None = None) -> RunStateMetrics:
-    """The state of a run whose lead is `lead`, after these events and its end."""
+    """The state of a run with the lead `lead` after these events and its end."""
     state = RunStateMetrics("lead")
     for actor, event in told:
         state.event(actor, event, {"reason": "SIGINT"} if event == "winding down" else {})
@@ -30,9 +30,7 @@ def test_a_run_is_starting_running_held_running_stopping() -> None:
     assert state.outcome == ""
 
 
-def test_a_run_that_its_tests_end_early_is_stopping_and_has_ended_as_one_that_had_all_its_iterations() -> (
-    None
-):
+def test_a_run_that_its_tests_end_early_counts_as_finished_by_schedule() -> None:
     state = RunStateMetrics("lead")
     for event in ("began", "stopping early"):
         state.event("lead", event, {})
@@ -41,7 +39,7 @@ def test_a_run_that_its_tests_end_early_is_stopping_and_has_ended_as_one_that_ha
     assert (ended.outcome, ended.cause, ended.by) == ("finished", "schedule", "lead")
 
 
-def test_the_others_are_stopped_once_the_lead_has_finished() -> None:
+def test_a_run_is_stopping_once_its_lead_has_finished() -> None:
     state = RunStateMetrics("lead")
     for actor in ("other", "lead"):
         state.event("supervisor", "began", {})
@@ -67,13 +65,13 @@ def test_the_others_are_stopped_once_the_lead_has_finished() -> None:
         ([], ConfigError(["wrong"]), ("failed", "error", "supervisor")),
     ],
 )
-def test_an_end_has_an_outcome_a_cause_and_whose_it_was(
+def test_an_end_has_an_outcome_a_cause_and_the_name_of_its_originator(
     told: list[tuple[str, str]], error: ConvoyError | None, outcome: tuple[str, str, str]
 ) -> None:
     state = after(*told, error=error)
     assert (state.outcome, state.cause, state.by) == outcome
     assert state.state == outcome[0]
-    state.event("lead", "began", {})  # nothing changes it any more
+    state.event("lead", "began", {})  # later events change nothing
     state.failed(RoleDied("too late"))
     assert (state.outcome, state.cause, state.by) == outcome
 

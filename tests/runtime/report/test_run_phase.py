@@ -1,4 +1,4 @@
-"""In which state a run is, by what it has told: one table, which everybody who shows a run asks."""
+"""The state of a run by its events: one table, from which all commands and pages read it."""
 
 from __future__ import annotations
 
@@ -30,14 +30,14 @@ from runtime.report.run_phase import after
         ("failed", "starting", "failed"),
     ],
 )
-def test_what_a_run_has_told_says_how_it_stands_and_what_it_has_come_to(
+def test_the_events_of_a_run_determine_its_state_and_its_result(
     told: str, state: str, result: str
 ) -> None:
     course = after(event.replace("_", " ") for event in told.split())
     assert (course.state, course.result) == (state, result)
 
 
-def test_a_run_that_has_failed_is_called_so_also_while_its_processes_end() -> None:
+def test_a_failed_run_is_called_failed_also_while_its_processes_end() -> None:
     assert after(["began", "failed"]).status(lives=True) == "failed"
     assert after(["began", "finished"]).status(lives=True) == "stopping"
     assert after(["began", "finished"]).status(lives=False) == "finished"

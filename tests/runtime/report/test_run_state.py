@@ -1,4 +1,4 @@
-"""What the live table and `top` say, as plain decisions."""
+"""The contents of the live table and of `top`, tested without a terminal."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def picture(actors: int = 3) -> RunState:
     return RunState({f"w{number}": "p1" for number in range(actors)})
 
 
-def test_what_is_left_is_by_the_pace_of_the_last_reports_and_shrinks_between_them() -> None:
+def test_the_remaining_time_follows_the_pace_of_the_last_reports_and_shrinks_between_them() -> None:
     made = picture()
     made.event("began", {}, 1.0)
     assert made.remaining(1.0) is None
@@ -31,7 +31,7 @@ def test_what_is_left_is_by_the_pace_of_the_last_reports_and_shrinks_between_the
     assert "about 0:17 left" in screen(made, 23.0, 100, 24)[0]
 
 
-def test_while_a_run_prepares_its_table_says_how_far_that_is() -> None:
+def test_the_table_shows_the_progress_of_the_preparation() -> None:
     made = picture()
     assert screen(made, 0.0, 80, 24)[0].startswith("starting: 0 of 1 processes are up")
     made.beat(beat("p1", w0=status(doing="build")))
@@ -131,7 +131,7 @@ def state(now: float, **actors: dict[str, Any]) -> dict[str, Any]:
     return {"now": now, "actors": {name: blank | actor for name, actor in actors.items()}}
 
 
-def test_shares_and_rates_are_those_of_the_time_between_two_looks() -> None:
+def test_shares_and_rates_cover_the_time_between_two_looks() -> None:
     before = Look(
         0.0,
         {
@@ -159,7 +159,7 @@ def test_shares_and_rates_are_those_of_the_time_between_two_looks() -> None:
     assert (row.state, row.predicted) == ("waits for b (Ask) for 300 ms", 0.5)
 
 
-def test_the_bottleneck_is_who_is_busy_or_who_all_wait_for_in_the_end() -> None:
+def test_the_bottleneck_is_the_busiest_actor_or_the_end_of_the_longest_waits() -> None:
     busy = [Row("a", "p", computing=0.1, waits={"b": 0.8}), Row("b", "p", computing=0.9)]
     assert bottleneck(busy).startswith(
         "b is the bottleneck: it computes 90% of the time; the others wait for it 0.8 s"

@@ -1,5 +1,4 @@
-"""The run directory: never shared, readable as it grows; and the sweep of what dead runs left
-behind."""
+"""The run directory: no two runs share one, and its journal can be read while it grows."""
 
 from __future__ import annotations
 
@@ -9,7 +8,7 @@ from pathlib import Path
 from runtime.report.rundir import RunDirectory
 
 
-def test_runs_of_one_name_in_one_second_get_directories_of_their_own(tmp_path: Path) -> None:
+def test_runs_of_one_name_in_one_second_get_separate_directories(tmp_path: Path) -> None:
     runs = [RunDirectory(tmp_path / "deep" / "runs", "digits") for _ in range(5)]
     assert len({run.path for run in runs}) == 5
     assert all(run.path.is_dir() and "-digits" in run.path.name for run in runs)

@@ -1,5 +1,6 @@
-"""By which names pages may be called: a page of a stranger whose name was made to lead here reads
-nothing."""
+"""The host names under which pages may be requested: a request with a stranger's name, which
+resolves to this machine, gets nothing.
+"""
 
 from __future__ import annotations
 
@@ -66,16 +67,16 @@ def test_the_machines_own_names_are_admitted_in_any_writing(header: str) -> None
     assert hosts().admits(header)
 
 
-def test_a_name_of_cluster_toml_is_admitted_and_a_request_without_a_host_is_no_browsers() -> None:
+def test_a_name_of_cluster_toml_is_admitted_and_so_is_a_request_without_a_host() -> None:
     assert hosts("Convoy.Monitoring.svc").admits("convoy.monitoring.svc:9464")
     assert hosts().admits("")
 
 
-def test_a_machine_has_the_names_beside_its_own_in_the_files_of_its_system(
+def test_a_machine_also_has_the_aliases_of_its_name_in_the_files_of_its_system(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(socket, "gethostname", lambda: "Node7")
-    assert list(own_names(tmp_path)) == ["node7"]  # without any file
+    assert list(own_names(tmp_path)) == ["node7"]  # without these files
     (tmp_path / "hosts").write_text(
         "127.0.0.1 localhost ads.example\n10.0.0.7 node7.rack node7 # n7\n\n10.0.0.8 node8\n"
     )

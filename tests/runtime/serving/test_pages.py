@@ -1,5 +1,6 @@
-"""Who is let in where the pages are served, how fast, and for how long. Where time decides, it is
-the test's own."""
+"""Admission to the pages: the connections that are accepted, at which rate, and for how long. Where
+time decides, the test sets the clock.
+"""
 
 from __future__ import annotations
 
@@ -34,8 +35,7 @@ def hello(environ, start):
 
 
 class Door:
-    """A server that has no thread: its loop turns when the test says so, and its clock is the
-    test's."""
+    """A server without a thread: the test runs its loop and sets its clock."""
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self.now = 0.0
@@ -57,7 +57,7 @@ class Door:
         self.turn()
 
     def come(self, count: int) -> list[socket.socket]:
-        """So many connect, and go on without knowing whether they are heard."""
+        """Open so many connections without waiting for their acceptance."""
         peers = [self.peers.enter_context(socket.socket()) for _ in range(count)]
         for peer in peers:
             peer.setblocking(False)
@@ -83,7 +83,7 @@ def door(monkeypatch: pytest.MonkeyPatch) -> Iterator[Door]:
 
 
 @pytest.fixture
-def nobody_may_read(monkeypatch: pytest.MonkeyPatch) -> None:
+def no_reader_is_admitted(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(Readers, "admits", lambda *_: False)
 
 
@@ -100,7 +100,7 @@ def connected(server: Server, count: int = 1) -> list[socket.socket]:
 
 
 def ask(peer: socket.socket, request: bytes = ASK) -> bytes:
-    """All that is said until the body is there; b"" where nobody answers any more."""
+    """Read the answer up to its body; b"" if the server has closed the connection."""
     said = b""
     with suppress(ConnectionError):
         peer.sendall(request)
@@ -110,7 +110,7 @@ def ask(peer: socket.socket, request: bytes = ASK) -> bytes:
 
 
 def heard(peer: socket.socket) -> bytes:
-    """What has come so far."""
+    """Read the bytes that have arrived so far."""
     said = b""
     with suppress(BlockingIOError):
         while more := peer.recv(1 << 16):
@@ -118,11 +118,11 @@ def heard(peer: socket.socket) -> bytes:
     return said
 
 
-# -- at the door
+# -- admission of connections
 
 
 @pytest.mark.parametrize("may", [True, False])
-def test_a_flood_is_taken_in_at_a_bounded_rate_whoever_it_is(
+def test_a_flood_is_accepted_at_a_bounded_rate_whether_admitted_or_not(
     door: Door, monkeypatch: pytest.MonkeyPatch, may: bool
 ) -> None:
     monkeypatch.setattr(Readers, "admits", lambda *_: may)
@@ -137,7 +137,7 @@ def test_a_flood_is_taken_in_at_a_bounded_rate_whoever_it_is(
     assert len(door.server._open) <= CONNECTIONS
 
 
-def test_who_comes_when_nobody_did_is_taken_in_at_once(door: Door) -> None:
+def test_a_connection_after_a_quiet_time_is_accepted_at_once(door: Door) -> None:
     for number in range(1, 4):
         (peer,) = door.come(1)
         door.turn()
@@ -148,8 +148,8 @@ def test_who_comes_when_nobody_did_is_taken_in_at_once(door: Door) -> None:
         door.later(1 / PER_SECOND)
 
 
-@pytest.mark.usefixtures("nobody_may_read")
-def test_who_may_not_read_is_told_so_at_the_next_look_and_closed(door: Door) -> None:
+@pytest.mark.usefixtures("no_reader_is_admitted")
+def test_a_user_that_may_not_read_gets_a_refusal_at_the_next_look_and_is_closed(door: Door) -> None:
     asking, silent = door.come(2)
     door.turn()
     asking.send(ASK)
@@ -162,7 +162,7 @@ def test_who_may_not_read_is_told_so_at_the_next_look_and_closed(door: Door) -> 
     assert (asking.recv(1), silent.recv(1)) == (b"", b"")
 
 
-def test_a_reader_that_keeps_its_connection_is_answered_while_nobody_is_taken_in(
+def test_a_reader_that_keeps_its_connection_is_answered_while_no_other_is_accepted(
     server: Server, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     (reader,) = connected(server)
@@ -179,7 +179,7 @@ def test_a_reader_that_keeps_its_connection_is_answered_while_nobody_is_taken_in
         assert reader.recv(1) == b""
 
 
-def test_without_a_descriptor_left_to_ask_the_kernel_nobody_is_let_in_and_the_door_goes_on(
+def test_without_a_free_descriptor_for_the_kernel_no_connection_is_admitted_and_the_server_goes_on(
     door: Door, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def trouble(*_: object) -> bool:
@@ -246,7 +246,7 @@ def test_a_reader_that_is_silent_for_too_long_is_closed(door: Door) -> None:
 
 @pytest.fixture
 def sooner(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Connections are dropped after a second, and whoever comes is taken in."""
+    """Drop connections after a second, and accept every connection at once."""
     monkeypatch.setattr(pages, "ANSWER_SECONDS", 1.0)
     monkeypatch.setattr(pages, "PER_SECOND", 1e6)
 
@@ -284,7 +284,9 @@ def test_idle_connections_cost_a_bounded_number_of_descriptors_and_end_by_themse
         b"GET / ",
     ],
 )
-def test_what_is_no_request_is_closed_and_costs_nothing(server: Server, said: bytes) -> None:
+def test_bytes_that_are_not_a_request_close_the_connection_and_cost_nothing(
+    server: Server, said: bytes
+) -> None:
     (peer,) = connected(server)
     with peer, suppress(ConnectionResetError, BrokenPipeError):
         peer.sendall(said)

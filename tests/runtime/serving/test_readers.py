@@ -1,4 +1,4 @@
-"""Who is at the other end of a loopback connection, and whom the pages are shown."""
+"""The user at the other end of a loopback connection, and the users to whom the pages are shown."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ NOBODY = 65534
 def connection(
     family: socket.AddressFamily, address: str, user: int | None = None
 ) -> Iterator[socket.socket]:
-    """Our end of a connection over loopback that a process of this user has made."""
+    """The server's end of a connection over loopback that a process of this user has made."""
     with socket.socket(family) as listening:
         try:
             listening.bind((address, 0))
@@ -53,13 +53,13 @@ def user_of(
 
 
 def ends(accepted: socket.socket) -> tuple[tuple[str, int], tuple[str, int]]:
-    """Theirs, ours."""
+    """The peer's address and ours."""
     return accepted.getpeername()[:2], accepted.getsockname()[:2]
 
 
 @pytest.fixture(params=["asked", "table"])
 def silent(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
-    """With "table" the kernel answers no question for a socket, as where a module is missing."""
+    """With "table" the kernel answers no question for a socket, as if a module were missing."""
     if request.param == "table":
         monkeypatch.setattr(Owners, "_asked", lambda *_: None)
         monkeypatch.setattr(readers, "_answers", lambda: False)
@@ -80,7 +80,7 @@ def test_the_user_at_the_other_end_is_found(family: socket.AddressFamily, addres
 
 @pytest.mark.usefixtures("silent")
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root can be another user")
-def test_another_user_is_admitted_by_name_or_with_everybody_only() -> None:
+def test_another_user_is_admitted_by_name_or_by_the_word_for_all_users_only() -> None:
     family, address = FAMILIES[0]
     name = pwd.getpwuid(NOBODY).pw_name
     with connection(family, address, NOBODY) as accepted:
@@ -92,7 +92,7 @@ def test_another_user_is_admitted_by_name_or_with_everybody_only() -> None:
     assert admitted == [False, False, True, True]
 
 
-def test_who_is_not_of_this_machine_is_not_admitted() -> None:
+def test_a_peer_on_another_machine_is_not_admitted() -> None:
     far = ("192.0.2.1", 5)
     here = ("192.0.2.2", 6)
     assert user_of(socket.AF_INET, far, here) is None
@@ -103,7 +103,7 @@ def test_who_is_not_of_this_machine_is_not_admitted() -> None:
 
 @pytest.mark.usefixtures("silent")
 @pytest.mark.parametrize(("family", "address"), FAMILIES, ids=["v4", "v6"])
-def test_a_connection_that_was_closed_at_its_other_end_is_nobodys(
+def test_a_connection_that_was_closed_at_its_other_end_has_no_user(
     family: socket.AddressFamily, address: str
 ) -> None:
     with closing(Readers()) as mine, socket.create_server((address, 0), family=family) as door:

@@ -1,5 +1,6 @@
-"""Who is expected to come to a page again, and the last look at the end, on the test's own
-clock."""
+"""The readers that are expected to come to a page again, and the last look at the end of a run,
+with the clock of the test.
+"""
 
 from __future__ import annotations
 
@@ -16,7 +17,9 @@ def noted(*times: float, page: str = "metrics", connection: str = "a:1") -> Visi
     return visits
 
 
-def test_who_came_once_is_not_expected_and_who_came_twice_is_within_one_and_a_half_pauses() -> None:
+def test_a_reader_that_came_twice_is_expected_within_one_and_a_half_pauses_and_one_that_came_once_is_not() -> (
+    None
+):
     assert noted(1.0).expected("metrics", 1.0) == {}
     visits = noted(1.0, 3.0)
     assert visits.expected("metrics", 3.0) == {("metrics", "a:1"): 6.0}
@@ -30,7 +33,7 @@ def test_the_longest_of_the_last_pauses_counts() -> None:
     }
 
 
-def test_connections_are_told_apart_and_only_so_many_are_remembered() -> None:
+def test_connections_are_distinguished_and_a_bounded_number_is_remembered() -> None:
     visits = noted(0.0, 1.0)
     for number in range(READERS):
         visits.note("metrics", f"b:{number}", 1.0)
@@ -41,8 +44,9 @@ def test_connections_are_told_apart_and_only_so_many_are_remembered() -> None:
 def look(
     visits: Visits, *coming: tuple[float, str], stop: float | None = None, seconds: float = 30.0
 ) -> list[str]:
-    """What happens at the end of a run at 10 s, with these visits to come: what is said, when the
-    list became empty and when it was over."""
+    """Run the end of a run at 10 s, with these visits to come. Returns the messages, whether and
+    when all expected readers had read the page, and the time when the last look was over.
+    """
     told: list[str] = []
 
     async def main() -> None:
@@ -65,7 +69,7 @@ def look(
     return told
 
 
-def test_nobody_is_waited_for_where_nobody_comes_regularly() -> None:
+def test_the_end_does_not_wait_without_a_regular_reader() -> None:
     assert look(noted(9.0)) == ["seen False by 10.25", "over at 10.25"]
 
 
@@ -81,7 +85,7 @@ def test_a_reader_that_does_not_come_any_more_is_given_up() -> None:
     assert look(noted(7.0, 9.0))[1:] == ["seen True by 12", "over at 12"]
 
 
-def test_so_many_seconds_are_the_most_and_who_wants_the_end_ends_it() -> None:
+def test_the_last_look_takes_a_bounded_time_and_can_be_stopped() -> None:
     assert look(noted(0.0, 9.0), seconds=1.9)[1:] == ["seen False by 12", "over at 12"]
     assert look(noted(0.0, 9.0), stop=10.9)[1:] == ["seen False by 11", "over at 11"]
     assert look(noted(0.0, 9.0), seconds=0.0) == ["seen False by 10.25", "over at 10.25"]

@@ -1,5 +1,6 @@
-"""Virtual time: it jumps, it keeps order, it repeats itself, and it says so where a real loop would
-hang."""
+"""Virtual time: it jumps, keeps order and repeats, and raises Deadlock where a real loop would
+hang.
+"""
 
 from __future__ import annotations
 
@@ -38,7 +39,7 @@ def test_computing_takes_no_virtual_time() -> None:
 
 @settings(max_examples=50, deadline=None)
 @given(st.lists(st.floats(0, 1e6, allow_subnormal=False), max_size=30))
-def test_everyone_wakes_in_order_of_time_and_never_early(delays: list[float]) -> None:
+def test_sleepers_wake_in_order_of_time_and_never_early(delays: list[float]) -> None:
     async def main() -> list[tuple[float, float]]:
         woken: list[tuple[float, float]] = []
 
@@ -54,7 +55,7 @@ def test_everyone_wakes_in_order_of_time_and_never_early(delays: list[float]) ->
     assert [at for _, at in woken] == pytest.approx(sorted(delays), rel=1e-12)
 
 
-def test_those_who_are_due_at_one_moment_wake_in_the_same_order_every_time() -> None:
+def test_timers_due_at_one_moment_run_in_the_same_order_every_time() -> None:
     async def main() -> list[int]:
         order: list[int] = []
         loop = asyncio.get_running_loop()
@@ -68,7 +69,7 @@ def test_those_who_are_due_at_one_moment_wake_in_the_same_order_every_time() -> 
     assert run_virtual(main()) == first
 
 
-def test_a_timeout_ends_what_waits_for_ever_at_its_virtual_second() -> None:
+def test_a_timeout_ends_an_endless_wait_at_its_virtual_second() -> None:
     async def main() -> float:
         with pytest.raises(TimeoutError):
             async with asyncio.timeout(30):
@@ -87,7 +88,7 @@ def test_where_a_real_loop_would_hang_there_is_a_deadlock() -> None:
         run_virtual(main())
 
 
-def test_two_who_wait_for_one_another_are_a_deadlock_and_both_are_cleaned_up() -> None:
+def test_two_tasks_that_wait_for_each_other_are_a_deadlock_and_both_are_cleaned_up() -> None:
     ended: list[str] = []
 
     async def main() -> None:

@@ -1,4 +1,4 @@
-"""The parts of a trace, their clocks, and how one file is made of them."""
+"""The parts of a trace, their clocks, and the merge into one file."""
 
 from __future__ import annotations
 
@@ -19,13 +19,13 @@ from tests.helpers.chrome_trace import check
 
 @message
 class Traced(Message):
-    """Something that is said."""
+    """A message to trace."""
 
     number: int
 
 
 class Hours:
-    """A clock that is set by hand."""
+    """A clock that the test sets."""
 
     def __init__(self, now: float) -> None:
         self.now = now
@@ -41,7 +41,7 @@ def said(number: int, sender: str, receiver: str, answers: int = 0) -> Envelope:
 
 
 def sending(directory: Path, numbers: range, clock: Hours) -> None:
-    """A process `a` that sends `b` messages, 2 ms each."""
+    """A process in which `a` sends messages to `b`, 2 ms each."""
     tracer = Tracer(part_of(directory, "p1", 1), "p1", 1, ["a"], clock)
     for number in numbers:
         began = tracer.sending(said(number, "a", "b"))
@@ -51,7 +51,7 @@ def sending(directory: Path, numbers: range, clock: Hours) -> None:
 
 
 def handling(directory: Path, numbers: range, clock: Hours) -> None:
-    """A process that handles them, 1 ms each."""
+    """A process that handles these messages, 1 ms each."""
     tracer = Tracer(part_of(directory, "p2", 1), "p2", 2, ["b"], clock)
     for number in numbers:
         began = tracer.handling(said(number, "a", "b"))
@@ -60,14 +60,14 @@ def handling(directory: Path, numbers: range, clock: Hours) -> None:
     tracer.close()
 
 
-def test_clocks_of_other_hosts_are_set_right_and_messages_without_both_ends_left_out(
+def test_clocks_of_other_hosts_are_corrected_and_messages_without_both_ends_are_left_out(
     tmp_path: Path,
 ) -> None:
     sending(tmp_path, range(1, 4), Hours(100.0))
     handling(tmp_path, range(2, 6), Hours(5100.004))  # 5000 s ahead
     clock = Clock.of([(50.0, 5050.6, 51.0), (60.0, 5060.05, 60.1)])
     assert (clock.ahead, clock.within) == (pytest.approx(5000.0), pytest.approx(0.05)), (
-        "the quickest answer counts"
+        "the quickest answer was not used"
     )
     write_clocks(tmp_path, 1, 99.5, {"p1": Clock(), "p2": clock})
     assert is_unmerged(tmp_path)
@@ -88,7 +88,7 @@ def test_clocks_of_other_hosts_are_set_right_and_messages_without_both_ends_left
         "f2",
     }
     labels = [event["args"]["labels"] for event in events if event["name"] == "process_labels"]
-    assert labels == ["clock within 50 ms"], "only of a clock that is not that of `up`"
+    assert labels == ["clock within 50 ms"], "only a clock other than that of `up` has a label"
 
 
 def test_a_line_that_a_death_has_cut_is_left_out_and_a_process_without_a_part_is_named(
@@ -102,7 +102,7 @@ def test_a_line_that_a_death_has_cut_is_left_out_and_a_process_without_a_part_is
     assert (merged.spans, merged.missing) == (2, ("p2",)) and "nothing of p2" in str(merged)
 
 
-def test_what_began_before_tracing_begins_at_moment_0(tmp_path: Path) -> None:
+def test_work_that_began_before_tracing_begins_at_moment_0(tmp_path: Path) -> None:
     tracer = Tracer(part_of(tmp_path, "p1", 1), "p1", 1, ["a"], Hours(12.0))
     tracer.computed("a", "long", 9.0, 2.0, 1)
     tracer.waited(said(1, "a", "b"), 8.0)
@@ -115,11 +115,11 @@ def test_what_began_before_tracing_begins_at_moment_0(tmp_path: Path) -> None:
     assert times == {"long": (0.0, 1e6), "Traced": (0.0, 2e6), "over": (0.0, 0.0)}
 
 
-def test_messages_that_came_before_they_were_sent_by_the_clocks_have_no_arrow_and_are_counted(
+def test_messages_that_by_the_clocks_arrive_before_they_are_sent_have_no_arrow_and_are_counted(
     tmp_path: Path,
 ) -> None:
     sending(tmp_path, range(1, 4), Hours(100.0))
-    handling(tmp_path, range(1, 4), Hours(100.0015))  # the third 0.5 ms too early
+    handling(tmp_path, range(1, 4), Hours(100.0015))  # the third arrives 0.5 ms too early
     write_clocks(tmp_path, 1, 99.5, {"p1": Clock(), "p2": Clock(0.0, 0.05)})
     merged = merge(tmp_path)
     assert (merged.spans, merged.flows, merged.backward) == (6, 2, 1)
@@ -129,7 +129,7 @@ def test_messages_that_came_before_they_were_sent_by_the_clocks_have_no_arrow_an
     check(json.loads((tmp_path / FILE).read_text()))
 
 
-def test_an_answer_ends_in_a_span_of_its_own_within_the_wait_of_its_asker(tmp_path: Path) -> None:
+def test_an_answer_ends_in_a_separate_span_within_the_wait_of_its_asker(tmp_path: Path) -> None:
     clock = Hours(1.0)
     tracer = Tracer(part_of(tmp_path, "p1", 1), "p1", 1, ["a", "b"], clock)
     ask = said(1, "a", "b")
@@ -156,7 +156,7 @@ def test_an_answer_ends_in_a_span_of_its_own_within_the_wait_of_its_asker(tmp_pa
     check(events)
 
 
-def test_a_disk_that_is_full_ends_the_trace_and_is_told(
+def test_a_full_disk_ends_the_trace_and_is_reported(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     tracer = Tracer(part_of(tmp_path, "p1", 1), "p1", 1, ["a"], Hours(1.0))

@@ -1,5 +1,6 @@
 """The in-process road on virtual time: order and arrival times over links with any latency and
-rate."""
+rate.
+"""
 
 from __future__ import annotations
 
@@ -29,8 +30,9 @@ class Blob(Message):
 def arrivals(
     network: InprocNetwork, *bodies: Message, limits: Limits | None = None
 ) -> list[tuple[float, int]]:
-    """(virtual time, envelope id) of each arrival of messages that `a` sends to `b` as fast as it
-    may."""
+    """The virtual time and the envelope id of each arrival, of messages that `a` sends to `b` as
+    fast as it may.
+    """
     found: list[tuple[float, int]] = []
 
     def deliver(envelope: Envelope, size: int, release: Release) -> None:
@@ -60,7 +62,7 @@ def arrivals(
 
 @pytest.mark.parametrize("latency", [0.0, 0.01])
 @pytest.mark.parametrize("rate", [0.0, 1e6, 1e300])
-def test_a_lane_keeps_its_order_even_where_many_messages_arrive_at_one_moment(
+def test_a_lane_keeps_its_order_even_if_many_messages_arrive_at_one_moment(
     latency: float, rate: float
 ) -> None:
     found = arrivals(InprocNetwork(latency, rate), *(Dot(number=number) for number in range(100)))
@@ -70,7 +72,7 @@ def test_a_lane_keeps_its_order_even_where_many_messages_arrive_at_one_moment(
 def test_messages_arrive_after_the_latency_and_the_time_that_all_bytes_before_them_take() -> None:
     bodies = [Blob(number=number, blob=np.zeros(100_000, np.uint8)) for number in range(3)]
     found = arrivals(InprocNetwork(latency=0.5, bytes_per_second=1e5), *bodies)
-    # headers take their bytes too
+    # headers take some bytes too
     assert [at for at, _ in found] == pytest.approx([1.5, 2.5, 3.5], rel=2e-3)
 
 

@@ -1,5 +1,6 @@
-"""The simulated network: links with a rate each, or network interfaces whose rate all links of a
-machine share."""
+"""The simulated network: each link has a rate, or all links of a machine share the rate of its
+network interface.
+"""
 
 from __future__ import annotations
 
@@ -32,14 +33,16 @@ class Note(Message):
 
 
 def parcel(seconds: float, number: int = 0) -> Parcel:
-    """A message that takes so long on a line (its header takes a little more)."""
+    """A message that takes so many seconds on a line (its header takes a little more)."""
     return Parcel(number=number, blob=np.zeros(int(seconds * RATE), np.uint8))
 
 
 def arrivals(
     network: InprocNetwork, *sent: tuple[float, str, str, Message]
 ) -> dict[tuple[str, str, int], float]:
-    """(from, to, number) -> virtual time of arrival, of messages sent at a time over one network."""
+    """The virtual time of each arrival by (from, to, number). The messages are sent at given times
+    over one network.
+    """
     found: dict[tuple[str, str, int], float] = {}
 
     async def main() -> None:
@@ -74,44 +77,47 @@ def arrivals(
 
 
 def about(seconds: float) -> object:
-    return pytest.approx(seconds, rel=2e-3)  # headers take their bytes too
+    return pytest.approx(seconds, rel=2e-3)  # headers take some bytes too
 
 
-def test_where_links_have_the_rate_each_what_comes_from_five_peers_comes_at_once() -> None:
+def test_messages_of_five_peers_arrive_at_the_same_time_if_each_link_has_the_rate() -> None:
     found = arrivals(InprocNetwork(0.0, RATE), *((0.0, name, "a", parcel(1)) for name in "bcdef"))
     assert list(found.values()) == [about(1)] * 5
 
 
-def test_what_five_peers_send_to_one_interface_shares_its_rate() -> None:
+def test_messages_of_five_peers_to_one_interface_share_its_rate() -> None:
     found = arrivals(
         InprocNetwork(0.0, RATE, ALONE), *((0.0, name, "a", parcel(1)) for name in "bcdef")
     )
     assert list(found.values()) == [about(5)] * 5
 
 
-def test_what_one_interface_sends_to_five_peers_shares_its_rate() -> None:
+def test_messages_of_one_interface_to_five_peers_share_its_rate() -> None:
     found = arrivals(
         InprocNetwork(0.0, RATE, ALONE), *((0.0, "a", name, parcel(1)) for name in "bcdef")
     )
     assert list(found.values()) == [about(5)] * 5
 
 
-def test_a_message_that_comes_later_slows_the_one_under_way_from_then_on() -> None:
+def test_a_later_message_slows_the_one_under_way_from_then_on() -> None:
     sent = [(0.0, "a", "b", parcel(2)), (1.0, "c", "b", parcel(0.5))]
     found = arrivals(InprocNetwork(0.0, RATE, ALONE), *sent)
-    assert found["c", "b", 0] == about(2)  # half the rate, for a second
+    assert found["c", "b", 0] == about(2)  # half the rate for a second
     assert found["a", "b", 0] == about(2.5)
 
 
-def test_what_others_cannot_use_is_left_to_those_who_can() -> None:
-    pairs = ("ac", "bc", "ec", "bd")  # a third of c's rate each: b has two thirds left for d
+def test_links_use_the_rate_that_other_links_cannot_use() -> None:
+    pairs = ("ac", "bc", "ec", "bd")  # a third of c's rate each; b has two thirds left for d
     found = arrivals(InprocNetwork(0.0, RATE, ALONE), *((0.0, a, b, parcel(1)) for a, b in pairs))
     assert [found[a, b, 0] for a, b in pairs] == [about(3), about(3), about(3), about(1.5)]
 
 
-def test_who_ends_makes_room_for_others_that_share_a_way_with_it_only_through_others() -> None:
-    """a-c and b-c have a half each, so b-d has the other half of b. When a-c ends, b-c gets no
-    more: b is shared. When b-c ends, too, b-d has all of b."""
+def test_the_end_of_a_message_makes_room_for_links_that_are_only_indirectly_connected_to_it() -> (
+    None
+):
+    """a-c and b-c have half of c each, so b-d has the other half of b. When a-c ends, b-c gets no
+    more, since b is shared. When b-c ends too, b-d has all of b.
+    """
     sent = [(0.0, "a", "c", parcel(1)), (0.0, "b", "c", parcel(1.5)), (0.0, "b", "d", parcel(2))]
     found = arrivals(InprocNetwork(0.0, RATE, ALONE), *sent)
     assert [found["a", "c", 0], found["b", "c", 0], found["b", "d", 0]] == [
@@ -121,9 +127,10 @@ def test_who_ends_makes_room_for_others_that_share_a_way_with_it_only_through_ot
     ]
 
 
-def test_who_is_slowed_leaves_more_to_those_that_share_another_way_with_it() -> None:
-    """c-a and e-a have half of a each. Three more from c leave c-a a quarter, and so three quarters
-    of a to e-a."""
+def test_a_slowed_link_leaves_more_to_the_links_of_its_other_interface() -> None:
+    """c-a and e-a have half of a each. Three more messages from c leave a quarter to c-a, and so
+    three quarters of a to e-a.
+    """
     sent = [(0.0, "c", "a", parcel(1)), (0.0, "e", "a", parcel(1))]
     late = [(0.5, "c", name, parcel(2)) for name in "bdf"]
     found = arrivals(InprocNetwork(0.0, RATE, ALONE), *sent, *late)
@@ -149,7 +156,7 @@ def test_the_latency_is_added_once_on_either_kind_of_network() -> None:
         assert found["a", "b", 0] == about(1.25)
 
 
-def test_a_link_may_have_a_latency_and_a_rate_of_its_own_within_its_interfaces() -> None:
+def test_a_link_may_have_its_own_latency_and_rate_within_those_of_its_interfaces() -> None:
     links = [
         LinkRule("a", "b", latency=0.5),
         LinkRule("a", "*", bytes_per_second=RATE / 4),
@@ -165,11 +172,11 @@ def test_a_link_may_have_a_latency_and_a_rate_of_its_own_within_its_interfaces()
         about(9.1),
     ]
     both = arrivals(network, (0.0, "a", "b", parcel(3)), (0.0, "a", "c", parcel(1)))
-    assert both["a", "c", 0] == about(4.1)  # a quarter of the rate, three are left for b
+    assert both["a", "c", 0] == about(4.1)  # a quarter of the rate; three quarters are left for b
     assert both["a", "b", 0] == about(4.5)
 
 
-def test_a_link_may_be_the_only_one_that_is_not_at_once() -> None:
+def test_one_link_alone_may_have_a_latency() -> None:
     network = InprocNetwork(links=[LinkRule("a", "b", latency=2.0)])
     found = arrivals(network, (0.0, "a", "b", parcel(1)), (0.0, "b", "a", parcel(1)))
     assert (found["a", "b", 0], found["b", "a", 0]) == (2.0, 0.0)

@@ -1,5 +1,6 @@
-"""Frames so large that they travel over ZeroMQ in parts: they arrive whole, and no lie about them
-is believed."""
+"""Frames so large that they travel over ZeroMQ in parts: they arrive complete, and false claims
+about them are rejected.
+"""
 
 from __future__ import annotations
 
@@ -30,7 +31,7 @@ class Cargo(Message):
 def road(
     name: str, arrived: Arrived, reject: Callable[[str, MessageError], None]
 ) -> SocketTransport:
-    """A transport that notes what arrives."""
+    """A transport that records the messages that arrive."""
 
     def deliver(envelope: Envelope, size: int, release: Release) -> None:
         arrived.put_nowait((envelope.sender, envelope.message))
@@ -80,14 +81,14 @@ async def test_arrays_larger_than_a_part_arrive_as_they_were_sent_also_from_two_
         await each.close()
 
 
-def test_a_message_whose_large_frame_is_not_here_as_a_whole_is_none() -> None:
+def test_a_message_with_an_incomplete_large_frame_is_not_delivered() -> None:
     parts = FrameParts(1 << 20)
     assert parts.take(GOOD) is None
     assert parts.take([b"head", b""]) == []
     assert parts.take([b"head", b""]) == [b"head", b""]
 
 
-def test_whoever_begins_many_large_frames_claims_memory_for_one_of_them() -> None:
+def test_a_peer_that_begins_many_large_frames_gets_memory_for_one_of_them() -> None:
     parts = FrameParts(1 << 30)
     taken = [parts.take([b"", PLACE.pack(number, 1 << 30, 0), b"abcd"]) for number in range(6)]
     assert taken == [None, []] * 3
@@ -124,7 +125,7 @@ def test_as_many_large_frames_as_a_message_may_have_arrive() -> None:
         "unfinished", "no such frame", "two at once", "of no message",
     ],
 )  # fmt: skip
-async def test_parts_that_do_not_fit_together_are_rejected_and_what_comes_next_is_heard(
+async def test_parts_that_do_not_fit_together_are_rejected_and_later_messages_arrive(
     lie: list[list[bytes]],
 ) -> None:
     rejected: list[tuple[str, str]] = []
@@ -143,7 +144,7 @@ async def test_parts_that_do_not_fit_together_are_rejected_and_what_comes_next_i
     await honest.send("here", Envelope(Cargo(number=3, blobs=(np.arange(4),)), 1, "honest", 1, "y"))
     async with asyncio.timeout(60):
         assert (await arrived.get())[0] == "honest"
-        while not rejected:  # noqa: ASYNC110  # rejections have no event of their own
+        while not rejected:  # noqa: ASYNC110  # rejections raise no event
             await asyncio.sleep(0)
     assert set(rejected) == {("liar/1.5", "bad_header")}
     context.destroy(linger=0)

@@ -1,4 +1,4 @@
-"""A busy socket leaves the event loop its turns: counted in turns, not in seconds."""
+"""A busy socket leaves the event loop its turns: counted in turns instead of seconds."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ async def test_the_loop_turns_at_least_once_per_batch_of_a_socket_with_60_000_re
             all_here.set()
 
     def turn() -> None:
-        """Runs once per turn of the loop, as any timer or task that is due would."""
+        """Count a turn of the loop; any due timer or task would run as often."""
         nonlocal turns, since_turn
         turns = turns + 1
         since_turn = 0
@@ -51,7 +51,7 @@ async def test_the_loop_turns_at_least_once_per_batch_of_a_socket_with_60_000_re
     def reject(peer: str, error: MessageError) -> None:
         raise error
 
-    # nobody is held back: all of them are ready at once
+    # no sender is held back: all messages are ready at once
     limits = Limits(control_credit_bytes=READY * 1024)
 
     def road(name: str) -> SocketTransport:
@@ -70,6 +70,6 @@ async def test_the_loop_turns_at_least_once_per_batch_of_a_socket_with_60_000_re
     await all_here.wait()
     assert worst <= BATCH
     assert turns >= READY // BATCH
-    assert BATCH <= 64  # at 8 000 messages a second and more this is 8 ms between two turns
+    assert BATCH <= 64  # at 8000 messages per second and more this is 8 ms between two turns
     await a.close()
     await b.close()

@@ -1,5 +1,6 @@
-"""Places for connections that have proven nothing yet: who has one, and when a door may accept the
-next."""
+"""Places for connections that have not proven anything yet: the connections that hold them, and the
+moment when a door may accept the next one.
+"""
 
 from __future__ import annotations
 
@@ -27,24 +28,24 @@ def test_a_door_accepts_while_there_are_places_and_goes_on_when_a_stranger_leave
     assert door.admitted == 1
     come(strangers, door, 11)
     assert door.admitted == 1
-    strangers.left(door, 12)  # has no place
+    strangers.left(door, 12)  # this connection has no place
     assert door.admitted == 1
     strangers.left(door, 10)
     assert door.admitted == 2
 
 
-def test_whoever_has_proven_itself_gives_its_place_to_the_next() -> None:
+def test_a_proven_connection_gives_its_place_to_the_next() -> None:
     strangers = Strangers(1)
     door = Door()
     come(strangers, door, 10)
     strangers.proven(door)
     assert door.admitted == 1
-    strangers.proven(door)  # of nobody here
+    strangers.proven(door)  # no unproven connection is left
     strangers.left(door, 10)
     assert door.admitted == 1
 
 
-def test_doors_that_wait_go_on_together_since_nobody_may_knock_at_the_first() -> None:
+def test_waiting_doors_go_on_together_since_no_connection_may_come_to_the_first() -> None:
     strangers = Strangers(1)
     first = Door()
     second = Door()
@@ -69,12 +70,12 @@ def test_more_strangers_than_places_must_leave_before_a_door_goes_on() -> None:
     assert (first.admitted, second.admitted) == (2, 2)
 
 
-def test_a_connection_that_outlived_the_time_for_a_proof_has_given_one() -> None:
+def test_a_connection_that_outlived_the_time_for_a_proof_counts_as_proven() -> None:
     strangers = Strangers(2)
     door = Door()
     come(strangers, door, 10, now=0.0)
     come(strangers, door, 11, now=1.0)
-    strangers.proven(door)  # it was 10: its place is still taken
+    strangers.proven(door)  # connection 10 has proven itself, but its place is still taken
     come(strangers, door, 12, now=2.0)
     assert strangers.tidy(2.5) == PROVEN_AFTER - 2.5
     strangers.left(door, 11)  # its place was freed before
@@ -83,7 +84,7 @@ def test_a_connection_that_outlived_the_time_for_a_proof_has_given_one() -> None
     assert door.admitted == 3
 
 
-def test_a_door_that_closes_gives_all_its_places_back_and_is_asked_for_nothing() -> None:
+def test_a_door_that_closes_gives_all_its_places_back_and_is_not_called_again() -> None:
     strangers = Strangers(1)
     closing = Door()
     other = Door()

@@ -1,5 +1,6 @@
-"""Sockets between processes of one host: messages of any shape, peers that die, lie, come back or
-do not read."""
+"""Sockets between processes of one host: messages of any shape, and peers that die, lie, come back
+or do not read.
+"""
 
 from __future__ import annotations
 
@@ -36,7 +37,7 @@ MESSAGES = st.lists(st.lists(SIZES, min_size=1, max_size=4), min_size=1, max_siz
 
 
 class Here:
-    """A listener and what came to it."""
+    """A listener; it records the messages and refusals."""
 
     def __init__(self, folder: Path) -> None:
         self.path = folder / "here"
@@ -51,7 +52,7 @@ class Here:
         )
 
     def stranger(self, sent: bytes = b"") -> socket.socket:
-        """Somebody who talks as he likes."""
+        """A raw connection that may send any bytes."""
         stranger = socket.socket(socket.AF_UNIX)
         stranger.connect(str(self.path))
         stranger.sendall(sent)
@@ -84,7 +85,7 @@ def test_messages_of_any_number_and_size_of_frames_arrive_as_they_were_sent(
     async def exchange() -> None:
         ends = socket.socketpair()
         a, b = (Stream(end, LARGEST) for end in ends)
-        if room:  # the system takes little at once: most messages leave in pieces
+        if room:  # the system accepts little at once, so most messages leave in pieces
             ends[0].setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, room)
         came: asyncio.Queue[list[bytes]] = asyncio.Queue()
         b.on_message = lambda frames: came.put_nowait([bytes(frame) for frame in frames])
@@ -111,7 +112,7 @@ async def test_messages_that_came_in_pieces_are_put_together(here: Here) -> None
     stranger.close()
 
 
-async def test_messages_that_end_anywhere_in_what_is_read_at_once_arrive_whole(here: Here) -> None:
+async def test_messages_that_end_anywhere_in_a_read_buffer_arrive_whole(here: Here) -> None:
     port = here.ports.connect(
         "peer", here.listener.address, "bulk", b"me", lambda frames: None, lambda: None
     )
@@ -139,7 +140,7 @@ async def test_messages_that_end_anywhere_in_what_is_read_at_once_arrive_whole(h
         "garbage",
     ],
 )
-async def test_what_is_no_message_is_told_once_and_ends_its_connection_alone(
+async def test_bytes_that_are_not_a_message_are_reported_once_and_end_only_their_connection(
     here: Here, nonsense: bytes
 ) -> None:
     good = here.stranger(said(b"good"))
@@ -164,14 +165,16 @@ async def test_what_is_no_message_is_told_once_and_ends_its_connection_alone(
     ],
     ids=["empty", "long", "two frames", "64 KB announced", "1000 frames announced"],
 )
-async def test_who_does_not_say_who_he_is_is_not_heard(here: Here, first: bytes) -> None:
+async def test_a_stranger_that_does_not_identify_itself_is_refused(
+    here: Here, first: bytes
+) -> None:
     stranger = here.stranger(first)
     assert await here.refused.get() == ("a stranger", "it did not send its identity")
     assert stranger.recv(1) == b""
     stranger.close()
 
 
-async def test_who_says_nothing_is_dropped(here: Here, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_silent_connection_is_dropped(here: Here, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(unix_listener, "STRANGER_SECONDS", 0.01)
     stranger = here.stranger()
     assert await here.refused.get() == ("a stranger", "it did not send its identity within 0 s")
@@ -179,7 +182,7 @@ async def test_who_says_nothing_is_dropped(here: Here, monkeypatch: pytest.Monke
     stranger.close()
 
 
-async def test_many_who_say_nothing_take_a_bounded_number_of_descriptors_and_keep_nobody_out(
+async def test_many_silent_connections_take_a_bounded_number_of_descriptors_and_keep_no_peer_out(
     here: Here, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(unix_listener, "STRANGER_SECONDS", 0.5)
@@ -187,7 +190,7 @@ async def test_many_who_say_nothing_take_a_bounded_number_of_descriptors_and_kee
     strangers = [here.stranger() for _ in range(3 * unix_listener.MOST_STRANGERS)]
     good = here.stranger(said(b"good") + said(b"1"))
     most = 0
-    while here.came.empty():  # accepting has no event of its own
+    while here.came.empty():  # accepting raises no event here
         most = max(most, len(list(Path("/proc/self/fd").iterdir())))  # noqa: ASYNC240
         await asyncio.sleep(0)
     assert await here.came.get() == (b"good", [b"1"])
@@ -197,7 +200,7 @@ async def test_many_who_say_nothing_take_a_bounded_number_of_descriptors_and_kee
         stranger.close()
 
 
-async def test_a_process_without_a_descriptor_left_tells_it_and_accepts_again_when_it_has_one(
+async def test_a_process_without_a_free_descriptor_reports_it_and_accepts_again_when_it_has_one(
     here: Here,
 ) -> None:
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
@@ -212,7 +215,7 @@ async def test_a_process_without_a_descriptor_left_tells_it_and_accepts_again_wh
     good.close()
 
 
-async def test_who_claims_to_be_a_peer_that_is_connected_is_refused_and_the_peer_is_heard_on(
+async def test_a_connection_that_claims_to_be_a_connected_peer_is_refused_and_the_peer_goes_on(
     here: Here,
 ) -> None:
     peer = here.stranger(said(b"peer") + said(b"1"))
@@ -237,7 +240,8 @@ async def test_a_peer_that_left_may_come_back(here: Here) -> None:
         assert await here.came.get() == (b"peer", [number])
         peer.close()
         async with asyncio.timeout(60):
-            while here.listener.answer(b"peer", [b"?"]):  # noqa: ASYNC110  # its leaving has no event of its own
+            # the peer's leaving raises no event here
+            while here.listener.answer(b"peer", [b"?"]):  # noqa: ASYNC110
                 await asyncio.sleep(0)
 
 
@@ -246,11 +250,12 @@ async def test_an_answer_to_a_peer_that_left_is_refused(here: Here) -> None:
     await here.came.get()
     stranger.close()
     async with asyncio.timeout(60):
-        while here.listener.answer(b"peer", [b"?"]):  # noqa: ASYNC110  # its leaving has no event of its own
+        # the peer's leaving raises no event here
+        while here.listener.answer(b"peer", [b"?"]):  # noqa: ASYNC110
             await asyncio.sleep(0)
 
 
-async def test_a_port_tells_once_that_its_peer_is_gone_and_takes_messages_that_go_nowhere(
+async def test_a_port_reports_once_that_its_peer_has_gone_and_drops_later_messages(
     tmp_path: Path,
 ) -> None:
     here = Here(tmp_path)
@@ -277,7 +282,7 @@ async def test_a_port_tells_once_that_its_peer_is_gone_and_takes_messages_that_g
     assert lost == 1
 
 
-async def test_connecting_to_nobody_is_a_connection_that_breaks(tmp_path: Path) -> None:
+async def test_a_connection_to_an_address_without_a_listener_breaks(tmp_path: Path) -> None:
     ports = UnixPorts(LIMITS)
     gone = asyncio.Event()
     port = ports.connect(
@@ -289,7 +294,7 @@ async def test_connecting_to_nobody_is_a_connection_that_breaks(tmp_path: Path) 
     await ports.close()
 
 
-async def test_a_file_that_a_dead_process_left_is_replaced_and_a_living_ones_is_not(
+async def test_the_file_of_a_dead_process_is_replaced_and_that_of_a_living_one_is_not(
     tmp_path: Path,
 ) -> None:
     dead = socket.socket(socket.AF_UNIX)
@@ -326,7 +331,7 @@ async def test_a_peer_that_does_not_read_holds_up_neither_the_loop_nor_other_pee
     ends[1].close()
 
 
-async def test_closing_lets_what_was_sent_leave_first(here: Here) -> None:
+async def test_closing_sends_pending_messages_first(here: Here) -> None:
     ports = UnixPorts(LIMITS)
     port = ports.connect(
         "peer", here.listener.address, "bulk", b"me", lambda frames: None, lambda: None
@@ -339,7 +344,7 @@ async def test_closing_lets_what_was_sent_leave_first(here: Here) -> None:
         assert await here.came.get() == (b"me", [filled(number, LARGEST)])
 
 
-async def test_messages_that_are_here_before_their_sender_leaves_are_all_handed_over(
+async def test_messages_that_arrive_before_their_sender_leaves_are_all_delivered(
     here: Here,
 ) -> None:
     stranger = here.stranger(
@@ -375,7 +380,7 @@ async def test_nonsense_is_rejected_with_its_reason_and_counted(tmp_path: Path) 
     stranger.connect(ends.control[0].removeprefix("unix://"))
     stranger.sendall(said(b"evil/1.5") + said(b"\xc1 not msgpack") + b"\xff" * 64)
     async with asyncio.timeout(60):
-        while len(rejected) < 2:  # noqa: ASYNC110  # rejections have no event of their own
+        while len(rejected) < 2:  # noqa: ASYNC110  # rejections raise no event here
             await asyncio.sleep(0)
     assert [error.reason for error in rejected] == ["bad_header", "bad_header"]
     stranger.close()
@@ -383,7 +388,7 @@ async def test_nonsense_is_rejected_with_its_reason_and_counted(tmp_path: Path) 
     assert list(tmp_path.iterdir()) == []  # noqa: ASYNC240
 
 
-def test_a_process_that_talks_over_unix_sockets_only_starts_no_thread_of_zeromqs(
+def test_a_process_that_uses_unix_sockets_only_starts_no_thread_of_zeromq(
     tmp_path: Path,
 ) -> None:
     def threads() -> int:
