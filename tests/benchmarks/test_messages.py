@@ -92,8 +92,8 @@ def test_a_message_that_costs_more_than_that_of_another_commit_is_told(
     assert part["notes"] == [
         "MISSED a tell, of commit abc: 1.1, bar at most 1.02",
         "an ask, of commit abc: 1, bar at most 1.02",
-        "an array of 64 KB, microseconds: not measured, commit abc knows no such order",
-        "an array of 1 MB, microseconds: not measured, commit abc knows no such order",
+        "an array of 64 KB, microseconds: not measured: commit abc does not know this order",
+        "an array of 1 MB, microseconds: not measured: commit abc does not know this order",
     ]
 
 
