@@ -80,7 +80,9 @@ class Side:
             except TimeoutError:
                 if self._run.poll() is not None or time.monotonic() > until:
                     said = Path(self._folder.name, "said").read_text()
-                    raise SystemExit(f"the members of {self._tree} do not dial:\n{said}") from None
+                    raise SystemExit(
+                        f"the members of {self._tree} did not connect:\n{said}"
+                    ) from None
             else:
                 end.settimeout(LIMIT)
                 self._ends.append((end, end.makefile()))

@@ -221,7 +221,9 @@ def join(record: Record, other: Path, rounds: int) -> None:
         now = taken[ROOT]
         ratio = median(after / before for before, after in zip(then, now, strict=True))
         record.row(scheme, median(then), median(now), ratio)
-        record.judge(f"a thousand peers on {scheme}, of the other tree's", ratio, most=JOIN_MOST)
+        record.judge(
+            f"a thousand peers on {scheme}, ratio to the other tree", ratio, most=JOIN_MOST
+        )
 
 
 def _joined(tree: Path, scheme: str) -> float:

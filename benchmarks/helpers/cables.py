@@ -52,7 +52,8 @@ class Way:
                 self.frames.append((max(due, self.frames[-1][0]) if self.frames else due, frame))
 
     def give(self) -> float | None:
-        """Pass on the due frames. The seconds until the next one is due; None if none waits."""
+        """Pass on the due frames. Returns the seconds until the next one is due, None if none
+        waits."""
         while self.frames and (left := self.frames[0][0] - time.monotonic()) <= 0:
             _, frame = self.frames.popleft()
             with suppress(OSError):  # a device that is down, or full, loses frames, like any

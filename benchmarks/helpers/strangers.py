@@ -52,7 +52,7 @@ class Door:
     held: list[socket.socket] = field(default_factory=list)
 
     def knock(self, **options: Any) -> bool:
-        """Connect as a ZeroMQ peer with these options. Whether there was an answer."""
+        """Connect as a ZeroMQ peer with these options. Returns whether there was an answer."""
         context = zmq.Context()
         dealer = context.socket(zmq.DEALER)
         try:
@@ -68,7 +68,8 @@ class Door:
             context.term()
 
     def say(self, said: bytes) -> bool:
-        """Send these bytes. Whether the answer was longer than ZeroMQ's greeting of 64 bytes."""
+        """Send these bytes. Returns whether the answer was longer than ZeroMQ's greeting of 64
+        bytes."""
         heard = b""
         with socket.create_connection((self.host, self.port), 5) as door:
             door.settimeout(SECONDS)

@@ -171,7 +171,7 @@ class Survivor:
         return victim
 
     def end(self, timeout: float = 60.0) -> tuple[int, str]:
-        """Wait until `up` has ended. Its exit code, and its output on stderr."""
+        """Wait until `up` has ended. Returns its exit code and its output on stderr."""
         code = self.process.wait(timeout)
         self._close()
         return code, "".join(line for _, line in self._err.lines)

@@ -165,7 +165,7 @@ def namespaces() -> Iterator[str]:
 
 
 def _refusal(command: str) -> str:
-    """Run a command. The reason if it fails, else an empty text."""
+    """Run a command. Returns the reason if it fails, else an empty text."""
     try:
         done = subprocess.run(
             command.split(), capture_output=True, text=True, timeout=20, check=False

@@ -1,5 +1,5 @@
 """Mutants of the product: each promise is broken on purpose in a copy of the tree, and a trial must
-notice. Trials that cannot fail would pass otherwise.
+notice. Otherwise, trials that cannot fail would seem to pass.
 
 A mutant is a piece of text that occurs once in a file, and the text that replaces it. If the code
 has moved, this fails with an error.

@@ -23,7 +23,7 @@ from benchmarks.helpers.survivor import living
 from benchmarks.operators.draw import Place, Start
 from benchmarks.operators.truth import LOST, MOST_SECONDS, Answer
 
-MARK = "CONVOY_OPERATORS"  # in the environment of every process of a trial: its owner
+MARK = "CONVOY_OPERATORS"  # in the environment of a trial's processes: trial, owner
 NO_HOME = "/sys"  # where not even root can create a file
 GONE_SECONDS = 6.0
 KERNELS = "convoy-kernels-"  # a cache that stays, in TMPDIR if HOME takes no files

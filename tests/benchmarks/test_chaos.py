@@ -123,7 +123,7 @@ def test_a_part_that_cannot_be_done_here_is_skipped_in_words_and_one_that_breaks
     )
     with pytest.raises(SystemExit):
         chaos.main(["--only", "nothing"])
-    assert "no part is called nothing" in capsys.readouterr().err
+    assert "there is no part nothing" in capsys.readouterr().err
 
 
 def test_without_a_mount_the_disk_is_left_out(
