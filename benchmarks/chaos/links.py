@@ -218,7 +218,7 @@ def rate(machine: Machine, bits_per_second: int, harm: Harm) -> Iterator[None]:
         _rate(machine, GIGABIT)
 
 
-# -- what they share
+# -- shared helpers
 
 
 def _apart(made: list[Machine]) -> str:

@@ -55,7 +55,7 @@ def loss(trials: Trials, times: int) -> None:
     """Measure each side and each fault, once with default settings and once with quick ones."""
     theirs = not missing({"torch": "torch"})
     if not theirs:
-        trials.record.note("torchelastic left out: bring it with: python -m pip install torch")
+        trials.record.note("torchelastic left out: install it with: python -m pip install torch")
     trials.record.tables.clear()
     columns = (
         "went on",

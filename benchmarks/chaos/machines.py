@@ -15,7 +15,7 @@ from benchmarks.chaos.trials import Absent, Harm, Trials
 from benchmarks.helpers.survivor import environment, events
 from nets.files import checkpoint
 
-WRITERS = 20  # killed for each time of the part
+WRITERS = 20  # killed in each round of the part
 HOUR = 3600
 CLOCK = """
 import time
@@ -114,7 +114,7 @@ def small_disk(folder: Path) -> Iterator[Path]:
         subprocess.run(["umount", "--lazy", folder], check=True, timeout=20)
 
 
-# -- what they share
+# -- shared helpers
 
 
 def _fill(path: Path) -> None:

@@ -162,7 +162,7 @@ def unequal(trials: Trials, times: int) -> None:
     trials.told(harm, named=60.0)
 
 
-# -- what they share
+# -- shared helpers
 
 
 def kill(pid: int, harm: Harm | None = None) -> float:

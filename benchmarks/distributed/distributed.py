@@ -95,7 +95,7 @@ def main(arguments: list[str] | None = None) -> int:
         },
     }
     if missing({"torch": "torch"}):
-        record.notes.append("DDP left out: bring it with: python -m pip install torch")
+        record.notes.append("DDP left out: install it with: python -m pip install torch")
     else:
         sides["DDP nchw"] = lambda net: ddp(net, "nchw", given.seconds)
         sides["DDP nhwc"] = lambda net: ddp(net, "nhwc", given.seconds)

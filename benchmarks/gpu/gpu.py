@@ -85,7 +85,7 @@ def main(arguments: list[str] | None = None) -> int:
     given = parser.parse_args(arguments)
     if absent := missing({"numpy": "numpy"}):
         print(
-            f"missing: {', '.join(absent)}; bring it with: python -m pip install {' '.join(absent)}"
+            f"missing: {', '.join(absent)}; install it with: python -m pip install {' '.join(absent)}"
         )
         return 1
     if given.part:
@@ -148,7 +148,7 @@ def run_apart(part: str, path: Path, *, rehearse: bool) -> Record:
     if absent := missing(plan.needs):
         record = Record(plan.title, "skipped", path=path)
         named = " ".join(f"'{name}'" for name in absent)
-        record.note(f"missing: {', '.join(absent)}; bring with: python -m pip install {named}")
+        record.note(f"missing: {', '.join(absent)}; install with: python -m pip install {named}")
         return record
     command = [sys.executable, "-m", "benchmarks.gpu", "--part", part, "--into", str(path)]
     process = subprocess.Popen(
@@ -159,7 +159,7 @@ def run_apart(part: str, path: Path, *, rehearse: bool) -> Record:
         process.wait(plan.seconds)
         ended = f"ended with {process.returncode}"
     except subprocess.TimeoutExpired:
-        ended = f"out of time after {plan.seconds} s; what was measured until then is here"
+        ended = f"out of time after {plan.seconds} s; the results until then are kept"
     finally:
         _end(process)
     record = Record.load(path)

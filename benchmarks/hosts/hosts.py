@@ -124,7 +124,7 @@ def main(arguments: list[str] | None = None) -> int:
         skip(
             compared,
             (
-                "PyTorch is missing; bring it with: python -m pip install "
+                "PyTorch is missing; install it with: python -m pip install "
                 "'convoy-runtime[reference]'"
             ),
         )

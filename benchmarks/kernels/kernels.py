@@ -79,7 +79,7 @@ def main(arguments: list[str] | None = None) -> int:
     given = parser.parse_args(arguments)
     if absent := missing({"torch": "torch"}):
         print(
-            f"missing: {', '.join(absent)}, the peer; bring it with: python -m pip install "
+            f"missing: {', '.join(absent)}, the peer; install it with: python -m pip install "
             f"{' '.join(absent)}"
         )
         return 1

@@ -139,7 +139,7 @@ def actors(record: Record, plan: Plan) -> None:
     absent = {name: lacks for name, needs in ACTORS.items() if (lacks := missing(needs))}
     for name, lacks in absent.items():
         record.note(
-            f"{name} is left out: missing {', '.join(lacks)}; bring with: python -m "
+            f"{name} is left out: missing {', '.join(lacks)}; install with: python -m "
             f"pip install {lacks[0]}"
         )
     for name in ACTORS.keys() - absent.keys():

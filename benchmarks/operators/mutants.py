@@ -80,8 +80,8 @@ DOWN = "down with exit 0: `up` has ended"
 PS = "each living `up` is listed with its state, and nothing else is"
 RESUME = "--resume takes the newest run of that name"
 LEFT = "nothing is left behind"
-ENDS = "a command ends, in words, with a documented exit code"
-DONE = "save and scale with exit 0: it is done"
+ENDS = "a command ends with a documented exit code, and says why it failed"
+DONE = "save and scale with exit 0: the work is done"
 MUTANTS = (
     Mutant(
         DOWN,
@@ -172,7 +172,7 @@ MUTANTS = (
     ),
     Mutant(
         ENDS,
-        "an `up` that gives no sign is waited for without end",
+        "down waits for ever for an `up` that gives no sign",
         "runtime/attached/ending.py",
         "elif clock() - renewed > FRESH_SECONDS:",
         "elif clock() - renewed > 1e9:",

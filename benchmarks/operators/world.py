@@ -287,7 +287,9 @@ class World:
         for run in self.runs.glob("[!.]*"):
             if not (run / "config.toml").exists() and not killed:
                 yield f"an empty run directory is left: {run.name}"
-            yield from (f"half a file is left: {path}" for path in run.glob("*.tmp*") if not killed)
+            yield from (
+                f"an incomplete file is left: {path}" for path in run.glob("*.tmp*") if not killed
+            )
 
     def _temporary(self) -> list[Path]:
         # every TMPDIR

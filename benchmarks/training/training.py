@@ -72,7 +72,7 @@ def main(arguments: list[str] | None = None) -> int:
     given = parser.parse_args(arguments)
     if given.beside == "torch" and (absent := missing({"torch": "torch"})):
         print(
-            f"missing: {', '.join(absent)}, the peer; bring it with: python -m pip install "
+            f"missing: {', '.join(absent)}, the peer; install it with: python -m pip install "
             f"{' '.join(absent)}"
         )
         return 1

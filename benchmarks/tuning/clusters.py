@@ -223,11 +223,11 @@ def _explain(record: Record, found: tuple[Prospects, dict[int, float]]) -> None:
             "in Figures 5 and 20."
         ),
         (
-            "In plan it takes more at 1 Gbit/s: the formula gives every group the conv model's "
-            "link for itself, in plan"
+            "In plan more groups are needed at 1 Gbit/s: the formula gives every group the whole "
+            "link of the conv model; in plan"
         ),
         (
-            f"all share it. With {SATURATED} groups it sends {k} copies of the conv model in "
+            f"all groups share it. With {SATURATED} groups it sends {k} copies of the conv model in "
             "every iteration,"
         ),
         f"{sent / 1e6:.0f} MB; to do so in the formula's {at:.3g} s takes {needed:.2f} Gbit/s.",
@@ -237,7 +237,7 @@ def _explain(record: Record, found: tuple[Prospects, dict[int, float]]) -> None:
         ),
         "slower than the best (Figure 7: 3.7 times the time at 1.8 times fewer iterations).",
         (
-            f"In plan both are so at {both} Gbit/s: its network was faster than the 1 Gbit/s of "
+            f"In plan both hold at {both} Gbit/s: its network was faster than the 1 Gbit/s of "
             "Figure 9."
         ),
     )
@@ -245,7 +245,8 @@ def _explain(record: Record, found: tuple[Prospects, dict[int, float]]) -> None:
 
 
 def _hundred(record: Record, planned: dict[Cluster, Prospects]) -> None:
-    """The two small clusters, every worker a group (appendix G.1: 34 s/iter and 6 s/iter)."""
+    """Compare the two small clusters, with every worker as a group, with the paper's figures
+    (appendix G.1: 34 s/iter and 6 s/iter)."""
     record.table("Every worker a group: seconds of 100 iterations", "cluster", "plan", "paper")
     for cluster, paper in ((CLUSTERS[0], 34), (CLUSTERS[1], 6)):
         seconds = PER_REPORT * planned[cluster].choices[-1].seconds

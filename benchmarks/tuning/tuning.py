@@ -195,7 +195,7 @@ def two_queues(jobs: int, first: float, second: float) -> float:
 
 
 def large(record: Record, cycles: int) -> None:
-    """Ten iterations of 10 000 machines in 100 groups, a link each, one FC server."""
+    """Measure ten iterations of 10 000 machines in g groups, with a link each and one FC server."""
     record.table("10 000 machines", "groups", "iterations", "events", "seconds of this machine")
     for g in (10, 100, 1000):
         model = Model(seed=1)

@@ -134,7 +134,7 @@ def test_peers_that_are_missing_are_left_out_by_name(
     assert record.status == "skipped"
     assert record.notes == [
         (
-            "ray is left out: missing no-such-package; bring with: python -m pip install "
+            "ray is left out: missing no-such-package; install with: python -m pip install "
             "no-such-package"
         )
     ]
