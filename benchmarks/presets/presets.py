@@ -78,8 +78,8 @@ PARTED = (
     "numbers depend that much on the order of sums. The last bits differ, so once in a "
     "while another pixel is the maximum of a "
     "window, or a ReLU opens that was closed, and gradients take another path. In "
-    "float64, numbers so close "
-    "are too rare; with `reproducible` all make the same sums."
+    "float64, such close numbers "
+    "hardly ever occur; with `reproducible` all make the same sums."
 )
 
 
