@@ -1,5 +1,5 @@
-"""Measurements, one command each: `python -m benchmarks.NAME`. Nothing in the packages imports from
-here.
+"""Measurements, one command each: `python -m benchmarks.NAME`. No other package imports from this
+one.
 
 See docs/decisions/tests.md.
 """

@@ -1,11 +1,11 @@
 """`python -m benchmarks.backpressure`: a consumer ten times slower than its producer, with messages
 of 50 MB.
 
-The producer makes arrays as fast as it may; the consumer reads each, then rests ten times as long
-as making one took. Told is the producer's largest memory (its pages of shared memory count) beside
-its bound: what it needs with one message made and none sent, plus the window of byte credits, plus
-10 % of the window; and whether every message came, once and in order. Each road has a run of its
-own, in processes of its own.
+The producer makes arrays as fast as it may. The consumer reads each one, then rests ten times as
+long as making one took. The command reports the producer's largest memory (its pages of shared
+memory count) and its bound: the memory with one message made and none sent, plus the window of byte
+credits, plus 10 % of the window. It also checks that every message arrived, once and in order. Each
+road has its own run, in its own processes.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ class Options(BaseModel):
 
 @message
 class Bulk(Message):
-    """One array, and for how long its reader rests."""
+    """One array, and the seconds that its reader rests."""
 
     number: int
     rest: float
@@ -62,21 +62,21 @@ class Bulk(Message):
 
 @message
 class Count(Message):
-    """How many came?"""
+    """Asks how many arrays arrived."""
 
-    blob: Array  # empty: on the bulk lane it comes behind all others
+    blob: Array  # empty: on the bulk lane it arrives after all others
 
 
 @message
 class Counted(Message):
-    """So many, in order; so many out of order or twice."""
+    """The number of arrays that arrived in order, and that of arrays out of order or repeated."""
 
     messages: int
     wrong: int
 
 
 class Consumer(Actor):
-    """Reads slowly."""
+    """Reads arrays and rests after each."""
 
     def __init__(self) -> None:
         self._count = self._wrong = 0
@@ -93,7 +93,7 @@ class Consumer(Actor):
 
 
 class Producer(Actor):
-    """Makes arrays and sends them as fast as it may; the run ends with it."""
+    """Makes arrays and sends them as fast as it may. The run ends with this actor."""
 
     def __init__(self, *, megabytes: int, messages: int, seconds: float, slower: float) -> None:
         self._size = megabytes * MB
@@ -115,7 +115,7 @@ class Producer(Actor):
         while number < self._messages and self.now() - began < self._seconds:
             await self.tell("consumer", Bulk(number=number, rest=rest, blob=blob))
             number += 1
-            del blob  # it is the reader's now
+            del blob  # only the reader holds it now
             blob = await self.compute("make", self._make, number)
         came = await self.ask("consumer", Count(blob=np.empty(0)), Counted)
         seconds = self.now() - began
@@ -137,7 +137,7 @@ class Producer(Actor):
 
 
 def _peak() -> int:
-    """Bytes of this process that were in memory at most, shared ones too."""
+    """The largest resident memory of this process in bytes, shared pages included."""
     status = Path("/proc/self/status").read_text()
     return int(status.partition("VmHWM:")[2].split()[0]) * 1024
 
@@ -146,7 +146,7 @@ ROLES = {"producer": Producer, "consumer": Consumer}
 
 
 def plan(config: object, options: Options) -> Topology:
-    """One of each, in processes of their own."""
+    """One producer and one consumer, each in its own process."""
     actors = (
         ActorSpec("producer", "producer", options.model_dump()),
         ActorSpec("consumer", "consumer"),
@@ -155,14 +155,22 @@ def plan(config: object, options: Options) -> Topology:
 
 
 def main(arguments: list[str] | None = None) -> int:
-    """Run each road and write the results. 1: a bound was passed or a message did not come."""
+    """Run each road and write the results. Returns 1 if a bound was passed or a message was
+    lost."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks.backpressure", description=__doc__)
     parser.add_argument("--roads", nargs="+", choices=ROADS, default=["shared memory", "tcp"])
-    parser.add_argument("--seconds", type=float, default=60.0, help="of each road")
-    parser.add_argument("--messages", type=int, default=1_000_000, help="of each road at most")
-    parser.add_argument("--megabytes", type=int, default=50, help="of each message")
-    parser.add_argument("--window", type=int, default=256 << 20, help="byte credits")
-    parser.add_argument("--slower", type=float, default=10.0, help="times that the consumer rests")
+    parser.add_argument("--seconds", type=float, default=60.0, help="the longest time of each road")
+    parser.add_argument(
+        "--messages", type=int, default=1_000_000, help="the most messages of each road"
+    )
+    parser.add_argument("--megabytes", type=int, default=50, help="size of each message")
+    parser.add_argument("--window", type=int, default=256 << 20, help="the window of byte credits")
+    parser.add_argument(
+        "--slower",
+        type=float,
+        default=10.0,
+        help="the consumer's rest, in times of making one array",
+    )
     parser.add_argument("--results", type=Path, default=ROOT / "benchmarks" / "results")
     given = parser.parse_args(arguments)
     record = Record(
@@ -189,7 +197,7 @@ def main(arguments: list[str] | None = None) -> int:
 
 
 def measure(road: str, given: argparse.Namespace, record: Record) -> None:
-    """One run; a row of the table."""
+    """Run one road and record a row of the table."""
     transport, shared = ROADS[road]
     with tempfile.TemporaryDirectory(prefix="convoy-benchmark-") as folder:
         cluster = Path(folder, "cluster.toml")

@@ -1,13 +1,13 @@
-"""The numbers of every strategy as hashes: run it before and after a change that must not change
-any.
+"""The numbers of every strategy as hashes. Run it before and after a change that must not change
+any number.
 
     python -m benchmarks.digests > before.json        and, after the change, python -m benchmarks.digests before.json
 
-LeNet with the digits that ship, 20 iterations on the virtual clock, each preset by itself and,
-where it may be, `reproducible`; with gradients in fewer bits; resumed. Told of each: a hash of the
-checkpoint's arrays, and one of the journal, which holds every loss and every virtual second. It
-uses the command line only, so it runs on any commit. The bits depend on the processor: compare two
-commits on one machine.
+LeNet with the digits that ship, 20 iterations on the virtual clock. The cases are each preset
+alone, `reproducible` presets, gradients in fewer bits, and a resumed run. Each case has a hash of
+the checkpoint's arrays and a hash of the journal, which holds every loss and every virtual second.
+It uses only the command line, so it runs on any commit. The bits depend on the processor: compare
+two commits on one machine.
 """
 
 from __future__ import annotations
@@ -62,7 +62,7 @@ VARIANTS = {
 
 
 def cases() -> Iterator[tuple[str, str, list[str]]]:
-    """Name, preset, keys below [train]."""
+    """Name, preset and keys below [train] of each case."""
     for preset in (*REPEATABLE, *OTHERS):
         yield preset, preset, ["strategy.groups=2"] if preset in GROUPED else []
     for preset in REPEATABLE:
@@ -71,7 +71,7 @@ def cases() -> Iterator[tuple[str, str, list[str]]]:
 
 
 def run(folder: Path, preset: str, keys: list[str]) -> dict[str, str]:
-    """One run's hashes; the words of one that failed."""
+    """The hashes of one run; the error if it failed."""
     train = [
         f"strategy.preset={preset}",
         f"strategy.workers={1 if preset == 'single' else 4}",
@@ -106,8 +106,8 @@ def run(folder: Path, preset: str, keys: list[str]) -> dict[str, str]:
 
 
 def without_places(journal: str, folder: Path) -> str:
-    """A journal in which every run directory is called RUN: that of this run, below `folder`, and
-    that of a run beside it, which it goes on from."""
+    """Replace the name of every run directory in a journal by RUN: the directory of this run, below
+    `folder`, and that of the run which it resumes, in a folder next to it."""
     (directory,) = folder.iterdir()
     beside = re.compile(rf"{re.escape(str(folder.parent))}/\d+/[^/\"]+")
     return beside.sub("RUN", journal).replace(directory.name, "RUN")
@@ -118,10 +118,12 @@ def _brief(text: str) -> str:
 
 
 def main() -> int:
-    """All cases; with a file, compared with it. Exit 1 if one differs."""
+    """Run all cases. With a file, compare with it. Returns 1 if a case differs."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks.digests", description=__doc__)
     parser.formatter_class = argparse.RawDescriptionHelpFormatter
-    parser.add_argument("before", type=Path, nargs="?", help="what it printed before the change")
+    parser.add_argument(
+        "before", type=Path, nargs="?", help="the output of this command before the change"
+    )
     given = parser.parse_args()
     found: dict[str, dict[str, str]] = {}
     with tempfile.TemporaryDirectory() as top:

@@ -1,11 +1,11 @@
-"""`python -m benchmarks.gpu_wheels`: the packages that the GPU benchmark needs, as wheels that
-travel with the tree.
+"""`python -m benchmarks.gpu_wheels`: the packages that the GPU benchmark needs, as wheels that are
+copied with the tree.
 
-A machine with a GPU that reaches no registry has CuPy, NumPy and perhaps PyTorch, and none of the
-rest. Run this where there is a registry: it fills `benchmarks/wheels` for that machine's Python.
-`python -m benchmarks.gpu` there unpacks them. cuDNN's frontend comes without what it asks for;
-cuDNN itself is PyTorch's, there. numba stays away: its compiler alone is larger than all others,
-and without it the CPU computes with NumPy.
+A machine with a GPU that reaches no registry has CuPy, NumPy and perhaps PyTorch, but no other
+packages. Run this command where there is a registry: it fills `benchmarks/wheels` for that
+machine's Python. `python -m benchmarks.gpu` unpacks them there. cuDNN's frontend comes without its
+dependencies; cuDNN itself comes with PyTorch there. numba is left out: its compiler alone is larger
+than all other wheels, and without it the CPU computes with NumPy.
 """
 
 from __future__ import annotations
@@ -22,11 +22,11 @@ from pathlib import Path
 from benchmarks.helpers.report import ROOT
 
 FOLDER = ROOT / "benchmarks" / "wheels"
-THERE = ("numpy", "numba")  # there already, or too large
+THERE = ("numpy", "numba")  # installed there already, or too large
 TESTS = ("pytest", "pytest-asyncio", "pytest-timeout", "pytest-xdist", "hypothesis")
-# what these ask for is too large
+# installed without dependencies, which are too large
 FRONTEND = ("nvidia-cudnn-frontend", "cuda-bindings", "cuda-pathfinder")
-MOST = 64 << 20  # bytes of all
+MOST = 64 << 20  # bytes of all wheels
 PLATFORMS = (
     "manylinux_2_28_x86_64",
     "manylinux_2_27_x86_64",
@@ -36,7 +36,8 @@ PLATFORMS = (
 
 
 def main(arguments: list[str] | None = None) -> int:
-    """Download the wheels, tell their sizes. 1: they are too large, or pip finds none."""
+    """Download the wheels and print their sizes. Returns 1 if they are too large, or if pip finds
+    none."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks.gpu_wheels", description=__doc__)
     parser.add_argument("--python", default="3.12", help="the version of the machine with the GPU")
     parser.add_argument("--into", type=Path, default=FOLDER)
@@ -75,7 +76,7 @@ def main(arguments: list[str] | None = None) -> int:
 
 
 def wanted() -> list[str]:
-    """What the package and its tests need, as pyproject.toml says it."""
+    """The requirements of the package and its tests, from pyproject.toml."""
     project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
     named = [
         *project["dependencies"],
@@ -85,7 +86,7 @@ def wanted() -> list[str]:
 
 
 def frontend() -> list[str]:
-    """What builds cuDNN's graphs, in the versions that the extra `cudnn` asks for."""
+    """The packages that build cuDNN's graphs, in the versions of the extra `cudnn`."""
     extra = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"][
         "optional-dependencies"
     ]["cudnn"]
@@ -94,8 +95,8 @@ def frontend() -> list[str]:
 
 
 def unpack(into: Path, wheels: Path = FOLDER) -> str:
-    """Put the wheels on the path of this process and of all that it starts; a line that tells of
-    it, or ""."""
+    """Put the wheels on the path of this process and of its children. Returns a line that reports
+    it, or "" if there are no wheels."""
     found = sorted(wheels.glob("*.whl"))
     fitting = [wheel for wheel in found if _fits(wheel.name)]
     if not fitting:
@@ -118,7 +119,7 @@ def unpack(into: Path, wheels: Path = FOLDER) -> str:
 
 
 def _fits(name: str) -> bool:
-    """Is the wheel of this name for this Python?"""
+    """Whether the wheel of this name is for this Python."""
     *_, python, abi, _ = name.removesuffix(".whl").split("-")
     mine = f"cp{sys.version_info[0]}{sys.version_info[1]}"
     return mine in python.split(".") or "py3" in python.split(".") or abi == "abi3"

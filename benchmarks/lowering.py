@@ -1,12 +1,12 @@
 """`python -m benchmarks.lowering`: convolution by lowering `b_p` images at a time, from one to the
 whole batch.
 
-Omnivore (section 3.2) lowers a batch together, each thread its own images, where Caffe lowers image
-after image with one thread and multiplies each with all. Both are timed here, forward and backward,
-on the convolutions of a net, beside the kernels that this backend chooses itself and beside the
-SGEMM rate of the machine, measured in the same minutes. Every way gets its arrays in the layout it
-works in: lowering channel by channel, the kernels with channels last. Ways take turns, layer by
-layer.
+Omnivore (section 3.2) lowers a batch together, with each thread on its own images. Caffe lowers
+image after image with one thread and multiplies each with all threads. Both ways are timed here,
+forward and backward, on the convolutions of a net. They are compared with the kernels that this
+backend chooses itself, and with the machine's SGEMM rate, measured in the same minutes. Every way
+gets its arrays in the layout it works in: lowering channel by channel, the kernels with channels
+last. Ways take turns, layer by layer.
 """
 
 from __future__ import annotations
@@ -46,7 +46,8 @@ PAPER = (
 
 @dataclass(frozen=True)
 class Layer:
-    """A convolution and its operands' shapes; the first of a net has no gradient by its images."""
+    """A convolution and the shapes of its operands. A net's first one has no gradient by its
+    images."""
 
     name: str
     x: tuple[int, ...]
@@ -57,8 +58,8 @@ class Layer:
 
     @property
     def flops(self) -> float:
-        """Of the products of all passes, as the paper counts them: one forward, one for each
-        gradient."""
+        """The FLOPs of the products of all passes, as the paper counts them: one product forward,
+        one for each gradient."""
         n, k, high, wide = self.y
         return (
             (2 if self.first else 3) * 2.0 * n * k * high * wide * self.w[1] * self.w[2] * self.w[3]
@@ -76,7 +77,10 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("--batch", type=int, default=256)
     parser.add_argument("--sgemm", type=int, default=4096, help="rows and columns of the matrices")
     parser.add_argument(
-        "--seconds", type=float, default=330.0, help="no round begins that would end later"
+        "--seconds",
+        type=float,
+        default=330.0,
+        help="no round begins that would end after so many seconds",
     )
     parser.add_argument("--results", type=Path, default=ROOT / "benchmarks" / "results")
     parser.add_argument("--into", type=Path, help=argparse.SUPPRESS)
@@ -104,7 +108,7 @@ def main(arguments: list[str] | None = None) -> int:
 
 
 def run_here(given: argparse.Namespace) -> int:
-    """Measure in this process."""
+    """Measure in this process, and save the record."""
     began = time.monotonic()
     record = Record.load(given.into)
     record.path = given.into
@@ -155,7 +159,7 @@ def warm_up(given: argparse.Namespace, ways: dict[str, Backend]) -> None:
 
 
 def convolutions(name: str, batch: int) -> list[Layer]:
-    """The convolutions of a net of the zoo."""
+    """The convolutions of a net in the zoo."""
     from nets import Net, load_net
 
     net = Net(
@@ -178,8 +182,8 @@ def convolutions(name: str, batch: int) -> list[Layer]:
 
 
 def backends(batch: int, threads: int) -> dict[str, Backend]:
-    """By way: Caffe's, with OpenBLAS or our products (b_p 1); one thread that lowers all;
-    Omnivore's; our kernels."""
+    """The backend of each way: Caffe's with OpenBLAS or with our products (b_p 1); one thread that
+    lowers the whole batch; Omnivore's; our kernels."""
     sizes = [2**power for power in range(batch.bit_length()) if 2**power < batch] + [batch]
     found: dict[str, Backend] = {
         SERIAL: get_backend("numpy", b_p=1),
@@ -190,13 +194,13 @@ def backends(batch: int, threads: int) -> dict[str, Backend]:
 
 
 def by_channels(shape: tuple[int, ...]) -> Array:
-    """Images (N, C, H, W) stored as [C][N][H][W]: what a product of the weights and a lowered
-    matrix gives."""
+    """An array for images (N, C, H, W), stored as [C][N][H][W], which is the layout of a product of
+    the weights and a lowered matrix."""
     return np.empty((shape[1], shape[0], *shape[2:]), np.float32).transpose(1, 0, 2, 3)
 
 
 def operands(layer: Layer, empty: Callable[[tuple[int, ...]], Array]) -> dict[str, Array]:
-    """All arrays of a layer, filled."""
+    """All arrays of a layer, filled with noise."""
     rng = np.random.default_rng(0)
     made = {}
     for name, shape in (("x", layer.x), ("dy", layer.y), ("y", layer.y), ("dx", layer.x)):
@@ -206,7 +210,7 @@ def operands(layer: Layer, empty: Callable[[tuple[int, ...]], Array]) -> dict[st
 
 
 def passes(backend: Backend, layer: Layer, arrays: dict[str, Array]) -> Callable[[], None]:
-    """All passes of a layer."""
+    """A function that runs all passes of a layer."""
     x, w, y, dx, dy, dw = (arrays[name] for name in ("x", "w", "y", "dx", "dy", "dw"))
 
     def run() -> None:
@@ -219,7 +223,7 @@ def passes(backend: Backend, layer: Layer, arrays: dict[str, Array]) -> Callable
 
 
 def measure_sgemm(rates: dict[str, list[float]], size: int, threads: int) -> None:
-    """Add one rate of a large product in FLOP/s by NumPy's OpenBLAS and one by our own."""
+    """Add the rate of a large product, in FLOP/s, by NumPy's OpenBLAS and by our kernels."""
     rng = np.random.default_rng(0)
     ours = get_backend("cpu", threads=threads)
     a, b = (rng.random((size, size), np.float32) for _ in range(2))
@@ -231,7 +235,7 @@ def measure_sgemm(rates: dict[str, list[float]], size: int, threads: int) -> Non
 
 
 def _timed(work: Callable[[], object]) -> float:
-    """Seconds of a call."""
+    """The seconds of a call."""
     start = time.perf_counter()
     work()
     return time.perf_counter() - start
@@ -241,7 +245,7 @@ def show(
     record: Record, batch: int, layers: list[Layer], ways: dict[str, Backend],
     taken: dict[tuple[str, str], float], sgemm: float,
 ) -> None:  # fmt: skip
-    """Both tables, the best b_p, and what the paper has to compare them with."""
+    """Record both tables, the best b_p, and the paper's figures."""
     flops = sum(layer.flops for layer in layers)
     whole = {}
     for way in ways:

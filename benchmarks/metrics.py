@@ -1,11 +1,11 @@
-"""`python -m benchmarks.metrics`: what operation costs: how long a scrape takes while a run is
-busy, images a second.
+"""`python -m benchmarks.metrics`: the cost of operation: the time of a scrape while a run is busy,
+and images a second.
 
 Both parts train LeNet on the digits with two workers, in processes. `scrape` reads every page once
-a second over kept connections, as Prometheus does, and counts their series. `training` compares
-runs as they are by default, and runs whose pages are read once a second, with runs that are not
-observed at all (`run.observe = false`) or with runs of another checkout (`--against`, as one from
-before a change), turn by turn (`turns`).
+a second over kept connections, as Prometheus does, and counts their series. `training` measures
+runs with default settings, and runs whose pages are read once a second. It compares them, turn by
+turn (`turns`), with runs that are not observed at all (`run.observe = false`), or with runs of
+another checkout (`--against`), such as one from before a change.
 """
 
 from __future__ import annotations
@@ -26,8 +26,8 @@ from benchmarks.helpers.report import ROOT, Record, machine, write
 from benchmarks.helpers.survivor import Survivor
 from benchmarks.helpers.turns import PARTS, WARM, Sleeper, taken
 
-SCRAPE_MOST = 0.020  # seconds, 99 of 100
-IMAGES_LEAST = 0.99  # of those of a run that is not observed
+SCRAPE_MOST = 0.020  # seconds, of 99 in 100 scrapes
+IMAGES_LEAST = 0.99  # relative to a run that is not observed
 BATCH = 64
 CLUSTER = """program = "roles"
 [train]
@@ -49,15 +49,15 @@ SOLVER = (
 
 
 def main(arguments: list[str] | None = None) -> int:
-    """Run the parts and write the results. 1: a bar is missed."""
+    """Run the parts and write the results. Returns 1 if a bar is missed."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks.metrics", description=__doc__)
     parser.add_argument(
         "--parts", nargs="+", choices=("scrape", "training"), default=["scrape", "training"]
     )
-    parser.add_argument("--seconds", type=float, default=30.0, help="of the scrapes")
+    parser.add_argument("--seconds", type=float, default=30.0, help="duration of the scrapes")
     parser.add_argument("--rounds", type=int, default=60, help="turns of each run")
     parser.add_argument("--turn", type=float, default=2.0, help="seconds of a turn")
-    parser.add_argument("--against", type=Path, help="another checkout, whose runs nobody reads")
+    parser.add_argument("--against", type=Path, help="another checkout, whose pages are not read")
     parser.add_argument("--results", type=Path, default=ROOT / "benchmarks" / "results")
     given = parser.parse_args(arguments)
     records = {}
@@ -72,7 +72,7 @@ def main(arguments: list[str] | None = None) -> int:
 
 
 def scrape(record: Record, seconds: float) -> None:
-    """Every page once a second, while two workers train."""
+    """Scrape every page once a second while two workers train."""
     times_of = ("median", "99 of 100", "most")
     record.table(
         "Milliseconds of a scrape at 1 Hz", "page", "bytes", "series", "scrapes", *times_of
@@ -105,8 +105,8 @@ def scrape(record: Record, seconds: float) -> None:
 
 
 def training(record: Record, rounds: int, seconds: float, against: Path | None) -> None:
-    """Runs that live beside one another, in turns. What is on by default has the bar: who reads the
-    pages works on the same cores, and is told beside."""
+    """Compare runs that live at the same time, in turns. The bar is for default settings: the
+    process that reads pages uses the same cores, so its row is only reported."""
     other = f"of {against.name}" if against else "not observed"
     with tempfile.TemporaryDirectory(prefix="convoy-benchmark-") as name:
 
@@ -146,12 +146,12 @@ def training(record: Record, rounds: int, seconds: float, against: Path | None) 
 
 
 def read(sleeper: Sleeper, seconds: float) -> None:
-    """Its pages once a second, while it is awake."""
+    """Read the run's pages once a second while it is awake."""
     read_pages(sleeper.run, seconds)
 
 
 def written(folder: Path, more: str) -> Path:
-    """A cluster.toml and its solver."""
+    """Write a cluster.toml and its solver."""
     folder.mkdir(exist_ok=True)
     (folder / "cluster.toml").write_text(CLUSTER + more)
     (folder / "solver.prototxt").write_text(SOLVER)
@@ -159,15 +159,15 @@ def written(folder: Path, more: str) -> Path:
 
 
 def pages(run: Survivor) -> dict[str, str]:
-    """Process -> host:port, as the run's list of them says."""
+    """Process -> host:port, from the run's list of pages."""
     url = re.findall(r"http://\S+/sd", run.last("metrics"))[0]
     with urllib.request.urlopen(url, timeout=10) as answer:
         return {entry["labels"]["process"]: entry["targets"][0] for entry in json.load(answer)}
 
 
 def read_pages(run: Survivor, seconds: float) -> tuple[dict[str, list[float]], dict[str, bytes]]:
-    """Seconds of each scrape of each page, and what the last was; the pages are read one after the
-    other."""
+    """The seconds of each scrape of each page, and the last text of each. The pages are read one
+    after the other."""
     connections = {
         page: http.client.HTTPConnection(target, timeout=10) for page, target in pages(run).items()
     }
@@ -187,14 +187,14 @@ def read_pages(run: Survivor, seconds: float) -> tuple[dict[str, list[float]], d
 
 
 def share(times: list[float], part: float) -> float:
-    """The least value that so large a part of all does not exceed."""
+    """The smallest value that is at least as large as so large a part of all."""
     return sorted(times)[max(0, -int(-part * len(times) // 1) - 1)]
 
 
 def judged(
     record: Record, what: str, value: float, *, least: float = 0.0, most: float = float("inf")
 ) -> None:
-    """Beside its bar."""
+    """Record a value as a fact and compare it with its bar."""
     record.facts[what] = value
     bar = f"at least {least:g}" if least else f"at most {most:g}"
     record.status = record.status if record.status == "failed" else "passed"

@@ -1,11 +1,11 @@
 """`python -m benchmarks.precision`: whether nets learn as well with fast convolutions as with exact
 ones.
 
-The same net, first parameters and order of images for every seed, trained with precision "exact",
-"fast" and, with `--numpy`, by plain NumPy; then the share of test images it gets right. A
-difference is compared with its own standard error over the seeds, and with what a change of the
-first parameters in their last bit does ("nudged"): a maximum that falls to another pixel sends two
-trainings different ways.
+For every seed, the same net, first parameters and order of images are trained with precision
+"exact", "fast" and, with `--numpy`, by plain NumPy. Then the share of correct test images counts. A
+difference is compared with its own standard error over the seeds. It is also compared with the
+effect of changing the last bit of the first parameters ("nudged"): a maximum that moves to another
+pixel sends two trainings different ways.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ import numpy as np
 
 from benchmarks.helpers.report import ROOT, Record, machine, write
 
-# a difference of shares that is never held against a precision: under two images of the digits' 359
+# a difference of shares that never fails a precision: less than two images of the digits' 359
 SLACK = 0.005
 NUDGED = "exact, nudged"
 CIFAR_TRAIN = ["data_batch_1.bin.gz", "data_batch_2.bin.gz"]
@@ -42,7 +42,7 @@ class Task:
 
 
 def tasks(cifar10: Path | None, iterations: dict[str, int]) -> list[Task]:
-    """LeNet on the digits and, where there is data, CIFAR-10 quick."""
+    """LeNet on the digits and, if there is data for it, CIFAR-10 quick."""
     found = [
         Task(
             "lenet", "lenet_digits_solver", iterations["digits"],
@@ -59,16 +59,16 @@ def tasks(cifar10: Path | None, iterations: dict[str, int]) -> list[Task]:
 
 
 def main(arguments: list[str] | None = None) -> int:
-    """Train, compare and write the results. 1: a precision learns worse."""
+    """Train, compare and write the results. Returns 1 if a precision learns worse."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks.precision", description=__doc__)
     parser.add_argument(
-        "--cifar10", type=Path, help=("folder of CIFAR-10's binary batches; without it LeNet alone")
+        "--cifar10", type=Path, help=("folder of CIFAR-10's binary batches; without it only LeNet")
     )
     parser.add_argument("--seeds", type=int, default=5)
     parser.add_argument("--digits-iterations", type=int, default=150)
     parser.add_argument("--cifar10-iterations", type=int, default=500)
     parser.add_argument("--threads", type=int, default=1)
-    parser.add_argument("--numpy", action="store_true", help="plain NumPy as well")
+    parser.add_argument("--numpy", action="store_true", help="also train with plain NumPy")
     parser.add_argument("--results", type=Path, default=ROOT / "benchmarks" / "results")
     given = parser.parse_args(arguments)
     records = {}
@@ -82,7 +82,7 @@ def main(arguments: list[str] | None = None) -> int:
 
 
 def compared(task: Task, given: argparse.Namespace) -> Record:
-    """One task with every precision and seed."""
+    """Train one task with every precision and seed."""
     from ops import get_backend
 
     backends = {
@@ -109,8 +109,8 @@ def compared(task: Task, given: argparse.Namespace) -> Record:
 
 
 def accuracy(task: Task, ops: Any, seed: int, *, nudge: bool = False) -> float:
-    """The share of all test images that the net gets right after its training; `nudge`: from
-    parameters a bit off."""
+    """The share of all test images that the trained net classifies correctly. `nudge`: train from
+    parameters that differ in their last bit."""
     from nets import Net, load_net, load_solver
     from nets.data import Batches, Transform, batch_of_net, open_source
     from roles.learning.buffers import gradient_buffers
@@ -150,7 +150,7 @@ def accuracy(task: Task, ops: Any, seed: int, *, nudge: bool = False) -> float:
 
 
 def forward(net: Any, store: Any, batches: Any, step: int) -> dict[str, float]:
-    """One pass; its scores."""
+    """Run one forward pass. Returns its scores."""
     inputs = dict(zip(net.inputs, batches.read(step, 0, batches.batch), strict=True))
     found: dict[str, float] = net.run(
         inputs, {layer: store.read(layer) for layer in net.params}, step

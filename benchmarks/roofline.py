@@ -1,10 +1,10 @@
-"""`python -m benchmarks.roofline`: the images per second that an H100 allows our kernels; nothing
-is run.
+"""`python -m benchmarks.roofline`: the images per second that an H100 allows our kernels, computed
+without a run.
 
-Of each layer the FLOPs of its products and the bytes that our launches read and write, at the rates
-of NVIDIA's data sheet, and 3 us for each launch: a bound, which kernels that reach neither rate
-stay below. With `layers`: the page docs/roofline.md. `launches` were counted on real CuPy over a
-stand-in for CUDA (tests/gpu/test_counts.py).
+The bound of each layer is from the FLOPs of its products and the bytes that our launches read and
+write, at the rates of NVIDIA's data sheet, and 3 us for each launch. Kernels that reach neither
+rate stay below it. With `layers`, the command prints the page docs/roofline.md. `launches` were
+counted on real CuPy over a stand-in for CUDA (tests/gpu/test_counts.py).
 """
 
 from __future__ import annotations
@@ -37,8 +37,8 @@ WORKLOADS = [
     Workload("alexnet", 256, 113), Workload("caffenet", 256, 112), Workload("vgg16", 128, 204),
     Workload("googlenet", 128, 661), Workload("resnet50", 128, 699),
 ]  # fmt: skip
-# Numbers moved for each number that a layer without products reads, forward and backward. What is
-# joined with a layer before it costs nothing of its own.
+# Numbers moved for each number that a layer without products reads, forward and backward. A layer
+# that is fused with the layer before it costs nothing.
 MOVED = {
     "BatchNorm": 8,
     "Scale": 0,
@@ -53,8 +53,8 @@ MOVED = {
 
 @dataclass(frozen=True)
 class Bound:
-    """Of a layer in a step: FLOPs, bytes beside windows, and bytes of windows written and read
-    again."""
+    """The work of a layer in a step: FLOPs, bytes other than windows, and bytes of windows that are
+    written and read again."""
 
     name: str
     flops: int
@@ -62,15 +62,15 @@ class Bound:
     windows: int
 
     def seconds(self, rate: float, *, lowered: bool = True) -> float:
-        """At this rate of FLOPs; without `lowered` windows are made inside the product, as cuDNN
-        does it."""
+        """The seconds at this rate of FLOPs. Without `lowered`, windows are made inside the
+        product, as cuDNN does it."""
         written = self.windows / 2 / BYTES if lowered else 0.0
         read = self.moved + (self.windows / 2 if lowered else 0)
         return written + max(read / BYTES, self.flops / rate)
 
 
 def bound(layer: LayerVolume, batch: int, number: int = 4) -> Bound:
-    """Of one layer at this batch."""
+    """The work of one layer at this batch."""
     flops = layer.forward + layer.backward
     if not flops:
         return Bound(layer.name, 0, number * MOVED.get(layer.kind, 2) * layer.inputs, 0)
@@ -88,7 +88,7 @@ def bound(layer: LayerVolume, batch: int, number: int = 4) -> Bound:
 
 
 def of_net(work: Workload) -> tuple[Volumes, list[Bound]]:
-    """Its layers, and the update of all parameters."""
+    """The volumes of a net, and the work of its layers and of the update of all parameters."""
     net = Net(
         load_net(work.net),
         "TRAIN",
@@ -102,7 +102,7 @@ def of_net(work: Workload) -> tuple[Volumes, list[Bound]]:
 
 
 def images_per_second(work: Workload, rate: float, *, lowered: bool = True) -> float:
-    """The bound of a whole step."""
+    """The images per second that the bound of a whole step allows."""
     seconds = sum(one.seconds(rate, lowered=lowered) for one in of_net(work)[1])
     return work.batch / (seconds + work.launches * LAUNCH)
 
@@ -117,7 +117,7 @@ measured.
 
 
 def layers() -> str:
-    """The page of all nets."""
+    """The text of the page, for all nets."""
     lines = [PAGE]
     for work in WORKLOADS:
         lines.append(f"## {work.net}, {work.batch} images\n")
@@ -135,7 +135,7 @@ def layers() -> str:
 
 
 def main(arguments: list[str] | None = None) -> int:
-    """Print the table, or that of the layers."""
+    """Print the table of nets, or the page of layers."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks.roofline", description=__doc__)
     parser.add_argument("what", nargs="?", choices=["layers"])
     if parser.parse_args(arguments).what:

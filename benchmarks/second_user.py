@@ -1,10 +1,11 @@
-"""`python -m benchmarks.second_user`: what another user of the same machine costs a run, who tries
-one door after the other without a pause. Needs root, who can be another user, and two cores.
+"""`python -m benchmarks.second_user`: the cost to a run of another user on the same machine, who
+tries one door after the other without a pause. Needs two cores and root, which can act as another
+user.
 
-The run trains over TCP on one core and the other user has a core for itself: what is told is what
-the run spends on whoever knocks, not the processor time that any program of another user takes. For
-each door calm and attacked seconds take turns, and the ratio is the median of the ratios of the
-turns.
+The run trains over TCP on one core and the other user has another core. So the result is the time
+that the run itself spends on strangers, and not the processor time that any program of another user
+takes. For each door, calm and attacked seconds take turns, and the ratio is the median of the
+ratios of the turns.
 """
 
 from __future__ import annotations
@@ -30,13 +31,13 @@ from benchmarks.helpers.strangers import listening
 from runtime import Event
 from runtime.runs.run import Run
 
-BAR = 1.05  # times the seconds of an iteration of a run that nobody attacks
+BAR = 1.05  # times the seconds of an iteration of a run that is not attacked
 WARM = 50  # iterations
 NOBODY = 65534
 SOLVER = """net: "lenet.prototxt" base_lr: 0.001 momentum: 0.9 weight_decay: 0.0005 lr_policy: "fixed"
 max_iter: 10000000 display: 1 snapshot: 0 snapshot_after_train: false
 """
-# Everything is imported first: another user may not be able to read this one's Python.
+# Everything is imported first, since another user may not be able to read this user's Python.
 PREAMBLE = f"""
 import encodings.idna, os, random, socket, sys, time; sys.path.insert(0, {str(ROOT)!r})
 from contextlib import suppress
@@ -47,17 +48,17 @@ from runtime.messages.message import Envelope, WindDown
 *ports, name, folder, runs, pages = sys.argv[1:]
 pages = [int(page) for page in pages.split()]
 junk = b"\\xff" + bytes(8) + b"\\x7f" + os.urandom(30 << 20)  # once: making it would cost more than the run's sockets
-old = b"\\xff" + bytes(9) + junk[10:]  # greets as ZeroMQ 2 did, whom nobody can know: it is refused at its tenth byte
+old = b"\\xff" + bytes(9) + junk[10:]  # greets as ZeroMQ 2, without authentication: it is refused at its tenth byte
 junk, old = memoryview(junk), memoryview(old)
 os.setgroups([]); os.setgid({NOBODY}); os.setuid({NOBODY})
 """
-# Each prints what it got out of the run; nothing, if all is well.
+# Each prints what it obtained from the run; nothing, if the run is safe.
 FORGED = """
 context, dealers = zmq.Context(), []
 for user, secret in ((None, None), (b"convoy", b"a wrong secret")):
     dealer = context.socket(zmq.DEALER)
     dealer.setsockopt(zmq.LINGER, 0)
-    dealer.setsockopt(zmq.SNDTIMEO, 0)  # who is refused before it sends has nowhere to send to: it would wait for ever
+    dealer.setsockopt(zmq.SNDTIMEO, 0)  # a socket that is refused first has no peer, and would wait for ever
     dealer.setsockopt(zmq.ROUTING_ID, name.encode())
     if user:
         dealer.setsockopt(zmq.PLAIN_USERNAME, user)
@@ -85,7 +86,7 @@ for size in (10, 1000, 1 << 20, 30 << 20):
                 heard += said
         except OSError:
             pass
-        if len(heard) > 64:  # ZeroMQ greets whoever comes with so many bytes
+        if len(heard) > 64:  # ZeroMQ greets every client with so many bytes
             print("said", heard)
 """
 OLD = GARBAGE.replace("junk", "old")
@@ -101,7 +102,7 @@ for _ in range(10):
     for page in pages * 20:
         door = socket.socket()
         door.setblocking(False)
-        door.connect_ex(("127.0.0.1", page))  # whether anybody hears or not
+        door.connect_ex(("127.0.0.1", page))  # whether anything listens or not
         doors.append(door)
     time.sleep(0.02)
 with socket.socket() as door:
@@ -144,12 +145,12 @@ ATTACKS = {
     "unix": UNIX,
 }
 
-# A door that shuts at once lets somebody knock ten thousand times a second. ZeroMQ's own thread
-# spends 20 us on each, which nothing here can bound: it is tried TRIES times in a turn, and what it
-# costs without a pause is told beside.
+# At a door that closes at once, a stranger can try ten thousand times a second. ZeroMQ's own thread
+# spends 20 us on each try, which we cannot limit. So such a door is tried TRIES times in a turn,
+# and a further row reports the cost without a pause.
 TRIES = 10
 SHUT = ("old",)
-# A line is for how many seconds to try and how often at most; said is how often it was tried.
+# Each line of input has the seconds to try and the most tries; the answer is the number of tries.
 TURNS = """
 for line in sys.stdin:
     seconds, most = map(float, line.split())
@@ -166,11 +167,13 @@ for line in sys.stdin:
 
 
 def main(arguments: list[str] | None = None) -> int:
-    """Every door; 1: a bar is missed."""
+    """Measure every door. Returns 1 if a bar is missed."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks.second_user", description=__doc__)
     parser.add_argument("--doors", nargs="+", choices=tuple(ATTACKS), default=list(ATTACKS))
-    parser.add_argument("--turns", type=int, default=9, help="calm and attacked, of each door")
-    parser.add_argument("--seconds", type=float, default=3.0, help="of each half of a turn")
+    parser.add_argument(
+        "--turns", type=int, default=9, help="turns of each door, calm and attacked"
+    )
+    parser.add_argument("--seconds", type=float, default=3.0, help="length of each half of a turn")
     parser.add_argument("--results", type=Path, default=ROOT / "benchmarks" / "results")
     given = parser.parse_args(arguments)
     record = Record("A run over TCP while another user tries its doors")
@@ -181,7 +184,7 @@ def main(arguments: list[str] | None = None) -> int:
     found = machine()
     os.sched_setaffinity(0, cores[:1])
     with tempfile.TemporaryDirectory(prefix="convoy-benchmark-") as folder:
-        Path(folder).chmod(0o755)  # what is closed is the run's own
+        Path(folder).chmod(0o755)  # the run closes its own folders
         solver = Path(folder, "solver.prototxt")
         solver.write_text(SOLVER)
         asyncio.run(measure(record, solver, given, cores[1]))
@@ -191,7 +194,7 @@ def main(arguments: list[str] | None = None) -> int:
 
 
 async def measure(record: Record, solver: Path, given: argparse.Namespace, core: int) -> None:
-    """One run in the solver's folder, and whoever attacks it, on this core."""
+    """Train one run in the solver's folder, and attack it from this core."""
     record.table(
         "Milliseconds of an iteration", "door", "calm", "attacked", "ratio", "tries a second"
     )
@@ -225,8 +228,8 @@ async def measure(record: Record, solver: Path, given: argparse.Namespace, core:
 async def door(
     record: Record, name: str, watched: Watched, given: argparse.Namespace, core: int, most: float
 ) -> float:
-    """A door's row: calm and attacked seconds in turn, in each `most` tries; the ratio of the
-    two."""
+    """Record a door's row: calm and attacked seconds in turn, with at most `most` tries in each.
+    Returns the ratio of the two."""
     program = PREAMBLE + TURNS.replace("{attack}", indent(ATTACKS[name], " " * 8))
     other = await asyncio.create_subprocess_exec(
         sys.executable,
@@ -244,7 +247,7 @@ async def door(
         other.stdin.write(f"{seconds} {most}\n".encode())
         return (await other.stdout.readline()).decode().split()
 
-    await tried(0)  # it has imported everything
+    await tried(0)  # waits until it has imported everything
     calm = []
     attacked = []
     tries = 0
@@ -284,7 +287,7 @@ class Watched:
         return f"<{self.iterations} iterations of {self._run!r}>"
 
     async def follow(self) -> None:
-        """Until it ends."""
+        """Follow the run's events until it ends."""
         async for event in self._run.events():
             if event.name == "process":
                 self.processes.append(event)
@@ -294,21 +297,22 @@ class Watched:
                 self._news.set()
 
     async def next(self) -> tuple[int, float]:
-        """When the next iteration has ended: how many have, and when."""
+        """Wait until the next iteration has ended. Returns the number of iterations, and the
+        time."""
         self._news.clear()
         await self._news.wait()
         return self.iterations, self._time
 
     async def pace(self, beside: Awaitable[Any]) -> tuple[float, Any]:
-        """Seconds of an iteration beside whatever goes on."""
+        """The seconds of an iteration while `beside` runs, and the result of `beside`."""
         before, began = await self.next()
         result = await beside
         after, ended = await self.next()
         return (ended - began) / (after - before), result
 
     def doors(self) -> list[str]:
-        """The arguments of PREAMBLE: ports of the coordinator and the model server, a name,
-        folders, metrics pages."""
+        """The arguments of PREAMBLE: the ports of the coordinator and the model server, a name,
+        folders, the ports of metrics pages."""
         (sockets,) = Path(tempfile.gettempdir()).glob(f"convoy-sockets-{os.getpid()}-*")
         pages = {event["metrics_port"] for event in self.processes}
         pids = [

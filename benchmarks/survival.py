@@ -1,12 +1,15 @@
-"""`python -m benchmarks.survival`: what it costs to be able to survive, while nobody dies.
+"""`python -m benchmarks.survival`: the cost of being able to survive, while no process dies.
 
 Two workers with the whole net each (`replicas`) train LeNet on the digits, and CaffeNet on
-synthetic images. Runs that are alive at once take turns (`turns`): `recovery.restarts = 0`;
-`restarts = 3`, which goes on from a living worker's memory after a death, so that updates wait
-until every sum of an iteration is there; the same with checkpoints that come far more often than
-anybody would have them, so that what one costs can be told; and one of another checkout with
-`--against`, as from before runs survived anything. Of each kind there are `--lives`, one after
-another.
+synthetic images. Runs that are alive at once take turns (`turns`):
+
+- one with `recovery.restarts = 0`;
+- one with `restarts = 3`, which resumes from a living worker's memory after a death, so that
+  updates wait until every sum of an iteration is there;
+- the same with checkpoints far more often than in practice, to measure the cost of one;
+- with `--against`, one of another checkout, such as one from before runs survived deaths.
+
+There are `--lives` runs of each kind, one after another.
 """
 
 from __future__ import annotations
@@ -23,9 +26,9 @@ from pathlib import Path
 from benchmarks.helpers.report import ROOT, Record, machine, write
 from benchmarks.helpers.turns import PARTS, Sleeper, taken_in_lives
 
-IMAGES_LEAST = 0.98  # of a run's that could not survive
-EXPOSED_MOST = 0.01  # of a run's seconds, in which training waits for checkpoints
-EVERY = 300  # seconds, as docs/recovery.md has it
+IMAGES_LEAST = 0.98  # relative to a run that could not survive
+EXPOSED_MOST = 0.01  # the share of a run's seconds in which training waits for checkpoints
+EVERY = 300  # seconds between two checkpoints, as in docs/recovery.md
 OFF = ""
 ON = "[recovery]\nrestarts = 3\n"
 SAVES = ON + "[checkpoint]\nseconds = {seconds:g}\n"
@@ -53,8 +56,8 @@ SOLVER = (
 
 @dataclass(frozen=True)
 class Net:
-    """What is trained, iterations between two lines of progress, seconds of a turn and between two
-    checkpoints."""
+    """A net, its batch and data, the iterations between two lines of progress, the seconds of a
+    turn, and the seconds between two checkpoints."""
 
     name: str
     batch: int
@@ -78,7 +81,7 @@ NETS = {
 
 
 def main(arguments: list[str] | None = None) -> int:
-    """Run the parts and write the results. 1: a bar is missed."""
+    """Run the parts and write the results. Returns 1 if a bar is missed."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks.survival", description=__doc__)
     parser.add_argument("--parts", nargs="+", choices=tuple(NETS), default=list(NETS))
     parser.add_argument(
@@ -101,8 +104,8 @@ def main(arguments: list[str] | None = None) -> int:
 def compare(
     record: Record, net: Net, lives: int, rounds: int, seconds: float, against: Path | None
 ) -> None:
-    """Runs in turns. A checkpoint costs the seconds by which its run did less, of which some are
-    exposed."""
+    """Compare runs in turns. The cost of a checkpoint is the time by which its run fell behind,
+    part of which is exposed: training waits."""
     with tempfile.TemporaryDirectory(prefix="convoy-benchmark-") as name:
         folder = Path(name)
         kinds = {
@@ -128,7 +131,7 @@ def compare(
     )
     if not all(all(turns.parts()) for turns in found.values()):
         record.fail(
-            f"turns of {seconds:g} s are too short here: a fifth of a run's had no "
+            f"turns of {seconds:g} s are too short here: a fifth of a run's turns had no "
             "iteration (--turn)"
         )
         return
@@ -170,7 +173,7 @@ def sleeper(folder: Path, net: Net, more: str, checkout: Path = ROOT) -> Sleeper
 
 
 def waited(folder: Path) -> list[float]:
-    """Seconds that training waited for each checkpoint of a run."""
+    """The seconds that training waited for each checkpoint of a run."""
     (journal,) = (folder / "runs").glob("*/events.jsonl")
     told = map(json.loads, journal.read_text().splitlines())
     return [event["exposed_seconds"] for event in told if event["event"] == "checkpoint"]

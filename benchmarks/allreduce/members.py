@@ -1,7 +1,7 @@
-"""The program that `benchmarks.allreduce` runs on Convoy: p members that sum an array over and
-over.
+"""The program that `benchmarks.allreduce` runs on Convoy: p members that sum an array again and
+again.
 
-What never lives here: the peers (`peers`).
+The other systems are in `peers`.
 """
 
 from __future__ import annotations
@@ -24,8 +24,8 @@ from runtime.messages.message import Message, message
 
 
 class Options(Section):
-    """How many members, how many of them add up (None: as many as a run has), how many float32
-    numbers, how often."""
+    """The number of members, the number of them that add up (None: as many as a run has), the
+    float32 numbers of an array, and the rounds."""
 
     members: Count = 2
     adders: Count | None = None
@@ -35,18 +35,18 @@ class Options(Section):
 
 @message
 class Summed(Message):
-    """A member tells the first one: all my rounds are done, and this is the last sum."""
+    """A member tells the first one that all its rounds are done, and the digest of the last sum."""
 
     digest: str
 
 
 def input_of(rank: int, numbers: int) -> Array:
-    """What a member brings: numbers whose sum depends on the order of summation."""
+    """The array of a member: numbers whose sum depends on the order of summation."""
     return np.random.default_rng(rank).standard_normal(numbers, dtype=np.float32)
 
 
 class Member(Actor):
-    """Sums with the others; the first one reports the seconds of each of its rounds."""
+    """Sums with the others. The first member reports the seconds of each of its rounds."""
 
     def __init__(
         self, *, rank: int, members: list[str], adders: int, numbers: int, rounds: int
@@ -66,7 +66,7 @@ class Member(Actor):
         self._collective = Collective(self, options, {0: self._numbers}, self._ops, np.float32)
 
     async def run(self) -> None:
-        """All rounds, one after the other."""
+        """Make all sums, one after the other."""
         seconds = []
         for number in range(self._rounds):
             started = self.now()
@@ -75,23 +75,23 @@ class Member(Actor):
         digest = hashlib.blake2b(total, digest_size=8).hexdigest()
         if self._rank:
             await self.tell(self._members[0], Summed(digest=digest))
-            await asyncio.Event().wait()  # the others may still read what lies here
+            await asyncio.Event().wait()  # the others may still read this member's memory
         if len(self._members) > 1:
             await self._all_told.wait()
         self.emit("summed", seconds=seconds, digests=sorted({digest, *self._digests.values()}))
 
     async def on_summed(self, message: Summed, envelope: Envelope) -> None:
-        """Another member is done."""
+        """Note that another member is done."""
         self._digests[envelope.sender] = message.digest
         if len(self._digests) == len(self._members) - 1:
             self._all_told.set()
 
     async def on_contribution(self, message: Contribution, envelope: Envelope) -> None:
-        """See Collective."""
+        """Pass the message to the collective."""
         self._collective.contributed(message, envelope.sender)
 
     async def on_shared_sum(self, message: SharedSum, envelope: Envelope) -> None:
-        """See Collective."""
+        """Pass the message to the collective."""
         self._collective.summed(message, envelope.sender)
 
     def _make(self) -> None:
@@ -105,7 +105,7 @@ ROLES = {"member": Member}
 
 
 def plan(config: ClusterConfig, options: Options) -> Topology:
-    """The members, each of which talks to all others."""
+    """The topology of the members, each of which is linked to all others."""
     names = [f"member-{rank}" for rank in range(options.members)]
     shared: dict[str, Any] = {
         "members": names,

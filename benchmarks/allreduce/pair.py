@@ -1,11 +1,11 @@
-"""`python -m benchmarks.allreduce --against CHECKOUT`: the sums of this tree beside those of
-another commit's.
+"""`python -m benchmarks.allreduce --against CHECKOUT`: the sums of this tree compared with those of
+another commit.
 
 The members of both trees are alive at once and take turns, sum by sum, each pinned to a core. A sum
 lasts from the moment when the first member asks for it until the last one has it. The first sums do
-not count: in them pages are touched for the first time. Ratios of one pair of commits went from
-0.95 to 1.09 from life to life of the processes (measured once, 2026-11-25), so both sides are
-started anew a few times, and what counts is the median of these ratios.
+not count: they touch pages for the first time. Ratios of one pair of commits went from 0.95 to 1.09
+from life to life of the processes (measured once, 2026-11-25). So both sides are restarted a few
+times, and the result is the median of these ratios.
 """
 
 from __future__ import annotations
@@ -27,13 +27,13 @@ from typing import TextIO
 from benchmarks.allreduce.turns import SOCKET
 from benchmarks.helpers.report import ROOT, Record, commit_of
 
-BAR = 1.03  # our time at most, as a part of the other's
+BAR = 1.03  # our longest time, relative to the other's
 WARM = 5  # sums of a life that do not count
-LIMIT = 60.0  # seconds until all members are there, and of a sum
+LIMIT = 60.0  # seconds until all members have connected, and of a sum
 
 
 class Side:
-    """The members of one checkout, each a process of its own."""
+    """The members of one checkout, each in its own process."""
 
     def __init__(self, tree: Path, members: int, numbers: int) -> None:
         self._tree = tree
@@ -70,7 +70,8 @@ class Side:
         return self
 
     def _accept(self, door: socket.socket) -> None:
-        """All members. SystemExit with what the run said if it ends instead."""
+        """Wait until all members have connected. Raises SystemExit with the run's output if the run
+        ends instead."""
         door.settimeout(0.5)
         until = time.monotonic() + LIMIT
         while len(self._ends) < self._members:
@@ -79,7 +80,9 @@ class Side:
             except TimeoutError:
                 if self._run.poll() is not None or time.monotonic() > until:
                     said = Path(self._folder.name, "said").read_text()
-                    raise SystemExit(f"the members of {self._tree} do not come:\n{said}") from None
+                    raise SystemExit(
+                        f"the members of {self._tree} did not connect:\n{said}"
+                    ) from None
             else:
                 end.settimeout(LIMIT)
                 self._ends.append((end, end.makefile()))
@@ -101,7 +104,7 @@ class Side:
         self._folder.cleanup()
 
     def sum(self, order: str = "") -> tuple[float, set[str]]:
-        """Seconds of one; what the members have, if there is an `order` to say so."""
+        """The seconds of one sum. With an `order`, also the digests of the members' sums."""
         for end, _ in self._ends:
             end.sendall(f"{order}\n".encode())
         answers = [json.loads(words.readline()) for _, words in self._ends]
@@ -112,7 +115,7 @@ class Side:
 def compare(
     record: Record, other: Path, shapes: list[tuple[int, int]], lives: int, sums: int
 ) -> None:
-    """A row for each (members, megabytes): `sums` of each side in each of its `lives`."""
+    """Record a row for each (members, megabytes): `sums` of each side in each of its `lives`."""
     before = f"commit {commit_of(other)}"
     headers = (
         "processes",
@@ -147,8 +150,8 @@ def compare(
 def _life(
     other: Path, members: int, numbers: int, sums: int, *, turned: bool
 ) -> tuple[list[float], list[float]]:
-    """Seconds of the sums of the other checkout and of this one, both of which begin here;
-    `turned`: this one first."""
+    """The seconds of the sums of the other checkout and of this one, both of which start here.
+    `turned`: this one starts first."""
     theirs: list[float] = []
     ours: list[float] = []
     trees = ((other, theirs), (ROOT, ours))

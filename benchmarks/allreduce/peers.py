@@ -1,9 +1,9 @@
 """One process of a peer's allreduce: `python -m benchmarks.allreduce.peers mpi|gloo NUMBERS
 ROUNDS`.
 
-Rank 0 prints the seconds of its rounds as JSON. MPI ranks are started by mpirun; gloo's find one
-another by the usual variables (RANK, WORLD_SIZE, MASTER_ADDR, MASTER_PORT). What never lives here:
-how they are started (`allreduce`).
+Rank 0 prints the seconds of its rounds as JSON. MPI ranks are started by mpirun. gloo's ranks find
+each other by the usual variables (RANK, WORLD_SIZE, MASTER_ADDR, MASTER_PORT). `allreduce` starts
+both.
 """
 
 from __future__ import annotations
@@ -18,7 +18,8 @@ from benchmarks.allreduce.members import input_of
 
 
 def mpi(numbers: int) -> tuple[int, Callable[[], float]]:
-    """Rank, and a round of Open MPI's Allreduce from one array to another: its seconds."""
+    """The rank, and a function for a round of Open MPI's Allreduce from one array to another, which
+    returns its seconds."""
     import numpy as np
     from mpi4py import MPI
 
@@ -35,8 +36,8 @@ def mpi(numbers: int) -> tuple[int, Callable[[], float]]:
 
 
 def gloo(numbers: int) -> tuple[int, Callable[[], float]]:
-    """Rank, and a round of torch.distributed's all_reduce in place: its seconds, without the copy
-    that renews it."""
+    """The rank, and a function for a round of torch.distributed's all_reduce in place, which
+    returns its seconds without the copy that renews the array."""
     import torch
     import torch.distributed as dist
 
@@ -56,7 +57,7 @@ def gloo(numbers: int) -> tuple[int, Callable[[], float]]:
 
 
 def main() -> None:
-    """All rounds."""
+    """Run all rounds."""
     peer = sys.argv[1]
     numbers = int(sys.argv[2])
     rounds = int(sys.argv[3])

@@ -1,9 +1,9 @@
-"""The program that `benchmarks.allreduce.pair` runs in either checkout: members that make a sum
-when they are told to.
+"""The program that `benchmarks.allreduce.pair` runs in either checkout: members that make one sum
+for each order.
 
-The members are the checkout's own, `benchmarks.allreduce.members`. This file is copied beside a
-cluster.toml, and takes only what every checkout since 244eb40 has. Orders come, and times go, over
-a socket beside it.
+The members are the checkout's own, `benchmarks.allreduce.members`. This file is copied next to a
+cluster.toml, and uses only what every checkout since 244eb40 has. Orders and times go over a socket
+in the same folder.
 """
 
 from __future__ import annotations
@@ -29,11 +29,11 @@ SOCKET = "orders"
 
 
 class Member(members.Member):
-    """A line is an order for one sum; its answer is when it began and ended, in nanoseconds on the
-    host's clock, and what the sum is, if the line says so."""
+    """Each line is an order for one sum. Its answer has the start and the end, in nanoseconds on
+    the host's clock, and the sum's digest if the line asks for it."""
 
     async def run(self) -> None:
-        """Sum by sum, until the socket is closed."""
+        """Make sum after sum, until the socket is closed."""
         self._stay()
         reader, writer = await asyncio.open_unix_connection(self.run_directory.parents[1] / SOCKET)
         number = 0
@@ -47,7 +47,7 @@ class Member(members.Member):
         writer.close()
 
     def _stay(self) -> None:
-        """All threads on one core: where the system would put them is not what is compared."""
+        """Pin all threads to one core, so that the system's placement does not differ."""
         cores = sorted(os.sched_getaffinity(0))
         for thread in Path("/proc/self/task").iterdir():
             os.sched_setaffinity(int(thread.name), {cores[self._rank % len(cores)]})
@@ -57,5 +57,5 @@ ROLES = {"member": Member}
 
 
 def plan(config: Any, options: Options) -> Any:
-    """The checkout's own, with the members of this file."""
+    """The checkout's own plan, with the members of this file."""
     return replace(members.plan(config, options), program=__name__)

@@ -1,4 +1,4 @@
-"""Runs to which harm is done.
+"""Runs that suffer faults on purpose.
 
-The command is `chaos`; each other file is a sort of harm or what they share.
+The command is `chaos`. Each other file holds one sort of harm, or code that they share.
 """

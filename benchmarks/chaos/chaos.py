@@ -1,6 +1,6 @@
-"""`python -m benchmarks.chaos --size pr|nightly|release`: runs to which harm is done. Was it named, did the run go on,
-in how many seconds? A run that hangs, a harm that nobody names, and one that did not happen are
-failures.
+"""`python -m benchmarks.chaos --size pr|nightly|release`: runs that are harmed on
+purpose. Was the harm named, did the run go on, and in how many seconds? A run that hangs, a harm
+that is not named, and a harm that did not happen are failures.
 
     killed    SIGKILL in each of ten presets             paused    SIGSTOP, shorter and longer than the limit
     points    SIGKILL before, in, after a send, in work  loop      a process that dies at each start
@@ -9,11 +9,11 @@ failures.
     unequal   a group ten times slower                   scrapes   metrics that are read while processes die
     disk      full, and full again; writers killed       clock     the wall clock an hour ahead, and back
     links     cables cut, slow and long; resets          soak      a SIGKILL every half minute: does anything grow?
-    loss      a machine with half of the workers and all servers, beside torchelastic
+    loss      a machine with half of the workers and all servers, compared with torchelastic
 
-Moments are drawn; `--seed` says from where. `links` needs root and network namespaces, `disk` a
-mount: without these the part is skipped, in words. Nightly takes three hours on two cores, an hour
-of them the soak.
+The moments are drawn from `--seed`. `links` needs root and network namespaces, `disk` a mount.
+Without these the part is skipped, with a note. Nightly takes three hours on two cores; the soak is
+one of them.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ SEED = 20261124
 
 @dataclass(frozen=True)
 class Part:
-    """What harm, by whom it is done, and how many times of each sort, by size."""
+    """A sort of harm, the function that does it, and how many times it is done at each size."""
 
     title: str
     do: Callable[[Trials, int], None]
@@ -63,19 +63,19 @@ PARTS = {
 
 
 def main(arguments: list[str] | None = None) -> int:
-    """Do all that is asked for; 1 if something failed."""
+    """Do the parts that are asked for. Returns 1 if one of them failed."""
     parser = argparse.ArgumentParser(
-        prog="python -m benchmarks.chaos", description="Runs to which harm is done."
+        prog="python -m benchmarks.chaos", description="Runs that are harmed on purpose."
     )
     parser.add_argument("--size", choices=SIZES, default="pr")
-    parser.add_argument("--only", default=",".join(PARTS), help="parts, with commas between them")
+    parser.add_argument("--only", default=",".join(PARTS), help="part names, separated by commas")
     parser.add_argument("--seed", type=int, default=SEED)
     parser.add_argument("--results", type=Path, default=ROOT / "benchmarks" / "results")
     said = parser.parse_args(arguments)
     wanted = said.only.split(",")
     if unknown := [name for name in wanted if name not in PARTS]:
         parser.error(
-            f"--only: no part is called {', '.join(unknown)}; there are {', '.join(PARTS)}"
+            f"--only: there is no part {', '.join(unknown)}; the parts are {', '.join(PARTS)}"
         )
     records = {name: run(name, said.size, said.seed) for name in wanted}
     for path in write(said.results, f"chaos-{said.size}", machine(), records):
@@ -84,7 +84,7 @@ def main(arguments: list[str] | None = None) -> int:
 
 
 def run(name: str, size: str, seed: int) -> Record:
-    """One part."""
+    """Do one part. Returns its record."""
     part = PARTS[name]
     record = Record(part.title, facts={"seed": seed})
     print(f"{name}: {part.title}", flush=True)
@@ -96,7 +96,7 @@ def run(name: str, size: str, seed: int) -> Record:
         except Absent as why:
             record.status = "skipped"
             record.note(f"skipped: {why}")
-        except Exception as error:  # what went wrong belongs into the record, the other parts go on
+        except Exception as error:  # the record has the error; the other parts go on
             traceback.print_exc()
             record.fail(
                 f"{type(error).__name__}: {str(error).splitlines()[0] if str(error) else ''}"

@@ -1,5 +1,5 @@
-"""Checkpoint writers to be killed at any instant: forked on order, each writes one file after the
-other."""
+"""Checkpoint writers that may be killed at any instant. Each is forked on order, and writes one
+file after the other."""
 
 from __future__ import annotations
 
@@ -21,8 +21,8 @@ from nets.files import checkpoint
 PIECE = 1 << 15  # bytes; half a megabyte in 16 pieces
 NUMBERS = 1 << 17
 
-# forks a writer at each line of its standard input, which says its pid and every file that is
-# whole; tells its end
+# forks a writer at each line of its standard input. It prints the writer's pid, the number of every
+# file that is whole, and the writer's end
 NURSERY = f"""
 import os, sys
 from pathlib import Path
@@ -42,12 +42,12 @@ for line in sys.stdin:
 
 
 def arrays_of(number: int) -> dict[str, np.ndarray]:
-    """What the checkpoint of this number holds."""
+    """The arrays of the checkpoint with this number."""
     return {"w": np.full(NUMBERS, number, np.float32), "b": np.arange(3.0) + number}
 
 
 def loaded(path: Path) -> int:
-    """The number of a checkpoint, whose content fits it."""
+    """Load a checkpoint and check its arrays. Returns its number."""
     arrays, facts = checkpoint.load(path)
     number = int(facts["iteration"])
     for name, expected in arrays_of(number).items():
@@ -68,19 +68,19 @@ class Nursery:
         self._orders = self.process.stdin
         self._said = self.process.stdout
         self._buffer = b""
-        self.whole = 0  # the last file that its writers said to be
+        self.whole = 0  # the last file that its writers reported as whole
 
     def __repr__(self) -> str:
         return f"<nursery of writers, file {self.whole} is whole>"
 
     def start(self, number: int) -> int:
-        """A writer of this number and those that follow; its pid."""
+        """Start a writer, which counts up from this number. Returns its pid."""
         self._orders.write(b"%d\n" % number)
         self._orders.flush()
         return int(next(line for line in self._lines() if line.startswith("pid ")).split()[1])
 
     def kill(self, pid: int, after: float) -> None:
-        """Kill it at that instant and hear what it still had said."""
+        """Kill a writer after so many seconds, and read the lines that it still wrote."""
         begin = time.monotonic()
         with selectors.DefaultSelector() as selector:
             selector.register(self._said, selectors.EVENT_READ)
@@ -91,7 +91,7 @@ class Nursery:
         assert "ended" in self._lines()
 
     def close(self) -> None:
-        """End it."""
+        """End the nursery."""
         self._orders.close()
         self._said.close()
         self.process.wait()

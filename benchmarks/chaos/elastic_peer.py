@@ -1,9 +1,9 @@
-"""A worker of PyTorch's DDP under torchelastic, which goes on from a checkpoint: `-m
+"""A worker of PyTorch's DDP under torchelastic, which resumes from a checkpoint: `-m
 benchmarks.chaos.elastic_peer FOLDER SECONDS`, started by `torch.distributed.run`.
 
-LeNet on noise over gloo, whose collectives wait for so many SECONDS (0: as long as gloo does by
-default). Rank 0 saves once a second, and writes the number of each iteration, the moment of its end
-and its pid into FOLDER/progress.
+LeNet on noise over gloo. Its collectives wait for so many SECONDS (0: gloo's default). Rank 0 saves
+once a second. It writes the number of each iteration, the time of its end and its own pid into
+FOLDER/progress.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ SAVED_EVERY = 1.0  # seconds
 
 
 def main(folder: Path, seconds: float) -> None:
-    """Train until somebody ends it."""
+    """Train until the process is killed."""
     dist.init_process_group("gloo", timeout=timedelta(seconds=seconds) if seconds else None)
     torch.set_num_threads(1)
     rank = dist.get_rank()

@@ -1,11 +1,11 @@
-"""The built-in program, in whose processes one can be told to kill itself at a certain point of its
-work.
+"""The built-in program with failpoints: a process of it can be made to kill itself at a certain
+point of its work.
 
-before    it is about to send a message
+before    before it sends a message
 between   half of a message's bytes are with the system, the other half never comes
-after     a message is with the system, nothing of its receiver is read any more
-apply     array work is done, a step of the model or a sum for example, or a message is handled, and nobody has
-          been told
+after     a message is with the system; nothing more is read from its receiver
+apply     array work (a step of the model, a sum) is done, or a message is handled, and no other
+          actor knows it yet
 """
 
 from __future__ import annotations
@@ -36,26 +36,26 @@ VARIABLE = "CONVOY_FAILPOINTS"  # the folder of these files
 
 
 def arm(folder: Path, pid: int, point: str, count: int) -> None:
-    """Let a process die when it comes to this point for the `count`th time from now on."""
+    """Make a process die when it reaches this point for the `count`th time from now on."""
     half = folder / f"{ARMED}.half"
     half.write_text(f"{pid} {point} {count}")
     half.replace(folder / ARMED)
 
 
 class Points:
-    """Of one process: how often it has come to the point that it is to die at."""
+    """The failpoints of one process. Counts how often the armed one has been reached."""
 
     def __init__(self) -> None:
         self._folder = Path(os.environ.get(VARIABLE, os.devnull))
         self._count = 0
 
     def at(self, point: str) -> None:
-        """Die here, if it is told so."""
+        """Die here if this point is armed and due."""
         if self.is_due(point):
             self.die()
 
     def is_due(self, point: str) -> bool:
-        """Is this the point, for the last time?"""
+        """Whether this point is armed and has now been reached often enough."""
         try:
             pid, wanted, count = (self._folder / ARMED).read_text().split()
         except OSError:
@@ -66,7 +66,7 @@ class Points:
         return self._count >= int(count)
 
     def die(self) -> None:
-        """The file's new name is the proof that it was here."""
+        """Rename the file, which proves that this point was reached, and kill this process."""
         (self._folder / ARMED).rename(self._folder / HIT)
         os.kill(os.getpid(), signal.SIGKILL)
 
@@ -126,7 +126,7 @@ Service.__init__ = _handled(Service.__init__)  # type: ignore[method-assign]
 
 
 def plan(config: ClusterConfig, options: Any) -> Topology:
-    """That of the built-in program, whose processes import this one."""
+    """The plan of the built-in program, with processes that import this module."""
     return replace(roles.plan(config, options), program=__name__)
 
 

@@ -1,4 +1,4 @@
-"""Processes of every preset that are killed, whichever comes. See `benchmarks.chaos`."""
+"""Kills of random processes in every preset. See `benchmarks.chaos`."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ PRESETS = {
     "async": (2, ""),
     "sparknet": (2, ""),
 }
-# what is trained again has other losses, or is a mean of others
+# iterations that are trained again have other losses, or average over other iterations
 NOT_REPEATED = ("omnivore", "async", "sparknet")
 NURSERY = "nursery"
 LOST = ("preset", "n", "iterations again p50", "p95", "max", "seconds again p50", "p95", "max")
@@ -30,8 +30,8 @@ LOST = ("preset", "n", "iterations again p50", "p95", "max", "seconds again p50"
 
 @dataclass
 class Found:
-    """Of one preset: its trials, the same by what was killed, and what `_again` counted after
-    each."""
+    """The trials of one preset, the same trials by the kind of process that was killed, and the
+    result of `_again` for each."""
 
     all: Harm
     kinds: dict[str, Harm] = field(default_factory=dict)
@@ -39,14 +39,14 @@ class Found:
 
 
 def killed(trials: Trials, times: int) -> None:
-    """So many of each preset: each process in turn and the nursery, at drawn moments. It is named,
-    the run goes on from the newest checkpoint that was whole, and what is trained again has the
-    same losses where runs repeat."""
+    """Kill so many processes in each preset: each process in turn and the nursery, at drawn
+    moments. The death must be named, and the run must resume from the newest whole checkpoint.
+    Where runs repeat exactly, the iterations that are trained again must have the same losses."""
     told(trials, {preset: of_preset(trials, preset, times) for preset in PRESETS})
 
 
 def of_preset(trials: Trials, preset: str, times: int) -> Found:
-    """One run, which survives so many deaths."""
+    """Train one run, which must survive so many deaths."""
     (workers, strategy), repeats = PRESETS[preset], preset not in NOT_REPEATED
     found = Found(Harm(f"SIGKILL in {preset}"))
     with trials.run(
@@ -69,7 +69,8 @@ def of_preset(trials: Trials, preset: str, times: int) -> Found:
 
 
 def told(trials: Trials, by_preset: Mapping[str, Found]) -> None:
-    """Rows of each preset, of each kind of process, and of what was trained again."""
+    """Record a row for each preset, for each kind of process, and for the iterations that were
+    trained again."""
     trials.told(*(found.all for found in by_preset.values()))
     trials.record.row(*Harm.of("all of these", (found.all for found in by_preset.values())).row)
     trials.record.table("The same, by what was killed", *HEADERS)
@@ -85,25 +86,26 @@ def told(trials: Trials, by_preset: Mapping[str, Found]) -> None:
 
 
 def _victims(run: Survivor, times: int) -> Iterator[str]:
-    """Each process of a run in turn, and where they come from."""
+    """Each process of a run in turn, then the nursery that forked them, and so on."""
     names = cycle((*sorted(run.pids()), NURSERY))
     for _, name in zip(range(times), names, strict=False):
         yield name
 
 
 def _kind(process: str) -> str:
-    """The names of workers, shards and reducers end with their numbers."""
+    """The kind of a process: its name without the number of a worker, shard or reducer."""
     return process.rstrip("-0123456789")
 
 
 def _again(run: Survivor) -> tuple[float, float]:
-    """Iterations, and seconds of training, that the run before had told of and the newest does
-    again. AssertionError if it does not go on from the newest checkpoint that was whole."""
+    """The iterations, and seconds of training, that the previous run had reported and the newest
+    one does again. Raises AssertionError if that did not resume from the newest whole
+    checkpoint."""
     before, newest = run.directories[-2:]
     ended = {event["iteration"]: event["unix_seconds"] for event in events(before, "progress")}
     began = max((event["iteration"] for event in events(before, "resumed")), default=0)
     durable = max((event["iteration"] for event in events(before, "checkpoint")), default=began)
     resumed = max((event["iteration"] for event in events(newest, "resumed")), default=0)
-    assert resumed >= durable, f"goes on from iteration {resumed}, though {durable} was saved"
+    assert resumed >= durable, f"resumed from iteration {resumed}, but {durable} was saved"
     again = [unix for iteration, unix in ended.items() if iteration > resumed]
     return float(len(again)), max(again) - min(again) if again else 0.0

@@ -1,5 +1,5 @@
-"""Harm that is done to links between machines: cables that are cut, slow or long, connections that
-are reset. See `benchmarks.chaos`."""
+"""Harm to links between machines: cables that are cut, slow or long, and connections that are
+reset. See `benchmarks.chaos`."""
 
 from __future__ import annotations
 
@@ -21,8 +21,8 @@ SLOW_RATE = 10**7
 DELAY = 0.1  # seconds, each way
 JITTER = 0.02
 CUTS = (5, 60)  # seconds
-LONGEST_EVERY = 3  # times: it takes more than a minute
-BACK_AFTER = 5.0  # seconds since a cable that was cut for so long is back
+LONGEST_EVERY = 3  # turns: this cut takes more than a minute
+BACK_AFTER = 5.0  # seconds after such a cable is plugged in again
 MACHINE = (
     '[[machine]]\nname = "m{number}"\nnamespace = "{namespace}"\naddress = '
     '"{address}"\nthreads = 1\n'
@@ -35,8 +35,8 @@ Way = Callable[[Machine, Harm], AbstractContextManager[None]]
 
 
 def links(trials: Trials, times: int) -> None:
-    """Three machines: the cable of one of them, or one connection, in turn. The cut for a minute
-    comes once in three times only, and at least once: nightly takes twenty minutes so."""
+    """Three machines. Harm the cable of one of them, or one connection, in turn. The cut for a
+    minute comes only once in three turns, and at least once: nightly takes twenty minutes so."""
     try:
         with machines(3, GIGABIT) as made, trials.run(more=LINKS + _apart(made)) as run:
             Links(trials, made, run).harmed(times)
@@ -45,16 +45,16 @@ def links(trials: Trials, times: int) -> None:
 
 
 class Links:
-    """Of one run on three machines, and what is done to them."""
+    """The harm to the links of one run on three machines."""
 
     def __init__(self, trials: Trials, made: list[Machine], run: Survivor) -> None:
         self._trials = trials
         self._made = made
         self._run = run
-        self._no_delay = ""  # why there is none here
+        self._no_delay = ""  # the reason why this machine cannot delay frames
 
     def harmed(self, times: int) -> None:
-        """Each sort so many times."""
+        """Do each sort of harm so many times."""
         short = Harm(f"cut for less than {LINK_SECONDS / 3:.1f} s")
         narrow = Harm("10 Mbit/s instead of 1 Gbit/s")
         slow = Harm(f"{1000 * DELAY:.0f} ± {1000 * JITTER:.0f} ms each way")
@@ -83,7 +83,7 @@ class Links:
         for text in trained_twice(self._run):
             self._trials.record.fail(f"another loss after a restart: {text}")
 
-    # -- what the run outlives
+    # -- harm that the run survives
 
     def _short(self, place: int, harm: Harm) -> None:
         with self._trials.counted(harm):
@@ -98,8 +98,8 @@ class Links:
             self._goes_on(harm)
 
     def _slow(self, place: int, harm: Harm) -> None:
-        """The cable is replaced under the run, and again: what is on it then is sent again by
-        TCP."""
+        """Replace the cable during the run, and put its own cable back. TCP sends the frames again
+        that are lost by that."""
         if self._no_delay:
             return
         try:
@@ -113,18 +113,18 @@ class Links:
             self._no_delay = str(why)
 
     def _goes_on(self, harm: Harm) -> None:
-        """The same run has further iterations."""
+        """Check that the same run trains further iterations."""
         directory = self._run.newest
         since = time.monotonic()
         for _ in range(2):
             at = next_progress(self._run, since)
         harm.back.append(at - since)
-        assert self._run.newest == directory, "it was taken for dead"
+        assert self._run.newest == directory, "a process was taken for dead"
 
-    # -- what another run follows
+    # -- harm after which another run starts
 
     def _lost(self, place: int, harm: Harm, way: Way) -> None:
-        """Until it is named."""
+        """Harm a cable until the loss of its machine is named."""
         with self._trials.counted(harm):
             since = time.monotonic()
             with way(self._made[place], harm):
@@ -133,7 +133,8 @@ class Links:
             harm.back.append(self._run.at("progress ") - since)
 
     def _cut_for(self, place: int, seconds: float, harm: Harm) -> None:
-        """Longer than a link may be silent; `back` is since its end."""
+        """Cut a cable for longer than a link may be silent. `back` counts from the end of the
+        cut."""
         with self._trials.counted(harm):
             before = self._run.newest
             since = time.monotonic()
@@ -151,7 +152,7 @@ class Links:
         assert "network" in line, f"does not say that it may be the network: {line!r}"
 
     def _reset(self, harm: Harm, *, of_up: bool) -> None:
-        """One connection between two machines, or of `up` to one, whichever comes."""
+        """Reset one connection between two machines, or between `up` and a machine, at random."""
         with self._trials.counted(harm):
             up = self._run.process.pid
             pids = self._run.pids()
@@ -175,7 +176,7 @@ class Links:
 
 @contextmanager
 def cut(machine: Machine, harm: Harm) -> Iterator[None]:
-    """Its cable is unplugged."""
+    """Unplug the cable of a machine."""
     _ip(machine, "link", "set", "eth0", "down")
     try:
         harm.happened += "state DOWN" in _ip(machine, "link", "show", "eth0")
@@ -186,9 +187,9 @@ def cut(machine: Machine, harm: Harm) -> Iterator[None]:
 
 @contextmanager
 def deaf(machine: Machine, harm: Harm) -> Iterator[None]:
-    """What it sends to the others is lost; it still hears them."""
+    """Drop all that a machine sends to the others; it still receives from them."""
     network = f"{machine.address.rpartition('.')[0]}.0/24"
-    # go before the whole
+    # more specific routes win over the whole network's
     halves = [network.replace(".0/24", ".0/25"), network.replace(".0/24", ".128/25")]
     for half in halves:
         _ip(machine, "route", "add", "blackhole", half)
@@ -202,7 +203,7 @@ def deaf(machine: Machine, harm: Harm) -> Iterator[None]:
 
 @contextmanager
 def rate(machine: Machine, bits_per_second: int, harm: Harm) -> Iterator[None]:
-    """Its cable carries so much."""
+    """Limit the rate of a machine's cable."""
     _rate(machine, bits_per_second)
     try:
         shown = subprocess.run(
@@ -217,7 +218,7 @@ def rate(machine: Machine, bits_per_second: int, harm: Harm) -> Iterator[None]:
         _rate(machine, GIGABIT)
 
 
-# -- what they share
+# -- shared helpers
 
 
 def _apart(made: list[Machine]) -> str:
@@ -228,7 +229,8 @@ def _apart(made: list[Machine]) -> str:
 
 
 def _between_machines(pids: list[int]) -> list[tuple[resets.Connection, int]]:
-    """The connections of these processes to one of another machine, and which that is."""
+    """The connections of these processes to a process of another machine, each with that process's
+    id."""
     found = [one for pid in pids for one in resets.connections(pid)]
     ends = {one.here: one.pid for one in found}
     return [

@@ -1,10 +1,10 @@
-"""A machine is lost for good, with half of the workers and all servers: until when does the other
-one train again? Beside torchelastic (rendezvous c10d) with the same net, batch, machines and harm.
-See `benchmarks.chaos`.
+"""The loss of a machine for good, with half of the workers and all servers: how long until the
+other machine trains again? Compared with torchelastic (rendezvous c10d) with the same net, batch,
+machines and harm. See `benchmarks.chaos`.
 
-Two machines with two workers each, on network namespaces that ssh reaches; ours has its
-coordinator, conv model and FC server on the one that is lost. `up`, and torchelastic's rendezvous,
-are where they survive. Both save once a second.
+Two machines with two workers each, on network namespaces that ssh reaches. Our coordinator, conv
+model and FC server are on the machine that is lost. `up` and torchelastic's rendezvous are where
+they survive. Both sides save once a second.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ T = TypeVar("T")
 LIMIT = 90.0  # seconds that a side may take
 PORT = 29400
 OURS = {"as it comes": "", "told to be quick": "[liveness]\nlink_seconds = 2.0\n"}
-# gloo's patience, and what its rendezvous waits for more machines once it has enough
+# gloo's timeout, and how long its rendezvous waits for more machines once it has enough
 THEIRS = {
     "as it comes": (0.0, ""),
     "told to be quick": (5.0, ",last_call_timeout=1,keep_alive_interval=1"),
@@ -42,9 +42,9 @@ THEIRS = {
 
 @dataclass(frozen=True)
 class Lost:
-    """Seconds from the loss to the next iteration, and to one that had not been trained before;
-    from the order that the machine shall take part again to the next iteration with it, where that
-    was measured."""
+    """Seconds from the loss to the next iteration, and to the first one that had not been trained
+    before. `rejoined`: seconds from the order that the machine shall rejoin to the next iteration
+    with it, where that was measured."""
 
     on: float
     new: float
@@ -52,10 +52,10 @@ class Lost:
 
 
 def loss(trials: Trials, times: int) -> None:
-    """Each side, each fault, as it comes and told to be quick."""
+    """Measure each side and each fault, once with default settings and once with quick ones."""
     theirs = not missing({"torch": "torch"})
     if not theirs:
-        trials.record.note("torchelastic left out: bring it with: python -m pip install torch")
+        trials.record.note("torchelastic left out: install it with: python -m pip install torch")
     trials.record.tables.clear()
     columns = (
         "went on",
@@ -119,7 +119,7 @@ def _row(
 
 
 def unplugged(machine: Machine) -> None:
-    """As if its power were gone: nobody hears of it any more, and nothing on it goes on."""
+    """Harm a machine as a power cut does: no peer hears from it again, and its processes end."""
     subprocess.run(
         ["ip", "-n", machine.namespace, "link", "set", "eth0", "down"], check=True, timeout=20
     )
@@ -127,7 +127,7 @@ def unplugged(machine: Machine) -> None:
 
 
 def killed(machine: Machine) -> None:
-    """All its processes; its kernel tells whoever is connected."""
+    """Kill all processes of a machine. Its kernel closes their connections."""
     listed = ["ip", "netns", "pids", machine.namespace]
     deadline = time.monotonic() + 10.0
     while found := subprocess.run(
@@ -146,7 +146,7 @@ def killed(machine: Machine) -> None:
 def ours(
     trials: Trials, harm: Callable[[Machine], None], more: str, far: Far, folder: Path
 ) -> Lost:
-    """A run of `up`."""
+    """Measure a run of `up`."""
     more = far.tables(more=f'directory = "{folder}"\n') + '[launcher]\nkind = "ssh"\n' + more
     with trials.run(
         workers=4, machines="reachable", more=more, env=far.path(), folder=folder
@@ -167,7 +167,7 @@ def ours(
 
 
 def _rejoined(run: Survivor, far: Far, folder: Path) -> float:
-    """The machine is there again, and a person says that it shall take part."""
+    """Bring the machine back, and order with `scale --with` that it rejoins."""
     far.revive(0)
     words = [sys.executable, "-m", "runtime", "scale", "--with", "m0"]
     since = time.monotonic()
@@ -187,7 +187,7 @@ def torchelastic(
     far: Far,
     folder: Path,
 ) -> Lost:
-    """An agent on each machine; the second one has the rendezvous."""
+    """Measure torchelastic: an agent on each machine, the rendezvous on the second one."""
     with _agents(far, folder, patience, more):
         progress = folder / "progress"
         _until(lambda: (folder / "checkpoint.pt").exists(), "trains")
@@ -238,8 +238,8 @@ def _until(found: Callable[[], T], what: str) -> T:
 
 
 class Line(NamedTuple):
-    """An iteration of torchelastic's, when it ended, and the process that did it: another after a
-    loss."""
+    """An iteration of torchelastic, the time of its end, and the process that trained it, which is
+    another one after a loss."""
 
     iteration: int
     at: float
@@ -247,14 +247,14 @@ class Line(NamedTuple):
 
 
 def _read(progress: Path) -> list[Line]:
-    """Whole lines only."""
+    """The lines of a progress file that are complete."""
     lines = progress.read_text().splitlines(keepends=True)
     whole = (line.split() for line in lines if line.endswith("\n"))
     return [Line(int(iteration), float(at), int(pid)) for iteration, at, pid in whole]
 
 
 def _beyond(progress: Path, before: int, reached: int) -> list[Line]:
-    """What others than the process of before did that it had not reached."""
+    """The iterations of other processes than `before` that it had not reached."""
     return [line for line in _read(progress) if line.pid != before and line.iteration > reached]
 
 

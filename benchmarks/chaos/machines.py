@@ -1,4 +1,4 @@
-"""Harm that is done to what processes live on: disks and clocks. See `benchmarks.chaos`."""
+"""Harm to the disks and clocks that processes depend on. See `benchmarks.chaos`."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from benchmarks.chaos.trials import Absent, Harm, Trials
 from benchmarks.helpers.survivor import environment, events
 from nets.files import checkpoint
 
-WRITERS = 20  # killed for each time of the part
+WRITERS = 20  # killed in each round of the part
 HOUR = 3600
 CLOCK = """
 import time
@@ -30,8 +30,8 @@ time.time = _faked
 
 
 def disk(trials: Trials, times: int) -> None:
-    """A full one costs checkpoints and no training; a writer that is killed leaves the file before
-    or the new one."""
+    """Fill the disk: that costs checkpoints but no training. Kill checkpoint writers: each leaves
+    the previous file or the new one."""
     full = Harm("no space left on the disk")
     writers = Harm("SIGKILL of a writer")
     path = trials.folder / "checkpoint-0000001.safetensors"
@@ -45,7 +45,7 @@ def disk(trials: Trials, times: int) -> None:
                 writers.happened += 1
                 # a writer may die before it says that a file is whole
                 last = max(before, nursery.whole)
-                assert last <= loaded(path) <= last + 1, "another file than was written"
+                assert last <= loaded(path) <= last + 1, "the file is not one that was written"
     finally:
         nursery.close()
     halves = len(list(trials.folder.glob(".*.tmp")))
@@ -60,7 +60,7 @@ def disk(trials: Trials, times: int) -> None:
             since = time.monotonic()
             warned = run.at(r"warning +\S+: no checkpoint: .*No space left on device")
             full.named.append(warned - since)
-            # the journal, too, may have no room for what happened
+            # the journal, too, may have no room for the event
             full.happened += os.statvfs(folder).f_bavail == 0
             next_progress(run, time.monotonic())
             (folder / "full").unlink()
@@ -70,8 +70,9 @@ def disk(trials: Trials, times: int) -> None:
 
 
 def clock(trials: Trials, times: int) -> None:
-    """An hour ahead, and back: nobody is taken for dead. In every process of the run `time.time` is
-    a double that adds what a file says; the kernel's clocks go on."""
+    """Move the wall clock an hour ahead, and back: no process may be taken for dead. In every
+    process of the run, `time.time` is replaced by a function that adds the number in a file. The
+    kernel's clocks go on."""
     said = trials.folder / "clock"
     site = trials.folder / "site"
     site.mkdir()
@@ -86,12 +87,12 @@ def clock(trials: Trials, times: int) -> None:
                     directory = run.newest
                     since = time.monotonic()
                     _set(said, hours)
-                    trials.pause(2.5, 3.0)  # longer than any silence that is no death
+                    trials.pause(2.5, 3.0)  # longer than any silence that does not mean death
                     harm.back.append(next_progress(run, since + 2.5) - since)
                     shown = events(run.newest, "progress")[-1]["unix_seconds"] - time.time()
                     harm.happened += abs(shown - hours * HOUR) < HOUR / 2
-                    assert run.newest == directory, "it was taken for dead"
-                    assert events(directory, "failed") == [], "it has failed"
+                    assert run.newest == directory, "a process was taken for dead"
+                    assert events(directory, "failed") == [], "the run has failed"
     trials.told(harm)
 
 
@@ -100,7 +101,7 @@ def clock(trials: Trials, times: int) -> None:
 
 @contextmanager
 def small_disk(folder: Path) -> Iterator[Path]:
-    """A disk of 64 MiB."""
+    """Mount a disk of 64 MiB."""
     folder.mkdir(exist_ok=True)
     done = subprocess.run(
         ["mount", "-t", "tmpfs", "-o", "size=64m", "none", folder], capture_output=True, text=True
@@ -113,7 +114,7 @@ def small_disk(folder: Path) -> Iterator[Path]:
         subprocess.run(["umount", "--lazy", folder], check=True, timeout=20)
 
 
-# -- what they share
+# -- shared helpers
 
 
 def _fill(path: Path) -> None:
@@ -126,7 +127,7 @@ def _fill(path: Path) -> None:
 
 
 def _set(said: Path, hours: int) -> None:
-    """What the faked clocks show: so many hours more than it is."""
+    """Set how many hours the faked clocks are ahead."""
     half = said.with_suffix(".new")
     half.write_text(f"{hours * HOUR:+d}")
     half.replace(said)

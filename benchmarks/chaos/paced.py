@@ -1,5 +1,5 @@
-"""A layer that lets time pass: training whose pace a busy machine hardly moves. Runs find it as any
-package's."""
+"""A layer that only lets time pass, so that a busy machine hardly changes the pace of training.
+Runs find it like a layer of any other package."""
 
 from __future__ import annotations
 
@@ -25,21 +25,21 @@ layer {{ name: "ip" type: "InnerProduct" bottom: "paced" top: "ip"
   inner_product_param {{ num_output: 10 weight_filler {{ type: "xavier" }} }} }}
 layer {{ name: "loss" type: "SoftmaxWithLoss" bottom: "ip" bottom: "label" top: "loss" }}
 """
-SLOW = "slow"  # the file
+SLOW = "slow"  # the name of the file
 PACED = SOLVER.replace("lenet.prototxt", "paced.prototxt")
 
 
 @dataclass(frozen=True)
 class Settings:
-    """`seconds` that its forward pass takes, whatever the machine has to do. `slow`: a file that
-    says "PID TIMES" of a process in which it takes so many times as long."""
+    """`seconds` of its forward pass, independent of the machine's load. `slow`: a file with the
+    text "PID TIMES"; in that process the pass takes so many times as long."""
 
     seconds: float = 0.0
     slow: str = ""
 
 
 class Paced(Layer):
-    """x, some time later."""
+    """y = x after a pause."""
 
     def _shape(self, shapes: list[Shape], setup: Setup) -> list[Shape]:
         told = settings(self, Settings())
@@ -76,8 +76,8 @@ class Paced(Layer):
 
 
 def brought(folder: Path, seconds: float) -> Mapping[str, str]:
-    """Write `paced.prototxt` into this folder, a net whose passes take so many seconds; the
-    environment of a run that knows the layer."""
+    """Write `paced.prototxt`, a net whose passes take so many seconds, into this folder. Returns
+    the environment of a run that knows the layer."""
     (folder / "paced.prototxt").write_text(NET.format(seconds=seconds, slow=folder / SLOW))
     told = folder / "site" / "paced-1.0.dist-info"
     told.mkdir(parents=True)
@@ -90,7 +90,7 @@ def brought(folder: Path, seconds: float) -> Mapping[str, str]:
 
 
 def slow_down(folder: Path, pid: int, times: float) -> None:
-    """From its next micro-batch on, a process of that run takes so many times as long."""
+    """Make a process of that run take so many times as long, from its next micro-batch on."""
     half = folder / f"{SLOW}.half"
     half.write_text(f"{pid} {times}")
     half.replace(folder / SLOW)

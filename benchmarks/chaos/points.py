@@ -1,5 +1,4 @@
-"""Processes that kill themselves at a point of their work that was chosen. See
-`benchmarks.chaos`."""
+"""Processes that kill themselves at a chosen point of their work. See `benchmarks.chaos`."""
 
 from __future__ import annotations
 
@@ -14,12 +13,12 @@ from benchmarks.helpers.survivor import PATIENCE, environment, living
 
 KINDS = ("conv-0-0", "conv_model", "fc_server", "reducer-0", "reducer-1", "coordinator")
 PROGRAM = 'program = "benchmarks.chaos.failpoints"'
-MOST = 20  # times that a process comes to its point before it dies
+MOST = 20  # times that a process reaches its point until it dies
 
 
 def points(trials: Trials, times: int) -> None:
-    """Each kind of process at each point: before it sends, between two halves of a message, after
-    it has sent, in its work. Every loss after a restart is the one that it was."""
+    """Kill each kind of process at each point: before it sends, between two halves of a message,
+    after it has sent, in its work. Every loss after a restart must be the same as before."""
     harms = {point: Harm(f"SIGKILL at: {point}") for point in POINTS}
     folder = trials.folder / "points"
     folder.mkdir()
@@ -44,12 +43,13 @@ def points(trials: Trials, times: int) -> None:
 
 
 def _death(pid: int, hit: Path) -> float:
-    """When it had come to its point, and is dead. AssertionError if it lives on."""
+    """The time at which a process reached its point and died. Raises AssertionError if it does not
+    die."""
     deadline = time.monotonic() + PATIENCE
     while living(pid):
-        assert time.monotonic() < deadline, "it did not come to its point"
+        assert time.monotonic() < deadline, "the process did not reach its point"
         time.sleep(0.001)
-    # its name is of that moment; nobody has looked at the process then
+    # the file was renamed at that moment; the loop above notices the death later
     ago = time.time() - hit.stat().st_ctime
     hit.unlink()
     return time.monotonic() - ago

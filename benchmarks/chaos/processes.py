@@ -1,4 +1,4 @@
-"""Harm that is done to processes. See `benchmarks.chaos`."""
+"""Harm to processes. See `benchmarks.chaos`."""
 
 from __future__ import annotations
 
@@ -16,19 +16,19 @@ from nets.files import checkpoint
 
 SILENCE = 2.5  # seconds after which a process counts as dead
 GONE_WITHIN = 5.0
-WORKERS = 4  # two have no reducer, and three do not repeat
+WORKERS = 4  # two workers have no reducer, and with three a run does not repeat
 KINDS = ("conv-0-0", "reducer-0", "conv_model", "fc_server", "coordinator", "nursery")
 TWICE = 2.0  # seconds within which the second death comes
-SLOWER = (2, 5, 10)  # times as slow; passes
-NAMED_AFTER = 20
-PACE = 0.02  # seconds of each of the two micro-batches that a worker has in a pass
-GROUP_PACE = 0.1  # the same of a group that is one worker; for how long iterations are counted
-GROUP_SECONDS = 8.0
+SLOWER = (2, 5, 10)  # times as slow
+NAMED_AFTER = 20  # passes
+PACE = 0.02  # seconds of each of a worker's two micro-batches in a pass
+GROUP_PACE = 0.1  # the same where one worker is a group
+GROUP_SECONDS = 8.0  # in which iterations are counted
 
 
 def double(trials: Trials, times: int) -> None:
-    """One dies, and within two seconds another of whichever run is then under way: also one that
-    only begins."""
+    """Kill one process, and within two seconds another one of the run that is then under way, also
+    if that only begins."""
     harm = Harm("two SIGKILLs within 2 s")
     with trials.run() as run:
         for _ in range(times):
@@ -43,7 +43,7 @@ def double(trials: Trials, times: int) -> None:
 
 
 def paused(trials: Trials, times: int) -> None:
-    """Shorter than the limit it costs its time; longer, it is named."""
+    """Stop a process. A stop shorter than the limit costs only its time; a longer one is named."""
     short = [Harm(f"SIGSTOP for {seconds:g} s") for seconds in (0.2, 1.0)]
     long = Harm(f"SIGSTOP for more than {SILENCE:g} s")
     with trials.run(workers=WORKERS) as run:
@@ -55,7 +55,7 @@ def paused(trials: Trials, times: int) -> None:
                         before = run.newest
                         since = time.monotonic()
                         harm.back.append(next_progress(run, since) - since)
-                        assert run.newest == before, "it was taken for dead"
+                        assert run.newest == before, "a process was taken for dead"
         for _ in range(times):
             with trials.counted(long):
                 kind = trials.chance.choice(KINDS[:-1])
@@ -65,15 +65,15 @@ def paused(trials: Trials, times: int) -> None:
                 long.happened += state(pid) == "T"
                 line = named_and_back(run, long, since)
                 assert f"process {kind} " in line, f"named as {line!r}"
-                assert not living(pid), "it lives on"
+                assert not living(pid), "the process still lives"
     trials.told(*short, long, named=NAMED_WITHIN + 0.5)
 
 
 def slow(trials: Trials, times: int) -> None:
-    """One of four workers takes 2, 5 or 10 times as long, and is named within 20 passes. Its layer
-    takes that time, as those of its peers take theirs, so that it hangs on nobody else who wants
-    the cores. A process that is stopped for a share of each 4 ms is no such worker: LeNet's passes
-    of 1.5 ms are hit or not, and its peers wait for cores, too."""
+    """Make one of four workers take 2, 5 or 10 times as long. It must be named within 20 passes.
+    The pauses of its layer set its time, as they do in its peers, so the result does not depend on
+    other processes that need the cores. Stopping a process for a share of each 4 ms is not the
+    same: LeNet's passes of 1.5 ms are hit or missed, and its peers wait for cores too."""
     harms = [Harm(f"a worker takes {factor} times as long") for factor in SLOWER]
     passes: dict[str, list[int]] = {harm.name: [] for harm in harms}
     for turn in range(times):
@@ -108,8 +108,8 @@ def slow(trials: Trials, times: int) -> None:
 
 
 def loop(trials: Trials, times: int) -> None:
-    """Killed as often as it begins anew: the run gives up with exit 4 and a checkpoint that
-    loads."""
+    """Kill a process each time that it has restarted. The run must give up with exit 4 and a
+    checkpoint that loads."""
     harm = Harm("dies at each start, 3 restarts")
     for _ in range(times):
         with trials.run(restarts=3) as run, trials.counted(harm):
@@ -125,7 +125,7 @@ def loop(trials: Trials, times: int) -> None:
             harm.named.append(time.monotonic() - since)
             harm.happened += 1
             assert code == 4, f"ended with {code}"
-            assert "is not restarted: it was restarted 3 times" in said, "does not say why"
+            assert "is not restarted: it was restarted 3 times" in said, "does not give the reason"
             checkpoint.verify(
                 max(
                     run.runs.rglob("checkpoint-*.safetensors"),
@@ -136,8 +136,8 @@ def loop(trials: Trials, times: int) -> None:
 
 
 def unequal(trials: Trials, times: int) -> None:
-    """One of four groups takes ten times as long: the others go on at their own pace, so that a run
-    loses no more of its iterations than that group's share, and 5 %."""
+    """Make one of four groups take ten times as long. The others keep their pace: a run loses at
+    most that group's share of its iterations, and 5 %."""
     harm = Harm(f"one of {WORKERS} groups takes 10 times as long")
     lost = []
     for turn in range(times):
@@ -162,11 +162,11 @@ def unequal(trials: Trials, times: int) -> None:
     trials.told(harm, named=60.0)
 
 
-# -- what they share
+# -- shared helpers
 
 
 def kill(pid: int, harm: Harm | None = None) -> float:
-    """SIGKILL, and see that it has happened; when."""
+    """Send SIGKILL and check that the process has died. Returns the time of the signal."""
     since = time.monotonic()
     lived = living(pid)
     with suppress(ProcessLookupError):
@@ -179,8 +179,8 @@ def kill(pid: int, harm: Harm | None = None) -> float:
 
 
 def state(pid: int) -> str:
-    """What the system says it is at: "T" is stopped. A signal takes a moment: more than 0.2 s was
-    seen once in 150."""
+    """The state that the system reports of a process: "T" is stopped. Waits up to 5 s for that: a
+    signal takes a moment, more than 0.2 s once in 150 times."""
     for _ in range(5000):
         found = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
         if found == "T":
@@ -190,7 +190,7 @@ def state(pid: int) -> str:
 
 
 def stopped_for(pid: int, seconds: float, harm: Harm) -> None:
-    """SIGSTOP for so long; it happened if the system says so."""
+    """Stop a process for so many seconds. It counts as happened if the system reports it."""
     os.kill(pid, signal.SIGSTOP)
     try:
         harm.happened += state(pid) == "T"
@@ -200,7 +200,7 @@ def stopped_for(pid: int, seconds: float, harm: Harm) -> None:
 
 
 def alive(run: Survivor) -> list[int]:
-    """The processes of the present run, or of the one that begins."""
+    """The living processes of the present run, or of the one that begins."""
     found: list[int] = []
 
     def some(pids: dict[str, int]) -> bool:
@@ -212,38 +212,38 @@ def alive(run: Survivor) -> list[int]:
 
 
 def nursery_of(run: Survivor) -> int:
-    """The process that the present run's processes were forked from."""
+    """The nursery from which the processes of the present run were forked."""
     pid = next(iter(run.reported().values()))
     return int(Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[1])
 
 
 def next_progress(run: Survivor, since: float) -> float:
-    """When the next iteration was told after this moment."""
+    """The time of the next iteration that was reported after `since`."""
     while (at := run.at("progress ")) < since:
         pass
     return at
 
 
 def settle(run: Survivor) -> None:
-    """Whatever still follows is over: iterations come, and all are of the newest run."""
+    """Wait until no further restart follows: iterations come, and all are of the newest run."""
     deadline = time.monotonic() + 20.0
     while time.monotonic() < deadline:
         directory = run.newest
         next_progress(run, time.monotonic() + 0.5)
         if run.newest == directory and events(directory, "began"):
             return
-    raise AssertionError("it does not come to rest")
+    raise AssertionError("the run does not become stable")
 
 
 def _rate(run: Survivor) -> float:
-    """Iterations a second, from now on for a while."""
+    """Iterations a second, counted from now on for GROUP_SECONDS."""
     began = len(events(run.newest, "progress"))
     time.sleep(GROUP_SECONDS)
     return (len(events(run.newest, "progress")) - began) / GROUP_SECONDS
 
 
 def _journal(run: Survivor) -> list[str]:
-    """In order: "progress" for each iteration, "straggler:WORKER" where one was named."""
+    """Events in order: "progress" for each iteration, "straggler:WORKER" for each named worker."""
     lines = map(json.loads, (run.newest / "events.jsonl").read_text().splitlines())
     found = [line for line in lines if line["event"] in ("progress", "straggler")]
     return [line["event"] + (f":{line['worker']}" if "worker" in line else "") for line in found]

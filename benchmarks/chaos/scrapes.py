@@ -1,4 +1,5 @@
-"""The metrics of a run to which harm is done, as Prometheus reads them. See `benchmarks.chaos`."""
+"""Scrapes of a run's metrics while its processes die, as Prometheus reads them. See
+`benchmarks.chaos`."""
 
 from __future__ import annotations
 
@@ -20,8 +21,8 @@ KILLS = (2.0, 4.0)  # seconds of training between two deaths
 
 @dataclass
 class Scraper:
-    """Reads every page that a run's list of them names, once a second, until it is told to end. It
-    keeps connections, as Prometheus does."""
+    """Reads every page in a run's list of pages, once a second, until `over` is set. Keeps its
+    connections open, as Prometheus does."""
 
     run: Survivor
     seconds: list[float] = field(default_factory=list)  # of the pages that answered
@@ -30,7 +31,7 @@ class Scraper:
     kept: dict[str, HTTPConnection] = field(default_factory=dict)
 
     def read(self) -> None:
-        """What its thread does."""
+        """The loop of the scraper's thread."""
         due = time.monotonic()
         while not self.over.wait(max(0.0, due - time.monotonic())):
             due = max(due + EVERY, time.monotonic())
@@ -47,7 +48,7 @@ class Scraper:
         )
 
     def _fetched(self, host: str, path: str) -> bytes:
-        """Of a connection that is made if there is none; nothing if nobody is there."""
+        """Fetch a page over the kept connection, or over a new one. Empty if no process answers."""
         try:
             if host not in self.kept:
                 self.kept[host] = HTTPConnection(host, timeout=10.0)
@@ -61,8 +62,8 @@ class Scraper:
 
 
 def scrapes(trials: Trials, times: int) -> None:
-    """A SIGKILL every few seconds, and a scrape of every page once a second: nearly all answer
-    within 20 ms."""
+    """Kill a process every few seconds, and scrape every page once a second. 99 % of the scrapes
+    must take 20 ms at most."""
     harm = Harm("SIGKILL while pages are read")
     with trials.run(workers=WORKERS) as run:
         scraper = Scraper(run)

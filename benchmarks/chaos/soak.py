@@ -1,10 +1,9 @@
-"""A run that loses a process every half minute, for an hour or a day: does anything grow, does it
-slow down?
+"""A run that loses a process every half minute, for an hour or a day: does it leak, or slow down?
 
-A run's time is its layer's (`paced`), not the machine's, so that other work beside it
-says little. Of each process, just before the next kill: resident memory, what of it is no file's,
-descriptors, threads. A role's process lives for half a minute; `up` lives from the first to the
-last.
+A run's pace is set by its layer (`paced`), not by the machine, so other work on the machine hardly
+matters. Just before each kill, every process is measured: resident memory, the part of it that
+belongs to no file, descriptors, threads. A role's process lives for half a minute; `up` lives from
+the first to the last.
 """
 
 from __future__ import annotations
@@ -22,10 +21,10 @@ from benchmarks.chaos.processes import KINDS, WORKERS, kill, nursery_of
 from benchmarks.chaos.trials import Harm, Trials, named_and_back, trained_twice
 from benchmarks.helpers.survivor import Survivor, events
 
-PACE = 0.2  # seconds of each of the four micro-batches that a worker's rows are cut into
+PACE = 0.2  # seconds of each of the four micro-batches of a worker's rows
 EVERY = 30.0  # seconds from a kill to the next
-WARM = 5  # minutes after which slopes begin, at most a tenth of all
-SPAN = 10  # minutes that are compared, at most a third of all
+WARM = 5  # minutes that slopes leave out, at most a tenth of the run
+SPAN = 10  # minutes of each rate, at most a third of the run
 MEGABYTES_PER_HOUR = 1.0
 AS_FAST = 0.98
 MEASURES = ("MB", "MB without files", "descriptors", "threads")
@@ -33,8 +32,8 @@ MEASURES = ("MB", "MB without files", "descriptors", "threads")
 
 @dataclass(frozen=True)
 class Sample:
-    """Of one moment: minutes since the begin; of each process what MEASURES says; files of the
-    newest run directory; folders of sockets."""
+    """Measurements at one moment: minutes since the start, MEASURES of each process, the number of
+    files in the newest run directory, the number of socket folders."""
 
     minutes: float
     of: dict[str, tuple[float, float, int, int]]
@@ -43,7 +42,7 @@ class Sample:
 
 
 def soak(trials: Trials, minutes: int) -> None:
-    """Kill one of each kind in turn, every half minute."""
+    """Kill one process of each kind in turn, every half minute."""
     folder = trials.folder / "soak"
     folder.mkdir()
     harm = Harm(f"SIGKILL every {EVERY:g} s")
@@ -70,7 +69,7 @@ def soak(trials: Trials, minutes: int) -> None:
 
 
 def taken(run: Survivor, minutes: float) -> Sample:
-    """What each process of the run has now."""
+    """Measure every process of the run."""
     pids = {"up": run.process.pid, "nursery": nursery_of(run), **run.pids()}
     return Sample(
         round(minutes, 3),
@@ -81,8 +80,8 @@ def taken(run: Survivor, minutes: float) -> Sample:
 
 
 def measured(pid: int) -> tuple[float, float, int, int]:
-    """Its resident memory in MB, without pages of files that the system keeps at hand, its
-    descriptors, its threads."""
+    """The process's resident memory in MB, the part of it without pages of files, its descriptors,
+    its threads."""
     status = dict(
         line.split(":", 1) for line in Path(f"/proc/{pid}/status").read_text().splitlines()
     )
@@ -92,8 +91,8 @@ def measured(pid: int) -> tuple[float, float, int, int]:
 
 
 def iterations(directories: list[Path], unix: float) -> list[tuple[float, float]]:
-    """(minutes since `unix`, seconds since the one before in its run) of every iteration but each
-    run's first."""
+    """(minutes since `unix`, seconds since the previous iteration of the same run) of every
+    iteration except each run's first."""
     found = []
     for directory in directories:
         ends = [event["unix_seconds"] for event in events(directory, "progress")]
@@ -102,8 +101,9 @@ def iterations(directories: list[Path], unix: float) -> list[tuple[float, float]
 
 
 def slope(points: list[tuple[float, float]]) -> float:
-    """Of the line through (x, y) whose slope is the median of those through any two of them (Theil
-    and Sen). A dip, as when the system takes back pages of libraries, does not move it."""
+    """The slope of the line through the points, by Theil and Sen: the median of the slopes through
+    any two of them. A dip, as when the system takes back pages of libraries, does not change
+    it."""
     found = [(y1 - y0) / (x1 - x0) for (x0, y0), (x1, y1) in combinations(points, 2) if x1 != x0]
     return median(found) if found else 0.0
 
@@ -111,8 +111,8 @@ def slope(points: list[tuple[float, float]]) -> float:
 def told(
     trials: Trials, samples: list[Sample], paces: list[tuple[float, float]], minutes: float
 ) -> None:
-    """Tables of what grew, and of how fast it was; what grew too much or became slower fails the
-    part."""
+    """Record tables of growth and of speed. A value that grew too much, or a run that became
+    slower, fails the part."""
     record = trials.record
     warm = min(WARM, minutes / 10)
     span = min(SPAN, minutes / 3)

@@ -1,4 +1,4 @@
-"""Runs that start and end again and again. See `benchmarks.chaos`."""
+"""Runs that start and end many times. See `benchmarks.chaos`."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ from benchmarks.chaos.processes import GONE_WITHIN, kill
 from benchmarks.chaos.trials import Harm, Trials
 from benchmarks.helpers.survivor import Survivor, living
 
-ROLES = 32  # a run's processes; those that are no workers
-OTHERS = 3
+ROLES = 32  # processes of a run
+OTHERS = 3  # of them that are not workers
 UP_WITHIN = 5.0  # seconds until all of them have begun
 
 
 def orphans(trials: Trials, times: int) -> None:
-    """SIGKILL of `up`: within five seconds no process and no folder of sockets is left."""
+    """Kill `up` itself: after five seconds no process and no folder of sockets may be left."""
     harm = Harm("SIGKILL of `up`")
     for _ in range(times):
         with trials.run() as run, trials.counted(harm):
@@ -30,12 +30,13 @@ def orphans(trials: Trials, times: int) -> None:
 
 
 def storms(trials: Trials, times: int) -> None:
-    """`up` of 32 roles, and its end as soon as all have begun. `on` is from `up` until then."""
+    """Start `up` with 32 roles, and end it as soon as all have begun. `on` counts from the start
+    until then."""
     trials.told(come_and_gone(trials, times), back=UP_WITHIN)
 
 
 def come_and_gone(trials: Trials, times: int) -> Harm:
-    """Nobody is in another's way, nothing is left."""
+    """Start and end `up` so many times. Roles must not disturb each other, nothing may be left."""
     harm = Harm(f"`up` and Ctrl-C of {ROLES} roles")
     for _ in range(times):
         since = time.monotonic()
@@ -56,8 +57,8 @@ def come_and_gone(trials: Trials, times: int) -> Harm:
 
 
 def nothing_left(run: Survivor, pids: dict[str, int], since: float) -> None:
-    """No process and no folder of sockets, at most five seconds after that moment.
-    AssertionError."""
+    """Check that no process and no folder of sockets is left five seconds after `since`. Raises
+    AssertionError otherwise."""
     while left := [name for name, pid in pids.items() if living(pid)]:
         assert time.monotonic() - since < GONE_WITHIN, f"left after 5 s: {', '.join(left)}"
         time.sleep(0.01)

@@ -1,4 +1,4 @@
-"""What parts of `benchmarks.chaos` share: a run to do harm to, and a row of what became of each
+"""Code that the parts of `benchmarks.chaos` share: a run to harm, and a row of results for each
 sort of harm."""
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from pathlib import Path
 from benchmarks.helpers.report import Record
 from benchmarks.helpers.survivor import Gone, Survivor, events
 
-NAMED_WITHIN = 3.0  # seconds: the promises, of one machine
+NAMED_WITHIN = 3.0  # seconds that are promised on one machine
 BACK_WITHIN = 10.0
 HEADERS = (
     "harm",
@@ -56,17 +56,17 @@ USUAL = {
     "batch": 16, "workers": 2, "strategy": "",
     "reproducible": "true", "restarts": 1_000_000, "machines": "all", "more": "",
 }  # fmt: skip
-ERROR = r"(?!warning)\S"  # a line on stderr that is none of a warning
+ERROR = r"(?!warning)\S"  # a line on stderr that is not a warning
 
 
-class Absent(Exception):  # it is no error
-    """This machine has not what a part needs; the text says what."""
+class Absent(Exception):  # not an error, so without that suffix
+    """This machine lacks something that a part needs; the text names it."""
 
 
 @dataclass
 class Harm:
-    """One sort of it: how often it was done, how often it was seen to have happened, what went
-    wrong, and the seconds to its name and to the next iteration."""
+    """One sort of harm: how often it was done, how often it was seen to have happened, the
+    failures, and the seconds until it was named and until the next iteration."""
 
     name: str
     done: int = 0
@@ -77,7 +77,7 @@ class Harm:
 
     @classmethod
     def of(cls, name: str, parts: Iterable[Harm]) -> Harm:
-        """All of these."""
+        """The sum of all parts, under one name."""
         whole = cls(name)
         for part in parts:
             whole.done += part.done
@@ -89,7 +89,7 @@ class Harm:
 
     @property
     def row(self) -> list[object]:
-        """See HEADERS."""
+        """The cells of its row, in the order of HEADERS."""
         return [
             self.name,
             self.done,
@@ -101,7 +101,7 @@ class Harm:
 
 
 class Trials:
-    """Of one part: its record, its folder, and its chance."""
+    """The trials of one part: its record, its folder, and its random numbers."""
 
     def __init__(self, record: Record, folder: Path, seed: str) -> None:
         self.record = record
@@ -120,8 +120,8 @@ class Trials:
         first: str = "progress ",
         **said: object,
     ) -> Iterator[Survivor]:
-        """A run that has said `first`, which is ended whatever happens. `said`: instead of
-        USUAL."""
+        """A run that has printed a line with `first`; it is ended in any case. `said`: values that
+        replace those in USUAL."""
         self._count += 1
         folder = folder or self.folder / str(self._count)
         folder.mkdir(exist_ok=True)
@@ -136,8 +136,8 @@ class Trials:
 
     @contextmanager
     def counted(self, harm: Harm) -> Iterator[None]:
-        """One trial of it: what goes wrong is a failure of this trial, and the next is another
-        one's."""
+        """Count one trial of this harm. An error is a failure of this trial; the next trial goes
+        on."""
         harm.done += 1
         try:
             yield
@@ -148,8 +148,8 @@ class Trials:
 
     @contextmanager
     def alike(self, other: Harm, harm: Harm) -> Iterator[None]:
-        """What this trial of `harm` adds is counted in `other`, too: another cut through the same
-        trials."""
+        """Count this trial of `harm` in `other` too, which groups the same trials in another
+        way."""
         had = (harm.happened, len(harm.named), len(harm.back))
         other.done += 1
         try:
@@ -163,7 +163,8 @@ class Trials:
             other.back += harm.back[had[2] :]
 
     def told(self, *harms: Harm, named: float = NAMED_WITHIN, back: float = BACK_WITHIN) -> None:
-        """A row for each; what was slower than promised, or did not happen, fails the part."""
+        """Record a row for each harm. One that was slower than promised, or did not happen, fails
+        the part."""
         for harm in harms:
             self.record.row(*harm.row)
             for failure in harm.failures:
@@ -183,12 +184,13 @@ class Trials:
                 )
 
     def pause(self, least: float, most: float) -> None:
-        """Until the moment that was drawn."""
+        """Sleep for a time that is drawn between `least` and `most` seconds."""
         time.sleep(self.chance.uniform(least, most))
 
 
 def named_and_back(run: Survivor, harm: Harm, since: float, *, pattern: str = ERROR) -> str:
-    """Wait for its name and for the next iteration of the next run; the line that names it."""
+    """Wait until the harm is named and the next run has trained an iteration. Returns the line that
+    names it."""
     at, line = run.named(pattern, since=since)
     harm.named.append(at - since)
     run.until("restart ")
@@ -197,8 +199,7 @@ def named_and_back(run: Survivor, harm: Harm, since: float, *, pattern: str = ER
 
 
 def trained_twice(run: Survivor) -> list[str]:
-    """Iterations that were trained again after a restart and had another loss than the first
-    time."""
+    """Iterations that were trained again after a restart, with another loss than the first time."""
     losses: dict[str, set[float]] = {}
     for directory in run.directories:
         for event in events(directory, "progress"):
@@ -211,7 +212,7 @@ def trained_twice(run: Survivor) -> list[str]:
 
 
 def spread(found: Sequence[float]) -> list[float]:
-    """p50, p95 and the largest of what was seen; nothing of nothing."""
+    """The median, the 95th percentile and the maximum; empty if `found` is empty."""
     ordered = sorted(found)
     return [
         ordered[max(0, math.ceil(share * len(ordered)) - 1)]

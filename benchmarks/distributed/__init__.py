@@ -1,1 +1,1 @@
-"""Two workers beside one process and beside PyTorch's DDP. The command is `distributed`."""
+"""Two workers compared with one process and with PyTorch's DDP. The command is `distributed`."""

@@ -1,12 +1,11 @@
-"""`python -m benchmarks.distributed`: two workers of one thread beside one process of two, and
-beside PyTorch's DDP.
+"""`python -m benchmarks.distributed`: two workers of one thread, compared with one process of two
+threads and with PyTorch's DDP.
 
-Ours are runs of `up`, data reading and all, on made-up images; the global batch is the same on
-every side. What counts is the median of what a run reports of itself after its first third. The
-faster preset counts; `replicas` computes what one process and DDP compute, `dl4j` averages models,
-and both rows are there. For CaffeNet: how much of an iteration is exposed communication. `--against
-CHECKOUT` measures beside another commit instead, turn by turn (`turns`). DDP's process is
-`peer`.
+Our sides are runs of `up` that read made-up images as data. The global batch is the same on every
+side. The result is the median of the progress that a run reports after its first third. The faster
+preset counts: `replicas` computes the same as one process and DDP, `dl4j` averages models, and both
+have rows. For CaffeNet, the exposed communication of an iteration is measured. `--against CHECKOUT`
+compares with another commit instead, turn by turn (`turns`). The processes of DDP are in `peer`.
 """
 
 from __future__ import annotations
@@ -30,8 +29,8 @@ BESIDE_SINGLE = 0.9  # bars
 BESIDE_DDP = 1.25
 EXPOSED = 0.05
 KEPT = 0.97  # of the speed of another commit, at least
-# Iterations between two lines of a run, so that several come in a second; of other nets each has
-# its line.
+# Iterations between two lines of a run, so that several lines come in a second. Other nets have a
+# line for each iteration.
 DISPLAY = {"lenet": 20, "cifar10_quick": 5}
 SOLVER = """net: "{net}" base_lr: 0.001 lr_policy: "fixed" momentum: 0.9 weight_decay: 0.0005
 display: {display} max_iter: {iterations}
@@ -57,25 +56,32 @@ PINNED = {"replicas": ["replica-*"], "dl4j": ["replica-*"], "sync": ["conv-*"]} 
 
 
 def main(arguments: list[str] | None = None) -> int:
-    """Measure and write the results. 1: a bar is missed."""
+    """Measure and write the results. Returns 1 if a bar is missed."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks.distributed", description=__doc__)
     parser.add_argument("--nets", nargs="*", choices=WORKLOADS, default=["lenet", "cifar10_quick"])
     parser.add_argument(
-        "--exposed", nargs="*", choices=WORKLOADS, default=["caffenet"], help="nets without a peer"
+        "--exposed",
+        nargs="*",
+        choices=WORKLOADS,
+        default=["caffenet"],
+        help="nets measured without a peer",
     )
     parser.add_argument("--turns", type=int, default=3)
     parser.add_argument(
-        "--seconds", type=float, default=5.0, help=("of a turn of DDP; ours take about as long")
+        "--seconds",
+        type=float,
+        default=5.0,
+        help=("seconds of a turn of DDP; ours take about as long"),
     )
     parser.add_argument("--results", type=Path, default=ROOT / "benchmarks" / "results")
     parser.add_argument(
         "--against",
         type=Path,
         metavar="CHECKOUT",
-        help=("another commit's tree, instead of the peers"),
+        help=("compare with another commit's tree, instead of the peers"),
     )
-    parser.add_argument("--lives", type=int, default=4, help="of the runs of each of the two trees")
-    parser.add_argument("--rounds", type=int, default=15, help="turns of each in a life")
+    parser.add_argument("--lives", type=int, default=4, help="starts of the runs of each tree")
+    parser.add_argument("--rounds", type=int, default=15, help="turns of each run in a life")
     parser.add_argument("--turn", type=float, default=1.0, help="seconds of such a turn")
     given = parser.parse_args(arguments)
     if given.against:
@@ -89,7 +95,7 @@ def main(arguments: list[str] | None = None) -> int:
         },
     }
     if missing({"torch": "torch"}):
-        record.notes.append("DDP left out: bring it with: python -m pip install torch")
+        record.notes.append("DDP left out: install it with: python -m pip install torch")
     else:
         sides["DDP nchw"] = lambda net: ddp(net, "nchw", given.seconds)
         sides["DDP nhwc"] = lambda net: ddp(net, "nhwc", given.seconds)
@@ -110,7 +116,8 @@ def main(arguments: list[str] | None = None) -> int:
 
 
 def against(given: argparse.Namespace) -> int:
-    """This tree's runs beside those of another commit's, in turns. 1: a bar is missed."""
+    """Compare this tree's runs with those of another commit, in turns. Returns 1 if a bar is
+    missed."""
     record = Record("Two workers beside an earlier commit")
     other = given.against.resolve()
     before = f"commit {commit_of(other)}"
@@ -139,7 +146,7 @@ def against(given: argparse.Namespace) -> int:
 def compared(
     net: str, preset: str, trees: Sequence[Path], lives: int, rounds: int, seconds: float
 ) -> list[Turns]:
-    """Runs of each checkout, of two workers with one thread. One life alone may be 6 % off (LeNet,
+    """Run each checkout with two workers of one thread. One life alone may be 6 % off (LeNet,
     `replicas`)."""
     with tempfile.TemporaryDirectory(prefix="convoy-benchmark-") as folder:
 
@@ -159,7 +166,7 @@ def compared(
 
 
 def beside(record: Record, net: str, sides: dict[str, Callable[[str], float]], turns: int) -> None:
-    """One net: the sides in turns, and the medians of the turns' ratios."""
+    """Record one net: the sides in turns, and the medians of the turns' ratios."""
     paces: dict[str, list[float]] = {name: [] for name in sides}
     for _ in range(turns):
         for name, measure in sides.items():
@@ -181,7 +188,7 @@ def beside(record: Record, net: str, sides: dict[str, Callable[[str], float]], t
 
 
 def exposure(record: Record, net: str, preset: str) -> None:
-    """One net: what part of a worker's iteration is exposed communication."""
+    """Record one net: the part of a worker's iteration that is exposed communication."""
     found = progress(net, preset, 2, 1, iterations=15, display=1)
     seconds = WORKLOADS[net].batch / median(event["images_per_second"] for event in found)
     exposed = median(event.get("exposed_seconds", 0.0) for event in found)
@@ -194,7 +201,7 @@ def exposure(record: Record, net: str, preset: str) -> None:
 
 
 def rate(net: str, preset: str, workers: int, threads: int) -> float:
-    """Images a second of a run of ours."""
+    """The images a second of one of our runs."""
     iterations = {"lenet": 900, "cifar10_quick": 180}.get(net, 20)
     found = progress(net, preset, workers, threads, iterations, display=max(1, iterations // 30))
     return median(event["images_per_second"] for event in found)
@@ -203,7 +210,7 @@ def rate(net: str, preset: str, workers: int, threads: int) -> float:
 def progress(
     net: str, preset: str, workers: int, threads: int, iterations: int, display: int
 ) -> list[dict[str, Any]]:
-    """What a run of ours reports of itself, but for its first third."""
+    """The progress that one of our runs reports, without its first third."""
     with tempfile.TemporaryDirectory(prefix="convoy-benchmark-") as folder:
         cluster = written(Path(folder), net, preset, workers, threads, iterations, display)
         run([sys.executable, "-m", "runtime", "up", str(cluster)], folder=folder)
@@ -216,7 +223,7 @@ def progress(
 def written(
     folder: Path, net: str, preset: str, workers: int, threads: int, iterations: int, display: int
 ) -> Path:
-    """A cluster.toml and its solver."""
+    """Write a cluster.toml and its solver."""
     work = WORKLOADS[net]
     folder.mkdir(exist_ok=True)
     (folder / "solver.prototxt").write_text(
@@ -233,7 +240,7 @@ def written(
 
 
 def ddp(net: str, layout: str, seconds: float) -> float:
-    """Images a second of DDP with two processes."""
+    """The images a second of DDP with two processes."""
     return float(
         gloo_processes(2, ["-m", "benchmarks.distributed.peer", net, layout, str(seconds)])
     )

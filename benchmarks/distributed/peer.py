@@ -1,9 +1,9 @@
 """One process of PyTorch's DDP over gloo: `python -m benchmarks.distributed.peer NET LAYOUT
 SECONDS`.
 
-It holds its part of the net's batch of made-up images; rank 0 prints images a second of the whole
-batch. Processes find one another by RANK, WORLD_SIZE, MASTER_ADDR and MASTER_PORT. What never lives
-here: who starts them.
+It holds its part of the net's batch of made-up images. Rank 0 prints images a second of the whole
+batch. Processes find each other by RANK, WORLD_SIZE, MASTER_ADDR and MASTER_PORT; `distributed`
+starts them.
 """
 
 from __future__ import annotations

@@ -1,1 +1,1 @@
-"""What encrypted links cost. The command is `encryption`."""
+"""The cost of encrypted links. The command is `encryption`."""

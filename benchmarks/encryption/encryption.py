@@ -1,10 +1,10 @@
-"""`python -m benchmarks.encryption`: what encrypted links cost between two hosts, beside the same
-links in the open.
+"""`python -m benchmarks.encryption`: the cost of encrypted links between two hosts, compared with
+the same links without encryption.
 
-The hosts are network namespaces with a cable of 1 Gbit/s between them; both sides are up at once
-and take turns, round by round, and a loss is the median of the ratios of the rounds. The bar is for
-1 Gbit/s. A second part has a cable without a rate: there the processors are the limit, and both
-hosts share those of this machine. The third is a run at whose doors strangers knock
+The hosts are network namespaces with a cable of 1 Gbit/s between them. Both sides are up at once
+and take turns, round by round; a loss is the median of the ratios of the rounds. The bar is for 1
+Gbit/s. A second part has a cable without a rate: there the processors are the limit, and both hosts
+share those of this machine. The third part is a run whose ports strangers try to enter
 (`strangers`).
 """
 
@@ -28,13 +28,13 @@ RATE = 10**9  # bits per second
 STREAMS = {"1 MB": (MB, 50), "30 MB": (30 * MB, 3)}  # bytes of an array, arrays per round
 LAYERS = [139776, 1229824, 3540480, 2655744, 1770496]  # bytes of CaffeNet's convolutions, float32
 ACTIVATIONS = 4718592  # bytes of 128 images
-LEAST = 0.95  # of what goes through in the open
+LEAST = 0.95  # of the speed without encryption
 OPEN = "in the open"
 SEALED = "encrypted"
 
 
 def main(arguments: list[str] | None = None) -> int:
-    """Run the parts and write the results. 1: a bar is missed or a part failed."""
+    """Run the parts and write the results. Returns 1 if a bar is missed or a part failed."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks.encryption", description=__doc__)
     parser.add_argument("--parts", nargs="+", choices=tuple(PARTS), default=list(PARTS))
     parser.add_argument("--rounds", type=int, default=9)
@@ -56,7 +56,7 @@ def main(arguments: list[str] | None = None) -> int:
 
 
 def over_a_gigabit(record: Record, rounds: int) -> None:
-    """Cables of 1 Gbit/s each, and the bar."""
+    """Measure over cables of 1 Gbit/s each, and judge by the bar."""
     with machines(2, RATE) as made:
         measured(
             record,
@@ -68,7 +68,7 @@ def over_a_gigabit(record: Record, rounds: int) -> None:
 
 
 def without_a_rate(record: Record, rounds: int) -> None:
-    """A cable as fast as the machine's processors."""
+    """Measure over a cable that is as fast as the machine's processors."""
     with namespaces() as refused:
         if refused:
             raise Refused(refused)
@@ -78,8 +78,8 @@ def without_a_rate(record: Record, rounds: int) -> None:
 def measured(
     record: Record, inside: Sequence[str], addresses: Sequence[str], rounds: int, least: float
 ) -> None:
-    """Both sides, in turns: streams of arrays, and iterations. A loss is a failure where less than
-    `least` is left."""
+    """Measure both sides in turns: streams of arrays, and iterations. The record fails if less than
+    `least` of the speed is left."""
     pairs = {name: key_pair() for name in "ab"}
     keys = {
         name: Keys("", *pairs[name], {peer: pairs[peer][0]}).blob().decode()
@@ -114,14 +114,14 @@ def measured(
 
 
 def bound(scheme: str, addresses: Sequence[str]) -> dict[str, str]:
-    """Where each end listens."""
+    """The address at which each end listens."""
     return {name: f"{scheme}://{address}:*" for name, address in zip("ab", addresses, strict=True)}
 
 
 def turns(
     sides: dict[str, Pair], what: str, rounds: int, **options: object
 ) -> dict[str, list[float]]:
-    """What each side measures, round by round; a first round does not count."""
+    """The measurements of each side, round by round. The first round does not count."""
     taken: dict[str, list[float]] = {side: [] for side in sides}
     for number in range(rounds + 1):
         for side, pair in sides.items():
@@ -132,13 +132,13 @@ def turns(
 
 
 def shown(record: Record, taken: dict[str, list[float]]) -> None:
-    """A row for each side."""
+    """Record a row for each side."""
     for side, found in taken.items():
         record.row(side, median(found), min(found), max(found))
 
 
 def judged(record: Record, what: str, left: float, least: float) -> None:
-    """Tell how much of the speed is left."""
+    """Record how much of the speed is left, and judge it."""
     text = f"{what}: {left:.3f} of the speed in the open"
     if left >= least:
         record.note(f"{text}, at least {least:g}" if least else text)

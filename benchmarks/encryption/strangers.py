@@ -1,9 +1,9 @@
-"""The part `strangers` of `encryption`: a run over encrypted links while strangers knock
-(`strangers`), beside itself.
+"""The part `strangers` of `encryption`: a run over encrypted links, with and without strangers that
+try to enter (`strangers`).
 
-Two machines with a cable of 1 Gbit/s each, a conv worker on both. The run is on one core and the
-strangers on another: what is told is what the run spends on them, not their own processor time.
-Calm and attacked seconds take turns, and the ratio is the median of the ratios of the turns.
+Two machines with a cable of 1 Gbit/s each, and a conv worker on both. The run is on one core and
+the strangers on another, so the result is the time that the run itself spends on them. Calm and
+attacked seconds take turns, and the ratio is the median of the ratios of the turns.
 """
 
 from __future__ import annotations
@@ -27,14 +27,14 @@ from runtime.runs.run import Run
 
 RATE = 10**9  # bits per second
 ATTACKED = ("coordinator", "conv-0-1")  # on the first machine and on the second
-PEER = "conv_model"  # whom the strangers say that they are
+PEER = "conv_model"  # the peer that the strangers pose as
 TRIES = 20  # of a half turn
 SECONDS = 3.0
 MOST = 1.05  # times the seconds of a calm iteration
 
 
 def beside_strangers(record: Record, rounds: int) -> None:
-    """Each of the eight ways, so many turns."""
+    """Measure each of the eight ways for so many turns."""
     cores = sorted(os.sched_getaffinity(0))
     if len(cores) < 2:
         raise Refused("two cores are needed")
@@ -77,7 +77,7 @@ async def _measure(
 
 
 def _line(run: Run, watched: Watched, made: Sequence[Machine]) -> str:
-    """The doors of both processes, for those who knock at them."""
+    """The first line for the strangers: the doors of both processes."""
     (sockets,) = Path(tempfile.gettempdir()).glob(f"convoy-sockets-{os.getpid()}-*")
     began = {event["process"]: event for event in watched.processes}
     doors = []
@@ -110,7 +110,7 @@ async def _all(record: Record, watched: Watched, doors: str, rounds: int, core: 
         return int(await hear())
 
     tell(f"{doors}\n".encode())
-    await knock("null", 0, 0.0)  # all is imported
+    await knock("null", 0, 0.0)  # waits until everything is imported
     for name in STRANGERS:
         await _one(record, name, watched, rounds, partial(knock, name, TRIES, SECONDS))
     others.stdin.close()

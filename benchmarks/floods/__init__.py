@@ -1,1 +1,1 @@
-"""What strangers in numbers cost a process. The command is `floods`."""
+"""The cost of many strangers to a process. The command is `floods`."""

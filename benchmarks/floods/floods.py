@@ -1,12 +1,13 @@
-"""Strangers in numbers: what connections that never prove who they are cost a process, in memory
-and descriptors.
+"""The cost of many strangers: the memory and descriptors that a process spends on connections that
+never prove an identity.
 
 claims     100 connections begin a handshake, claim a frame of 31 MiB and send it but for its last byte
 crowds     6000 connections begin a handshake and send 256 KiB of a frame
 
 `python -m benchmarks.floods` measures both, twice each, over plain and encrypted TCP. With
-`--against CHECKOUT` it measures beside another commit how long a thousand true peers need to join
-(`joining`). With a scheme, tcp or curve, it is the process that listens for `Listening`.
+`--against CHECKOUT` it measures instead how long a thousand true peers need to join (`joining`),
+compared with another commit. With a scheme, tcp or curve, it is the process that listens for
+`Listening`.
 """
 
 from __future__ import annotations
@@ -40,21 +41,22 @@ MORE = 64
 CLAIMS = (100, 31 * MIB)  # connections, bytes of each
 CROWDS = (6000, 256 << 10)
 JOIN_MOST = 1.1  # times the seconds of another commit
-SECONDS = 4.0  # an attack lasts: a process drops those that are silent after 5 s
+SECONDS = 4.0  # of an attack: a process drops connections that are silent for 5 s
 MECHANISMS = {"tcp": b"PLAIN", "curve": b"CURVE"}
 _CHUNK = bytes(256 << 10)
 
 
 def greeting(mechanism: bytes) -> bytes:
-    """Of ZMTP 3.1, a client's."""
+    """The greeting of a client of ZMTP 3.1."""
     return b"\xff" + bytes(8) + b"\x7f\x03\x01" + mechanism.ljust(20, b"\0") + bytes(32)
 
 
 def flood(
     port: int, mechanism: bytes, connections: int, size: int, seconds: float = SECONDS
 ) -> int:
-    """Open that many connections to a port of this machine; each claims a frame of `size` bytes,
-    and sends all but the last byte. Holds them until `seconds` are over; how many could connect."""
+    """Open that many connections to a port of this machine. Each claims a frame of `size` bytes and
+    sends all but the last byte. Holds them until `seconds` are over. Returns the number of
+    connections that were begun."""
     waiting = selectors.DefaultSelector()
     until = time.monotonic() + seconds
     began = 0
@@ -80,7 +82,7 @@ def flood(
 
 
 def _go_on(waiting: selectors.BaseSelector, key: selectors.SelectorKey) -> None:
-    """Send what one socket takes."""
+    """Send as much as one socket takes."""
     connected = key.fileobj
     rest = key.data
     assert isinstance(connected, socket.socket)
@@ -98,7 +100,7 @@ def _go_on(waiting: selectors.BaseSelector, key: selectors.SelectorKey) -> None:
 
 @dataclass
 class Cost:
-    """What a process had at most beyond what it had before: MiB of memory, descriptors."""
+    """The most that a process had in addition to before: MiB of memory, descriptors."""
 
     mib: float
     descriptors: int
@@ -116,7 +118,7 @@ def opened(pid: int) -> int:
 
 @contextmanager
 def watched(pid: int) -> Iterator[Cost]:
-    """What happens to a process meanwhile."""
+    """The cost to a process while the block runs."""
     before = (resident(pid), opened(pid))
     cost = Cost(0.0, 0)
     over = threading.Event()
@@ -159,7 +161,7 @@ class Listening:
         self._process.communicate()  # it ends with its standard input
 
     def attacked(self, connections: int, size: int, seconds: float = SECONDS) -> Cost:
-        """What a flood costs it."""
+        """The cost of a flood to this process."""
         with watched(self.pid) as cost:
             each = connections // len(self.ports)
             threads = [
@@ -192,7 +194,7 @@ async def _listen(scheme: str) -> None:
 
 
 def attacks(record: Record) -> None:
-    """Both attacks on each scheme, twice: what the first one cost is not added to."""
+    """Run both attacks on each scheme, twice: the second one must not add to the cost."""
     descriptors.more()
     record.table("What strangers cost a process", "scheme", "attack", "time", "MiB", "descriptors")
     for scheme in MECHANISMS:
@@ -206,7 +208,7 @@ def attacks(record: Record) -> None:
 
 
 def join(record: Record, other: Path, rounds: int) -> None:
-    """A thousand true peers join a process of this tree, and one of another, in turns."""
+    """Let a thousand true peers join a process of this tree and one of another tree, in turns."""
     record.table(
         ("Seconds until a thousand peers have joined"), "scheme", other.name, "this tree", "ratio"
     )
@@ -219,7 +221,9 @@ def join(record: Record, other: Path, rounds: int) -> None:
         now = taken[ROOT]
         ratio = median(after / before for before, after in zip(then, now, strict=True))
         record.row(scheme, median(then), median(now), ratio)
-        record.judge(f"a thousand peers on {scheme}, beside the other tree", ratio, most=JOIN_MOST)
+        record.judge(
+            f"a thousand peers on {scheme}, ratio to the other tree", ratio, most=JOIN_MOST
+        )
 
 
 def _joined(tree: Path, scheme: str) -> float:
@@ -230,7 +234,7 @@ def _joined(tree: Path, scheme: str) -> float:
 
 
 def main(arguments: list[str] | None = None) -> int:
-    """Measure, or listen; 1 if a bar is missed."""
+    """Measure, or listen. Returns 1 if a bar is missed."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks.floods", description=__doc__)
     parser.add_argument(
         "scheme", nargs="?", choices=sorted(MECHANISMS), help="listen, and do nothing else"

@@ -1,9 +1,9 @@
 """Seconds until a thousand true peers have joined one process: `python joining.py SCHEME`
 prints them.
 
-The peers are sockets of one thread. Each connects over TCP, proves who it is and says one word.
-`benchmarks.floods` runs this file on two trees in turns, so it imports nothing of ours but the
-runtime of the tree in PYTHONPATH.
+The peers are sockets of one thread. Each connects over TCP, proves its identity and sends one
+message. `benchmarks.floods` runs this file on two trees in turns, so it imports only the runtime of
+the tree in PYTHONPATH.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ SECRET = "a secret"
 def _dial(
     address: str, pairs: list[tuple[bytes, bytes]], public: bytes, left: list[zmq.Socket[bytes]]
 ) -> None:
-    """Connect all peers and send a word from each. Their sockets stay open in `left`."""
+    """Connect all peers and send a message from each. Their sockets stay open in `left`."""
     context: zmq.Context[Any] = zmq.Context()
     context.set(zmq.MAX_SOCKETS, 1 << 14)
     for number, (own, private) in enumerate(pairs):
@@ -56,7 +56,7 @@ def _dial(
 
 
 async def joined(scheme: str, peers: int = PEERS) -> float:
-    """Seconds from the first connection to the last word."""
+    """The seconds from the first connection to the last message."""
     descriptors.more()
     hub = key_pair()
     pairs = [key_pair() for _ in range(peers)]

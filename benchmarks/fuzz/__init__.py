@@ -1,1 +1,1 @@
-"""Readers of bytes that anybody may have written, fed by a fuzzer. The command is `fuzz`."""
+"""Fuzzing of everything that reads bytes from outside. The command is `fuzz`."""

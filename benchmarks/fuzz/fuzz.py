@@ -1,10 +1,10 @@
-"""`python -m benchmarks.fuzz --seconds 60`: does whatever reads bytes that anybody may have written
-say so in words?
+"""`python -m benchmarks.fuzz --seconds 60`: do readers of bytes from outside report bad bytes as
+errors?
 
-Each reader gets, in a process of its own, what a fuzzer makes of inputs that are right, guided by
-the lines that they reach. It may raise the errors that its docstring declares, no other; it may not
-end the process, hang, or take more memory than its bytes are worth. A reader that does is a
-failure, and the input is kept beside the results. `--only` chooses among them: the functions of
+Each reader runs in its own process and gets inputs that a fuzzer derives from correct ones, guided
+by the lines that they reach. It may raise only the errors that its docstring declares. It may not
+end the process, hang, or take more memory than its bytes justify. Anything else is a failure, and
+its input is kept next to the results. `--only` chooses readers, which are functions in
 `benchmarks.fuzz.targets`. Needs the extra `fuzz`.
 """
 
@@ -26,32 +26,32 @@ from benchmarks.fuzz.targets import TARGETS, Target
 from benchmarks.helpers.report import ROOT, Record, machine, missing, write
 
 OURS = ["runtime", "roles", "nets", "ops"]
-MOST_MEMORY = 64  # MiB over base
-ADDRESSES = 8 << 30  # bytes: a claim of more is a MemoryError
-INPUT_SECONDS = 10  # for one input: more is a hang
-# to import everything, its branches counted, on a machine that does other things too
+MOST_MEMORY = 64  # MiB over the memory after the first input
+ADDRESSES = 8 << 30  # bytes: more raises MemoryError
+INPUT_SECONDS = 10  # for one input; a reader that takes longer hangs
+# to import everything with counted branches, on a machine with other load
 BEGIN_SECONDS = 120
-SHORT = 96  # bytes of an input that is told instead of kept
+SHORT = 96  # bytes of an input that is printed instead of kept as a file
 MEMORY_FILES = Path("/dev/shm")  # each input of a reader of files is written there
 
 
 def main(arguments: list[str] | None = None) -> int:
-    """Do all that is asked for; 1 if something failed."""
+    """Run the readers that are asked for. Returns 1 if one of them failed."""
     parser = argparse.ArgumentParser(
-        prog="python -m benchmarks.fuzz", description="Bytes that nobody has meant."
+        prog="python -m benchmarks.fuzz", description="Readers of bytes, fed by a fuzzer."
     )
-    parser.add_argument("--seconds", type=int, default=60, help="of each reader")
+    parser.add_argument("--seconds", type=int, default=60, help="time for each reader")
     parser.add_argument(
-        "--only", default=",".join(TARGETS), help="readers, with commas between them"
+        "--only", default=",".join(TARGETS), help="names of readers, separated by commas"
     )
     parser.add_argument("--results", type=Path, default=ROOT / "benchmarks" / "results")
-    # the folder of the one reader of this process
+    # the folder of the only reader in this process
     parser.add_argument("--inside", type=Path, help=argparse.SUPPRESS)
     said = parser.parse_args(arguments)
     wanted = said.only.split(",")
     if unknown := [name for name in wanted if name not in TARGETS]:
         parser.error(
-            f"--only: no reader is called {', '.join(unknown)}; there are {', '.join(TARGETS)}"
+            f"--only: there is no reader {', '.join(unknown)}; the readers are {', '.join(TARGETS)}"
         )
     if said.inside is not None:
         feed(said.only, said.inside, said.seconds)
@@ -62,7 +62,7 @@ def main(arguments: list[str] | None = None) -> int:
 
 
 def run(name: str, seconds: int, results: Path) -> Record:
-    """One reader."""
+    """Run one reader in its own process. Returns its record."""
     record = Record((TARGETS[name].__doc__ or name).partition("\n")[0], facts={"seconds": seconds})
     print(f"{name}: {record.title}", flush=True)
     if missing({"atheris": "atheris"}):
@@ -92,12 +92,12 @@ def run(name: str, seconds: int, results: Path) -> Record:
                 timeout=seconds + BEGIN_SECONDS,
             )
         except subprocess.TimeoutExpired:
-            record.fail(f"it did not end within {seconds + BEGIN_SECONDS} s")
+            record.fail(f"the reader did not end within {seconds + BEGIN_SECONDS} s")
             return record
         told(record, done.stdout, done.stderr, Path(folder))
         kept(record, done.stdout, Path(folder) / "failures", results / "fuzz-inputs", name)
     if done.returncode:
-        last = (done.stderr.strip().splitlines() or ["it said nothing"])[-1]
+        last = (done.stderr.strip().splitlines() or ["it printed nothing"])[-1]
         record.fail(f"exit code {done.returncode}: {last}")
     if record.status == "running":
         record.status = "passed"
@@ -105,14 +105,15 @@ def run(name: str, seconds: int, results: Path) -> Record:
 
 
 def told(record: Record, said: str, log: str, folder: Path) -> None:
-    """Put down how much was tried, what it reached, and the memory it took."""
+    """Record how many inputs were tried, the branches that they reached, and the memory that they
+    took."""
     numbers = {
         name: int(number)
         for name, number in re.findall(r"^stat::(\w+):\s+(\d+)$", log, re.MULTILINE)
     }
     base = re.search(r"^base (\d+)$", said, re.MULTILINE)
     if not base or not numbers.get("number_of_executed_units"):
-        record.fail("nothing was tried")
+        record.fail("no input was tried")
         return
     reached = re.findall(r"cov: (\d+) ft: (\d+)", log)
     inputs = [path.name for path in (folder / "corpus").iterdir()]
@@ -131,7 +132,7 @@ def told(record: Record, said: str, log: str, folder: Path) -> None:
 
 
 def kept(record: Record, said: str, failures: Path, keep: Path, name: str) -> None:
-    """Tell of each failure, with its input, or where that is kept."""
+    """Record each failure with its input, or with the file that holds it."""
     texts = dict(re.findall(r"^failed (\w+) (.*)$", said, re.MULTILINE))
     found = sorted(failures.iterdir()) if failures.is_dir() else []
     record.facts["failures"] = len(found)
@@ -149,17 +150,17 @@ def kept(record: Record, said: str, failures: Path, keep: Path, name: str) -> No
         record.fail(f"{texts.get(path.name, path.name)} ({where})")
 
 
-# -- in a process of its own
+# -- in the process of one reader
 
 
 def feed(name: str, folder: Path, seconds: int) -> None:
-    """Give a reader inputs that are right, and what comes of them. It does not return: libFuzzer
+    """Give a reader correct inputs and the fuzzer's changes of them. Does not return: libFuzzer
     ends the process."""
     import atheris
 
     with atheris.instrument_imports(include=OURS):
         target = TARGETS[name](folder)
-        for seed in target.seeds:  # what is imported late is imported here
+        for seed in target.seeds:  # late imports happen here
             with suppress(*target.declared):
                 target.take(seed)
     corpus = folder / "corpus"
@@ -181,9 +182,8 @@ def feed(name: str, folder: Path, seconds: int) -> None:
 
 
 class Guard:
-    """Gives inputs to a target, and goes on whatever it does. Errors that it has not declared, and
-    memory that it takes, are told in a line, the first of each kind with its input in the
-    folder."""
+    """Gives inputs to a target, and continues after every error. An error that is not declared, or
+    too much memory, is printed in a line. The first input of each kind is kept in the folder."""
 
     def __init__(self, target: Target, folder: Path) -> None:
         self._target = target
@@ -198,7 +198,7 @@ class Guard:
             self._target.take(data)
         except self._target.declared:
             pass
-        except Exception as error:  # whatever it is, the fuzzer goes on
+        except Exception as error:  # the fuzzer continues after any error
             frame = traceback.extract_tb(error.__traceback__)[-1]
             kind = f"{type(error).__name__} in {Path(frame.filename).name}:{frame.lineno}"
             self._tell(kind, f"{kind}: {error}", data)
@@ -218,5 +218,5 @@ class Guard:
 
 
 def peak() -> int:
-    """The most MiB of memory that this process has had."""
+    """The largest resident memory of this process so far, in MiB."""
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss >> 10

@@ -1,8 +1,7 @@
-"""What `benchmarks.fuzz` feeds: readers of bytes that anybody may have written, each a function of
-bytes.
+"""Readers that `benchmarks.fuzz` feeds: each takes bytes that may come from outside.
 
-Each imports what it needs when it is made, so that a fuzzer can count the branches of that. Encoded
-images are left out: their headers may claim up to `nets.data.decode.MAX_PIXELS`.
+Each function imports its reader when it is called, so that a fuzzer can count that code's branches.
+Encoded images are left out: their headers may claim up to `nets.data.decode.MAX_PIXELS`.
 """
 
 from __future__ import annotations
@@ -21,14 +20,14 @@ import numpy as np
 
 from benchmarks.helpers.report import ROOT
 
-LARGEST_SEED = 8 << 10  # bytes of text: what libFuzzer makes of larger files takes long
-MODELS = ROOT.parent / "shared" / "data" / "caffe" / "models"  # Caffe's own nets, where they are
+LARGEST_SEED = 8 << 10  # bytes of text: inputs made from larger files take long
+MODELS = ROOT.parent / "shared" / "data" / "caffe" / "models"  # Caffe's own nets, if they are there
 _SIZE = struct.Struct("<H")
 
 
 @dataclass(frozen=True)
 class Target:
-    """What takes bytes, the errors that it says it raises, and inputs that are right."""
+    """A function that takes bytes, the errors that it declares, and correct inputs."""
 
     take: Callable[[bytes], object]
     declared: tuple[type[Exception], ...]
@@ -36,23 +35,23 @@ class Target:
 
 
 def joined(frames: Iterable[bytes]) -> bytes:
-    """Several frames as one input, each behind its length."""
+    """Join several frames into one input, each after its length."""
     return b"".join(_SIZE.pack(len(frame)) + frame for frame in frames)
 
 
 def cut(data: bytes) -> Iterator[bytes]:
-    """The frames of an input; the last may be shorter than it says."""
+    """The frames of an input. The last one may be shorter than its length says."""
     while len(data) >= _SIZE.size:
         end = _SIZE.size + _SIZE.unpack_from(data)[0]
         yield data[_SIZE.size : end]
         data = data[end:]
 
 
-# -- what comes over links: nothing but MessageError, which is counted and told
+# -- bytes from links: only MessageError is allowed, which is counted and reported
 
 
 def _messages(lend: Any = None, arrays: tuple[Any, ...] = ()) -> list[list[bytes]]:
-    """The frames of a message of each kind that is declared."""
+    """The frames of one message of each declared kind."""
     import roles.messages  # noqa: F401
     from runtime.messages import wire
     from runtime.messages.arrays import nowhere
@@ -73,7 +72,7 @@ def _messages(lend: Any = None, arrays: tuple[Any, ...] = ()) -> list[list[bytes
 
 
 def _sent_on(envelope: Any) -> None:
-    """What was accepted can be told, and sent to somebody else."""
+    """Check that an accepted message can be printed and sent on."""
     from runtime.errors import MessageError
     from runtime.messages import wire
 
@@ -81,7 +80,7 @@ def _sent_on(envelope: Any) -> None:
     try:
         wire.encode(envelope)
     except MessageError as error:
-        raise AssertionError("it was accepted, but cannot be sent on") from error
+        raise AssertionError("the message was accepted, but cannot be sent on") from error
 
 
 def header(folder: Path) -> Target:
@@ -169,14 +168,14 @@ def stream(folder: Path) -> Target:
         with socket.socket(socket.AF_UNIX) as stranger:
             stranger.connect(str(folder / "fuzz.sock"))
             stranger.setblocking(False)
-            stranger.send(data)  # all of it: the system takes 200 KB
+            stranger.send(data)  # all of it: the system buffers 200 KB
         listener._accept()
-        while (listener._strangers or listener._peers) and not errors:  # noqa: ASYNC110  # it left: a few turns
+        while (listener._strangers or listener._peers) and not errors:  # noqa: ASYNC110  # a few turns
             await asyncio.sleep(0)
         if errors:
             raise errors.pop()
 
-    errors: list[Exception] = []  # of callbacks, which a loop only tells
+    errors: list[Exception] = []  # of callbacks, which a loop only reports
     loop = asyncio.new_event_loop()
     loop.set_exception_handler(lambda loop, context: errors.append(context["exception"]))
     listener = loop.run_until_complete(listen())
@@ -227,7 +226,7 @@ def _of_file(path: Path, read: Callable[[Path], object]) -> Callable[[bytes], ob
 
 
 def _contents(paths: Iterable[Path]) -> list[bytes]:
-    """Of files that are not too large."""
+    """The contents of files that are not too large."""
     return [data for path in sorted(paths) if len(data := path.read_bytes()) <= LARGEST_SEED]
 
 
@@ -275,7 +274,7 @@ def solver(folder: Path) -> Target:
 
 
 def _weights(path: Path) -> Target:
-    """Weights in the format of the suffix."""
+    """The target for weights in the format of the suffix."""
     from nets.errors import NetError
     from nets.files.weights import read_weights, write_weights
 

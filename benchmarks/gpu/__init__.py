@@ -1,4 +1,4 @@
-"""Everything a GPU must show.
+"""Measurements and checks of everything on a GPU.
 
-The command is `gpu`; each other file is a part or what they share.
+The command is `gpu`. Each other file holds one part, or code that parts share.
 """

@@ -1,10 +1,10 @@
-"""A part of the GPU benchmark: every distinct convolution of five nets, pass by pass, ours beside
-PyTorch's.
+"""A part of the GPU benchmark: every distinct convolution of five nets, pass by pass, ours compared
+with PyTorch's.
 
-PyTorch's is cuDNN, which chooses its algorithm by trying (`cudnn.benchmark`), channels last. Both
-compute in full float32, TF32 and bfloat16, as far as they can. An error is the largest difference
-from the definition in float64, for a part of the numbers (`conv_reference`), divided by the largest
-of them.
+PyTorch uses cuDNN, which chooses its algorithm by trying (`cudnn.benchmark`), with channels last.
+Both sides compute in full float32, TF32 and bfloat16, as far as they can. An error is the largest
+difference from the definition in float64, for a part of the numbers (`conv_reference`), divided by
+the largest of these numbers.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ BOUNDS = {"float32": 1e-4, "TF32": 5e-3, "bfloat16": 2e-2}  # the largest error 
 
 
 def convolutions(record: Record, sizes: Sizes) -> None:
-    """Milliseconds and error of each pass; the sum of each net."""
+    """Record the milliseconds and error of each pass, and the sums of each net."""
     backends = ours(sizes.backend)
     peer = here(record)
     record.table(
@@ -58,7 +58,7 @@ def convolutions(record: Record, sizes: Sizes) -> None:
 
 
 def found_in(net: str, batch: int, image: tuple[int, int, int]) -> dict[Layer, int]:
-    """The distinct convolutions of a net in their order, and how many of each."""
+    """The distinct convolutions of a net in their order, and the number of each."""
     from nets import Net, load_net
 
     made = Net(load_net(net), "TRAIN", ops=get_backend("numpy"), batch=batch, input_shape=image)
@@ -86,7 +86,8 @@ def _measured(
     passes: int,
     peer: Any,
 ) -> Iterator[tuple[str, tuple[float, float]]]:
-    """Seconds of each pass of a layer in each precision, ours and PyTorch's; a row for each."""
+    """Measure each pass of a layer in each precision and record a row for each. Yields the
+    precision, and the seconds of our side and of PyTorch's."""
     host = _operands(layer)
     first = next(iter(backends.values()))
     placed = {
@@ -129,7 +130,8 @@ def _measured(
 
 
 def in_a_row(work: Callable[[], object]) -> Callable[[], None]:
-    """`IN_A_ROW` runs: while the device computes, the host asks for the next, as in a net."""
+    """A function that runs `work` IN_A_ROW times. While the device computes, the host starts the
+    next run, as in a net."""
 
     def several() -> None:
         for _ in range(IN_A_ROW):
@@ -139,8 +141,8 @@ def in_a_row(work: Callable[[], object]) -> Callable[[], None]:
 
 
 def _placed(backend: Backend, key: str, array: Any) -> Any:
-    """An operand as the backend lays it out: images and gradients of images lie as its kernels
-    leave them."""
+    """An operand in the backend's layout: images and gradients of images lie as its kernels write
+    them."""
     if key in ("w", "b", WEIGHTS):
         return backend.asarray(array)
     images = backend.empty(array.shape)
@@ -155,7 +157,7 @@ def _plan(backend: Backend, layer: Layer, name: str) -> str:
 
 
 def _operands(layer: Layer) -> dict[str, Any]:
-    """x, w, b, dy of standard normal numbers, and room for each result."""
+    """The operands x, w, b, dy of standard normal numbers, and an array for each result."""
     rng = np.random.default_rng(0)
     shape = layer.shape
     sizes = {

@@ -1,12 +1,12 @@
 """`python -m benchmarks.gpu`: everything a GPU must show, in under nine minutes, into
 benchmarks/results.
 
-The parts, what they need and their time budgets. Each is a process of its own: one that fails,
-hangs or runs out of time does not stop the others, and the results are written after each. Packages
-that a machine without a registry lacks come from `benchmarks/wheels`, a folder that travels with
-the tree (`python -m benchmarks.gpu_wheels` fills it). Exit codes: 0 everything that ran passed, 1
-something failed, 3 no GPU. `--rehearse` runs small sizes on whatever there is: a GPU, what stands
-in for one, or NumPy.
+This file has the parts, the packages that they need and their time budgets. Each part has its own
+process: one that fails, hangs or runs out of time does not stop the others, and the results are
+written after each. Packages that a machine without a registry lacks come from `benchmarks/wheels`,
+a folder that is copied with the tree (`python -m benchmarks.gpu_wheels` fills it). Exit codes: 0
+everything that ran passed, 1 something failed, 3 no GPU. `--rehearse` runs small sizes on a GPU, on
+its stand-in, or on NumPy, whichever the machine has.
 """
 
 from __future__ import annotations
@@ -46,8 +46,8 @@ START_SECONDS = 20  # of driver and libraries, before the parts
 
 @dataclass(frozen=True)
 class Plan:
-    """A part's title, its budget in seconds, the packages it needs, {module: distribution}, and
-    where it is."""
+    """A part's title, its budget in seconds, the packages that it needs as {module: distribution},
+    and the place of its function."""
 
     title: str
     seconds: int
@@ -66,7 +66,7 @@ PLANS = {
 
 
 def main(arguments: list[str] | None = None) -> int:
-    """Run every part, or the one that `--part` names, and return the exit code."""
+    """Run every part, or the one in `--part`. Returns the exit code."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks.gpu", description=__doc__)
     parser.add_argument(
         "--rehearse",
@@ -85,7 +85,7 @@ def main(arguments: list[str] | None = None) -> int:
     given = parser.parse_args(arguments)
     if absent := missing({"numpy": "numpy"}):
         print(
-            f"missing: {', '.join(absent)}; bring it with: python -m pip install {' '.join(absent)}"
+            f"missing: {', '.join(absent)}; install it with: python -m pip install {' '.join(absent)}"
         )
         return 1
     if given.part:
@@ -104,8 +104,8 @@ def main(arguments: list[str] | None = None) -> int:
 
 
 def without_gpu() -> str | None:
-    """Why the CuPy backend cannot run here, or None. The driver is started in another process:
-    `facts` times it."""
+    """The reason why the CuPy backend cannot run here, or None. The driver is started in another
+    process, so that `facts` can time its start in its own."""
     code = "from ops import get_backend; get_backend('cupy')"
     command = [sys.executable, "-c", code]
     try:
@@ -141,14 +141,14 @@ def run_all(names: list[str], directory: Path, *, rehearse: bool) -> int:
 
 
 def run_apart(part: str, path: Path, *, rehearse: bool) -> Record:
-    """Run a part in its own process within its budget; returns what it recorded."""
+    """Run a part in its own process within its budget. Returns its record."""
     plan = PLANS[part]
     print(f"{plan.title} (at most {plan.seconds} s)", flush=True)
     Record(plan.title, path=path).save()
     if absent := missing(plan.needs):
         record = Record(plan.title, "skipped", path=path)
         named = " ".join(f"'{name}'" for name in absent)
-        record.note(f"missing: {', '.join(absent)}; bring with: python -m pip install {named}")
+        record.note(f"missing: {', '.join(absent)}; install with: python -m pip install {named}")
         return record
     command = [sys.executable, "-m", "benchmarks.gpu", "--part", part, "--into", str(path)]
     process = subprocess.Popen(
@@ -159,7 +159,7 @@ def run_apart(part: str, path: Path, *, rehearse: bool) -> Record:
         process.wait(plan.seconds)
         ended = f"ended with {process.returncode}"
     except subprocess.TimeoutExpired:
-        ended = f"out of time after {plan.seconds} s; what was measured until then is here"
+        ended = f"out of time after {plan.seconds} s; the results until then are kept"
     finally:
         _end(process)
     record = Record.load(path)
@@ -175,7 +175,7 @@ def run_apart(part: str, path: Path, *, rehearse: bool) -> Record:
 
 
 def _end(process: subprocess.Popen[bytes]) -> None:
-    """End a part and all that it started: first asked, so that a run can stop its own processes."""
+    """End a part and its children: with SIGTERM first, so that a run can end its own processes."""
     for number in (signal.SIGTERM, signal.SIGKILL):
         try:
             os.killpg(process.pid, number)
@@ -189,7 +189,7 @@ def _end(process: subprocess.Popen[bytes]) -> None:
 
 
 def run_here(part: str, path: Path, *, rehearse: bool) -> int:
-    """Run a part in this process; an exception is part of its record."""
+    """Run a part in this process. An exception is noted in its record."""
     record = Record.load(path)
     record.path = path
     try:

@@ -18,8 +18,8 @@ from ops import get_backend
 
 
 def facts(record: Record, sizes: Sizes) -> None:
-    """The GPU, its driver and the libraries; what their start takes; one product proves that they
-    work."""
+    """Record the GPU, its driver and the libraries, and the seconds until they have started. One
+    product checks that they work."""
     if sizes.backend == "cupy":
         _timed(record, "import of cupy, seconds", _import_cupy)
     backend = _timed(
@@ -50,8 +50,8 @@ def _timed(record: Record, what: str, work: Any) -> Any:
 
 
 def contract(record: Record, sizes: Sizes) -> None:
-    """The contract of array backends on this one, by pytest; what was counted when time ran out is
-    kept."""
+    """Run the contract of array backends on this backend, with pytest. If time runs out, the
+    outcomes so far are kept."""
     command = [
         sys.executable,
         "-m",
@@ -79,8 +79,8 @@ OUTCOME = re.compile(
 
 
 def counted(record: Record, log: Path) -> None:
-    """Count the outcomes in pytest's verbose output, with one process or several, and name what
-    failed; may be called on a log that is cut off."""
+    """Count the outcomes in pytest's verbose output, from one process or several, and name the
+    tests that failed. The log may be cut off."""
     outcomes = []
     for line in log.read_text().splitlines():
         if (found := OUTCOME.match(line)) and "::" in line:
@@ -100,9 +100,9 @@ def counted(record: Record, log: Path) -> None:
 
 
 def _pytest_options(processes: int) -> list[str]:
-    """The project's settings where their plugins are, else none: the contract itself needs only
+    """The project's settings if their plugins are installed, else none: the contract needs only
     pytest."""
-    # CuPy's advice about speed is no failure
+    # CuPy's warnings about speed are not failures
     options = ["-p", "no:cacheprovider", "-o", "filterwarnings=default"]
     if missing(dict.fromkeys(("pytest_asyncio", "pytest_timeout", "hypothesis"), "")):
         return [*options, "-c", os.devnull, "--rootdir", str(ROOT), "--noconftest"]
@@ -142,7 +142,7 @@ def _driver() -> str:
 
 
 def _cublas() -> str:
-    """cuBLAS's version; private modules of CuPy, so every failure is a fact and no more."""
+    """cuBLAS's version. It comes from private modules of CuPy, so an error is only recorded."""
     try:
         from cupy.cuda.device import get_cublas_handle  # type: ignore[import-not-found,unused-ignore]
         from cupy_backends.cuda.libs import cublas  # type: ignore[import-not-found,unused-ignore]

@@ -1,9 +1,9 @@
-"""A part of the GPU benchmark: whole runs by `python -m runtime up`, every role that computes on
-the GPU.
+"""A part of the GPU benchmark: whole runs by `python -m runtime up`, with every role that computes
+on the GPU.
 
-Each runs twice, with cuBLAS told to be deterministic (CUBLAS_WORKSPACE_CONFIG), and both must leave
-the same bits. host-accumulate also tells how much of an iteration is exchange that no computing
-hides.
+Each run is made twice, with a deterministic cuBLAS (CUBLAS_WORKSPACE_CONFIG), and both must leave
+the same bits. For host-accumulate, the part of an iteration that is exposed exchange is recorded
+too: exchange during which nothing is computed.
 """
 
 from __future__ import annotations
@@ -23,9 +23,9 @@ from benchmarks.helpers.report import ROOT, Record
 PRESETS = (("single", 1), ("omnivore", 2), ("host-accumulate", 2))
 RUN_SECONDS = 25
 RATES = {"lenet": 0.01, "cifar10_quick": 0.001}
-# of CIFAR-10; made-up images are small, around 0
+# of CIFAR-10; made-up images have small values around 0
 MEANS = "mean_value: 125.3 mean_value: 123.0 mean_value: 113.9"
-LEARNT = {"lenet": 0.9, "cifar10_quick": 0.5}  # least accuracy after a whole run; of ten classes
+LEARNT = {"lenet": 0.9, "cifar10_quick": 0.5}  # least accuracy after a whole run, ten classes
 DATA = {
     "lenet": '{{ format = "digits", split = "{split}" }}',
     "cifar10_quick": '{{ format = "synthetic", shape = [3, 32, 32], classes = 10, size = 2000 }}',
@@ -55,8 +55,8 @@ max_iter: {iterations} display: {display} snapshot: 0
 
 
 def runs(record: Record, sizes: Sizes) -> None:
-    """Accuracy, speed, exposed exchange of each net with each preset; the same bits a second
-    time."""
+    """Record the accuracy, speed and exposed exchange of each net with each preset, and check that
+    a second run leaves the same bits."""
     record.table(
         "Runs on the device",
         "net",
@@ -104,7 +104,7 @@ def runs(record: Record, sizes: Sizes) -> None:
 def configured(
     folder: Path, net: str, batch: int, iterations: int, preset: str, workers: int, device: str
 ) -> None:
-    """cluster.toml and its solver."""
+    """Write cluster.toml and its solver."""
     folder.mkdir(parents=True)
     display = max(1, iterations // 20)
     text = (ROOT / "nets" / "zoo" / f"{net}.prototxt").read_text().replace(MEANS, "scale: 50")
@@ -119,8 +119,8 @@ def configured(
 
 
 def journal(record: Record, folder: Path, what: str) -> dict[str, Any] | None:
-    """The events of a run by kind, and where it is; None if it failed, its output is then in the
-    record."""
+    """Make a run. Returns its events by kind and its directory; None if it failed, with its output
+    in the record."""
     output, code = _run_up(folder)
     found: dict[str, Any] = {"directory": next(folder.glob("runs/*"), None)}
     for file in folder.glob("runs/*/events.jsonl"):
@@ -134,7 +134,7 @@ def journal(record: Record, folder: Path, what: str) -> dict[str, Any] | None:
 
 
 def bits(found: dict[str, Any]) -> bytes:
-    """The arrays of its last checkpoint."""
+    """The bytes of all arrays in the run's last checkpoint."""
     from nets.files import checkpoint
 
     arrays, _ = checkpoint.load(found["directory"] / found["checkpoint"][-1]["file"])
@@ -142,8 +142,8 @@ def bits(found: dict[str, Any]) -> bytes:
 
 
 def exposed(found: dict[str, Any], batch: int) -> float:
-    """What part of an iteration is communication that no computing hides; 0 where nothing is said
-    of it."""
+    """The part of an iteration that is exposed communication, in which nothing is computed; 0 if
+    the run reports none."""
     said = [event for event in found.get("progress", []) if event.get("images_per_second")]
     parts = [
         event.get("exposed_seconds", 0.0) * event["images_per_second"] / batch
@@ -153,8 +153,8 @@ def exposed(found: dict[str, Any], batch: int) -> float:
 
 
 def _run_up(folder: Path) -> tuple[str, int | None]:
-    """Output and exit code of `up`; one that takes too long is asked to stop, then stopped with all
-    its children."""
+    """The output and exit code of `up`. A run that takes too long gets SIGTERM, and SIGKILL after
+    five seconds."""
     command = [sys.executable, "-m", "runtime", "up", "cluster.toml"]
     path = str(ROOT) + os.pathsep + os.environ.get("PYTHONPATH", "")
     environment = {**os.environ, "PYTHONPATH": path, "CUBLAS_WORKSPACE_CONFIG": ":4096:8"}

@@ -1,4 +1,4 @@
-"""The two sides of the GPU benchmark: our backend, and PyTorch if it is here; each in the
+"""The two sides of the GPU benchmark: our backend, and PyTorch if it is installed, each in the
 precisions that it has."""
 
 from __future__ import annotations
@@ -12,11 +12,11 @@ from benchmarks.helpers.report import Record, missing
 from ops import Backend, OpsError, get_backend
 
 PRECISIONS = ("float32", "TF32", "bfloat16")
-OPTIONS = {"TF32": "tf32", "bfloat16": "bf16"}  # as our backend calls them
+OPTIONS = {"TF32": "tf32", "bfloat16": "bf16"}  # their names in our backend
 
 
 def ours(name: str) -> dict[str, Backend]:
-    """Our backend in each precision that it has; full float32 first. On a GPU it tries cuDNN, as
+    """Our backend in each precision that it has, full float32 first. On a GPU it tries cuDNN, as
     runs do."""
     options = {"cudnn": "fastest"} if name == "cupy" else {}
     found = {"float32": get_backend(name, **options)}
@@ -27,12 +27,12 @@ def ours(name: str) -> dict[str, Backend]:
 
 
 def cell(number: float) -> Any:
-    """A dash for what was not measured."""
+    """A cell of a table: a dash for a number that was not measured."""
     return "-" if math.isnan(number) else number
 
 
 def here(record: Record) -> Any:
-    """PyTorch's GPU, or None; what is missing is noted."""
+    """PyTorch's GPU, or None with a note about the reason."""
     if missing({"torch": ""}):
         record.note("no PyTorch here: its columns are empty")
         return None
@@ -52,7 +52,7 @@ def here(record: Record) -> Any:
 
 @contextmanager
 def settled(precision: str) -> Iterator[Any]:
-    """PyTorch computes so meanwhile; gives the dtype of operands."""
+    """Set PyTorch to this precision while the block runs. Yields the dtype of operands."""
     import torch
 
     tf32 = precision == "TF32"
@@ -65,7 +65,7 @@ def settled(precision: str) -> Iterator[Any]:
 
 
 def synchronized(device: Any) -> Callable[[], None]:
-    """Waits for what PyTorch has asked of the GPU."""
+    """A function that waits until PyTorch's work on the GPU is done."""
     import torch
 
     return lambda: torch.cuda.synchronize(device)

@@ -1,4 +1,4 @@
-"""How much the GPU benchmark measures: whole sizes on a GPU, small ones in a rehearsal."""
+"""Sizes of the GPU benchmark: whole sizes on a GPU, small ones in a rehearsal."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ IMAGENET = (3, 224, 224)
 
 @dataclass(frozen=True)
 class Sizes:
-    """`backend` and `device` are where; the rest is how much, part by part."""
+    """The sizes of each part. `backend` and `device` are where it computes."""
 
     backend: str
     device: str

@@ -1,5 +1,5 @@
-"""Two parts of the GPU benchmark: images a second of training steps beside PyTorch, and memory over
-many steps."""
+"""Two parts of the GPU benchmark: images a second of training steps compared with PyTorch, and
+memory over many steps."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from benchmarks.training.training import made_up, our_step, torch_step
 from nets.tools.volumes import volumes
 from ops import Backend, get_backend
 
-SAME_LOSS = 1e-3  # relative, of the first step beside PyTorch's in full float32
+SAME_LOSS = 1e-3  # relative, difference of the first step's loss from PyTorch's in full float32
 Step = tuple[str, int, tuple[int, int, int], int]  # zoo name, batch, image, classes
 Made = tuple[dict[str, Any], dict[str, Any]]  # images and labels, and the first parameters
 GROWN = 1 << 20  # bytes of the device, over all steps but the first tenth
@@ -23,10 +23,10 @@ GROWN_HOST = 16 << 20  # of the process: allocators of the host keep pages
 
 
 def speed(record: Record, sizes: Sizes) -> None:
-    """Feed, forward, backward and update on made-up images, as the preset single does them.
+    """Measure feed, forward, backward and update on made-up images, as the preset single does them.
 
-    First in TF32, what users take on such a device: PyTorch tries its algorithms anew for each
-    precision, and time may run out.
+    TF32 comes first, since it is the usual precision on such a device: PyTorch tries its algorithms
+    again for each precision, and time may run out.
     """
     backends = ours(sizes.backend)
     peer = here(record)
@@ -62,7 +62,8 @@ def _beside(
     peer: Any,
     passes: int,
 ) -> None:
-    """One net in one precision, a row. Both sides feed their device from page-locked memory."""
+    """Record a row for one net in one precision. Both sides feed their device from page-locked
+    memory."""
     (name, batch, image, _), (inputs, blobs) = work, made
     mine = theirs = loss = their_loss = flops = math.nan
     comparable = False
@@ -78,7 +79,7 @@ def _beside(
         mine = batch / taken
         flops = (size.forward + size.backward) / taken / 1e12
         drops = any(node.layer.proto.type == "Dropout" for node in net.nodes)
-        # else the losses are drawn
+        # with dropout the losses are random
         comparable = precision == "float32" and len(losses) == 1 and not drops
         if not math.isfinite(loss):
             record.fail(f"{name}, {precision}: the loss is {loss}")
@@ -94,7 +95,7 @@ def _beside(
 
 
 def _torch(work: Step, made: Made, device: Any, precision: str, passes: int) -> tuple[float, float]:
-    """Seconds of PyTorch's step, eager, channels last, and its first loss."""
+    """The seconds of PyTorch's step, eager, with channels last, and its first loss."""
     (name, batch, image, _), (inputs, blobs) = work, made
     net = _net(get_backend("numpy"), name, batch, image)
     with settled(precision):
@@ -111,7 +112,7 @@ def _torch(work: Step, made: Made, device: Any, precision: str, passes: int) -> 
 
 
 def growth(record: Record, sizes: Sizes) -> None:
-    """LeNet step after step: neither the device's memory nor the process's may grow."""
+    """Train LeNet step after step: neither the device's memory nor the process's may grow."""
     backend = get_backend(sizes.backend)
     net = _net(backend, "lenet", 16, (1, 28, 28))
     step = our_step(net, made_up(net, 10))

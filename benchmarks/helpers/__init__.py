@@ -1,1 +1,1 @@
-"""What several benchmarks share: records, machines, runs as their users see them, strangers."""
+"""Code that several benchmarks share: records, machines, runs as a user sees them, strangers."""

@@ -1,5 +1,5 @@
-"""Cables that let frames wait. A kernel without `netem` delays nothing by itself, so a thread
-passes the frames on."""
+"""Network cables with a delay. A kernel without `netem` cannot delay frames, so a thread passes
+them on."""
 
 from __future__ import annotations
 
@@ -23,17 +23,17 @@ TUN = "/dev/net/tun"
 TUNSETIFF = 0x400454CA  # see linux/if_tun.h
 IFF_TAP = 0x0002
 IFF_NO_PI = 0x1000
-FRAME = 1 << 16  # bytes: none is larger
-WAITING = 10_000  # frames that a device keeps for the thread; 1000 are a TCP window of 1.5 MB
-AT_ONCE = 256  # frames read before those that are due are looked at
+FRAME = 1 << 16  # bytes: no frame is larger
+WAITING = 10_000  # frames that a device queues for the thread; a TCP window of 1.5 MB has 1000
+AT_ONCE = 256  # frames read before the due ones are sent
 IPV4 = b"\x08\x00"
-SPARE = "spare"  # what the cable that was taken out is called meanwhile
+SPARE = "spare"  # the machine's own cable, while it is unplugged
 
 
 @dataclass
 class Way:
-    """One direction of a cable: frames leave in the order in which they came, each `least` to
-    `most` seconds later. `passed` counts those of IPv4."""
+    """One direction of a cable. Frames leave in the order in which they arrived, each `least` to
+    `most` seconds later. `passed` counts the IPv4 frames."""
 
     source: int
     target: int
@@ -44,7 +44,7 @@ class Way:
     frames: deque[tuple[float, bytes]] = field(default_factory=deque)
 
     def take(self) -> None:
-        """Read what has come."""
+        """Read the frames that have arrived."""
         with suppress(BlockingIOError):
             for _ in range(AT_ONCE):
                 frame = os.read(self.source, FRAME)
@@ -52,17 +52,18 @@ class Way:
                 self.frames.append((max(due, self.frames[-1][0]) if self.frames else due, frame))
 
     def give(self) -> float | None:
-        """Pass on what is due; the seconds until there is more, None if nothing waits."""
+        """Pass on the due frames. Returns the seconds until the next one is due, None if none
+        waits."""
         while self.frames and (left := self.frames[0][0] - time.monotonic()) <= 0:
             _, frame = self.frames.popleft()
-            with suppress(OSError):  # a device that is down, or full, loses frames as any does
+            with suppress(OSError):  # a device that is down, or full, loses frames, like any
                 os.write(self.target, frame)
                 self.passed += frame[12:14] == IPV4
         return left if self.frames else None
 
 
 class Relay:
-    """The thread between two devices, and what it has passed on: to the machine, and from it."""
+    """The thread between two devices, and how many frames it has passed on in each direction."""
 
     def __init__(self, inside: int, outside: int, least: float, most: float, seed: int) -> None:
         chance = random.Random(seed)
@@ -76,12 +77,12 @@ class Relay:
 
     @property
     def passed(self) -> tuple[int, int]:
-        """Frames of IPv4, to the machine and from it."""
+        """The IPv4 frames that were passed on: to the machine, and from the machine."""
         to, of = self._ways.values()
         return to.passed, of.passed
 
     def close(self) -> None:
-        """What still waits is lost."""
+        """Stop the thread. Frames that still wait are lost."""
         os.eventfd_write(self._over, 1)
         self._thread.join()
         os.close(self._over)
@@ -103,9 +104,9 @@ class Relay:
 
 @contextmanager
 def delayed(machine: Machine, least: float, most: float, seed: int = 1) -> Iterator[Relay]:
-    """The machine's cable is replaced, under whatever connections it has, by one on which each
-    frame waits so many seconds in each direction; its own is plugged in again afterwards. Refused
-    says why that cannot be."""
+    """Replace the machine's cable by one on which each frame waits `least` to `most` seconds in
+    each direction. Open connections stay. At the end the machine's own cable is plugged in again.
+    Raises Refused with the reason if this machine cannot do that."""
     own = _links("-n", machine.namespace, "link", "show", "eth0")[0]
     cable = next(link for link in _links("link") if link["ifindex"] == own["link_index"])
     with ExitStack() as undo:
@@ -125,7 +126,7 @@ def delayed(machine: Machine, least: float, most: float, seed: int = 1) -> Itera
 
 
 def _tap(name: str, undo: ExitStack) -> int:
-    """A device whose frames are read and written here. It is gone when it is closed."""
+    """Open a device whose frames this process reads and writes. Closing it removes it."""
     try:
         descriptor = os.open(TUN, os.O_RDWR | os.O_NONBLOCK | os.O_CLOEXEC)
         undo.callback(os.close, descriptor)
@@ -138,13 +139,13 @@ def _tap(name: str, undo: ExitStack) -> int:
 
 
 def _unplug(machine: Machine, name: str, then: str) -> None:
-    """Take a device down, which is called otherwise then. Its address stays, its routes go."""
+    """Take a device down and rename it to `then`. Its address stays; its routes are dropped."""
     _ip("-n", machine.namespace, "link", "set", name, "down")
     _ip("-n", machine.namespace, "link", "set", name, "name", then)
 
 
 def _plug(machine: Machine, name: str, then: str) -> None:
-    """Call a device so, and take it up; the route of its address comes with it."""
+    """Rename a device to `then` and bring it up, which restores the route of its address."""
     _ip("-n", machine.namespace, "link", "set", name, "name", then)
     _ip("-n", machine.namespace, "link", "set", then, "up")
 

@@ -1,5 +1,5 @@
-"""Machines that only ssh reaches: network namespaces with an sshd each, and an ssh of their own
-that knows them."""
+"""Machines that only ssh reaches: network namespaces with an sshd each, and an ssh command that is
+configured for them."""
 
 from __future__ import annotations
 
@@ -44,14 +44,14 @@ PermitRootLogin yes
 
 @dataclass(frozen=True)
 class Far:
-    """So many machines; `folder` has their keys, and in `bin` an ssh that knows them."""
+    """The machines. `folder` holds their keys, and its `bin` an ssh that is configured for them."""
 
     machines: list[Machine]
     folder: Path
     daemons: list[subprocess.Popen[bytes]] = field(default_factory=list)
 
     def serve(self, number: int) -> None:
-        """Let ssh in there."""
+        """Start the sshd of a machine."""
         machine = self.machines[number]
         folder = self.folder
         words = f"ip netns exec {machine.namespace} {_daemon()} -D -e -f".split()
@@ -60,7 +60,7 @@ class Far:
             self.daemons.append(subprocess.Popen(command, stderr=log, stdin=subprocess.DEVNULL))
 
     def revive(self, number: int) -> None:
-        """A machine that was cut off, or whose processes were killed, is there again."""
+        """Bring back a machine that was cut off or whose processes were killed."""
         machine = self.machines[number]
         subprocess.run(
             ["ip", "-n", machine.namespace, "link", "set", "eth0", "up"], check=True, timeout=20
@@ -69,11 +69,11 @@ class Far:
         _wait_for(machine)
 
     def path(self) -> dict[str, str]:
-        """The environment in which `ssh` reaches them."""
+        """The environment in which `ssh` reaches the machines."""
         return {**environment(), "PATH": f"{self.folder / 'bin'}:{os.environ['PATH']}"}
 
     def tables(self, *, more: str = "") -> str:
-        """[[machine]] for each."""
+        """The [[machine]] tables of cluster.toml, one for each machine."""
         settings = (
             f'python = "{sys.executable}"\nenvironment = {{ PYTHONPATH = '
             f'"{environment()["PYTHONPATH"]}" }}\n'
@@ -87,7 +87,7 @@ class Far:
         )
 
     def living(self) -> list[str]:
-        """The command lines of what lives on the machines, but for sshd."""
+        """The command lines of all processes on the machines, other than sshd's."""
         return [
             f"{machine.namespace} {pid} {words}"
             for machine in self.machines
@@ -98,7 +98,8 @@ class Far:
 
 @contextmanager
 def far_machines(folder: Path, count: int, bits_per_second: int = 10**9) -> Iterator[Far]:
-    """Refused says why there are none: root, network namespaces, sshd and ssh are needed."""
+    """Make `count` machines. Raises Refused with the reason if that fails: it needs root, network
+    namespaces, sshd and ssh."""
     if _daemon() is None or shutil.which("ssh") is None:
         raise Refused("no sshd or no ssh is installed")
     folder.mkdir(parents=True, exist_ok=True)
@@ -119,7 +120,7 @@ def far_machines(folder: Path, count: int, bits_per_second: int = 10**9) -> Iter
                 process.wait()
             for machine in made:
                 for pid, words in _processes(machine):
-                    # over a cable that was cut a session waits for hours
+                    # over a cable that was cut, a session waits for hours
                     if words.startswith(SSHD):
                         with suppress(ProcessLookupError):
                             os.kill(pid, signal.SIGKILL)
@@ -128,7 +129,7 @@ def far_machines(folder: Path, count: int, bits_per_second: int = 10**9) -> Iter
 
 
 def _processes(machine: Machine) -> Iterator[tuple[int, str]]:
-    """What lives there: number and command line."""
+    """The number and command line of each process on a machine."""
     pids = subprocess.run(
         ["ip", "netns", "pids", machine.namespace], capture_output=True, text=True, check=True
     )
@@ -164,7 +165,7 @@ def _write_keys(far: Far) -> None:
 
 
 def program(path: Path, script: str) -> Path:
-    """A shell script that can be started."""
+    """Write an executable shell script."""
     path.parent.mkdir(exist_ok=True)
     path.write_text(f"#!/bin/sh\n{script}\n")
     path.chmod(0o755)

@@ -1,5 +1,5 @@
-"""Machines on one: network namespaces with a cable each to one switch, every cable with a rate in
-both directions."""
+"""Several machines on one: network namespaces, each with a cable to the same switch. Every cable
+has a rate in both directions."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ from dataclasses import dataclass
 
 _made = itertools.count()
 NETWORKS = 128
-BURST = "128kb"  # of the rate limit: what may leave at once, and how long a packet may wait
-QUEUE = "400ms"
+BURST = "128kb"  # of the rate limit: the bytes that may leave at once
+QUEUE = "400ms"  # of the rate limit: the longest wait of a packet
 
 
 class Refused(Exception):
@@ -30,8 +30,8 @@ class Machine:
 
 @contextmanager
 def machines(count: int, bits_per_second: int) -> Iterator[list[Machine]]:
-    """So many machines that reach one another and this one. Refused says why there are none; root
-    only."""
+    """Make `count` machines that reach each other and this one. Needs root. Raises Refused with the
+    reason if they cannot be made."""
     prefix = f"cv{os.getpid() % 100_000}{chr(ord('a') + next(_made) % 26)}"
     network = _free_network()
     made = [Machine(f"{prefix}{number}", f"{network}.{number + 1}") for number in range(count)]
@@ -63,8 +63,8 @@ def machines(count: int, bits_per_second: int) -> Iterator[list[Machine]]:
 
 
 def _free_network() -> str:
-    """One that no interface has: another run's, or one that was killed, would get the packets of
-    ours."""
+    """A network that no interface has. A network of another run, or of a killed one, would receive
+    our packets."""
     try:
         taken = subprocess.run(
             ["ip", "route", "show"], capture_output=True, text=True, timeout=20, check=False
@@ -91,7 +91,7 @@ def _do(*commands: str) -> None:
 
 
 def _done(command: str) -> str:
-    """Why a command fails; nothing if it does not."""
+    """Run a command. Returns the reason if it fails, else an empty text."""
     try:
         done = subprocess.run(
             command.split(), capture_output=True, text=True, timeout=20, check=False

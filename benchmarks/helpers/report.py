@@ -1,9 +1,9 @@
-"""What every benchmark shares: facts about the machine, medians, a record that is saved as it
-grows, JSON and tables.
+"""Records of benchmarks: facts about the machine, medians, results that are saved while they grow,
+JSON and tables.
 
 A result is named by its benchmark and the width of the processor's vectors, as in `messages-avx2`.
-A new run replaces the parts that it measured; the others stay, each with the day, the commit and
-the machine of its own run.
+A new run replaces the parts that it measured. The other parts stay, each with the day, the commit
+and the machine of its own run.
 """
 
 from __future__ import annotations
@@ -59,8 +59,8 @@ class Table:
 
 @dataclass
 class Record:
-    """What one part of a benchmark found. `save` after every row: a part that is cut off leaves
-    what it has."""
+    """The results of one part of a benchmark. `save` after every row, so that a part that is cut
+    off leaves the rows that it has."""
 
     title: str
     status: str = "running"  # then passed, failed or skipped
@@ -71,12 +71,12 @@ class Record:
     machine: dict[str, Any] = field(default_factory=dict)  # where and when it was measured
 
     def content(self) -> dict[str, Any]:
-        """What is kept of it, as plain data."""
+        """The record as plain data, without its path."""
         return {key: value for key, value in asdict(self).items() if key != "path"}
 
     @staticmethod
     def of(content: dict[str, Any]) -> Record:
-        """The record whose `content` this is."""
+        """The record with this `content`."""
         return Record(**content | {"tables": [Table(**table) for table in content["tables"]]})
 
     def save(self) -> None:
@@ -86,7 +86,7 @@ class Record:
 
     @staticmethod
     def load(path: Path) -> Record:
-        """A record that `save` wrote."""
+        """Read a record that `save` wrote."""
         return Record.of(json.loads(path.read_text()))
 
     def table(self, title: str, *headers: str) -> Table:
@@ -95,18 +95,18 @@ class Record:
         return self.tables[-1]
 
     def row(self, *cells: Any) -> None:
-        """Add a row to the last table, show it, save."""
+        """Add a row to the last table, print it and save the record."""
         self.tables[-1].rows.append(list(cells))
         print("  " + "  ".join(shown(cell) for cell in cells), flush=True)
         self.save()
 
     def fail(self, note: str) -> None:
-        """Note what is wrong."""
+        """Mark the record as failed, with a note that says why."""
         self.status = "failed"
         self.note(note)
 
     def note(self, text: str) -> None:
-        """Say something that belongs to the result."""
+        """Add a note to the record, print it and save the record."""
         self.notes.append(text)
         print("  " + text, flush=True)
         self.save()
@@ -114,7 +114,7 @@ class Record:
     def judge(
         self, what: str, found: float, *, least: float = 0.0, most: float = float("inf")
     ) -> None:
-        """Note a bar: that it holds, or, as a failure, that it is missed."""
+        """Note whether `found` meets its bar. A missed bar fails the record."""
         bar = f"at least {least:g}" if least else f"at most {most:g}"
         if least <= found <= most:
             self.note(f"{what}: {found:.3g}, bar {bar}")
@@ -122,7 +122,7 @@ class Record:
             self.fail(f"MISSED {what}: {found:.3g}, bar {bar}")
 
     def markdown(self) -> str:
-        """A section: title, status, where and when, notes, facts, tables."""
+        """A section of Markdown: title, status, machine and day, notes, facts, tables."""
         parts = [f"## {self.title}: {self.status}"]
         if self.machine:
             parts.append(
@@ -137,7 +137,7 @@ class Record:
 
 
 def shown(cell: Any) -> str:
-    """A number with four digits, anything else as text without a column's border."""
+    """A number with four digits; any other cell as text, without the character that ends a cell."""
     text = f"{cell:.4g}" if isinstance(cell, float) else str(cell)
     return text.replace("|", "/")
 
@@ -165,12 +165,12 @@ def seconds_of(
 def rounds(
     sides: dict[str, Callable[[], object]], seconds: float, *, least: int, most: int
 ) -> dict[str, list[float]]:
-    """Seconds of each side, round by round: the median of a few runs in a row, then it is the next
-    side's turn.
+    """The seconds of each side, one entry a round. A side's entry is the median of a few runs in a
+    row; then the next side has its turn.
 
-    For `seconds` and at least `least` rounds, `most` at most. Between turns nothing runs for
-    SETTLE: OpenMP's threads wait spinning (2 to 4 ms measured), and with as many threads as cores
-    the next side would share its cores with them.
+    Runs for `seconds`, with at least `least` and at most `most` rounds. Between turns nothing runs
+    for SETTLE: OpenMP's threads wait spinning (2 to 4 ms measured), and with as many threads as
+    cores the next side would share its cores with them.
     """
     taken: dict[str, list[float]] = {label: [] for label in sides}
     for work in sides.values():
@@ -191,39 +191,39 @@ def rounds(
 
 
 def medians(taken: dict[str, list[float]]) -> dict[str, float]:
-    """Of each side."""
+    """The median of each side's seconds."""
     return {label: median(times) for label, times in taken.items()}
 
 
 def ratio(theirs: list[float], ours: list[float]) -> float:
-    """How many times faster ours is: the median of the ratios of the rounds.
+    """How many times faster our side is: the median of the ratios of the rounds.
 
-    A shared machine changes its speed by a third for seconds at a time. That meets both sides of a
-    round, but the two medians of all rounds need not come from the same time.
+    A shared machine changes its speed by a third for seconds at a time. Both sides of one round are
+    affected alike, but the two medians of all rounds need not come from the same time.
     """
     return median(their / our for their, our in zip(theirs, ours, strict=True))
 
 
 def gain(taken: dict[str, list[float]], ours: str = "convoy") -> float:
-    """How many times faster our side is than the best of the others; see `ratio`."""
+    """How many times faster our side is than the best other side, by `ratio`."""
     times = medians({label: found for label, found in taken.items() if label != ours})
     return ratio(taken[min(times, key=times.__getitem__)], taken[ours])
 
 
 def _burst(times: list[float]) -> int:
-    """Runs in a row before the other side's turn: about 0.05 s, so that each side finds its own
-    data in the caches."""
+    """The number of runs in a row before the next side's turn: about 0.05 s, so that each side
+    finds its own data in the caches."""
     return max(1, min(20, int(0.05 / median(times)))) if times else 1
 
 
 def missing(modules: dict[str, str]) -> list[str]:
-    """The distributions among {module: distribution} whose module is not installed."""
+    """The distributions, of {module: distribution}, whose module is not installed."""
     return [name for module, name in modules.items() if not _installed(module)]
 
 
 def machine() -> dict[str, Any]:
-    """The day; processor, width of its vectors, system and versions of this machine. No GPU is
-    touched."""
+    """The day, and this machine's processor, width of vectors, system and versions. Does not touch
+    a GPU."""
     found: dict[str, Any] = {
         "date": f"{datetime.now(UTC):%Y-%m-%d}",
         "processor": _processor(),
@@ -247,17 +247,17 @@ def machine() -> dict[str, Any]:
 
 
 def commit_of(tree: Path) -> str:
-    """What is checked out there."""
+    """The short hash of the commit that is checked out in `tree`."""
     return _output("git", "-C", str(tree), "rev-parse", "--short", "HEAD") or "unknown"
 
 
 def write(
     directory: Path, benchmark: str, found: dict[str, Any], records: dict[str, Record]
 ) -> tuple[Path, Path]:
-    """Put the records, measured on the machine `found`, into BENCHMARK-WIDTH.json and .md; returns
-    their paths.
+    """Write the records, measured on the machine `found`, to BENCHMARK-WIDTH.json and .md. Returns
+    both paths.
 
-    Parts of an earlier run that are not among the records stay.
+    Parts of an earlier run stay if they are not among the records.
     """
     directory.mkdir(parents=True, exist_ok=True)
     name = f"{benchmark}-{WIDTHS.get(found['vectors'], found['vectors'].replace(' ', '-'))}"
@@ -276,8 +276,8 @@ def write(
 
 
 def _vector_bits() -> int:
-    """The width of the vectors that kernels are compiled for; of the processor, where there is no
-    compiler."""
+    """The width of the vectors that kernels are compiled for; without the compiler, the width that
+    the processor has."""
     try:
         from ops.cpu.codegen.target import host
     except ImportError:
@@ -315,7 +315,7 @@ def _cpuinfo() -> str:
 
 
 def _output(*command: str) -> str:
-    """What a command prints; empty if it fails or is not there."""
+    """The output of a command; empty if the command fails or is not installed."""
     try:
         done = subprocess.run(
             command, cwd=ROOT, capture_output=True, text=True, timeout=10, check=False

@@ -1,5 +1,5 @@
-"""TCP connections of another process, and how one is reset: as by a router that has lost its table.
-Linux; root, or the owner of that process."""
+"""TCP connections of another process, and a way to reset one, as a router does that has lost its
+table. Linux only; needs root, or the owner of that process."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ End = tuple[str, int]  # address, port
 
 @dataclass(frozen=True)
 class Connection:
-    """An established one of a process: its descriptor there, and both ends."""
+    """An established connection of a process: its descriptor there, and both ends."""
 
     pid: int
     descriptor: int
@@ -30,7 +30,7 @@ class Connection:
 
 
 def connections(pid: int) -> list[Connection]:
-    """All that a process has."""
+    """All established connections of a process."""
     rows = {inode: (here, there) for here, there, inode in _established(pid)}
     found = []
     for link in Path(f"/proc/{pid}/fd").iterdir():
@@ -44,8 +44,8 @@ def connections(pid: int) -> list[Connection]:
 
 
 def reset(connection: Connection) -> None:
-    """The kernel forgets the connection, and tells the other end so by a RST; either process finds
-    it broken. OSError if it is not there any more."""
+    """Make the kernel forget the connection. It sends a RST to the other end, and both processes
+    find the connection broken. Raises OSError if the connection is gone already."""
     libc = ctypes.CDLL(None, use_errno=True)
     process = os.pidfd_open(connection.pid)
     try:
@@ -60,8 +60,8 @@ def reset(connection: Connection) -> None:
 
 
 def was_reset(peer: int, connection: Connection, before: int) -> bool:
-    """Has the process at the other end lost it by a RST, `before` which its namespace had seen so
-    many?"""
+    """Whether the process at the other end has lost the connection by a RST. `before`: the number
+    of resets that its namespace had counted until then."""
     deadline = time.monotonic() + SEEN_SECONDS
     while time.monotonic() < deadline:
         ends = [(here, there) for here, there, _ in _established(peer)]
@@ -72,7 +72,7 @@ def was_reset(peer: int, connection: Connection, before: int) -> bool:
 
 
 def resets(pid: int) -> int:
-    """How many established connections a RST has ended in the network that this process sees."""
+    """The number of established connections that a RST has ended in this process's network."""
     names, values = (
         line.split()
         for line in Path(f"/proc/{pid}/net/snmp").read_text().splitlines()
@@ -82,7 +82,7 @@ def resets(pid: int) -> int:
 
 
 def _established(pid: int) -> Iterator[tuple[End, End, str]]:
-    """Both ends of each in the network that a process sees, and the number of its socket."""
+    """Both ends of each connection in the network of a process, and the number of its socket."""
     for line in Path(f"/proc/{pid}/net/tcp").read_text().splitlines()[1:]:
         _, here, there, state, *rest = line.split()
         if state == ESTABLISHED:

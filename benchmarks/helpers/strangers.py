@@ -1,10 +1,10 @@
-"""Eight ways in which a stranger knocks at an encrypted link. Each tries once and returns when it
-was turned away.
+"""Eight ways in which a stranger tries to enter an encrypted link. Each tries once, and returns
+when it was turned away.
 
-A stranger knows all that is no secret: the listener's public key, the names of its peers, how a
-message is encoded. `python -m benchmarks.helpers.strangers` is a process of them: its first line
-says the doors, each other one a way, how often and in how many seconds; it answers with how often
-it was let in.
+A stranger knows everything that is not secret: the listener's public key, the names of its peers,
+and how a message is encoded. `python -m benchmarks.helpers.strangers` is a process of strangers.
+Its first line of input names the doors. Each further line names a way, a number of tries, and the
+seconds that they take. The process answers each with the number of strangers that were let in.
 """
 
 from __future__ import annotations
@@ -32,15 +32,15 @@ from runtime.transport.keys import Keys
 from runtime.transport.zeromq import key_pair
 
 SAID = Envelope(WindDown(reason="forged"), 1 << 40, "supervisor", 1, "coordinator")
-SECONDS = 0.3  # for a handshake that shall come to nothing
-# of ZMTP 3.1, a client's
+SECONDS = 0.3  # for a handshake that must fail
+# the greeting of a client of ZMTP 3.1
 GREETING = b"\xff" + bytes(8) + b"\x7f\x03\x01" + b"CURVE".ljust(20, b"\0") + bytes(32)
 
 
 @dataclass
 class Door:
-    """A listener: where it is, its public key, as which living peer to come, and what to say there.
-    `secret`: an old one; `recorded`: all that a peer sent when it came in."""
+    """A listener: its address, its public key, the living peer to pose as, and the message to send.
+    `secret`: an old one. `recorded`: all bytes that a peer sent when it was let in."""
 
     host: str
     port: int
@@ -52,7 +52,7 @@ class Door:
     held: list[socket.socket] = field(default_factory=list)
 
     def knock(self, **options: Any) -> bool:
-        """As a peer of ZeroMQ's that has these options; was there an answer?"""
+        """Connect as a ZeroMQ peer with these options. Returns whether there was an answer."""
         context = zmq.Context()
         dealer = context.socket(zmq.DEALER)
         try:
@@ -68,7 +68,8 @@ class Door:
             context.term()
 
     def say(self, said: bytes) -> bool:
-        """Bytes as they are; was there more of an answer than ZeroMQ's greeting, of 64 bytes?"""
+        """Send these bytes. Returns whether the answer was longer than ZeroMQ's greeting of 64
+        bytes."""
         heard = b""
         with socket.create_connection((self.host, self.port), 5) as door:
             door.settimeout(SECONDS)
@@ -80,7 +81,7 @@ class Door:
 
 
 def no_key(door: Door) -> bool:
-    """Speaks of CURVE, and goes on without any handshake as if it were over."""
+    """Announces CURVE, and then sends messages without any handshake."""
     frame = b"".join(bytes(part) for part in wire.encode(door.said))
     ready = (
         b"\x04\x26\x05READY" + b"\x0bSocket-Type" + b"\0\0\0\x06DEALER" + b"\x08Identity" + bytes(4)
@@ -89,7 +90,7 @@ def no_key(door: Door) -> bool:
 
 
 def wrong_server_key(door: Door) -> bool:
-    """Takes the listener for another one."""
+    """Expects another public key of the listener."""
     public, private = key_pair()
     return door.knock(
         CURVE_SERVERKEY=key_pair()[0], CURVE_PUBLICKEY=public, CURVE_SECRETKEY=private
@@ -97,23 +98,23 @@ def wrong_server_key(door: Door) -> bool:
 
 
 def unknown_key(door: Door) -> bool:
-    """Has a key of its own, as a process of another run has."""
+    """Has a key that the listener does not know, as a process of another run has."""
     public, private = key_pair()
     return door.knock(CURVE_SERVERKEY=door.public, CURVE_PUBLICKEY=public, CURVE_SECRETKEY=private)
 
 
 def null(door: Door) -> bool:
-    """Knows no encryption."""
+    """Connects without encryption."""
     return door.knock()
 
 
 def plain(door: Door) -> bool:
-    """Shows a secret, as over loopback."""
+    """Sends a secret in the clear, as over loopback."""
     return door.knock(PLAIN_USERNAME=b"convoy", PLAIN_PASSWORD=door.secret)
 
 
 def garbage(door: Door) -> bool:
-    """Speaks no ZeroMQ; or asks for a page."""
+    """Sends bytes that are not ZeroMQ's, or asks for a web page."""
     return door.say(b"GET / HTTP/1.1\r\n\r\n") or door.say(b"\xff" + os.urandom(100_000))
 
 
@@ -126,7 +127,7 @@ def half_open(door: Door) -> bool:
 
 
 def replayed(door: Door) -> bool:
-    """Says once more what a peer said when it came in."""
+    """Repeats the bytes that a peer sent when it was let in."""
     with socket.create_connection((door.host, door.port), 5) as stranger:
         stranger.settimeout(SECONDS)
         stranger.sendall(door.recorded)
@@ -134,7 +135,7 @@ def replayed(door: Door) -> bool:
         with suppress(OSError):
             while more := stranger.recv(1 << 16):
                 heard += more
-    # a greeting and a WELCOME are everybody's; READY would follow
+    # anyone gets a greeting and a WELCOME; only READY would follow for a peer
     return len(heard) > len(GREETING) + 200
 
 
@@ -145,7 +146,7 @@ STRANGERS: dict[str, Callable[[Door], bool]] = {
 
 
 class Recorder:
-    """Carries one connection to a listener, and keeps what its client sends."""
+    """A proxy for one connection to a listener, which keeps the bytes that its client sends."""
 
     def __init__(self, host: str, port: int) -> None:
         self.sent = b""
@@ -158,7 +159,7 @@ class Recorder:
 
     def _carry(self) -> None:
         client, _ = self._listener.accept()
-        # whoever is refused is cut off, perhaps while he still speaks
+        # a client that is refused is cut off, perhaps while it still sends
         with suppress(ConnectionError), client, socket.create_connection(self._target) as target:
             while True:
                 ready, _, _ = select.select([client, target, self._ends], [], [])
@@ -173,7 +174,7 @@ class Recorder:
                         sink.sendall(data)
 
     def close(self) -> None:
-        """Let go of the connection."""
+        """Close the connection and the listener."""
         self._over.send(b"!")
         self._thread.join(5)
         for each in (self._listener, self._over, self._ends):
@@ -182,7 +183,7 @@ class Recorder:
 
 @contextmanager
 def recording(host: str, port: int) -> Iterator[Recorder]:
-    """One, closed at the end."""
+    """A recorder that is closed at the end."""
     recorder = Recorder(host, port)
     try:
         yield recorder
@@ -191,7 +192,7 @@ def recording(host: str, port: int) -> Iterator[Recorder]:
 
 
 def listening(pids: Iterable[int]) -> set[int]:
-    """TCP ports on which processes of one network listen: any user may see them."""
+    """The TCP ports on which processes of one network listen. Any user may see them."""
     found: set[int] = set()
     for pid in pids:
         inodes = {
@@ -209,8 +210,8 @@ def listening(pids: Iterable[int]) -> set[int]:
 def doors_of(
     host: str, pid: int, page: int, keys: Path, name: str, peer: tuple[str, int]
 ) -> list[Door]:
-    """Both lanes of a process `name`, whose run keeps its keys in that folder, for who comes as a
-    peer: its name and process."""
+    """Both lanes of the process `name` as doors for a stranger that poses as `peer`, which is the
+    peer's name and process number. `keys` is the folder with the keys of the run."""
     own = Keys.read(keys / f"{name}.keys")
     others = Keys.read(keys / f"{peer[0]}.keys")
     identity = f"{peer[0]}/1.{peer[1]}".encode()
@@ -222,7 +223,7 @@ def doors_of(
 
 
 def recorded(door: Door, keys: Keys, peer: str) -> bytes:
-    """What a peer says that comes in: with its real key, and as another life of it."""
+    """The bytes that a peer sends when it is let in, with its real key and a new incarnation."""
     own = keys.public, keys.private
     with (
         recording(door.host, door.port) as recorder,

@@ -1,5 +1,5 @@
-"""A run of `up` as its user sees it, whatever is done to it: what it says and when, and its present
-processes."""
+"""A run of `up` as its user sees it, whatever happens to it: the lines that it prints, the time of
+each, and its present processes."""
 
 from __future__ import annotations
 
@@ -19,23 +19,23 @@ from typing import IO, Any
 
 from benchmarks.helpers.report import ROOT
 
-PATIENCE = 60.0  # seconds for a line to come
-SHOWN = 30  # lines of what was said, to whoever waited in vain
-END_SECONDS = 8.0  # for a run that is told twice to end
+PATIENCE = 60.0  # seconds until a line has come
+SHOWN = 30  # lines of the output that an error shows when an expected line did not come
+END_SECONDS = 8.0  # for a run that has got SIGTERM twice
 
 
 class Gone(AssertionError):
-    """`up` has ended, or was silent too long, before it said what was waited for."""
+    """`up` ended, or was silent for too long, before it printed the expected line."""
 
 
 def environment() -> dict[str, str]:
-    """The checkout is importable, BLAS and kernels have one thread each."""
+    """The environment of a run: imports this checkout; BLAS and kernels use one thread each."""
     path = os.pathsep.join(filter(None, [str(ROOT), os.environ.get("PYTHONPATH")]))
     return {**os.environ, "PYTHONPATH": path, "OPENBLAS_NUM_THREADS": "1", "CONVOY_THREADS": "1"}
 
 
 def events(directory: Path, kind: str) -> list[dict[str, Any]]:
-    """The journalled events of one kind, whole lines only."""
+    """The journalled events of one kind. A line that is not complete yet is left out."""
     try:
         lines = (directory / "events.jsonl").read_text().splitlines(keepends=True)
     except FileNotFoundError:
@@ -48,7 +48,7 @@ def events(directory: Path, kind: str) -> list[dict[str, Any]]:
 
 
 class Heard:
-    """The lines of a pipe, each with when it came."""
+    """The lines of a pipe, each with the time at which it came."""
 
     def __init__(self, pipe: IO[str]) -> None:
         self.lines: list[tuple[float, str]] = []
@@ -69,7 +69,7 @@ class Heard:
 
 
 class Survivor:
-    """`up` of a cluster.toml, or `up --resume` of it; `more`: what else is typed."""
+    """`up` of a cluster.toml, or `up --resume` of it. `more`: further words of the command line."""
 
     def __init__(
         self,
@@ -104,7 +104,7 @@ class Survivor:
 
     @property
     def directories(self) -> list[Path]:
-        """Of its runs, in order."""
+        """The directories of its runs, in order."""
         return sorted(self.runs.glob("[!.]*"), key=_began)
 
     @property
@@ -113,12 +113,13 @@ class Survivor:
         return max(self.runs.glob("[!.]*"), key=_began)
 
     def pids(self) -> dict[str, int]:
-        """Of the run under way."""
+        """The process ids of the run under way."""
         return {event["process"]: event["pid"] for event in events(self.newest, "process")}
 
     def reported(self, wanted: Callable[[dict[str, int]], object] = bool) -> dict[str, int]:
-        """The pids of the run under way, as soon as they are what is wanted, by default any: a run
-        that begins anew has none at first. Gone if `up` ends, or none come."""
+        """The process ids of the run under way, as soon as `wanted` is true of them; by default, as
+        soon as there are any. A run that restarts has none at first. Raises Gone if `up` ends or
+        the time is over."""
         deadline = time.monotonic() + PATIENCE
         while not wanted(found := self.pids()):
             if self.process.poll() is not None or time.monotonic() > deadline:
@@ -133,19 +134,20 @@ class Survivor:
         return self.reported(lambda pids: process in pids)[process]
 
     def until(self, pattern: str, timeout: float = PATIENCE) -> str:
-        """The next line on stdout that begins so. Gone if none comes."""
+        """The next line on stdout that begins with `pattern`. Raises Gone if none comes."""
         return self._next(self._out, pattern, timeout)[1]
 
     def at(self, pattern: str, timeout: float = PATIENCE) -> float:
-        """When that line came."""
+        """The time at which the next such line came."""
         return self._next(self._out, pattern, timeout)[0]
 
     def told(self, pattern: str, timeout: float = PATIENCE) -> tuple[float, str]:
-        """When it came, and the line."""
+        """The time of the next such line, and the line."""
         return self._next(self._out, pattern, timeout)
 
     def last(self, pattern: str) -> str:
-        """The latest line on stdout that begins so. Gone if there is none, or `up` has ended."""
+        """The latest line on stdout that begins with `pattern`. Raises Gone if there is none, or if
+        `up` has ended."""
         if not self._out.over:
             for _, line in reversed(self._out.lines):
                 if re.match(pattern, line):
@@ -155,27 +157,27 @@ class Survivor:
     def named(
         self, pattern: str = "", timeout: float = PATIENCE, *, since: float = 0.0
     ) -> tuple[float, str]:
-        """The next line on stderr after this moment that begins so, and when it came. Gone if none
-        comes."""
+        """The next line on stderr that begins with `pattern` and came after `since`, with its time.
+        Raises Gone if none comes."""
         while (found := self._next(self._err, pattern, timeout))[0] < since:
             pass
         return found
 
     def kill(self, generator: random.Random) -> str:
-        """One of its processes, whichever comes."""
+        """Kill one of its processes, chosen at random. Returns its name."""
         pids = self.pids()
         victim = generator.choice(sorted(pids))
         os.kill(pids[victim], signal.SIGKILL)
         return victim
 
     def end(self, timeout: float = 60.0) -> tuple[int, str]:
-        """Wait for its end: its exit code, and what it said on stderr."""
+        """Wait until `up` has ended. Returns its exit code and its output on stderr."""
         code = self.process.wait(timeout)
         self._close()
         return code, "".join(line for _, line in self._err.lines)
 
     def stop(self) -> None:
-        """Leave nothing of it: its processes end with it, the stopped ones too."""
+        """End `up` and all its processes, also those that are stopped."""
         pids = self.pids() if any(self.runs.glob("[!.]*")) else {}
         with suppress(subprocess.TimeoutExpired, ProcessLookupError):
             self.process.send_signal(signal.SIGCONT)
@@ -218,17 +220,17 @@ class Survivor:
 
 
 def _began(run: Path) -> int:
-    """When its first file was written, by the kernel's clock: names tell the time of a clock that
-    may be set."""
+    """The time at which the first file of a run was written, by the kernel's clock. The names of
+    run directories follow a clock that may be set."""
     try:
         return (run / "config.toml").stat().st_mtime_ns
-    except FileNotFoundError:  # it is about to
+    except FileNotFoundError:  # it is not written yet
         return 0
 
 
 def living(pid: int) -> bool:
-    """Is there such a process, and not only its entry: "Z" until its parent has asked for it, "X"
-    while it does?"""
+    """Whether a process lives. One that has only its entry left does not: its state is "Z" until
+    its parent has waited for it, and "X" during that."""
     try:
         state = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
     except (FileNotFoundError, ProcessLookupError):

@@ -1,12 +1,13 @@
-"""Runs that live beside one another and work in turns: how fast is one, beside another?
+"""Runs that live at the same time and work in turns: how fast is one compared with another?
 
-All of them train. One is awake, the others are stopped (SIGSTOP, `up` and every process below it);
-then the next. Two runs after one another differ by several in a hundred, in what else the machine
-does and in how each happens to lie in memory; turns of a second take the first away. What is left
-needs several lives: of two runs of CaffeNet with one cluster.toml, by turns, one was 4 % slower.
+All of them train. One is awake while the others are stopped (SIGSTOP for `up` and every process
+below it); then the next one is awake. Two runs, one after the other, differ by several per cent:
+the machine has other work, and each run happens to lie differently in memory. Turns of a second
+remove the first cause. The second one needs several lives: of two runs of CaffeNet with one
+cluster.toml, by turns, one was 4 % slower.
 
-A run's speed is its iterations over all its turns by the seconds that it was awake: what it says of
-itself comes every so many iterations, so that one turn alone says little.
+A run's speed is its iterations over all its turns, divided by the seconds that it was awake. A run
+prints its progress only every so many iterations, so one turn alone means little.
 """
 
 from __future__ import annotations
@@ -25,24 +26,24 @@ from benchmarks.helpers.report import ROOT
 from benchmarks.helpers.survivor import Survivor, environment
 
 WARM = 3.0  # seconds of a run that do not count
-SETTLE = 0.02  # for what a run said last to be read
-PARTS = 5  # of all turns, each with a ratio of its own
+SETTLE = 0.02  # seconds until the last line of a run has been read
+PARTS = 5  # into which all turns are divided, each with its ratio
 
 
 @dataclass
 class Turns:
-    """Of one run: iterations and seconds of each."""
+    """The iterations and seconds of each turn of one run."""
 
     iterations: list[int] = field(default_factory=list)
     seconds: list[float] = field(default_factory=list)
 
     @property
     def rate(self) -> float:
-        """Iterations a second, of all turns."""
+        """Iterations a second over all turns."""
         return sum(self.iterations) / sum(self.seconds)
 
     def parts(self) -> list[float]:
-        """The rate of each of PARTS that follow one another; of all, where there are fewer
+        """The rate of each of PARTS consecutive parts of the turns. Fewer parts if there are fewer
         turns."""
         cuts = [len(self.seconds) * part // PARTS for part in range(PARTS + 1)]
         return [
@@ -53,9 +54,9 @@ class Turns:
 
 
 class Sleeper:
-    """A run of `up` that trains without an end, and sleeps between its turns. `checkout`: whose
-    `runtime` it is; `beside` is called while it is awake, with the seconds to come, instead of
-    waiting."""
+    """A run of `up` that trains without an end, and sleeps between its turns. `checkout`: the tree
+    whose `runtime` it runs. `beside`: called while the run is awake, with the seconds of the turn,
+    instead of waiting."""
 
     def __init__(
         self,
@@ -78,7 +79,7 @@ class Sleeper:
         self._signal(signal.SIGSTOP)
 
     def turn(self, seconds: float) -> None:
-        """Be awake for so long."""
+        """Let the run work for so many seconds."""
         before = self._iterations()
         began = time.monotonic()
         self._signal(signal.SIGCONT)
@@ -91,7 +92,7 @@ class Sleeper:
         self.turns.iterations.append(self._iterations() - before)
 
     def stop(self) -> None:
-        """For good."""
+        """End the run."""
         self._signal(signal.SIGCONT)
         self.run.stop()
 
@@ -108,7 +109,7 @@ class Sleeper:
 def taken(
     runs: Mapping[str, Callable[[], Sleeper]], rounds: int, seconds: float
 ) -> dict[str, Turns]:
-    """Start all of them, and let each have so many turns of so many seconds. `Gone` if one dies."""
+    """Start all runs, and give each `rounds` turns of `seconds`. Raises Gone if one dies."""
     with ExitStack() as ends:
         sleepers: dict[str, Sleeper] = {}
         for name, start in runs.items():
@@ -128,8 +129,8 @@ def taken_in_lives(
     rounds: int,
     seconds: float,
 ) -> dict[str, Turns]:
-    """`taken`, so many times, each with new runs: `start(life)`. They start in another order every
-    time."""
+    """Call `taken` `lives` times, each time with new runs from `start(life)`. The order in which
+    they start differs each time."""
     found: dict[str, Turns] = {}
     for life in range(lives):
         runs = list(start(life).items())
@@ -142,7 +143,7 @@ def taken_in_lives(
 
 
 def below(pid: int) -> list[int]:
-    """A process, and all that it and they have started."""
+    """The process `pid` and all its descendants."""
     children: dict[int, list[int]] = {}
     for entry in Path("/proc").glob("[0-9]*/stat"):
         with suppress(OSError):

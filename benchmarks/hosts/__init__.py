@@ -1,1 +1,1 @@
-"""Eight machines beside PyTorch's DDP on the same machines. The command is `hosts`."""
+"""Eight machines compared with PyTorch's DDP on the same ones. The command is `hosts`."""

@@ -1,6 +1,6 @@
-"""Clusters for `benchmarks.hosts`: a cluster.toml for a net on several machines, how long its
-layers take here, and what each preset is predicted to take on machines that have a core for each
-process."""
+"""Clusters for `benchmarks.hosts`: a cluster.toml for a net on several machines, the measured times
+of its layers on this machine, and the predicted time of each preset on machines with a core for
+each process."""
 
 from __future__ import annotations
 
@@ -57,7 +57,8 @@ EMULATED = '[train.devices]\n"*" = "emulated:times.json"\n'
 
 @dataclass(frozen=True)
 class Work:
-    """A net and images for it, the batch of all machines together, and the solver's rates."""
+    """A net, the shape of its images, the batch of all machines together, and the solver's
+    rates."""
 
     net: str
     shape: tuple[int, int, int]
@@ -85,9 +86,9 @@ def cluster(
     strategy: str = "",
     iterations: int = 10_000_000,
 ) -> Path:
-    """The cluster.toml of one worker on each machine, with its solver. `times`: the profile of
-    emulated devices, which take the place of all others; `data`, `train` and `strategy`: lines in
-    these sections; the solver ends after `iterations`."""
+    """Write the cluster.toml of one worker on each machine, and its solver. `times`: the profile of
+    emulated devices, which replace all other devices. `data`, `train` and `strategy`: lines in
+    these sections. The solver ends after `iterations`."""
     folder.mkdir(parents=True, exist_ok=True)
     solver = SOLVER.format(net=work.net, rate=work.rate, decay=work.decay, iterations=iterations)
     (folder / "solver.prototxt").write_text(solver)
@@ -113,25 +114,25 @@ def cluster(
 
 
 def blank(work: Work) -> str:
-    """Images that are not there, for whoever reads none."""
+    """The data line for blank images, of which only the shape is used."""
     return f'train = {{ format = "blank", shape = {list(work.shape)}, size = 65536 }}'
 
 
 def made_up(work: Work) -> str:
-    """A batch of noise."""
+    """The data line for one batch of noise."""
     images = f"shape = {list(work.shape)}, classes = {work.classes}, size = {work.batch}"
     return f'train = {{ format = "synthetic", {images} }}'
 
 
 def photographs(files: Sequence[Path]) -> str:
-    """CIFAR-10, in a new order every epoch."""
+    """The data lines for CIFAR-10 in a new order every epoch."""
     named = json.dumps([str(file.resolve()) for file in files])
     return f'train = {{ format = "cifar10", files = {named} }}\nshuffle = true'
 
 
 def timed_here(path: Path, machines: int) -> Timed:
-    """How long the layers of the cluster's net take on one core of this machine, on a worker's rows
-    and on all."""
+    """Measure the layers of the cluster's net on one core of this machine, with a worker's rows and
+    with the whole batch."""
     loaded = check(path).loaded
     assert isinstance(loaded.options, Options)
     job = job_of(loaded.config, loaded.options)
@@ -140,13 +141,13 @@ def timed_here(path: Path, machines: int) -> Timed:
 
 
 def profile(checked: Checked, found: Timed) -> dict[str, Any]:
-    """How long the array work of a cluster's actors takes, by what its layers take."""
+    """The times of the array work of a cluster's actors, from the times of its layers."""
     return table_of(Shapes(plainly(checked.placement.topology), shared_memory=False), found)
 
 
 def predicted(checked: Checked, found: Timed, bits_per_second: int = GIGABIT) -> float:
-    """Seconds of an iteration on machines that have a core for each process, and cables of that
-    rate."""
+    """The predicted seconds of an iteration on machines with a core for each process and cables of
+    that rate."""
     placement = checked.placement
     interfaces = {spec.name: spec.machine for spec in placement.processes}
     network = Network(LATENCY, bits_per_second / 8, interfaces)
@@ -155,8 +156,7 @@ def predicted(checked: Checked, found: Timed, bits_per_second: int = GIGABIT) ->
 
 
 def candidates(folder: Path, work: Work, made: Sequence[Machine]) -> dict[str, Checked]:
-    """The presets that compute what DDP computes, which is what one process computes, with several
-    workers."""
+    """The presets with several workers whose result equals that of one process, as DDP's does."""
     found: dict[str, Checked] = {}
     for name in PRESETS:
         preset = preset_called(name)
@@ -165,7 +165,7 @@ def candidates(folder: Path, work: Work, made: Sequence[Machine]) -> dict[str, C
         try:
             checked = check(cluster(folder / name, work, made, name))
         except ConfigError:
-            continue  # not with this net, or not over several machines
+            continue  # the preset does not fit this net, or several machines
         if all(checked.placement.topology != other.placement.topology for other in found.values()):
             found[name] = checked
     return found

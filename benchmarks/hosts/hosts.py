@@ -1,20 +1,20 @@
-"""`python -m benchmarks.hosts`: eight machines with cables of 1 Gbit/s, beside PyTorch's DDP on the
-same machines.
+"""`python -m benchmarks.hosts`: eight machines with cables of 1 Gbit/s, compared with PyTorch's DDP
+on the same machines.
 
-    choice    what each preset is predicted to take there; the fastest of those that compute what DDP does is ours
+    choice    the predicted time of each preset there; ours is the fastest of those that compute the same as DDP
     work      images a second, really computed, and the bar. The machines are network namespaces of this one and share
               its cores: computing takes longer than on eight machines, on both sides alike, and
               hides the network
-    cores     the same with layers that sleep as long as they take on a core of their own, on both sides: as on eight
-              machines with a core each. Messages and their sizes are real, and so are gradients and
+    cores     the same with layers that sleep as long as they take on one core, on both sides: as on eight machines
+              with a core each. Messages and their sizes are real, and so are gradients and
               buckets of DDP
     learning  seconds until CIFAR-10 quick reaches a loss, with `groups = "auto"`
     start     seconds from `up` to the first iteration of sixteen machines, and the bar
     thousand  seconds of one core until a thousand machines are planned, placed and told to begin, and the bar
 
-In the first four both sides are up at once and take turns; a ratio is the median of the ratios of
-the turns. Both have the same batch, one worker with one thread on each machine, and links in the
-open, as gloo has no others. Needs root.
+In the first four, both sides are up at once and take turns; a ratio is the median of the ratios of
+the turns. Both sides have the same batch, one worker with one thread on each machine, and links
+without encryption, since gloo has no other. Needs root.
 """
 
 from __future__ import annotations
@@ -44,13 +44,13 @@ from runtime.runs.checking import Checked
 BAR = 1.5  # times DDP's images a second
 LEAST = 2  # iterations of a turn
 REPEATS = {"cifar10_quick": 10, "caffenet": 3}  # of each layer, for DDP's profile
-TARGET = 1.1  # the mean loss of so many iterations; DDP gets there in 100 s on two slow cores
+TARGET = 1.1  # the mean loss of WINDOW iterations; DDP reaches it in 100 s on two slow cores
 WINDOW = 50
 LEARNING_SECONDS = 120.0  # of each side, at most
-# of BVLC's solver until its rate falls: of their seconds `groups = "auto"` may take a tenth
+# of BVLC's solver until its rate falls: `groups = "auto"` may spend a tenth of their seconds
 ITERATIONS = 4000
 LEARNT_NET = "cifar10_quick"
-# What our side may choose: the lines in [train] and in [train.strategy]
+# the settings that our side may choose: the lines in [train] and in [train.strategy]
 TUNED = {
     "groups auto": ("", 'groups = "auto"'),
     "groups, momentum and rate auto": ('momentum = "auto"\nbase_lr = "auto"', 'groups = "auto"'),
@@ -59,8 +59,8 @@ TUNED = {
 
 @dataclass
 class Known:
-    """What is known of a net before it is trained: our layers' times, each preset's cluster and
-    predicted seconds of an iteration, PyTorch's times (none: PyTorch is missing)."""
+    """What is measured of a net before it is trained: our layers' times, each preset's cluster and
+    predicted seconds of an iteration, and PyTorch's times."""
 
     timed: Timed
     clusters: Mapping[str, Checked]
@@ -69,13 +69,13 @@ class Known:
 
     @property
     def preset(self) -> str:
-        """Ours: predicted to be the fastest."""
+        """Our preset: the one that is predicted to be the fastest."""
         return min(self.seconds, key=self.seconds.__getitem__)
 
 
 @dataclass
 class Bench:
-    """The machines, a folder, and what was asked for."""
+    """The machines, a folder, the arguments of the command, and the nets that are measured."""
 
     made: list[Machine]
     folder: Path
@@ -83,7 +83,7 @@ class Bench:
     known: dict[str, Known] = field(default_factory=dict)
 
     def of(self, work: Work) -> Known:
-        """What is known of a net; measured when it is asked for first."""
+        """The measurements of a net; they are made at the first call."""
         if work.net not in self.known:
             folder = self.folder / work.net
             timed = clusters.timed_here(
@@ -96,19 +96,22 @@ class Bench:
         return self.known[work.net]
 
     def told(self, work: Work, **more: Any) -> dict[str, Any]:
-        """What a process of DDP is told."""
+        """The options of a process of DDP."""
         return {**vars(work), "rows": work.batch // len(self.made), **more}
 
 
 def main(arguments: list[str] | None = None) -> int:
-    """Run the parts and write the results. 1: a bar is missed or a part failed."""
+    """Run the parts and write the results. Returns 1 if a bar is missed or a part failed."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks.hosts", description=__doc__)
     parser.add_argument("--parts", nargs="+", choices=(*PARTS, *STARTS), default=[*PARTS, *STARTS])
     parser.add_argument("--nets", nargs="+", choices=tuple(WORKS), default=list(WORKS))
     parser.add_argument("--machines", type=int, default=8)
     parser.add_argument("--turns", type=int, default=3)
     parser.add_argument(
-        "--seconds", type=float, default=4.0, help=("of a turn, and two iterations at least")
+        "--seconds",
+        type=float,
+        default=4.0,
+        help=("seconds of a turn, which has at least two iterations"),
     )
     parser.add_argument("--data", type=Path, default=ROOT.parent / "shared" / "data" / "cifar10")
     parser.add_argument("--results", type=Path, default=ROOT / "benchmarks" / "results")
@@ -121,7 +124,7 @@ def main(arguments: list[str] | None = None) -> int:
         skip(
             compared,
             (
-                "PyTorch is missing; bring it with: python -m pip install "
+                "PyTorch is missing; install it with: python -m pip install "
                 "'convoy-runtime[reference]'"
             ),
         )
@@ -134,7 +137,7 @@ def main(arguments: list[str] | None = None) -> int:
 
 
 def measure(records: Mapping[str, Record], given: argparse.Namespace) -> None:
-    """Make the machines, and run the parts on them."""
+    """Make the machines and run the parts on them."""
     try:
         with (
             machines(given.machines, GIGABIT) as made,
@@ -148,7 +151,7 @@ def measure(records: Mapping[str, Record], given: argparse.Namespace) -> None:
 
 
 def started(record: Record, part: Callable[[Record, int], None], turns: int) -> None:
-    """A part that needs no PyTorch and makes its own machines."""
+    """Run a part that does not need PyTorch and makes its own machines."""
     print(record.title, flush=True)
     try:
         part(record, turns)
@@ -160,14 +163,14 @@ def started(record: Record, part: Callable[[Record, int], None], turns: int) -> 
 
 
 def skip(records: Mapping[str, Record], why: str) -> None:
-    """Say why nothing is measured."""
+    """Note in each record why it is not measured."""
     for record in records.values():
         record.status = "skipped"
         record.note(f"left out: {why}")
 
 
 def run(record: Record, part: Callable[[Record, Bench], Awaitable[None]], bench: Bench) -> None:
-    """One part; what ends it is in its record."""
+    """Run one part. The record has the error that ends it."""
     print(record.title, flush=True)
     record.facts["machines"] = (
         f"{len(bench.made)} network namespaces, veth pairs of 1 Gbit/s each way (tbf)"
@@ -180,7 +183,7 @@ def run(record: Record, part: Callable[[Record, Bench], Awaitable[None]], bench:
 
 
 async def choice(record: Record, bench: Bench) -> None:
-    """Predictions for each preset, fastest first."""
+    """Record the predictions for each preset, fastest first."""
     record.table(
         ("Predicted seconds of an iteration, a core for each process"),
         "net",
@@ -195,7 +198,7 @@ async def choice(record: Record, bench: Bench) -> None:
 
 
 async def worked(record: Record, bench: Bench) -> None:
-    """Real work, judged."""
+    """Measure and judge real work."""
     begin(record)
     for work in (WORKS[net] for net in bench.given.nets):
         known = bench.of(work)
@@ -216,7 +219,7 @@ async def worked(record: Record, bench: Bench) -> None:
 
 
 async def with_cores(record: Record, bench: Bench) -> None:
-    """Layers that sleep."""
+    """Measure layers that sleep."""
     begin(record)
     for work in (WORKS[net] for net in bench.given.nets):
         known = bench.of(work)
@@ -239,7 +242,7 @@ async def with_cores(record: Record, bench: Bench) -> None:
 
 
 def begin(record: Record) -> None:
-    """The table of images a second."""
+    """Start the table of images a second."""
     record.table(
         "Images a second", "net", "batch", "preset", "ours", "DDP", "its layout", "times DDP",
         "seconds of an iteration", "DDP", "processor busy", "with DDP",
@@ -249,7 +252,7 @@ def begin(record: Record) -> None:
 async def beside(
     record: Record, work: Work, known: Known, ours: Path, theirs: Ddp, bench: Bench
 ) -> float:
-    """Both sides in turns, a row, and how many times faster ours is."""
+    """Measure both sides in turns and record a row. Returns how many times faster ours is."""
     async with Ours(ours) as convoy, theirs as ddp:
         taken, busy = await in_turns(
             {"convoy": convoy, "DDP": ddp}, bench.given.turns, bench.given.seconds
@@ -267,8 +270,8 @@ async def beside(
 async def in_turns(
     sides: Mapping[str, Side], turns: int, seconds: float
 ) -> tuple[dict[str, list[float]], dict[str, list[float]]]:
-    """Seconds of an iteration of each side, turn by turn, and how busy the processor was; a first
-    turn only tells how many iterations the others have."""
+    """The seconds of an iteration of each side, turn by turn, and how busy the processor was. A
+    first turn only determines the number of iterations of the others."""
     many = {name: max(LEAST, round(seconds / await side.turn(1))) for name, side in sides.items()}
     taken: dict[str, list[float]] = {name: [] for name in sides}
     busy: dict[str, list[float]] = {name: [] for name in sides}
@@ -281,7 +284,7 @@ async def in_turns(
 
 
 async def learning(record: Record, bench: Bench) -> None:
-    """Seconds until a loss, one side after the other."""
+    """Measure the seconds until a loss is reached, one side after the other."""
     work = WORKS[LEARNT_NET]
     given = bench.given
     files = sorted(given.data.glob("data_batch_*.bin*"))
@@ -328,7 +331,7 @@ async def learning(record: Record, bench: Bench) -> None:
 
 
 def reached(record: Record, side: str, found: Learnt, theirs: Learnt) -> None:
-    """A row; a failure if the loss was not reached."""
+    """Record a row. The record fails if the loss was not reached."""
     sooner = theirs.seconds / found.seconds if max(found.loss, theirs.loss) <= TARGET else "-"
     record.row(side, *found, found.seconds / max(1, found.iterations), sooner)
     if found.loss > TARGET:

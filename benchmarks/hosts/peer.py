@@ -1,12 +1,12 @@
 """A process of PyTorch's DDP over gloo on one of several machines: `python -m benchmarks.hosts.peer
 KIND RANK OPTIONS`.
 
-    work    a net of ours as PyTorch modules (`torch_peer`), trained on noise, or on CIFAR-10 where files are named
-    sleep   layers that compute nothing: each sleeps as long as was measured of it, and has gradients of its size
-    times   no DDP: how long the layers take here, for `sleep`, and the faster of PyTorch's two layouts
+    work    a net of ours as PyTorch modules (`torch_peer`), trained on noise, or on CIFAR-10 if files are named
+    sleep   layers that compute nothing: each sleeps for its measured time, and has gradients of its size
+    times   no DDP: the times of the layers on this machine, for `sleep`, and the faster of PyTorch's two layouts
 
-DDP is used as it comes: its buckets of 25 MB, sent while the backward pass goes on. Orders and
-answers are lines of JSON (`messages_pair.End`). What never lives here: who starts the processes.
+DDP has its default settings: buckets of 25 MB, sent while the backward pass goes on. Orders and
+answers are lines of JSON (`benchmarks.messages.pair.End`). The processes are started by `sides`.
 """
 
 from __future__ import annotations
@@ -35,13 +35,13 @@ from ops import get_backend
 LAYOUTS = {"nchw": torch.contiguous_format, "nhwc": torch.channels_last}
 MEAN = (125.3, 123.0, 113.9)  # of CIFAR-10, as the net's prototxt has it
 MOMENTUM = 0.9
-CHECKED = 10  # iterations between two looks at the loss
+CHECKED = 10  # iterations between two checks of the loss
 # a layer: the shapes of its parameters, seconds forward and backward
 Part = tuple[list[list[int]], float, float]
 
 
 class Peer:
-    """One side's process: `iteration` trains on the next rows and returns their loss."""
+    """A process of DDP. `iteration` trains on the next rows and returns their loss."""
 
     def __init__(self, options: dict[str, Any]) -> None:
         dist.init_process_group("gloo")
@@ -50,7 +50,7 @@ class Peer:
         ).iteration
 
     def turn(self, iterations: int) -> float:
-        """Seconds of an iteration, of so many; the one before them does not count."""
+        """The mean seconds of an iteration over so many, after one that does not count."""
         dist.barrier()
         self.iteration()
         began = time.perf_counter()
@@ -60,7 +60,7 @@ class Peer:
 
     def learn(self, target: float, window: int, seconds: float) -> tuple[float, int, float]:
         """Train until the mean loss of the last `window` iterations is at most `target`, or for so
-        many seconds: the seconds, the iterations, and that loss."""
+        many seconds. Returns the seconds, the iterations and that loss."""
         dist.barrier()
         began = time.perf_counter()
         losses = deque[float](maxlen=window)
@@ -70,7 +70,7 @@ class Peer:
             done += 1
             if done % CHECKED == 0:
                 told = torch.tensor([mean(losses), time.perf_counter() - began])
-                dist.all_reduce(told)  # all see the same, and stop together
+                dist.all_reduce(told)  # all processes get the same numbers, and stop together
                 loss, taken = (told / dist.get_world_size()).tolist()
                 if (len(losses) == window and loss <= target) or taken > seconds:
                     return taken, done, loss
@@ -88,7 +88,7 @@ class Trained:
         self._rows = rows_of(options, form)
 
     def iteration(self) -> Tensor:
-        """See Peer."""
+        """Train on the next rows of this process. Returns their loss."""
         x, labels = self._rows()
         self._optimiser.zero_grad()
         loss = self._model(data=x, label=labels)
@@ -107,7 +107,7 @@ class Slept:
         self._update: float = options["update"]
 
     def iteration(self) -> Tensor:
-        """See Peer."""
+        """Run both passes and the update, all of which sleep. Returns the loss of the pass."""
         loss = self._model(torch.zeros(1, requires_grad=True)).sum()
         self._model.zero_grad()
         loss.backward()
@@ -124,14 +124,14 @@ class Sleeping(nn.Module):
         self._blobs = nn.ParameterList(nn.Parameter(torch.zeros(shape)) for shape in shapes)
 
     def forward(self, x: Tensor) -> Tensor:
-        """What comes in, some time later."""
+        """Return x after the layer's time."""
         time.sleep(self._forward)
         result: Tensor = _Backward.apply(x, self._backward, *self._blobs)
         return result
 
 
 class _Backward(torch.autograd.Function):
-    """Sleeps on the way back, and gives parameters gradients of their size."""
+    """Sleeps in the backward pass, and returns gradients of the parameters' sizes."""
 
     @staticmethod
     def forward(ctx: Any, x: Tensor, seconds: float, *blobs: Tensor) -> Tensor:
@@ -148,14 +148,14 @@ class _Backward(torch.autograd.Function):
 
 
 def net_of(options: dict[str, Any]) -> Net:
-    """The net on this process's rows."""
+    """The net for this process's rows."""
     spec = load_net(options["net"])
     image = tuple(options["shape"])
     return Net(spec, "TRAIN", ops=get_backend("numpy"), batch=options["rows"], input_shape=image)
 
 
 def optimiser_of(peer: TorchPeer, net: Net, rate: float, decay: float) -> torch.optim.SGD:
-    """Caffe's SGD: each blob's rate and decay are multiplied as the net says."""
+    """Caffe's SGD: each blob's rate and decay are multiplied by the net's factors."""
     kinds: dict[tuple[float, float], list[nn.Parameter]] = {}
     for layer, params in net.params.items():
         for param, blob in zip(params, peer.parts[layer].parameters(), strict=True):
@@ -169,8 +169,8 @@ def optimiser_of(peer: TorchPeer, net: Net, rate: float, decay: float) -> torch.
 def rows_of(
     options: dict[str, Any], form: torch.memory_format
 ) -> Callable[[], tuple[Tensor, Tensor]]:
-    """What gives this process its rows of the next batch: of CIFAR-10 in a new order every epoch,
-    or always noise."""
+    """A function that returns this process's rows of the next batch: of CIFAR-10 in a new order
+    every epoch, or always the same noise."""
     rows = options["rows"]
     files = options.get("files")
     if not files:
@@ -201,8 +201,8 @@ def rows_of(
 
 
 def times(options: dict[str, Any]) -> dict[str, Any]:
-    """The layout in which a step is faster, and then: layers as `Part`, which together take as long
-    as the whole step, seconds of an update, and of the step with it."""
+    """The layout in which a step is faster. For this layout: the layers as `Part`, scaled so that
+    they take as long as the whole step; the seconds of an update, and of the step with it."""
     net = net_of(options)
     steps = {layout: step_seconds(net, options, form) for layout, form in LAYOUTS.items()}
     layout = min(steps, key=lambda name: sum(steps[name]))
@@ -216,7 +216,7 @@ def times(options: dict[str, Any]) -> dict[str, Any]:
 def step_seconds(
     net: Net, options: dict[str, Any], form: torch.memory_format
 ) -> tuple[float, float]:
-    """Both passes, and the update."""
+    """The seconds of both passes, and of the update."""
     peer = TorchPeer(net).to(memory_format=form)
     optimiser = optimiser_of(peer, net, options["rate"], options["decay"])
     rows = rows_of(options, form)
@@ -235,7 +235,7 @@ def step_seconds(
 
 
 def parts_of(net: Net, options: dict[str, Any], form: torch.memory_format) -> list[Part]:
-    """Each layer by itself, in the order of the net."""
+    """The times of each layer alone, in the order of the net."""
     peer = TorchPeer(net).to(memory_format=form)
     x, labels = rows_of(options, form)()
     blobs = {"data": x, "label": labels}
@@ -245,7 +245,7 @@ def parts_of(net: Net, options: dict[str, Any], form: torch.memory_format) -> li
         for _ in range(options["repeats"]):
             given = [blobs[bottom].detach() for bottom in bottoms]
             if given[0].is_floating_point() and bottoms[0] != "data":
-                given[0] = given[0].requires_grad_().clone()  # a ReLU writes over it
+                given[0] = given[0].requires_grad_().clone()  # a ReLU overwrites it
             began = time.perf_counter()
             y = work(*given)
             passed = time.perf_counter()
@@ -261,7 +261,7 @@ def parts_of(net: Net, options: dict[str, Any], form: torch.memory_format) -> li
 
 
 def main() -> None:
-    """Obey until there are no more orders."""
+    """Obey orders until standard input ends."""
     kind = sys.argv[1]
     _ = sys.argv[2]
     options = json.loads(sys.argv[3])
@@ -279,7 +279,7 @@ def main() -> None:
 
 
 def say(what: Any) -> None:
-    """To whoever gives orders."""
+    """Send an answer."""
     print(MARK + json.dumps(what), flush=True)
 
 

@@ -1,7 +1,7 @@
 """The two sides of `benchmarks.hosts`, up at once on the same machines: a run of ours, and
 PyTorch's DDP.
 
-They take turns: while one trains, the other is held or waits for orders, and does nothing.
+They take turns: while one side trains, the other is held or waits for orders, and does nothing.
 """
 
 from __future__ import annotations
@@ -22,15 +22,15 @@ from runtime import Event
 from runtime.runs.checking import check
 from runtime.runs.run import Run
 
-# for an order: eight processes import PyTorch on a few cores, and share their first parameters
+# for an answer: eight processes import PyTorch on a few cores, and share their first parameters
 SECONDS = 240.0
 PORT = "29500"  # of DDP's first process; the namespace is its own
 PEER = "benchmarks.hosts.peer"
 
 
 class Learnt(NamedTuple):
-    """Seconds and iterations until a loss was reached, or until the time was over; the loss
-    then."""
+    """Seconds and iterations until a loss was reached, or until the time was over, and the loss at
+    that moment."""
 
     seconds: float
     iterations: int
@@ -38,14 +38,14 @@ class Learnt(NamedTuple):
 
 
 class Side(Protocol):
-    """One of the two."""
+    """One of the two sides."""
 
     async def turn(self, iterations: int) -> float:
-        """Seconds of an iteration, of so many; the one before them does not count."""
+        """The mean seconds of an iteration over so many, after one that does not count."""
 
 
 class Ours:
-    """A run of a cluster.toml; it waits for its turns, unless it is not `held`."""
+    """A run of a cluster.toml. If `held`, it trains only in its turns."""
 
     def __init__(self, cluster: Path, *, held: bool = True) -> None:
         checked = check(cluster, [f'run.directory="{cluster.parent / "runs"}"'])
@@ -72,9 +72,9 @@ class Ours:
         await self._run.end_now()
 
     async def turn(self, iterations: int) -> float:
-        """See Side."""
+        """The mean seconds of an iteration over so many, after one that does not count."""
         await self._run.ask("coordinator", Release(), Released)
-        await self._next("released")  # what is told before that is of the turn before
+        await self._next("released")  # earlier events belong to the turn before
         first = await self._next("progress")
         for _ in range(iterations):
             last = await self._next("progress")
@@ -82,8 +82,8 @@ class Ours:
         return (last.time - first.time) / iterations
 
     async def learn(self, target: float, window: int, seconds: float) -> tuple[Learnt, list[str]]:
-        """Until the mean loss of the last `window` iterations is at most `target`, or for so many
-        seconds; and what was chosen meanwhile, if something is chosen."""
+        """Train until the mean loss of the last `window` iterations is at most `target`, or for so
+        many seconds. Also returns the choices that the tuner made meanwhile."""
         began = (await self._next("began")).time
         losses = deque[float](maxlen=window)
         done = 0
@@ -105,7 +105,8 @@ class Ours:
         return Learnt(taken, done, mean(losses) if losses else math.inf), chosen
 
     async def _next(self, *names: str) -> Event:
-        """The next event of such a name. ConvoyError or Lost if the run ends first."""
+        """The next event with one of these names. Raises ConvoyError or Lost if the run ends
+        first."""
         async for event in self._events:
             if event.name in names:
                 return event
@@ -113,11 +114,11 @@ class Ours:
 
 
 class Ddp:
-    """A process on each machine; `options` are what it is told (`peer`)."""
+    """A process of PyTorch's DDP on each machine; `options` are for `peer`."""
 
     def __init__(self, made: Sequence[Machine], kind: str, options: dict[str, Any]) -> None:
         place = {"WORLD_SIZE": str(len(made)), "MASTER_ADDR": made[0].address, "MASTER_PORT": PORT}
-        # it warns that addresses have no names
+        # gloo warns that addresses have no names
         place |= {"GLOO_SOCKET_IFNAME": "eth0", "TORCH_CPP_LOG_LEVEL": "ERROR"}
         self._made = made
         self._kind = kind
@@ -149,11 +150,11 @@ class Ddp:
         self._close(lost=error is not None)
 
     async def turn(self, iterations: int) -> float:
-        """See Side."""
+        """The mean seconds of an iteration over so many, after one that does not count."""
         return float(await self._ordered("turn", iterations=iterations))
 
     async def learn(self, target: float, window: int, seconds: float) -> Learnt:
-        """As Ours.learn."""
+        """Train as `Ours.learn` does."""
         return Learnt(*await self._ordered("learn", target=target, window=window, seconds=seconds))
 
     async def _ordered(self, what: str, **given: float) -> Any:
@@ -162,11 +163,12 @@ class Ddp:
         return (await self._heard())[0]
 
     async def _heard(self) -> list[Any]:
-        """What all say. Lost if one ends first."""
+        """The answers of all processes. Raises Lost if one ends first."""
         return [await asyncio.to_thread(end.hear, SECONDS) for end in self._ends]
 
     def _close(self, *, lost: bool) -> None:
-        """They end together. If one is lost the others would wait for it."""
+        """End all processes together. If one is lost, the others would wait for it, so all are
+        killed."""
         for end in self._ends:
             if lost:
                 end.process.kill()
@@ -177,7 +179,7 @@ class Ddp:
 
 
 def torch_times(options: dict[str, Any]) -> dict[str, Any]:
-    """How long the layers take on one core, see `hosts_peer.times`."""
+    """The times of the layers on one core, from `peer.times`."""
     end = End("times", "alone", options, (), PEER)
     try:
         return dict(end.hear(SECONDS))

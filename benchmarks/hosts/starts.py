@@ -1,10 +1,10 @@
-"""What it takes until many machines have begun, for `benchmarks.hosts`.
+"""The time until many machines have begun, for `benchmarks.hosts`.
 
-start     `up` is typed, and sixteen machines with two processes each have made their first iteration. The machines are
-          network namespaces of this one: all their agents, nurseries and processes start on its
+start     seconds from `up` until sixteen machines with two processes each have made their first iteration. The
+          machines are network namespaces of this one: all their agents, nurseries and processes start on its
           cores
-thousand  what `up` computes for a thousand machines that are not there: plan, places and directory, and the
-          messages from the first Hello to the last Begin, which are encoded and delivered nowhere
+thousand  the computation of `up` for a thousand machines that do not exist: plan, places and directory, and the
+          messages from the first Hello to the last Begin, which are encoded but not delivered
 """
 
 from __future__ import annotations
@@ -45,10 +45,10 @@ from runtime.plan.topology import SUPERVISOR, Placement, ProcessSpec
 from runtime.runs.execution import Watchers
 from runtime.transport import Endpoints, Limits, Transport
 
-MACHINES = 16  # and so many workers on each
+MACHINES = 16  # machines, each with EACH workers
 EACH = 2
-START_BAR = 10.0  # seconds; the second of one core
-THOUSAND_BAR = 5.0
+START_BAR = 10.0  # seconds
+THOUSAND_BAR = 5.0  # seconds of one core
 PRESETS = ("sync", "firecaffe")
 PACKAGES = ("runtime", "roles", "nets", "ops")
 TRAIN = """[train]
@@ -77,12 +77,12 @@ transport = "tcp"
 
 
 def start(record: Record, turns: int) -> None:
-    """Seconds from `up` to the first iteration, judged by their median."""
+    """Measure the seconds from `up` to the first iteration, and judge their median."""
     record.facts["cluster"] = (
         f"{MACHINES} machines, LeNet, firecaffe, {MACHINES * EACH} workers, links encrypted"
     )
     record.facts["agents"] = (
-        "started by `ip netns exec` in place of ssh: what a login takes is not in the figures"
+        "started by `ip netns exec` in place of ssh: the figures do not include the time of a login"
     )
     record.table(
         "Seconds since `up` was typed",
@@ -94,7 +94,7 @@ def start(record: Record, turns: int) -> None:
     )
     subprocess.run(
         [sys.executable, "-m", "compileall", "-q", *PACKAGES], cwd=ROOT, env=bare(), check=True
-    )  # as pip does
+    )  # as pip does when it installs
     with machines(MACHINES, 10**9) as made:
         taken = [_started(record, turn, made) for turn in range(1, turns + 1)]
     text = f"`up` to the first iteration: {median(taken):.2f} s, at most {START_BAR:g}"
@@ -105,7 +105,8 @@ def start(record: Record, turns: int) -> None:
 
 
 def _started(record: Record, turn: int, made: Sequence[Machine]) -> float:
-    """One run: a row, and its seconds. Failed if something of it is left."""
+    """Start one run and record a row. Returns its seconds. The record fails if a process is
+    left."""
     with tempfile.TemporaryDirectory(prefix="convoy-benchmark-") as name:
         folder = Path(name)
         began = time.monotonic()
@@ -128,15 +129,15 @@ def _started(record: Record, turn: int, made: Sequence[Machine]) -> float:
 
 
 def bare() -> dict[str, str]:
-    """The environment, in which Python keeps what it has compiled: where that is forbidden, and
-    nothing is compiled yet, each of the processes compiles all modules anew."""
+    """The environment, in which Python may keep compiled modules. If that is forbidden, and nothing
+    is compiled yet, every process compiles all modules again."""
     return {
         name: value for name, value in environment().items() if name != "PYTHONDONTWRITEBYTECODE"
     }
 
 
 def cluster(folder: Path, made: Sequence[Machine]) -> Path:
-    """The cluster.toml, and in `bin` what is in place of ssh."""
+    """Write the cluster.toml, and into `bin` the script that replaces ssh."""
     script = folder / "bin" / "ssh"
     script.parent.mkdir()
     script.write_text(SSH.format(prefix=made[0].namespace[:-1]))
@@ -157,7 +158,7 @@ def cluster(folder: Path, made: Sequence[Machine]) -> Path:
 
 
 def living(made: Sequence[Machine]) -> list[str]:
-    """The processes on the machines."""
+    """The processes that live on the machines."""
     asked = (["ip", "netns", "pids", at.namespace] for at in made)
     return [
         pid
@@ -167,51 +168,51 @@ def living(made: Sequence[Machine]) -> list[str]:
 
 
 class Road(Transport):
-    """Encodes what is sent, and delivers nothing."""
+    """A transport that encodes messages and delivers none."""
 
     sent = 0
 
     async def open(self) -> Endpoints:
-        """Nowhere."""
+        """Listens nowhere."""
         return Endpoints()
 
     def connect(self, peer: str, endpoints: Endpoints) -> None:
-        """Everybody is reached."""
+        """Accepts every peer."""
 
     def disconnect(self, peer: str, why: str) -> None:
-        """Nobody is held."""
+        """Does nothing: no peer is connected."""
 
     async def send(self, peer: str, envelope: Envelope) -> None:
-        """As far as the bytes."""
+        """Encodes the message and counts it."""
         encode(envelope)
         self.sent += 1
 
     async def close(self) -> None:
-        """Nothing is queued."""
+        """Does nothing: no message is queued."""
 
     def queued_bytes(self) -> dict[str, int]:
-        """Of nobody."""
+        """Empty: no message is queued."""
         return {}
 
 
 class Nobody(Launcher):
-    """Starts nothing."""
+    """A launcher that starts nothing."""
 
     async def open(self, machine: Place) -> None:
-        """It is there."""
+        """Does nothing: the machine counts as reached."""
 
     async def launch(self, spec: ProcessSpec, incarnation: int) -> Launched:
-        """Nobody asks for it."""
+        """Never called."""
         raise NotImplementedError
 
     async def close(self) -> None:
-        """Nothing was started."""
+        """Does nothing: no process was started."""
 
 
 @dataclass(frozen=True)
 class Begun:
-    """A run over a thousand machines that has begun: seconds of one core until it was planned, was
-    placed and written, and all had been told; how many messages went out."""
+    """A run over a thousand machines that has begun: the seconds of one core to plan it, to place
+    and write it, and to exchange all messages; the number of messages that were sent."""
 
     placement: Placement
     planned: float
@@ -221,17 +222,17 @@ class Begun:
 
     @property
     def seconds(self) -> float:
-        """All of them."""
+        """The sum of all three."""
         return self.planned + self.placed + self.told
 
 
 async def begin(folder: Path, preset: str) -> Begun:
-    """Plan a run over a thousand machines with two workers each, and say all that its start
-    says."""
+    """Plan a run over a thousand machines with two workers each, and encode all messages of its
+    start."""
     (folder / "cluster.toml").write_text(
         THOUSAND + TRAIN.format(batch=2000, preset=preset, workers=2000)
     )
-    identity("roles")  # every process has asked for it before
+    identity("roles")  # computed once by every process before
     times = [time.process_time()]
     loaded = load_with_program(folder / "cluster.toml")
     topology = checked(roles.plan(loaded.config, loaded.options))
@@ -249,7 +250,8 @@ async def begin(folder: Path, preset: str) -> Begun:
 
 
 async def _told(placement: Placement) -> int:
-    """The supervisor's part from the first Hello to the last Begin; how many messages it sent."""
+    """Play the supervisor from the first Hello to the last Begin. Returns the number of messages
+    that it sent."""
     node = Node(SUPERVISOR, FIRST, InlineCompute(), Metrics())
     road = Road(SUPERVISOR, node.deliver, node.reject, Limits())
     launcher = Nobody(LaunchPlan(Path(), "roles", ()))
@@ -293,7 +295,8 @@ def _begun(folder: str, preset: str) -> Begun:
 
 
 def thousand(record: Record, turns: int) -> None:
-    """Seconds of one core until a thousand machines have begun, the least of some turns, judged."""
+    """Measure the seconds of one core until a thousand machines have begun. The least of all turns
+    is judged."""
     record.table(
         "Seconds of one core",
         "preset",

@@ -1,1 +1,1 @@
-"""Every convolution of seven nets beside PyTorch. The command is `kernels`."""
+"""Every convolution of seven nets compared with PyTorch. The command is `kernels`."""

@@ -17,27 +17,27 @@ Array = np.ndarray[Any, Any]
 
 
 def error(shape: Any, name: str, arrays: dict[str, Any]) -> float:
-    """The largest error of the result of pass `name` among `arrays`, relative to the largest value;
-    NaN for a NaN."""
+    """The largest error in the result of pass `name` in `arrays`, relative to the largest value;
+    NaN if there is a NaN."""
     return off(expected(shape, name, arrays), arrays[name])
 
 
 def expected(shape: Any, name: str, arrays: dict[str, Any]) -> tuple[Array, Any]:
-    """What some numbers of the result of pass `name` should be, and which they are."""
+    """The expected values of some numbers in the result of pass `name`, and their indices."""
     return {"forward": forward, "backward-data": data, "backward-weights": weights}[name](
         shape, arrays
     )
 
 
 def off(right: tuple[Array, Any], found: Array) -> float:
-    """The largest error of a pass's result, relative to the largest of those numbers; NaN for a
-    NaN."""
+    """The largest error of a pass's result, relative to the largest of these numbers; NaN if there
+    is a NaN."""
     numbers, which = right
     return float(np.abs(found[which] - numbers).max() / np.abs(numbers).max())
 
 
 def forward(shape: Any, arrays: dict[str, Any]) -> tuple[Array, Any]:
-    """Expected values of some of y, and which."""
+    """The expected values of some numbers of y, and their indices."""
     images, (channels, outputs) = ends(shape.in_shape[0]), last_group(shape)
     some = spread(outputs, FEW)
     x = padded(shape, arrays["x"][images][:, channels])
@@ -51,7 +51,7 @@ def forward(shape: Any, arrays: dict[str, Any]) -> tuple[Array, Any]:
 
 
 def data(shape: Any, arrays: dict[str, Any]) -> tuple[Array, Any]:
-    """Expected values of some of dx, and which."""
+    """The expected values of some numbers of dx, and their indices."""
     images, (channels, outputs) = ends(shape.in_shape[0]), last_group(shape)
     some = spread(channels, FEW)
     w = arrays["w"][outputs].astype(np.float64)[:, some - channels[0]]
@@ -64,7 +64,7 @@ def data(shape: Any, arrays: dict[str, Any]) -> tuple[Array, Any]:
 
 
 def weights(shape: Any, arrays: dict[str, Any]) -> tuple[Array, Any]:
-    """Expected values of some of dw, and which."""
+    """The expected values of some numbers of dw, and their indices."""
     channels, outputs = last_group(shape)
     c = spread(channels, FEWER)
     k = spread(outputs, FEWER)
@@ -77,7 +77,7 @@ def weights(shape: Any, arrays: dict[str, Any]) -> tuple[Array, Any]:
 
 
 def ends(count: int) -> list[int]:
-    """The first and the last."""
+    """The first and the last index."""
     return sorted({0, count - 1})
 
 

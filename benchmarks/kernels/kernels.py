@@ -1,11 +1,11 @@
-"""`python -m benchmarks.kernels`: every convolution of the nets beside PyTorch, pass by pass, with
-its error.
+"""`python -m benchmarks.kernels`: every convolution of the nets compared with PyTorch, pass by
+pass, with its error.
 
-Both sides run in one process, turn by turn; PyTorch in both of its layouts (the better one counts)
-and as eager gives it, each result in new memory. Each precision and number of threads has a process
-of its own. A ratio above 1 says that Convoy is faster; a pass below is measured again, twenty times
-as long, and that counts. An error is the largest difference from `conv_reference`'s numbers,
-divided by the largest of them.
+Both sides run in one process, turn by turn. PyTorch runs in both of its layouts (the better one
+counts) and in eager mode, with each result in new memory. Each precision and number of threads has
+its own process. A ratio above 1 means that Convoy is faster. A pass with a ratio below 1 is
+measured again, twenty times as long, and the second result counts. An error is the largest
+difference from `conv_reference`'s numbers, divided by the largest of them.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from benchmarks.training.training import WORKLOADS
 NETS = [name for name, work in WORKLOADS.items() if work.image]
 PASSES = FORWARD, DATA, WEIGHTS = "forward", "backward-data", "backward-weights"
 BAR = 0.9  # the least ratio of a single pass
-CLEAR = 1.0  # a pass with a ratio below is measured anew, so many times as long
+CLEAR = 1.0  # a pass with a ratio below this is measured again, LONGER times as long
 LONGER = 20
 BOUNDS = {  # the largest error by precision
     "exact": dict.fromkeys(PASSES, 1e-5),
@@ -40,7 +40,7 @@ BOUNDS = {  # the largest error by precision
 
 @dataclass(frozen=True)
 class Layer:
-    """A convolution as a net has it: ops' ConvShape, whether it reads the data, whether it has a
+    """A convolution of a net: its ConvShape, whether it reads the data, and whether it has a
     bias."""
 
     shape: Any
@@ -55,29 +55,31 @@ class Layer:
 
     @property
     def passes(self) -> tuple[str, ...]:
-        """Those that training needs."""
+        """The passes that training needs."""
         return tuple(name for name in PASSES if not (self.first and name == DATA))
 
     @property
     def flops(self) -> int:
-        """Of each pass: two for every product in the definition."""
+        """The FLOPs of each pass: two for every product in the definition."""
         return 2 * int(np.prod(self.shape.out_shape)) * int(np.prod(self.shape.weight_shape[1:]))
 
 
 def main(arguments: list[str] | None = None) -> int:
-    """Run the layers for each precision and number of threads and write the results. 1: a pass
-    misses its bar."""
+    """Run the layers for each precision and number of threads, and write the results. Returns 1 if
+    a pass misses its bar."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks.kernels", description=__doc__)
     parser.add_argument("--nets", nargs="+", choices=NETS, default=NETS)
     parser.add_argument("--threads", type=int, nargs="+", default=[1, 2])
     parser.add_argument("--precision", nargs="+", choices=tuple(BOUNDS), default=["fast"])
-    parser.add_argument("--seconds", type=float, default=1.0, help="for each pass of each layer")
+    parser.add_argument(
+        "--seconds", type=float, default=1.0, help="seconds for each pass of each layer"
+    )
     parser.add_argument("--results", type=Path, default=ROOT / "benchmarks" / "results")
     parser.add_argument("--into", type=Path, help=argparse.SUPPRESS)
     given = parser.parse_args(arguments)
     if absent := missing({"torch": "torch"}):
         print(
-            f"missing: {', '.join(absent)}, the peer; bring it with: python -m pip install "
+            f"missing: {', '.join(absent)}, the peer; install it with: python -m pip install "
             f"{' '.join(absent)}"
         )
         return 1
@@ -99,7 +101,8 @@ def main(arguments: list[str] | None = None) -> int:
 def run_apart(
     given: argparse.Namespace, title: str, precision: str, threads: int, path: Path
 ) -> Record:
-    """One precision and number of threads in a process whose libraries all use that many."""
+    """Measure one precision and number of threads in a new process, whose libraries all use that
+    many."""
     print(title, flush=True)
     Record(title, path=path).save()
     names = ("CONVOY_THREADS", "OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS", "MKL_NUM_THREADS")
@@ -119,7 +122,7 @@ def run_apart(
 
 
 def run_here(given: argparse.Namespace) -> int:
-    """Measure in this process."""
+    """Measure in this process, and save the record."""
     import torch
 
     from ops import get_backend
@@ -171,7 +174,7 @@ def run_here(given: argparse.Namespace) -> int:
 
 
 def conclude(record: Record, totals: dict[str, list[float]], bounds: dict[str, float]) -> None:
-    """The sums of each net, then every pass that misses its bar or its bound."""
+    """Record the sums of each net, then every pass that misses its bar or its bound."""
     rows = record.tables[0].rows
     record.table(
         ("All convolutions of a step, milliseconds"), "net", "torch's better", "convoy", "ratio"
@@ -203,7 +206,7 @@ def conclude(record: Record, totals: dict[str, list[float]], bounds: dict[str, f
 
 
 def layers_together(rows: list[list[Any]]) -> dict[tuple[str, str], float]:
-    """PyTorch's time for a training step's passes of a layer, by ours."""
+    """PyTorch's time for all passes of a layer in a training step, divided by ours."""
     theirs: defaultdict[tuple[str, str], float] = defaultdict(float)
     ours: defaultdict[tuple[str, str], float] = defaultdict(float)
     for net, _, shape, _, _, _, _, taken, faster, _, _ in rows:
@@ -213,7 +216,7 @@ def layers_together(rows: list[list[Any]]) -> dict[tuple[str, str], float]:
 
 
 def layers(net: str, ops: Any) -> Counter[Layer]:
-    """The distinct convolutions of a net of the zoo in their order, and how many of each."""
+    """The distinct convolutions of a net in the zoo in their order, and the number of each."""
     from nets import Net, load_net
     from ops.cpu.conv.algorithm import ConvShape
 
@@ -251,14 +254,14 @@ def measure(
 
 
 def algorithm(ops: Any, layer: Layer, name: str) -> str:
-    """What computes that pass."""
+    """The name of the algorithm that computes a pass."""
     chosen = ops.chooser(layer.shape, name)
     return chosen.mode.name if hasattr(chosen, "mode") else type(chosen).__name__
 
 
 def made_up(layer: Layer, ops: Any) -> dict[str, Any]:
-    """Operands x, w, b, dy of standard normal numbers, as training has them in memory, and a result
-    by pass."""
+    """The operands x, w, b, dy of standard normal numbers, laid out as in training, and an array
+    for each pass's result."""
     rng = np.random.default_rng(0)
     shape = layer.shape
 
@@ -287,7 +290,7 @@ def made_up(layer: Layer, ops: Any) -> dict[str, Any]:
 
 
 def our_passes(layer: Layer, ops: Any, arrays: dict[str, Any]) -> dict[str, Callable[[], object]]:
-    """Each pass by our backend."""
+    """A function for each pass by our backend."""
     shape = layer.shape
     g, x, w, b, dy = shape.geometry, *(arrays[name] for name in ("x", "w", "b", "dy"))
     return {
@@ -306,8 +309,8 @@ def torch_passes(
     channels_last: bool,
     place: tuple[Any, Any] = (None, None),
 ) -> dict[str, Callable[[], object]]:
-    """Each pass by PyTorch, operands in its layout; `place`: its device and dtype, those of the
-    arrays if None."""
+    """A function for each pass by PyTorch, with operands in its layout. `place`: its device and
+    dtype; None keeps those of the arrays."""
     import torch
 
     form = torch.channels_last if channels_last else torch.contiguous_format

@@ -1,1 +1,1 @@
-"""Messages between two processes beside ZeroMQ, Ray and xoscar. The command is `messages`."""
+"""Messages between two processes, beside ZeroMQ, Ray and xoscar. The command is `messages`."""

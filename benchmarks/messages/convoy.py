@@ -1,7 +1,7 @@
-"""Convoy as `benchmarks.messages` measures it: a node with one actor at each end, the road between
-processes.
+"""Convoy as `benchmarks.messages` measures it: a node with one actor at each end, and the road
+between two processes.
 
-What never lives here: the peers (`peers`), what the figures must be (`messages`).
+The other systems are in `peers`, the bars in `messages`.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from runtime.transport import Endpoints, Limits
 from runtime.transport.keys import NO_KEYS, Keys
 from runtime.transport.sockets import SocketTransport
 
-TICK = 0.005  # seconds between the beats of the loop's heart
+TICK = 0.005  # seconds between two heartbeats of the loop
 
 
 @message
@@ -54,8 +54,8 @@ class Load(Message):
 @message
 class Took(Message):
     arrived: int  # nanoseconds on the host's clock: when the handler had the array
-    read: int  # when it had read it as well; 0 if it did not
-    once: float  # seconds of the same reading of an array of its own
+    read: int  # when it had also read the array; 0 if it did not
+    once: float  # seconds of the same reading of the server's own array
 
 
 @message
@@ -70,11 +70,11 @@ class Want(Message):
 
 
 class Caller(Actor):
-    """Measures; driven from outside."""
+    """The actor at end `a`, which measures. It is driven from outside."""
 
 
 class Server(Actor):
-    """Answers, counts, reads."""
+    """The actor at end `b`, which answers, counts and reads."""
 
     def __init__(self) -> None:
         self.ticks = 0
@@ -114,7 +114,7 @@ class Server(Actor):
 
 
 class Convoy:
-    """An end: process `a` hosts the caller, `b` the server."""
+    """One end: process `a` hosts the caller, `b` the server."""
 
     def __init__(
         self,
@@ -125,8 +125,8 @@ class Convoy:
         ready: int = 0,
         keys: dict[str, str] | None = None,
     ) -> None:
-        """`bind[name]` is an address with {lane} in it; `ready` messages may be under way, 0: as
-        many as usual; `keys[name]` is the text of its Keys."""
+        """`bind[name]` is an address with {lane} in it. `ready` messages may be under way; 0 is the
+        usual limit. `keys[name]` is the text of its Keys."""
         self._keys = Keys.of(keys[name].encode()) if keys else NO_KEYS
         self._name = name
         self._bind = bind
@@ -134,7 +134,7 @@ class Convoy:
         self._ready = ready
 
     async def open(self) -> Any:
-        """Place the actor, listen."""
+        """Place the actor and listen. Returns the endpoints."""
         self.node = Node(self._name, 1, InlineCompute(), Metrics())
         self.node.on_failure = lambda actor, error: sys.exit(f"{actor}: {error!r}")
         self.node.arena = Arena(self._name) if self._shared else None
@@ -173,11 +173,11 @@ class Convoy:
             self.node.arena.close()
 
     async def payload(self) -> int:
-        """Bytes of a small message."""
+        """The bytes of a small message."""
         return wire.size_of(wire.encode(Envelope(Tick(number=1000), 1000, "caller", 1, "server")))
 
     async def round_trips(self, count: int) -> float:
-        """Median seconds of an ask."""
+        """The median seconds of an ask."""
         taken = []
         for number in range(count):
             since = perf_counter()
@@ -186,7 +186,7 @@ class Convoy:
         return median(taken)
 
     async def one_way(self, count: int) -> float:
-        """Messages per second, from the first tell until the last was handled."""
+        """Messages per second, from the first tell until the last one was handled."""
         since = perf_counter()
         for number in range(count):
             await self.caller.tell("server", Tick(number=number))
@@ -194,11 +194,10 @@ class Convoy:
         return count / (perf_counter() - since)
 
     async def arrays(self, size: int, count: int, read: bool) -> dict[str, float]:
-        """Medians of arrays of `size` bytes, each in memory of its own, written, sent, and gone
-        before the next.
+        """Send `count` arrays of `size` bytes, each in new memory that is freed before the next.
 
-        Seconds from the moment when the array is complete until the handler has it, and until it
-        has read it; and of one such reading.
+        Returns medians of the seconds from the moment when the array is complete until the handler
+        has it, until the handler has read it, and of one such reading alone.
         """
         found: dict[str, list[float]] = {"arrive": [], "read": [], "once": []}
         for number in range(count):
@@ -213,8 +212,8 @@ class Convoy:
         return {name: median(seconds) for name, seconds in found.items()}
 
     async def stream(self, size: int, count: int) -> float:
-        """Bytes per second of `count` arrays of `size` bytes, one after another, until the last was
-        handled."""
+        """Bytes per second of `count` arrays of `size` bytes, one after another, until the last one
+        was handled."""
         array = np.ones(size // 4, np.float32)
         since = perf_counter()
         for _ in range(count - 1):
@@ -223,7 +222,7 @@ class Convoy:
         return size * count / (perf_counter() - since)
 
     async def iteration(self, layers: list[int], activations: int) -> float:
-        """Seconds of what a worker exchanges: it pulls `layers` of so many bytes, one after the
+        """The seconds of a worker's exchange: it pulls `layers` of so many bytes, one after the
         other, sends activations and gets as many bytes of gradients for them, and sends the
         gradients of all layers, last first."""
         made = {size: np.ones(size // 4, np.float32) for size in (0, activations, *layers)}
@@ -237,28 +236,28 @@ class Convoy:
         return perf_counter() - since
 
     async def flood(self, count: int) -> int:
-        """Send that many ticks."""
+        """Send that many ticks. Returns after one second."""
         for number in range(count):
             await self.caller.tell("server", Tick(number=number))
-        # the other process holds its loop; its sockets take everything in meanwhile
+        # the other process holds its loop; meanwhile its sockets take in everything
         await asyncio.sleep(1.0)
         return count
 
     async def expect(self, count: int) -> int:
-        """Before any of them is sent: `count` ticks will be enough."""
+        """Expect `count` ticks. Called before the first one is sent."""
         self.server.wanted = self.server.ticks + count
         self.server.enough.clear()
         return count
 
     async def hold(self) -> float:
-        """Hold this loop until told to go on, then handle what was expected: the largest gap of its
-        heartbeat."""
+        """Hold this loop until a line comes on standard input, then handle the expected ticks.
+        Returns the largest gap of the loop's heartbeat."""
         return await longest_gap(self.server.enough, sys.stdin.readline)
 
 
 async def longest_gap(enough: asyncio.Event, hold: Callable[[], object]) -> float:
-    """Seconds that a beat every TICK was late by at most, plus TICK, from the end of `hold` until
-    it is enough."""
+    """The largest time between two heartbeats, which are TICK apart if the loop is free, from the
+    end of `hold` until `enough` is set."""
     worst = 0.0
     hold()
     before = perf_counter()

@@ -1,9 +1,9 @@
 """One of two processes that exchange messages: `python -m benchmarks.messages.end KIND END
 OPTIONS`.
 
-It says where it is, hears where the other end is, says that it is linked, then does what it is
-told, an order and an answer per line, until its standard input closes. What never lives here: how
-each kind sends (`convoy`, `peers`).
+The process prints where it is, reads where the other end is, and prints that it is linked. Then it
+obeys orders, an order and an answer per line, until its standard input closes. Each kind's way of
+sending is in `convoy` and `peers`.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from typing import Any, Protocol
 from benchmarks.messages.pair import MARK
 from runtime.machine.loop import event_loop_factory
 
-KINDS = {  # kind -> where its class is
+KINDS = {  # kind -> the module and name of its class
     "convoy": ("benchmarks.messages.convoy", "Convoy"),
     "zmq.asyncio": ("benchmarks.messages.peers", "ZmqAsyncio"),
     "bare": ("benchmarks.messages.peers", "Bare"),
@@ -28,20 +28,20 @@ KINDS = {  # kind -> where its class is
 
 
 class Kind(Protocol):
-    """What every kind has; its measurements are methods too."""
+    """The methods that every kind has. Its measurements are further methods."""
 
     async def open(self) -> Any:
-        """Start; where the other end finds this one."""
+        """Start. Returns where the other end finds this one."""
 
     async def connect(self, other: Any) -> None:
         """Link to the other end."""
 
     async def close(self) -> None:
-        """Stop."""
+        """Stop this end."""
 
 
 async def serve(end: Kind) -> None:
-    """Do as told."""
+    """Obey orders until standard input closes."""
     loop = asyncio.get_running_loop()
     _say(await end.open())
     await end.connect(json.loads(sys.stdin.readline()))
@@ -57,7 +57,7 @@ def _say(what: Any) -> None:
 
 
 def main() -> None:
-    """Be an end."""
+    """Run one end."""
     kind, name, options = sys.argv[1:]
     module, title = KINDS[kind]
     made: Kind = getattr(importlib.import_module(module), title)(name, **json.loads(options))

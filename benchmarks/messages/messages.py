@@ -1,11 +1,10 @@
-"""`python -m benchmarks.messages`: what a message costs between two processes, beside the peers,
-against its bars.
+"""`python -m benchmarks.messages`: the cost of a message between two processes, compared with other
+systems and with its bars.
 
-Every measurement has two processes; the sides of a comparison are all up at once and take turns,
-round by round, and a ratio is the median of the ratios of the rounds. A bar that is missed is a
-line, and the command ends with 1. `--against CHECKOUT` measures beside another commit instead. What
-never lives here: how each side sends (`convoy`, `peers`) and starts
-(`pair`).
+Every measurement has two processes. All sides of a comparison are up at once and take turns, round
+by round; a ratio is the median of the ratios of the rounds. A missed bar is reported in a line, and
+the command ends with 1. `--against CHECKOUT` compares with another commit instead. How each side
+sends is in `convoy` and `peers`, how it starts in `pair`.
 """
 
 from __future__ import annotations
@@ -27,10 +26,13 @@ MB = 1 << 20
 ARRAYS = {"64 KB": 64 * KB, "1 MB": MB, "30 MB": 30 * MB, "200 MB": 200 * MB}
 # bytes of an array, arrays per round
 STREAMS = {"1 MB": (MB, 200), "30 MB": (30 * MB, 12), "200 MB": (200 * MB, 3)}
-ACTORS = {"ray": {"ray": "ray"}, "xoscar": {"xoscar": "xoscar"}}  # peer -> what it needs
+ACTORS = {
+    "ray": {"ray": "ray"},
+    "xoscar": {"xoscar": "xoscar"},
+}  # peer -> the packages that it needs
 READY = 60_000
 
-# The bars. Ratios are Convoy's figure divided by the other's.
+# The bars. Ratios are Convoy's figure divided by the figure of the other side.
 ASK_MOST = 1.3  # of raw zmq.asyncio's round trip
 RAY_LEAST = 3.0  # times faster
 XOSCAR_LEAST = 1.0
@@ -42,21 +44,23 @@ TCP_LEAST = 0.9  # of pyzmq without copies
 GAP_MOST = 50.0  # milliseconds
 TELL_KEPT = 1.02  # of the time of another commit
 ASK_KEPT = 1.02
-LIVES = 5  # of the processes, beside another commit
+LIVES = 5  # how often processes start in a comparison with another commit
 
 
 def main(arguments: list[str] | None = None) -> int:
-    """Run the parts and write the results. 1: a bar is missed or a part failed."""
+    """Run the parts and write the results. Returns 1 if a bar is missed or a part failed."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks.messages", description=__doc__)
     parser.add_argument("--parts", nargs="+", choices=tuple(PARTS), default=list(PARTS))
     parser.add_argument("--rounds", type=int, default=9)
-    parser.add_argument("--scale", type=float, default=1.0, help="of the messages per round")
+    parser.add_argument(
+        "--scale", type=float, default=1.0, help="factor for the messages of a round"
+    )
     parser.add_argument("--results", type=Path, default=ROOT / "benchmarks" / "results")
     parser.add_argument(
         "--against",
         type=Path,
         metavar="CHECKOUT",
-        help=("another commit's tree, instead of the parts"),
+        help=("compare with the tree of another commit, instead of the parts"),
     )
     given = parser.parse_args(arguments)
     parts = {name: PARTS[name] for name in given.parts}
@@ -73,7 +77,7 @@ def main(arguments: list[str] | None = None) -> int:
 
 
 class Plan:
-    """How much is measured, and where the sockets' files are."""
+    """The amount of work, and the folder of the sockets' files."""
 
     def __init__(self, folder: Path, rounds: int, scale: float) -> None:
         self.folder = folder
@@ -85,12 +89,12 @@ class Plan:
         )
 
     def count(self, whole: int) -> int:
-        """Messages of a round."""
+        """The number of messages of a round."""
         return max(1, round(whole * self.scale))
 
 
 def run(record: Record, part: Callable[[Record, Plan], None], plan: Plan) -> None:
-    """One part; what it lacks, misses and dies of is in its record."""
+    """Run one part. The record has everything that is missing, missed or failed."""
     try:
         part(record, plan)
     except Lost as error:
@@ -100,7 +104,7 @@ def run(record: Record, part: Callable[[Record, Plan], None], plan: Plan) -> Non
 
 
 def small(record: Record, plan: Plan) -> None:
-    """Small messages there and back, and one way."""
+    """Measure small messages: there and back, and one way."""
     with ExitStack() as up:
         convoy = up.enter_context(Pair("convoy", bind=plan.unix))
         payload = convoy.ask("payload")
@@ -119,21 +123,23 @@ def small(record: Record, plan: Plan) -> None:
     )
     show(record, asks, 1e6)
     record.judge(
-        "ask, beside zmq.asyncio", ratio(asks["convoy"], asks["zmq.asyncio"]), most=ASK_MOST
+        "ask, compared with zmq.asyncio", ratio(asks["convoy"], asks["zmq.asyncio"]), most=ASK_MOST
     )
     record.table("One-way messages per second", "side", "median", "least", "most", "ratio")
     show(record, tells, 1.0)
     record.judge(
-        "tells, beside zmq.asyncio", ratio(tells["convoy"], tells["zmq.asyncio"]), least=TELL_LEAST
+        "tells, compared with zmq.asyncio",
+        ratio(tells["convoy"], tells["zmq.asyncio"]),
+        least=TELL_LEAST,
     )
 
 
 def actors(record: Record, plan: Plan) -> None:
-    """An ask beside the calls of other actors."""
+    """Compare an ask with calls of other actor systems."""
     absent = {name: lacks for name, needs in ACTORS.items() if (lacks := missing(needs))}
     for name, lacks in absent.items():
         record.note(
-            f"{name} is left out: missing {', '.join(lacks)}; bring with: python -m "
+            f"{name} is left out: missing {', '.join(lacks)}; install with: python -m "
             f"pip install {lacks[0]}"
         )
     for name in ACTORS.keys() - absent.keys():
@@ -157,11 +163,11 @@ def actors(record: Record, plan: Plan) -> None:
 
 
 def arrays(record: Record, plan: Plan) -> None:
-    """Arrays in shared memory, from complete until the handler has them, and until it has read
-    them.
+    """Measure arrays in shared memory, from complete until the handler has them, and until it has
+    read them.
 
-    Whoever has written 200 MB finds no line of its program in a cache, and its reader's core
-    asleep: no copy is made, yet large arrays take a few times as long as small ones.
+    After writing 200 MB, the caches no longer hold the program, and the reader's core sleeps. So
+    large arrays take a few times as long as small ones, although no copy is made.
     """
     arrive: dict[str, list[float]] = {label: [] for label in ARRAYS}
     share: dict[str, list[float]] = {label: [] for label in ARRAYS}
@@ -176,7 +182,7 @@ def arrays(record: Record, plan: Plan) -> None:
             ),
             "bare": up.enter_context(Pair("bare", bind=plan.ipc)),
         }
-        for _ in range(plan.rounds + 1):  # the first meets pages that do not exist yet
+        for _ in range(plan.rounds + 1):  # the first one touches pages that do not exist yet
             for label, size in ARRAYS.items():
                 count = plan.count(7 if size > MB else 50)
                 arrive[label].append(
@@ -202,7 +208,9 @@ def arrays(record: Record, plan: Plan) -> None:
         record.row(label, median(times), min(times), max(times), *beside, median(share[label][1:]))
     for label, size in ARRAYS.items():
         record.judge(
-            f"{label} beside 64 KB", ratio(arrive[label][1:], arrive["64 KB"][1:]), most=ARRAY_MOST
+            f"{label}, compared with 64 KB",
+            ratio(arrive[label][1:], arrive["64 KB"][1:]),
+            most=ARRAY_MOST,
         )
         if size >= READ_FROM:
             record.judge(
@@ -211,7 +219,8 @@ def arrays(record: Record, plan: Plan) -> None:
 
 
 def tcp(record: Record, plan: Plan) -> None:
-    """Arrays over TCP, between two network namespaces or, where there are none, over loopback."""
+    """Measure arrays over TCP, between two network namespaces or, if that is refused, over
+    loopback."""
     with namespaces() as refused, ExitStack() as up:
         if refused:
             record.note(f"no network namespaces here ({refused}): measured over loopback")
@@ -240,12 +249,14 @@ def tcp(record: Record, plan: Plan) -> None:
             )
             show(record, taken, 1.0)
             record.judge(
-                f"{label} beside pyzmq", ratio(taken["convoy"], taken["pyzmq"]), least=TCP_LEAST
+                f"{label}, compared with pyzmq",
+                ratio(taken["convoy"], taken["pyzmq"]),
+                least=TCP_LEAST,
             )
 
 
 def loop(record: Record, plan: Plan) -> None:
-    """The loop of a process whose socket has many ready messages."""
+    """Measure the loop of a process whose socket has many ready messages."""
     count = plan.count(READY)
     record.table(
         (f"Largest gap of a 5 ms heartbeat, {count} ready messages, milliseconds"),
@@ -264,15 +275,15 @@ def loop(record: Record, plan: Plan) -> None:
 
 
 def against(other: Path, record: Record, plan: Plan) -> None:
-    """Small messages and small arrays of this tree and of another commit's, both up at once. A
-    ratio belongs to one life of the processes: what counts is the median of LIVES."""
+    """Compare small messages and small arrays with another commit, with both trees up at once. A
+    ratio depends on the life of the processes, so the result is the median of LIVES."""
     before = f"commit {commit_of(other)}"
     headers = ("what", before, "this tree", "ratio", "least of a life", "most of a life")
     record.table(f"Beside {before}, in {plan.rounds} turns of each of {LIVES} lives", *headers)
     lives = [_life(other, plan, turned=bool(life % 2)) for life in range(LIVES)]
     for what, *_, bar in orders(plan):
         if any(what not in life for life in lives):
-            record.note(f"{what}: not measured, {before} knows no such order")
+            record.note(f"{what}: not measured: {before} does not know this order")
             continue
         then, now = (median(life[what][side] for life in lives) for side in (0, 1))
         ratios = [life[what][2] for life in lives]
@@ -282,7 +293,7 @@ def against(other: Path, record: Record, plan: Plan) -> None:
 
 
 def orders(plan: Plan) -> list[tuple[str, str, dict[str, Any], float | None]]:
-    """What is measured beside another commit: the order, its options, the bar."""
+    """The measurements in a comparison with another commit: name, order, options, bar."""
     arrays = {f"an array of {label}, microseconds": ARRAYS[label] for label in ("64 KB", "1 MB")}
     return [
         ("a tell, microseconds", "one_way", {"count": plan.count(2000)}, TELL_KEPT),
@@ -295,8 +306,8 @@ def orders(plan: Plan) -> list[tuple[str, str, dict[str, Any], float | None]]:
 
 
 def _life(other: Path, plan: Plan, *, turned: bool) -> dict[str, tuple[float, float, float]]:
-    """Seconds there, seconds here and their ratio, as far as the other commit's benchmark knows the
-    orders. `turned`: this tree's processes are started first."""
+    """Seconds of the other commit, seconds of this one and their ratio, for each order that the
+    other commit knows. `turned`: this tree's processes are started first."""
     found = {}
     trees = {"there": other, "here": ROOT}
     with ExitStack() as up:
@@ -315,15 +326,15 @@ def _life(other: Path, plan: Plan, *, turned: bool) -> dict[str, tuple[float, fl
 
 
 def seconds_in(found: float | dict[str, float]) -> float:
-    """Of what an end measured: messages per second, seconds, or an array's seconds until it
-    arrives."""
+    """Seconds from a measurement: it is messages per second, seconds, or an array's seconds until
+    it arrives."""
     if isinstance(found, dict):
         return found["arrive"]
     return found if found < 1 else 1 / found
 
 
 def held(pair: Pair, count: int) -> float:
-    """The largest gap after one flood at a loop that was held."""
+    """The largest gap after one flood, at a loop that was held."""
     pair.order("b", "expect", count=count)()
     gap = pair.order("b", "hold")
     pair.ask("flood", count=count)
@@ -333,8 +344,8 @@ def held(pair: Pair, count: int) -> float:
 
 
 def turns(sides: dict[str, Pair], what: str, rounds: int, **options: Any) -> dict[str, list[float]]:
-    """What each side measures, round by round, in turn, each first in every other round; a first
-    one does not count."""
+    """The measurements of each side, round by round. The sides take turns in alternating order; the
+    first round does not count."""
     taken: dict[str, list[float]] = {label: [] for label in sides}
     for number in range(rounds + 1):
         for label in list(sides)[:: -1 if number % 2 else 1]:
@@ -345,7 +356,7 @@ def turns(sides: dict[str, Pair], what: str, rounds: int, **options: Any) -> dic
 
 
 def show(record: Record, taken: dict[str, list[float]], unit: float) -> None:
-    """A row per side: its figures, and Convoy's divided by them."""
+    """Record a row per side: its figures, and Convoy's figure divided by its own."""
     for label, found in taken.items():
         figures = [figure * unit for figure in (median(found), min(found), max(found))]
         record.row(label, *figures, 1.0 if label == "convoy" else ratio(taken["convoy"], found))

@@ -1,9 +1,9 @@
-"""Two processes that exchange messages, as `benchmarks.messages` sees them: started, linked, told
-what to measure.
+"""Two processes that exchange messages, as `benchmarks.messages` controls them: start them, link
+them, give them orders.
 
 Each end is `python -m benchmarks.messages.end`; orders and answers are lines of JSON over its
-pipes. The ends may live in two network namespaces, which stand for two machines. What never lives
-here: what is measured.
+pipes. The ends may live in two network namespaces, which stand for two machines. The measurements
+are in `messages`.
 """
 
 from __future__ import annotations
@@ -21,26 +21,26 @@ from typing import Any
 
 from benchmarks.helpers.report import ROOT
 
-MARK = "@"  # begins the lines that are meant for us: libraries print too
-SECONDS = 120.0  # an end that says nothing for so long is stopped
+MARK = "@"  # begins the lines that are answers: libraries print too
+SECONDS = 120.0  # an end that is silent for so long is stopped
 NAMESPACES = (f"convoy-{os.getpid()}-a", f"convoy-{os.getpid()}-b")
 ADDRESSES = ("10.87.65.1", "10.87.65.2")
 
 
 class Lost(Exception):
-    """An end died, or said nothing for too long."""
+    """An end died, or was silent for too long."""
 
 
 def end_of(tree: Path) -> str:
-    """The module that is an end in this checkout. It moved when the benchmarks got folders."""
+    """The module of an end in this checkout. It moved when the benchmarks got folders."""
     here = "benchmarks.messages.end"
     is_moved = (tree / here.replace(".", "/")).with_suffix(".py").exists()
     return here if is_moved else "benchmarks.messages_end"
 
 
 class End:
-    """One process of `module` (`end_of` the tree if it is not given), with more in its
-    `environment`, of the checkout `tree`. `before` is put in front of its command."""
+    """One process of `module` (default: `end_of` the tree) in the checkout `tree`, with additions
+    to its `environment`. `before` is put in front of its command."""
 
     def __init__(
         self,
@@ -63,13 +63,13 @@ class End:
         )
 
     def say(self, what: Any) -> None:
-        """Give it an order, or what it waits for."""
+        """Send it an order, or the address that it waits for."""
         assert self.process.stdin is not None
         self.process.stdin.write(json.dumps(what) + "\n")
         self.process.stdin.flush()
 
     def hear(self, seconds: float = SECONDS) -> Any:
-        """What it says next. Lost if it ends first."""
+        """Its next answer. Raises Lost if it ends first."""
         assert self.process.stdout is not None
         alarm = threading.Timer(seconds, self.process.kill)
         alarm.start()
@@ -82,7 +82,7 @@ class End:
         raise Lost(f"{self.title} ended with {self.process.wait()}")
 
     def close(self) -> None:
-        """End of orders: it stops by itself, or is stopped."""
+        """Close its standard input. It stops by itself, or is killed after 20 s."""
         assert self.process.stdin is not None and self.process.stdout is not None
         try:
             self.process.stdin.close()
@@ -95,8 +95,8 @@ class End:
 
 
 class Pair:
-    """The ends `a` and `b` of one kind, linked to one another, each in one of two network
-    `namespaces`, if these are given, of the checkout `tree`. Some kinds start their second process
+    """The ends `a` and `b` of one kind, linked to each other, from the checkout `tree`. Each is in
+    one of two network `namespaces`, if these are given. Some kinds start their second process
     themselves."""
 
     def __init__(
@@ -138,19 +138,19 @@ class Pair:
             end.close()
 
     def ask(self, what: str, **options: Any) -> Any:
-        """What end `a` measures."""
+        """Give end `a` an order and wait for its answer."""
         return self.order("a", what, **options)()
 
     def order(self, name: str, what: str, **options: Any) -> Any:
-        """Give an end an order; call the result to wait for what it says."""
+        """Give an end an order; call the result to wait for the answer."""
         self.ends[name].say([what, options])
         return self.ends[name].hear
 
 
 @contextmanager
 def namespaces() -> Iterator[str]:
-    """Two network namespaces with a virtual cable between them; yields why there are none, or
-    nothing."""
+    """Two network namespaces with a virtual cable between them. Yields the reason if they cannot be
+    made, else an empty text."""
     a, b = NAMESPACES
     steps = [f"ip netns add {name}" for name in NAMESPACES]
     steps += [f"ip link add convoy-a netns {a} type veth peer convoy-b netns {b}"]
@@ -165,7 +165,7 @@ def namespaces() -> Iterator[str]:
 
 
 def _refusal(command: str) -> str:
-    """Why a command fails; nothing if it does not."""
+    """Run a command. Returns the reason if it fails, else an empty text."""
     try:
         done = subprocess.run(
             command.split(), capture_output=True, text=True, timeout=20, check=False

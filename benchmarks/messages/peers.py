@@ -1,7 +1,7 @@
-"""The peers as `benchmarks.messages` measures them: what an ask, a tell and an array are called
-there.
+"""The other systems as `benchmarks.messages` measures them: their forms of an ask, a tell and an
+array.
 
-What never lives here: Convoy (`convoy`), what the figures must be (`messages`).
+Convoy is in `convoy`, the bars in `messages`.
 """
 
 from __future__ import annotations
@@ -21,12 +21,12 @@ import zmq.asyncio
 from benchmarks.helpers.report import ROOT
 from benchmarks.messages.convoy import longest_gap
 
-LAST = b"last"  # a message that is answered
-WHEN = b"when"  # one whose answer says when it came, nanoseconds on the host's clock
+LAST = b"last"  # the mark of a message that is answered
+WHEN = b"when"  # the mark of one whose answer is its arrival time, nanoseconds on the host's clock
 
 
 class ZmqAsyncio:
-    """Plain `zmq.asyncio`: a DEALER at end `a`, a ROUTER at end `b`, payload of as many bytes as
+    """Plain `zmq.asyncio`: a DEALER at end `a`, a ROUTER at end `b`, with a payload as large as
     Convoy's."""
 
     def __init__(self, name: str, bind: dict[str, str], payload: int, ready: int = 0) -> None:
@@ -48,7 +48,7 @@ class ZmqAsyncio:
         return self._socket.get_string(zmq.LAST_ENDPOINT) if self._name == "b" else ""
 
     async def connect(self, other: Any) -> None:
-        """Link them."""
+        """Link the two ends."""
         if self._name == "a":
             self._socket.connect(other)
             await self.round_trips(1)
@@ -72,7 +72,7 @@ class ZmqAsyncio:
                 self._enough.set()
 
     async def round_trips(self, count: int) -> float:
-        """Median seconds until the answer."""
+        """The median seconds until the answer."""
         taken = []
         for _ in range(count):
             since = perf_counter()
@@ -82,7 +82,7 @@ class ZmqAsyncio:
         return median(taken)
 
     async def one_way(self, count: int) -> float:
-        """Messages per second, from the first send until the last was received."""
+        """Messages per second, from the first send until the last one was received."""
         since = perf_counter()
         for _ in range(count):
             await self._socket.send(self._payload)
@@ -90,8 +90,8 @@ class ZmqAsyncio:
         return count / (perf_counter() - since)
 
     async def arrays(self, size: int, count: int) -> float:
-        """Median seconds until a small message came, each after `size` bytes were written, as for
-        Convoy's arrays."""
+        """The median seconds until a small message arrived, each sent after `size` bytes were
+        written, as for Convoy's arrays."""
         array = np.ones(size, np.uint8)
         taken = []
         for number in range(count):
@@ -109,19 +109,19 @@ class ZmqAsyncio:
         return count
 
     async def expect(self, count: int) -> int:
-        """As Convoy.expect."""
+        """Does what `Convoy.expect` does."""
         self._wanted = self._count + count
         self._enough.clear()
         return count
 
     async def hold(self) -> float:
-        """As Convoy.hold."""
+        """Measures the same as `Convoy.hold`."""
         return await longest_gap(self._enough, sys.stdin.readline)
 
 
 class Bare:
-    """One byte over a plain socket, both ends blocking: what waking another process costs here,
-    whatever carries it."""
+    """One byte over a plain socket, with both ends blocking: the cost of waking another process
+    here, independent of the messaging system."""
 
     def __init__(self, name: str, bind: dict[str, str]) -> None:
         self._name = name
@@ -136,14 +136,14 @@ class Bare:
         return self._place
 
     async def connect(self, other: Any) -> None:
-        """Link them."""
+        """Link the two ends."""
         if self._name == "a":
             self._socket.connect(other)
         else:
             threading.Thread(target=self._serve, daemon=True).start()
 
     async def close(self) -> None:
-        """Close the socket, at end `a`; the other's goes with its process."""
+        """Close the socket at end `a`. The other end's is closed with its process."""
         if self._name == "a":
             self._socket.close()
 
@@ -153,7 +153,7 @@ class Bare:
             peer.sendall(perf_counter_ns().to_bytes(8, "big"))
 
     async def arrays(self, size: int, count: int) -> float:
-        """As ZmqAsyncio.arrays."""
+        """Measures the same as `ZmqAsyncio.arrays`."""
         array = np.ones(size, np.uint8)
         taken = []
         for number in range(count):
@@ -181,7 +181,7 @@ class Pyzmq:
         return self._socket.get_string(zmq.LAST_ENDPOINT) if self._name == "b" else ""
 
     async def connect(self, other: Any) -> None:
-        """Link them."""
+        """Link the two ends."""
         if self._name == "a":
             self._socket.connect(other)
             await self.stream(4, 1)
@@ -189,7 +189,7 @@ class Pyzmq:
             threading.Thread(target=self._serve, daemon=True).start()
 
     async def close(self) -> None:
-        """Close the socket, at end `a`; the other's goes with its process."""
+        """Close the socket at end `a`. The other end's is closed with its process."""
         if self._name == "a":
             self._context.destroy(linger=0)
 
@@ -200,7 +200,7 @@ class Pyzmq:
                 self._socket.send_multipart([identity.bytes, LAST])
 
     async def stream(self, size: int, count: int) -> float:
-        """As Convoy.stream."""
+        """Measures the same as `Convoy.stream`."""
         array = np.ones(size // 4, np.float32)
         since = perf_counter()
         for _ in range(count - 1):
@@ -211,7 +211,7 @@ class Pyzmq:
 
 
 class Ray:
-    """A Ray actor in a process of its own; end `a` alone."""
+    """A Ray actor in another process, which end `a` starts itself."""
 
     def __init__(self, name: str) -> None:
         import ray
@@ -233,14 +233,14 @@ class Ray:
         await self.round_trips(1)
 
     async def connect(self, other: Any) -> None:
-        """Nothing to do."""
+        """Does nothing: Ray has linked the processes."""
 
     async def close(self) -> None:
         """Stop Ray."""
         self._ray.shutdown()
 
     async def round_trips(self, count: int) -> float:
-        """Median seconds of a call."""
+        """The median seconds of a call."""
         taken = []
         for number in range(count):
             since = perf_counter()
@@ -250,7 +250,7 @@ class Ray:
 
 
 class Xoscar:
-    """A xoscar actor in the second process of a pool; end `a` alone."""
+    """A xoscar actor in the second process of a pool, which end `a` starts itself."""
 
     def __init__(self, name: str) -> None:
         import xoscar
@@ -269,14 +269,14 @@ class Xoscar:
         await self.round_trips(1)
 
     async def connect(self, other: Any) -> None:
-        """Nothing to do."""
+        """Does nothing: xoscar has linked the processes."""
 
     async def close(self) -> None:
         """Stop the pool."""
         await self._pool.stop()
 
     async def round_trips(self, count: int) -> float:
-        """Median seconds of a call."""
+        """The median seconds of a call."""
         taken = []
         for number in range(count):
             since = perf_counter()

@@ -1,5 +1,5 @@
-"""The xoscar actor of `benchmarks.messages`, in a module of its own: xoscar imports it by name,
-others do without."""
+"""The xoscar actor of `benchmarks.messages`. It has its own module, since xoscar imports it by name
+and the other kinds do not need xoscar."""
 
 from __future__ import annotations
 
@@ -7,8 +7,8 @@ import xoscar
 
 
 class Echo(xoscar.Actor):  # type: ignore[misc]  # xoscar has no types
-    """Answers with what it is asked."""
+    """Returns the number that it is asked for."""
 
     def ping(self, number: int) -> int:
-        """The number."""
+        """Return the number."""
         return number

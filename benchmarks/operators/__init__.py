@@ -1,1 +1,1 @@
-"""Commands of operators beside faults. The command is `operators`."""
+"""Operators' commands during faults. The command is `operators`."""

@@ -1,7 +1,7 @@
-/* Before libc: the wall clock of this process adds what a file says, and, if asked to, locks of files are its own.
+/* Loaded before libc: adds the number in a file to this process's wall clock, and can make its file locks private.
 
-CONVOY_CLOCK      a file of 8 bytes: seconds, mapped, so that a step meets every process at once
-CONVOY_OWN_LOCKS  set: flock() succeeds always, as where a shared file system keeps the locks of each host apart */
+CONVOY_CLOCK      a file of 8 bytes, the seconds to add; it is mapped, so that a step reaches every process at once
+CONVOY_OWN_LOCKS  if set, flock() always succeeds, as on a shared file system that keeps the locks of each host apart */
 #define _GNU_SOURCE
 #include <dlfcn.h>
 #include <fcntl.h>

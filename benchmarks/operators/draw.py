@@ -1,5 +1,5 @@
-"""What a trial of `benchmarks.operators` does, drawn from its seed: which `up` begin, and the steps
-that follow."""
+"""The actions of a trial of `benchmarks.operators`, drawn from its seed: the `up` commands that
+start, and the steps that follow."""
 
 from __future__ import annotations
 
@@ -7,24 +7,24 @@ import random
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 
-# each is what the folder of a second run of the one before may be called
+# each is a name that the folder of a second run of the one before may have
 NAMES = ("exp", "exp-2", "exp-2-3")
 ZONES = ("", "XXX-14", "XXX+11")
 HOUR = 3600
 MOST_WORKERS = 3
 SKEWS = (0, 8, -8, 200, -200)  # seconds between the clocks of two hosts
 BACKOFFS = (1, 30)
-SERIES = 0.3  # of trials: several runs of each name, and one that goes on
-# hosts with boots of their own: where a far `up` lives, and a far command
+SERIES = 0.3  # of trials: several runs of each name, and one that is resumed
+# hosts with their own boot id: where a far `up` lives, and where a far command is typed
 FAR = {True: "node2", False: "node3"}
 
 
 @dataclass(frozen=True)
 class Place:
-    """Where a command is typed. `pids`, `private_tmp`, `host`: namespaces of its own. `far`:
-    another machine, which shares the folder of runs, and neither locks nor sockets; its clock
-    differs by `skew`. `home`: whether HOME takes files. `descriptors`: at most so many; 0: as many
-    as here."""
+    """Where a command is typed. `pids`, `private_tmp`, `host`: namespaces that differ from the
+    driver's. `far`: another machine, which shares the folder of runs but neither locks nor sockets;
+    its clock differs by `skew` seconds. `home`: whether HOME takes files. `descriptors`: the most
+    that a process may open; 0 keeps this machine's limit."""
 
     zone: str = ""
     pids: bool = False
@@ -50,8 +50,8 @@ class Place:
 
 @dataclass(frozen=True)
 class Start:
-    """An `up`. `own_tmp`: its TMPDIR is not that of the others. `backoff`: after a run that could
-    not begin."""
+    """An `up`. `own_tmp`: whether it has its own TMPDIR. `backoff`: the seconds of waiting after a
+    run that could not begin."""
 
     name: str
     place: Place
@@ -62,8 +62,8 @@ class Start:
 
 @dataclass(frozen=True)
 class Step:
-    """A fault or a command. `name`: of the runs that it is about; `named`: whether the command says
-    it. `waits`: for the end of what a fault begins, before the next step."""
+    """A fault or a command. `name`: of the runs that it is about; `named`: whether the command line
+    has that name. `waits`: whether the next step waits until the effect of a fault is over."""
 
     kind: str
     name: str = ""
@@ -86,7 +86,7 @@ class Step:
 
 @dataclass(frozen=True)
 class Trial:
-    """What is drawn from one seed."""
+    """The starts and steps that are drawn from one seed."""
 
     seed: int
     starts: tuple[Start, ...]
@@ -99,8 +99,8 @@ def draw(seed: int, steps: int = 3) -> Trial:
 
 
 class _Drawing:
-    """Draws one trial, with a coarse idea of what each name is at, so that most steps mean
-    something."""
+    """Draws one trial. It tracks roughly in which state each name is, so that most steps make
+    sense."""
 
     def __init__(self, seed: int) -> None:
         self._seed = seed
@@ -108,10 +108,10 @@ class _Drawing:
         self._state: dict[str, str] = {}
         self._far: set[str] = set()
         self._has_lost = False
-        self._steps = 0  # of the clock
+        self._steps = 0  # how often the clock was stepped
 
     def trial(self, steps: int) -> Trial:
-        """The starts, the steps, and a `down` of what still lives."""
+        """The starts, the steps, and a `down` of each name that still lives."""
         starts = self._starts()
         drawn = (
             self._series()
@@ -126,8 +126,8 @@ class _Drawing:
         return Trial(self._seed, tuple(starts), (*drawn, *stopped, *last))
 
     def _series(self) -> list[Step]:
-        """Several runs of each name, which end, and the first name is gone on from: which run is
-        the newest?"""
+        """Several runs of each name, which end; then the first name is resumed. The question is
+        which run is the newest."""
         chance = self._chance
         found = []
         clocks = [
@@ -155,7 +155,7 @@ class _Drawing:
         count = chance.choices((1, 2), (4, 1))[0]
         found = []
         for name in chance.sample(NAMES, count):
-            # two that share a TMPDIR are of one PID namespace: see the docstring of `operators`
+            # two that share a TMPDIR share a PID namespace: see the docstring of `operators`
             place = self._place(alone=count == 1, for_up=True)
             self._state[name] = "trains"
             self._far |= {name} if place.far else set()
@@ -230,7 +230,7 @@ _FAULTS: dict[str, Callable[[str], str]] = {
     "kill": _same,
     "stop": _same,
     "clock": _same,
-    "lose": _same,  # another host's lock is found in the folder, which is not renewed any more
+    "lose": _same,  # another host's lock, which is no longer renewed, is in the folder
     "kill-up": lambda state: "gone",
     "stop-up": lambda state: "stopped",
     "continue": lambda state: "trains",

@@ -1,5 +1,5 @@
-"""A paced layer whose processes die at their start as long as a file is there: a run that cannot
-begin."""
+"""A paced layer whose processes die at their start while a certain file exists, so that a run
+cannot begin."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ from benchmarks.chaos.paced import Paced
 from nets.layers import Setup
 from nets.layers.base import Shape
 
-HOLD = "hold"  # the file, which says the pid of the `up` that shall live
+HOLD = "hold"  # the file; it has the pid of the `up`, which must live
 
 
 class Held(Paced):
-    """x, some time later, where it may begin."""
+    """y = x after a pause. Kills its process at the start while the file HOLD exists."""
 
     def _shape(self, shapes: list[Shape], setup: Setup) -> list[Shape]:
         found = super()._shape(shapes, setup)

@@ -1,8 +1,8 @@
-"""Trials that lie would pass anyway: each promise is broken on purpose, in a copy of the tree, and
-a trial must notice.
+"""Mutants of the product: each promise is broken on purpose in a copy of the tree, and a trial must
+notice. Otherwise, trials that cannot fail would seem to pass.
 
-A mutant is a piece of text that stands once in a file, and what takes its place: code that has
-moved fails loudly here.
+A mutant is a piece of text that occurs once in a file, and the text that replaces it. If the code
+has moved, this fails with an error.
 """
 
 from __future__ import annotations
@@ -30,9 +30,9 @@ JOBS = 4
 
 @dataclass(frozen=True)
 class Mutant:
-    """What breaks a promise, and which trials are about it: those that draw `steps` in this order,
-    with so many `ups`. `far`: something is looked at from another host; `apart`: where `down`
-    reaches no socket; `back`: a run is scaled, and then back to what its cluster.toml says."""
+    """A broken promise, and the trials that can show it: those that draw `steps` in this order and
+    have at least `ups` starts. `far`: a command looks from another host. `apart`: `down` cannot
+    reach a socket. `back`: a run is scaled, and then back to the number in its cluster.toml."""
 
     promise: str
     name: str
@@ -46,7 +46,7 @@ class Mutant:
     back: bool = False
 
     def is_met(self, trial: Trial) -> bool:
-        """Whether this trial is about it."""
+        """Whether this trial can show the mutant."""
         kinds = iter(step.kind for step in trial.steps)
         far = any(step.place.far and step.kind in ("ps", "status") for step in trial.steps)
         here = all(not start.place.far for start in trial.starts)
@@ -69,7 +69,7 @@ class Mutant:
 
 
 def _back(trial: Trial, start: Start) -> bool:
-    """Whether this run is scaled by commands that reach it, and then back."""
+    """Whether this run is scaled by commands that reach it, and then scaled back."""
     steps = [step for step in trial.steps if (step.kind, step.name) == ("scale", start.name)]
     numbers = [step.number for step in steps if not step.place.private_tmp]
     reached = not start.place.private_tmp and len(numbers) > 1
@@ -77,11 +77,11 @@ def _back(trial: Trial, start: Start) -> bool:
 
 
 DOWN = "down with exit 0: `up` has ended"
-PS = "what lives is listed, and nothing else, with what it is at"
+PS = "each living `up` is listed with its state, and nothing else is"
 RESUME = "--resume takes the newest run of that name"
 LEFT = "nothing is left behind"
-ENDS = "a command ends, in words, with a documented exit code"
-DONE = "save and scale with exit 0: it is done"
+ENDS = "a command ends with a documented exit code, and says why it failed"
+DONE = "save and scale with exit 0: the work is done"
 MUTANTS = (
     Mutant(
         DOWN,
@@ -109,7 +109,7 @@ MUTANTS = (
     ),
     Mutant(
         PS,
-        "a lock that nobody holds counts as held",
+        "a lock that no process holds counts as held",
         "runtime/records/lock_file.py",
         "        return None\n    return False\n",
         "        return None\n    return True\n",
@@ -133,7 +133,7 @@ MUTANTS = (
     ),
     Mutant(
         RESUME,
-        "the newest is that whose folder's name comes last",
+        "the newest run is the one with the last folder name",
         "runtime/records/runs.py",
         "sorted(found, key=_order)",
         "sorted(found, key=lambda run: run.directory.name)",
@@ -150,7 +150,7 @@ MUTANTS = (
     ),
     Mutant(
         RESUME,
-        ("a begin is what the clock says, though that was set back"),
+        ("a run begins at the clock's time, even if the clock was set back"),
         "runtime/records/runs.py",
         "if not runs or runs[-1].identity.began < clock:",
         "if True:",
@@ -172,7 +172,7 @@ MUTANTS = (
     ),
     Mutant(
         ENDS,
-        "an `up` that gives no sign is waited for without end",
+        "down waits for ever for an `up` that gives no sign",
         "runtime/attached/ending.py",
         "elif clock() - renewed > FRESH_SECONDS:",
         "elif clock() - renewed > 1e9:",
@@ -181,7 +181,7 @@ MUTANTS = (
     ),
     Mutant(
         ENDS,
-        "a run that cannot be reached is no error in words",
+        "a run that cannot be reached gives a traceback",
         "runtime/attached/attach.py",
         "raise self._absent() or self._ended()",
         "raise RuntimeError",
@@ -189,7 +189,7 @@ MUTANTS = (
     ),
     Mutant(
         DONE,
-        "save tells of a checkpoint that is not there",
+        "save reports a checkpoint that does not exist",
         "runtime/cli/save.py",
         'str(looked.place / event["file"])',
         'str(looked.place / "checkpoint-9999999.safetensors")',
@@ -215,7 +215,7 @@ MUTANTS = (
 
 
 def mutants(means: Means, wanted: tuple[Mutant, ...] = MUTANTS) -> Record:
-    """Play trials with each mutant until one notices; a mutant that nobody notices fails."""
+    """Play trials with each mutant until one notices. A mutant that no trial notices fails."""
     record = Record(
         ("Promises that are broken on purpose, and the trials that notice"),
         facts={"mutants": len(wanted)},
@@ -238,8 +238,7 @@ def mutants(means: Means, wanted: tuple[Mutant, ...] = MUTANTS) -> Record:
 
 
 def caught(means: Means, mutant: Mutant) -> tuple[int | None, int, str]:
-    """The seed of the trial that noticed, how many were played, and the first thing that was
-    wrong."""
+    """The seed of the trial that noticed, the number of trials, and the first wrong answer."""
     tree = means.folder / f"tree-{abs(hash(mutant))}"
     try:
         planted(mutant, tree)
@@ -257,12 +256,13 @@ def caught(means: Means, mutant: Mutant) -> tuple[int | None, int, str]:
 
 
 def seeds(means: Means, is_met: Callable[[Trial], bool]) -> Iterator[int]:
-    """Those whose trials are about it."""
+    """The seeds of the trials that are about the mutant."""
     return (seed for seed in count(FIRST_SEED) if is_met(means.trial(seed)))
 
 
 def planted(mutant: Mutant, tree: Path) -> None:
-    """A copy of the tree with the mutant. ValueError if its text is not there once."""
+    """Write a copy of the tree with the mutant. Raises ValueError if its text does not occur
+    exactly once."""
     for name in COPIED:
         shutil.copytree(
             ROOT / name, tree / name, ignore=shutil.ignore_patterns("results", "*.egg-info")

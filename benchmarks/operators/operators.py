@@ -1,18 +1,19 @@
-"""`python -m benchmarks.operators --trials 300`: commands of operators, typed at any moment beside
-deaths, clocks that jump, and namespaces. Is each answer true?
+"""`python -m benchmarks.operators --trials 300`: operators' commands, typed at any moment during
+deaths, clock jumps, and in other namespaces. Is each answer true?
 
-A trial starts one or two real `up` in one folder of runs, and draws what follows: processes are
-killed and stopped, runs cannot begin, the clock jumps by an hour, another host falls silent; ps,
-status, events, report, save, scale, down and up --resume are typed here, in another time zone, PID,
-mount or UTS namespace, on another host (which shares the folder, and no lock, socket or boot),
-without a HOME, or with 256 descriptors. What the driver has started, killed and waited for is the
-truth; `truth` judges each answer by it. At the end nothing may be left.
+A trial starts one or two real `up` in one folder of runs, and draws the steps that follow.
+Processes are killed and stopped, runs cannot begin, the clock jumps by an hour, another host falls
+silent. The commands are ps, status, events, report, save, scale, down and up --resume. They are
+typed here, in another time zone, PID, mount or UTS namespace, on another host (which shares the
+folder, but no lock, socket or boot), without a HOME, or with 256 descriptors. The truth is what the
+driver itself has started, killed and waited for; `truth` judges each answer by it. At the end
+nothing may be left.
 
-`--seed N` is that of the first trial; `--only N` plays one trial and shows every answer;
-`--mutants` breaks the product in a copy of the tree, one promise after the other, and sees which
-trial notices. Namespaces need root, stepped clocks a C compiler: without these, in words,
-everything is typed here. An `up` has a PID namespace of its own only where no other `up` shares its
-TMPDIR.
+`--seed N` is the seed of the first trial. `--only N` plays one trial and shows every answer.
+`--mutants` breaks the product in a copy of the tree, one promise after the other, and checks that a
+trial notices. Namespaces need root, and stepped clocks need a C compiler. Without these, everything
+is typed here, and a note says so. An `up` has its own PID namespace only where no other `up` shares
+its TMPDIR.
 """
 
 from __future__ import annotations
@@ -37,8 +38,8 @@ JOBS = 3
 
 @dataclass(frozen=True)
 class Means:
-    """What this machine has. `clock`: the library that moves clocks, or None; `namespaces`: whether
-    there are any."""
+    """The abilities of this machine. `clock`: the library that moves clocks, or None. `namespaces`:
+    whether this user may have namespaces. `missing`: the reasons for what is missing."""
 
     folder: Path
     clock: Path | None
@@ -47,7 +48,7 @@ class Means:
 
     @classmethod
     def here(cls, folder: Path) -> Means:
-        """Those of this machine."""
+        """Find the abilities of this machine."""
         clock = None
         missing = []
         spaces = True
@@ -81,15 +82,15 @@ class Means:
         return place
 
     def play(self, trial: Trial, tree: Path = ROOT) -> Told:
-        """Play it in a folder of its own."""
+        """Play a trial in a new folder."""
         folder = Path(tempfile.mkdtemp(prefix=f"{trial.seed % 1000}-", dir=self.folder))
         return played(trial, World(folder, self.clock, tree))
 
 
 def main(arguments: list[str] | None = None) -> int:
-    """Play what is asked for; 1 if an answer was wrong, or a mutant was not seen."""
+    """Play the trials. Returns 1 if an answer was wrong, or if no trial noticed a mutant."""
     parser = argparse.ArgumentParser(
-        prog="python -m benchmarks.operators", description="Commands beside faults."
+        prog="python -m benchmarks.operators", description="Operators' commands during faults."
     )
     parser.add_argument("--trials", type=int, default=300)
     parser.add_argument("--seed", type=int, default=SEED)
@@ -120,7 +121,7 @@ def main(arguments: list[str] | None = None) -> int:
 
 
 def shown(means: Means, seed: int) -> int:
-    """Play one trial and show everything."""
+    """Play one trial and print its steps, answers and mistakes."""
     trial = means.trial(seed)
     for start in trial.starts:
         print(f"up {start.name} [{start.place}] workers {start.workers} backoff {start.backoff}")
@@ -133,7 +134,7 @@ def shown(means: Means, seed: int) -> int:
 
 
 def trials(means: Means, seeds: Iterable[int], jobs: int = JOBS) -> Record:
-    """Play a trial of each seed, so many at a time; what they found."""
+    """Play a trial of each seed, `jobs` at a time, and record the results."""
     seeds = list(seeds)
     since = time.monotonic()
     record = Record(
@@ -173,7 +174,7 @@ def trials(means: Means, seeds: Iterable[int], jobs: int = JOBS) -> Record:
 
 
 def in_parallel(play: Callable[[int], Told], seeds: Iterable[int], jobs: int) -> Iterator[Told]:
-    """In the order of the seeds."""
+    """Play a trial of each seed; yields the results in the order of the seeds."""
     with ThreadPoolExecutor(jobs) as pool:
         for told in pool.map(play, seeds):
             mark = "WRONG" if told.wrong else "right"

@@ -37,14 +37,14 @@ from benchmarks.operators.world import World, host
 from nets import NetError
 from nets.files import checkpoint
 
-GONE_WITHIN = 10.0  # seconds from the end of `down` to that of `up`
+GONE_WITHIN = 10.0  # seconds from the end of `down` to the end of `up`
 LOOKS = ("ps", "status", "events", "report")
 
 
 @dataclass
 class Told:
-    """What became of a trial: its commands with their exit codes, the faults that happened, what is
-    wrong."""
+    """The result of a trial: its commands with their exit codes, the faults that happened, and the
+    wrong answers."""
 
     trial: Trial
     commands: Counter[str] = field(default_factory=Counter)
@@ -55,7 +55,7 @@ class Told:
 
 
 def played(trial: Trial, world: World) -> Told:
-    """Do it all."""
+    """Play a trial, from its starts to the search for leftovers."""
     since = time.monotonic()
     play = _Play(trial, world)
     try:
@@ -92,7 +92,7 @@ class _Play:
         self._workers = {start.name: start.workers for start in trial.starts}
 
     def begin(self) -> None:
-        """The `up`s start, one after the other, so that the order of their runs is known."""
+        """Start the `up`s one after the other, so that the order of their runs is known."""
         for start in self._trial.starts:
             self._world.made(start)
         for start in self._trial.starts:
@@ -105,13 +105,13 @@ class _Play:
         self._trains(start.name)
 
     def _trains(self, name: str) -> None:
-        """Wait until its run has trained, and hear which one that is."""
+        """Wait until the run of `name` has trained, and note which run directory it has."""
         self._ups[name].until("began ")
         self._ups[name].until("progress ")
         self._hear(name, TRAINS)
 
     def _settle(self, name: str) -> None:
-        """Wait until what died a moment ago is made good."""
+        """Wait until the run has recovered from a recent death."""
         if self._truth.ups[name].state == CHANGING and name not in self._held:
             self._trains(name)
 
@@ -122,14 +122,14 @@ class _Play:
         known.runs += [run for run in known.present if run not in known.runs]
 
     def finish(self) -> None:
-        """Whatever still lives is ended, by its name, from here."""
+        """End every `up` that still lives, by its name, from here."""
         for up in self._truth.living:
             self._continue(Step("continue", up.name), up)
             self._down(Step("down", up.name), up)
         self._world.find()
 
     def end(self) -> None:
-        """Leave nothing of it."""
+        """Kill all processes and remove all files of the trial."""
         self._world.end()
         for up in (*self._replaced, *self._ups.values()):
             up.process.kill()
@@ -137,7 +137,8 @@ class _Play:
             up.close()
 
     def do(self, step: Step) -> None:
-        """One step. From afar an `up` that was killed may seem to live: the run is named there."""
+        """Take one step. An `up` that was killed may seem alive from another host, so commands from
+        there name the run."""
         if step.place.far and any(up.was_killed for up in self._truth.ups.values()):
             step = replace(step, named=True)
         if step.kind in ("down", "down-now"):
@@ -168,7 +169,7 @@ class _Play:
         self._kill(step, up, signal.SIGSTOP)
 
     def _hold(self, step: Step, up: Known) -> None:
-        """A process dies, and no further run can begin: the next waits."""
+        """Kill a process while no further run can begin: the next one waits."""
         running = self._ups[step.name]
         start = self._starts[step.name]
         self._settle(step.name)
@@ -184,7 +185,7 @@ class _Play:
             self._hear(step.name, BETWEEN if start.backoff > 1 else CHANGING)
 
     def _release(self, step: Step, up: Known) -> None:
-        """The next run can begin."""
+        """Let the next run begin."""
         running = self._ups[step.name]
         running.skip()
         running.hold(on=False)
@@ -264,14 +265,14 @@ class _Play:
         answer = self._typed(self._said(step, "-o", str(page)), step)
         self._looked(step, answer)
         if answer.code == 0 and not page.is_file():
-            self.told.wrong.append(f"report said 0, and there is no page: {answer}")
+            self.told.wrong.append(f"report ended with 0, but wrote no page: {answer}")
         page.unlink(missing_ok=True)
 
     def _looked(self, step: Step, answer: Answer) -> None:
-        """What is written of a run can be read, whatever it is at."""
+        """Check that the files of a run can be read, in whatever state the run is."""
         may_ask = not step.named and len(self._truth.living) > 1
         if answer.code != 0 and not (may_ask and answer.code == 2):
-            self.told.wrong.append(f"what is on the disk is not told: {answer}")
+            self.told.wrong.append(f"the files on the disk were not shown: {answer}")
 
     def _save(self, step: Step, up: Known) -> None:
         meant = self._meant(step)
@@ -323,18 +324,18 @@ class _Play:
             self._vanished(meant.name)
 
     def _vanished(self, name: str) -> None:
-        """An `up` that has ended has no process that trains."""
+        """Check that no process of an `up` that has ended still trains."""
         until = time.monotonic() + GONE_WITHIN
         while left := self._world.pids(f"up {name} "):
             if time.monotonic() > until:
                 self.told.wrong.append(
-                    f"the `up` of {name} has ended, and {len(left)} of its processes live"
+                    f"the `up` of {name} has ended, but {len(left)} of its processes live"
                 )
                 return
             time.sleep(0.02)
 
     def _resume(self, step: Step, up: Known) -> None:
-        if up.lives:  # the `down` before it had to ask which run was meant
+        if up.lives:  # the `down` before it could not tell which run was meant
             self._continue(step, up)
             self._down(Step("down", step.name), up)
         have = [run for run in up.runs if _has_checkpoint(self._world.runs / run)]
@@ -368,17 +369,17 @@ class _Play:
         ]
         if continues != json.loads((self._world.runs / taken / "run.json").read_text())["id"]:
             self.told.wrong.append(
-                f"{up.runs[-1]} went on from {taken}, but run.json says: from {continues!r}"
+                f"{up.runs[-1]} resumed from {taken}, but run.json names {continues!r}"
             )
 
 
 def _ended_well(up: Known, answer: Answer) -> Iterator[str]:
-    """How an `up` ended that somebody ended."""
+    """Mistakes in how an `up` ended after a `down`."""
     if "Traceback" in answer.out + answer.err:
         yield f"a traceback of `up`: {answer}"
     expected = {TRAINS: (0,), BETWEEN: (4,), CHANGING: (0, 1, 3, 4)}.get(up.state, (0, 1, 3, 4))
     if answer.code not in expected:
-        yield f"`up` of {up.name} ({up.state}) was ended by down: {answer}"
+        yield f"`up` of {up.name} ({up.state}) was ended by down with a wrong exit code: {answer}"
 
 
 def _has_checkpoint(run: Path) -> bool:

@@ -1,13 +1,13 @@
-"""What is true of the `up` of a trial, and which answers of commands are wrong by that. Plain
-decisions: the truth is what the driver itself started, killed and waited for, and nothing that the
-product says of itself.
+"""The true state of the `up` commands of a trial, and the answers of commands that are wrong by it.
+Plain decisions: the truth is what the driver itself started, killed and waited for. Nothing that
+the product reports of itself counts.
 
-state       what is known of an `up`
-trains      its run has begun, and trains
-between     a run could not begin, and the next waits
-changing    something died or was let go a moment ago: either of these
-stopped     SIGSTOP
-gone        its process has ended
+state       meaning
+trains      the run has begun, and trains
+between     a run could not begin, and the next one waits
+changing    a process died or was released a moment ago: any of these states
+stopped     `up` has got SIGSTOP
+gone        the process of `up` has ended
 """
 
 from __future__ import annotations
@@ -21,19 +21,19 @@ from typing import Any
 from benchmarks.operators.draw import Place
 
 DOCUMENTED = {0, 1, 2, 3, 4, 130, 141, 143}
-MOST_SECONDS = 60.0  # of a command, but for what waits for training
+MOST_SECONDS = 60.0  # of a command that does not wait for training
 TRAINS = "trains"
 BETWEEN = "between"
 CHANGING = "changing"
 STOPPED = "stopped"
 GONE = "gone"
-LOST = "node9"  # the host that is silent
+LOST = "node9"  # the name of the silent host
 AT_WORK = {"running", "winding down", "starting", "held"}
 
 
 @dataclass(frozen=True)
 class Answer:
-    """Of one command. `code`: None if it did not end in time."""
+    """The answer of one command. `code`: None if the command did not end in time."""
 
     words: tuple[str, ...]
     code: int | None
@@ -51,9 +51,9 @@ class Answer:
 
 @dataclass
 class Known:
-    """One name: what its `up` is at. `runs`: the names of its run directories in the order in which
-    they began, of all that had this name. `present`: those of the `up` that lives. `was_killed`: an
-    `up` that is gone left its lock, which another host can judge by its time only."""
+    """One name, and the state of its `up`. `runs`: all run directories of that name, in the order
+    in which they began. `present`: the run directories of the living `up`. `was_killed`: the `up`
+    is gone and left its lock, which another host can judge only by its age."""
 
     name: str
     place: Place = field(default_factory=Place)
@@ -64,14 +64,14 @@ class Known:
 
     @property
     def lives(self) -> bool:
-        """Whether its process is there."""
+        """Whether its process lives."""
         return self.state != GONE
 
 
 @dataclass
 class Truth:
-    """All names of a trial; `lost`: the run directory of a host that is silent, "" if there is
-    none. `host`: the name of this machine."""
+    """All names of a trial. `lost`: the run directory of a silent host, "" if there is none.
+    `host`: the name of this machine."""
 
     host: str
     ups: dict[str, Known] = field(default_factory=dict)
@@ -79,11 +79,11 @@ class Truth:
 
     @property
     def living(self) -> list[Known]:
-        """The names whose `up` is there."""
+        """The names whose `up` lives."""
         return [up for up in self.ups.values() if up.lives]
 
     def meant(self, name: str, *, named: bool) -> Known | None:
-        """The name that a command means; None if it must ask which."""
+        """The name that a command means; None if the command must ask for it."""
         if named:
             return self.ups[name]
         if len(self.living) == 1:
@@ -91,11 +91,11 @@ class Truth:
         return None if self.living else self.newest()
 
     def newest(self) -> Known | None:
-        """The name of the run that began last; None if nothing tells the driver which that is."""
+        """The name of the run that began last; None if the driver cannot know it."""
         return next(iter(self.ups.values())) if len(self.ups) == 1 and not self.lost else None
 
     def words_for(self, up: Known, asked: Place) -> set[str]:
-        """What may be told of an `up` that lives, where the command is typed."""
+        """The states that a command typed at `asked` may report of an `up` that lives."""
         reached = not (up.place.private_tmp or asked.private_tmp)
         far = up.place.far != asked.far or (up.place.far and asked.far)
         name = up.place.host or self.host
@@ -116,31 +116,31 @@ class Truth:
 
 
 def reaches(up: Known, asked: Place) -> bool:
-    """Whether a command that is typed there reaches the sockets of its run."""
+    """Whether a command that is typed at `asked` reaches the sockets of the run."""
     return not (up.place.private_tmp or asked.private_tmp)
 
 
-# -- what every command promises
+# -- promises of every command
 
 
 def broken(answer: Answer) -> Iterator[str]:
-    """It ends, in words, with an exit code that is documented."""
+    """Mistakes in any command: it must end with a documented exit code and say why it failed."""
     if answer.code is None:
         yield f"a command hangs: {answer}"
     elif answer.code not in DOCUMENTED:
-        yield f"an exit code that no page names: {answer}"
+        yield f"an exit code that is not documented: {answer}"
     if "Traceback" in answer.out + answer.err or "Exception ignored" in answer.err:
         yield f"a traceback: {answer}"
     if answer.code not in (0, None) and not (answer.out + answer.err).strip():
-        yield f"it fails without a word: {answer}"
+        yield f"it fails without a message: {answer}"
 
 
 # -- looking
 
 
 def wrong_ps(truth: Truth, asked: Place, answer: Answer) -> Iterator[str]:
-    """Each `up` that lives is listed once, with what it is at; nothing else is, but a host that is
-    silent."""
+    """Mistakes of ps. Each `up` that lives is listed once, with its state. Nothing else is listed,
+    other than the run of a silent host."""
     if answer.code != 0:
         yield f"ps fails: {answer}"
         return
@@ -167,11 +167,11 @@ def wrong_ps(truth: Truth, asked: Place, answer: Answer) -> Iterator[str]:
         run for run in found if not _seems_to_live(truth, asked, run["directory"], run["state"])
     ]
     if found:
-        yield f"listed, though nothing of it lives: {[run['directory'] for run in found]}: {answer}"
+        yield f"listed, but nothing of it lives: {[run['directory'] for run in found]}: {answer}"
 
 
 def _seems_to_live(truth: Truth, asked: Place, directory: str, state: str) -> bool:
-    """To another host an `up` that was killed lives for some seconds, and is silent then."""
+    """To another host, a killed `up` seems to live for some seconds, and then seems silent."""
     killed = [up for up in truth.ups.values() if up.was_killed and Path(directory).name in up.runs]
     return (
         bool(killed)
@@ -181,8 +181,8 @@ def _seems_to_live(truth: Truth, asked: Place, directory: str, state: str) -> bo
 
 
 def _begins(run: dict[str, Any], up: Known) -> bool:
-    """A run whose directory the driver has not heard of yet: it is about to begin, or `up` has none
-    yet."""
+    """Whether the driver does not know this run's directory yet: the run is about to begin, or `up`
+    has none yet."""
     if up.state != CHANGING:
         return False
     directory = Path(run["directory"])
@@ -194,7 +194,7 @@ def _begins(run: dict[str, Any], up: Known) -> bool:
 
 
 def _name_of(directory: Path) -> str:
-    """The name in run.json, "" before it is written. The folder's name has a number more where two
+    """The name in run.json, "" before it is written. The folder's name has an extra number if two
     runs of that name begin in one second."""
     try:
         return str(json.loads((directory / "run.json").read_bytes())["name"])
@@ -209,7 +209,7 @@ def _said(state: str, words: set[str]) -> bool:
 
 
 def wrong_status(truth: Truth, up: Known | None, asked: Place, answer: Answer) -> Iterator[str]:
-    """It tells of the present run of that name, or of its newest."""
+    """Mistakes of status: it reports the present run of that name, or the newest one."""
     if up is None:
         yield from _undecided(truth, answer)
     elif (up.state == STOPPED and answer.code == 1 and "does not answer" in answer.err) or (
@@ -217,12 +217,12 @@ def wrong_status(truth: Truth, up: Known | None, asked: Place, answer: Answer) -
     ):
         return
     elif answer.code != 0:
-        yield f"status fails, though {up.name} is {up.state}: {answer}"
+        yield f"status fails, although {up.name} is {up.state}: {answer}"
     else:
         said = json.loads(answer.out)
         if up.state != CHANGING and up.runs and said["name"] != up.runs[-1]:
             yield (
-                f"status tells of {said['name']}, the newest of {up.name} is "
+                f"status reports {said['name']}, but the newest of {up.name} is "
                 f"{up.runs[-1]}: {answer}"
             )
         if up.lives and not _said(said["state"], truth.words_for(up, asked)):
@@ -236,13 +236,13 @@ def wrong_status(truth: Truth, up: Known | None, asked: Place, answer: Answer) -
             and lives
             and not _seems_to_live(truth, asked, said["directory"], said["state"])
         ):
-            yield f"{up.name} is called {said['state']!r}, though its `up` has ended: {answer}"
+            yield f"{up.name} is called {said['state']!r}, although its `up` has ended: {answer}"
 
 
 def _undecided(truth: Truth, answer: Answer) -> Iterator[str]:
-    """Of several that live one must be named."""
+    """Mistakes if several runs live and the command named none: it must ask which one is meant."""
     if len(truth.living) > 1 and (answer.code != 2 or "say which" not in answer.err):
-        yield f"{len(truth.living)} runs live, and none was named: {answer}"
+        yield f"{len(truth.living)} runs live, the command named none, and it did not ask: {answer}"
 
 
 # -- ending
@@ -251,17 +251,17 @@ def _undecided(truth: Truth, answer: Answer) -> Iterator[str]:
 def wrong_down(
     truth: Truth, up: Known | None, asked: Place, answer: Answer, *, is_gone: bool, now: bool
 ) -> Iterator[str]:
-    """Exit 0 means that `up` has ended; of one that trains or waits, nothing else is right.
-    `is_gone`: whether its process ended within a few seconds."""
+    """Mistakes of down. Exit 0 means that `up` has ended. A run that trains or waits must end so.
+    `is_gone`: whether the process of `up` ended within a few seconds."""
     if up is None:
         yield from _undecided(truth, answer)
         return
     if answer.code == 0 and up.lives and not is_gone:
-        yield f"down said 0, and the `up` of {up.name} ({up.state}) goes on: {answer}"
+        yield f"down ended with 0, but the `up` of {up.name} ({up.state}) still lives: {answer}"
     if up.state in (TRAINS, BETWEEN) and answer.code != 0:
-        yield f"down of {up.name}, which {up.state}: {answer}"
+        yield f"down of {up.name} ({up.state}) failed: {answer}"
     if up.state == CHANGING and not is_gone:
-        yield f"down of {up.name}, and its `up` goes on: {answer}"
+        yield f"down of {up.name}, but its `up` still lives: {answer}"
     unknown = up.was_killed and asked.far and answer.code == 1
     if (
         up.state == GONE
@@ -279,7 +279,7 @@ def wrong_down(
 
 
 def wrong_down_of_lost(answer: Answer) -> Iterator[str]:
-    """Nobody knows whether the run of a silent host is over."""
+    """Mistakes of down for a silent host: the command cannot know whether that run is over."""
     if answer.code == 0 or f"{LOST}: last sign" not in answer.err:
         yield f"down of a run whose host is silent: {answer}"
 
@@ -290,50 +290,50 @@ def wrong_down_of_lost(answer: Answer) -> Iterator[str]:
 def wrong_save(
     truth: Truth, up: Known | None, asked: Place, answer: Answer, whole: bool
 ) -> Iterator[str]:
-    """Exit 0 means a checkpoint that is `whole`, of that run; a run that trains and is reached is
-    saved."""
+    """Mistakes of save. Exit 0 means a checkpoint of that run that is `whole`. A run that trains
+    and can be reached must be saved."""
     if up is None:
         yield from _undecided(truth, answer)
         return
     if answer.code == 0 and not whole:
-        yield f"save said 0, and there is no whole checkpoint: {answer}"
+        yield f"save ended with 0, but its checkpoint is not whole: {answer}"
     if (
         answer.code == 0
         and up.state != CHANGING
         and Path(answer.out.strip()).parent.name != up.runs[-1]
     ):
-        yield f"save told of another run than {up.runs[-1]}: {answer}"
+        yield f"save reported another run than {up.runs[-1]}: {answer}"
     yield from _done_where_it_can_be(up, asked, answer)
 
 
 def wrong_scale(
     up: Known, asked: Place, answer: Answer, workers: int, trains: int
 ) -> Iterator[str]:
-    """Exit 0 means that so many workers train. `trains`: how many were seen to."""
+    """Mistakes of scale. Exit 0 means that `workers` train. `trains`: the number that were seen."""
     if answer.code == 0 and trains != workers:
-        yield f"scale to {workers} said 0, and {trains} workers train: {answer}"
+        yield f"scale to {workers} ended with 0, but {trains} workers train: {answer}"
     yield from _done_where_it_can_be(up, asked, answer)
 
 
 def _done_where_it_can_be(up: Known, asked: Place, answer: Answer) -> Iterator[str]:
     if up.state == TRAINS and reaches(up, asked) and answer.code != 0:
-        yield f"{up.name} trains and is reached, and the command fails: {answer}"
+        yield f"{up.name} trains and can be reached, but the command fails: {answer}"
     if up.state in (BETWEEN, STOPPED, GONE) and answer.code == 0:
-        yield f"{up.name} is {up.state}, and the command says 0: {answer}"
+        yield f"{up.name} is {up.state}, but the command ended with 0: {answer}"
 
 
 def wrong_resume(
     up: Known, with_checkpoints: Sequence[str], taken: str | None, answer: Answer
 ) -> Iterator[str]:
-    """The newest run of that name that has a checkpoint is gone on from. `taken`: the run directory
-    that `up` named; None if it ended instead, with this answer."""
+    """Mistakes of up --resume: it must take the newest run of that name that has a checkpoint.
+    `taken`: the run directory that `up` named; None if it ended instead, with this answer."""
     expected = next((run for run in reversed(up.runs) if run in with_checkpoints), None)
     if expected is None and (
         taken is not None or answer.code != 2 or "found no checkpoint" not in answer.err
     ):
-        yield f"no run of {up.name} has a checkpoint, and up --resume takes {taken}: {answer}"
+        yield f"no run of {up.name} has a checkpoint, but up --resume takes {taken}: {answer}"
     if expected is not None and taken != expected:
         yield (
-            f"up --resume of {up.name} takes {taken}, the newest is {expected} of "
+            f"up --resume of {up.name} takes {taken}, but the newest is {expected} of "
             f"{up.runs}: {answer}"
         )

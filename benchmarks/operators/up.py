@@ -1,4 +1,4 @@
-"""A real `up` of a trial, as the driver sees it: what it said, its process, and those of its
+"""A real `up` of a trial as the driver sees it: its output, its process, and the processes of its
 run."""
 
 from __future__ import annotations
@@ -23,8 +23,8 @@ START_SECONDS = 60.0  # for a run to begin, on a machine that others use too
 
 
 class Up:
-    """`up` of the cluster.toml in `folder`, typed at `place`. `own_tmp`: with a TMPDIR of its
-    own."""
+    """`up` of the cluster.toml in `folder`, typed at `place`. `own_tmp`: whether it has its own
+    TMPDIR."""
 
     def __init__(
         self,
@@ -59,17 +59,17 @@ class Up:
 
     @property
     def directories(self) -> list[str]:
-        """The names of its run directories, in the order in which it told of them."""
+        """The names of its run directories, in the order in which it printed them."""
         lines = [line for _, line in list(self._out.lines)]
         return [Path(line.split()[2]).name for line in lines if line.startswith("run directory ")]
 
     @property
     def has_ended(self) -> bool:
-        """Whether its process is gone."""
+        """Whether the process of `up` has ended."""
         return self.process.poll() is not None
 
     def until(self, pattern: str, seconds: float = START_SECONDS) -> str:
-        """The next line on stdout that begins so. Gone if none comes."""
+        """The next line on stdout that begins with `pattern`. Raises Gone if none comes."""
         until = time.monotonic() + seconds
         while True:
             with self._out.more:
@@ -77,7 +77,7 @@ class Up:
                     left = until - time.monotonic()
                     if self._out.over or left <= 0:
                         raise Gone(
-                            f"up of {self.folder.name} did not say {pattern!r} within "
+                            f"up of {self.folder.name} did not print {pattern!r} within "
                             f"{seconds:.0f} s: {self}"
                         )
                     self._out.more.wait(left)
@@ -87,12 +87,12 @@ class Up:
                 return line
 
     def skip(self) -> None:
-        """What it has said so far was heard: `until` waits for what comes."""
+        """Skip the lines that it has printed so far: `until` looks only at later ones."""
         with self._out.more:
             self._read = len(self._out.lines)
 
     def pid(self) -> int:
-        """Of `up` itself, also where it lives in another namespace."""
+        """The process id of `up` itself, also if it lives in another namespace."""
         if not self.place.pids:
             return self.process.pid
         children = (
@@ -103,10 +103,10 @@ class Up:
     def kill_one(
         self, chance: random.Random, number: signal.Signals = signal.SIGKILL
     ) -> int | None:
-        """A signal to one of the processes of the run; its pid, None if there is none."""
+        """Send a signal to one process of the run. Returns its pid, None if there is none."""
         mine = self._world.pids(f"up {self.folder.name} ")
         others = [pid for pid in mine if pid not in (self.process.pid, self.pid())]
-        if number == signal.SIGSTOP:  # a nursery that is stopped harms nobody
+        if number == signal.SIGSTOP:  # stopping the nursery has no effect on the run
             others = [pid for pid in others if _called(pid) != "nursery"]
         if not others:
             return None
@@ -116,12 +116,12 @@ class Up:
         return victim
 
     def signal(self, number: signal.Signals) -> None:
-        """To `up` itself."""
+        """Send a signal to `up` itself."""
         with suppress(ProcessLookupError):
             os.kill(self.pid(), number)
 
     def hold(self, *, on: bool) -> None:
-        """From now on no run of it can begin; or each can."""
+        """Prevent every further run of this `up` from beginning, or allow it again."""
         if on:
             half = self._hold.with_suffix(".half")
             half.write_text("1" if self.place.pids else str(self.pid()))
@@ -130,7 +130,7 @@ class Up:
             self._hold.unlink(missing_ok=True)
 
     def ends_within(self, seconds: float) -> bool:
-        """Whether its process is gone by then."""
+        """Whether its process ends within so many seconds."""
         with suppress(subprocess.TimeoutExpired):
             self.process.wait(seconds)
         return self.has_ended
@@ -149,8 +149,8 @@ class Up:
         return " | ".join((said.out + said.err).splitlines()[-12:])[-1500:]
 
     def workers(self, directory: Path) -> int:
-        """How many workers that run began with, if it trains: its processes live, and an iteration
-        is over."""
+        """The number of workers with which the run in `directory` began; 0 if one of them has
+        died."""
         found = {event["process"]: event["pid"] for event in events(directory, "process")}
         workers = [name for name in found if name.startswith("replica-")]
         if not self.place.pids and not all(living(found[name]) for name in workers):
@@ -158,7 +158,7 @@ class Up:
         return len(workers)
 
     def close(self) -> None:
-        """Nothing is read of it any more."""
+        """Close its pipes."""
         for heard, pipe in ((self._out, self.process.stdout), (self._err, self.process.stderr)):
             heard.thread.join(5.0)
             if pipe is not None:

@@ -1,4 +1,4 @@
-"""The world of a trial: its folders, its clocks, where its processes live, what they leave."""
+"""The world of a trial: its folders, its clocks, the places of its processes, and leftovers."""
 
 from __future__ import annotations
 
@@ -23,10 +23,10 @@ from benchmarks.helpers.survivor import living
 from benchmarks.operators.draw import Place, Start
 from benchmarks.operators.truth import LOST, MOST_SECONDS, Answer
 
-MARK = "CONVOY_OPERATORS"  # in the environment of every process of a trial: which trial, and whose
-NO_HOME = "/sys"  # where nobody makes a file, root neither
+MARK = "CONVOY_OPERATORS"  # in the environment of a trial's processes: trial, owner
+NO_HOME = "/sys"  # where not even root can create a file
 GONE_SECONDS = 6.0
-KERNELS = "convoy-kernels-"  # a cache, which stays: where HOME takes none it is in TMPDIR
+KERNELS = "convoy-kernels-"  # a cache that stays, in TMPDIR if HOME takes no files
 CLUSTER = """
 [run]
 name = "{name}"
@@ -52,11 +52,11 @@ PACE = 0.2  # seconds of a pass
 
 
 class Refused(Exception):
-    """What this machine does not allow; the text says what."""
+    """This machine does not allow something; the text names it."""
 
 
 def clock_library(folder: Path) -> Path:
-    """The library that moves clocks. Refused if it cannot be built."""
+    """Build the library that moves clocks. Raises Refused if it cannot be built."""
     library = folder / "clock.so"
     source = Path(__file__).with_name("clock.c")
     if (compiler := shutil.which("cc") or shutil.which("gcc")) is None:
@@ -73,7 +73,7 @@ def clock_library(folder: Path) -> Path:
 
 
 def namespaces() -> None:
-    """Refused if this user may not have mount, PID and UTS namespaces."""
+    """Raises Refused if this user may not have mount, PID and UTS namespaces."""
     words = ["unshare", "-m", "-u", "-p", "-f", "--mount-proc", "true"]
     if (
         shutil.which("unshare") is None
@@ -83,8 +83,8 @@ def namespaces() -> None:
 
 
 class World:
-    """The folder of one trial, and how processes are started in it. `tree`: whose code they run.
-    `clock`: the library, None where there is none."""
+    """The folder of one trial, and the way to start processes in it. `tree`: the tree whose code
+    they run. `clock`: the library that moves clocks, None if there is none."""
 
     def __init__(self, folder: Path, clock: Path | None, tree: Path = ROOT) -> None:
         self.folder = folder
@@ -98,7 +98,7 @@ class World:
             path.mkdir(parents=True)
 
     def made(self, start: Start) -> Path:
-        """The folder where an `up` of this name is typed."""
+        """Make the folder where an `up` of this name is typed."""
         folder = self.folder / start.name
         folder.mkdir()
         brought(folder, PACE)
@@ -116,13 +116,13 @@ class World:
     # -- the clocks
 
     def step(self, seconds: int) -> None:
-        """The wall clocks of all hosts jump."""
+        """Move the wall clocks of all hosts by so many seconds."""
         self._clock += seconds
         for path in self.folder.glob("clock.*"):
             self._write_clock(path)
 
     def now(self) -> float:
-        """What the wall clock of this host says."""
+        """The time of this host's wall clock."""
         return time.time() + (self._clock if self._library else 0)
 
     def _write_clock(self, path: Path) -> None:
@@ -134,7 +134,7 @@ class World:
     # -- processes
 
     def words(self, words: Sequence[str], place: Place) -> list[str]:
-        """What starts this in a place."""
+        """The command line that runs `words` at a place."""
         ways = [
             ("-m", place.private_tmp or place.pids or place.far),
             ("-u", bool(place.host)),
@@ -160,7 +160,7 @@ class World:
     def environment(
         self, place: Place, whose: str, cwd: Path, tmp: Path | None = None
     ) -> dict[str, str]:
-        """What a process has there."""
+        """The environment of a process at a place."""
         tmp = tmp or self.tmp
         tmp.mkdir(exist_ok=True)
         found = {
@@ -194,8 +194,8 @@ class World:
     def command(
         self, words: Sequence[str], place: Place, cwd: Path, limit: float = MOST_SECONDS
     ) -> Answer:
-        """Type a command and wait for its end. One that takes longer than `limit` is killed, and
-        has no exit code."""
+        """Type a command and wait until it ends. A command that takes longer than `limit` is
+        killed, and has no exit code."""
         since = time.monotonic()
         with subprocess.Popen(
             self.words([sys.executable, "-m", "runtime", *words], place), cwd=cwd,
@@ -211,8 +211,8 @@ class World:
         return Answer(tuple(words), process.returncode, out, err, time.monotonic() - since)
 
     def lose(self) -> str:
-        """Another host's lock, which is not renewed any more, and its run; the name of its
-        directory."""
+        """Write a run of another host, with a lock that is no longer renewed. Returns the name of
+        its run directory."""
         directory = self.runs / "20260101-000000-lost"
         directory.mkdir()
         said = {
@@ -237,14 +237,14 @@ class World:
         return directory.name
 
     def find(self) -> None:
-        """That host is known to be gone for good: what is to be done is done."""
+        """Remove that run and its lock, as a user does when the host is known to be gone."""
         (self.runs / ".up-10ff.lock").unlink(missing_ok=True)
         shutil.rmtree(self.runs / "20260101-000000-lost", ignore_errors=True)
 
-    # -- what is left
+    # -- leftovers
 
     def pids(self, whose: str = "") -> list[int]:
-        """The processes of this trial that live."""
+        """The living processes of this trial."""
         wanted = f"{MARK}={self.mark} {whose}".encode()
         found = []
         for entry in Path("/proc").iterdir():
@@ -258,9 +258,10 @@ class World:
         return sorted(found)
 
     def left(self, killed: Mapping[str, int], alone: int) -> Iterator[str]:
-        """What is left when all has ended. `killed`: names whose `up` was killed, and how often:
-        what only the next `up` removes is theirs. `alone`: how many of them took all processes of
-        their PID namespace with them, so that none was there to remove their sockets."""
+        """Leftovers when everything has ended. `killed`: how often the `up` of each name was
+        killed; it may leave files that only the next `up` removes. `alone`: how many of these took
+        all processes of their PID namespace with them, so that no process could remove their
+        sockets."""
         until = time.monotonic() + GONE_SECONDS
         while (pids := self.pids()) and time.monotonic() < until:
             time.sleep(0.05)
@@ -282,14 +283,16 @@ class World:
             )
         locks = sorted(path.name for path in self.runs.glob(".*"))
         if len(locks) > sum(killed.values()) or any(not name.endswith(".lock") for name in locks):
-            yield f"left beside the runs: {locks}, after {dict(killed)} were killed"
+            yield f"left next to the runs: {locks}, after {dict(killed)} were killed"
         for run in self.runs.glob("[!.]*"):
             if not (run / "config.toml").exists() and not killed:
                 yield f"an empty run directory is left: {run.name}"
-            yield from (f"half a file is left: {path}" for path in run.glob("*.tmp*") if not killed)
+            yield from (
+                f"an incomplete file is left: {path}" for path in run.glob("*.tmp*") if not killed
+            )
 
     def _temporary(self) -> list[Path]:
-        # each TMPDIR
+        # every TMPDIR
         ours = {self.tmp / path.parent.name for path in self.folder.glob("*/cluster.toml")}
         found = [
             path for folder in (self.tmp, *ours) if folder.is_dir() for path in folder.iterdir()
@@ -301,7 +304,7 @@ class World:
         return found
 
     def end(self) -> None:
-        """Leave nothing of it."""
+        """Kill all processes of the trial and remove its folder."""
         for _ in range(3):
             for pid in self.pids():
                 with suppress(ProcessLookupError):

@@ -2,14 +2,14 @@
 one program.
 
     learning       LeNet with every preset: accuracy, speed, staleness, bytes on the links and at the hottest node
-    equality       presets that compute what one process does: their parameters beside its own, in float32, with
+    equality       presets that compute the same as one process: their parameters compared with its, in float32, with
                    `reproducible` and in float64
-    reproducible   the same bits with 1, 2, 4 and 8 workers, and what that costs
+    reproducible   the same bits with 1, 2, 4 and 8 workers, and the cost of that
     merged         CaffeNet's bytes with the FC phase merged and not
     variable       One weird trick, Table 1: a large batch, and one whose FC phase has small ones
 
-Speeds are of runs of `up`'s own machinery in processes; bytes are what the metrics count, beside
-what `plan` predicts.
+Speeds are of runs in processes, as `up` makes them. Bytes are counted by the metrics and compared
+with the prediction of `plan`.
 """
 
 from __future__ import annotations
@@ -32,8 +32,8 @@ ACCURATE = 0.985  # bars: accuracy, relative difference, points of accuracy
 NEAR = 1e-5
 POINTS = 0.0
 
-# Asynchronous presets have implicit momentum 1 - 1/g beside the solver's (Omnivore, section 4.2):
-# theirs is lower.
+# Asynchronous presets have an implicit momentum of 1 - 1/g in addition to the solver's (Omnivore,
+# section 4.2), so their solver's momentum is lower.
 ALONE = 0.9
 HALF = 0.8
 STRATEGIES: dict[str, tuple[Strategy, float]] = {
@@ -73,31 +73,33 @@ EQUAL = (
     "replicas",
 )
 PARTED = (
-    "One process that computes the whole batch in 8 parts ends further than the bar from "
-    "itself too: in float32 the "
-    "numbers depend that much on the order of sums. Last bits differ, so that once in a "
-    "while another pixel is a "
-    "window's maximum, or a ReLU opens that was closed, and gradients go another way. In "
-    "float64, numbers that close "
-    "are too rare to be met; with `reproducible` all make the same sums."
+    "One process that computes the whole batch in 8 parts also differs from itself by more "
+    "than the bar: in float32 the "
+    "numbers depend that much on the order of sums. The last bits differ, so once in a "
+    "while another pixel is the maximum of a "
+    "window, or a ReLU opens that was closed, and gradients take another path. In "
+    "float64, such close numbers "
+    "hardly ever occur; with `reproducible` all make the same sums."
 )
 
 
 def main(arguments: list[str] | None = None) -> int:
-    """Run the parts and write the results. 1: a bar is missed."""
+    """Run the parts and write the results. Returns 1 if a bar is missed."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks.presets", description=__doc__)
     parser.add_argument(
-        "--mnist", type=Path, help=("folder of MNIST's IDX files; without it the digits that ship")
+        "--mnist", type=Path, help=("folder of MNIST's IDX files; without it, the digits that ship")
     )
     parser.add_argument(
-        "--cifar", type=Path, help=("folder of CIFAR-10's binary files; without it no CIFAR-10")
+        "--cifar", type=Path, help=("folder of CIFAR-10's binary files; without it, no CIFAR-10")
     )
     parser.add_argument("--parts", nargs="+", choices=tuple(PARTS), default=list(PARTS))
     parser.add_argument("--presets", nargs="+", choices=tuple(STRATEGIES), default=list(STRATEGIES))
     parser.add_argument(
-        "--iterations", type=int, default=2500, help="of 64 images, with each preset"
+        "--iterations", type=int, default=2500, help="iterations of 64 images with each preset"
     )
-    parser.add_argument("--variable-iterations", type=int, default=600, help="of the large batch")
+    parser.add_argument(
+        "--variable-iterations", type=int, default=600, help="of the large batch's run"
+    )
     parser.add_argument("--results", type=Path, default=ROOT / "benchmarks" / "results")
     given = parser.parse_args(arguments)
     data = Data(given.mnist, given.cifar)
@@ -114,7 +116,7 @@ def main(arguments: list[str] | None = None) -> int:
 
 
 def learning(record: Record, data: Data, given: argparse.Namespace) -> None:
-    """Every preset on the same net, images and number of iterations."""
+    """Train with every preset on the same net, images and number of iterations."""
     record.facts = {
         "net": f"LeNet on {data.digits_name}",
         "iterations": given.iterations,
@@ -165,8 +167,8 @@ def learning(record: Record, data: Data, given: argparse.Namespace) -> None:
 def checked(
     record: Record, name: str, data: Data, strategy: Strategy, momentum: float
 ) -> dict[tuple[str, str], int]:
-    """Bytes of arrays on every link in an iteration, as predicted and as counted in one run: they
-    must be equal."""
+    """The bytes of arrays on every link in an iteration, as predicted. They must be equal to those
+    counted in one run, else the record fails."""
     alone = {
         **strategy,
         "groups": 1,
@@ -188,9 +190,9 @@ def checked(
 
 
 def equality(record: Record, data: Data, given: argparse.Namespace) -> None:
-    """Ten iterations of a preset beside ten of `single`, in float32, with `reproducible` and in
-    float64, and some of them from the same parameters; and one process that makes the same sums in
-    another order."""
+    """Compare ten iterations of each preset with ten of `single`: in float32, with `reproducible`
+    and in float64. Single iterations from equal parameters are compared too, and one process that
+    makes the same sums in another order."""
     nets = {"LeNet": data.lenet} | ({"CIFAR-10 full": data.cifar_full} if data.cifar else {})
     record.table(
         ("Largest difference, of an array's largest number"),
@@ -236,14 +238,16 @@ def parameters(arrays: dict[str, Any]) -> dict[str, Any]:
 
 
 def apart(found: dict[str, Any], expected: dict[str, Any]) -> float:
-    """The largest difference of any array, as a part of its largest number; NaN if there is one."""
+    """The largest difference in any array, relative to the array's largest number; NaN if there is
+    a NaN."""
     return float(
         np.max([np.abs(found[name] - of).max() / np.abs(of).max() for name, of in expected.items()])
     )
 
 
 def reproducible(record: Record, data: Data, given: argparse.Namespace) -> None:
-    """The bits after 200 iterations, and images/s beside runs that need not repeat."""
+    """Compare the bits after 200 iterations, and the images a second with those of runs that need
+    not repeat."""
     record.table(
         "200 iterations of LeNet",
         "workers",
@@ -270,8 +274,8 @@ def reproducible(record: Record, data: Data, given: argparse.Namespace) -> None:
 
 
 def merged(record: Record, data: Data, given: argparse.Namespace) -> None:
-    """Bytes of an iteration of CaffeNet: activations that cross to a merged FC phase, or its
-    parameters."""
+    """Record CaffeNet's bytes in an iteration: activations that cross to a merged FC phase, or the
+    phase's parameters."""
     record.table(
         "CaffeNet, batch 256, 8 workers", "preset", "bytes an iteration", "at the hottest node"
     )
@@ -295,8 +299,8 @@ def merged(record: Record, data: Data, given: argparse.Namespace) -> None:
 
 
 def variable(record: Record, data: Data, given: argparse.Namespace) -> None:
-    """CIFAR-10 quick with the batch times K: plainly, and with the FC phase updated after each of
-    the K parts."""
+    """Train CIFAR-10 quick with the batch times K, once plainly, and once with the FC phase updated
+    after each of the K parts."""
     if data.cifar is None:
         record.status = "skipped"
         return

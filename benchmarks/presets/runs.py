@@ -1,5 +1,5 @@
-"""The runs of `presets`: options for each net and data set, a run in processes, a run on virtual
-time, its bytes."""
+"""Runs of `presets`: options for each net and data set, runs in processes and on virtual time, and
+the bytes that they send."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from runtime.report.event_stream import Event
 from runtime.simulation.clock import run_virtual
 from runtime.simulation.cluster import Journal, simulate
 
-# The rate falls to 0, so that the last steps' noise does not decide which images are right
+# The rate falls to 0, so that the noise of the last steps does not decide which images are correct
 SOLVER = """
 net: "{net}.prototxt"
 base_lr: {rate} momentum: 0.9 weight_decay: {decay} lr_policy: "poly" power: 1
@@ -37,7 +37,7 @@ Makes = Callable[..., Options]  # (strategy, iterations) -> options
 
 
 class Data:
-    """Folders of data sets; without MNIST, the digits that ship."""
+    """Folders of data sets. Without MNIST, the digits that ship are used."""
 
     def __init__(self, mnist: Path | None, cifar: Path | None) -> None:
         self.mnist = mnist
@@ -55,7 +55,7 @@ class Data:
         data = {"train": self._digits("train"), "shuffle": True}
         if test:
             data["test"] = self._digits("test")
-        rate = 0.2 * (1 - momentum)  # the same step in the long run, whatever the momentum
+        rate = 0.2 * (1 - momentum)  # the same step in the long run for every momentum
         return self._options("lenet", rate, 0.0005, data, strategy, iterations) | {
             "momentum": momentum
         }
@@ -68,8 +68,8 @@ class Data:
         }
 
     def cifar_quick(self, strategy: Options, iterations: int, batch: int) -> Options:
-        """CIFAR-10 quick; the rate grows with the batch as One weird trick, section 5, found
-        best."""
+        """CIFAR-10 quick. The rate grows with the batch in the way that One weird trick, section 5,
+        found best."""
         assert self.cifar is not None
         files = sorted(file.name for file in self.cifar.glob("data_batch_*.bin*"))
         data = {
@@ -83,7 +83,7 @@ class Data:
         }
 
     def caffenet(self, strategy: Options, batch: int) -> Options:
-        """CaffeNet on made-up images: nothing is run."""
+        """CaffeNet on made-up images, for plans only: it is not trained."""
         data = {
             "train": {"format": "synthetic", "shape": [3, 227, 227], "classes": 1000, "size": batch}
         }
@@ -122,7 +122,7 @@ class Data:
 
 
 def run(topology: Topology) -> list[dict[str, Any]]:
-    """A run in processes; its events, with their names and fields."""
+    """Run in processes. Returns the events with their names and fields."""
     events: list[dict[str, Any]] = []
 
     def note(event: Event) -> None:
@@ -134,8 +134,8 @@ def run(topology: Topology) -> list[dict[str, Any]]:
 
 
 def arrays_of(options: Options, snapshot: Path | None = None) -> dict[str, Any]:
-    """What a run on virtual time leaves in its checkpoint, which stays at `snapshot` if that is
-    given."""
+    """The arrays in the checkpoint of a run on virtual time. The checkpoint is copied to `snapshot`
+    if that is given."""
     with tempfile.TemporaryDirectory(prefix="convoy-benchmark-") as folder:
         journal = virtual(roles.training(options), Path(folder))
         file = Path(folder, journal.of("checkpoint")[-1]["file"])
@@ -146,8 +146,8 @@ def arrays_of(options: Options, snapshot: Path | None = None) -> dict[str, Any]:
 
 
 def one_step(makes: Makes, strategy: Options, at: int) -> tuple[dict[str, Any], dict[str, Any]]:
-    """Iteration `at` by this strategy and by one process, both from where one process was before
-    it."""
+    """The arrays after iteration `at` by this strategy and by one process. Both start from the
+    state of one process before that iteration."""
     with tempfile.TemporaryDirectory(prefix="convoy-benchmark-") as folder:
         more: Options = {}
         if at:
@@ -161,7 +161,7 @@ def one_step(makes: Makes, strategy: Options, at: int) -> tuple[dict[str, Any], 
 
 
 def bytes_seen(topology: Topology) -> dict[tuple[str, str], int]:
-    """(sender, receiver) -> bytes of arrays that the metrics counted in a run, but for its checkpoint."""
+    """(sender, receiver) -> bytes of arrays that the metrics counted, except the checkpoint's."""
     pages: dict[str, Any] = {}
 
     def look(actors: dict[str, Actor]) -> None:
@@ -182,7 +182,7 @@ def virtual(
     folder: Path,
     prepared: Callable[[dict[str, Actor]], None] = lambda actors: None,
 ) -> Journal:
-    """A run on virtual time, every actor in a process of its own."""
+    """Run on virtual time, with every actor in its own process."""
     processes = tuple(ProcessSpec(actor.name, "local", (actor.name,)) for actor in topology.actors)
     return run_virtual(
         simulate(Placement(topology, processes), roles.ROLES, directory=folder, prepared=prepared)

@@ -1,1 +1,1 @@
-"""What more workers cost and bring. The command is `scaling`."""
+"""The costs and gains of more workers. The command is `scaling`."""

@@ -1,5 +1,5 @@
-"""Clusters of emulated workers for `benchmarks.scaling`: a cluster.toml each, run on the virtual or
-the real clock."""
+"""Clusters of emulated workers for `benchmarks.scaling`, each with a cluster.toml, run on the
+virtual or the real clock."""
 
 from __future__ import annotations
 
@@ -64,8 +64,8 @@ INPUTS = 3 * 50 * 50  # of ONE_LAYER
 
 @dataclass
 class Wanted:
-    """One cluster. `times` is the profile of its devices; `more` is put first, `strategy` ends its
-    section."""
+    """One cluster. `times` is the profile of its devices. `more` goes first in cluster.toml;
+    `strategy` ends that section."""
 
     preset: str
     workers: int
@@ -78,7 +78,7 @@ class Wanted:
     more: str = ""
 
     def write(self, folder: Path) -> Path:
-        """The cluster.toml, with its solver, profile and, for the net "one_layer", that net."""
+        """Write the cluster.toml, its solver and its profile. Returns the path of cluster.toml."""
         folder.mkdir(parents=True, exist_ok=True)
         (folder / "solver.prototxt").write_text(SOLVER.format(iterations=self.iterations))
         (folder / "times.json").write_text(json.dumps(self.times))
@@ -89,8 +89,8 @@ class Wanted:
 
 
 def one_layer(folder: Path, size: int) -> str:
-    """A net whose parameters are one layer of about `size` bytes: they travel in one message. Its
-    path."""
+    """Write a net with one layer of about `size` bytes, so that all parameters travel in one
+    message. Returns its path."""
     folder.mkdir(parents=True, exist_ok=True)
     path = folder / "one_layer.prototxt"
     path.write_text(ONE_LAYER.format(outputs=size // 4 // (INPUTS + 1)))
@@ -99,13 +99,13 @@ def one_layer(folder: Path, size: int) -> str:
 
 @dataclass
 class Found:
-    """What a simulated run left: its events and every message."""
+    """The result of a simulated run: its events and every message."""
 
     journal: Journal
     transfers: list[Transfer]
 
     def seconds(self) -> list[float]:
-        """Of each iteration after the first, from one report to the next."""
+        """The seconds of each iteration after the first, from one report to the next."""
         at = [time for time, _, event, _ in self.journal.entries if event == "progress"]
         return [later - earlier for earlier, later in itertools.pairwise(at)]
 
@@ -115,7 +115,7 @@ def simulated(
     prepared: Callable[[dict[str, Actor]], None] = lambda actors: None,
     recorder: Recorder | None = None,
 ) -> Found:
-    """Run a cluster on the virtual clock, in this process; `recorder` is told of all array work."""
+    """Run a cluster on the virtual clock, in this process. `recorder` receives all array work."""
     checked = check(cluster)
     config = checked.loaded.config
     transfers = list[Transfer]()
@@ -138,7 +138,7 @@ def simulated(
 
 
 def on_machines(wanted: Wanted, made: list[Machine], folder: Path) -> Path:
-    """The cluster.toml of the same cluster, with each process on a machine of its own."""
+    """Write the cluster.toml of the same cluster, with each process on its own machine."""
     spread = replace(
         wanted, more=TCP + "".join(MACHINE.format(name=f"m{n}", at=at) for n, at in enumerate(made))
     )
@@ -150,14 +150,14 @@ def on_machines(wanted: Wanted, made: list[Machine], folder: Path) -> Path:
 
 
 class Processor:
-    """How busy this machine's cores are: where they have no time left, what is measured on them is
-    no network."""
+    """The use of this machine's cores. If they have no idle time, a measurement on them does not
+    show the network."""
 
     def __init__(self) -> None:
         self._before = self._ticks()
 
     def busy(self) -> float:
-        """The part of all cores' time since the beginning that was not idle."""
+        """The part of all cores' time since this object was made that was not idle."""
         idle, whole = (now - then for now, then in zip(self._ticks(), self._before, strict=True))
         return 1 - idle / whole if whole else 0.0
 
@@ -168,7 +168,8 @@ class Processor:
 
 
 def real(cluster: Path, seconds: float = 600.0) -> list[dict[str, Any]]:
-    """Run a cluster with processes, as a user does; its events. RuntimeError says why it failed."""
+    """Run a cluster in processes, as a user does. Returns its events. Raises RuntimeError with the
+    run's error if it fails."""
     command = [sys.executable, "-m", "runtime", "up", cluster.name]
     environment = {**os.environ, "PYTHONPATH": str(ROOT), "OPENBLAS_NUM_THREADS": "1"}
     done = subprocess.run(

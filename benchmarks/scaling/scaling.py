@@ -1,5 +1,5 @@
-"""`python -m benchmarks.scaling`: what more workers cost and bring, on emulated devices, beside the
-papers' formulas.
+"""`python -m benchmarks.scaling`: the costs and gains of more workers on emulated devices, compared
+with the papers' formulas.
 
     communication   a parameter server and a reduction tree, 30 MB of gradients, 1 Gbit/s (FireCaffe, equations 3 and 4)
     machines        the same on the real clock, between network namespaces with cables of that rate
@@ -8,7 +8,7 @@ papers' formulas.
     shares          two unequal devices in one group: rows in proportion to their speed (Omnivore, section 5.1)
 
 Devices take the time of a profile and compute nothing; roles, messages and their sizes are those of
-a real run. A bar that is missed is a line, and the command ends with 1.
+a real run. A missed bar is reported in a line, and the command ends with 1.
 """
 
 from __future__ import annotations
@@ -41,23 +41,23 @@ from roles.planning.strategies import PRESETS
 WORKERS = (2, 4, 8, 16, 32)
 GROUPS = (1, 2, 4, 8, 16, 32)
 GRADIENTS = 30_000_000  # bytes
-NEAR = 0.2  # of a formula; the tree's advantage over the server at the most workers
-FASTER = 3.0
-BUSY = 0.9  # of the processor's time: above, a figure of real time says nothing of the network
-STALE = 0.1  # updates, or of g - 1
-IDEAL = 0.1  # above the time in proportion to the devices' speeds
+NEAR = 0.2  # relative difference from a formula
+FASTER = 3.0  # the tree's advantage over the server at the most workers
+BUSY = 0.9  # of the processor's time: above this, a figure of real time does not show the network
+STALE = 0.1  # difference in updates, or relative to g - 1
+IDEAL = 0.1  # largest excess over the time in proportion to the devices' speeds
 LINKS = VIRTUAL.format(rate=GIGABIT, latency=1e-4)
-# of one stage, forward or backward, on the real clock: the machine must keep up with all workers
+# of one stage, forward or backward, on the real clock; the machine must keep up with all workers
 STAGE_SECONDS = 0.05
 SERVERS = "parameter-server"
 TREE = "firecaffe"
 
 
 def main(arguments: list[str] | None = None) -> int:
-    """Run the parts and write the results. 1: a bar is missed or a part failed."""
+    """Run the parts and write the results. Returns 1 if a bar is missed or a part failed."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks.scaling", description=__doc__)
     parser.add_argument("--parts", nargs="+", choices=tuple(PARTS), default=list(PARTS))
-    parser.add_argument("--most", type=int, default=32, help="workers or groups")
+    parser.add_argument("--most", type=int, default=32, help="the most workers or groups")
     parser.add_argument("--results", type=Path, default=ROOT / "benchmarks" / "results")
     given = parser.parse_args(arguments)
     records = {name: Record(PARTS[name][0]) for name in given.parts}
@@ -73,7 +73,7 @@ def main(arguments: list[str] | None = None) -> int:
 
 
 def communication(record: Record, folder: Path, most: int) -> None:
-    """Seconds of an iteration that computes nothing."""
+    """Measure the seconds of an iteration that computes nothing."""
     if without_presets(record):
         return
     net = one_layer(folder, GRADIENTS)
@@ -100,7 +100,7 @@ def communication(record: Record, folder: Path, most: int) -> None:
         near(record, f"tree, {workers} workers", both, eq4)
         if workers == WORKERS[-1]:
             record.judge(
-                (f"server's gradients in beside a whole tree, {workers} workers"),
+                (f"server's gradients in, compared with a whole tree, {workers} workers"),
                 inward / both,
                 least=FASTER,
             )
@@ -119,7 +119,7 @@ def communication(record: Record, folder: Path, most: int) -> None:
 
 
 def over_cables(record: Record, folder: Path, most: int) -> None:
-    """The same exchanges in real time: a process for each worker, network namespaces for
+    """Measure the same exchanges in real time: a process for each worker, network namespaces for
     machines."""
     if without_presets(record):
         return
@@ -160,17 +160,19 @@ def over_cables(record: Record, folder: Path, most: int) -> None:
         sides = [side[preset] for preset in (SERVERS, TREE) for side in (found, modelled, busy)]
         record.row(workers, *sides, eq4, faster)
         for preset, seconds in found.items():
-            what = f"{preset} beside the virtual clock, {workers} workers"
+            what = f"{preset}, compared with the virtual clock, {workers} workers"
             if busy[preset] < BUSY:
                 near(record, what, seconds, modelled[preset])
             else:
                 record.note(f"not judged: {what}: the processor had no time left")
         if workers == WORKERS[-1]:
-            record.judge(f"tree beside server, {workers} workers, real time", faster, least=FASTER)
+            record.judge(
+                f"tree, compared with server, {workers} workers, real time", faster, least=FASTER
+            )
 
 
 def without_presets(record: Record) -> bool:
-    """Say that presets are missing, if they are."""
+    """Whether presets are missing; the record is then skipped with a note."""
     absent = [name for name in (SERVERS, TREE) if name not in PRESETS]
     if absent:
         record.status = "skipped"
@@ -179,15 +181,15 @@ def without_presets(record: Record) -> bool:
 
 
 def exchange(preset: str, workers: int, net: str, folder: Path) -> Found:
-    """A few iterations on links of 1 Gbit/s, devices that take no time."""
+    """Run a few iterations on links of 1 Gbit/s with devices that take no time."""
     shape = (3, 50, 50) if net != "nin" else (3, 224, 224)
     wanted = Wanted(preset, workers, iterations=6, net=net, shape=shape, more=LINKS)
     return simulated(wanted.write(folder / f"{preset}-{workers}-{Path(net).stem}"))
 
 
 def seconds_in(found: Found) -> float:
-    """From the first gradient of an iteration that a worker sends to the last that arrives; median
-    of them all."""
+    """The median time of an iteration from the first gradient that a worker sends to the last that
+    arrives."""
     spans: dict[int, tuple[float, float]] = {}
     for transfer in found.transfers:
         message = transfer.envelope.message
@@ -198,7 +200,8 @@ def seconds_in(found: Found) -> float:
 
 
 def staleness(record: Record, folder: Path, most: int) -> None:
-    """Asynchronous groups on the virtual clock, exponential service times."""
+    """Measure the staleness of asynchronous groups on the virtual clock, with exponential service
+    times."""
     record.table("Virtual clock", "groups", "iterations", "mean staleness", "g - 1", "FC staleness")
     law = {"cv": 1.0, "law": "gamma"}
     times = {
@@ -222,14 +225,14 @@ def staleness(record: Record, folder: Path, most: int) -> None:
 
 
 class FcVersions:
-    """Updates of the merged FC model between its reading and the update that comes of it, of every
-    pass."""
+    """Counts, for every pass, the updates of the merged FC model between reading the model and the
+    update by that pass."""
 
     def __init__(self) -> None:
         self.staleness: list[int] = []
 
     def watch(self, actors: dict[str, Any]) -> None:
-        """Look at every access to the server's parameters."""
+        """Observe every access to the server's parameters."""
         store = actors["fc_server"]._store
         read = store.read
         apply = store.apply
@@ -248,14 +251,14 @@ class FcVersions:
 
 
 def settled(reports: list[dict[str, Any]], groups: int) -> float:
-    """Mean staleness once every group has read a model that others have updated, until the first is
-    told to stop."""
+    """The mean staleness from when every group has read a model that others have updated, until the
+    first group must stop."""
     return mean(report["staleness"] for report in reports[2 * groups :])
 
 
 def processes(record: Record, folder: Path, most: int) -> None:
-    """Asynchronous groups on the real clock: up to 32 workers in four processes, the servers in
-    others."""
+    """Measure asynchronous groups on the real clock: up to 32 workers in four processes, the
+    servers in others."""
     record.table(
         "Real clock", "groups", "iterations", "mean staleness", "g - 1", "iterations/s", "expected"
     )
@@ -275,7 +278,7 @@ def processes(record: Record, folder: Path, most: int) -> None:
 
 
 def together(groups: int) -> str:
-    """Up to four processes that share the workers."""
+    """The tables of up to four processes that share the workers."""
     count = min(4, groups)
     shares = [
         [f'"conv-{group}-0"' for group in range(groups) if group % count == index]
@@ -288,7 +291,7 @@ def together(groups: int) -> str:
 
 
 def shares(record: Record, folder: Path, most: int) -> None:
-    """Two devices of speeds 1 and 3 in one group."""
+    """Measure two devices of speeds 1 and 3 in one group."""
     slow = 0.3  # seconds of a stage for the whole batch
     fast = 0.1
     rows = 64
@@ -317,13 +320,13 @@ def shares(record: Record, folder: Path, most: int) -> None:
 
 
 def near(record: Record, what: str, found: float, formula: float) -> None:
-    """Note a figure beside its formula."""
+    """Fail the record if a figure differs too much from its formula."""
     if abs(found / formula - 1) > NEAR:
         record.fail(f"MISSED {what}: {found:.4g} s, formula {formula:.4g} s")
 
 
 def fresh(record: Record, what: str, found: float, groups: int) -> None:
-    """Note a mean staleness beside g - 1."""
+    """Fail the record if a mean staleness differs too much from g - 1."""
     if abs(found - (groups - 1)) > max(STALE, STALE * (groups - 1)):
         record.fail(f"MISSED {what}: mean staleness {found:.3f}, expected {groups - 1}")
 

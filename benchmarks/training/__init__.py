@@ -1,1 +1,1 @@
-"""Whole training steps beside PyTorch. The command is `training`."""
+"""Whole training steps compared with PyTorch. The command is `training`."""

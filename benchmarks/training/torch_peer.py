@@ -1,8 +1,7 @@
-"""A net of ours as PyTorch modules: the peer that training is timed beside, made from the same
-prototxt.
+"""A net of ours as PyTorch modules, made from the same prototxt, for comparisons of training time.
 
-Layer by layer, as a PyTorch user would write it: BatchNorm with its Scale is one BatchNorm2d, ReLU
-is in place.
+It is built layer by layer, as a PyTorch user would write it: BatchNorm with its Scale is one
+BatchNorm2d, ReLU is in place.
 """
 
 from __future__ import annotations
@@ -17,11 +16,11 @@ from nets.graph.graph import Net
 
 
 class TorchPeer(nn.Module):
-    """The layers of `net` (phase TRAIN, whole) in their order; forward gives the weighted loss.
-    NotImplementedError names a type that has no translation."""
+    """The layers of `net` (phase TRAIN, whole) in their order. `forward` returns the weighted loss.
+    Raises NotImplementedError with the type of a layer that has no translation."""
 
     def __init__(self, net: Net, blobs: Any = None) -> None:
-        """`blobs`: the first parameters, in host memory, if they are known."""
+        """`blobs`: the first parameters in host memory; None makes the net's own."""
         super().__init__()
         self.steps: list[tuple[str, Any, list[str], list[str]]] = []
         self.parts = nn.ModuleDict()
@@ -59,7 +58,7 @@ class TorchPeer(nn.Module):
                     parameter.data.copy_(blob)
 
     def forward(self, **inputs: Tensor) -> Tensor:
-        """The loss of blobs by name."""
+        """The loss for input blobs that are given by name."""
         blobs = dict(inputs)
         loss = torch.zeros((), device=next(iter(inputs.values())).device)
         for kind, work, bottoms, tops in self.steps:
@@ -122,7 +121,7 @@ def _recurrent(layer: Any, shape: tuple[int, ...]) -> Any:
 
 
 class _Sequence(nn.Module):
-    """An LSTM whose state starts at zero: only its outputs."""
+    """An LSTM whose state starts at zero. Returns only its outputs."""
 
     def __init__(self, lstm: nn.LSTM) -> None:
         super().__init__()

@@ -1,11 +1,11 @@
-"""`python -m benchmarks.training`: whole training steps beside PyTorch eager, forward, backward and
-update.
+"""`python -m benchmarks.training`: whole training steps (forward, backward and update) compared
+with PyTorch eager.
 
-Both sides run in one process, turn by turn, on the same made-up images; PyTorch in both of its
-layouts (the better one counts), each number of threads in a process of its own. A ratio above 1
-says that Convoy is faster. With `--beside numpy` the other side is Convoy's own NumPy backend; with
-`--vector-bits 256` the kernels are those of a processor without AVX-512 (libraries still use what
-the processor has).
+Both sides run in one process, turn by turn, on the same made-up images. PyTorch runs in both of its
+layouts (the better one counts). Each number of threads has its own process. A ratio above 1 means
+that Convoy is faster. With `--beside numpy` the other side is Convoy's own NumPy backend. With
+`--vector-bits 256` the kernels are those of a processor without AVX-512 (libraries still use all
+that the processor has).
 """
 
 from __future__ import annotations
@@ -49,13 +49,13 @@ WORKLOADS = {
     "resnet50": Workload("resnet50", 8, (3, 224, 224), 1.3, 1000),
     "char_lstm": Workload("char_lstm", 64, None, 1.0, 65),
 }
-PEERS = {"torch": ("nchw", "nhwc"), "numpy": ("numpy",)}  # the sides that each stands for
+PEERS = {"torch": ("nchw", "nhwc"), "numpy": ("numpy",)}  # peer -> its sides
 BESIDE_NUMPY = {"cifar10_quick": 2.0}  # the ratios to reach there; 1 for the others
 
 
 def main(arguments: list[str] | None = None) -> int:
-    """Run the workloads for each number of threads and write the results. 1: a ratio is below its
-    bar."""
+    """Run the workloads for each number of threads and write the results. Returns 1 if a ratio is
+    below its bar."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks.training", description=__doc__)
     parser.add_argument("--threads", type=int, nargs="+", default=[1, 2])
     parser.add_argument("--nets", nargs="+", choices=WORKLOADS, default=list(WORKLOADS))
@@ -65,14 +65,14 @@ def main(arguments: list[str] | None = None) -> int:
         "--vector-bits", choices=("512", "256", "128"), help="the widest vectors to use"
     )
     parser.add_argument(
-        "--seconds", type=float, default=20.0, help="for each net and number of threads"
+        "--seconds", type=float, default=20.0, help="seconds for each net and number of threads"
     )
     parser.add_argument("--results", type=Path, default=ROOT / "benchmarks" / "results")
     parser.add_argument("--into", type=Path, help=argparse.SUPPRESS)
     given = parser.parse_args(arguments)
     if given.beside == "torch" and (absent := missing({"torch": "torch"})):
         print(
-            f"missing: {', '.join(absent)}, the peer; bring it with: python -m pip install "
+            f"missing: {', '.join(absent)}, the peer; install it with: python -m pip install "
             f"{' '.join(absent)}"
         )
         return 1
@@ -82,7 +82,7 @@ def main(arguments: list[str] | None = None) -> int:
     with tempfile.TemporaryDirectory(prefix="convoy-benchmark-") as folder:
         for threads in given.threads:
             some = "" if set(given.nets) == set(WORKLOADS) else f", {' '.join(given.nets)}"
-            part = f"{threads} threads{some}"  # a run of some nets does not replace one of all
+            part = f"{threads} threads{some}"  # some nets do not replace a run of all
             records[part] = run_apart(given, threads, Path(folder, f"{threads}.json"))
     name = "-".join(
         ["training", given.precision, *(["beside-numpy"] if given.beside == "numpy" else [])]
@@ -94,7 +94,7 @@ def main(arguments: list[str] | None = None) -> int:
 
 
 def run_apart(given: argparse.Namespace, threads: int, path: Path) -> Record:
-    """One number of threads in a process whose libraries all use that many."""
+    """Measure one number of threads in a new process, whose libraries all use that many."""
     Record(f"{threads} threads", path=path).save()
     names = ("CONVOY_THREADS", "OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS", "MKL_NUM_THREADS")
     environment = {**os.environ, **dict.fromkeys(names, str(threads))}
@@ -123,7 +123,7 @@ def run_apart(given: argparse.Namespace, threads: int, path: Path) -> Record:
 
 
 def run_here(given: argparse.Namespace) -> int:
-    """Measure in this process."""
+    """Measure in this process, and save the record."""
     from ops.cpu.codegen.target import host
 
     threads = given.threads[0]
@@ -163,7 +163,7 @@ def run_here(given: argparse.Namespace) -> int:
 def steps(
     work: Workload, given: argparse.Namespace, threads: int
 ) -> dict[str, Callable[[], object]]:
-    """One training step of each side."""
+    """A training step of each side."""
     from nets import Net, load_net
     from ops import get_backend
 
@@ -184,8 +184,8 @@ def steps(
 
 
 def made_up(net: Any, classes: int) -> dict[str, np.ndarray[Any, Any]]:
-    """Images of standard normal numbers; labels and characters below `classes`; every sequence goes
-    on."""
+    """Images of standard normal numbers, labels and characters below `classes`, and sequences that
+    start at the first step and go on."""
     rng = np.random.default_rng(0)
     found = {}
     for name, shape in net.input_shapes.items():
@@ -200,8 +200,8 @@ def made_up(net: Any, classes: int) -> dict[str, np.ndarray[Any, Any]]:
 
 
 def our_step(net: Any, inputs: dict[str, Any], blobs: Any = None) -> Callable[[], object]:
-    """Forward, backward, update as the preset `single` does them; `blobs`: the first parameters, if
-    they are known."""
+    """A step of forward, backward and update as the preset `single` makes it. `blobs`: the first
+    parameters; None makes the net's own."""
     from nets import load_solver
     from roles.learning.buffers import gradient_buffers
     from roles.learning.parameter_store import ParameterStore
@@ -234,8 +234,8 @@ def torch_step(
     autocast: bool = False,
     blobs: Any = None,
 ) -> Callable[[], object]:
-    """The same by PyTorch eager with its SGD, on the CPU or another `device`, perhaps in bfloat16
-    (`autocast`). A device copies the images from page-locked memory in every step."""
+    """The same step by PyTorch eager with its SGD, on the CPU or another `device`, in bfloat16 if
+    `autocast`. A device copies the images from page-locked memory in every step."""
     import torch
 
     from benchmarks.training.torch_peer import TorchPeer

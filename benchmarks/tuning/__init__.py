@@ -1,4 +1,4 @@
-"""What the queueing model and the tuner say.
+"""Measurements of the queueing model and the tuner.
 
-The command is `tuning`; most other files are a part of it.
+The command is `tuning`; most other files hold one part of it.
 """

@@ -5,13 +5,13 @@ budget.
              noisy quadratics (`Quadratic`, below), whose best setting is found by trying all of
              them
 
-    searches_of    the same search over the points of a grid whose trials were made (`tradeoff`), as in F.8: each
-             point that it asks for costs its whole trial
+    searches_of    the same search over the points of a grid whose trials were already made (`tradeoff`), as in F.8:
+             each point that it asks for costs its whole trial
 
-The Bayesian search asks for one probe after the other, each of the usual length, from the same
-model, as the tuner. It knows nothing of pruning, of ties or of saturation; what it minimises is the
-loss after as many seconds. It chooses from the whole grid: groups, momenta, and the learning rates
-of the cold start.
+The Bayesian search asks for one probe after the other. Each has the usual length and starts from
+the same model, as the tuner's do. The search does not prune, and knows nothing of ties or of
+saturation. It minimises the loss after a fixed number of seconds. It chooses from the whole grid:
+groups, momenta, and the learning rates of the cold start.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ from roles.tuning.search import tune
 from roles.tuning.trials import Lab, SpentUp, Trials
 
 SEEDS = 5
-SEARCHES = 10  # over a grid, where a trial is looked up
+SEARCHES = 10  # over a grid, where trials are looked up
 WITHIN = 1.01  # of the best loss
 WORKERS = 8
 MOMENTA = (0.0, 0.3, 0.6, 0.9)
@@ -41,8 +41,8 @@ LAST = 20_000  # iterations of the run whose tenth both searches may spend
 
 
 class BayesianSearch:
-    """A tree-structured Parzen estimator over groups, momenta and learning rates; ends with the
-    budget."""
+    """A tree-structured Parzen estimator over groups, momenta and learning rates. It runs until the
+    budget is spent."""
 
     def __init__(self, trials: Trials, choices: Choices, now: Setting, seed: int) -> None:
         self._trials = trials
@@ -51,8 +51,8 @@ class BayesianSearch:
         self._seed = seed
 
     async def chosen(self) -> Chosen:
-        """The setting with the lowest loss after as many seconds as the shortest probe took.
-        ImportError without optuna (extra `tuning-peers`)."""
+        """The setting with the lowest loss after as many seconds as the shortest probe took. Raises
+        ImportError if optuna (extra `tuning-peers`) is not installed."""
         import optuna
 
         optuna.logging.set_verbosity(optuna.logging.ERROR)
@@ -63,7 +63,7 @@ class BayesianSearch:
             * max(1, len(self._choices.momenta))
             * max(1, len(self._choices.rates))
         )
-        # it may ask for what it knows, which costs nothing, and never for anything else
+        # known settings cost nothing and could be asked for forever, so the wishes are bounded
         with_ties = 20 * grid
         for _ in range(with_ties):
             wish = study.ask()
@@ -104,8 +104,8 @@ class BayesianSearch:
 
 
 class Quadratic:
-    """A laboratory: noisy SGD with Caffe's momentum on sum(h w^2) / 2 + 0.1 by g groups that take
-    turns, so that a gradient is g - 1 updates old. Every probe begins from the same model and meets
+    """A laboratory: noisy SGD with Caffe's momentum on sum(h w^2) / 2 + 0.1, by g groups that take
+    turns, so that a gradient is g - 1 updates old. Every probe starts from the same model and sees
     the same noise."""
 
     def __init__(self, seed: int) -> None:
@@ -125,7 +125,7 @@ class Quadratic:
         kept: bool = False,
         falls: float = THRESHOLD,
     ) -> Trial:
-        """See `Lab`; nothing is kept here."""
+        """Runs the probe as `Lab` says. Does not keep its training."""
         each = self._seconds[setting.groups]
         most = math.floor(seconds / each + 1e-9) if seconds else iterations
         losses = self.losses(setting, min(iterations, most))
@@ -134,7 +134,7 @@ class Quadratic:
         return Trial(tuple(losses), taken, diverged, taken)
 
     def losses(self, setting: Setting, iterations: int) -> list[float]:
-        """Up to the first that is no number, or above 1e9."""
+        """The losses up to the first one that is not a number or is above 1e9."""
         chance = np.random.default_rng([self._seed, 1])
         w = np.ones_like(self._h)
         v = np.zeros_like(self._h)
@@ -153,14 +153,14 @@ class Quadratic:
         return losses
 
     def after(self, setting: Setting, seconds: float) -> float:
-        """Mean loss of the last half of so many seconds; infinite where it diverged."""
+        """The mean loss of the last half of so many seconds; infinite if the setting diverged."""
         iterations = max(2, int(seconds / self._seconds[setting.groups]))
         losses = self.losses(setting, iterations)
         return mean(losses[iterations // 2 :]) if len(losses) == iterations else math.inf
 
 
 def bayes(record: Record, cycles: int) -> None:
-    """Both searches in the same laboratories. `cycles`: not used."""
+    """Run both searches in the same laboratories. `cycles` is not used."""
     try:
         import optuna  # noqa: F401
     except ImportError:
@@ -206,7 +206,7 @@ def bayes(record: Record, cycles: int) -> None:
 
 
 def searched(lab: Lab, choices: Choices, seed: int) -> dict[str, Chosen]:
-    """What each search chooses in a laboratory, by its name."""
+    """The choice of each search in a laboratory, by the search's name."""
     made = Trials(lab, choices, choices.last), Trials(lab, choices, choices.last)
     return {
         "Algorithm 1": asyncio.run(tune(made[0], choices, START)),
@@ -215,9 +215,9 @@ def searched(lab: Lab, choices: Choices, seed: int) -> dict[str, Chosen]:
 
 
 def searches_of(record: Record, points: Mapping[Point, tuple[float, float]], auto: float) -> None:
-    """How many trials, and seconds of trials, until one is within 1 % of the best. `points`:
-    seconds to the target, infinite where it was not reached, and seconds that the trial cost;
-    `auto`: seconds of a run that tunes itself."""
+    """Count the trials, and the seconds of trials, until a trial is within 1 % of the best.
+    `points`: the seconds to the target, infinite if it was not reached, and the seconds that the
+    trial cost. `auto`: the seconds of a run that tunes itself."""
     try:
         import optuna
     except ImportError:
@@ -259,6 +259,6 @@ def searches_of(record: Record, points: Mapping[Point, tuple[float, float]], aut
         "Bayesian search / auto": fmean(spent) / auto,
     }
     record.note(
-        "a trial that was cut costs the Bayesian search no more than until it was "
+        "a trial that was cut costs the Bayesian search only the seconds until it was "
         "cut; asking again is free"
     )

@@ -1,9 +1,9 @@
-"""`plan` for Omnivore's own clusters, beside what its authors found: where more groups stop to pay
-(Figures 5 and 20).
+"""Forecasts of `plan` for Omnivore's own clusters, compared with the authors' results: the number
+of groups from which more groups bring no gain (Figures 5 and 20).
 
-CaffeNet, batches of 256, the machines of `roles/forecasting/machines.toml`. Beside `plan` stands
-the closed formula of Omnivore's section 4.1 with times from the same FLOPs and bytes. It lets every
-group have the model server's link for itself; `plan` knows that all groups share it.
+CaffeNet, batches of 256, the machines of `roles/forecasting/machines.toml`. `plan` is also compared
+with the closed formula of Omnivore's section 4.1, with times from the same FLOPs and bytes. The
+formula gives every group the model server's whole link; in `plan` all groups share it.
 """
 
 from __future__ import annotations
@@ -43,17 +43,17 @@ KIND = (
     "{rate}\nlatency = 0.0\n"
 )
 SATURATED = 4  # groups, on the large cluster, in the paper
-SLOWER = 6.7  # times the best is one group there: 3.7 * 1.8
+SLOWER = 6.7  # one group takes so many times as long as the best there: 3.7 * 1.8
 RATES = (1, 1.5, 2, 2.5, 3, 5)  # Gbit/s
-FC_BUSY = 1 / NEAR  # of an FC server that more groups cannot make much busier
+FC_BUSY = 1 / NEAR  # use of an FC server above which more groups add little
 PER_REPORT = 100  # iterations: see `_hundred`
-TOLERANCE = 0.15  # of what the paper has: its own model's
+TOLERANCE = 0.15  # relative to the paper's figure, as its own model has
 
 
 @dataclass(frozen=True)
 class Cluster:
-    """So many workers and an FC server on machines of a kind, and what the paper says of it: from
-    how many groups on the FC server is saturated (0: not at all)."""
+    """`workers` workers and an FC server on machines of one kind. `paper`: the number of groups
+    from which the paper found the FC server saturated; 0 if never, None if it does not say."""
 
     kind: str
     workers: int
@@ -62,7 +62,7 @@ class Cluster:
 
     @property
     def name(self) -> str:
-        """As in the tables."""
+        """The name in the tables."""
         return f"{self.workers + 1} x {self.kind}, {self.gigabits:g} Gbit/s"
 
 
@@ -75,7 +75,8 @@ CLUSTERS = (
 
 
 def clusters(record: Record, cycles: int) -> None:
-    """Seconds per iteration of every cluster and number of groups; where that stops to pay."""
+    """Record the seconds per iteration of every cluster and number of groups, and the number from
+    which more groups bring no gain."""
     del cycles
     record.table(
         "Seconds per iteration",
@@ -114,7 +115,7 @@ def clusters(record: Record, cycles: int) -> None:
 
 
 def _planned(cluster: Cluster) -> Prospects:
-    """What `plan` says."""
+    """The forecast of `plan`."""
     return _plan_of(cluster.kind, cluster.workers, cluster.gigabits)
 
 
@@ -134,7 +135,7 @@ def _plan_of(kind: str, workers: int, gigabits: float) -> Prospects:
 
 
 def _phases(cluster: Cluster) -> Phases:
-    """T_cc, T_nc and t_fc from FLOPs and bytes (appendix D.4.1)."""
+    """T_cc, T_nc and t_fc of the paper, from FLOPs and bytes (appendix D.4.1)."""
     with tempfile.TemporaryDirectory() as folder:
         file = Path(folder, "cluster.toml")
         file.write_text(CLUSTER.format(batch=BATCH, workers=1))
@@ -164,7 +165,7 @@ def _formula(cluster: Cluster) -> dict[int, float]:
 
 
 def _first(seconds: dict[int, float]) -> int:
-    """The fewest groups that are as good as the best."""
+    """The smallest number of groups that is as good as the best."""
     return min(g for g, value in seconds.items() if value <= NEAR * min(seconds.values()))
 
 
@@ -172,7 +173,7 @@ def _judge(record: Record, cluster: Cluster, planned: Prospects, formula: int) -
     busy = planned.choices[-1].use["fc_server"]
     if cluster.paper == 0 and busy >= FC_BUSY:
         record.fail(
-            f"{cluster.name}: plan has the FC server {busy:.0%} busy, the paper "
+            f"{cluster.name}: plan has the FC server {busy:.0%} busy; the paper "
             "found it not saturated"
         )
     if cluster.paper and (formula != cluster.paper or busy < FC_BUSY):
@@ -187,8 +188,8 @@ def _judge(record: Record, cluster: Cluster, planned: Prospects, formula: int) -
 
 
 def _explain(record: Record, found: tuple[Prospects, dict[int, float]]) -> None:
-    """Why `plan` and the paper differ on the large cluster: which rate of the network the paper's
-    figure needs."""
+    """Explain why `plan` and the paper differ on the large cluster: the network rate that the
+    paper's figure needs."""
     planned, formula = found
     cluster = CLUSTERS[2]
     k = CLUSTERS[2].workers // SATURATED
@@ -213,7 +214,7 @@ def _explain(record: Record, found: tuple[Prospects, dict[int, float]]) -> None:
         if first == SATURATED and abs(slower / SLOWER - 1) <= TOLERANCE:
             agreeing.append(f"{rate:g}")
     if not agreeing:
-        record.fail("with no network has plan both of what the paper's large cluster showed")
+        record.fail("plan has no network rate at which both of the paper's observations hold")
     at = formula[SATURATED]
     both = " and ".join(agreeing) or "no"
     notes = (
@@ -222,11 +223,11 @@ def _explain(record: Record, found: tuple[Prospects, dict[int, float]]) -> None:
             "in Figures 5 and 20."
         ),
         (
-            "In plan it takes more at 1 Gbit/s: the formula gives every group the conv model's "
-            "link for itself, in plan"
+            "In plan more groups are needed at 1 Gbit/s: the formula gives every group the whole "
+            "link of the conv model; in plan"
         ),
         (
-            f"all share it. With {SATURATED} groups it sends {k} copies of the conv model in "
+            f"all groups share it. With {SATURATED} groups it sends {k} copies of the conv model in "
             "every iteration,"
         ),
         f"{sent / 1e6:.0f} MB; to do so in the formula's {at:.3g} s takes {needed:.2f} Gbit/s.",
@@ -236,7 +237,7 @@ def _explain(record: Record, found: tuple[Prospects, dict[int, float]]) -> None:
         ),
         "slower than the best (Figure 7: 3.7 times the time at 1.8 times fewer iterations).",
         (
-            f"In plan both are so at {both} Gbit/s: its network was faster than the 1 Gbit/s of "
+            f"In plan both hold at {both} Gbit/s: its network was faster than the 1 Gbit/s of "
             "Figure 9."
         ),
     )
@@ -244,7 +245,8 @@ def _explain(record: Record, found: tuple[Prospects, dict[int, float]]) -> None:
 
 
 def _hundred(record: Record, planned: dict[Cluster, Prospects]) -> None:
-    """The two small clusters, every worker a group (appendix G.1: 34 s/iter and 6 s/iter)."""
+    """Compare the two small clusters, with every worker as a group, with the paper's figures
+    (appendix G.1: 34 s/iter and 6 s/iter)."""
     record.table("Every worker a group: seconds of 100 iterations", "cluster", "plan", "paper")
     for cluster, paper in ((CLUSTERS[0], 34), (CLUSTERS[1], 6)):
         seconds = PER_REPORT * planned[cluster].choices[-1].seconds

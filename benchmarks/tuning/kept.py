@@ -1,9 +1,8 @@
-"""Trials that were made, in a file of JSON lines: a part of a benchmark that is cut off goes on
-where it was.
+"""Trials that are kept in a file of JSON lines, so that a part of a benchmark that was cut off can
+continue.
 
-Those on the virtual clock stand beside this module: an exhaustive grid takes hours, and the service
-times that it rests on belong to one machine. Whoever goes on with it, there or elsewhere, goes on
-with the same times.
+Trials on the virtual clock are kept next to this module: an exhaustive grid takes hours, and its
+service times belong to one machine. Continuing it, on any machine, uses the same service times.
 """
 
 from __future__ import annotations
@@ -20,13 +19,13 @@ from benchmarks.helpers.report import ROOT, machine
 from benchmarks.tuning.runs import AUTO, OMNIVORE, Reached, Setting, Task, Times, measured, trial
 
 FILE = ROOT / "benchmarks" / "tuning" / "trials.jsonl"
-# the files that a tuner's run depends on, in addition to those of all runs
+# the files of the tuner, in addition to the files that every run uses
 CODE = ("roles/tuning/*.py", "roles/coordination/*.py")
 Make = Callable[[Setting | None, int, Reached | None, str], Reached]  # setting, seed, rival, preset
 
 
 def digest() -> str:
-    """Of the tuner's code: its runs are made again when that changes."""
+    """The hash of the tuner's code. Runs that tune themselves are made again when it changes."""
     files = sorted(path for pattern in CODE for path in ROOT.glob(pattern))
     return hashlib.sha256(b"".join(path.read_bytes() for path in files)).hexdigest()[:12]
 
@@ -35,9 +34,9 @@ TUNER = f"{AUTO} {digest()}"  # of the code that this process runs
 
 
 class Kept:
-    """What is known by its name. Each line has its origin, the commit that it was found with and
-    the processor. Without a file nothing outlives this object. A line that was cut off, or is from
-    before there were origins, counts for nothing."""
+    """Results by name. Each line of the file also has its origin: the commit and the processor.
+    Without a file, results live only as long as this object. A line that was cut off, or has no
+    origin (from an older version), is ignored."""
 
     def __init__(self, file: Path | None = None) -> None:
         self._file = file
@@ -59,18 +58,18 @@ class Kept:
         return f"<{len(self._found)} entries, {self._file}>"
 
     def get(self, name: str) -> Any:
-        """None if it is not known."""
+        """The result of this name; None if it is not known."""
         return self._found.get(name)
 
     def put(self, name: str, found: Any) -> None:
-        """Keep it. It replaces what had that name."""
+        """Keep a result. It replaces an earlier one of that name."""
         self._found[name] = found
         self.origins.add(self._origin)
         if self._file is not None:
             self._file.parent.mkdir(parents=True, exist_ok=True)
             with self._file.open("a", encoding="utf-8") as lines:
                 entry = {"name": name, "origin": self._origin, "found": found}
-                # what was cut off before it spoils nothing
+                # starts on a new line, in case the line before was cut off
                 lines.write("\n" + json.dumps(entry) + "\n")
 
 
@@ -87,17 +86,17 @@ class Repeated:
 
     @property
     def iterations(self) -> float | str:
-        """To the target, the mean; or how many did not get there."""
+        """The mean iterations to the target, or how many trials did not reach it."""
         return self._lost or fmean(each.iterations or 0 for each in self.runs)
 
     @property
     def seconds(self) -> float | str:
-        """The same in seconds."""
+        """The mean seconds to the target, or how many trials did not reach it."""
         return self._lost or fmean(each.took for each in self.runs)
 
     @property
     def took(self) -> float:
-        """Mean seconds; infinite where one of them did not get there."""
+        """The mean seconds to the target; infinite if a trial did not reach it."""
         return fmean(each.took for each in self.runs)
 
     @property
@@ -108,8 +107,8 @@ class Repeated:
 
 
 class Trials:
-    """Trials of one task with so many workers, each made once: by `make(setting, seed, rival,
-    preset)`, `where` says on what. A setting of None is the tuner's own run."""
+    """Trials of one task with so many workers, each made once, by `make(setting, seed, rival,
+    preset)`. `where` describes the network. A setting of None is a run that tunes itself."""
 
     def __init__(self, task: Task, workers: int, where: str, make: Make, kept: Kept) -> None:
         self.task = task
@@ -130,7 +129,7 @@ class Trials:
         rival: Reached | None = None,
         preset: str = OMNIVORE,
     ) -> Reached:
-        """One trial. One that was cut is made again without a rival, or where that is slower."""
+        """One trial. A trial that was cut is made again without a rival, or with a slower one."""
         name = self._name(setting, seed, preset)
         known = self._known(name)
         if known is not None and (
@@ -139,7 +138,7 @@ class Trials:
             return known
         made = self._make(setting, seed, rival, preset)
         self._made += 1
-        # as near as `Reached.behind` looks
+        # the precision that `Reached.behind` needs
         way = [(round(seconds, 4), round(loss, 4)) for seconds, loss in made.way]
         self._kept.put(name, asdict(made) | {"way": way})
         return made
@@ -147,8 +146,8 @@ class Trials:
     def first_of(
         self, settings: Iterable[Setting], *, preset: str = OMNIVORE
     ) -> dict[Setting, Reached]:
-        """All of them with the first seed, those that are known first. The best so far is the rival
-        of the next."""
+        """Try all settings with the first seed, known ones first. The best so far is the rival of
+        the next."""
         known = {
             setting: self._known(self._name(setting, 1, preset)) or Reached()
             for setting in settings
@@ -161,14 +160,14 @@ class Trials:
         return found
 
     def repeated(self, setting: Setting | None, seeds: int, *, preset: str = OMNIVORE) -> Repeated:
-        """Whole trials of a setting."""
+        """Whole trials of a setting, with seeds 1 to `seeds`."""
         return Repeated(
             tuple(self.of(setting, seed=seed, preset=preset) for seed in range(1, seeds + 1))
         )
 
     @property
     def source(self) -> dict[str, Any]:
-        """Where the trials are from, as facts of a record."""
+        """The origins of the trials, as facts of a record."""
         origins = ", ".join(sorted(self._kept.origins)) or "none"
         return {
             "trials made by this run": self._made,
@@ -186,8 +185,8 @@ class Trials:
 
 
 def on_virtual_clock(task: Task, workers: int, gigabits: float, kept: Kept) -> Trials:
-    """Trials with service times that are measured once, in processes here. `gigabits` per second:
-    of each machine's interface, each way."""
+    """Trials on the virtual clock, with service times that are measured once in processes on this
+    machine. `gigabits`: per second, of each machine's interface in each direction."""
 
     def times(preset: str) -> Times:
         name = f"{task.name}, {preset}: service times"

@@ -44,8 +44,8 @@ preset = "{preset}"
 
 @dataclass(frozen=True)
 class Learning:
-    """A run: `workers` workers of a preset, SGD. `decays`: the rate falls to 0 at `iterations`,
-    else it stays."""
+    """The settings of a run: `workers` workers of a preset, with SGD. `decays`: whether the rate
+    falls to 0 at `iterations` or stays constant."""
 
     net: str = "lenet"
     preset: str = "mxnet-async"
@@ -58,7 +58,7 @@ class Learning:
 
     @property
     def data(self) -> dict[str, Any]:
-        """MNIST for LeNet, CIFAR-10 for the others."""
+        """The data table of the net: MNIST for LeNet, CIFAR-10 for the others."""
         if self.net == "lenet":
             folder = DATA / "mnist"
             images, labels = (
@@ -71,7 +71,7 @@ class Learning:
         }
 
     def solver(self, folder: Path) -> Path:
-        """Write it there."""
+        """Write the solver into a folder. Returns its path."""
         policy = 'lr_policy: "poly" power: 1' if self.decays else 'lr_policy: "fixed"'
         path = folder / "solver.prototxt"
         path.write_text(SOLVER.format(policy=policy, **vars(self)))
@@ -80,7 +80,7 @@ class Learning:
 
 @dataclass
 class Learnt:
-    """What a run left: the loss of every iteration in order, and why it failed, if it did."""
+    """The result of a run: the loss of every iteration in order, and the error if it failed."""
 
     losses: list[float] = field(default_factory=list)
     failure: str = ""
@@ -88,12 +88,12 @@ class Learnt:
 
     @property
     def diverged(self) -> bool:
-        """Did it end in a loss that is no number?"""
+        """Whether the run ended in a loss that is not a number."""
         return "diverged" in self.failure
 
 
 def missing() -> str:
-    """What of MNIST and CIFAR-10 is not there; "" if both are."""
+    """The missing folders of MNIST and CIFAR-10, as text; "" if both are there."""
     lacks = [name for name in ("mnist", "cifar10") if not (DATA / name).is_dir()]
     return f"needs the folders {' and '.join(lacks)} in ../shared/data" if lacks else ""
 
@@ -105,7 +105,7 @@ def virtual(
     stop: int = 0,
     prepared: Callable[[dict[str, Actor]], None] = lambda actors: None,
 ) -> Learnt:
-    """On the virtual clock (`virtual`), links that take no time. The same seed gives the
+    """Run on the virtual clock (`virtual`) with links that take no time. The same seed gives the
     same run. `stop`: end after so many iterations."""
     found = Learnt()
     with tempfile.TemporaryDirectory(prefix="convoy-benchmark-") as folder:
@@ -136,8 +136,8 @@ def virtual(
 def real(
     wanted: Learning, seed: int, *, record: bool = False
 ) -> tuple[Learnt, dict[str, list[float]]]:
-    """In processes of one thread each, as a user starts it; with `record`, the service times as
-    well. RuntimeError: it failed otherwise than by diverging."""
+    """Run in processes of one thread each, as a user starts it. With `record`, also returns the
+    service times. Raises RuntimeError if the run failed for another reason than divergence."""
     with tempfile.TemporaryDirectory(prefix="convoy-benchmark-") as name:
         folder = Path(name)
         wanted.solver(folder)

@@ -1,9 +1,9 @@
-"""The part `lesion` of `tuning`: what each choice of the tuner is worth (Omnivore, Figure 31).
+"""The part `lesion` of `tuning`: the gain by each choice of the tuner (Omnivore, Figure 31).
 
-From one row to the next one more thing is chosen well: the learning rate, where the FC phase is,
-the momentum, the number of groups. The first row is what others do: all workers apart, each with
-the whole net, momentum 0.9, the published rate. Each row is the best of its own points that reaches
-the target with each of SEEDS.
+From one row to the next, one more setting is chosen well: the learning rate, the place of the FC
+phase, the momentum, the number of groups. The first row is what other systems do: every worker is a
+group and holds the whole net, with momentum 0.9 and the published rate. Each row is the best of its
+own points that reaches the target with each of SEEDS.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ PICTURES = ROOT / "docs" / "pictures"
 
 
 def lesion(record: Record, cycles: int) -> None:
-    """The part. `cycles`: not used."""
+    """Measure the part. `cycles` is not used."""
     if lacks := missing():
         record.status = "skipped"
         record.note(lacks)
@@ -54,7 +54,7 @@ def selections(
     lower: Sequence[float],
     seeds: int,
 ) -> None:
-    """A table with a row for each choice."""
+    """Record a table with a row for each choice."""
     task = trials.task
     apart = trials.workers
     rates, low = ([float(f"{task.usual * factor:g}") for factor in of] for of in (factors, lower))
@@ -99,8 +99,8 @@ def selections(
 def best_of(
     trials: Trials, points: Sequence[Setting], seeds: int, preset: str
 ) -> tuple[Setting, Repeated]:
-    """The best that reaches the target with each of so many seeds; if none does, what is best with
-    the first of them, and rather what is too slow than what diverges."""
+    """The best point that reaches the target with each of `seeds` seeds. If none does, the point
+    that is best with the first seed; a slow point is preferred to one that diverges."""
     left = list(points)
     lost = list[tuple[Setting, Repeated]]()
     while left:

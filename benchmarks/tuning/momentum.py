@@ -1,20 +1,21 @@
 """Omnivore, Figure 6: the momentum of g asynchronous groups, with real gradients on the virtual
 clock.
 
-Measured is what Theorem 1 speaks of, expected updates. The trajectory is that of the run, with the
-noise of its batches. Along it the gradient of one fixed batch is computed in every version of the
-model, G[v], and where an update was computed on a model that is no version (layers read at
-different times), there too. With r(v) the version that the update of version v was computed on,
-Theorem 1 says for any such function of the model
+The measurement is of expected updates, as Theorem 1 states them. The trajectory is the run's own,
+with the noise of its batches. Along it, the gradient of one fixed batch is computed in every
+version of the model, G[v]. If an update was computed on a model that is not a version (layers that
+were read at different times), the gradient is computed there too. Let r(v) be the version that the
+update of version v was computed on. Theorem 1 says for any such function of the model
 
     E[ G[r(v)] - mu G[r(v-1)] - (1 - mu) G[v] | all before v - 1 ] = 0,   mu = 1 - 1/g
 
-and mu is the ratio of the sums of Z.(G[r(v)] - G[v]) and Z.(G[r(v-1)] - G[v]). Z is the mean of G
-over the updates under way at v - 1, less G[v-1], of length 1. This is not how the paper measured
-(by the best explicit momentum).
+so mu is the ratio of the sums of Z.(G[r(v)] - G[v]) and Z.(G[r(v-1)] - G[v]). Z is the mean of G
+over the updates under way at v - 1, less G[v-1], of length 1. The paper measured in another way (by
+the best explicit momentum).
 
-Batches are noisy: one run of two groups knows mu to +- 0.1 or 0.2 only. So runs with other seeds
-are added, each weighed by 1 / error ** 2, until the interval is half of what is asked of mu.
+Batches are noisy: one run of two groups determines mu only to +- 0.1 or 0.2. So runs with other
+seeds are added, each weighted by 1 / error ** 2, until the interval is half of the precision asked
+of mu.
 """
 
 from __future__ import annotations
@@ -38,15 +39,15 @@ from roles.tuning.ratio import Measured, Ratio
 from runtime import Actor
 
 GROUPS = (1, 2, 4, 8, 16)
-NEAR = 0.1  # of theory, under exponential service times
-PRECISE = NEAR / 2  # half of a 95 % interval that is precise enough; runs of one point
-MOST_RUNS = 24
-UNKNOWN = 2  # runs that know nothing of the momentum, after which no more are made
-PROBE = 10_000  # number of the fixed batch, coordinates of an array, pairs in a block
-MOST = 4096
-BLOCK = 16
-CYCLES = 500  # of `--cycles` are an iteration
-KEPT = 200  # versions
+NEAR = 0.1  # difference from theory, with exponential service times
+PRECISE = NEAR / 2  # half a 95 % interval that is precise enough
+MOST_RUNS = 24  # runs of one point
+UNKNOWN = 2  # runs without a measured momentum, after which no more are made
+PROBE = 10_000  # the number of the fixed batch
+MOST = 4096  # coordinates of an array
+BLOCK = 16  # pairs in a block
+CYCLES = 500  # one iteration for so many of `--cycles`
+KEPT = 200  # versions of the model
 RUNS = {
     "LeNet on MNIST": Learning(
         "lenet", "mxnet-async", momentum=0.0, rate=0.05, batch=32, decays=False
@@ -59,8 +60,8 @@ PICTURE = ROOT / "docs" / "pictures" / "momentum.svg"
 Flat = np.ndarray[Any, np.dtype[np.float64]]
 
 
-# All parameters are read at once, all gradients arrive at once, and between lies one exponential
-# time (A2): that of ip2, whose backward pass is the first.
+# A2 of the paper: all parameters are read at once, all gradients arrive at once, and one
+# exponential time lies between, here the time of ip2, whose backward pass is the first.
 EXPONENTIAL: Profile = {
     "conv_compute/backward ip2": {"mean": 1.0, "cv": 1.0, "law": "gamma"},
     "*/*": 0,
@@ -68,7 +69,8 @@ EXPONENTIAL: Profile = {
 
 
 def momentum(record: Record, cycles: int) -> None:
-    """Both nets, every number of groups, both sorts of service times; and the picture."""
+    """Measure both nets, every number of groups and both sorts of service times; draw the
+    picture."""
     if lacks := missing():
         record.status = "skipped"
         record.note(lacks)
@@ -100,8 +102,8 @@ def momentum(record: Record, cycles: int) -> None:
 
 @dataclass
 class Found:
-    """The implicit momentum of `runs` runs: measured, to be expected with the staleness that was
-    counted, live in the first of them."""
+    """The implicit momentum of `runs` runs: as measured, as expected by the staleness that was
+    counted, and as the server measured it live in the first run."""
 
     measured: Measured | None
     by_staleness: float
@@ -111,7 +113,7 @@ class Found:
 
 
 def measure(wanted: Learning, times: Profile) -> Found:
-    """Runs with seeds 1, 2, ..., until their momentum is known well enough."""
+    """Run with seeds 1, 2, ..., until the momentum is known well enough."""
     watchers: list[Watcher] = []
     told: list[Measured] = []
     while len(watchers) < MOST_RUNS and not settled(told, len(watchers)):
@@ -128,14 +130,14 @@ def measure(wanted: Learning, times: Profile) -> Found:
 
 
 def settled(told: Sequence[Measured], runs: int) -> bool:
-    """Whether more runs would bring nothing: what they told is known well enough, or too many of
-    them told nothing."""
+    """Whether more runs would not help: the momentum is known well enough, or too many runs gave no
+    measurement."""
     return runs - len(told) >= UNKNOWN or (bool(told) and 1.96 * weighed(told).error <= PRECISE)
 
 
 def weighed(told: Sequence[Measured]) -> Measured:
-    """Of figures that do not depend on one another, each counts by 1 / error ** 2 (the least
-    variance of all means)."""
+    """The mean of independent measurements, each weighted by 1 / error ** 2 (the mean of least
+    variance)."""
     if len(told) == 1:
         return told[0]
     weights = [each.error**-2 for each in told]
@@ -146,7 +148,7 @@ def weighed(told: Sequence[Measured]) -> Measured:
 
 
 def judge(record: Record, name: str, law: str, g: int, found: Found) -> None:
-    """A row, and a failure if the theorem holds and the figure is not near it."""
+    """Record a row. If the theorem holds and the momentum is not near it, the record fails."""
     value, error = (
         (found.measured.value, 1.96 * found.measured.error) if found.measured else ("", "")
     )
@@ -175,23 +177,23 @@ def judge(record: Record, name: str, law: str, g: int, found: Found) -> None:
 
 
 class Watcher:
-    """Follows the one model server of a run and computes the fixed batch's gradient along its
-    way."""
+    """Follows the one model server of a run, and computes the fixed batch's gradient in each of its
+    versions."""
 
     def __init__(self) -> None:
         self.staleness = Counter[int]()  # of whole iterations
         self.model: Any = None
-        # of a layer in a version; nobody writes to them
+        # of a layer in a version; these arrays are never written to
         self._arrays: dict[tuple[str, int], Blobs] = {}
-        # iteration -> version of each layer that it read
+        # iteration -> the version of each layer that it read
         self._reading: dict[int, dict[str, int]] = {}
         self._along: list[Flat] = []  # G of each version
-        self._states: list[dict[str, int]] = []  # the layers' versions in each
-        # made to each version: the version it began with, G where it read
+        self._states: list[dict[str, int]] = []  # the layers' versions in each of them
+        # for each version: the version at which its update began, and G of the model that it read
         self._updates: list[tuple[int, Flat]] = []
 
     def look(self, actors: dict[str, Actor]) -> None:
-        """Stand beside the actors of a run that is about to begin."""
+        """Attach to the actors of a run that is about to begin."""
         self.model = actors["model-0"]
         self._store = self.model._store
         self._applied = self.model._ledger.applied
@@ -205,12 +207,12 @@ class Watcher:
         self._state()
 
     def ratio(self) -> Ratio:
-        """The pairs of all updates at which those under way are known."""
+        """The pairs of numbers of all updates for which the updates under way are known."""
         found = Ratio(BLOCK)
         for at in range(2, len(self._updates)):
             under_way = [where for began, where in self._updates[at - 1 :] if began <= at - 1]
             change = np.mean(under_way, axis=0) - self._along[at - 1]
-            if not change.any():  # one group: nobody is late
+            if not change.any():  # one group: no update is late
                 change = self._along[at - 2] - self._along[at - 1]
             change /= np.linalg.norm(change) or 1.0
             (_, applied), (_, before), now = (
@@ -232,7 +234,7 @@ class Watcher:
         self._along.append(self._gradient(self._states[-1]))
 
     def _updated(self, message: Any, version: int) -> Any:
-        """In the place of `ModelLedger.applied`."""
+        """Called in place of `ModelLedger.applied`."""
         stale, whole = self._applied(message, version)
         self._keep([message.layer])
         self._reading.setdefault(message.number, {})[message.layer] = version - 1 - stale
@@ -246,7 +248,7 @@ class Watcher:
         return stale, whole
 
     def _gradient(self, versions: dict[str, int]) -> Flat:
-        """G where the layers have these versions: at most MOST coordinates of each array."""
+        """G of the model with these layer versions: at most MOST coordinates of each array."""
         net = self._net
         net.begin(0, (0, len(self._batch[0])))
         for name, array in zip(net.inputs, self._batch, strict=True):
@@ -323,7 +325,7 @@ def _line(colour: str, points: list[tuple[float, float, float]]) -> Iterator[str
 
 
 def _y(value: float) -> float:
-    """Where a momentum lies; what is outside 0 to 1 is at the edge."""
+    """The y coordinate of a momentum. A momentum outside 0 to 1 is drawn at the edge."""
     return HEIGHT - MARGIN - (HEIGHT - 2 * MARGIN) * min(1.0, max(0.0, value))
 
 

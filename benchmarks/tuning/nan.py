@@ -1,9 +1,10 @@
-"""Does asynchrony alone make a run end in NaN? LeNet on MNIST, `mxnet-async`, two workers, momentum
-0.9, seed by seed.
+"""Test whether asynchrony alone makes a run end in NaN: LeNet on MNIST, `mxnet-async`, two workers,
+momentum 0.9, seed by seed.
 
-On the virtual clock everything happens in one thread, in an order that repeats itself: what
-diverges there is no race. Beside it, one process whose momentum is the total of the two, 1 - (1 -
-0.9) / 2, at half the rate: by Theorem 1 its expected updates are the same.
+On the virtual clock everything happens in one thread and in a repeatable order, so a run that
+diverges there did not diverge because of a race. It is compared with one process that has the total
+momentum of the two workers, 1 - (1 - 0.9) / 2, at half the rate: by Theorem 1 its expected updates
+are the same.
 """
 
 from __future__ import annotations
@@ -17,11 +18,11 @@ from benchmarks.tuning.learning import Learning, Learnt, Profile, missing, real,
 from benchmarks.tuning.momentum import EXPONENTIAL
 from roles.tuning.momentum import expected, total
 
-ITERATIONS = 200  # of those on the virtual clock; the rate is that of the first of 1000
-SEEDS = 100  # of `--cycles` are a seed
+ITERATIONS = 200  # of a run on the virtual clock; the rate is that of the first 200 of 1000
+SEEDS = 100  # seeds for which `real` has REAL seeds
 REAL = 30
-CYCLES = 2000
-HIGH = 3.0  # a loss that no net of ten classes has unless something went wrong: guessing costs 2.3
+CYCLES = 2000  # of `--cycles` for one seed
+HIGH = 3.0  # a loss that a net of ten classes has only if something went wrong: guessing costs 2.3
 ASYNC = Learning()
 LOWER = replace(ASYNC, momentum=0.8)
 AS_FAR = replace(ASYNC, momentum=0.8, rate=0.04)  # the same rate / (1 - momentum)
@@ -31,7 +32,7 @@ Run = Callable[[int], Learnt]
 
 
 def nan(record: Record, cycles: int) -> None:
-    """All cases."""
+    """Run all cases."""
     if lacks := missing():
         record.status = "skipped"
         record.note(lacks)
@@ -75,15 +76,16 @@ def nan(record: Record, cycles: int) -> None:
 
 @dataclass
 class Tried:
-    """What came of runs with different seeds."""
+    """The results of runs with different seeds."""
 
     runs: int = 0
     nans: int = 0
-    high: int = 0  # a loss above HIGH, those that end in NaN too
-    last: int = 0  # the latest iteration at which one ended in NaN
+    high: int = 0  # runs with a loss above HIGH, including runs that end in NaN
+    last: int = 0  # the latest iteration at which a run ended in NaN
 
     def at_most(self) -> float:
-        """The share of runs that end so is at most this with 95 % confidence (Wilson's bound)."""
+        """The share of runs that end in NaN is at most this, with 95 % confidence (Wilson's
+        bound)."""
         z = 1.645
         share = self.nans / self.runs
         middle = share + z * z / (2 * self.runs)
@@ -92,12 +94,12 @@ class Tried:
 
 
 def on_virtual(wanted: Learning, times: Profile) -> Run:
-    """A run on the virtual clock for each seed."""
+    """A function that makes a run on the virtual clock for a seed."""
     return lambda seed: virtual(wanted, times, seed, ITERATIONS)
 
 
 def tried(run: Run, count: int) -> Tried:
-    """So many seeds, from 1."""
+    """Run with `count` seeds, from 1."""
     found = Tried()
     for seed in range(1, count + 1):
         learnt = run(seed)

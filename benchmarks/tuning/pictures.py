@@ -16,8 +16,8 @@ MOST = 330.0  # px of the longest bar
 
 
 def tradeoff(rows: Sequence[Sequence[Any]], title: str) -> str:
-    """Omnivore's Figure 7 as SVG from the table of `tradeoff`: a row for each number of
-    groups; rows of other names are left out."""
+    """Draw Omnivore's Figure 7 as SVG from the table of `tradeoff`, with a point for each number of
+    groups. Rows with other names are left out."""
     counted = [(int(row[0]), row) for row in rows if str(row[0]).isdecimal()]
     measures = (
         ("hardware efficiency", "ms an iteration", 3),
@@ -41,7 +41,7 @@ def tradeoff(rows: Sequence[Sequence[Any]], title: str) -> str:
 
 
 def lesion(rows: Sequence[Sequence[Any]], title: str) -> str:
-    """Omnivore's Figure 31 as bars from the table of `lesion`: seconds to the target, a bar
+    """Draw Omnivore's Figure 31 as SVG from the table of `lesion`: the seconds to the target, a bar
     for each row."""
     longest = max((row[7] for row in rows if not isinstance(row[7], str)), default=1.0)
     parts = [text(16, 22, title, "title")]

@@ -1,11 +1,11 @@
-"""Part `prediction` of `benchmarks.tuning`: predicted iterations beside those of the real runtime
-on the virtual clock.
+"""Part `prediction` of `benchmarks.tuning`: predicted iterations, compared with iterations of the
+real runtime on the virtual clock.
 
 Emulated devices of SPEED, with a spread of 6 % (Omnivore, Figure 22), links of 1 Gbit/s; 8, 16 and
 32 workers in g = 1, 2, 4 ... groups. The FC phase is 18 % of LeNet's FLOPs, 0.6 % of CIFAR-10
-quick's, 9 % of CaffeNet's. Beside it the performance model that AdaptDL publishes (Pollux, OSDI
-2021, section 3.2), with its own package, fitted to the very points that it is judged by. What was
-measured is kept: a part that is cut off goes on where it was.
+quick's, 9 % of CaffeNet's. AdaptDL's published performance model (Pollux, OSDI 2021, section 3.2)
+is compared too. Its own package fits it to the same points that it is judged by. Measurements are
+kept, so a part that was cut off can continue.
 """
 
 from __future__ import annotations
@@ -31,25 +31,25 @@ from roles.forecasting.prediction import Network, Prediction, Times, predict
 from runtime.runs.checking import check
 
 SPEED = 1e11  # FLOP/s of a device
-MEMORY = 1e10  # bytes/s that an update or a sum goes through
+MEMORY = 1e10  # bytes/s of an update or a sum
 LATENCY = 1e-4
 SPREAD = 0.06
-MEDIAN = 0.05  # errors
+MEDIAN = 0.05  # errors of the prediction
 WORST = 0.10
-SATURATED = 1.05  # of the shortest time over all g: the smallest g within it saturates
-# Iterations of each group that are not measured, and that are. Several groups begin at once and get
-# in one another's way at first: what is measured are the iterations that are predicted, the later
-# half of 64.
+SATURATED = 1.05  # times the shortest time over all g; the smallest g within this saturates
+# Iterations of each group: not measured, and measured. Several groups begin at once and disturb
+# each other at first, so only the later half of 64 iterations is measured; the prediction is for
+# these.
 ALONE = (2, 10)
 SEVERAL = (32, 32)
-# In which order several groups take turns is chance, and how long an iteration takes depends on it:
-# CIFAR-10 quick, omnivore, 32 workers in 16 groups, takes 5.3 to 8.8 ms from seed to seed; groups
-# of singa, which pull all they need at one time, take tens or hundreds of iterations to find an
+# The order in which several groups take turns is random, and the time of an iteration depends on
+# it. CIFAR-10 quick, omnivore, 32 workers in 16 groups, takes 5.3 to 8.8 ms from seed to seed.
+# Groups of singa pull everything at one time, and take tens or hundreds of iterations to find an
 # order at all. So several groups run twice, and up to RUNS times until the standard error of their
-# mean is KNOWN well enough, or up to MOST times until it is so ROUGHLY: of the former, five runs
-# have a mean of 6.24 ms and 25 one of 6.98. So does what decides which g saturates: the fastest and
-# those within CLOSE of SATURATED. (CIFAR-10 quick, local-fc-shards, 4 of 8 workers: five runs 13.8
-# to 14.7 ms.)
+# mean is within KNOWN. After that they run up to MOST times until it is within ROUGHLY: for the
+# first example, five runs have a mean of 6.24 ms and 25 runs one of 6.98. The runs that decide
+# which g saturates are repeated in the same way: the fastest, and those within CLOSE of SATURATED.
+# (CIFAR-10 quick, local-fc-shards, 4 of 8 workers: five runs 13.8 to 14.7 ms.)
 RUNS = 5
 KNOWN = 0.01
 CLOSE = 0.05
@@ -60,7 +60,7 @@ FILE = ROOT / "runs" / "tuning-measured.jsonl"
 
 
 class Case(NamedTuple):
-    """A net with its images and the batch of a group."""
+    """A net with its image shape and the batch of a group."""
 
     net: str
     shape: tuple[int, int, int]
@@ -78,8 +78,8 @@ PRESETS = (*GROUPED, "firecaffe", "parameter-server")
 
 @dataclass(frozen=True)
 class Point:
-    """A cluster, measured and predicted: seconds per iteration. `runs`: what each run of it
-    measured. `computing`: of a worker's own work on its rows."""
+    """A cluster, measured and predicted, in seconds per iteration. `runs`: the measurement of each
+    run. `computing`: the seconds of a worker's own work on its rows."""
 
     case: Case
     preset: str
@@ -91,25 +91,25 @@ class Point:
 
     @property
     def measured(self) -> float:
-        """The mean."""
+        """The mean of all runs."""
         return fmean(self.runs)
 
     @property
     def unknown(self) -> float:
-        """Twice the standard error of the mean; nothing for a single run, which nothing depends
-        on."""
+        """Twice the standard error of the mean; 0 for a single run, on which no judgement
+        depends."""
         return 2 * stdev(self.runs) / math.sqrt(len(self.runs)) if len(self.runs) > 1 else 0.0
 
     @property
     def error(self) -> float:
-        """Of the prediction, in parts of what was measured."""
+        """The error of the prediction, relative to the measurement."""
         return self.prediction.seconds / self.measured - 1
 
 
 def prediction(
     record: Record, cycles: int, *, cases: Sequence[Case] = CASES, workers: Sequence[int] = WORKERS
 ) -> None:
-    """All points, each beside its prediction; then AdaptDL's model beside both."""
+    """Measure and predict all points, and compare both with AdaptDL's model."""
     del cycles
     record.facts |= {
         "device": f"{SPEED:g} FLOP/s, spread {SPREAD}",
@@ -153,7 +153,7 @@ def prediction(
 
 
 def curve(case: Case, preset: str, workers: int, cluster: Cluster) -> Iterator[Point]:
-    """So many workers in 1, 2, 4 ... groups."""
+    """The points of so many workers in 1, 2, 4 ... groups."""
     powers = range(workers.bit_length() if preset in GROUPED else 1)
     runs = {2**power: cluster.runs(case, preset, workers, 2**power) for power in powers}
     least = min(map(fmean, runs.values()))
@@ -164,8 +164,8 @@ def curve(case: Case, preset: str, workers: int, cluster: Cluster) -> Iterator[P
 
 
 class Cluster:
-    """On the virtual clock: of emulated devices, in a folder. What was `kept` is not measured
-    again."""
+    """A cluster of emulated devices on the virtual clock, in a folder. A result in `kept` is not
+    measured again."""
 
     def __init__(self, folder: Path, kept: Kept) -> None:
         self._folder = folder
@@ -177,7 +177,7 @@ class Cluster:
     def runs(
         self, case: Case, preset: str, workers: int, groups: int, *, again: bool = False
     ) -> tuple[float, ...]:
-        """Seconds of an iteration in each run; one, or as many as it takes to know it (`again`)."""
+        """The seconds of an iteration in each run: one run, or as many as are needed (`again`)."""
         found: list[float] = []
         while not found or ((again or groups > 1) and not is_known(found)):
             name = f"{case.net} {case.batch} {preset} {workers} {groups} seed {len(found) + 1}"
@@ -224,7 +224,7 @@ class Cluster:
 
 
 def is_known(measured: Sequence[float]) -> bool:
-    """Is their mean known well enough, or are they as many as may be?"""
+    """Whether the mean is known well enough, or the most runs were made."""
     if len(measured) < 2:
         return False
     error = stdev(measured) / math.sqrt(len(measured)) / fmean(measured)
@@ -232,8 +232,8 @@ def is_known(measured: Sequence[float]) -> bool:
 
 
 def profile(case: Case, members: int) -> tuple[dict[str, Any], float]:
-    """Service times from FLOPs and bytes, and the seconds of a worker's own work, one of so many
-    `members`."""
+    """The service times from FLOPs and bytes, and the seconds of a worker's own work if a group has
+    `members` workers."""
     spec = load_net(case.net)
     net = Net(spec, "TRAIN", ops=get_backend("numpy"), batch=case.batch, input_shape=case.shape)
     layers = [layer for layer in volumes(net).layers if layer.forward]
@@ -245,7 +245,7 @@ def profile(case: Case, members: int) -> tuple[dict[str, Any], float]:
     fc = [layer for layer in layers if layer.part == "fc"]
     whole = _seconds(layers)
     made["fc_server/fc *"] = _work(_seconds(fc), case.batch)
-    # two shards, four pieces or so each
+    # two shards, about four pieces each
     made["fc_shard/fc *"] = _work(_seconds(fc) / 2 / 4, case.batch)
     made["replica/forward"] = _work(sum(layer.forward for layer in layers) / SPEED, case.batch)
     made["replica/backward"] = _work(
@@ -266,7 +266,7 @@ def _work(seconds: float, rows: int = 0) -> dict[str, Any]:
 
 
 def judge(record: Record, points: Sequence[Point]) -> None:
-    """The errors, and whether the g that saturates is the measured one."""
+    """Judge the errors, and whether the predicted g that saturates is the measured one."""
     errors = [abs(point.error) for point in points]
     record.note(f"{len(points)} points: median error {median(errors):.4f}, worst {max(errors):.4f}")
     if median(errors) > MEDIAN or max(errors) > WORST:
@@ -300,7 +300,8 @@ def saturating(curve: Sequence[tuple[int, float]]) -> int:
 
 
 def may_saturate(points: Sequence[Point]) -> tuple[int, int]:
-    """The first and the last g that it may be, as far as the means of several runs are known."""
+    """The first and the last g that may saturate, given how well the means of the runs are
+    known."""
     fastest = min(points, key=lambda point: point.measured)
     groups: list[int] = []
     for sign in (-1, 1):
@@ -319,10 +320,10 @@ def may_saturate(points: Sequence[Point]) -> tuple[int, int]:
 
 
 def beside_adaptdl(record: Record, points: Sequence[Point]) -> None:
-    """AdaptDL's model for each net and preset, fitted to all its points: a group is a job with k
-    replicas on k nodes, and its iteration lasts g times as long as the run's."""
+    """Compare with AdaptDL's model for each net and preset, fitted to all its points. A group is a
+    job with k replicas on k nodes, and its iteration lasts g times as long as the run's."""
     try:
-        # an extra: it brings scipy and more
+        # an extra package, which needs scipy and more
         from adaptdl.goodput import GoodputFunction, fit_perf_params
     except ImportError as error:
         record.note(

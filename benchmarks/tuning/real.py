@@ -1,10 +1,11 @@
-"""The part `real` of `tuning`: runs of real work on this machine, predicted by themselves and
-measured.
+"""The part `real` of `tuning`: runs of real work on this machine, which predict themselves, and
+then are measured.
 
-A run predicts from its first seconds, and learns in them what messages take (docs/tuning.md). What
-it takes in the seconds after that is measured by its progress reports. So the bar is on what comes
-later than what was learnt; a row whose groups were changed in the run is predicted before such
-groups ever ran. Beside it stands what service times alone predict, without anything learnt.
+A run predicts from its first seconds, in which it also learns how long messages take
+(docs/tuning.md). The seconds after that are measured by its progress reports. So the bar applies to
+later time than the prediction learnt from. A row whose groups were changed during the run is
+predicted before such groups ever ran. Each row also has the prediction by service times alone,
+without anything learnt.
 """
 
 from __future__ import annotations
@@ -22,9 +23,9 @@ from benchmarks.helpers.report import Record
 from roles.messages import Done, Regroup
 from runtime import Event, Topology
 
-# of training that are measured after a prediction: all of it takes some eleven minutes
+# of training that are measured after a prediction: the whole part takes about eleven minutes
 SECONDS = 8.0
-LEAST = 8  # iterations in them
+LEAST = 8  # iterations in these seconds
 BAR = 0.10  # median error
 SOLVER = """
 net: "{net}.prototxt"
@@ -35,7 +36,7 @@ DIGITS = {"format": "digits", "split": "train"}
 
 
 class Net(NamedTuple):
-    """A net, its data, images an iteration, and how often a run of it reports."""
+    """A net, its data, the images of an iteration, and the iterations between two reports."""
 
     name: str
     data: Mapping[str, Any]
@@ -44,7 +45,7 @@ class Net(NamedTuple):
 
 
 def made_up(shape: Sequence[int], classes: int) -> dict[str, Any]:
-    """Images that are noise: only their shape matters here."""
+    """A table of noise images: only their shape matters here."""
     return {"format": "synthetic", "shape": list(shape), "classes": classes, "size": 512}
 
 
@@ -67,7 +68,7 @@ LIVE = {"preset": "omnivore", "workers": 4, "groups": 1, "live": True}
 
 
 class Compared(NamedTuple):
-    """Seconds an iteration: predicted, from service times alone, and measured after that."""
+    """Seconds an iteration: predicted, by service times alone, of each message, and measured."""
 
     predicted: float
     work: float
@@ -76,15 +77,15 @@ class Compared(NamedTuple):
 
     @property
     def error(self) -> float:
-        """Of the prediction, as a part of what was measured."""
+        """The error of the prediction, relative to the measurement."""
         return self.predicted / self.measured - 1
 
 
 def real(
     record: Record, cycles: int, seconds: float = SECONDS, nets: Sequence[str] = tuple(NETS)
 ) -> None:
-    """Every net with every strategy, and with groups that change. `cycles` are those of the
-    simulations: not used."""
+    """Measure every net with every strategy, and with groups that change. `cycles`, which sets the
+    length of simulations, is not used."""
     del cycles
     record.table(
         "Milliseconds an iteration",
@@ -137,7 +138,7 @@ def real(
 
 
 def judged(record: Record, middle: float, worst: float, alone: float) -> None:
-    """Say how good the predictions were, and fail if they were not good enough."""
+    """Record how good the predictions were. The record fails if the median error is too large."""
     record.facts |= {"median error %": 100 * middle, "largest error %": 100 * worst}
     record.facts["median error of service times alone %"] = 100 * alone
     if middle > BAR:
@@ -145,8 +146,8 @@ def judged(record: Record, middle: float, worst: float, alone: float) -> None:
 
 
 def topology_of(net: Net, strategy: Mapping[str, Any], folder: Path) -> Topology:
-    """A run without tests and checkpoints that goes on until it is ended; its solver lies in the
-    folder."""
+    """The topology of a run without tests and checkpoints, which trains until it is ended. Writes
+    its solver into the folder."""
     solver = folder / "solver.prototxt"
     solver.write_text(SOLVER.format(net=net.name, display=net.display))
     options = {
@@ -161,7 +162,7 @@ def topology_of(net: Net, strategy: Mapping[str, Any], folder: Path) -> Topology
 async def observed(
     net: Net, strategy: Mapping[str, Any], seconds: float, further: Sequence[int], folder: Path
 ) -> list[Compared]:
-    """The run's first prediction and what came after it; the same for each of these numbers of
+    """The run's first prediction and the time that followed; the same for each further number of
     groups."""
     found: list[Compared] = []
     left = list(further)
@@ -191,7 +192,7 @@ async def observed(
 
 
 def after(predicted: Event, reports: Sequence[Event], seconds: float) -> Compared | None:
-    """A prediction and the reports after it. None if the reports span too short a time."""
+    """Compare a prediction with the reports after it. None if the reports span too short a time."""
     if len(reports) < 2:
         return None
     first = reports[0]

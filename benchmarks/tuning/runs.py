@@ -1,9 +1,9 @@
 """Training runs of `benchmarks.tuning` with real gradients on virtual time: groups, rates and a
 seed, up to a target.
 
-Array work is really done, and takes the time that it took on this machine when it was measured,
-once, in processes: in proportion to its rows where it is about rows. Whether the target is reached
-is looked at from outside: it takes the run no time, neither of its devices nor of its links.
+Array work is really done. It takes as long as it took on this machine when it was measured once, in
+processes, in proportion to its rows if it depends on rows. Whether the target is reached is tested
+from outside the run, and takes no time of its devices or links.
 """
 
 from __future__ import annotations
@@ -38,16 +38,16 @@ AUTO = "auto"
 OMNIVORE = "omnivore"
 LATENCY = 1e-4  # seconds between two machines
 SPREAD = 0.06  # least coefficient of variation (Omnivore, Figure 22)
-# work about a member's rows
+# work on a member's rows
 ROWS = ("conv_compute/read", "conv_compute/forward *", "conv_compute/backward *")
-BEFORE = ("/build", "/sweep")  # the first iteration
-WINDOW = 50  # iterations whose mean loss counts (Omnivore, E.3)
-EACH = 25  # iterations between two looks at a target of accuracy, images of one
-LOOKED_AT = 1000
-LOW = 0.3  # mean loss above which no accuracy is looked at: that costs time of this machine
+BEFORE = ("/build", "/sweep")  # the first iteration: work that is done once
+WINDOW = 50  # iterations over which the loss is averaged (Omnivore, E.3)
+EACH = 25  # iterations between two tests of a target accuracy
+LOOKED_AT = 1000  # images of a test
+LOW = 0.3  # mean loss above which the accuracy is not tested: a test takes time on this machine
 # A trial is given up when it has had such a share of its rival's seconds and its mean loss is so
-# many times the rival's of that moment. Where the loss falls as t ** -0.7, it would take 2.7, or
-# 1.8, times as long.
+# many times the rival's at that moment. Where the loss falls as t ** -0.7, it would take 2.7 or 1.8
+# times as long.
 BEHIND = ((0.25, 2.0), (0.5, 1.5))
 SOLVER = """net: "{net}.prototxt" base_lr: {rate} momentum: 0.9 weight_decay: {decay} lr_policy: "fixed"
 max_iter: 100 display: 1 snapshot: 0 snapshot_after_train: false test_initialization: false {tests}
@@ -60,7 +60,7 @@ Times = dict[str, tuple[float, float]]
 
 @dataclass(frozen=True)
 class Setting:
-    """Of a run: into how many groups its workers are cut, and its rates."""
+    """The setting of a run: the number of groups of its workers, its momentum and its rate."""
 
     groups: int
     momentum: float
@@ -72,10 +72,11 @@ class Setting:
 
 @dataclass
 class Reached:
-    """What a run came to. `iterations` and `seconds` (virtual) to the target, None if it was not
-    reached; `pace`: seconds of an iteration; `cut`: after how many seconds it was ended since it
-    was behind another that had taken `against` seconds; `way`: (seconds, mean loss) every EACH
-    iterations; `events`: those of the tuner; `kept`: seconds of its probes that were training."""
+    """The result of a run. `iterations` and `seconds` (virtual) to the target, None if it was not
+    reached. `pace`: seconds of an iteration. `cut`: the seconds after which the run was ended
+    because it was behind a rival that had taken `against` seconds. `way`: (seconds, mean loss)
+    every EACH iterations. `events`: the tuner's. `kept`: seconds of its probes that were kept as
+    training."""
 
     iterations: int | None = None
     seconds: float | None = None
@@ -89,12 +90,12 @@ class Reached:
 
     @property
     def took(self) -> float:
-        """Seconds to the target; infinite where it was not reached."""
+        """The seconds to the target; infinite if it was not reached."""
         return math.inf if self.seconds is None else self.seconds
 
     def behind(self, rival: Reached) -> bool:
-        """Is this run, at the last point of its way, so far behind the other that it will not be
-        there first?"""
+        """Whether this run, at the last point of its way, is so far behind the rival that it will
+        not reach the target first."""
         if not self.way:
             return False
         now, loss = self.way[-1]
@@ -107,20 +108,20 @@ class Reached:
 
     @property
     def chosen(self) -> list[dict[str, Any]]:
-        """The tuner's choices: events that say settings and seconds."""
+        """The tuner's choices: its events with settings and seconds."""
         return [event for event in self.events if "groups" in event]
 
     @property
     def held(self) -> float:
-        """Seconds in which the tuner held the run, and it did not train."""
+        """The seconds in which the tuner held the run, so that it did not train."""
         return float(sum(event["seconds"] for event in self.chosen)) - self.kept
 
 
 @dataclass(frozen=True)
 class Task:
-    """What is to be learnt: options of `roles.training` without strategy and rates, in at most
-    `iterations`, until the accuracy on test images is at least `accuracy` or, where that is 0, the
-    mean training loss of WINDOW iterations is at most `loss`. `usual`: the published rate, at
+    """The task of a run: options of `roles.training` without strategy and rates, and at most
+    `iterations`. The target is an accuracy on test images of at least `accuracy` or, if that is 0,
+    a mean training loss over WINDOW iterations of at most `loss`. `usual`: the published rate, at
     momentum 0.9."""
 
     name: str
@@ -132,14 +133,14 @@ class Task:
 
     @property
     def target(self) -> str:
-        """In words."""
+        """The target in words."""
         return f"{100 * self.accuracy:g} %" if self.accuracy else f"a mean loss of {self.loss:g}"
 
 
 def lenet(
     data: Data, folder: Path, iterations: int, accuracy: float, tests: str = NO_TESTS
 ) -> Task:
-    """LeNet on MNIST, 64 images an iteration. `folder` is for its solver; `tests`: the solver's
+    """LeNet on MNIST, 64 images an iteration. The solver is written to `folder`; `tests` are its
     keys about tests."""
     solver = folder / "lenet_solver.prototxt"
     solver.write_text(SOLVER.format(net="lenet", rate=0.01, decay=0.0005, tests=tests))
@@ -160,7 +161,7 @@ def quick(data: Data, folder: Path, iterations: int, loss: float) -> Task:
 
 
 def measured(task: Task, preset: str = OMNIVORE, iterations: int = 60) -> Times:
-    """Of all rows, of one worker in processes here."""
+    """The service times of a pass over all rows, measured with one worker in processes here."""
     config = {
         "train": {
             **task.options,
@@ -179,24 +180,24 @@ def measured(task: Task, preset: str = OMNIVORE, iterations: int = 60) -> Times:
         for key, seconds in read_table(path).items():
             if not key.endswith(BEFORE):
                 kept = sorted(seconds[len(seconds) // 10 :])  # the first ones warm up
-                # others work on this machine, too
+                # other programs run on this machine too
                 middle = kept[len(kept) // 20 : len(kept) - len(kept) // 20]
                 found[key] = mean(middle), max(SPREAD, pstdev(middle) / mean(middle))
     return found
 
 
 class Clock:
-    """How long each piece of work takes, drawn anew. `batch`: the rows of those that were
+    """Draws the time of each piece of work. `batch`: the number of rows for which the times were
     measured."""
 
     def __init__(self, times: Times, batch: int, seed: int) -> None:
         self._times = times
         self._batch = batch
         self._rows: dict[str, int] = {}  # of each worker's present pass
-        self._chance = random.Random(seed)  # a simulation
+        self._chance = random.Random(seed)  # repeats a simulation
 
     def watch(self, actors: dict[str, Actor]) -> None:
-        """Hear of the rows of each pass."""
+        """Learn the number of rows of each pass."""
         for name, actor in actors.items():
             passes = getattr(actor, "_passes", None)
             if isinstance(passes, Passes):
@@ -208,7 +209,7 @@ class Clock:
         read(net, ticket)
 
     def seconds(self, actor: str, role: str, label: str) -> float:
-        """Of the next piece."""
+        """The seconds of the next piece of work."""
         key = f"{role}/{label}"
         seconds, variation = self._times.get(key, (0.0, SPREAD))
         if not seconds:
@@ -220,7 +221,7 @@ class Clock:
 
 
 class Examination:
-    """Tests the model that the servers of a run hold at this moment."""
+    """Tests the model that the servers of a run hold at the moment."""
 
     def __init__(self, actors: dict[str, Actor]) -> None:
         (job,) = (
@@ -239,7 +240,7 @@ class Examination:
         ]
 
     def accuracy(self) -> float:
-        """On the first LOOKED_AT images."""
+        """The accuracy on the first LOOKED_AT images."""
         blobs = {layer: store.read(layer) for store in self._stores for layer in store.layers}
         named = (dict(zip(self._net.inputs, batch, strict=True)) for batch in self._batches)
         return fmean(self._net.run(inputs, blobs)["accuracy"] for inputs in named)
@@ -256,8 +257,8 @@ def trial(
     rival: Reached | None = None,
     preset: str = OMNIVORE,
 ) -> Reached:
-    """One run; without a setting all is "auto". `rate`: bytes per second of each interface, each
-    way; `rival`: cut when that is ahead (`Reached.behind`)."""
+    """Make one run; without a setting it tunes itself ("auto"). `rate`: bytes per second of each
+    interface in each direction. `rival`: the run is cut if this is ahead (`Reached.behind`)."""
     chosen = (
         (AUTO, AUTO, AUTO)
         if setting is None
@@ -295,8 +296,8 @@ class _Trial:
         self._found = Reached()
 
     def run(self, rate: float) -> Reached:
-        """To the target, the last iteration, where it is behind its rival, or a loss that is no
-        number."""
+        """Run to the target, to the last iteration, until the rival is ahead, or to a loss that is
+        not a number."""
         seconds = self._clock.seconds
         failed = learn(
             self._topology,
@@ -348,8 +349,8 @@ class _Trial:
 
 
 def around(first: Setting, momenta: Sequence[float], rates: Sequence[float]) -> Iterator[Setting]:
-    """A grid with as many groups as `first`, what is nearest to that first, which need not be on
-    it."""
+    """A grid with as many groups as `first`, in order of distance from `first`, which may lie off
+    the grid."""
 
     def place(value: float, values: Sequence[float]) -> int:
         return min(range(len(values)), key=lambda at: abs(values[at] - value))

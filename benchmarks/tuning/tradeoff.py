@@ -1,15 +1,15 @@
 """The parts `tradeoff-...` of `tuning`: hardware efficiency, statistical efficiency and their
-product (Omnivore, Figure 7), and what the tuner makes of them.
+product (Omnivore, Figure 7), and the tuner's choices.
 
-LeNet learns MNIST, cifar10_quick CIFAR-10, with real gradients on the virtual clock
-(`runs`). For each number of groups every momentum and learning rate of a grid is tried up to
-the target. A trial ends when it has taken longer than the best with as many groups by then: it
-could not become the best. The best of each number of groups is repeated with FEW seeds, and the
-best of these with SEEDS. One that does not reach the target with each of its seeds is no best
-point: what it had cut is tried again, and the next best counts. Beside them stand one group and as
-many groups as workers at momentum 0.9 and the published rate, as other systems run, and a run that
-is told nothing: what its tuner spends is part of its seconds. Last, a Bayesian search asks for
-points of the same grid.
+LeNet learns MNIST, cifar10_quick CIFAR-10, with real gradients on the virtual clock (`runs`). For
+each number of groups, every momentum and learning rate of a grid is tried up to the target. A trial
+ends when it has taken longer than the best one so far with as many groups, since it can no longer
+be the best. The best of each number of groups is repeated with FEW seeds, and the best of these
+with SEEDS. A point that does not reach the target with each of its seeds cannot be the best: the
+trials that it had cut are made again, and the next best point counts. They are compared with one
+group and with as many groups as workers at momentum 0.9 and the published rate, as other systems
+run. They are also compared with a run that tunes itself; the tuner's time is part of its seconds.
+Last, a Bayesian search asks for points of the same grid.
 """
 
 from __future__ import annotations
@@ -34,14 +34,14 @@ MOMENTA = (0.0, 0.3, 0.6, 0.9)
 FACTORS = (1.0, 3.0, 10.0)  # of the published rate
 FEW = 2
 SEEDS = 5
-NEAR = 1.25  # times the seconds of the best point of the grid: the bar of the tuner
-OVERHEAD = 0.1  # of the seconds of the whole training, at most, that the tuner may spend
-CHANGING = 0.005  # the same, for what it takes to hold and to change groups
+NEAR = 1.25  # the tuner's bar: so many times the seconds of the best point of the grid
+OVERHEAD = 0.1  # the largest share of the whole training's seconds that the tuner may spend
+CHANGING = 0.005  # the same, for holding the run and changing groups
 
 
 @dataclass(frozen=True)
 class Configuration:
-    """A task, workers, a network."""
+    """A task, a number of workers, and a network."""
 
     data: str  # "mnist" or "cifar10"
     workers: int
@@ -52,12 +52,12 @@ class Configuration:
 
     @property
     def title(self) -> str:
-        """For a reader."""
+        """The title for readers."""
         name = {"mnist": "LeNet on MNIST", "cifar10": "CIFAR-10 quick"}[self.data]
         return f"Groups, momentum, rate: {name}, {self.workers} workers, {self.gigabits} Gbit/s"
 
     def task(self, folder: Path) -> Task:
-        """Up to the target of its data."""
+        """The task up to the target of its data."""
         data = Data(DATA / "mnist", DATA / "cifar10")
         return (
             lenet(data, folder, 1500, 0.985)
@@ -66,7 +66,7 @@ class Configuration:
         )
 
     def run(self, record: Record, cycles: int) -> None:
-        """The part. `cycles`: not used."""
+        """Measure the part. `cycles` is not used."""
         if lacks := missing():
             record.status = "skipped"
             record.note(lacks)
@@ -94,7 +94,7 @@ CONFIGURATIONS = [
 def compare(
     record: Record, trials: Trials, momenta: Sequence[float], factors: Sequence[float], seeds: int
 ) -> None:
-    """All points of the grid, the usual settings, the tuner, the Bayesian search."""
+    """Compare all points of the grid, the usual settings, the tuner and the Bayesian search."""
     task = trials.task
     workers = trials.workers
     rates = [float(f"{task.usual * factor:g}") for factor in factors]
@@ -140,8 +140,9 @@ def compare(
 
 
 class Grid:
-    """Every momentum with every rate for each number of groups. `found`: with the first seed;
-    `bests`: by groups; `lost`: points that did not reach the target with each of their seeds."""
+    """The grid: every momentum with every rate, for each number of groups. `found`: results with
+    the first seed. `bests`: the best point by groups. `lost`: points that did not reach the target
+    with each of their seeds."""
 
     def __init__(
         self, trials: Trials, momenta: Sequence[float], rates: Sequence[float], few: int
@@ -156,8 +157,8 @@ class Grid:
         self.lost: dict[Setting, Repeated] = {}
 
     def search(self, groups: int) -> None:
-        """The best point with so many groups that reaches the target with FEW seeds, if there is
-        one."""
+        """Find the best point with so many groups that reaches the target with FEW seeds, if there
+        is one."""
         first = Setting(groups, self._nearest.momentum, self._nearest.base_lr)
         while True:
             points = [
@@ -173,8 +174,8 @@ class Grid:
                 return
 
     def best(self, seeds: int) -> Setting:
-        """The best point of all that reaches the target with each of so many seeds. What is better
-        with a few only has the others to come."""
+        """The best point of all that reaches the target with each of `seeds` seeds. A point that is
+        better with a few seeds is first tried with all of them."""
         count: dict[Setting, int] = {}
         while True:
             few = {setting: count.get(setting, self._few) for setting in self.bests.values()}
@@ -193,8 +194,8 @@ class Grid:
 
 
 def row(record: Record, name: str, setting: Setting | None, found: Repeated) -> float:
-    """Some seeds of a setting, or of the tuner; returns the mean seconds, infinite if one did not
-    reach the target."""
+    """Record a row for some seeds of a setting, or of the tuner. Returns the mean seconds, infinite
+    if a run did not reach the target."""
     rates = ("", "") if setting is None else (setting.momentum, setting.base_lr)
     took = [each.took for each in found.runs]
     record.row(
@@ -211,18 +212,18 @@ def row(record: Record, name: str, setting: Setting | None, found: Repeated) -> 
 
 
 def _cost(found: Reached, task: Task) -> float:
-    """Seconds of a trial of the grid: to the target, to where it was cut, or all that it had."""
+    """The seconds of a trial of the grid: to the target, until it was cut, or to its end."""
     return found.cut or found.seconds or found.pace * task.iterations
 
 
 def _told(record: Record, grid: Grid, rates: Sequence[float], best: Setting) -> None:
-    """How the best point was found."""
+    """Note how the best point was found."""
     found = grid.found.values()
     cut = sum(each.cut is not None for each in found)
     diverged = sum(each.diverged for each in found)
     text = (
         f"of {len(found)} points with one seed {cut} were cut when they could not be the "
-        "best of their groups any more"
+        "best of their groups"
     )
     record.note(f"{text}, and {diverged} diverged; the best point: {best}")
     for point, runs in grid.lost.items():
@@ -235,7 +236,8 @@ def _told(record: Record, grid: Grid, rates: Sequence[float], best: Setting) -> 
 
 
 def _judged(record: Record, tuned: Repeated, task: Task, best: float) -> None:
-    """What the tuner chose and spent, and whether that is near enough to the best point."""
+    """Note the tuner's choices and seconds, and judge whether it came near enough to the best
+    point."""
     for seed, found in enumerate(tuned.runs, start=1):
         for event in found.chosen:
             setting = Setting(event["groups"], event["momentum"], event["base_lr"])

@@ -1,10 +1,10 @@
-"""The part `tradeoff-real` of `tuning`: groups, momentum and rate up to a target in real processes
-of this machine.
+"""The part `tradeoff-real` of `tuning`: groups, momentum and rate up to a target, in real processes
+on this machine.
 
-As `tradeoff`, with fewer points and seeds. Seconds are those of the machine, without tests:
-from the moment when every process has begun, so that the tuner's probes before the first iteration
-count. Four workers share the cores of this machine, so more groups gain what waiting cost, and no
-more.
+Like `tradeoff`, with fewer points and seeds. Seconds are real and exclude tests. They count from
+the moment when every process has begun, so they include the tuner's probes before the first
+iteration. Four workers share the cores of this machine, so more groups gain only the time that
+waiting cost.
 """
 
 from __future__ import annotations
@@ -31,12 +31,12 @@ ACCURACY = 0.985
 MOMENTA = (0.3, 0.6, 0.9)
 FACTORS = (3.0, 10.0)
 SEEDS = 3
-# as on the virtual clock: EACH iterations, LOOKED_AT images
+# as on the virtual clock: every EACH iterations, on LOOKED_AT images
 TESTS = f"test_interval: {EACH} test_iter: 10"
 
 
 def tradeoff_real(record: Record, cycles: int) -> None:
-    """The part. `cycles`: not used."""
+    """Measure the part. `cycles` is not used."""
     if lacks := missing():
         record.status = "skipped"
         record.note(lacks)
@@ -47,8 +47,8 @@ def tradeoff_real(record: Record, cycles: int) -> None:
 
 
 def in_processes(task: Task, workers: int) -> Trials:
-    """Trials of this moment: nothing is taken from earlier runs, for the machine may have been
-    busy."""
+    """Trials that are made now. Results of earlier runs are not used, since the machine may have
+    been busy then."""
 
     def make(setting: Setting | None, seed: int, rival: Reached | None, preset: str) -> Reached:
         chosen = (
@@ -70,7 +70,7 @@ def in_processes(task: Task, workers: int) -> Trials:
 
 
 async def reached(topology: Topology, task: Task, rival: Reached | None) -> Reached:
-    """One run, up to its target."""
+    """Run once, up to the target."""
     follow = Follow(task, math.inf if rival is None else rival.took)
     with tempfile.TemporaryDirectory(prefix="convoy-benchmark-") as folder:
         try:
@@ -89,19 +89,19 @@ async def reached(topology: Topology, task: Task, rival: Reached | None) -> Reac
 
 
 class Follow:
-    """A run's events, up to its target, its limit or its end."""
+    """Follows a run's events up to its target, its limit or its end."""
 
     def __init__(self, task: Task, limit: float) -> None:
         self.found = Reached()
         self._task = task
         self._limit = limit
-        self._began = self._last = math.nan  # when it did, and when the last iteration ended
+        self._began = self._last = math.nan  # the times of its start and of its last iteration
         self._tested = 0.0  # seconds
         self._done = 0
         self._ends = deque[float](maxlen=200)
 
     def over(self, event: Event) -> bool:
-        """Take the next one."""
+        """Take the next event. Returns whether the run is over."""
         found = self.found
         at = event.time - self._began - self._tested
         if event.name == "began":

@@ -1,23 +1,24 @@
-"""`python -m benchmarks.tuning`: what the queueing model says, beside textbooks, beside itself, and
-how long it takes.
+"""`python -m benchmarks.tuning`: the queueing model's results, compared with textbooks and with
+measurements, and the time that it takes.
 
-    formulas    mean values and the event model beside textbook results, and the closed formula beside both
+    formulas    mean values and the event model compared with textbook results, and the closed formula with both
     large       10 000 machines, event by event
     clusters    `plan` for Omnivore's own clusters (`clusters`)
-    prediction  iterations of clusters on the virtual clock beside what is predicted, and AdaptDL's model beside both
-    real        what runs of real work predict of themselves, beside what they take (no other load, please)
+    prediction  iterations of clusters on the virtual clock, compared with the prediction and with AdaptDL's model
+    real        predictions of runs of real work, compared with their measured times (no other load, please)
     tradeoff-D-W-G  groups, momentum and rate up to a target, and the tuner (Omnivore, Figure 7): data D, W workers,
-                links of G Gbit/s (`tradeoff`); 20 minutes of a core and more, goes on where
+                links of G Gbit/s (`tradeoff`); 20 minutes of a core and more; continues if
                 it was cut off
     tradeoff-real   the same in processes, up to 4 workers; 8 minutes (no other load, please)
-    lesion      what each choice of the tuner is worth (Omnivore, Figure 31); after tradeoff-mnist-8-1 and
+    lesion      the gain by each choice of the tuner (Omnivore, Figure 31); after tradeoff-mnist-8-1 and
                 tradeoff-cifar10-8-10
-    bayes       the tuner's search beside a Bayesian one (`bayes`)
-    momentum    the momentum of asynchronous groups beside 1 - 1/g (Omnivore, Figure 6); about 10 minutes of two cores
+    bayes       the tuner's search compared with a Bayesian one (`bayes`)
+    momentum    the momentum of asynchronous groups compared with 1 - 1/g (Omnivore, Figure 6); about 10 minutes of two
+                cores
     nan         does asynchrony alone make a run end in NaN; about 40 minutes of two cores
 
-Every comparison has its confidence interval. A bar that is missed is a line, and the command ends
-with 1.
+Every comparison has its confidence interval. A missed bar is reported in a line, and the command
+ends with 1.
 """
 
 from __future__ import annotations
@@ -51,10 +52,10 @@ SPREAD = 0.0036  # squared coefficient of variation: 6 % (Omnivore, Figure 22)
 
 
 def main(arguments: list[str] | None = None) -> int:
-    """Run the parts and write the results. 1: a bar is missed."""
+    """Run the parts and write the results. Returns 1 if a bar is missed."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks.tuning", description=__doc__)
     parser.add_argument("--parts", nargs="+", choices=tuple(PARTS), default=list(PARTS))
-    parser.add_argument("--cycles", type=int, default=CYCLES, help="of each simulation")
+    parser.add_argument("--cycles", type=int, default=CYCLES, help="cycles of each simulation")
     parser.add_argument("--results", type=Path, default=ROOT / "benchmarks" / "results")
     given = parser.parse_args(arguments)
     records = {name: Record(PARTS[name][0]) for name in given.parts}
@@ -69,7 +70,7 @@ def main(arguments: list[str] | None = None) -> int:
 
 
 def formulas(record: Record, cycles: int) -> None:
-    """Seconds, each way of knowing them."""
+    """Compare the seconds that each method gives."""
     record.table(
         "Open queues: seconds a job is there",
         "queue",
@@ -136,8 +137,8 @@ def formulas(record: Record, cycles: int) -> None:
 
 
 def compare(record: Record, name: str, load: float, exact: float, found: Estimate) -> None:
-    """A row, and a failure if the textbook's figure is outside the interval (of 99.9 %: there are
-    many rows)."""
+    """Record a row. The record fails if the textbook's figure is outside the 99.9 % interval, which
+    is that wide because there are many rows."""
     inside = Estimate(found.mean, found.half_width * 3.883 / 2.093).holds(exact)
     record.row(name, load, exact, found.mean, found.half_width, "yes" if inside else "no")
     if not inside:
@@ -150,7 +151,7 @@ def compare(record: Record, name: str, load: float, exact: float, found: Estimat
 def closed(
     record: Record, name: str, jobs: int, demands: dict[str, float], exact: float, cycles: int
 ) -> None:
-    """Textbook, mean values and events of one closed network; "conv" is where nobody waits."""
+    """Compare textbook, mean values and events for one closed network. No job waits at "conv"."""
     stations = [Station(place, servers=None if place == "conv" else 1) for place in demands]
     solved = solve(stations, demands, jobs).cycle_seconds
     model = Model(seed=3)
@@ -194,7 +195,7 @@ def two_queues(jobs: int, first: float, second: float) -> float:
 
 
 def large(record: Record, cycles: int) -> None:
-    """Ten iterations of 10 000 machines in 100 groups, a link each, one FC server."""
+    """Measure ten iterations of 10 000 machines in g groups, with a link each and one FC server."""
     record.table("10 000 machines", "groups", "iterations", "events", "seconds of this machine")
     for g in (10, 100, 1000):
         model = Model(seed=1)

@@ -1,5 +1,5 @@
-"""A run that really learns, on the virtual clock: every actor on a machine of its own, work that
-takes the time it is told to take."""
+"""Runs that really learn, on the virtual clock: every actor has its own machine, and work takes the
+time that it is given."""
 
 from __future__ import annotations
 
@@ -19,8 +19,8 @@ from runtime.simulation.clock import run_virtual
 from runtime.simulation.cluster import Simulation
 from runtime.transport.inproc import InprocNetwork
 
-Seconds = Callable[[str, str, str], float]  # of the next piece of work: actor, role, label
-# an event's name and fields; it may end the simulation
+Seconds = Callable[[str, str, str], float]  # actor, role, label of a piece of work -> seconds
+# called with an event's name and fields; may end the simulation
 Watch = Callable[[Simulation, str, dict[str, Any]], None]
 
 
@@ -33,9 +33,9 @@ def learn(
     rate: float = 0.0,
     prepared: Callable[[dict[str, Actor]], None] = lambda actors: None,
 ) -> str:
-    """To the end; why it failed if training diverged, else "". `rate`: bytes per second of each
-    interface, each way; 0: unlimited. One thread computes: nothing can race, and several such runs
-    can stand side by side."""
+    """Run to the end. Returns the error if training diverged, else "". `rate`: bytes per second of
+    each interface in each direction; 0 is unlimited. One thread computes, so nothing can race, and
+    several such runs can share a machine."""
     processes = tuple(ProcessSpec(actor.name, "local", (actor.name,)) for actor in topology.actors)
     role = {actor.name: actor.role for actor in topology.actors}
 
@@ -57,7 +57,7 @@ def learn(
                 raise
             return str(error)
         finally:
-            # actors are a circle that holds 470 MB with 8 workers, and few objects: Python would
-            # wait
+            # actors form a reference cycle that holds 470 MB with 8 workers but has few objects, so
+            # Python would wait
             gc.collect()
     return ""

@@ -170,7 +170,7 @@ def test_a_part_without_its_packages_is_skipped_by_name_and_nothing_fails(
     )
     assert gpu.run_all(["runs"], tmp_path, rehearse=True) == 0
     assert (
-        "missing: no-such-package; bring with: python -m pip install 'no-such-package'"
+        "missing: no-such-package; install with: python -m pip install 'no-such-package'"
     ) in capsys.readouterr().out
 
 

@@ -123,7 +123,7 @@ def test_a_part_that_cannot_be_done_here_is_skipped_in_words_and_one_that_breaks
     )
     with pytest.raises(SystemExit):
         chaos.main(["--only", "nothing"])
-    assert "no part is called nothing" in capsys.readouterr().err
+    assert "there is no part nothing" in capsys.readouterr().err
 
 
 def test_without_a_mount_the_disk_is_left_out(
@@ -315,7 +315,7 @@ def test_what_was_trained_since_the_newest_checkpoint_is_counted_as_lost(tmp_pat
 def test_a_run_that_goes_on_from_an_older_checkpoint_than_the_newest_whole_one_fails(
     tmp_path: Path,
 ) -> None:
-    with pytest.raises(AssertionError, match="goes on from iteration 0, though 2 was saved"):
+    with pytest.raises(AssertionError, match="resumed from iteration 0, but 2 was saved"):
         chaos_kills._again(Runs(tmp_path, DIED, [ended(1, 9.0)]))  # type: ignore[arg-type]
 
 

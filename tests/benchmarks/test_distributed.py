@@ -90,7 +90,7 @@ def test_a_checkout_that_cannot_run_is_told_with_what_it_said(tmp_path: Path) ->
     (tmp_path / "runtime").mkdir()
     (tmp_path / "runtime" / "__init__.py").write_text("raise SystemExit('it is too old')")
     with (
-        pytest.raises(SystemExit, match=r"do not come:\nit is too old"),
+        pytest.raises(SystemExit, match=r"did not connect:\nit is too old"),
         allreduce_pair.Side(tmp_path, 2, 1000),
     ):
         pass

@@ -133,7 +133,7 @@ def test_a_reader_that_takes_memory_fails_and_the_input_is_told(
 def test_a_run_in_which_nothing_was_tried_fails(tmp_path: Path) -> None:
     record = Record("of a test")
     fuzz.told(record, "", "ImportError: of the test", tmp_path)
-    assert (record.status, record.notes) == ("failed", ["nothing was tried"])
+    assert (record.status, record.notes) == ("failed", ["no input was tried"])
 
 
 def test_without_the_fuzzer_all_is_skipped_in_words(
@@ -147,7 +147,7 @@ def test_without_the_fuzzer_all_is_skipped_in_words(
     assert "convoy-runtime[fuzz]" in found["idx"]["notes"][0]
     with pytest.raises(SystemExit):
         fuzz.main(["--only", "nothing"])
-    assert "no reader is called nothing" in capsys.readouterr().err
+    assert "there is no reader nothing" in capsys.readouterr().err
 
 
 def test_two_seconds_of_one_reader_run_through(tmp_path: Path) -> None:

@@ -144,7 +144,7 @@ def test_without_pytorch_it_says_what_brings_it_and_leaves_the_results_alone(
     monkeypatch.setattr(hosts, "missing", lambda modules: list(modules.values()))
     assert hosts.main(["--parts", "work", "--results", str(tmp_path / "results")]) == 0
     assert (
-        "PyTorch is missing; bring it with: python -m pip install 'convoy-runtime[reference]'"
+        "PyTorch is missing; install it with: python -m pip install 'convoy-runtime[reference]'"
     ) in (capsys.readouterr().out)
     assert not (tmp_path / "results").exists()
 

@@ -92,8 +92,8 @@ def test_a_message_that_costs_more_than_that_of_another_commit_is_told(
     assert part["notes"] == [
         "MISSED a tell, of commit abc: 1.1, bar at most 1.02",
         "an ask, of commit abc: 1, bar at most 1.02",
-        "an array of 64 KB, microseconds: not measured, commit abc knows no such order",
-        "an array of 1 MB, microseconds: not measured, commit abc knows no such order",
+        "an array of 64 KB, microseconds: not measured: commit abc does not know this order",
+        "an array of 1 MB, microseconds: not measured: commit abc does not know this order",
     ]
 
 
@@ -134,7 +134,7 @@ def test_peers_that_are_missing_are_left_out_by_name(
     assert record.status == "skipped"
     assert record.notes == [
         (
-            "ray is left out: missing no-such-package; bring with: python -m pip install "
+            "ray is left out: missing no-such-package; install with: python -m pip install "
             "no-such-package"
         )
     ]

@@ -128,9 +128,9 @@ def listed(*runs: tuple[str, str]) -> Answer:
     ("wrong", "why"),
     [
         (answer(None), "hangs"),
-        (answer(7, err="x"), "an exit code that no page names"),
+        (answer(7, err="x"), "an exit code that is not documented"),
         (answer(1, err="Traceback (most recent call last):"), "a traceback"),
-        (answer(1), "it fails without a word"),
+        (answer(1), "it fails without a message"),
     ],
 )
 def test_a_command_that_hangs_or_ends_without_words_is_wrong(wrong: Answer, why: str) -> None:
@@ -317,7 +317,7 @@ def test_what_is_left_of_a_trial_is_found(tmp_path: Path) -> None:
     (world.tmp / "convoy-kernels-0").mkdir()
     found = list(world.left({}, 0))
     assert [text.partition(":")[0] for text in found] == [
-        "left beside the runs",
+        "left next to the runs",
         "an empty run directory is left",
     ]
     assert list(world.left({"exp": 1}, 0)) == []

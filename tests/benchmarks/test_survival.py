@@ -41,7 +41,7 @@ def test_turns_in_which_no_iteration_ends_are_called_too_short(
     survival.compare(record, survival.NETS["lenet"], lives=1, rounds=2, seconds=0.1, against=None)
     assert (record.status, record.tables) == ("failed", [])
     assert record.notes == [
-        ("turns of 0.1 s are too short here: a fifth of a run's had no iteration (--turn)")
+        ("turns of 0.1 s are too short here: a fifth of a run's turns had no iteration (--turn)")
     ]
 
 
