@@ -1,5 +1,5 @@
-"""The Bayesian baseline of the tuner's benchmark: the same laboratory, the same budget, nothing
-else."""
+"""The Bayesian baseline of the tuner's benchmark: it gets the same laboratory and the same budget,
+and no more."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from roles.tuning.trials import Trials
 from tests.roles.laboratories import Written
 
 with warnings.catch_warnings():
-    warnings.simplefilter("ignore")  # of packages that optuna imports
+    warnings.simplefilter("ignore")  # warnings of packages that optuna imports
     pytest.importorskip("optuna", reason="the extra tuning-peers is not installed")
 
 START = Setting(1, 0.9, 0.1)

@@ -1,4 +1,4 @@
-"""How the CuPy backend asks for what only real CuPy has: page-locked memory and cuBLAS's
+"""Requests of the CuPy backend that only real CuPy can serve: page-locked memory and cuBLAS's
 precision."""
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ numpy.testing.assert_array_equal(backend.to_host(backend.fed(staged, numpy.float
 """
 
 
-def test_without_page_locked_memory_rows_are_fed_as_they_are_and_that_is_told(
+def test_without_page_locked_memory_rows_are_fed_as_they_are_and_that_is_logged(
     stand_in: Path,
 ) -> None:
     done = script(UNLOCKED, on_fake_cuda(stand_in, pinned_gb=0))
@@ -75,7 +75,7 @@ for precision, kind in (("full", 68), ("tf32", 77), ("bf16", 75)):
 
 
 def test_the_precision_says_how_cublas_multiplies(stand_in: Path) -> None:
-    """The numbers are those of cublasComputeType_t: CUBLAS_COMPUTE_32F, 32F_FAST_TF32,
+    """The numbers are values of cublasComputeType_t: CUBLAS_COMPUTE_32F, 32F_FAST_TF32,
     32F_FAST_16BF."""
     done = script(KINDS, on_fake_cuda(stand_in))
     assert done.returncode == 0, done.stderr

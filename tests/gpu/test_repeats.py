@@ -1,5 +1,5 @@
-"""Operations that come again with the same arrays: whatever those hold by then, and wherever arrays
-and scratch lie."""
+"""Operations that are repeated with the same arrays: they use the arrays' present numbers, and
+notice arrays and scratch memory that have moved."""
 
 from __future__ import annotations
 
@@ -55,7 +55,9 @@ assert len(kept) == 14 and all(kept), kept
 """
 
 
-def test_what_is_started_again_computes_from_what_the_arrays_hold_then(stand_in: Path) -> None:
+def test_a_repeated_operation_computes_from_the_present_numbers_of_its_arrays(
+    stand_in: Path,
+) -> None:
     done = script(BEGIN + PASSES, on_fake_cuda(stand_in))
     assert done.returncode == 0, done.stderr
 
@@ -105,7 +107,7 @@ for turn in range(2):
 """
 
 
-def test_what_is_known_of_arrays_that_come_once_takes_no_more_and_more_memory(
+def test_notes_about_arrays_that_are_used_once_do_not_grow_without_limit(
     stand_in: Path,
 ) -> None:
     done = script(BEGIN + MANY, on_fake_cuda(stand_in))
