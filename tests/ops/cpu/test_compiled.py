@@ -1,4 +1,4 @@
-"""Where compiled kernels are loaded."""
+"""The addresses at which compiled kernels are loaded."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ from pathlib import Path
 
 ROOT = Path(__file__).parents[3]
 
-# A run may have mapped many gigabytes when it loads a kernel. Here a single page is free, and the
-# next is 8 GiB below.
+# A run may have mapped many gigabytes before it loads a kernel. In this test one page is free, and
+# the next free page is 8 GiB below.
 FAR_APART = """
 import ctypes
 import mmap
