@@ -1,5 +1,5 @@
-"""Who gets which pass: every member of a group the same ones in the same order, whatever the order
-of asking."""
+"""The passes that each member gets: all members of a group get the same passes in the same order,
+whatever the order of their requests."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ WORKERS = [name for group in GROUPS for name in group]
 
 
 class Deciding:
-    """Training passes, every third one a test."""
+    """A source of training passes in which every third pass is a test."""
 
     def __init__(self) -> None:
         self.made = 0
