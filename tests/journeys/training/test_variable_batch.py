@@ -1,5 +1,5 @@
-"""With a variable batch the FC phase is updated after each part of a batch (One weird trick,
-section 4.2)."""
+"""The variable batch: the FC phase is updated after each part of a batch (One weird trick, section
+4.2)."""
 
 from __future__ import annotations
 
@@ -94,8 +94,8 @@ def by_hand(
             for stage in fc.stages:
                 fc.forward(stage)
             gradients = backward(fc)
-            back[rows] = fc.grad("pool2")  # of the mean over the whole batch
-            for layer, blobs in gradients.items():  # of the mean over the part
+            back[rows] = fc.grad("pool2")  # the gradient of the mean over the whole batch
+            for layer, blobs in gradients.items():  # gradients of the mean over the part
                 mean = tuple(blob * (batch / len(rows)) for blob in blobs)
                 stores[fc].apply(layer, mean, counts=part == len(parts) - 1)
         conv.set_grad("pool2", back)
