@@ -94,7 +94,7 @@ def test_a_machine_is_described_without_the_compiler_of_the_kernels(monkeypatch)
     assert report.machine()["vectors"] == with_it
 
 
-def test_the_wheels_are_those_of_the_package_and_of_its_tests_without_what_is_there() -> None:
+def test_the_wheels_are_those_of_the_package_and_of_its_tests_without_installed_ones() -> None:
     wanted = gpu_wheels.wanted()
     assert {"pyzmq", "pydantic", "msgspec", "cyclopts", "pytest"} <= {
         one.split(">")[0].split(";")[0] for one in wanted
@@ -103,7 +103,9 @@ def test_the_wheels_are_those_of_the_package_and_of_its_tests_without_what_is_th
     assert [one.partition(">")[0] for one in gpu_wheels.frontend()] == list(gpu_wheels.FRONTEND)
 
 
-def test_without_a_gpu_the_command_says_so_in_one_line_and_ends_with_3(monkeypatch, capsys) -> None:
+def test_without_a_gpu_the_command_reports_it_in_one_line_and_ends_with_3(
+    monkeypatch, capsys
+) -> None:
     monkeypatch.setattr(gpu, "without_gpu", lambda: "no driver")
     assert gpu.main([]) == gpu.NO_GPU == 3
     assert capsys.readouterr().out.count("\n") == 1

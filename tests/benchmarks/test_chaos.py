@@ -90,9 +90,7 @@ def test_percentiles_are_times_that_were_seen() -> None:
     assert Harm("a").row[4:] == ["-"] * 6
 
 
-def test_a_kill_of_a_process_that_was_gone_before_does_not_pass_for_a_harm_to_a_living_one() -> (
-    None
-):
+def test_killing_a_process_that_had_already_died_does_not_count_as_a_harm() -> None:
     harm = Harm("a")
     kill(2**22 + 1, harm)  # no process has this number
     assert harm.happened == 0
@@ -197,7 +195,7 @@ with socket.create_connection(("127.0.0.1", int(sys.argv[1]))) as there:
         print(there.recv(1))
     except ConnectionResetError:
         print("reset", flush=True)
-        sys.stdin.read()  # what its network has counted is asked for while it lives
+        sys.stdin.read()  # lives on, so that the test can ask for the counts of its network
 """
 
 
@@ -314,7 +312,7 @@ def test_iterations_trained_since_the_newest_checkpoint_are_counted_as_lost(tmp_
     assert chaos_kills._again(runs) == (2.0, 1.5)  # type: ignore[arg-type]
 
 
-def test_a_run_that_goes_on_from_an_older_checkpoint_than_the_newest_whole_one_fails(
+def test_a_run_that_resumes_from_a_checkpoint_older_than_the_newest_whole_one_fails(
     tmp_path: Path,
 ) -> None:
     with pytest.raises(AssertionError, match="goes on from iteration 0, though 2 was saved"):

@@ -118,7 +118,7 @@ def test_an_end_that_dies_is_named_and_fails_its_part_only() -> None:
     assert record.notes == ["no such kind, end a ended with 1"]
 
 
-def test_an_end_that_says_nothing_is_stopped() -> None:
+def test_an_end_that_does_not_answer_is_stopped() -> None:
     end = messages_pair.End("convoy", "a", {}, ("sh", "-c", "exec sleep 100"))
     with pytest.raises(Lost, match="convoy, end a ended with"):
         end.hear(seconds=0.01)

@@ -20,7 +20,7 @@ def test_the_page_of_benchmarks_has_a_row_for_each_command_and_no_other() -> Non
     assert set(ROW.findall((BENCHMARKS / "README.md").read_text("utf-8"))) == commands()
 
 
-def test_each_command_says_what_it_does_when_it_is_asked_for_help() -> None:
+def test_each_command_describes_itself_in_its_help() -> None:
     """Each command has its own parser: without one, asking for help would run everything."""
     for name in commands():
         folder = BENCHMARKS / name / f"{name}.py"

@@ -56,7 +56,7 @@ def test_two_groups_take_half_the_time_of_one_member(tmp_path: Path, digits: Dat
     assert one.seconds == pytest.approx(one.iterations * one.pace, rel=0.1)
 
 
-def test_a_run_that_diverges_says_so(tmp_path: Path, digits: Data) -> None:
+def test_a_run_that_diverges_reports_it(tmp_path: Path, digits: Data) -> None:
     found = trial(lenet(digits, tmp_path, 60, 0.5), 2, Setting(2, 0.9, 1e6), TIMES, rate=1e9)
     assert (found.diverged, found.iterations, found.took) == (True, None, math.inf)
 
@@ -73,7 +73,7 @@ def test_a_run_ends_behind_its_rival_and_one_to_a_loss_when_the_mean_of_its_wind
     )
 
 
-def test_a_probe_that_was_training_is_none_of_the_seconds_that_the_tuner_held_the_run(
+def test_a_kept_probe_does_not_count_as_seconds_in_which_the_tuner_held_the_run(
     tmp_path: Path, digits: Data
 ) -> None:
     found = trial(
@@ -349,7 +349,7 @@ def test_the_lesion_study_adds_one_choice_a_row_and_its_picture_shows_rows_that_
         ({(0.1, 1): "diverged", (0.2, 1): "late", (0.3, 1): "late"}, 0.2),
     ],
 )
-def test_the_best_of_some_points_reaches_the_target_with_each_seed_and_if_none_does_it_rather_does_not_diverge(
+def test_the_best_point_reaches_the_target_with_each_seed_or_else_does_not_diverge(
     lost: dict[tuple[float, int], str], expected: float
 ) -> None:
     def make(setting: Setting | None, seed: int, rival: Reached | None, preset: str) -> Reached:

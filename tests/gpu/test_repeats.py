@@ -74,11 +74,11 @@ big = images(64, 8, 9, 8)
 hx, hw = filled(big, w)
 same(ops.conv_forward(big, w, None, g), right.conv_forward(hx, hw, None, g))  # the scratch memory of windows grows
 assert not any(one.calls for one in ops.repeats.known.values())
-junk = ops.xp.full((1 << 20,), np.nan, "f")  # where it was
+junk = ops.xp.full((1 << 20,), np.nan, "f")  # in the place of the old scratch memory
 for turn in range(3):
     convolved(x, w, y)
 other, turned = images(4, 8, 9, 8), ops.xp.empty((3, 3, 8, 12), "f").transpose(3, 2, 0, 1)
-plain = ops.xp.empty((4, 8, 9, 8), "f")  # no kernel reads this: it is copied
+plain = ops.xp.empty((4, 8, 9, 8), "f")  # no kernel reads this layout, so it is copied
 for turn in range(4):
     convolved(other, w, y)
     convolved(x, turned, y)
@@ -88,7 +88,7 @@ for turn in range(4):
 """
 
 
-def test_arrays_that_lie_elsewhere_or_otherwise_and_scratch_that_has_moved_are_told_apart(
+def test_arrays_with_another_address_or_layout_and_moved_scratch_are_noticed(
     stand_in: Path,
 ) -> None:
     done = script(BEGIN + ELSEWHERE, on_fake_cuda(stand_in))

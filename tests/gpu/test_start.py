@@ -74,7 +74,7 @@ def test_without_cupy_check_names_the_package_to_install(tmp_path: Path) -> None
     )
 
 
-def test_a_run_on_gpus_is_planned_where_there_are_none(tmp_path: Path) -> None:
+def test_a_run_on_gpus_is_planned_on_a_machine_without_gpus(tmp_path: Path) -> None:
     code, said = run("plan", on_device(tmp_path), environment())
     assert code == 0, said
 

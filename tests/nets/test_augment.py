@@ -50,13 +50,13 @@ def test_each_colour_is_changed_as_pillow_does_by_the_factor_of_its_sample(name,
         assert np.abs(found[at] - expected).mean() < 1
 
 
-def test_the_order_of_planes_decides_what_is_grey():
+def test_the_order_of_planes_decides_the_weights_of_grey():
     rgb, bgr = (Augment(saturation=1.0, order=order) for order in ("rgb", "bgr"))
     assert np.abs(transformed(bgr, IMAGES[:, ::-1])[:, ::-1] - transformed(rgb)).max() < 1e-3
     assert np.abs(transformed(bgr) - transformed(rgb)).max() > 1
 
 
-def test_without_colour_an_image_keeps_its_hue_and_with_factor_0_it_has_none():
+def test_a_change_of_saturation_keeps_the_hue():
     red = np.zeros((200, 3, 1, 1), np.uint8)
     red[:, 0], red[:, 1] = 200, 80
     found = transformed(Augment(saturation=1.0, order="rgb"), red, np.arange(200))[:, :, 0, 0] / 255
@@ -100,7 +100,7 @@ def test_light_is_alexnets_noise_along_the_components_of_colours():
         )
 
 
-def test_boxes_have_areas_and_ratios_within_their_bounds_and_lie_everywhere():
+def test_boxes_have_areas_and_ratios_within_their_bounds_and_are_placed_everywhere():
     augment = Augment(scale=(0.08, 1.0), ratio=(3 / 4, 4 / 3))
     boxes = augment.boxes((250, 250), np.arange(5000), 1)
     top, left, high, wide = boxes.T

@@ -238,7 +238,7 @@ def test_records_of_a_database_that_overlap_are_refused(tmp_path):
         open_mdb(tmp_path / "db")
 
 
-def test_arrays_of_a_checkpoint_cannot_share_bytes_or_lie_beyond_the_file(tmp_path):
+def test_arrays_of_a_checkpoint_cannot_share_bytes_or_extend_beyond_the_file(tmp_path):
     path = tmp_path / "c.safetensors"
     checkpoint.save(path, {"a": np.zeros(8, np.float32), "b": np.zeros(8, np.float32)}, {})
     data = path.read_bytes()

@@ -267,7 +267,7 @@ def test_in_training_every_crop_and_both_mirrorings_happen_and_are_exact():
     assert len(seen) == 12
 
 
-def test_a_sample_is_transformed_the_same_whoever_reads_it():
+def test_a_sample_is_transformed_the_same_for_every_reader():
     source = MemorySource(
         "x", np.random.default_rng(0).integers(0, 256, (50, 1, 9, 9), dtype=np.uint8), np.arange(50)
     )

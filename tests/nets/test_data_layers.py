@@ -106,7 +106,7 @@ def test_a_source_without_a_table_is_read_from_the_place_that_the_net_names(
     assert images[:, 0, 0, 0].tolist() == labels.tolist() == [1, 4]
 
 
-def test_image_lists_are_read_as_the_layer_says(tmp_path: Path) -> None:
+def test_image_lists_are_read_with_the_settings_of_the_layer(tmp_path: Path) -> None:
     pillow = pytest.importorskip("PIL.Image")
     for name in ("a", "b"):
         pillow.new("RGB", (6, 5), (10, 20, 30)).save(tmp_path / f"{name}.png")

@@ -81,7 +81,7 @@ def test_a_nets_mean_file_is_found_from_its_folder(tmp_path, place):
          ("force_color: found images of 2 channels, expected 3: give the data source color = " "" "" "\"color\"")),
     ],
 )  # fmt: skip
-def test_a_transform_that_does_not_fit_the_source_says_what_to_do(transform, message):
+def test_a_transform_that_does_not_fit_the_source_is_refused_with_advice(transform, message):
     source = MemorySource("x", IMAGES, np.zeros(200, np.int64))
     with pytest.raises(PrototxtError, match=message):
         Batches(source, transform, 1, shuffle=False, seed=0, train=True)

@@ -261,7 +261,7 @@ def test_a_net_for_deployment_declares_the_size_of_its_images(tmp_path):
         )
 
 
-def test_a_net_that_reads_no_images_classifies_none(tmp_path):
+def test_a_net_that_reads_no_images_cannot_classify(tmp_path):
     spec = load_net("char_lstm")
     weights = some_values(Net(spec, "TEST", ops=get_backend()))
     write_weights(tmp_path / "w.safetensors", weights)

@@ -392,7 +392,7 @@ REFUSED = {
 
 
 @pytest.mark.parametrize("why", REFUSED)
-def test_a_net_whose_fc_phase_is_no_chain_is_refused_with_the_layer_that_breaks_it(
+def test_a_net_whose_fc_phase_is_not_a_chain_is_refused_with_the_layer_that_breaks_it(
     tmp_path: Path, why: str
 ) -> None:
     layers, said = REFUSED[why]

@@ -65,7 +65,7 @@ def test_the_published_lenet_solver_finds_its_net_in_its_folder():
     assert theirs.load_net().name == "LeNet"
 
 
-def test_a_solver_whose_net_is_missing_says_where_it_looked(tmp_path):
+def test_a_solver_whose_net_is_missing_lists_the_searched_places(tmp_path):
     found = solver(tmp_path, 'lr_policy: "fixed"\nnet: "nowhere/net.prototxt"')
     with pytest.raises(PrototxtError) as caught:
         found.load_net()

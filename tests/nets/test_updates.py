@@ -117,7 +117,7 @@ def test_gradients_are_clipped_by_the_norm_of_all_of_them(tmp_path, iter_size, f
     assert solver(tmp_path, "").clip_factor(OPS, gradients) == 1
 
 
-def test_a_solver_says_which_level_and_stages_it_wants(tmp_path):
+def test_a_solver_states_its_level_and_stages(tmp_path):
     found = solver(tmp_path, 'test_state { stage: "a" level: 2 } train_state { stage: "b" }')
     assert (found.state("TEST"), found.state("TRAIN")) == ((2, ("a",)), (None, ("b",)))
     assert solver(tmp_path, "").state("TEST") == (None, ())

@@ -214,7 +214,7 @@ def test_deterministic_leaves_out_other_engines_and_uses_no_clock(
 
 
 @pytest.mark.parametrize("precision", ["full", "tf32", "bf16"])
-def test_tensor_cores_round_float32_only_where_precision_says_so(
+def test_tensor_cores_round_float32_only_if_precision_allows_it(
     precision: str, cudnn: ModuleType, make: Made
 ) -> None:
     convolved(make(precision=precision), SMALL)

@@ -90,7 +90,7 @@ def check(shape: ConvShape, steps: tuple[int, int]) -> None:
 
 
 @pytest.mark.parametrize("name", ZOO_NETS)
-def test_every_convolution_of_the_zoo_is_asked_for_as_its_arrays_lie(name: str) -> None:
+def test_every_convolution_of_the_zoo_is_requested_with_the_layout_of_its_arrays(name: str) -> None:
     assert bool(convolutions(name)) == (name != "char_lstm")
     for shape in convolutions(name):
         check(shape, (shape.in_shape[1], shape.outputs))

@@ -17,7 +17,7 @@ from runtime.messages.wire import decode, encode
 from tests.roles.conv_model_alone import Model, envelope
 
 
-async def test_a_layer_that_lies_elsewhere_is_neither_published_nor_updated(
+async def test_a_layer_of_another_server_is_neither_published_nor_updated(
     make_model: Any,
 ) -> None:
     model: Model = await make_model(layers=["conv2"])

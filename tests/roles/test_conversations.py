@@ -53,7 +53,7 @@ def at(talk: Conversation, state: str) -> Standing[Any]:
 
 @named
 @pytest.mark.parametrize("kind", MESSAGES, ids=lambda kind: kind.__name__)
-def test_a_message_leads_where_its_row_says_or_is_refused_and_changes_nothing(
+def test_a_message_leads_to_the_state_of_its_row_or_is_refused_and_changes_nothing(
     talk: Conversation, kind: type[Message]
 ) -> None:
     message = sample(kind)
@@ -171,7 +171,7 @@ def test_every_message_that_a_role_handles_is_in_a_table_or_may_come_at_any_time
         }
 
 
-def test_no_role_refuses_by_hand_what_a_table_should() -> None:
+def test_no_role_refuses_by_hand_a_message_that_a_table_should_refuse() -> None:
     """The reasons that remain are messages whose values or arrays never fit, whatever the state."""
     reasons = set()
     for path in (ROOT / "roles").rglob("*.py"):

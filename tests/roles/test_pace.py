@@ -53,7 +53,9 @@ def test_a_group_that_becomes_slow_gets_fewer() -> None:
 
 
 @given(st.lists(st.floats(0, 1e6), max_size=30))
-def test_whatever_the_clock_says_there_is_an_iteration_and_a_limit(times: list[float]) -> None:
+def test_at_least_one_iteration_and_at_most_a_limit_is_given_whatever_the_clock(
+    times: list[float],
+) -> None:
     pace = Pace()
     for now in times:
         count = pace.next(now)

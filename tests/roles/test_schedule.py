@@ -62,7 +62,7 @@ class Play:
             if not now:
                 self.step()
             steps += 1
-            assert steps < 10_000, "no end"
+            assert steps < 10_000, "the schedule does not end"
         assert not self.training and not self.testing
         assert self.schedule.next_pass(1) is None
 

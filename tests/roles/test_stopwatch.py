@@ -50,7 +50,7 @@ def test_a_single_report_and_other_events_give_no_time() -> None:
     assert watch.seconds is None
 
 
-def test_a_resumed_run_counts_from_where_it_goes_on() -> None:
+def test_a_resumed_run_counts_from_its_first_iteration() -> None:
     watch = Stopwatch()
     for done in (501, 502, 504):
         watch.heard("progress", {"iteration": done}, done * 0.1)

@@ -92,7 +92,7 @@ def test_a_short_run_takes_three_times_the_rate_as_long_as_that_is_clearly_bette
 
 
 @pytest.mark.parametrize(("bears", "taken"), [(0.03, 0.08 / 3), (0.02, 0.01)])
-def test_a_short_run_whose_loss_does_not_fall_takes_a_third_of_the_rate_if_that_is_better_than_its_own(
+def test_a_short_run_whose_loss_does_not_fall_takes_a_third_of_its_rate_if_that_is_better(
     bears: float, taken: float
 ) -> None:
     def loss(setting: Setting, at: int) -> float:
@@ -141,7 +141,7 @@ def test_a_short_run_judges_groups_by_the_fastest_of_their_probes() -> None:
     assert chosen(lab, choices, Setting(1, 0.9, 0.001)).setting.groups == 8
 
 
-def test_a_longer_run_whose_budget_pays_for_no_grids_does_not_take_a_rate_that_teaches_nothing() -> (
+def test_a_longer_run_without_budget_for_grids_does_not_take_a_rate_at_which_no_loss_falls() -> (
     None
 ):
     """CIFAR-10 quick for 4000 iterations on links of 1 Gbit/s: at the rate that learns alike the
@@ -173,7 +173,7 @@ def test_a_short_run_whose_loss_has_fallen_by_then_keeps_the_rate_that_learns_al
     assert "does not fall" not in found.why
 
 
-def test_a_short_run_takes_fewer_groups_where_a_loss_goes_on_to_rise() -> None:
+def test_a_short_run_takes_fewer_groups_if_a_loss_keeps_rising() -> None:
     lab = Written(
         lambda setting, at: 0.5 * at if setting.groups == 4 else learns(at), PACES.__getitem__
     )
@@ -206,7 +206,7 @@ def test_kept_probes_of_a_short_run_cost_nothing() -> None:
     )
 
 
-def test_a_short_run_that_diverges_goes_on_with_its_own_rates_and_then_with_fewer_groups_that_learn_alike() -> (
+def test_a_short_run_that_diverges_continues_with_its_own_rates_and_then_with_fewer_groups() -> (
     None
 ):
     lab = Written(lambda setting, at: learns(at), PACES.__getitem__, keeps=True)

@@ -238,7 +238,9 @@ def received_bytes(machine: Machine) -> int:
 
 @pytest.mark.slow
 @pytest.mark.skipif(sys.platform != "linux", reason="network namespaces are Linux's")
-def test_a_namespace_that_does_not_exist_is_named_with_what_makes_it(tmp_path: Path) -> None:
+def test_a_namespace_that_does_not_exist_is_named_with_the_command_that_makes_it(
+    tmp_path: Path,
+) -> None:
     more = TCP + MACHINE.format(number=0, namespace="nowhere", address="10.87.64.1")
     done = run_up(configure(tmp_path, "single", more=more))
     assert done.returncode == 3

@@ -200,7 +200,7 @@ def test_a_step_that_is_cancelled_ends_the_run_with_slurms_reason(
     assert nothing_is_left(cluster)
 
 
-def test_a_job_that_is_cancelled_says_so_and_leaves_nothing(
+def test_a_job_that_is_cancelled_reports_it_and_leaves_nothing(
     tmp_path: Path, cluster: Cluster
 ) -> None:
     """`up` gets SIGTERM together with all other processes. If these can still end well, the run

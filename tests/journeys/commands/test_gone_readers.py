@@ -29,7 +29,9 @@ def read_until(last: bytes, command: list[str]) -> tuple[int, bytes]:
         return process.wait(60), process.stderr.read()
 
 
-def test_a_journal_of_which_the_first_lines_are_read_ends_quietly(tmp_path: Path) -> None:
+def test_a_command_whose_reader_takes_only_the_first_lines_of_a_journal_ends_quietly(
+    tmp_path: Path,
+) -> None:
     line = json.dumps({"t": 0.5, "actor": "one", "event": "added", "number": 7})
     (tmp_path / "events.jsonl").write_text(f"{line}\n" * 20_000)  # more than a pipe holds
     (tmp_path / "plan.json").write_text("{}")
@@ -90,7 +92,7 @@ def test_a_run_whose_output_is_not_read_trains_to_its_end_and_reports_the_lines_
 
 
 @pytest.mark.parametrize("command", [*COMMANDS, *TRAINING])
-def test_a_switch_that_is_off_has_no_form_that_turns_it_off(
+def test_a_switch_that_is_off_by_default_has_no_negative_form(
     command: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     application([command], "convoy")([command, "--help"], result_action="return_value")

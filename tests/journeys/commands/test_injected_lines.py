@@ -95,7 +95,7 @@ def test_a_host_that_is_not_just_a_nodes_name_is_refused_in_a_script_for_slurm(
         ("directory", f"/{EVIL}"), ("python", "a\0"), ("environment", {"A": "x\0y"}), ("name", EVIL), ("address", EVIL),
     ],
 )  # fmt: skip
-def test_a_machine_whose_words_hold_control_characters_is_refused_by_its_key(
+def test_a_machine_with_control_characters_in_its_words_is_refused_by_its_key(
     key: str, value: object
 ) -> None:
     machine = (

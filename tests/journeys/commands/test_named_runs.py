@@ -54,7 +54,7 @@ def run(tmp_path: Path, model: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return found
 
 
-def test_test_takes_the_best_model_of_a_run_and_without_one_the_newest_and_says_which(
+def test_test_takes_the_best_model_of_a_run_or_else_the_newest_and_names_it(
     run: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     said = {}

@@ -134,7 +134,7 @@ def test_the_planned_memory_is_one_pass_and_a_second_set_of_gradients(
 
 
 @pytest.mark.parametrize("preset", CUT)
-def test_presets_that_compute_all_passes_at_once_say_so_in_the_plan(
+def test_presets_that_compute_all_passes_at_once_report_it_in_the_plan(
     tmp_path: Path, preset: str
 ) -> None:
     found = memory(configured(tmp_path, preset, 4, 16, workers=2))

@@ -53,7 +53,7 @@ def follower(folder: Path, *words: str) -> subprocess.Popen[bytes]:
     return made
 
 
-def test_followers_of_a_run_whose_up_is_killed_say_so_and_fail(tmp_path: Path) -> None:
+def test_followers_of_a_run_whose_up_is_killed_report_it_and_fail(tmp_path: Path) -> None:
     with ExitStack() as stack:
         process = stack.enter_context(up(tmp_path))
         directory = run_directory(tmp_path / "cluster.toml")

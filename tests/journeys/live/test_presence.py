@@ -113,7 +113,7 @@ def test_between_two_runs_commands_report_it_and_down_ends_the_up(
         ]
 
 
-def test_down_of_an_earlier_run_ends_the_up_that_has_gone_on_to_another(
+def test_down_of_an_earlier_run_ends_the_up_that_has_since_started_another(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.chdir(tmp_path)

@@ -142,7 +142,7 @@ def test_a_run_that_did_not_reach_the_target_is_shown_with_its_best_value(
     assert failed.fastest is None
 
 
-def test_a_run_whose_groups_changed_before_it_got_there_counts_for_no_number_of_groups(
+def test_a_run_whose_groups_changed_before_the_target_counts_for_no_number_of_groups(
     cluster: Path, runs: dict[int, Path], tmp_path: Path
 ) -> None:
     iterations, when = reached(runs[1])

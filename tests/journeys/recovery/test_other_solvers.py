@@ -113,7 +113,7 @@ def test_a_checkpoint_of_an_earlier_version_is_resumed_with_a_warning_that_its_t
 
 @pytest.mark.few("[single]", "[sync]", "[replicas]", "[sparknet]", "[local-fc-shards]")
 @pytest.mark.parametrize("preset", PRESETS)
-def test_checkpoints_of_every_preset_say_the_type_of_their_solver(
+def test_checkpoints_of_every_preset_have_the_type_of_their_solver(
     tmp_path: Path, preset: str
 ) -> None:
     cluster = of_type(configure(tmp_path, preset, workers=2, batch=8), "Nesterov", 2)

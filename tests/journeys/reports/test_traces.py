@@ -32,7 +32,7 @@ def training(iterations: int) -> Topology:
     )
 
 
-async def test_a_live_run_is_traced_from_start_to_stop_and_the_file_is_as_the_format_says(
+async def test_a_live_run_is_traced_from_start_to_stop_and_the_file_has_the_right_format(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     async with runtime.launch(watched(), directory=tmp_path, liveness=PATIENT) as run:

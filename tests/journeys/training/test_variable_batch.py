@@ -104,7 +104,7 @@ def by_hand(
     return stores[conv].state() | stores[fc].state()
 
 
-def test_a_variable_batch_is_refused_where_a_loss_is_a_sum_whose_parts_have_no_weight(
+def test_a_variable_batch_is_refused_for_a_loss_that_is_a_sum_of_parts_without_weight(
     tmp_path: Path,
 ) -> None:
     text = (ZOO / "lenet.prototxt").read_text()

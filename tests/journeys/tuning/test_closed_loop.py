@@ -127,7 +127,7 @@ def test_the_total_found_by_a_cold_start_is_kept(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-def test_it_goes_on_in_processes_until_the_run_ends(tmp_path: Path) -> None:
+def test_the_loop_runs_in_processes_until_the_run_ends(tmp_path: Path) -> None:
     cluster = closed_loop(tmp_path, "omnivore", iterations=300, workers=2, groups=2)
     done = run_up(cluster)
     assert (done.returncode, done.stderr) == (0, "")

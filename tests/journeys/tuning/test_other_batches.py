@@ -175,7 +175,7 @@ def test_a_checkpoint_of_a_run_with_several_batches_is_resumed_where_it_ended(
 
 
 @pytest.mark.parametrize(("facts", "place"), [({"images": "77"}, (5, 77)), ({}, (5, -1))])
-def test_an_older_checkpoint_does_not_say_how_many_images_it_has(
+def test_an_older_checkpoint_has_no_number_of_images(
     tmp_path: Path, facts: dict[str, str], place: tuple[int, int]
 ) -> None:
     save_checkpoint(

@@ -21,9 +21,9 @@ from ops.cpu.codegen.kernel import CALL, layout
 
 @generated(layout("there", "x"))
 def scaled(code):
-    code.store(code.constant(2.5) * code.x, code.there)  # the constant is no part of the instructions
+    code.store(code.constant(2.5) * code.x, code.there)  # the constant is not part of the instructions
 
-if os.fork() == 0:  # compiled and kept: that takes memory of its own
+if os.fork() == 0:  # compile in a child, since compiling maps memory
     os._exit(not scaled.address)
 assert os.wait()[1] == 0
 
