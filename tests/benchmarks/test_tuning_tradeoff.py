@@ -122,7 +122,7 @@ def test_the_model_is_tested_from_outside_as_the_run_itself_tests_it(
 
 
 @pytest.mark.parametrize("task", ["LeNet", "CIFAR-10 quick"])
-def test_kept_trials_are_continued_with_their_own_service_times(
+def test_the_kept_trials_have_their_service_times_in_the_same_file(
     task: str,
 ) -> None:
     kept = Kept(FILE)
@@ -318,9 +318,7 @@ def test_a_tuner_that_is_late_or_spends_too_much_fails(
     assert record.facts["auto / best point"] == auto / 10
 
 
-def test_the_lesion_study_adds_one_choice_a_row_and_its_picture_shows_rows_that_missed_the_target() -> (
-    None
-):
+def test_the_lesion_study_adds_one_choice_a_row_and_its_picture_shows_missed_targets() -> None:
     record = Record("r")
     selections(record, Trials(TASK, 4, "here", made_up(), Kept()), MOMENTA, FACTORS, (0.1,), SEEDS)
     rows = record.tables[0].rows
@@ -364,9 +362,7 @@ def test_the_best_point_reaches_the_target_with_each_seed_or_else_does_not_diver
     assert len(runs.runs) == 2
 
 
-def test_the_picture_of_the_trade_off_has_a_panel_for_each_efficiency_and_names_unreached_targets() -> (
-    None
-):
+def test_the_trade_off_picture_has_a_panel_for_each_efficiency_and_names_missed_targets() -> None:
     rows = [["1", 0.9, 0.1, 20.0, 500.0, 10.0], ["2", 0.6, 0.1, 10.0, 600.0, 6.0]]
     rows += [
         ["4", 0.0, 0.1, 9.0, "5 of 5 not reached", "5 of 5 not reached"],

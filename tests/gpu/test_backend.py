@@ -17,7 +17,7 @@ import cupy, numpy, threading
 from ops import get_backend
 backend, made = get_backend("cupy", device=1), []
 images = numpy.random.default_rng(1).standard_normal((2, 3, 4, 5), numpy.float32)
-thread = threading.Thread(target=lambda: made.append(backend.staged(images)))  # the thread has chosen no device
+thread = threading.Thread(target=lambda: made.append(backend.staged(images)))  # has no device
 thread.start(), thread.join()
 (staged,) = made
 assert cupy.cuda.runtime.pointerGetAttributes(staged.ctypes.data).type == 1  # cudaMemoryTypeHost

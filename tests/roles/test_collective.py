@@ -154,9 +154,7 @@ async def test_members_of_one_host_read_arrays_in_place_and_only_one_of_a_host_r
     hosts: str, kind: str, way: Between, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     if len({*hosts}) > 2 and way != TREE:
-        pytest.skip(
-            "a ring of more than two members adds in another order, and three members cannot sum by halves"
-        )
+        pytest.skip("a ring of more than two adds in another order, and three cannot sum by halves")
     monkeypatch.setattr(collective, "ALONE_BYTES", 0)
     homes = dict(zip(names_of(len(hosts)), hosts, strict=True))
     of_hosts = [

@@ -18,7 +18,7 @@ from tests.house.conversations import at_any_time, speakers
 ROOT = Path(__file__).resolve().parents[2]
 SPEAKERS = speakers()
 TALKS = [(speaker.__name__, talk) for speaker in SPEAKERS for talk in speaker.conversations]
-# messages between actors that go on training
+# messages to actors whose state probes put back
 OF_KEEPERS = ["GetCopy", "KeepCopy", "PutBeside", "SetAside", "TakeBack"]
 # messages to holders of parameters
 OF_HOLDERS = sorted([*OF_KEEPERS, "GetState", "Rates", "SetState"])
@@ -97,7 +97,7 @@ def test_every_message_of_a_table_has_a_row_except_those_that_are_never_legal(
     assert [kind for kind in talk.messages if not talk.takes(kind)] == list(talk.never)
 
 
-def test_subjects_in_the_initial_state_are_not_stored() -> None:
+def test_subjects_whose_state_follows_from_their_number_are_not_stored() -> None:
     talk = Conversation(
         "a day",
         "number",

@@ -300,8 +300,8 @@ async def test_an_accumulator_adds_each_member_once_and_sends_the_sum_to_all() -
     assert sums.told[2:] == [("a", [2, 0]), ("b", [2, 0])]
 
 
-# -- by halves: member-1 of four. Its partners are member-0, which takes the first half, and
-# member-3.
+# -- by halves: member-1 of four; its partners are member-0, which continues with the first half,
+# and member-3
 
 
 def by_halves() -> Any:

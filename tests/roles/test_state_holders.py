@@ -43,9 +43,7 @@ def holders(replicas: list[str], schedule: Schedule, *, quiet: bool = True) -> H
     )
 
 
-def test_the_known_position_of_a_run_is_the_last_iteration_with_all_reports_not_the_last_ticket() -> (
-    None
-):
+def test_a_runs_known_position_is_the_last_iteration_with_all_reports_not_the_last_ticket() -> None:
     schedule = Schedule(Timetable(last=10, batch=8))
     schedule.next_pass(1, at_most=4)
     assert schedule.reported(0)

@@ -54,9 +54,7 @@ def test_the_cold_start_finds_the_learning_rate_also_beyond_an_edge_of_its_grid(
     assert found.setting == START.but(base_lr=best)
 
 
-def test_learning_rates_are_tried_from_the_lowest_up_until_one_is_worse_and_diverging_probes_are_cut() -> (
-    None
-):
+def test_learning_rates_are_tried_upwards_until_one_is_worse_and_diverging_probes_are_cut() -> None:
     lab = Written(best_rate(1e-3))
     chosen(lab, alone(rates=RATES))
     # the run's own rate, 0.01, is known

@@ -150,7 +150,7 @@ def test_a_run_over_ssh_has_the_numbers_of_one_machine_and_leaves_nothing(
 
 
 @pytest.mark.slow
-def test_a_run_on_this_host_and_a_machine_where_a_person_types_the_shown_command_has_the_numbers_of_one(
+def test_a_run_on_this_host_and_one_where_a_person_types_the_command_has_the_numbers_of_one(
     tmp_path: Path, three: Far
 ) -> None:
     reference = train(configure(tmp_path / "single", "single", iterations=5)).losses()

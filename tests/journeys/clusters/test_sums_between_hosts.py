@@ -100,7 +100,7 @@ class Trained:
 
 @pytest.mark.few("[replicas]", "[replicas by halves]")
 @pytest.mark.parametrize("case", PRESETS)
-def test_two_workers_on_each_of_several_hosts_send_the_predicted_bytes_and_learn_the_model_of_one_process(
+def test_two_workers_on_each_host_send_the_predicted_bytes_and_learn_the_model_of_one_process(
     case: str, tmp_path: Path, three: list[Machine]
 ) -> None:
     preset, _, way = case.partition(" ")

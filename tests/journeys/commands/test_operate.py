@@ -29,7 +29,7 @@ ASKED = {
     "how long still": "How does it stand, and how long still?",
     "what does it cost": "What does it cost?",
 }
-# (question, the command that answers it, a pattern for its answer both on the page and in a live run)
+# (question, the command that answers it, a pattern for its answer on the page and in a live run)
 ANSWERS = (
     ("how long still", "status", r"  about \d+ s left\n"),
     (

@@ -80,7 +80,7 @@ def test_ps_and_status_show_a_live_run(
     assert code == 0 and name in out and "last checkpoint: none" in out
 
 
-async def test_down_ends_a_run_well_or_at_once_and_names_the_checkpoint_of_one_that_is_over(
+async def test_down_ends_a_run_well_or_at_once_and_reports_a_run_that_was_over_before(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     for now in ([], ["--now"]):
@@ -99,7 +99,7 @@ async def test_down_ends_a_run_well_or_at_once_and_names_the_checkpoint_of_one_t
     assert "was over before" in capsys.readouterr().out
 
 
-async def test_the_first_checkpoint_is_shown_before_the_first_save_and_an_ended_run_has_no_time_left(
+async def test_the_checkpoint_of_the_start_is_shown_until_a_save_and_an_ended_run_has_no_time_left(
     tmp_path: Path,
 ) -> None:
     async with runtime.launch(adders(), directory=tmp_path, processes="one") as run:

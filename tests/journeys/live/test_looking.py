@@ -138,7 +138,7 @@ async def test_stack_shows_the_waits_of_actors_and_the_stacks_of_a_process_whose
 
 
 @pytest.mark.slow
-async def test_stack_explains_missing_stacks_while_a_library_holds_the_lock_and_the_process_lives_on(
+async def test_stack_explains_missing_stacks_if_a_library_holds_the_lock_and_the_process_lives(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     async with live(tmp_path) as run:

@@ -262,7 +262,7 @@ async def test_two_ups_of_one_folder_are_distinguished_by_the_names_of_their_run
     assert list(Path("runs").glob(".up-*")) == []  # noqa: ASYNC240
 
 
-async def test_a_request_in_the_lock_folder_ends_the_trials_of_presets_and_leaves_nothing(
+async def test_a_request_next_to_the_lock_ends_the_trials_of_presets_and_leaves_nothing(
     tmp_path: Path,
 ) -> None:
     class Trying:

@@ -99,7 +99,7 @@ def test_presets_without_times_and_a_chart_of_presets_are_refused(
     assert told(capsys, cluster, *words, code=2) == line
 
 
-def test_if_the_run_chooses_its_groups_all_presets_are_shown_with_the_first_choice(
+def test_if_the_run_chooses_its_groups_all_numbers_are_shown_with_the_first_settings(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     cluster = configure(tmp_path, "omnivore", workers=4, iterations=1000)

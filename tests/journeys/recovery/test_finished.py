@@ -41,7 +41,7 @@ def left() -> int:
 
 @pytest.mark.few("[single]", "[sync]", "[replicas]", "[sparknet]", "[local-fc-shards]")
 @pytest.mark.parametrize("preset", PRESETS)
-def test_a_run_that_resumes_the_last_iteration_leaves_no_run_directory_and_names_the_setting_to_change(
+def test_resuming_the_last_iteration_leaves_no_run_directory_and_names_the_setting_to_change(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], preset: str
 ) -> None:
     file = trained(tmp_path, monkeypatch, preset)

@@ -236,7 +236,7 @@ def test_the_first_page_is_made_at_once_and_further_ones_come_after_the_run(
     priorities = []
 
     class Child(subprocess.Popen[bytes]):
-        """A process whose priority is read before its exit status is collected."""
+        """A process whose priority is recorded at each poll while it runs."""
 
         def poll(self) -> int | None:
             if super().poll() is None:

@@ -21,7 +21,7 @@ from ops.cpu.codegen.kernel import CALL, layout
 
 @generated(layout("there", "x"))
 def scaled(code):
-    code.store(code.constant(2.5) * code.x, code.there)  # the constant is not part of the instructions
+    code.store(code.constant(2.5) * code.x, code.there)  # the constant is data, not code
 
 if os.fork() == 0:  # compile in a child, since compiling maps memory
     os._exit(not scaled.address)

@@ -61,7 +61,7 @@ def test_all_three_products_of_a_layer_agree_with_float64(fast, random, sizes) -
             into[...], into_b[...] = np.nan, np.nan
 
 
-def test_results_are_allocated_if_no_destinations_are_given_and_without_bias_there_is_no_bias_gradient(
+def test_results_without_destinations_are_allocated_and_without_bias_there_is_no_bias_gradient(
     fast, random
 ) -> None:
     x, w, _, dy = operands(random, (5, 7, 3))
