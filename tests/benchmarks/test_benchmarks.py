@@ -94,7 +94,7 @@ def test_a_machine_is_described_without_the_compiler_of_the_kernels(monkeypatch)
     assert report.machine()["vectors"] == with_it
 
 
-def test_the_wheels_are_those_of_the_package_and_of_its_tests_without_installed_ones() -> None:
+def test_the_wheels_are_for_the_package_and_its_tests_without_installed_ones() -> None:
     wanted = gpu_wheels.wanted()
     assert {"pyzmq", "pydantic", "msgspec", "cyclopts", "pytest"} <= {
         one.split(">")[0].split(";")[0] for one in wanted
@@ -270,7 +270,7 @@ GEOMETRIES = [
 
 
 @pytest.mark.parametrize("geometry", GEOMETRIES, ids=str)
-def test_errors_of_convolutions_are_those_of_the_definition(geometry: ConvGeometry) -> None:
+def test_errors_of_convolutions_follow_their_definition(geometry: ConvGeometry) -> None:
     layer = kernels.Layer(ConvShape((3, 20, 9, 8), 24, geometry), first=False, bias=True)
     plain = get_backend("numpy")
     made = kernels.made_up(layer, plain)

@@ -96,7 +96,7 @@ def test_killing_a_process_that_had_already_died_does_not_count_as_a_harm() -> N
     assert harm.happened == 0
 
 
-def test_a_part_that_cannot_be_done_here_is_skipped_in_words_and_one_that_breaks_fails(
+def test_a_part_that_cannot_run_here_is_skipped_with_a_reason_and_a_broken_part_fails(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     def with_error(error: Exception) -> Callable[[Trials, int], None]:
@@ -348,7 +348,7 @@ def test_a_soak_in_which_nothing_grows_passes(tmp_path: Path) -> None:
     assert [row[2] for row in record.tables[2].rows] == pytest.approx([1.25] * 3)
 
 
-def test_the_slope_is_that_of_a_line_whatever_dips_there_are() -> None:
+def test_the_slope_of_a_line_is_found_whatever_its_dips() -> None:
     line = [(float(x), 5.0 + 2.0 * x) for x in range(20)]
     dips = [(x, y - 40.0 if 6 <= x < 9 else y) for x, y in line]
     assert chaos_soak.slope(line) == chaos_soak.slope(dips) == 2.0

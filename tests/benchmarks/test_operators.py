@@ -287,7 +287,7 @@ def test_resume_takes_the_newest_run_that_has_a_checkpoint() -> None:
 # -- the surroundings of a trial
 
 
-def test_the_clock_of_a_process_steps_and_that_of_the_machine_does_not(tmp_path: Path) -> None:
+def test_the_clock_of_a_process_steps_and_the_machines_clock_does_not(tmp_path: Path) -> None:
     try:
         library = clock_library(tmp_path)
     except Refused as why:

@@ -26,7 +26,7 @@ def test_the_page_of_the_docs_shows_the_results_of_the_benchmark() -> None:
         ("fc6", 3 * 2 * 256 * 9216 * 4096),
     ],
 )
-def test_the_flops_of_caffenets_layers_are_those_of_krizhevskys_shapes(
+def test_the_flops_of_caffenets_layers_follow_from_krizhevskys_shapes(
     layer: str, flops: int
 ) -> None:
     (work,) = (work for work in WORKLOADS if work.net == "caffenet")

@@ -47,9 +47,7 @@ def test_both_searches_are_in_its_table(monkeypatch: pytest.MonkeyPatch) -> None
     assert (record.status, record.notes) == ("running", [])
 
 
-def test_a_search_over_points_that_were_tried_ends_at_one_that_is_near_the_best_and_counts_each_once() -> (
-    None
-):
+def test_a_search_over_tried_points_ends_near_the_best_and_counts_each_once() -> None:
     points = {
         Point(groups, momentum, rate): (math.inf if momentum else float(10 + groups), 5.0)
         for groups in (1, 2, 4)

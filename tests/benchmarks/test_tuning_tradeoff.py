@@ -288,7 +288,7 @@ def test_trials_are_made_once_even_after_a_run_that_was_cut_off(tmp_path: Path) 
     assert len(made) == 4
 
 
-def test_a_line_after_one_that_was_cut_off_is_read(tmp_path: Path) -> None:
+def test_a_line_after_a_truncated_line_is_read(tmp_path: Path) -> None:
     file = tmp_path / "trials.jsonl"
     file.write_text('{"name": "half a li')
     Kept(file).put("whole", 1)

@@ -110,7 +110,7 @@ CASES = [
 @pytest.mark.parametrize(
     ("made", "change"), CASES, ids=[f"{made.__name__}-{n}" for n, (made, _) in enumerate(CASES)]
 )
-def test_a_copy_elsewhere_is_the_same_data_and_one_that_was_changed_is_not(
+def test_a_copy_elsewhere_is_the_same_data_and_a_changed_copy_is_not(
     tmp_path: Path, made: Callable[[Path], dict[str, Any]], change: Callable[[Path], None]
 ) -> None:
     (tmp_path / "here").mkdir()

@@ -104,7 +104,7 @@ def test_every_net_has_a_solver(name):
 
 @needs_shared
 @pytest.mark.parametrize("name", PUBLISHED)
-def test_the_shapes_and_multipliers_are_those_of_the_published_net(name):
+def test_the_shapes_and_multipliers_equal_the_published_net(name):
     ours, theirs = (
         net_of(s, name, batch=4) for s in (name, MODELS / f"{PUBLISHED[name]}.prototxt")
     )

@@ -11,7 +11,7 @@ from roles.forecasting.catalogue import OURS, kind_called, kinds
 from runtime import ConfigError
 
 
-def test_the_machines_that_we_know_are_those_of_omnivore_with_a_source_each() -> None:
+def test_the_built_in_machines_are_omnivores_with_a_source_each() -> None:
     known = kinds()
     assert set(known) == {"c4.4xlarge", "c4.8xlarge", "g2.2xlarge", "g2.8xlarge"}
     assert known["c4.4xlarge"].achieved == pytest.approx(742e9 * 0.56)

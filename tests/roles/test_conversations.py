@@ -18,7 +18,7 @@ from tests.house.conversations import at_any_time, speakers
 ROOT = Path(__file__).resolve().parents[2]
 SPEAKERS = speakers()
 TALKS = [(speaker.__name__, talk) for speaker in SPEAKERS for talk in speaker.conversations]
-# messages to actors whose state probes put back
+# messages to actors that copy their state for checkpoints and probes
 OF_KEEPERS = ["GetCopy", "KeepCopy", "PutBeside", "SetAside", "TakeBack"]
 # messages to holders of parameters
 OF_HOLDERS = sorted([*OF_KEEPERS, "GetState", "Rates", "SetState"])

@@ -37,7 +37,7 @@ def test_every_row_of_a_pass_is_in_one_fc_batch_and_a_member_has_its_own_rows_on
         assert all(cuts[rank] <= low < high <= cuts[rank + 1] for rank, (low, high) in members)
 
 
-def test_the_schemes_are_those_of_the_paper() -> None:
+def test_the_schemes_follow_the_paper() -> None:
     cuts = (0, 4, 8)
     assert fc_batches("a", cuts) == [[(0, (0, 4)), (1, (4, 8))]]
     assert fc_batches("b", cuts) == [[(0, (0, 4))], [(1, (4, 8))]]

@@ -164,7 +164,7 @@ def test_a_known_network_is_taken_as_it_is() -> None:
     assert fit.seconds < 0.05
 
 
-def test_on_real_time_processors_are_those_of_this_machine_unless_another_launcher_starts_processes() -> (
+def test_on_real_time_this_machines_processors_count_unless_another_launcher_starts_processes() -> (
     None
 ):
     assert processors_of(ClusterConfig()) >= 1

@@ -112,7 +112,9 @@ def test_a_run_that_cannot_be_handed_over_now_refuses_at_once() -> None:
         twice.hear(ASKED)
 
 
-async def test_a_wish_that_comes_while_the_best_model_is_saved_waits_for_a_checkpoint() -> None:
+async def test_a_request_that_arrives_while_the_best_model_is_saved_waits_for_a_checkpoint() -> (
+    None
+):
     schedule = trained()
     schedule.reported(0)
     schedule.next_pass(1)

@@ -34,7 +34,7 @@ def ways(topology: Topology) -> tuple[Any, dict[str, Any]]:
     return groups, found
 
 
-def test_groups_and_ways_are_those_of_a_topology_made_for_them() -> None:
+def test_groups_and_routes_equal_a_topology_made_for_them() -> None:
     topology = planned(4, 1)
     names = [name for members in ways(topology)[0] for name in members]
     for groups in (2, 4, 1, 3):

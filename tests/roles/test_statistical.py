@@ -76,7 +76,7 @@ def test_of_two_settings_the_better_one_counts_and_of_several_runs_of_one_a_run_
     assert best.momentum == (0.3 if middle[0] <= middle[1] else 0.6)
 
 
-def test_a_setting_of_which_half_the_runs_fail_has_not_reached_the_target() -> None:
+def test_a_setting_that_fails_in_half_of_its_runs_has_not_reached_the_target() -> None:
     assert needed([counted(2, 10), counted(2, None)], 2) == Needed(why="not reached")
     assert needed([counted(2, 10), counted(2, 12), counted(2, None)], 2).steps == 12
     assert Efficiency([counted(2, None)]).best(STALE, 2) is None

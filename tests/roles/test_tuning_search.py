@@ -47,7 +47,7 @@ def best_rate(best: float) -> Callable[[Setting, int], float]:
 
 
 @pytest.mark.parametrize("best", [1e-6, 1e-5, 1e-4, 1e-3, 1e-2, 1e-1, 1.0])
-def test_the_cold_start_finds_the_learning_rate_also_beyond_an_edge_of_its_grid(
+def test_the_cold_start_finds_the_learning_rate_even_beyond_an_edge_of_its_grid(
     best: float,
 ) -> None:
     found = chosen(Written(best_rate(best)), alone(rates=RATES))
@@ -95,7 +95,7 @@ def test_noise_of_more_than_five_percent_makes_no_winner_and_the_runs_setting_st
     assert max(iterations for _, iterations in lab.asked) == 80  # prolonged twice
 
 
-def test_the_same_samples_are_compared_pair_by_pair_so_that_hard_ones_are_no_noise() -> None:
+def test_the_same_samples_are_compared_pair_by_pair_so_that_hard_ones_add_no_noise() -> None:
     def hard(setting: Setting, at: int) -> float:
         return (1.0 + 0.9 * math.sin(at * 2.1)) * (1.0 if setting.momentum == 0.6 else 1.1)
 
@@ -118,7 +118,7 @@ def test_groups_are_doubled_up_to_the_fewest_that_are_as_fast_as_any() -> None:
     assert found.iteration_seconds == seconds
 
 
-def test_a_higher_momentum_than_that_of_fewer_groups_is_tried_at_a_tenth_of_the_learning_rate_only() -> (
+def test_momentum_above_the_best_of_fewer_groups_is_tried_at_a_tenth_of_the_learning_rate_only() -> (
     None
 ):
     def loss(setting: Setting, at: int) -> float:

@@ -163,7 +163,7 @@ def found_keys(keys: Iterable[Keys], pids: Iterable[int], directory: Path) -> li
 
 
 @pytest.mark.slow
-def test_sums_of_workers_on_two_machines_are_those_of_one(
+def test_sums_of_workers_on_two_machines_equal_the_sums_on_one(
     tmp_path: Path, three: list[Machine]
 ) -> None:
     text = [

@@ -80,7 +80,7 @@ def test_a_program_brings_its_own_commands(
     assert "│ count        Count a word. " in listing
 
 
-def test_its_commands_go_before_those_of_the_built_in_program_but_not_before_the_runtimes(
+def test_its_commands_override_the_built_in_programs_but_not_the_runtimes(
     counting: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert main(["convert"]) == 5

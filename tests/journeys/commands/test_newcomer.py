@@ -46,7 +46,7 @@ def pictures(here: Path) -> Path:
 
 def test_the_command_convoy_is_python_m_runtime() -> None:
     if not CONVOY.exists():
-        pytest.skip("convoy is not installed beside this Python")
+        pytest.skip("convoy is not installed for this Python")
     for words in (["check", str(ROOT / "cluster.toml")], ["up", "--help"]):
         one, other = (
             subprocess.run(
@@ -59,7 +59,7 @@ def test_the_command_convoy_is_python_m_runtime() -> None:
         assert one.stderr == other.stderr
 
 
-def test_the_version_is_that_of_the_package(capsys: Capture) -> None:
+def test_the_printed_version_is_the_version_of_the_package(capsys: Capture) -> None:
     assert main(["--version"]) == 0
     assert capsys.readouterr().out == f"convoy {version('convoy-runtime')}\n"
 

@@ -99,7 +99,7 @@ async def test_down_ends_a_run_well_or_at_once_and_reports_a_run_that_was_over_b
     assert "was over before" in capsys.readouterr().out
 
 
-async def test_the_checkpoint_of_the_start_is_shown_until_a_save_and_an_ended_run_has_no_time_left(
+async def test_the_resumed_checkpoint_is_shown_until_a_save_and_an_ended_run_has_no_time_left(
     tmp_path: Path,
 ) -> None:
     async with runtime.launch(adders(), directory=tmp_path, processes="one") as run:
@@ -149,7 +149,7 @@ async def test_save_writes_a_checkpoint_and_its_path_and_the_run_goes_on(
     assert "is over" in capsys.readouterr().err
 
 
-async def test_events_are_followed_to_the_end_of_the_run_and_are_those_of_its_journal(
+async def test_events_are_followed_to_the_end_of_the_run_and_equal_its_journal(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     async with runtime.launch(adders(), directory=tmp_path, processes="one") as run:

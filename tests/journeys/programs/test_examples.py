@@ -92,7 +92,7 @@ def test_a_chain_of_one_worker_needs_no_sums() -> None:
 
 
 @pytest.mark.slow
-def test_the_norm_monitor_reports_and_is_told_to_look_closer(tmp_path: Path) -> None:
+def test_the_norm_monitor_reports_and_looks_closer_on_request(tmp_path: Path) -> None:
     said = run_example("gradient_norms.py", tmp_path)
     seen = re.findall(r"norms-(\S+) +norm +iteration (\d+)  layer (\w+)  norm [\d.e-]+", said)
     assert len(seen) == len(said.splitlines())
@@ -177,7 +177,7 @@ def test_the_first_lines_of_the_documentation_run(tmp_path: Path) -> None:
     assert 0 < float(done.stdout.splitlines()[-1]) < 1
 
 
-def test_training_options_are_judged_as_those_of_a_file() -> None:
+def test_training_options_are_checked_like_the_options_of_a_file() -> None:
     with pytest.raises(ConfigError) as caught:
         roles.training({"strategy": {"preset": "synk", "workers": 0}, "batsh": 3})
     preset, workers, batch = caught.value.problems

@@ -29,7 +29,7 @@ def test_word_count_in_four_processes_counts_as_python_does(tmp_path: Path) -> N
     assert len(list((run_directory(cluster) / "logs").iterdir())) == 4
 
 
-def test_processes_are_forked_from_one_that_has_imported_and_preloaded_the_program(
+def test_processes_are_forked_from_a_process_that_has_imported_and_preloaded_the_program(
     tmp_path: Path,
 ) -> None:
     (tmp_path / "family.py").write_text(

@@ -21,10 +21,10 @@ SHARED = ROOT.parent / "shared" / "data"
 TEXT = SHARED / "shakespeare" / "input.txt"
 PHOTOGRAPHS = SHARED / "imagenet-sample"
 needs_text = pytest.mark.skipif(
-    not TEXT.is_file(), reason=("shared/data/shakespeare is not beside this checkout")
+    not TEXT.is_file(), reason=("shared/data/shakespeare is not next to this checkout")
 )
 needs_photographs = pytest.mark.skipif(
-    not PHOTOGRAPHS.is_dir(), reason="shared/data/imagenet-sample is not beside this checkout"
+    not PHOTOGRAPHS.is_dir(), reason="shared/data/imagenet-sample is not next to this checkout"
 )
 
 

@@ -95,7 +95,7 @@ def test_a_probe_whose_loss_rises_or_that_would_outlast_the_run_is_not_kept(
     assert [fields["kept"] for fields in found.journal.of("probe")] == [False]
 
 
-def test_the_pace_of_a_probe_is_that_of_its_later_half_between_two_turns_of_all_groups() -> None:
+def test_the_pace_of_a_probe_comes_from_its_later_half_between_two_turns_of_all_groups() -> None:
     assert pace([9.0, 10.0, 11.0, 12.0], 1) == 1.0
     assert pace([9.0, 9.0, 10.0, 10.0, 11.0, 11.0, 12.0, 12.0, 13.0, 13.0], 2) == 0.5
     assert pace([9.0, 9.0, 9.0], 2) == pace([], 1) == 0.0
@@ -236,7 +236,7 @@ def test_the_state_of_recurrent_layers_is_put_back(tmp_path: Path) -> None:
     same(found[1], found[0])
 
 
-def test_a_probe_may_have_other_groups_and_its_seconds_are_those_of_its_iterations(
+def test_a_probe_may_have_other_groups_and_its_seconds_cover_its_iterations(
     tmp_path: Path,
 ) -> None:
     cluster = configure(tmp_path / "a", "sync", workers=4, iterations=ITERATIONS, more="")

@@ -307,7 +307,7 @@ def test_a_file_that_was_truncated_by_a_full_disk_counts_as_missing(machine: Mac
 
 
 @pytest.mark.parametrize("number", owned.WITHOUT_LOCKS)
-def test_on_a_file_system_without_locks_kernels_are_kept_all_the_same(
+def test_on_a_file_system_without_locks_kernels_are_still_kept(
     machine: Machine, number: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def flock(descriptor: int, operation: int) -> None:
