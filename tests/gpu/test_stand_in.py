@@ -72,11 +72,11 @@ def test_it_counts_the_operations_of_a_piece_of_work(stand_in: Path) -> None:
 
 
 REFUSED = {
-    "memory that nobody has written is full of NaN": (
+    "memory that was not written is full of NaN": (
         "assert cupy.isnan(cupy.empty(10, 'f')).all(); raise SystemExit('as it should')",
         "as it should",
     ),
-    "a copy whose ends lie elsewhere is refused": (
+    "a copy with ends in other memory is refused": (
         "from cupy.cuda import runtime as rt; a, b = cupy.empty(1), cupy.empty(1); "
         "rt.memcpy(a.data.ptr, b.data.ptr, 8, rt.memcpyHostToDevice)",
         "its source is memory of a device",
@@ -87,13 +87,13 @@ REFUSED = {
         "cupy.cublas.gemm('N', 'N', a, a, out)",
         "not memory of device 1",
     ),
-    "threads at different barriers are told": (
+    "threads at different barriers are reported": (
         'text = \'extern "C" __global__ void k() { if (threadIdx.x) __syncthreads(); else '
         "__syncwarp(3); }'; "
         "cupy.RawKernel(text, 'k')((1,), (2,), ())",
         "threads of a block wait at different barriers",
     ),
-    "what is more than its memory is refused": (
+    "an allocation beyond its memory is refused": (
         "cupy.empty(1 << 28, 'f')",
         "OutOfMemoryError: Out of memory allocating",
     ),

@@ -150,7 +150,7 @@ BROKEN: dict[str, tuple[str, Mapping[str, str | bytes], list[str], list[str]]] =
             )
         ],
     ),
-    "a process nobody wants": (
+    "a process that no actor uses": (
         "[[process]]\nname = 'a'\nactors = ['worker-*']\n",
         {},
         [],
@@ -298,7 +298,7 @@ BROKEN: dict[str, tuple[str, Mapping[str, str | bytes], list[str], list[str]]] =
             "input height is 28 (28 with padding), expected at least the kernel's extent 50"
         ],
     ),
-    "a prototxt that is no text": (
+    "a prototxt that is not text": (
         OWN_NET,
         {"net.prototxt": b"\xff\x00\x80"},
         [],
@@ -358,7 +358,7 @@ BROKEN: dict[str, tuple[str, Mapping[str, str | bytes], list[str], list[str]]] =
         [],
         [f"{AT_DATA}i: the file ends in its sizes: found 5 bytes, expected 12"],
     ),
-    "a file that is no IDX": (
+    "a file that is not IDX": (
         idx(),
         {"i": b"PNG!" + images(3)[4:], "l": labels(3)},
         [],

@@ -52,7 +52,7 @@ BROKEN = {
             "such as 'conv-* -> reducer-*'"
         ],
     ),
-    "a link that nobody has": (
+    "a link that no actors have": (
         f"{GRADIENTS}links = {{ 'conv-* -> reducer-*' = 'float16' }}\n",
         [
             "cluster.toml:2: train.gradients.links.'conv-* -> reducer-*': fits no link that "
@@ -60,7 +60,7 @@ BROKEN = {
             f"those are {LINKS}"
         ],
     ),
-    "a block that is no multiple of 32": (
+    "a block that is not a multiple of 32": (
         f"{GRADIENTS}block = 100\n",
         [
             (

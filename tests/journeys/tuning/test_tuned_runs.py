@@ -127,11 +127,11 @@ BROKEN = {
         "iterations, but 0.1 of the 300 that "
         "the run has are 30: raise train.tuning.budget or train.max_iter",
     ),
-    "a budget that is no share": (
+    "a budget that is not a share": (
         f"{AUTO}[train.tuning]\nbudget = 2.0\n",
         "cluster.toml:5: train.tuning.budget: found 2.0 (float), expected a number > 0 and <= 0.5",
     ),
-    "a grid of what is given": (
+    "a grid of a given setting": (
         f"{AUTO}[train.tuning]\nmomenta = [0.5]\n",
         "cluster.toml:5: train.tuning.momenta: found [0.5], but momentum is not 'auto'",
     ),
