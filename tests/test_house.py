@@ -75,7 +75,7 @@ LARGE = {
     "tests/nets/test_layers.py": "a table of cases, and the tests that each case goes through",
     "tests/ops/cases/spatial.py pool": "a table of cases",
     "tests/roles/test_ledgers.py "
-    "test_every_report_of_an_iteration_is_heard_once_and_its_staleness_is_the_largest": (
+    "test_every_report_of_an_iteration_counts_once_and_its_staleness_is_the_largest": (
         "one story, step by step"
     ),
 }

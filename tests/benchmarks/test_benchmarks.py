@@ -1,5 +1,5 @@
-"""The benchmarks themselves: the whole GPU command at small sizes on NumPy, what it says of what is
-missing."""
+"""The GPU benchmark command: all its parts at small sizes on NumPy, and its messages about missing
+hardware and packages."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ from tests.helpers.support import environment
 
 
 def rehearsed(folder: Path, env: dict[str, str]) -> tuple[dict[str, dict], str]:
-    """The parts of a rehearsal, and the Markdown beside them."""
+    """Run a rehearsal. Returns the record of each part, and the Markdown results."""
     command = [sys.executable, "-m", "benchmarks.gpu", "--rehearse", "--results", str(folder)]
     done = subprocess.run(
         command, cwd=ROOT, env=env, capture_output=True, text=True, timeout=110, check=False
@@ -94,7 +94,7 @@ def test_a_machine_is_described_without_the_compiler_of_the_kernels(monkeypatch)
     assert report.machine()["vectors"] == with_it
 
 
-def test_the_wheels_are_those_of_the_package_and_of_its_tests_without_what_is_there() -> None:
+def test_the_wheels_are_for_the_package_and_its_tests_without_installed_ones() -> None:
     wanted = gpu_wheels.wanted()
     assert {"pyzmq", "pydantic", "msgspec", "cyclopts", "pytest"} <= {
         one.split(">")[0].split(";")[0] for one in wanted
@@ -103,13 +103,15 @@ def test_the_wheels_are_those_of_the_package_and_of_its_tests_without_what_is_th
     assert [one.partition(">")[0] for one in gpu_wheels.frontend()] == list(gpu_wheels.FRONTEND)
 
 
-def test_without_a_gpu_the_command_says_so_in_one_line_and_ends_with_3(monkeypatch, capsys) -> None:
+def test_without_a_gpu_the_command_reports_it_in_one_line_and_ends_with_3(
+    monkeypatch, capsys
+) -> None:
     monkeypatch.setattr(gpu, "without_gpu", lambda: "no driver")
     assert gpu.main([]) == gpu.NO_GPU == 3
     assert capsys.readouterr().out.count("\n") == 1
 
 
-def test_a_driver_that_does_not_start_is_told_too(monkeypatch, capsys) -> None:
+def test_a_driver_that_does_not_start_is_reported_too(monkeypatch, capsys) -> None:
     def hangs(*command: object, timeout: float, **options: object) -> None:
         raise subprocess.TimeoutExpired("python", timeout)
 
@@ -135,7 +137,7 @@ def test_a_pytorch_that_cannot_be_imported_leaves_its_columns_empty(
     assert gpu_parts._torch() == told
 
 
-def test_a_part_whose_process_is_killed_is_told_and_the_next_runs(
+def test_a_part_whose_process_is_killed_is_reported_and_the_next_runs(
     monkeypatch, tmp_path: Path
 ) -> None:
     real = subprocess.Popen
@@ -208,7 +210,7 @@ def test_outcomes_are_counted_in_a_log_that_is_cut_off(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-def test_lowering_is_measured_for_every_b_p_beside_the_kernels_and_the_machine_s_own_products(
+def test_lowering_is_measured_for_every_b_p_together_with_the_kernels_and_plain_products(
     tmp_path: Path,
 ) -> None:
     command = [
@@ -268,7 +270,7 @@ GEOMETRIES = [
 
 
 @pytest.mark.parametrize("geometry", GEOMETRIES, ids=str)
-def test_errors_of_convolutions_are_those_of_the_definition(geometry: ConvGeometry) -> None:
+def test_errors_of_convolutions_follow_their_definition(geometry: ConvGeometry) -> None:
     layer = kernels.Layer(ConvShape((3, 20, 9, 8), 24, geometry), first=False, bias=True)
     plain = get_backend("numpy")
     made = kernels.made_up(layer, plain)
@@ -278,7 +280,8 @@ def test_errors_of_convolutions_are_those_of_the_definition(geometry: ConvGeomet
         run()
         assert conv_reference.error(layer.shape, name, arrays) < 1e-12
         arrays[name][0, 0, 0, 0] += 0.5 * np.abs(arrays[name]).max() + 1
-        planted = layer.shape.geometry.groups == 1  # else only the last group is looked at
+        # for other layers only the last group is compared
+        planted = layer.shape.geometry.groups == 1
         assert (conv_reference.error(layer.shape, name, arrays) > 0.01) == planted
         arrays[name].fill(np.nan)
         assert math.isnan(conv_reference.error(layer.shape, name, arrays))
@@ -329,7 +332,7 @@ def test_sides_take_turns_and_each_round_has_a_time_of_each() -> None:
 
 
 def test_a_ratio_pairs_the_rounds_so_that_a_slow_time_of_the_machine_does_not_count() -> None:
-    # the machine is three times slower in two rounds of five; each side's median comes from another
-    # of its times
+    # The machine is three times slower in two rounds of five. The medians of the two sides come
+    # from different rounds.
     assert report.ratio([2.0, 2.0, 6.0, 6.0, 2.0], [1.0, 1.0, 3.0, 3.0, 1.0]) == 2.0
     assert report.ratio([1.0, 3.0, 3.0], [1.0, 1.0, 3.0]) == 1.0

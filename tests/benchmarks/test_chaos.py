@@ -1,4 +1,4 @@
-"""The chaos benchmark itself: it tells a harm that did not happen, that nobody named, or that took
+"""The chaos benchmark: it reports a harm that did not happen, that no message named, or that took
 too long."""
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ def told(folder: Path, harm: Harm) -> Record:
     return part.record
 
 
-def test_what_happened_and_was_named_in_time_passes(tmp_path: Path) -> None:
+def test_a_harm_that_happened_and_was_named_in_time_passes(tmp_path: Path) -> None:
     record = told(tmp_path, Harm("a", done=2, happened=2, named=[0.1, 0.2], back=[1.0, 2.0]))
     assert record.status == "running"
     assert record.tables[0].rows == [["a", 2, 2, 0, 0.1, 0.2, 0.2, 1.0, 2.0, 2.0]]
@@ -66,7 +66,9 @@ def test_what_happened_and_was_named_in_time_passes(tmp_path: Path) -> None:
         (Harm("a", done=1, happened=1, failures=["a: nobody named it"]), "nobody named it"),
     ],
 )
-def test_what_did_not_happen_or_took_too_long_fails(tmp_path: Path, harm: Harm, why: str) -> None:
+def test_a_harm_that_did_not_happen_or_took_too_long_fails(
+    tmp_path: Path, harm: Harm, why: str
+) -> None:
     record = told(tmp_path, harm)
     assert record.status == "failed" and any(why in note for note in record.notes)
 
@@ -88,15 +90,13 @@ def test_percentiles_are_times_that_were_seen() -> None:
     assert Harm("a").row[4:] == ["-"] * 6
 
 
-def test_a_kill_of_a_process_that_was_gone_before_does_not_pass_for_a_harm_to_a_living_one() -> (
-    None
-):
+def test_killing_a_process_that_had_already_died_does_not_count_as_a_harm() -> None:
     harm = Harm("a")
     kill(2**22 + 1, harm)  # no process has this number
     assert harm.happened == 0
 
 
-def test_a_part_that_cannot_be_done_here_is_skipped_in_words_and_one_that_breaks_fails(
+def test_a_part_that_cannot_run_here_is_skipped_with_a_reason_and_a_broken_part_fails(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     def with_error(error: Exception) -> Callable[[Trials, int], None]:
@@ -139,7 +139,7 @@ def test_without_a_mount_the_disk_is_left_out(
         pass
 
 
-def test_what_a_run_says_is_waited_for_in_order_and_its_end_is_told(tmp_path: Path) -> None:
+def test_messages_of_a_run_are_awaited_in_order_and_its_end_is_reported(tmp_path: Path) -> None:
     (tmp_path / "cluster.toml").write_text('program = "absent_program"\n')
     run = Survivor(tmp_path / "cluster.toml")
     try:
@@ -150,7 +150,7 @@ def test_what_a_run_says_is_waited_for_in_order_and_its_end_is_told(tmp_path: Pa
         run.stop()
 
 
-def test_trials_of_several_presets_are_counted_together_and_by_what_was_killed(
+def test_trials_of_several_presets_are_counted_together_and_by_killed_process(
     tmp_path: Path,
 ) -> None:
     conv = Harm("a conv", done=2, happened=2, named=[0.1, 0.2], back=[1.0, 2.0])
@@ -195,13 +195,13 @@ with socket.create_connection(("127.0.0.1", int(sys.argv[1]))) as there:
         print(there.recv(1))
     except ConnectionResetError:
         print("reset", flush=True)
-        sys.stdin.read()  # what its network has counted is asked for while it lives
+        sys.stdin.read()  # lives on, so that the test can ask for the counts of its network
 """
 
 
 @pytest.fixture
 def echoing() -> Iterator[Machine]:
-    """A machine that sends back what comes at its port 7777."""
+    """A machine that echoes each byte sent to its port 7777."""
     with or_skip(machines(1, 10**9)) as (machine,):
         command = ["ip", "netns", "exec", machine.namespace, sys.executable, "-c", ECHO]
         with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
@@ -239,7 +239,7 @@ def test_a_cable_delays_each_frame_in_both_directions_and_leaves_the_machine_as_
         before = devices(echoing)
         with or_skip(delayed(echoing, 0.05, 0.07)) as relay:
             assert min(echoed() for _ in range(4)) >= 0.1
-            assert min(relay.passed) >= 3  # the last frame is counted after it has come
+            assert min(relay.passed) >= 3  # a frame is counted only after it has arrived
         assert devices(echoing) == before
         echoed()
 
@@ -279,7 +279,7 @@ def test_a_connection_that_is_reset_ends_by_a_reset_at_its_peer() -> None:
                     resets.reset(connection)
 
 
-# -- what is trained again after a death
+# -- iterations trained again after a death
 
 
 class Runs:
@@ -307,19 +307,19 @@ DIED = [
 ]
 
 
-def test_what_was_trained_since_the_newest_checkpoint_is_counted_as_lost(tmp_path: Path) -> None:
+def test_iterations_trained_since_the_newest_checkpoint_are_counted_as_lost(tmp_path: Path) -> None:
     runs = Runs(tmp_path, DIED, [{"event": "resumed", "iteration": 2}, ended(3, 9.0)])
     assert chaos_kills._again(runs) == (2.0, 1.5)  # type: ignore[arg-type]
 
 
-def test_a_run_that_goes_on_from_an_older_checkpoint_than_the_newest_whole_one_fails(
+def test_a_run_that_resumes_from_a_checkpoint_older_than_the_newest_whole_one_fails(
     tmp_path: Path,
 ) -> None:
     with pytest.raises(AssertionError, match="resumed from iteration 0, but 2 was saved"):
         chaos_kills._again(Runs(tmp_path, DIED, [ended(1, 9.0)]))  # type: ignore[arg-type]
 
 
-# -- what grows
+# -- growth
 
 
 def grown(megabytes: float, descriptors: float, minutes: int = 30) -> list[Sample]:
@@ -348,7 +348,7 @@ def test_a_soak_in_which_nothing_grows_passes(tmp_path: Path) -> None:
     assert [row[2] for row in record.tables[2].rows] == pytest.approx([1.25] * 3)
 
 
-def test_the_slope_is_that_of_a_line_whatever_dips_there_are() -> None:
+def test_the_slope_of_a_line_is_found_whatever_its_dips() -> None:
     line = [(float(x), 5.0 + 2.0 * x) for x in range(20)]
     dips = [(x, y - 40.0 if 6 <= x < 9 else y) for x, y in line]
     assert chaos_soak.slope(line) == chaos_soak.slope(dips) == 2.0
@@ -367,16 +367,16 @@ def test_the_slope_is_that_of_a_line_whatever_dips_there_are() -> None:
         ),
     ],
 )
-def test_what_grows_or_slows_down_fails_a_soak(
+def test_a_quantity_that_grows_or_a_run_that_slows_down_fails_a_soak(
     tmp_path: Path, samples: list[Sample], seconds: Callable[[int], float], why: str
 ) -> None:
     record = soaked(tmp_path, samples, seconds)
     assert record.status == "failed" and any(why in note for note in record.notes)
 
 
-def test_what_is_measured_of_a_process_is_what_the_system_says_of_it() -> None:
+def test_measurements_of_a_process_are_the_figures_of_the_system() -> None:
     before = chaos_soak.measured(os.getpid())
-    # from the system: numpy's may be memory that this process had already
+    # straight from the operating system: numpy might reuse memory of this process
     held = mmap.mmap(-1, 32 << 20)
     for at in range(0, len(held), mmap.PAGESIZE):
         held[at] = 1

@@ -1,5 +1,5 @@
-"""The benchmarks of several processes: what they make of the numbers, and the sides of ours once,
-in small."""
+"""The benchmarks of several processes: their verdicts on given numbers, and Convoy's side of each
+once at a small size."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def test_our_members_sum_in_the_order_of_ranks_whether_the_array_is_small_or_sha
         assert digests == [hashlib.blake2b(expected, digest_size=8).hexdigest()]
 
 
-def test_an_allreduce_that_misses_its_bar_or_gives_other_bits_is_told() -> None:
+def test_an_allreduce_that_misses_its_bar_or_gives_other_bits_is_reported() -> None:
     record = Record("r")
     turns = iter(["a", "b", "c", "c"])
     sides = {
@@ -86,7 +86,7 @@ def test_the_members_of_two_checkouts_take_turns_and_their_sums_are_the_same_bit
         assert one.sum()[1] == {""}
 
 
-def test_a_checkout_that_cannot_run_is_told_with_what_it_said(tmp_path: Path) -> None:
+def test_a_checkout_that_cannot_run_is_reported_with_its_output(tmp_path: Path) -> None:
     (tmp_path / "runtime").mkdir()
     (tmp_path / "runtime" / "__init__.py").write_text("raise SystemExit('it is too old')")
     with (
@@ -96,7 +96,7 @@ def test_a_checkout_that_cannot_run_is_told_with_what_it_said(tmp_path: Path) ->
         pass
 
 
-def test_sums_that_take_longer_than_those_of_another_commit_are_told(
+def test_sums_that_take_longer_than_those_of_another_commit_are_reported(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     record = Record("r")
@@ -128,7 +128,7 @@ def test_sums_that_take_longer_than_those_of_another_commit_are_told(
     assert record.notes == ["1.100 of commit abc's time, at most 1.03: 2 processes, 30 MB"]
 
 
-def test_a_run_that_is_slower_than_that_of_another_commit_is_told(
+def test_a_run_that_is_slower_than_the_run_of_another_commit_is_reported(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     rates = {"replicas": (100, 98), "sync": (100, 96)}

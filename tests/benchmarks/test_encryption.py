@@ -1,4 +1,4 @@
-"""The benchmark of encrypted links: its part with strangers, in small."""
+"""The benchmark of encrypted links: its part with strangers, at a small size."""
 
 from __future__ import annotations
 
@@ -11,7 +11,9 @@ from benchmarks.helpers.strangers import STRANGERS
 
 
 @pytest.mark.slow
-def test_a_run_is_timed_beside_strangers_and_none_gets_in(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_run_is_timed_while_strangers_try_to_connect_and_none_gets_in(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     few = {name: STRANGERS[name] for name in ("null", "replayed")}
     for name, value in {
         "STRANGERS": few,

@@ -1,5 +1,5 @@
-"""The fuzz benchmark itself: what is right is accepted, and a reader that raises what it has not
-declared is told."""
+"""The fuzz benchmark: readers accept valid input, and a reader that raises an undeclared exception
+is reported."""
 
 from __future__ import annotations
 
@@ -38,12 +38,11 @@ for seed in target.seeds:
 
 
 @pytest.mark.parametrize("name", TARGETS)
-def test_each_reader_accepts_inputs_that_are_right_or_says_why_not(
-    name: str, tmp_path: Path
-) -> None:
+def test_each_reader_accepts_valid_inputs_or_says_why_not(name: str, tmp_path: Path) -> None:
     if name == "mdb":
         pytest.importorskip("lmdb")
-    # a process of its own, as in the benchmark: readers of sockets leave theirs to its end
+    # In a separate process, as in the benchmark: readers of sockets leave theirs open until the
+    # process ends.
     done = subprocess.run(
         [sys.executable, "-c", TAKE_SEEDS, name, str(tmp_path)],
         cwd=ROOT,
@@ -53,7 +52,8 @@ def test_each_reader_accepts_inputs_that_are_right_or_says_why_not(
         env={**os.environ, "OPENBLAS_NUM_THREADS": "1"},
     )
     assert done.returncode == 0, done.stderr
-    # an example is for another program, a net of Caffe's may hold what we refuse
+    # An example may belong to another program, and a net of Caffe may contain layers that Convoy
+    # refuses.
     if name not in ("cluster", "net"):
         assert done.stdout == ""
 
@@ -68,7 +68,7 @@ def test_frames_that_were_joined_are_cut_again_and_any_bytes_can_be_cut() -> Non
 def judged(
     folder: Path, take: Callable[[bytes], object], capsys: pytest.CaptureFixture[str], *given: bytes
 ) -> Record:
-    """What is told of a reader that declares ValueError and got these inputs."""
+    """The record of a reader that declares ValueError and got these inputs."""
     capsys.readouterr()
     guard = Guard(Target(take, (ValueError,), []), folder / "failures")
     for data in given:
@@ -81,7 +81,7 @@ def judged(
     return record
 
 
-def test_a_reader_that_raises_what_it_has_not_declared_fails_and_its_input_is_told(
+def test_a_reader_that_raises_an_undeclared_exception_fails_and_its_input_is_reported(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     def broken(data: bytes) -> None:
@@ -100,7 +100,7 @@ def test_a_reader_that_raises_what_it_has_not_declared_fails_and_its_input_is_to
     assert kept.read_bytes() == long and kept.name in record.notes[-1]
 
 
-def test_a_reader_that_raises_only_what_it_declares_does_not_fail(
+def test_a_reader_that_raises_only_declared_exceptions_does_not_fail(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     def declares(data: bytes) -> None:
@@ -111,7 +111,7 @@ def test_a_reader_that_raises_only_what_it_declares_does_not_fail(
     assert (record.facts["executions"], record.facts["features reached"]) == (9, 31)
 
 
-def test_a_reader_that_takes_memory_fails_and_the_input_is_told(
+def test_a_reader_that_takes_memory_fails_and_the_input_is_reported(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     taken = [70]
@@ -136,7 +136,7 @@ def test_a_run_in_which_nothing_was_tried_fails(tmp_path: Path) -> None:
     assert (record.status, record.notes) == ("failed", ["no input was tried"])
 
 
-def test_without_the_fuzzer_all_is_skipped_in_words(
+def test_without_the_fuzzer_all_parts_are_skipped_with_a_reason(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setattr(fuzz, "missing", lambda modules: list(modules.values()))

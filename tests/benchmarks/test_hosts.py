@@ -1,5 +1,5 @@
-"""The benchmark of several machines beside DDP: what it makes of the turns, and both sides once, in
-small."""
+"""The benchmark of several machines compared with DDP: its verdicts on given turns, and both sides
+once at a small size."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def two() -> Iterator[list[Machine]]:
 
 
 class Said:
-    """A side whose iterations take what is said, turn by turn."""
+    """A side whose iterations take the given seconds, one value per turn."""
 
     def __init__(self, *seconds: float) -> None:
         self._seconds = iter(seconds)
@@ -88,7 +88,7 @@ def test_a_loss_that_was_not_reached_is_a_failure_and_gets_no_ratio() -> None:
 
 
 async def told(*losses: float) -> AsyncGenerator[Event, None]:
-    """What a run tells of its losses, one a second; then nothing more."""
+    """The events of a run that reports these losses, one a second, and then stays silent."""
     yield Event(5.0, "supervisor", "began", {})
     yield Event(5.0, "tuner", "tuning", {"why": "so"})
     for number, loss in enumerate(losses, 1):
@@ -138,7 +138,7 @@ def test_machines_are_started_and_nothing_is_left_on_them(two: list[Machine]) ->
     assert end > 0
 
 
-def test_without_pytorch_it_says_what_brings_it_and_leaves_the_results_alone(
+def test_without_pytorch_it_names_the_extra_and_leaves_the_results_alone(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setattr(hosts, "missing", lambda modules: list(modules.values()))
@@ -149,7 +149,7 @@ def test_without_pytorch_it_says_what_brings_it_and_leaves_the_results_alone(
     assert not (tmp_path / "results").exists()
 
 
-def test_ours_is_the_fastest_by_prediction_of_those_that_compute_what_ddp_does(
+def test_ours_is_the_fastest_predicted_preset_among_those_equal_to_ddp(
     tmp_path: Path,
 ) -> None:
     found = hosts_clusters.candidates(tmp_path, LENET, NOWHERE)
@@ -162,7 +162,7 @@ def test_ours_is_the_fastest_by_prediction_of_those_that_compute_what_ddp_does(
     timed = Timed({4: nothing}, dict.fromkeys(nothing, 0.0), 0.0)
     for name, checked in found.items():
         fast, slow = (hosts_clusters.predicted(checked, timed, rate) for rate in (10**8, 10**7))
-        assert slow == pytest.approx(10 * fast, rel=0.1), name  # nothing but the cables takes time
+        assert slow == pytest.approx(10 * fast, rel=0.1), name  # only the cables take time
     known = hosts.Known(timed, found, {"omnivore": 2.0, "firecaffe": 1.0}, {})
     assert known.preset == "firecaffe"
 
@@ -184,7 +184,7 @@ def test_a_run_of_ours_rests_between_its_turns(tmp_path: Path, two: list[Machine
 
 
 @pytest.mark.slow
-def test_both_sides_are_measured_in_small(
+def test_both_sides_are_measured_at_a_small_size(
     tmp_path: Path, two: list[Machine], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     pytest.importorskip("torch")
@@ -202,7 +202,7 @@ def test_both_sides_are_measured_in_small(
         "--seconds",
         "0.1",
     ]
-    hosts.main([*given, "--results", str(tmp_path)])  # the bar is for eight machines
+    hosts.main([*given, "--results", str(tmp_path)])  # the bar is meant for eight machines
     (as_json,) = tmp_path.glob("hosts-*.json")
     parts = json.loads(as_json.read_text())["parts"]
     fastest = parts["choice"]["tables"][0]["rows"][0][2]

@@ -1,5 +1,5 @@
-"""The benchmark of messages: its bars, its turns, its two processes, and what it says of what is
-missing."""
+"""The benchmark of messages: its bars, its turns, its two processes, and its messages about missing
+peers."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def test_a_bar_holds_at_its_limit_and_a_missed_one_is_a_line_and_a_failure(
 
 
 class Said:
-    """A pair whose end answers 1, 2, 3 ..."""
+    """A pair whose far end answers 1, 2, 3, and so on."""
 
     def __init__(self, log: list[str], name: str) -> None:
         self.log = log
@@ -56,7 +56,7 @@ def test_sides_take_turns_and_the_first_round_does_not_count() -> None:
     assert log == ["x", "y", "y", "x", "x", "y"]
 
 
-def test_a_message_that_costs_more_than_that_of_another_commit_is_told(
+def test_a_message_that_costs_more_than_at_another_commit_is_reported(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     class Both:
@@ -118,7 +118,7 @@ def test_an_end_that_dies_is_named_and_fails_its_part_only() -> None:
     assert record.notes == ["no such kind, end a ended with 1"]
 
 
-def test_an_end_that_says_nothing_is_stopped() -> None:
+def test_an_end_that_does_not_answer_is_stopped() -> None:
     end = messages_pair.End("convoy", "a", {}, ("sh", "-c", "exec sleep 100"))
     with pytest.raises(Lost, match="convoy, end a ended with"):
         end.hear(seconds=0.01)
@@ -140,7 +140,7 @@ def test_peers_that_are_missing_are_left_out_by_name(
     ]
 
 
-def test_namespaces_that_are_refused_say_what_refused_them(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_refused_namespaces_name_the_cause(monkeypatch: pytest.MonkeyPatch) -> None:
     said: list[str] = []
 
     def refusal(command: str) -> str:
@@ -183,7 +183,7 @@ def test_small_messages_are_measured_between_real_processes_and_written(tmp_path
 
 
 @pytest.mark.slow
-def test_encrypted_links_are_measured_beside_open_ones_between_two_hosts(tmp_path: Path) -> None:
+def test_encrypted_links_are_compared_with_open_ones_between_two_hosts(tmp_path: Path) -> None:
     command = [
         sys.executable,
         "-m",

@@ -1,5 +1,5 @@
-"""The driver of operators' commands: it draws what it should, judges as it should, and what it says
-of itself holds."""
+"""The driver of operators' commands: it draws every kind of step, judges answers correctly, and
+keeps its own promises."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ HERE = Place()
 AWAY = Place(private_tmp=True)
 
 
-# -- what is drawn
+# -- drawing trials
 
 
 def test_a_seed_draws_the_same_trial_again_and_another_seed_another() -> None:
@@ -70,7 +70,7 @@ def test_every_kind_of_step_and_of_place_is_drawn() -> None:
     )
 
 
-def test_a_trial_ends_with_the_end_of_all_that_it_knows_to_live() -> None:
+def test_a_trial_leaves_no_run_alive_that_it_started() -> None:
     for seed in range(100):
         trial = draw(seed)
         lives = set[str]()
@@ -83,13 +83,15 @@ def test_a_trial_ends_with_the_end_of_all_that_it_knows_to_live() -> None:
         assert not lives, seed
 
 
-def test_a_step_is_told_in_a_line() -> None:
+def test_a_step_is_described_in_one_line() -> None:
     step = Step("scale", "exp", Place(zone="XXX-14", host="node1"), 3, named=False)
     assert str(step) == "scale exp 3 (unnamed) [zone, host node1]"
     assert str(Step("ps", "exp")) == "ps exp"
 
 
-def test_a_machine_without_namespaces_or_a_compiler_plays_what_it_can(tmp_path: Path) -> None:
+def test_a_machine_without_namespaces_or_a_compiler_plays_the_possible_trials(
+    tmp_path: Path,
+) -> None:
     without = Means(tmp_path, None, namespaces=False)
     for seed in range(60):
         trial = without.trial(seed)
@@ -100,7 +102,7 @@ def test_a_machine_without_namespaces_or_a_compiler_plays_what_it_can(tmp_path: 
         assert "clock" not in {step.kind for step in trial.steps}
 
 
-# -- what is judged
+# -- judging answers
 
 
 def answer(code: int | None = 0, out: str = "", err: str = "", *words: str) -> Answer:
@@ -155,7 +157,7 @@ def test_a_command_that_hangs_or_ends_without_words_is_wrong(wrong: Answer, why:
         (CHANGING, HERE, "finished", False),
     ],
 )
-def test_an_up_that_lives_is_listed_with_what_it_is_at(
+def test_a_live_up_is_listed_with_its_present_activity(
     state: str, asked: Place, words: str, is_right: bool
 ) -> None:
     assert (list(wrong_ps(truth(exp=state), asked, listed(("r-exp", words)))) == []) is is_right
@@ -165,7 +167,7 @@ def test_an_up_that_lives_is_listed_with_what_it_is_at(
 
 
 def test_a_run_that_has_just_begun_belongs_to_its_name_in_run_json(tmp_path: Path) -> None:
-    second = tmp_path / "20261128-103451-exp-2-2"  # the second one of exp-2 in its second
+    second = tmp_path / "20261128-103451-exp-2-2"  # the second run of exp-2 within one second
     second.mkdir()
     said = answer(
         0, json.dumps([{"name": second.name, "directory": str(second), "state": "running"}])
@@ -175,7 +177,7 @@ def test_a_run_that_has_just_begun_belongs_to_its_name_in_run_json(tmp_path: Pat
     assert list(wrong_ps(truth(**{"exp-2": CHANGING}), HERE, said)) == []
 
 
-def test_what_lives_is_listed_once_and_nothing_else_is() -> None:
+def test_each_live_run_is_listed_once_and_no_other_run_is() -> None:
     two = truth(exp=TRAINS, other=GONE)
     assert list(wrong_ps(two, HERE, listed(("r-exp", "running")))) == []
     for wrong in (
@@ -191,7 +193,7 @@ def test_what_lives_is_listed_once_and_nothing_else_is() -> None:
     assert list(wrong_ps(two, HERE, listed(("r-exp", "running")))) != []
 
 
-def test_status_tells_of_the_newest_run_of_a_name_and_of_none_that_is_over_as_if_it_lived() -> None:
+def test_status_reports_the_newest_run_of_a_name_and_never_reports_an_ended_run_as_live() -> None:
     known = truth(exp=GONE)
     known.ups["exp"].runs.append("r-newer")
 
@@ -231,7 +233,7 @@ def test_down_with_exit_0_means_that_up_has_ended(
     ) is is_right
 
 
-def test_down_saves_and_says_what_was_over_and_knows_nothing_of_a_silent_host() -> None:
+def test_down_saves_and_names_ended_runs_and_claims_nothing_about_a_silent_host() -> None:
     known = truth(exp=TRAINS, over=GONE)
     none = answer(0, "r-exp has ended; last checkpoint: none")
     assert list(wrong_down(known, known.ups["exp"], HERE, none, is_gone=True, now=False)) != []
@@ -243,7 +245,7 @@ def test_down_saves_and_says_what_was_over_and_knows_nothing_of_a_silent_host() 
     assert list(wrong_down_of_lost(answer(0))) != []
 
 
-def test_to_another_host_an_up_that_was_killed_may_seem_to_live_and_here_it_may_not() -> None:
+def test_a_killed_up_may_seem_alive_from_another_host_but_not_from_its_own() -> None:
     known = truth(exp=GONE)
     far = Place(private_tmp=True, host="node3", far=True)
     up = known.ups["exp"]
@@ -257,7 +259,7 @@ def test_to_another_host_an_up_that_was_killed_may_seem_to_live_and_here_it_may_
         assert list(wrong_down(known, up, HERE, silent, is_gone=True, now=False)) != []
 
 
-def test_save_and_scale_that_say_0_have_done_it() -> None:
+def test_save_and_scale_that_exit_with_0_have_done_their_work() -> None:
     known = truth(exp=TRAINS)
     up = known.ups["exp"]
     saved = answer(0, "../runs/r-exp/checkpoint-1.safetensors\n")
@@ -282,10 +284,10 @@ def test_resume_takes_the_newest_run_that_has_a_checkpoint() -> None:
     assert list(wrong_resume(up, [], "a", answer())) != []
 
 
-# -- the world that it makes
+# -- the surroundings of a trial
 
 
-def test_the_clock_of_a_process_steps_and_that_of_the_machine_does_not(tmp_path: Path) -> None:
+def test_the_clock_of_a_process_steps_and_the_machines_clock_does_not(tmp_path: Path) -> None:
     try:
         library = clock_library(tmp_path)
     except Refused as why:
@@ -309,7 +311,7 @@ def test_the_clock_of_a_process_steps_and_that_of_the_machine_does_not(tmp_path:
     world.end()
 
 
-def test_what_is_left_of_a_trial_is_found(tmp_path: Path) -> None:
+def test_remains_of_a_trial_are_found(tmp_path: Path) -> None:
     world = World(tmp_path / "world", None)
     assert list(world.left({}, 0)) == []
     (world.runs / ".up-1.lock").touch()
@@ -330,7 +332,7 @@ def test_what_is_left_of_a_trial_is_found(tmp_path: Path) -> None:
     assert not world.folder.exists()
 
 
-def test_a_place_is_made_of_what_it_says(tmp_path: Path) -> None:
+def test_a_place_is_built_from_its_description(tmp_path: Path) -> None:
     world = World(tmp_path / "world", None)
     assert world.words(["up"], HERE) == ["up"]
     far = world.words(["up"], Place(private_tmp=True, host="node2", far=True, descriptors=256))
@@ -340,7 +342,7 @@ def test_a_place_is_made_of_what_it_says(tmp_path: Path) -> None:
     world.end()
 
 
-# -- mutants, and a trial
+# -- mutants, and a whole trial
 
 
 @pytest.mark.parametrize("mutant", MUTANTS, ids=lambda mutant: mutant.name.replace(" ", "-"))
@@ -355,7 +357,7 @@ def test_each_promise_has_two_mutants_at_least() -> None:
     assert min(Counter(mutant.promise for mutant in MUTANTS).values()) >= 2
 
 
-def test_a_wrong_answer_and_a_mutant_that_nobody_notices_fail_the_record(
+def test_a_wrong_answer_and_an_unnoticed_mutant_fail_the_record(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def play(self: Means, trial: Trial, tree: Path = ROOT) -> Told:
@@ -382,7 +384,8 @@ def test_a_wrong_answer_and_a_mutant_that_nobody_notices_fail_the_record(
 @pytest.mark.slow  # a few trials: half a minute
 @pytest.mark.timeout(600)
 def test_a_few_trials_have_right_answers_and_leave_nothing() -> None:
-    with tempfile.TemporaryDirectory(prefix="op", dir="/tmp") as short:  # sockets lie in it
+    # sockets are created in this folder, and their paths must be short
+    with tempfile.TemporaryDirectory(prefix="op", dir="/tmp") as short:
         means = Means.here(Path(short))
         for told in operators.in_parallel(
             lambda seed: means.play(means.trial(seed)), (1, 2, 5, 13), 2
@@ -391,7 +394,9 @@ def test_a_few_trials_have_right_answers_and_leave_nothing() -> None:
             assert told.commands
 
 
-def test_where_namespaces_are_refused_the_reason_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_where_namespaces_are_refused_the_reason_is_reported(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     monkeypatch.setenv("PATH", "")
     with pytest.raises(Refused, match="no namespaces here"):
         namespaces()

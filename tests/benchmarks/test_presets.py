@@ -1,4 +1,5 @@
-"""The benchmark of the presets: what its part `equality` calls equal, and what it does not."""
+"""The benchmark of the presets: the differences that its part `equality` accepts and those that it
+rejects."""
 
 from __future__ import annotations
 
@@ -29,12 +30,13 @@ def parameters(difference: float = 0.0) -> Arrays:
     [
         (1e-6, 1e-6, 1e-8, 0, 1e-12, "running"),
         (1e-6, 1e-4, 1e-8, 0, 1e-12, "failed"),
-        (1e-6, 1e-6, 1e-6, 0, 1e-12, "failed"),  # its histories are 1e-4 apart
+        (1e-6, 1e-6, 1e-6, 0, 1e-12, "failed"),  # its solver histories differ by 1e-4
         (1e-6, 1e-6, 1e-8, 0, 1e-4, "failed"),
         (1e-6, math.nan, 1e-8, 0, 1e-12, "failed"),
         (1e-6, 1e-4, 1e-8, 0, 1e-4, "failed"),
-        (1e-6, 1e-6, 1e-8, 1e-9, 1e-12, "failed"),  # not the same bits
-        # a maximum has gone another way, in one process too: it still fails
+        (1e-6, 1e-6, 1e-8, 1e-9, 1e-12, "failed"),  # the bits differ
+        # a maximum was taken at another position, also within one process; the comparison still
+        # fails
         (1e-4, 1e-4, 1e-8, 0, 1e-12, "failed"),
     ],
 )

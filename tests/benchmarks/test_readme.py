@@ -1,4 +1,4 @@
-"""benchmarks/README.md: every command has a row, and every row a command."""
+"""benchmarks/README.md: every command has a row, and every row has a command."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ ROW = re.compile(r"^\| [^|]+ \| `(\w+)", re.MULTILINE)
 
 
 def commands() -> set[str]:
-    """Files at the top, and folders that `python -m` can run."""
+    """The names of the commands: files at the top, and folders that `python -m` can run."""
     files = {path.stem for path in BENCHMARKS.glob("[a-z]*.py")}
     return files | {path.parent.name for path in BENCHMARKS.glob("*/__main__.py")}
 
@@ -20,8 +20,8 @@ def test_the_page_of_benchmarks_has_a_row_for_each_command_and_no_other() -> Non
     assert set(ROW.findall((BENCHMARKS / "README.md").read_text("utf-8"))) == commands()
 
 
-def test_each_command_says_what_it_does_when_it_is_asked_for_help() -> None:
-    """Also one of its own: a command without a parser would run everything."""
+def test_each_command_describes_itself_in_its_help() -> None:
+    """Each command has its own parser: without one, asking for help would run everything."""
     for name in commands():
         folder = BENCHMARKS / name / f"{name}.py"
         text = (folder if folder.exists() else BENCHMARKS / f"{name}.py").read_text("utf-8")

@@ -1,5 +1,5 @@
-"""The benchmark of scaling: its clusters in small, and what it makes of figures that miss their
-bars."""
+"""The benchmark of scaling: its clusters at a small size, and its verdicts on figures that miss
+their bars."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ def test_the_part_on_staleness_sees_g_minus_1_and_a_fresh_fc_phase(tmp_path: Pat
     assert record.status == "running"
 
 
-def test_the_part_on_shares_sees_what_proportion_brings(tmp_path: Path) -> None:
+def test_the_part_on_shares_sees_the_gain_of_proportional_shares(tmp_path: Path) -> None:
     record = Record("r")
     scaling.shares(record, tmp_path, most=2)
     assert record.status == "running"
@@ -60,7 +60,7 @@ def test_the_part_on_shares_sees_what_proportion_brings(tmp_path: Path) -> None:
     assert proportional == pytest.approx(0.3, rel=0.1)
 
 
-def test_figures_that_miss_their_bars_are_told_and_fail() -> None:
+def test_figures_that_miss_their_bars_are_reported_and_fail() -> None:
     record = Record("r")
     scaling.near(record, "tree", 1.1, 1.0)
     scaling.fresh(record, "4 groups", 3.2, 4)
@@ -81,7 +81,7 @@ def test_without_a_preset_its_part_is_skipped(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     others = {name: preset for name, preset in scaling.PRESETS.items() if name != scaling.TREE}
-    monkeypatch.setattr(scaling, "PRESETS", others)  # the order of the table itself stays
+    monkeypatch.setattr(scaling, "PRESETS", others)  # the order of the original table stays
     record = Record("r")
     scaling.communication(record, tmp_path, most=2)
     assert (record.status, record.notes) == ("skipped", ["no preset firecaffe"])

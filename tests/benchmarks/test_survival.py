@@ -1,5 +1,5 @@
-"""`python -m benchmarks.survival`: what it reads in a journal, and that it runs as a user types
-it."""
+"""`python -m benchmarks.survival`: the figures that it reads from a journal, and a run of it as a
+user types it."""
 
 from __future__ import annotations
 
@@ -17,7 +17,9 @@ from benchmarks.survival import waited
 from tests.helpers.support import ROOT, environment
 
 
-def test_what_training_waited_for_each_checkpoint_is_read_from_a_journal(tmp_path: Path) -> None:
+def test_the_seconds_that_training_waited_for_each_checkpoint_are_read_from_a_journal(
+    tmp_path: Path,
+) -> None:
     events = [
         {"event": "checkpoint", "exposed_seconds": 2.0},
         {"event": "progress", "elapsed_seconds": 1.0},

@@ -1,4 +1,4 @@
-"""Processes of a run that is starting, as benchmarks and chaos tests look for them."""
+"""Processes of a run that is starting: how benchmarks and chaos tests find them."""
 
 from __future__ import annotations
 
@@ -11,13 +11,15 @@ import pytest
 from benchmarks.chaos.processes import alive
 from benchmarks.helpers.survivor import Gone, Survivor
 
-WAITS = "import signal; signal.sigwait({signal.SIGTERM})"  # in place of the command line
+# a program that takes the place of the command line
+WAITS = "import signal; signal.sigwait({signal.SIGTERM})"
 
-ABSENT = 2**22 + 1  # the pid of no process
+ABSENT = 2**22 + 1  # a pid that no process has
 
 
 class Run:
-    """A run whose directory the test writes. `up` is the program `says`."""
+    """A run whose directory the test writes. `says` is the source of the program that stands in for
+    `up`."""
 
     def __init__(self, folder: Path, says: str) -> None:
         (folder / "runtime").mkdir()
@@ -54,7 +56,7 @@ def test_a_process_of_a_run_that_is_starting_is_waited_for(run: Run) -> None:
     assert run.seen.pid("worker-3") == ABSENT
 
 
-def test_an_up_that_ends_before_the_process_has_reported_is_told(tmp_path: Path) -> None:
+def test_an_up_that_ends_before_the_process_has_reported_is_an_error(tmp_path: Path) -> None:
     run = Run(tmp_path, "print('no more')")
     try:
         run.seen.process.wait()
@@ -66,7 +68,7 @@ def test_an_up_that_ends_before_the_process_has_reported_is_told(tmp_path: Path)
         run.seen.stop()
 
 
-def test_the_living_processes_are_those_that_live(run: Run) -> None:
+def test_only_processes_that_live_count_as_living(run: Run) -> None:
     run.reports("dead", ABSENT)
     run.reports("living", run.seen.process.pid)
     assert alive(run.seen) == [run.seen.process.pid]

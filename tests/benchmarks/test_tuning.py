@@ -1,5 +1,5 @@
-"""The benchmark of the queueing model: its parts in small, and what it makes of figures that
-miss."""
+"""The benchmark of the queueing model: its parts at a small size, and its verdicts on figures that
+miss their intervals."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def test_every_way_of_knowing_a_time_agrees() -> None:
     assert [len(table.rows) for table in record.tables] == [10, 10, 12]
 
 
-def test_a_figure_outside_its_interval_is_told_and_fails() -> None:
+def test_a_figure_outside_its_interval_is_reported_and_fails() -> None:
     record = Record("r")
     record.table("t")
     tuning.compare(record, "M/M/1", 0.5, 1.0, Estimate(1.01, 0.1))
@@ -49,12 +49,13 @@ def test_small_clusters_take_as_long_as_predicted_within_a_tenth(
     file = tmp_path / "kept.jsonl"
     runs = Cluster(tmp_path, Kept(file)).runs(CASES[0], preset, workers, groups)
     again = Cluster(tmp_path / "none", Kept(file))
-    assert again.runs(CASES[0], preset, workers, groups) == runs  # nothing is measured twice
+    # the second call measures nothing again
+    assert again.runs(CASES[0], preset, workers, groups) == runs
     found = Cluster(tmp_path, Kept()).point(CASES[0], preset, workers, groups, runs)
     assert abs(found.error) < 0.1
 
 
-def test_what_is_measured_of_several_groups_are_the_iterations_that_are_predicted() -> None:
+def test_the_measured_iterations_of_several_groups_are_the_predicted_ones() -> None:
     assert tuning_prediction.SEVERAL == (work_graph.MOST // 2, work_graph.MOST // 2)
 
 
@@ -64,9 +65,9 @@ def test_what_is_measured_of_several_groups_are_the_iterations_that_are_predicte
         ((1.0,), False),
         ((1.0, 1.02), True),
         ((1.0, 1.2), False),
-        ((1.0, 1.06, 1.0, 1.06), False),  # 1.7 %
+        ((1.0, 1.06, 1.0, 1.06), False),  # the mean is known to 1.7 %
         ((1.0, 1.06, 1.0, 1.06, 1.03), True),
-        ((1.0, 1.2, 1.1, 1.3, 1.2), False),  # 4.4 %
+        ((1.0, 1.2, 1.1, 1.3, 1.2), False),  # the mean is known to 4.4 %
         ((1.0, 2.0) * 12, False),
         ((1.0, 2.0) * 12 + (1.0,), True),
     ],
@@ -78,7 +79,8 @@ def test_runs_by_chance_are_repeated_until_their_mean_is_known(
 
 
 def points(*errors: float) -> list[Point]:
-    """Of groups 1, 2, 4 ...: each twice as fast as the one before, predicted with these errors."""
+    """Points for 1, 2, 4, ... groups. Each is twice as fast as the point before, and predicted with
+    these errors."""
     return [
         Point(
             CASES[0], "omnivore", 8, 2**n, (0.5**n,), 0.1, Prediction(0.5**n * (1 + error), {}, "")
@@ -92,7 +94,7 @@ def points(*errors: float) -> list[Point]:
     [((0.01, -0.02, 0.03), []), ((0.06, 0.06, 0.06), ["median"]), ((0.0, 0.0, 0.11), ["median"]),
      ((0.0, -0.49, 0.0), ["median", "saturates"])],
 )  # fmt: skip
-def test_errors_and_another_saturation_point_are_told_and_fail(
+def test_errors_and_another_saturation_point_are_reported_and_fail(
     errors: Sequence[float], missed: list[str]
 ) -> None:
     record = Record("r")
@@ -103,7 +105,7 @@ def test_errors_and_another_saturation_point_are_told_and_fail(
 
 
 def curve(*runs: tuple[float, ...]) -> list[Point]:
-    """Of groups 1, 2, 4 ..."""
+    """Points for 1, 2, 4, ... groups, with these measured runs."""
     return [
         Point(CASES[0], "omnivore", 8, 2**n, each, 0.1, Prediction(1.0, {}, ""))
         for n, each in enumerate(runs)
@@ -120,7 +122,7 @@ def curve(*runs: tuple[float, ...]) -> list[Point]:
         (((2.0,), (1.04, 1.04), (0.97, 1.03)), (2, 4)),
     ],
 )
-def test_what_saturates_is_known_as_well_as_the_means_of_runs(
+def test_the_saturation_point_is_as_certain_as_the_means_of_runs(
     runs: Sequence[tuple[float, ...]], expected: tuple[int, int]
 ) -> None:
     assert tuning_prediction.may_saturate(curve(*runs)) == expected
@@ -133,7 +135,7 @@ def test_what_saturates_is_known_as_well_as_the_means_of_runs(
         {1: [1.06, 1.06], 2: [1.0, 1.0], 4: [1.2, 1.2], 8: [1.2, 1.2]},
     ],
 )
-def test_several_groups_and_what_decides_what_saturates_run_until_their_mean_is_known(
+def test_points_of_several_groups_and_points_that_decide_saturation_run_until_their_mean_is_known(
     seconds: dict[int, list[float]], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def run(
@@ -147,7 +149,9 @@ def test_several_groups_and_what_decides_what_saturates_run_until_their_mean_is_
     assert made == [tuple(each) for each in seconds.values()]
 
 
-def test_without_its_package_adaptdl_is_left_out_in_words(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_its_package_adaptdl_is_left_out_with_a_reason(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     monkeypatch.setitem(sys.modules, "adaptdl.goodput", None)
     record = Record("r")
     tuning_prediction.beside_adaptdl(record, points(0.0))

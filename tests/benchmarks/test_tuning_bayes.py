@@ -1,5 +1,5 @@
-"""The Bayesian baseline of the tuner's benchmark: the same laboratory, the same budget, nothing
-else."""
+"""The Bayesian baseline of the tuner's benchmark: it gets the same laboratory and the same budget,
+and no more."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from roles.tuning.trials import Trials
 from tests.roles.laboratories import Written
 
 with warnings.catch_warnings():
-    warnings.simplefilter("ignore")  # of packages that optuna imports
+    warnings.simplefilter("ignore")  # warnings of packages that optuna imports
     pytest.importorskip("optuna", reason="the extra tuning-peers is not installed")
 
 START = Setting(1, 0.9, 0.1)
@@ -47,9 +47,7 @@ def test_both_searches_are_in_its_table(monkeypatch: pytest.MonkeyPatch) -> None
     assert (record.status, record.notes) == ("running", [])
 
 
-def test_a_search_over_points_that_were_tried_ends_at_one_that_is_near_the_best_and_counts_each_once() -> (
-    None
-):
+def test_a_search_over_tried_points_ends_near_the_best_and_counts_each_once() -> None:
     points = {
         Point(groups, momentum, rate): (math.inf if momentum else float(10 + groups), 5.0)
         for groups in (1, 2, 4)

@@ -1,4 +1,5 @@
-"""The benchmark of `plan` for Omnivore's own clusters: whole, and the judge of what it finds."""
+"""The benchmark of `plan` for Omnivore's own clusters: a whole run, and the judge of its
+findings."""
 
 from __future__ import annotations
 
@@ -13,10 +14,10 @@ from runtime.plan.prospects import Prospect, Prospects
 
 
 @pytest.mark.slow
-def test_plan_agrees_with_what_omnivores_authors_saw_and_says_why_where_it_does_not(
+def test_plan_agrees_with_the_findings_of_omnivores_authors_and_says_why_where_it_does_not(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    # the benchmark has four more, at 4 s each
+    # the benchmark has four more rates, at 4 s each
     monkeypatch.setattr(tuning_clusters, "RATES", (1, 2.5))
     monkeypatch.setattr(tuning_clusters, "PICTURE", tmp_path / "pictures" / "curve.svg")
     record = Record("r")
@@ -37,7 +38,9 @@ def test_by_the_formula_four_groups_saturate_the_large_cluster() -> None:
 
 
 @pytest.mark.parametrize(("number", "busy", "formula"), [(0, 0.97, 8), (2, 0.99, 8), (2, 0.5, 4)])
-def test_what_the_paper_did_not_see_fails(number: int, busy: float, formula: int) -> None:
+def test_a_finding_that_the_paper_does_not_have_fails(
+    number: int, busy: float, formula: int
+) -> None:
     record = Record("r")
     found = Prospects(choices=(Prospect("", 8, 1.0, {"fc_server": busy}, "fc_server"),))
     tuning_clusters._judge(record, CLUSTERS[number], found, formula)

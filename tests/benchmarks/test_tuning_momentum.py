@@ -1,5 +1,5 @@
-"""The parts of the tuning benchmark about momentum, in small: what is measured, judged, drawn and
-counted."""
+"""The parts of the tuning benchmark about momentum, at a small size: measurements, verdicts,
+pictures and counts."""
 
 from __future__ import annotations
 
@@ -48,7 +48,8 @@ def test_runs_are_added_until_their_momentum_is_known_and_a_noisy_one_counts_lit
     noisy = Measured(0.8, 0.06)
     assert tuning_momentum.weighed([sharp]) == sharp
     together = tuning_momentum.weighed([sharp, noisy])
-    assert together.value == pytest.approx(0.5 + 0.3 / 5)  # a fifth of the weight
+    # the noisy runs have a fifth of the weight
+    assert together.value == pytest.approx(0.5 + 0.3 / 5)
     assert together.error == pytest.approx(0.03 * 0.8**0.5)
     assert not tuning_momentum.settled([], 1)
     assert not tuning_momentum.settled([sharp, noisy], 3)
@@ -75,7 +76,7 @@ def test_a_momentum_that_is_far_from_theory_or_not_known_fails_under_exponential
     ]
 
 
-def test_the_picture_has_a_panel_for_each_net_and_leaves_out_what_is_not_known() -> None:
+def test_the_picture_has_a_panel_for_each_net_and_leaves_out_unknown_values() -> None:
     rows = [
         [
             net,
@@ -94,7 +95,7 @@ def test_the_picture_has_a_panel_for_each_net_and_leaves_out_what_is_not_known()
         for law in ("exponential", "measured")
         for g in (1, 2, 4)
     ]
-    root = ET.fromstring(tuning_momentum.chart(rows))  # our own
+    root = ET.fromstring(tuning_momentum.chart(rows))  # the XML was written by the benchmark itself
     lines = [
         len(each.attrib["points"].split())
         for each in root.iter("{http://www.w3.org/2000/svg}polyline")

@@ -1,5 +1,5 @@
-"""The benchmark of predictions of real work: what it compares, when it fails, and all of it in
-small."""
+"""The benchmark of predictions of real work: its comparisons, its failures, and a whole run at a
+small size."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ def progress(time: float, iteration: int) -> Event:
     return Event(time, "coordinator", "progress", {"iteration": iteration, "max_iter": 1000})
 
 
-def test_a_prediction_is_compared_with_what_is_reported_after_it() -> None:
+def test_a_prediction_is_compared_with_the_reports_that_follow_it() -> None:
     said = Event(
         3.0,
         "supervisor",
@@ -38,7 +38,7 @@ def test_predictions_that_err_by_more_than_the_bar_fail() -> None:
 
 
 @pytest.mark.slow
-def test_real_work_in_small_predicts_itself_and_other_groups(
+def test_real_work_at_a_small_size_predicts_itself_and_other_groups(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     record = Record("r")

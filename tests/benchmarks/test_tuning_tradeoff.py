@@ -1,5 +1,5 @@
-"""The benchmark of groups, momentum and rate up to a target: its runs in small, with the digits
-that ship and two workers; what it makes of trials, with trials that are made up."""
+"""The benchmark of groups, momentum and rate up to a target loss. Its runs are small: two workers
+and the digits that ship with Convoy. Its verdicts are tested with trials that are made up."""
 
 from __future__ import annotations
 
@@ -48,14 +48,15 @@ def digits() -> Iterator[Data]:
 def test_two_groups_take_half_the_time_of_one_member(tmp_path: Path, digits: Data) -> None:
     task = lenet(digits, tmp_path, 200, 0.9)
     one, two = (trial(task, 2, Setting(groups, 0.6, 0.03), TIMES, rate=1e9) for groups in (1, 2))
-    assert one.pace == pytest.approx(0.012, rel=0.15)  # half the rows each, then the FC phase
+    # each computes half of the rows, then the FC phase follows
+    assert one.pace == pytest.approx(0.012, rel=0.15)
     assert two.pace < 0.012
     assert one.iterations is not None and one.seconds is not None
     assert one.iterations % tuning_runs.EACH == 0
     assert one.seconds == pytest.approx(one.iterations * one.pace, rel=0.1)
 
 
-def test_a_run_that_diverges_says_so(tmp_path: Path, digits: Data) -> None:
+def test_a_run_that_diverges_reports_it(tmp_path: Path, digits: Data) -> None:
     found = trial(lenet(digits, tmp_path, 60, 0.5), 2, Setting(2, 0.9, 1e6), TIMES, rate=1e9)
     assert (found.diverged, found.iterations, found.took) == (True, None, math.inf)
 
@@ -72,7 +73,7 @@ def test_a_run_ends_behind_its_rival_and_one_to_a_loss_when_the_mean_of_its_wind
     )
 
 
-def test_a_probe_that_was_training_is_none_of_the_seconds_that_the_tuner_held_the_run(
+def test_a_kept_probe_does_not_count_as_seconds_in_which_the_tuner_held_the_run(
     tmp_path: Path, digits: Data
 ) -> None:
     found = trial(
@@ -83,7 +84,7 @@ def test_a_probe_that_was_training_is_none_of_the_seconds_that_the_tuner_held_th
         rate=1e9,
     )
     (choice,) = found.chosen
-    trained = choice["iteration"] * found.pace  # all of them in probes
+    trained = choice["iteration"] * found.pace  # all these iterations ran in probes
     assert trained > 0
     assert found.held == pytest.approx(choice["seconds"] - trained, rel=0.1)
 
@@ -121,7 +122,7 @@ def test_the_model_is_tested_from_outside_as_the_run_itself_tests_it(
 
 
 @pytest.mark.parametrize("task", ["LeNet", "CIFAR-10 quick"])
-def test_trials_beside_the_benchmark_are_gone_on_with_at_the_service_times_that_they_rest_on(
+def test_the_kept_trials_have_their_service_times_in_the_same_file(
     task: str,
 ) -> None:
     kept = Kept(FILE)
@@ -130,7 +131,7 @@ def test_trials_beside_the_benchmark_are_gone_on_with_at_the_service_times_that_
 
 
 @pytest.mark.slow
-def test_service_times_are_measured_in_processes_without_what_comes_before_the_first_iteration(
+def test_service_times_are_measured_in_processes_without_the_time_before_the_first_iteration(
     tmp_path: Path, digits: Data
 ) -> None:
     found = tuning_runs.measured(lenet(digits, tmp_path, 60, 0.5), iterations=20)
@@ -146,7 +147,7 @@ def test_service_times_are_measured_in_processes_without_what_comes_before_the_f
 
 
 @pytest.mark.slow
-def test_the_tuner_stands_beside_the_best_of_a_grid(
+def test_the_tuner_is_compared_with_the_best_of_a_grid(
     tmp_path: Path, digits: Data, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     record = Record("r")
@@ -155,7 +156,7 @@ def test_the_tuner_stands_beside_the_best_of_a_grid(
     compare(record, trials, (0.3,), (3.0,), 1)
     names = [row[0] for row in record.tables[0].rows]
     assert (names[:2], names[3:]) == (["1", "2"], ["1, usual", "2, usual", "auto"])
-    # probes may be kept
+    # probes may be kept as part of the run
     assert any(re.match(r"auto, seed 1, iteration \d+: ", note) for note in record.notes)
 
 
@@ -194,8 +195,8 @@ TASK = Task("t", {}, 1000, accuracy=0.9)
 
 
 def seconds_of(setting: Setting, preset: str = "omnivore") -> float:
-    """The best is two groups at momentum 0 and rate 0.1; with an unmerged FC phase all take three
-    times as long."""
+    """Seconds to the target of a made-up trial. The best setting is two groups at momentum 0 and
+    rate 0.1. With an unmerged FC phase all settings take three times as long."""
     worse = abs(setting.groups - 2) + setting.momentum + abs(math.log10(setting.base_lr) + 1)
     return (10 + worse) * (1 if preset == "omnivore" else 3)
 
@@ -224,7 +225,9 @@ def made_up(auto: float = 11.0, held: float = 1.0) -> Make:
     return make
 
 
-def test_a_run_is_behind_when_its_rival_was_there_or_its_loss_is_far_above_at_that_moment() -> None:
+def test_a_run_is_behind_when_its_rival_has_arrived_or_its_loss_is_far_above_at_that_moment() -> (
+    None
+):
     rival = Reached(400, 4.0, way=[(1.0, 0.8), (2.0, 0.4), (3.0, 0.3), (4.0, 0.2)])
     for at, loss, behind in (
         (0.9, 9.0, False),
@@ -245,7 +248,8 @@ def test_of_a_grid_the_first_is_found_in_any_order_and_nothing_is_tried_longer_t
 ):
     points = [Setting(g, m, r) for g, m, r in itertools.product((1, 2), MOMENTA, (0.1, 0.01))]
     for seed in range(20):
-        shuffled = random.Random(seed).sample(points, len(points))  # a simulation
+        # the random numbers shuffle a simulation only
+        shuffled = random.Random(seed).sample(points, len(points))
         found = Trials(TASK, 2, "here", made_up(), Kept()).first_of(shuffled)
         assert min(found, key=lambda point: found[point].took) == Setting(2, 0.0, 0.1)
         assert all(trial.cut is None or trial.cut >= 10 for trial in found.values())
@@ -284,7 +288,7 @@ def test_trials_are_made_once_even_after_a_run_that_was_cut_off(tmp_path: Path) 
     assert len(made) == 4
 
 
-def test_a_line_after_one_that_was_cut_off_is_read(tmp_path: Path) -> None:
+def test_a_line_after_a_truncated_line_is_read(tmp_path: Path) -> None:
     file = tmp_path / "trials.jsonl"
     file.write_text('{"name": "half a li')
     Kept(file).put("whole", 1)
@@ -314,9 +318,7 @@ def test_a_tuner_that_is_late_or_spends_too_much_fails(
     assert record.facts["auto / best point"] == auto / 10
 
 
-def test_the_lesion_study_adds_one_choice_a_row_and_its_picture_shows_what_did_not_get_there() -> (
-    None
-):
+def test_the_lesion_study_adds_one_choice_a_row_and_its_picture_shows_missed_targets() -> None:
     record = Record("r")
     selections(record, Trials(TASK, 4, "here", made_up(), Kept()), MOMENTA, FACTORS, (0.1,), SEEDS)
     rows = record.tables[0].rows
@@ -345,7 +347,7 @@ def test_the_lesion_study_adds_one_choice_a_row_and_its_picture_shows_what_did_n
         ({(0.1, 1): "diverged", (0.2, 1): "late", (0.3, 1): "late"}, 0.2),
     ],
 )
-def test_the_best_of_some_points_reaches_the_target_with_each_seed_and_if_none_does_it_rather_does_not_diverge(
+def test_the_best_point_reaches_the_target_with_each_seed_or_else_does_not_diverge(
     lost: dict[tuple[float, int], str], expected: float
 ) -> None:
     def make(setting: Setting | None, seed: int, rival: Reached | None, preset: str) -> Reached:
@@ -360,9 +362,7 @@ def test_the_best_of_some_points_reaches_the_target_with_each_seed_and_if_none_d
     assert len(runs.runs) == 2
 
 
-def test_the_picture_of_the_trade_off_has_a_panel_for_each_efficiency_and_says_what_was_not_reached() -> (
-    None
-):
+def test_the_trade_off_picture_has_a_panel_for_each_efficiency_and_names_missed_targets() -> None:
     rows = [["1", 0.9, 0.1, 20.0, 500.0, 10.0], ["2", 0.6, 0.1, 10.0, 600.0, 6.0]]
     rows += [
         ["4", 0.0, 0.1, 9.0, "5 of 5 not reached", "5 of 5 not reached"],
@@ -380,4 +380,5 @@ def test_the_picture_of_the_trade_off_has_a_panel_for_each_efficiency_and_says_w
 
 
 def texts(drawn: str) -> set[str]:
-    return {element.text or "" for element in ET.fromstring(drawn).iter()}  # our own
+    # the XML was written by the benchmark itself
+    return {element.text or "" for element in ET.fromstring(drawn).iter()}

@@ -1,4 +1,5 @@
-"""Runs that take turns, for benchmarks: the others stand still, and nothing is left of any."""
+"""Runs that take turns in a benchmark: the other runs stand still, and every process has ended
+afterwards."""
 
 from __future__ import annotations
 
@@ -11,7 +12,7 @@ from benchmarks.helpers.turns import PARTS, Sleeper, Turns, below, taken
 from benchmarks.metrics import UNOBSERVED, written
 
 
-def test_a_rate_is_that_of_all_turns_and_parts_are_those_of_a_fifth_each() -> None:
+def test_a_rate_covers_all_turns_and_each_part_covers_a_fifth_of_them() -> None:
     turns = Turns([0, 10] * 5, [1.0] * 10)
     assert turns.rate == 5.0
     assert turns.parts() == [5.0] * PARTS

@@ -1,5 +1,5 @@
-"""The benchmark of gradient formats, small: it runs the real roles, counts their bytes, holds
-formats to their bars."""
+"""The benchmark of gradient formats at a small size: it runs the real roles, counts their bytes and
+checks formats against their bars."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from pathlib import Path
 from benchmarks import wire_formats
 from benchmarks.helpers.report import Record
 
-CONV = [500, 20, 25000, 50]  # numbers of LeNet's gradients that travel
+CONV = [500, 20, 25000, 50]  # the sizes of LeNet's gradients that travel
 
 
 def test_two_formats_are_trained_and_their_bytes_counted(tmp_path: Path) -> None:
@@ -25,15 +25,15 @@ def test_two_formats_are_trained_and_their_bytes_counted(tmp_path: Path) -> None
         "--kept",
         str(tmp_path / "kept"),
     ]
-    for _ in range(2):  # the second time everything is kept
+    for _ in range(2):  # the second time all results come from the kept file
         wire_formats.main([*given, "--results", str(tmp_path)])
     assert len(json.loads((tmp_path / "kept").read_text())) == 4
     (found,) = tmp_path.glob("wire-formats-*.json")
     accuracy, beside = json.loads(found.read_text())["parts"]["lenet"]["tables"]
     assert [row[0] for row in accuracy["rows"]] == [1, 2, "mean"]
-    # blocks of 256, the short ones of whole words
+    # Blocks of 256 values. The short blocks are filled up to whole words.
     bits = (2 * 32 + 2 * 8) + (4 + 8) + (98 * 32 + 98 * 8) + (8 + 8)
-    # four workers, two reducers
+    # four workers and two reducers send
     assert [row[4] for row in beside["rows"]] == [6 * 4 * sum(CONV), 6 * bits]
 
 

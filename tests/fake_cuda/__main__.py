@@ -1,5 +1,5 @@
-"""`python -m tests.fake_cuda`: builds the stand-in, if it is not there, and says how to use it or
-what is missing."""
+"""`python -m tests.fake_cuda` builds the stand-in, if it is not built yet. Prints how to use it, or
+which tool is missing."""
 
 import sys
 

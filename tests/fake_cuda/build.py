@@ -1,10 +1,10 @@
-"""Builds the folder in which CuPy runs without a GPU: PYTHONPATH begins with it, nothing else has
-to know.
+"""The build of the folder in which CuPy runs without a GPU. A process uses the stand-in if its
+PYTHONPATH begins with this folder.
 
-CuPy's wheel is installed there and changed in three places: `cupy_backends/__init__.py` imports
-`fake_cuda` first; `cupy/cuda/thrust` becomes a few lines of NumPy; `cupy_backends/cuda/api/runtime`
-is compiled again from CuPy's source, since the wheel's has a CUDA runtime linked in. The folder is
-kept in the user's cache under a hash of all that it is made of.
+CuPy's wheel is installed there and changed in three places. `cupy_backends/__init__.py` imports
+`fake_cuda` first. `cupy/cuda/thrust` becomes a few lines of NumPy. `cupy_backends/cuda/api/runtime`
+is compiled again from CuPy's source, since the module in the wheel has a CUDA runtime linked in.
+The folder is kept in the user's cache. Its name is a hash of everything that it is built from.
 """
 
 from __future__ import annotations
@@ -38,8 +38,8 @@ from runtime.machine.owned import (
 
 HERE = Path(__file__).resolve().parent
 CUPY = "14.2.*"
-CUDA = ("nvidia-cuda-runtime==13.0.*", "nvidia-cuda-crt==13.0.*")  # headers
-# CuPy's source is unpacked and translated with them
+CUDA = ("nvidia-cuda-runtime==13.0.*", "nvidia-cuda-crt==13.0.*")  # CUDA's headers
+# the tools that unpack and translate CuPy's source
 TOOLS = ("cython==3.2.*", "setuptools>=77", "wheel")
 DEFINED = (
     "CUPY_CUDA_VERSION=13000,CUPY_HIP_VERSION=0,CUPY_USE_CUDA_PYTHON=False,CUPY_CUFFT_STATIC=False"
@@ -51,11 +51,12 @@ INCLUDE = sysconfig.get_path("include")
 
 
 class Unavailable(Exception):
-    """What is missing here, or what failed, in one line."""
+    """The stand-in cannot be built here. The text names the missing tool or the failed step in one
+    line."""
 
 
 def folder() -> Path:
-    """Where the stand-in of these sources, this Python and this compiler is kept."""
+    """The folder for the stand-in of these sources, this Python and this compiler."""
     files = [
         Path(__file__),
         *sorted(path for part in ("installed", "source") for path in (HERE / part).iterdir()),
@@ -74,20 +75,21 @@ def folder() -> Path:
 
 
 def _top() -> Path:
-    with suppress(RuntimeError):  # no HOME, and no user of this number
+    with suppress(RuntimeError):  # there is no HOME, and the system has no user of this number
         return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "convoy-fake-cuda"
     return Path(tempfile.gettempdir()) / f"convoy-fake-cuda-{os.geteuid()}"
 
 
 @cache
 def built() -> Path | None:
-    """The folder for PYTHONPATH, if it is there."""
+    """Return the folder for PYTHONPATH, or None if it is not built."""
     made = folder()
     return made if _is_complete(made) else None
 
 
 def _is_complete(made: Path) -> bool:
-    """Its code is loaded: only from a folder of this user that nobody else can replace."""
+    """Whether the folder is complete and safe. Its code is loaded, so no other user may be able to
+    replace it."""
     try:
         check_way(made.parent)
     except OSError:
@@ -97,13 +99,15 @@ def _is_complete(made: Path) -> bool:
 
 @cache
 def site() -> Path:
-    """The folder for PYTHONPATH, built if it is not there. Unavailable."""
+    """Return the folder for PYTHONPATH, after building it if necessary. Raises Unavailable if it
+    cannot be built."""
     made = folder()
     try:
         made.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
         check_way(made.parent)
         with os.fdopen(open_file(made.with_suffix(".lock"), os.O_RDWR | os.O_CREAT), "r+b") as one:
-            lock(one.fileno(), wait=True)  # of several that need it one builds
+            # if several processes need the folder, one of them builds it
+            lock(one.fileno(), wait=True)
             if not _is_complete(made):
                 _check()
                 _make(made)
@@ -115,20 +119,21 @@ def site() -> Path:
 def _make(made: Path) -> None:
     sweep(made.parent, "[0-9a-f]" * 16, _forgotten)
     make_folder(made)
-    remove_folder(made)  # what a build that was ended has left
+    remove_folder(made)  # the remains of a build that was ended
     make_folder(made)
-    hold = Hold.take(made)  # another tree's build sweeps what is neither complete nor held
+    # the build of another tree sweeps folders that are neither complete nor held
+    hold = Hold.take(made)
     try:
         with tempfile.TemporaryDirectory(prefix="fake-cuda-") as work:
             _build(made, Path(work))
-        (made / "complete").touch()  # also: it is in use
+        (made / "complete").touch()  # the time of this file also marks the last use of the folder
     finally:
         if hold is not None:
             hold.release()
 
 
 def _forgotten(made: Path) -> bool:
-    """Whether nobody has asked for it for a week: each has 200 MB."""
+    """Whether the folder has not been used for a week. Each such folder takes 200 MB."""
     used = made / "complete"
     return not used.exists() or time.time() - used.stat().st_mtime > 7 * 24 * 3600
 
@@ -159,7 +164,7 @@ def _build(made: Path, work: Path) -> None:
     (sanitized,) = re.findall(
         r'^SANITIZED = \(?\s*"(.*)"', (installed / "__init__.py").read_text(), re.MULTILINE
     )
-    for fibers in ([], ["-DFIBERS"]):  # what every kernel includes
+    for fibers in ([], ["-DFIBERS"]):  # the headers that every kernel includes
         _headers_ahead(made, "cupy_kernel.h", "plain", ["-O1", *fibers])
         _headers_ahead(made, "kernel.h", "plain", ["-O1", *fibers])
         _headers_ahead(made, "kernel.h", "sanitized", [*sanitized.split(), *fibers])
@@ -183,11 +188,12 @@ def _build(made: Path, work: Path) -> None:
 
 
 def _runtime_module(made: Path, work: Path, tools: Path) -> Path:
-    """CuPy's runtime module as an object file that takes CUDA's runtime from elsewhere."""
+    """Compile CuPy's runtime module to an object file that takes CUDA's runtime from a separate
+    library."""
     (found,) = made.glob("cupy_cuda13x-*.dist-info")
     version = found.name.removesuffix(".dist-info").split("-")[1]
-    # pip looks at the package's name and version; that needs no search for CUDA, and nothing is
-    # built
+    # pip needs the package's name and version only; this needs no search for CUDA and builds
+    # nothing
     environment = {"PYTHONPATH": str(tools), "CUPY_INSTALL_USE_STUB": "1"}
     options = ("--no-binary", "cupy", "--no-deps", "--no-build-isolation", "-d", work)
     _pip("download", *options, f"cupy=={version}", environment=environment)
@@ -229,8 +235,8 @@ def _runtime_module(made: Path, work: Path, tools: Path) -> Path:
 
 
 def _libraries(made: Path, work: Path, runtime: Path) -> None:
-    """Ours, with a stub for whatever else CuPy takes from these libraries, and one of each name
-    that leads to ours."""
+    """Build our library, with a stub for each other function that CuPy takes from CUDA's libraries.
+    Then build one library for each of CUDA's names that leads to ours."""
     installed = made / "fake_cuda"
     shutil.copytree(HERE / "installed", installed)
     objects = []
@@ -246,7 +252,7 @@ def _libraries(made: Path, work: Path, runtime: Path) -> None:
     )
     lines = ["#include <cstdio>"]
     for name in sorted(needed - _names("--defined-only", *objects)):
-        code = 15 if name.startswith("cublas") else 801  # not supported
+        code = 15 if name.startswith("cublas") else 801  # the error code for "not supported"
         text = f'fprintf(stderr, "fake_cuda: {name} is not there\\n"); return {code};'
         lines.append(f'extern "C" int {name}() {{ {text} }}')
     (work / "stubs.cpp").write_text("\n".join(lines))
@@ -271,7 +277,8 @@ def _libraries(made: Path, work: Path, runtime: Path) -> None:
             "-Wl,-rpath,$ORIGIN",
         ]
         _run(COMPILER, "-shared", "-fPIC", "-x", "c", "/dev/null", "-o", installed / name, *leads)
-    apart = made / "fake_cudnn"  # only who wants cuDNN puts this folder on the path of libraries
+    # only processes that use cuDNN have this folder on their library path
+    apart = made / "fake_cudnn"
     apart.mkdir()
     link = [
         "-L",
@@ -284,7 +291,8 @@ def _libraries(made: Path, work: Path, runtime: Path) -> None:
 
 
 def _headers_ahead(made: Path, header: str, name: str, options: list[str]) -> None:
-    """Compiles what every kernel includes: one of ours takes 0.08 s with it and 0.29 s without."""
+    """Compile the headers that every kernel includes. One of our kernels takes 0.08 s with them and
+    0.29 s without."""
     headers = made / "cupy" / "_core" / "include"
     installed = made / "fake_cuda"
     own = [headers / "cupy" / "_cccl" / name for name in ("cub", "thrust", "libcudacxx")]
@@ -301,7 +309,7 @@ def _include(*folders: object) -> list[str]:
 
 
 def _names(*arguments: object) -> set[str]:
-    """The names of CUDA's libraries in object files."""
+    """The names of functions of CUDA's libraries in object files."""
     listed = subprocess.run(
         ["nm", *map(str, arguments)], capture_output=True, text=True, check=False
     ).stdout

@@ -17,8 +17,9 @@ TIMEOUT = 100
 
 
 def here(*, build: bool) -> Path:
-    """The stand-in's folder; the test skips by name where it cannot be had, or where it is not
-    built and `build` does not allow the minute that it takes."""
+    """Return the stand-in's folder. Skips the test, with the reason, if the stand-in cannot be
+    built here. If `build` is false, also skips when it is not built yet, since a build takes a
+    minute."""
     if (made := built()) is not None:
         return made
     if not build:
@@ -30,12 +31,12 @@ def here(*, build: bool) -> Path:
 
 
 def on_fake_cuda(folder: Path, **settings: object) -> dict[str, str]:
-    """The environment of a process: devices=2, memory_gb=0.5, pinned_gb=0, start_seconds=5,
-    driver=12040, vanish_after=100."""
+    """The environment of a process on the stand-in. Settings: devices=2, memory_gb=0.5,
+    pinned_gb=0, start_seconds=5, driver=12040, vanish_after=100."""
     found = environment()
     path = os.pathsep.join([str(folder), found["PYTHONPATH"]])
     chosen = {f"FAKE_CUDA_{name.upper()}": str(value) for name, value in settings.items()}
-    # where the driver is found before cupy is imported, and headers
+    # the driver must be found before cupy is imported, and kernels need the headers
     places = {"LD_LIBRARY_PATH": folder / "fake_cuda", "CUDA_PATH": folder / "nvidia" / "cu13"}
     return (
         found | chosen | {name: str(place) for name, place in places.items()} | {"PYTHONPATH": path}
@@ -43,19 +44,19 @@ def on_fake_cuda(folder: Path, **settings: object) -> dict[str, str]:
 
 
 def with_cudnn(folder: Path, env: dict[str, str], fault: str = "") -> dict[str, str]:
-    """The same with a cuDNN that NVIDIA's frontend finds; `fault` is what goes wrong, see
-    `tests.fake_cudnn`."""
+    """The same environment with a cuDNN that NVIDIA's frontend finds. `fault` is a fault to
+    simulate; `tests.fake_cudnn` lists them."""
     libraries = os.pathsep.join([str(folder / "fake_cudnn"), env["LD_LIBRARY_PATH"]])
     return env | {"LD_LIBRARY_PATH": libraries, "FAKE_CUDNN": fault}
 
 
 def sanitized(env: dict[str, str]) -> dict[str, str]:
-    """The same for kernels of ours that are watched: the sanitizers' libraries have to come first
-    in the process."""
+    """The same environment with sanitizers for our kernels. Their libraries must be the first that
+    the process loads."""
     found = [_said(COMPILER, f"-print-file-name=lib{name}.so") for name in ("asan", "ubsan")]
     if not all(map(os.path.isabs, found)):
         pytest.skip(f"{COMPILER} has no address or no undefined behaviour sanitizer")
-    # Python's own leaks; a fiber's stack is none that the sanitizer knows
+    # Python itself leaks, and the sanitizers do not recognise a fiber's stack
     options = "detect_leaks=0:detect_stack_use_after_return=0"
     return env | {"FAKE_CUDA_SANITIZE": "1", "LD_PRELOAD": " ".join(found), "ASAN_OPTIONS": options}
 

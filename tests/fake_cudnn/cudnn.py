@@ -1,4 +1,4 @@
-"""See the package's text."""
+"""The module `cudnn` of the stand-in; the package's docstring describes it and its faults."""
 
 from __future__ import annotations
 
@@ -22,11 +22,11 @@ made: list[pygraph] = []  # the graphs that were planned
 
 
 class cudnnGraphNotSupportedError(Exception):
-    """As the real one, no RuntimeError."""
+    """Not a RuntimeError, like the real class."""
 
 
 def how(operation: str) -> str:
-    """What goes wrong in this operation."""
+    """The fault to simulate in this operation, or an empty string."""
     words = os.environ.get("FAKE_CUDNN", "").split()
     return words[0] if words and words[1:] in ([], [operation]) else ""
 
@@ -46,7 +46,7 @@ def set_stream(handle: object, stream: int) -> None:
 
 
 class Tensor:
-    """A tensor of a graph: every setter gives it back."""
+    """A tensor of a graph. Every setter returns the tensor."""
 
     def __init__(
         self, dim: Any = None, stride: Any = None, data_type: Any = None, uid: int = 0
@@ -78,8 +78,8 @@ class Tensor:
         return self
 
     def at(self, address: int) -> np.ndarray[Any, Any]:
-        """The numbers there."""
-        assert address % 16 == 0, "what the real one takes for granted"
+        """The tensor's numbers in memory at `address`."""
+        assert address % 16 == 0, "the real cuDNN expects addresses that are multiples of 16"
         reach = (
             sum((size - 1) * stride for size, stride in zip(self.dim, self.stride, strict=True)) + 1
         )
@@ -147,9 +147,10 @@ class pygraph:
             )
 
     def build_plans(self) -> None:
-        """The plan is the reference."""
+        """Wait if the fault is "holding". There is nothing to build: the plan is the reference."""
         if how(self.operation) == "holding":
-            ctypes.PyDLL(None).usleep(1_500_000)  # a PyDLL keeps the interpreter's lock
+            # a call through PyDLL keeps the interpreter's lock
+            ctypes.PyDLL(None).usleep(1_500_000)
 
     def get_workspace_size(self) -> int:
         return 1000
@@ -160,7 +161,8 @@ class pygraph:
             raise RuntimeError("CUDNN_STATUS_EXECUTION_FAILED")
         if fault == "slow":
             time.sleep(0.2)
-        ctypes.memset(workspace, 0xFF, 1000)  # NaN: it is its to write to
+        # fill the workspace with NaN, since a real plan may write to it
+        ctypes.memset(workspace, 0xFF, 1000)
         x, w, y = (tensor.at(places[tensor.uid]) for tensor in (self.x, self.w, self.y))
         pairs = {name: tuple(pair) for name, pair in self.windows.items()}
         groups = x.shape[1] // w.shape[1]

@@ -1,4 +1,4 @@
-"""Where the stand-in is: plain runs use it if it is built, slow tests build it."""
+"""Fixtures for the stand-in: plain runs use it if it is built, slow tests build it."""
 
 from __future__ import annotations
 

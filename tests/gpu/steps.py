@@ -1,9 +1,10 @@
-"""`python -m tests.gpu.steps NET SIZE [PLANTED]`, on the stand-in: what three steps of `single` ask
-of a device.
+"""`python -m tests.gpu.steps NET SIZE [PLANTED]`, on the stand-in: the operations that three steps
+of `single` ask of a device.
 
-Prints a JSON object: the counts of each step, and the shapes of images that a layer had to copy
-because they lay otherwise than kernels read. Counts do not depend on the size of images while these
-fit into one lowering. PLANTED is a mistake: "copy to the host", "allocation", "copy of images".
+Prints a JSON object. It has the counts of each step, and the shapes of images that a layer had to
+copy because their layout was not the one that kernels read. Counts do not depend on the size of the
+images as long as these fit into one lowering. PLANTED is a mistake to plant: "copy to the host",
+"allocation", "copy of images".
 """
 
 from __future__ import annotations
@@ -31,7 +32,7 @@ BATCH = 2
 
 
 def net_of(name: str, size: int, backend: ops.Backend) -> Net:
-    """A net of the zoo for images of that size, which are also what it crops."""
+    """A net of the zoo for images of `size` pixels a side, which is also its crop size."""
     text = (Path(nets.__file__).parent / "zoo" / f"{name}.prototxt").read_text()
     with tempfile.TemporaryDirectory() as folder:
         file = Path(folder, f"{name}.prototxt")
@@ -42,7 +43,7 @@ def net_of(name: str, size: int, backend: ops.Backend) -> Net:
 
 
 def steps(net: Net, backend: ops.Backend) -> Iterator[dict[str, int]]:
-    """The counts of one training step after the other, as the preset `single` does them."""
+    """Yield the counts of one training step after the other, as the preset `single` runs them."""
     store = ParameterStore(
         net.params, net.initial_blobs(), load_solver("lenet_solver"), backend, in_place=True
     )
@@ -65,14 +66,14 @@ def steps(net: Net, backend: ops.Backend) -> Iterator[dict[str, int]]:
 
 
 def plant(mistake: str, backend: Any) -> None:
-    """Make the backend's pooling do what it must not."""
+    """Plant a mistake in the pooling of `backend`."""
     plain = backend.pool_forward
 
     def pooled(x: Any, *rest: Any, **more: Any) -> Any:
         if mistake == "copy to the host":
             float(x[0, 0, 0, 0])
         elif mistake == "allocation":
-            backend.xp.cuda.memory.Memory(1 << 20)  # past CuPy's pool
+            backend.xp.cuda.memory.Memory(1 << 20)  # allocated outside CuPy's pool
         elif mistake == "copy of images":
             x = backend.xp.ascontiguousarray(x)
         else:
@@ -83,7 +84,7 @@ def plant(mistake: str, backend: Any) -> None:
 
 
 def main(name: str, size: int, *mistakes: str) -> None:
-    """See the module's text."""
+    """Print the counts of three steps, with the given mistakes planted."""
     backend = ops.get_backend("cupy")
     copied = list[tuple[int, ...]]()
     for mistake in mistakes:

@@ -1,4 +1,4 @@
-"""How the CuPy backend asks for what only real CuPy has: page-locked memory and cuBLAS's
+"""Requests of the CuPy backend that only real CuPy can serve: page-locked memory and cuBLAS's
 precision."""
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ import cupy, numpy, threading
 from ops import get_backend
 backend, made = get_backend("cupy", device=1), []
 images = numpy.random.default_rng(1).standard_normal((2, 3, 4, 5), numpy.float32)
-thread = threading.Thread(target=lambda: made.append(backend.staged(images)))  # it has chosen no device
+thread = threading.Thread(target=lambda: made.append(backend.staged(images)))  # has no device
 thread.start(), thread.join()
 (staged,) = made
 assert cupy.cuda.runtime.pointerGetAttributes(staged.ctypes.data).type == 1  # cudaMemoryTypeHost
@@ -28,7 +28,7 @@ numpy.testing.assert_array_equal(backend.to_host(given), images)
 """
 
 
-def test_rows_that_were_read_ahead_lie_where_the_device_copies_by_itself(stand_in: Path) -> None:
+def test_rows_that_were_read_ahead_are_in_page_locked_memory(stand_in: Path) -> None:
     done = script(READ_AHEAD, on_fake_cuda(stand_in, devices=2))
     assert done.returncode == 0, done.stderr
 
@@ -44,7 +44,7 @@ numpy.testing.assert_array_equal(backend.to_host(backend.fed(staged, numpy.float
 """
 
 
-def test_without_page_locked_memory_rows_are_fed_as_they_are_and_that_is_told(
+def test_without_page_locked_memory_rows_are_fed_as_they_are_and_that_is_logged(
     stand_in: Path,
 ) -> None:
     done = script(UNLOCKED, on_fake_cuda(stand_in, pinned_gb=0))
@@ -74,8 +74,8 @@ for precision, kind in (("full", 68), ("tf32", 77), ("bf16", 75)):
 """
 
 
-def test_the_precision_says_how_cublas_multiplies(stand_in: Path) -> None:
-    """The numbers are those of cublasComputeType_t: CUBLAS_COMPUTE_32F, 32F_FAST_TF32,
+def test_the_precision_sets_how_cublas_multiplies(stand_in: Path) -> None:
+    """The numbers are values of cublasComputeType_t: CUBLAS_COMPUTE_32F, 32F_FAST_TF32,
     32F_FAST_16BF."""
     done = script(KINDS, on_fake_cuda(stand_in))
     assert done.returncode == 0, done.stderr

@@ -1,5 +1,5 @@
-"""The contract of array backends on real CuPy, with the stand-in for CUDA: as it is, and with our
-kernels watched."""
+"""The contract of array backends on real CuPy, with the stand-in for CUDA: once as it is, once with
+sanitizers for our kernels."""
 
 from __future__ import annotations
 
@@ -15,7 +15,8 @@ from tests.helpers.support import ROOT
 
 
 def contract(which: str, env: dict[str, str], *options: str) -> tuple[int, int, str]:
-    """How many of its tests passed and how many did anything else, and what pytest said."""
+    """Run the contract's tests. Returns how many passed, how many had another outcome, and pytest's
+    output."""
     command = [
         sys.executable,
         "-m",

@@ -1,4 +1,5 @@
-"""What a training step asks of a device: launches, copies, synchronisations, allocations."""
+"""The operations that a training step asks of a device: launches, copies, synchronisations,
+allocations."""
 
 from __future__ import annotations
 
@@ -12,14 +13,15 @@ from tests.fake_cuda.processes import command, on_fake_cuda
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(400)]
 
-# launches and products of a step, fewer by the sums of few pixels than docs/gpu.md tells; and the
-# largest image that a test of seconds can afford
+# Per net: the launches and products of a step, and the largest image that a test of a few seconds
+# can afford. docs/gpu.md has a few launches more, since its images are larger and a sum
+# over many pixels takes one launch more.
 NETS = {"lenet": (46, 28), "caffenet": (112, 67), "resnet50": (699, 32)}
 MOST = {"lenet": 60, "caffenet": 150, "resnet50": 1200}
 
 
 def counted(stand_in: Path, name: str, *mistakes: str) -> dict[str, Any]:
-    """Of three steps; see `tests.gpu.steps`."""
+    """The counts of three steps, as `tests.gpu.steps` prints them."""
     done = command(
         ["-m", "tests.gpu.steps", name, str(NETS[name][1]), *mistakes], on_fake_cuda(stand_in)
     )
@@ -38,7 +40,7 @@ def test_a_step_launches_little_waits_once_and_takes_no_memory_after_the_first(
     image = (1 if name == "lenet" else 3) * size * size
     assert second == third
     assert second["launches"] + second["products"] <= min(NETS[name][0], MOST[name])
-    # the scores; nothing else waits for the device
+    # one wait, for the scores
     assert second["synchronisations"] == second["copies_to_host"] == 1
     assert second["bytes_to_host"] < 64
     assert second["allocations"] == 0 < first["allocations"]

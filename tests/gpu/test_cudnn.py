@@ -14,9 +14,9 @@ from tests.fake_cudnn import HERE
 from tests.gpu.test_training import ITERATIONS, TWO, equals_single, placed, trained
 from tests.helpers.support import Simulated, configure, events, train
 
-# tests/ops/test_cudnn.py has the quick ones
+# tests/ops/test_cudnn.py has the quick tests
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(400)]
-BATCH = 24  # a test of the 359 digits has three batches of the first size, and the rest
+BATCH = 24  # a test over the 359 digits has three batches of the first size and a smaller rest
 TESTED = (100, 59)
 
 
@@ -29,7 +29,7 @@ def tried(
     fault: str = "",
     **options: object,
 ) -> Path:
-    """The directory of a run on the stand-ins, whose `train.cudnn` is `how`."""
+    """Train on the stand-ins with `train.cudnn = how`. Returns the run directory."""
     monkeypatch.setenv("PYTHONPATH", str(HERE))
     monkeypatch.setenv("FAKE_CUDNN", fault)
     preset = str(options.pop("preset"))
@@ -40,12 +40,13 @@ def tried(
 
 
 def lines(directory: Path) -> list[tuple[str, str]]:
-    """What its processes' logs say of cuDNN: the pass and its shape, and what became of it."""
+    """The lines about cuDNN in the logs of the run's processes: the pass with its shape, and its
+    outcome."""
     logs = "".join(path.read_text() for path in sorted(directory.rglob("*.log")))
     return re.findall(r"ops\.cudnn cuDNN, (.*?): (.*)", logs)
 
 
-TRAINING = [  # passes of LeNet: nobody asks for the gradient of images
+TRAINING = [  # The passes of LeNet's training. The gradient of the images is not needed.
     "backward-data of {}x20x12x12 -> 50 by 5x5",
     "backward-weights of {}x1x28x28 -> 20 by 5x5",
     "backward-weights of {}x20x12x12 -> 50 by 5x5",
@@ -62,11 +63,11 @@ def on_cpu(tmp_path: Path) -> Simulated:
 
 
 def accuracy(found: Sequence[dict[str, Any]]) -> float:
-    """That of the last test."""
+    """The accuracy of the last test."""
     return float(found[-1]["accuracy"])
 
 
-def test_right_plans_are_taken_and_train_what_the_cpu_trains(
+def test_right_plans_are_taken_and_train_the_same_model_as_the_cpu(
     stand_in: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, on_cpu: Simulated
 ) -> None:
     directory = tried(
@@ -83,10 +84,11 @@ def test_right_plans_are_taken_and_train_what_the_cpu_trains(
     )
     found = lines(directory)
     assert {result.partition(",")[0] for _, result in found} == {"taken"}
-    # of a replica's rows; it tries no others while it is warmed
+    # for a replica's number of rows; while it is warmed up, it tries no other number
     each = [name.format(BATCH // 2) for name in TRAINING]
     each += [name.format(TESTED[0] // 2) for name in TRAINING[3:]]
-    rest = [name.format(rows) for rows in (29, 30) for name in TRAINING[3:]]  # when they come up
+    # tried when they first occur
+    rest = [name.format(rows) for rows in (29, 30) for name in TRAINING[3:]]
     assert sorted(name for name, _ in found) == sorted(each * 2 + rest)
 
 
@@ -96,12 +98,12 @@ FAULTS = {
         2,
     ),
     "lacking": ("no plan that runs (cudnnGraphNotSupportedError: No valid engine configs", 2),
-    "slow": ("ms, lowering", 1),  # what was timed counts for other numbers of images
+    "slow": ("ms, lowering", 1),  # the measured times also decide for other numbers of images
 }
 
 
 @pytest.mark.parametrize("fault", FAULTS)
-def test_what_is_not_taken_is_told_once_and_training_goes_on(
+def test_a_rejected_plan_is_logged_once_and_training_continues(
     fault: str, stand_in: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, on_cpu: Simulated
 ) -> None:
     directory = tried(
@@ -121,11 +123,12 @@ def test_what_is_not_taken_is_told_once_and_training_goes_on(
     assert sum("cuDNN, " in text for text in warned) == (0 if fault == "slow" else len(expected))
 
 
-def test_plans_that_hold_the_interpreters_lock_for_longer_than_a_process_may_be_silent_are_no_death(
+def test_a_plan_that_holds_the_interpreters_lock_beyond_the_liveness_limit_is_not_a_death(
     stand_in: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, on_cpu: Simulated
 ) -> None:
-    silent = "[liveness]\nheartbeat_seconds = 0.1\n"  # for one second
-    # of training before the first iteration, of tests' last rows in the midst of the run
+    silent = "[liveness]\nheartbeat_seconds = 0.1\n"  # a process may be silent for one second
+    # First in training, before the first iteration. Then in tests, for their last rows, in the
+    # midst of the run.
     fault = "holding conv_fprop"
     directory = tried(
         tmp_path / "device",

@@ -1,5 +1,5 @@
-"""NVIDIA's own frontend of cuDNN on what stands in for cuDNN: what it makes of our graphs, engine
-by engine."""
+"""NVIDIA's own frontend of cuDNN on the stand-in for cuDNN: the plans that it makes from our
+graphs, engine by engine."""
 
 from __future__ import annotations
 
@@ -55,8 +55,8 @@ print(ctypes.CDLL("libcudnn.so.9").fake_cudnn_ran())
 def computed(
     stand_in: Path, precision: str, how: str, fault: str = ""
 ) -> tuple[set[int], list[str]]:
-    """Nine passes that are right: which of the stand-in's engines have run, and what the log says
-    of each pass."""
+    """Run nine correct passes. Returns the engines of the stand-in that have run, and the log's
+    line about each pass."""
     done = script(PASSES, with_cudnn(stand_in, on_fake_cuda(stand_in), fault), precision, how)
     assert done.returncode == 0, done.stderr
     ran = int(done.stdout)
@@ -72,13 +72,15 @@ def test_engines_that_round_or_change_or_take_too_much_memory_are_passed_over(
     assert ran == {4} and all(line.startswith("taken, not timed; error") for line in told)
 
 
-def test_one_whose_sums_change_from_run_to_run_is_tried_where_that_may_be(stand_in: Path) -> None:
+def test_an_engine_whose_sums_change_from_run_to_run_is_tried_only_where_allowed(
+    stand_in: Path,
+) -> None:
     ran, _ = computed(stand_in, "full", "fastest")
     assert ran == {3}
 
 
 def test_tensor_cores_are_tried_where_factors_may_be_rounded(stand_in: Path) -> None:
-    # off by 1 %, so that the results are lowering's
+    # Results are 1 % off, so lowering's results are used.
     ran, told = computed(stand_in, "tf32", "fastest", "wrong")
     assert ran == {0} and all("expected at most 5e-03; lowered" in line for line in told)
 
@@ -95,7 +97,7 @@ FAULTS = {
 
 
 @pytest.mark.parametrize("fault", FAULTS)
-def test_a_fault_of_cudnn_is_told_for_each_pass_and_lowering_computes(
+def test_a_fault_of_cudnn_is_logged_for_each_pass_and_lowering_computes(
     fault: str, stand_in: Path
 ) -> None:
     _, told = computed(stand_in, "full", "fastest", fault)
@@ -118,7 +120,7 @@ def test_without_cudnn_itself_the_package_to_install_is_named(stand_in: Path) ->
 
 
 @pytest.mark.parametrize("fault", ["", "wrong"])
-def test_a_whole_run_trains_what_the_cpu_trains_whatever_cudnn_computes(
+def test_a_whole_run_trains_the_same_model_as_the_cpu_whatever_cudnn_computes(
     fault: str, stand_in: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     reference = train(configure(tmp_path / "cpu", "single", iterations=ITERATIONS))
@@ -131,7 +133,7 @@ def test_a_whole_run_trains_what_the_cpu_trains_whatever_cudnn_computes(
     assert done.returncode == 0, done.stderr
     equals_single(run_directory(cluster), reference.arrays)
     told = [event["text"] for event in events(run_directory(cluster), "warning")]
-    # one for each pass of LeNet's convolutions, of both replicas
+    # one line for each pass of LeNet's convolutions, for both replicas
     assert len(told) == (5 if fault else 0)
     assert all(
         "differs from lowering by 1.0e-02" in text and text.endswith("; lowered") for text in told

@@ -1,5 +1,5 @@
-"""Operations that come again with the same arrays: whatever those hold by then, and wherever arrays
-and scratch lie."""
+"""Operations that are repeated with the same arrays: they use the arrays' present numbers, and
+notice arrays and scratch memory that have moved."""
 
 from __future__ import annotations
 
@@ -55,7 +55,9 @@ assert len(kept) == 14 and all(kept), kept
 """
 
 
-def test_what_is_started_again_computes_from_what_the_arrays_hold_then(stand_in: Path) -> None:
+def test_a_repeated_operation_computes_from_the_present_numbers_of_its_arrays(
+    stand_in: Path,
+) -> None:
     done = script(BEGIN + PASSES, on_fake_cuda(stand_in))
     assert done.returncode == 0, done.stderr
 
@@ -72,11 +74,11 @@ big = images(64, 8, 9, 8)
 hx, hw = filled(big, w)
 same(ops.conv_forward(big, w, None, g), right.conv_forward(hx, hw, None, g))  # the scratch memory of windows grows
 assert not any(one.calls for one in ops.repeats.known.values())
-junk = ops.xp.full((1 << 20,), np.nan, "f")  # where it was
+junk = ops.xp.full((1 << 20,), np.nan, "f")  # in the place of the old scratch memory
 for turn in range(3):
     convolved(x, w, y)
 other, turned = images(4, 8, 9, 8), ops.xp.empty((3, 3, 8, 12), "f").transpose(3, 2, 0, 1)
-plain = ops.xp.empty((4, 8, 9, 8), "f")  # no kernel reads this: it is copied
+plain = ops.xp.empty((4, 8, 9, 8), "f")  # no kernel reads this layout, so it is copied
 for turn in range(4):
     convolved(other, w, y)
     convolved(x, turned, y)
@@ -86,7 +88,7 @@ for turn in range(4):
 """
 
 
-def test_arrays_that_lie_elsewhere_or_otherwise_and_scratch_that_has_moved_are_told_apart(
+def test_arrays_with_another_address_or_layout_and_moved_scratch_are_noticed(
     stand_in: Path,
 ) -> None:
     done = script(BEGIN + ELSEWHERE, on_fake_cuda(stand_in))
@@ -105,7 +107,7 @@ for turn in range(2):
 """
 
 
-def test_what_is_known_of_arrays_that_come_once_takes_no_more_and_more_memory(
+def test_notes_about_arrays_that_are_used_once_do_not_grow_without_limit(
     stand_in: Path,
 ) -> None:
     done = script(BEGIN + MANY, on_fake_cuda(stand_in))

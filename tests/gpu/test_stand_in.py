@@ -1,5 +1,5 @@
-"""The stand-in itself: what it counts, what it refuses, and that each mistake it is for makes
-something fail."""
+"""The stand-in itself: its counts, its refusals, and a failing test for each mistake that it must
+find."""
 
 from __future__ import annotations
 
@@ -10,7 +10,8 @@ import pytest
 
 from tests.fake_cuda.processes import on_fake_cuda, sanitized, script
 
-pytestmark = [pytest.mark.slow, pytest.mark.timeout(400)]  # the first of them builds it
+# the first of these tests builds the stand-in
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(400)]
 
 BESIDE_NUMPY = """
 import cupy, numpy
@@ -47,7 +48,7 @@ assert (votes.get() == bits).all()
 """
 
 
-def test_cupy_on_it_says_what_numpy_says(stand_in: Path) -> None:
+def test_cupy_on_it_gives_the_results_of_numpy(stand_in: Path) -> None:
     done = script(BESIDE_NUMPY, on_fake_cuda(stand_in))
     assert done.returncode == 0, done.stderr
 
@@ -64,18 +65,18 @@ print(json.dumps(fake_cuda.counted(work)))
 """
 
 
-def test_it_counts_what_a_piece_of_work_does(stand_in: Path) -> None:
+def test_it_counts_the_operations_of_a_piece_of_work(stand_in: Path) -> None:
     done = script(COUNTED, on_fake_cuda(stand_in))
     expected = {"launches": 2, "copies_to_host": 1, "bytes_to_host": 4000, "synchronisations": 1}
     assert json.loads(done.stdout) == expected, done.stderr
 
 
 REFUSED = {
-    "memory that nobody has written is full of NaN": (
+    "memory that was not written is full of NaN": (
         "assert cupy.isnan(cupy.empty(10, 'f')).all(); raise SystemExit('as it should')",
         "as it should",
     ),
-    "a copy whose ends lie elsewhere is refused": (
+    "a copy with ends in other memory is refused": (
         "from cupy.cuda import runtime as rt; a, b = cupy.empty(1), cupy.empty(1); "
         "rt.memcpy(a.data.ptr, b.data.ptr, 8, rt.memcpyHostToDevice)",
         "its source is memory of a device",
@@ -86,13 +87,13 @@ REFUSED = {
         "cupy.cublas.gemm('N', 'N', a, a, out)",
         "not memory of device 1",
     ),
-    "threads at different barriers are told": (
+    "threads at different barriers are reported": (
         'text = \'extern "C" __global__ void k() { if (threadIdx.x) __syncthreads(); else '
         "__syncwarp(3); }'; "
         "cupy.RawKernel(text, 'k')((1,), (2,), ())",
         "threads of a block wait at different barriers",
     ),
-    "what is more than its memory is refused": (
+    "an allocation beyond its memory is refused": (
         "cupy.empty(1 << 28, 'f')",
         "OutOfMemoryError: Out of memory allocating",
     ),
@@ -148,7 +149,7 @@ if sys.argv[1] == "after":
 """
 
 
-def test_cuda_in_a_child_of_a_process_that_has_started_it_is_refused_and_told(
+def test_cuda_in_a_child_of_a_process_that_has_started_it_is_refused_and_reported(
     stand_in: Path,
 ) -> None:
     done = script(FORKS, on_fake_cuda(stand_in), "before")

@@ -1,5 +1,5 @@
-"""How a device begins; what is told where it is missing, too old, too small or lost: a line, the
-right exit code."""
+"""The start of a device. A device that is missing, too old, too small or lost gives one line and
+the right exit code."""
 
 from __future__ import annotations
 
@@ -32,11 +32,11 @@ print(turns)
 @pytest.mark.timeout(400)
 def test_other_threads_run_on_while_the_driver_starts(stand_in: Path) -> None:
     done = script(TURNS, on_fake_cuda(stand_in, start_seconds=1))
-    assert int(done.stdout) > 10, done.stderr  # with the interpreter's lock held: once
+    assert int(done.stdout) > 10, done.stderr  # only one call holds the interpreter's lock
 
 
 def run(command: str, cluster: Path, env: dict[str, str]) -> tuple[int, str]:
-    """Exit code and the lines on stderr that tell of the end."""
+    """Run the command. Returns its exit code and the lines on stderr about the end."""
     done = subprocess.run(
         runtime_command(command, cluster.name),
         cwd=cluster.parent, env=env, capture_output=True, text=True, timeout=100, check=False,
@@ -53,7 +53,7 @@ def on_device(folder: Path, devices: str = '{ "*" = "cuda:0" }', **options: obje
 
 @pytest.mark.slow
 @pytest.mark.timeout(400)
-def test_a_driver_that_starts_for_five_seconds_is_no_silence(
+def test_a_driver_that_takes_five_seconds_to_start_does_not_count_as_silence(
     stand_in: Path, tmp_path: Path
 ) -> None:
     cluster = on_device(tmp_path, iterations=3)
@@ -62,7 +62,7 @@ def test_a_driver_that_starts_for_five_seconds_is_no_silence(
     assert events(run_directory(cluster), "finished")[-1]["iterations"] == 3
 
 
-def test_without_cupy_check_says_what_to_install(tmp_path: Path) -> None:
+def test_without_cupy_check_names_the_package_to_install(tmp_path: Path) -> None:
     if importlib.util.find_spec("cupy") is not None:
         pytest.skip("cupy is here")
     code, said = run("check", on_device(tmp_path), environment())
@@ -74,7 +74,7 @@ def test_without_cupy_check_says_what_to_install(tmp_path: Path) -> None:
     )
 
 
-def test_a_run_on_gpus_is_planned_where_there_are_none(tmp_path: Path) -> None:
+def test_a_run_on_gpus_is_planned_on_a_machine_without_gpus(tmp_path: Path) -> None:
     code, said = run("plan", on_device(tmp_path), environment())
     assert code == 0, said
 
@@ -91,7 +91,7 @@ CHECKED = {
 @pytest.mark.slow
 @pytest.mark.timeout(400)
 @pytest.mark.parametrize("case", CHECKED)
-def test_check_refuses_what_it_can_know_with_exit_code_2(
+def test_check_refuses_devices_known_to_be_unusable_with_exit_code_2(
     case: str, stand_in: Path, tmp_path: Path
 ) -> None:
     settings, told = CHECKED[case]
@@ -152,7 +152,7 @@ LAUNCHED = {
 @pytest.mark.slow
 @pytest.mark.timeout(400)
 @pytest.mark.parametrize("case", LAUNCHED)
-def test_what_shows_when_a_device_is_taken_ends_with_exit_code_3(
+def test_a_fault_found_when_a_device_is_taken_ends_with_exit_code_3(
     case: str, stand_in: Path, tmp_path: Path
 ) -> None:
     settings, device, batch, told = LAUNCHED[case]
@@ -198,7 +198,7 @@ def test_a_program_that_uses_cuda_before_the_fork_ends_with_that_as_its_cause(
 
 @pytest.mark.slow
 @pytest.mark.timeout(400)
-def test_time_tells_the_device_that_it_times(stand_in: Path, tmp_path: Path) -> None:
+def test_time_names_the_device_that_it_times(stand_in: Path, tmp_path: Path) -> None:
     cluster = on_device(tmp_path, '{ "replica-*" = "cuda:1" }')
     env = on_fake_cuda(stand_in, devices=2)
     words = [*runtime_command("time", cluster.name), "--iterations", "1"]

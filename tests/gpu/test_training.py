@@ -15,14 +15,14 @@ from tests.fake_cuda.processes import on_fake_cuda
 from tests.helpers.support import configure, events, run_directory, run_up, train
 
 EQUAL = tuple(name for name in PRESETS if PRESETS[name].equals_single)
-# what they learn depends on who comes first
+# the model of these presets depends on the order in which messages arrive
 LEARNING = tuple(name for name in PRESETS if name not in EQUAL)
 ITERATIONS = 8
 TWO = '{ "*-0" = "cuda:0", "*" = "cuda:1" }'
 
 
 def placed(cluster: Path, devices: str) -> Path:
-    """The same cluster.toml with [train.devices]."""
+    """The same cluster.toml with a setting of `devices` in [train]."""
     cluster.write_text(cluster.read_text().replace("[train]\n", f"[train]\ndevices = {devices}\n"))
     return cluster
 
@@ -30,7 +30,7 @@ def placed(cluster: Path, devices: str) -> Path:
 def trained(
     cluster: Path, stand_in: Path, monkeypatch: pytest.MonkeyPatch, **settings: object
 ) -> Path:
-    """Run `up` on the stand-in to a good end; its run directory."""
+    """Run `up` on the stand-in to a good end. Returns the run directory."""
     for name, value in on_fake_cuda(stand_in, **settings).items():
         monkeypatch.setenv(name, value)
     done = run_up(cluster)
@@ -40,12 +40,12 @@ def trained(
 
 @pytest.fixture(scope="module")
 def single(tmp_path_factory: pytest.TempPathFactory) -> dict[str, np.ndarray]:
-    """What one worker on the CPU has learnt."""
+    """The parameters that one worker on the CPU has trained."""
     return train(configure(tmp_path_factory.mktemp("cpu"), "single", iterations=ITERATIONS)).arrays
 
 
 def equals_single(directory: Path, reference: dict[str, np.ndarray]) -> None:
-    """Every parameter and its momentum, to 1e-5 of the largest."""
+    """Check every parameter and its momentum, to 1e-5 of the largest number."""
     arrays, _ = checkpoint.load(directory / events(directory, "checkpoint")[-1]["file"])
     assert arrays.keys() == reference.keys()
     for name, expected in reference.items():
@@ -71,7 +71,7 @@ def test_a_preset_that_equals_single_does_so_on_two_devices(
 @pytest.mark.slow
 @pytest.mark.timeout(400)
 @pytest.mark.parametrize("preset", LEARNING)
-def test_every_other_preset_learns_on_two_devices_what_it_learns_on_the_cpu(
+def test_every_other_preset_learns_as_well_on_two_devices_as_on_the_cpu(
     preset: str, stand_in: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     options = {"workers": 2, "groups": 2, "iterations": 40, "test": True}
@@ -80,8 +80,8 @@ def test_every_other_preset_learns_on_two_devices_what_it_learns_on_the_cpu(
     ]
     cluster = placed(configure(tmp_path / "device", preset, **options), TWO)
     found = events(trained(cluster, stand_in, monkeypatch, devices=2), "test")[-1]["accuracy"]
-    assert expected > 0.6  # it has learnt: the comparison means something
-    # of one order of gradients; the other run has another
+    assert expected > 0.6  # it has learnt, so the comparison means something
+    # the accuracy of one order of gradients; the other run has another order
     assert found == pytest.approx(expected, abs=0.2)
 
 

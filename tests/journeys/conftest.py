@@ -11,8 +11,8 @@ from tests.helpers.operated import Operated, operated
 
 @pytest.fixture
 def one_thread(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Many small actors on one event loop, none with threads of its own; as the processes of a run
-    with one thread."""
+    """Use one thread for the actors' array work. Many small actors share one event loop, and the
+    processes of the compared runs have one thread as well."""
     monkeypatch.setenv("CONVOY_THREADS", "1")
 
 

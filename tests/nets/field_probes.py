@@ -1,9 +1,10 @@
-"""What `test_fields` sets each field of the schema to, and in which net: the tables behind the
-walk."""
+"""The values and nets with which `test_fields` tries each field of the schema: the tables behind
+its walk."""
 
 from __future__ import annotations
 
-# message -> (layer type, its bottoms, tops, what its options say at first). Bottoms are named in test_layers.BOTTOMS.
+# message -> (layer type, its bottoms, its tops, its options before a change). Bottoms are named in
+# test_layers.BOTTOMS.
 LAYERS = {
     "AccuracyParameter": ("Accuracy", "ROWS labels", 1, ""),
     "ArgMaxParameter": ("ArgMax", "ROWS", 1, ""),
@@ -57,8 +58,8 @@ LAYERS = {
 
 DENSE = "num_output: 3 "
 SHAPE = "num_output: 6 "
-# message.field -> what the options say instead, or (at first, instead); what is not here is the other truth value, each
-# other name, or a number that is larger by one
+# message.field -> the changed options, or (options before, changed options). A field that is not
+# listed is changed to the opposite truth value, to each other name, or to a number larger by one.
 INSTEAD: dict[str, str | tuple[str, str]] = {
     "AccuracyParameter.top_k": "top_k: 5",
     "ArgMaxParameter.axis": "axis: 1",
@@ -132,7 +133,7 @@ INSTEAD: dict[str, str | tuple[str, str]] = {
     "PoolingParameter.stride_w": "kernel_size: 2 stride_h: 1 stride_w: 2",
     "PythonParameter.layer": 'layer: "Mine"',
     "PythonParameter.module": 'module: "mine"',
-    "PythonParameter.param_str": "",  # see the test of layers of other packages
+    "PythonParameter.param_str": "",  # the test of layers of other packages covers it
     "ReLUParameter.negative_slope": "negative_slope: 0.1",
     "ReshapeParameter.axis": ("shape { dim: -1 }", "shape { dim: -1 } axis: 1"),
     "ReshapeParameter.num_axes": ("shape { dim: -1 }", "shape { dim: -1 } num_axes: 2"),
@@ -202,7 +203,7 @@ def ruled(rule: str) -> str:
     )
 
 
-# message.field -> the net at first, and the net with the field
+# message.field -> the net before the change, and the net with the field
 NETS: dict[str, tuple[str, str]] = {
     "NetParameter.name": ('name: "a" ' + X + CUT % "", 'name: "b" ' + X + CUT % ""),
     "NetParameter.layers": (
@@ -306,13 +307,13 @@ INLINE += (
 
 
 def solver(changes: dict[str, str | None]) -> str:
-    """The text of a solver that says BASE, with changes; None: not said."""
+    """The text of a solver with the keys of BASE and these changes. None leaves a key out."""
     return "".join(
         f"{key}: {value}\n" for key, value in (BASE | changes).items() if value is not None
     )
 
 
-# field of SolverParameter -> what is said at first, and what with the field
+# field of SolverParameter -> the keys before the change, and the keys with the field
 SOLVERS: dict[str, tuple[dict[str, str | None], dict[str, str | None]]] = {
     "train_net": (OWN_NETS, OWN_NETS | {"train_net": '"b.prototxt"'}),
     "test_net": (OWN_NETS, OWN_NETS | {"test_net": '"b.prototxt"'}),

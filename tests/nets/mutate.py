@@ -1,7 +1,7 @@
-"""Reads mutated files in a process of its own: prints a line per kind, or what went wrong, and
-exits with 1.
+"""A separate process that reads mutated files. Prints a line per kind. If a file is neither read
+nor refused correctly, prints the reason and exits with 1.
 
-Run as `python -m tests.nets.mutate DIRECTORY KIND COUNT`: the directory holds an intact file per
+Run as `python -m tests.nets.mutate DIRECTORY KIND COUNT`. The directory holds an intact file per
 kind.
 """
 
@@ -20,9 +20,9 @@ from nets.files.solverstate import read_solverstate
 from nets.files.weights import read_weights
 
 MEMORY = 3 << 30  # bytes of address space, the interpreter and its libraries included
-# how often each kind of change is made; a cut leaves little to read
+# the probability of each kind of change; a cut is rare, since it leaves little to read
 KINDS = (0.4, 0.1, 0.1, 0.15, 0.2, 0.05)
-SLOW = 10.0  # seconds for one small file: a hang, not a measurement
+SLOW = 10.0  # Seconds for one small file. The limit finds hangs; it is not a measurement.
 
 
 def everything(config):
@@ -52,7 +52,7 @@ READERS = {
 
 
 def mutated(data, rng):
-    """One to four changes: a byte, a run of bytes, a cut, a copy of another place, a large
+    """Make one to four changes: a byte, a run of bytes, a cut, a copy from another place, a large
     number."""
     changed = bytearray(data)
     for _ in range(rng.integers(1, 5)):
@@ -95,7 +95,7 @@ def main(directory, kind, count):
             read += 1
         except NetError as error:
             refused += 1
-            assert error.problems, "no problem is named"
+            assert error.problems, "the error names no problem"
             assert all(line.strip() and len(line) < 1000 for line in error.problems), error.problems
         except BaseException:
             print(f"{kind}: seed {seed}")

@@ -1,5 +1,5 @@
-"""Small helpers of the net tests: writing a prototxt, making a net from it, where the shared files
-are."""
+"""Small helpers of the net tests: writing a prototxt, making a net from it, and the place of the
+shared files."""
 
 from pathlib import Path
 
@@ -13,7 +13,7 @@ from ops import get_backend
 SHARED = Path(__file__).parents[3] / "shared" / "data"
 MODELS = SHARED / "caffe" / "models"
 needs_shared = pytest.mark.skipif(
-    not MODELS.is_dir(), reason=("the shared data is not beside this checkout")
+    not MODELS.is_dir(), reason=("the folder ../shared is not next to this checkout")
 )
 
 
@@ -35,7 +35,7 @@ def images_and_labels(count, shape=(1, 28, 28), classes=10, seed=1, dtype=np.flo
 
 
 def backward(net) -> dict:
-    """All parameter gradients of `net`, stages in reverse order."""
+    """All parameter gradients of `net`, from its stages in reverse order."""
     grads = {}
     for stage in reversed(net.stages):
         result = net.backward(stage)
@@ -45,7 +45,8 @@ def backward(net) -> dict:
 
 
 def some_values(net: Net, seed: int = 1) -> dict:
-    """First values of every layer, with biases that count and statistics as of a trained net."""
+    """First values of every layer. Biases are not zero, and statistics are like those of a trained
+    net."""
     random = np.random.default_rng(seed)
     found = {}
     for layer, params in net.params.items():

@@ -1,5 +1,5 @@
-"""Changes of images by chance: torchvision's formulas written once more, and numbers that belong to
-a sample alone."""
+"""Random changes of images: compared with a second implementation of torchvision's formulas, with
+random numbers that depend on the sample only."""
 
 import colorsys
 import math
@@ -50,13 +50,13 @@ def test_each_colour_is_changed_as_pillow_does_by_the_factor_of_its_sample(name,
         assert np.abs(found[at] - expected).mean() < 1
 
 
-def test_the_order_of_planes_decides_what_is_grey():
+def test_the_order_of_planes_decides_the_weights_of_grey():
     rgb, bgr = (Augment(saturation=1.0, order=order) for order in ("rgb", "bgr"))
     assert np.abs(transformed(bgr, IMAGES[:, ::-1])[:, ::-1] - transformed(rgb)).max() < 1e-3
     assert np.abs(transformed(bgr) - transformed(rgb)).max() > 1
 
 
-def test_without_colour_an_image_keeps_its_hue_and_with_factor_0_it_has_none():
+def test_a_change_of_saturation_keeps_the_hue():
     red = np.zeros((200, 3, 1, 1), np.uint8)
     red[:, 0], red[:, 1] = 200, 80
     found = transformed(Augment(saturation=1.0, order="rgb"), red, np.arange(200))[:, :, 0, 0] / 255
@@ -67,7 +67,7 @@ def test_without_colour_an_image_keeps_its_hue_and_with_factor_0_it_has_none():
 
 
 def test_the_three_are_applied_in_an_order_that_is_drawn_too():
-    """One sample by hand, in the order of three uniform numbers."""
+    """Compare one sample with a computation by hand, in the order of three uniform numbers."""
     found = transformed(Augment(0.4, 0.4, 0.4, order="rgb"))
     orders = set()
     for at, image in enumerate(IMAGES):
@@ -84,8 +84,8 @@ def test_the_three_are_applied_in_an_order_that_is_drawn_too():
 
 
 def test_light_is_alexnets_noise_along_the_components_of_colours():
-    """Krizhevsky et al. 2012: one number for each plane of an image; its covariance is that of the
-    components."""
+    """Krizhevsky et al. 2012: one number for each plane of an image. Its covariance is that of the
+    colour components."""
     grey = np.full((4000, 3, 1, 1), 128, np.uint8)
     added = transformed(Augment(lighting=0.1, order="rgb"), grey, np.arange(4000))[:, :, 0, 0] - 128
     vectors = np.array(
@@ -96,11 +96,11 @@ def test_light_is_alexnets_noise_along_the_components_of_colours():
     whole = transformed(Augment(lighting=0.1, order="rgb"))
     for at in range(6):
         assert np.ptp((whole[at] - IMAGES[at]).reshape(3, -1), axis=1).max() < 1e-3, (
-            "the same for every pixel"
+            "the change must be the same for every pixel"
         )
 
 
-def test_boxes_have_areas_and_ratios_within_their_bounds_and_lie_everywhere():
+def test_boxes_have_areas_and_ratios_within_their_bounds_and_are_placed_everywhere():
     augment = Augment(scale=(0.08, 1.0), ratio=(3 / 4, 4 / 3))
     boxes = augment.boxes((250, 250), np.arange(5000), 1)
     top, left, high, wide = boxes.T
@@ -124,15 +124,15 @@ def test_boxes_have_areas_and_ratios_within_their_bounds_and_lie_everywhere():
     ("sides", "expected"), [((10, 100), (10, 13)), ((100, 10), (13, 10)), ((10, 11), (10, 11))]
 )
 def test_where_no_box_fits_the_largest_allowed_one_is_taken(sides, expected):
-    """All of the area, in no ratio that the image has, fits never; torchvision then takes what
-    fits."""
+    """A box of the whole area in a ratio that the image does not have never fits. torchvision then
+    takes the largest box that fits."""
     found = Augment(scale=(1.0, 1.0)).boxes(sides, np.arange(300), 1)
     assert expected in {tuple(box[2:]) for box in found}
     if sides[0] != 10 or sides[1] != 11:
         assert {tuple(box[2:]) for box in found} == {expected}
 
 
-def test_what_is_cut_out_is_resized_to_the_crop_or_to_what_it_was():
+def test_a_box_is_resized_to_the_crop_or_to_the_size_of_the_image():
     augment = Augment(scale=(0.1, 0.9))
     for crop, size in ((12, (12, 12)), (0, (20, 30))):
         found = transformed(augment, crop=crop)
@@ -142,7 +142,7 @@ def test_what_is_cut_out_is_resized_to_the_crop_or_to_what_it_was():
             planes = [Image.fromarray(plane.astype(np.float32), "F") for plane in part]
             box = (0, 0, wide, high)
             if high >= size[0] or wide >= size[1]:
-                continue  # Pillow averages when it shrinks
+                continue  # Pillow averages when it shrinks an image
             theirs = np.stack(
                 [
                     np.asarray(plane.resize(size[::-1], Image.Resampling.BILINEAR, box))
@@ -160,7 +160,7 @@ def test_a_mean_image_is_cut_and_resized_as_the_image_is():
     assert np.abs(found).max() <= 0.51
 
 
-def test_who_reads_a_sample_and_beside_which_makes_no_difference():
+def test_the_reader_of_a_sample_and_its_neighbours_make_no_difference():
     source = MemorySource("memory", IMAGES, np.arange(6))
     batches = Batches(
         source, Transform(augment=ALL, crop=8, mirror=True), 6, shuffle=True, seed=3, train=True
@@ -175,7 +175,7 @@ def test_who_reads_a_sample_and_beside_which_makes_no_difference():
     assert not np.allclose(batches.read(3, 0, 6)[0], whole)
 
 
-def test_tests_see_images_as_they_are_and_so_does_training_where_nothing_is_said():
+def test_tests_see_unchanged_images_and_so_does_training_without_options():
     assert (transformed(ALL, train=False, crop=8) == transformed(None, train=False, crop=8)).all()
     assert (
         transformed(None, crop=8) == Transform(crop=8)(IMAGES, PLACES, seed=1, train=True)
@@ -201,7 +201,7 @@ def test_grey_images_take_brightness_and_contrast_and_images_of_floats_are_not_c
         ({"ratio": (2.0, 1.0)}, "ratio: found"),
     ],
 )
-def test_what_cannot_be_is_refused(settings, expected):
+def test_impossible_options_are_refused(settings, expected):
     with pytest.raises(DataError) as error:
         Augment(**settings)
     assert expected in str(error.value)
@@ -213,7 +213,7 @@ def test_colours_of_grey_images_cannot_be_changed(name):
         Transform(augment=Augment(**{name: 0.1})).check((1, 8, 8))
 
 
-def test_of_two_data_layers_none_is_changed_alone(tmp_path):
+def test_with_two_data_layers_neither_is_changed_alone(tmp_path):
     text = (
         "".join(
             (
@@ -241,7 +241,7 @@ def test_of_two_data_layers_none_is_changed_alone(tmp_path):
         job.batches(TRAIN, job.source(TRAIN))
 
 
-def test_numbers_are_even_and_normal_and_of_each_lane_their_own():
+def test_numbers_are_uniform_or_normal_and_differ_between_lanes():
     places = np.arange(20000)
     even = uniform(1, places, 3)
     bell = normal(1, places, 5)

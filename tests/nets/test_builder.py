@@ -1,5 +1,5 @@
-"""Nets written in Python: the same as those of prototxt files, with mistakes at the line of the
-script."""
+"""Nets written in Python: they equal the nets of prototxt files, and mistakes are reported with the
+line of the script."""
 
 from __future__ import annotations
 
@@ -94,7 +94,7 @@ def test_a_net_written_in_python_is_the_zoos_field_for_field(
     assert len(ours.spec().for_phase("TEST").layers) == len(zoo.for_phase("TEST").layers)
 
 
-def test_it_computes_what_the_zoos_computes() -> None:
+def test_it_computes_the_same_as_the_net_of_the_zoo() -> None:
     made = [
         Net(spec, "TEST", ops=get_backend("numpy"), batch=3, input_shape=(1, 28, 28), seed=4)
         for spec in (lenet().spec(), load_net("lenet"))
@@ -183,7 +183,7 @@ MISTAKES: dict[str, tuple[Callable[[NetBuilder], object], str]] = {
 
 
 @pytest.mark.parametrize("case", MISTAKES)
-def test_a_mistake_is_told_with_the_line_of_the_script(case: str) -> None:
+def test_a_mistake_is_reported_with_the_line_of_the_script(case: str) -> None:
     call, words = MISTAKES[case]
     with pytest.raises(PrototxtError) as raised:
         call(NetBuilder())
@@ -196,7 +196,7 @@ def _line_of(call: Callable[..., object]) -> int:
     return call.__code__.co_firstlineno
 
 
-def test_all_mistakes_of_a_call_are_told_at_once_and_nothing_is_added() -> None:
+def test_all_mistakes_of_a_call_are_reported_at_once_and_nothing_is_added() -> None:
     net = NetBuilder()
     with pytest.raises(PrototxtError) as raised:
         net.Pooling("c", "data", pool="MIX", kernel_size="three")
@@ -204,7 +204,7 @@ def test_all_mistakes_of_a_call_are_told_at_once_and_nothing_is_added() -> None:
     assert len(net.proto().layer) == 0
 
 
-def test_an_unknown_type_is_told_with_the_nearest() -> None:
+def test_an_unknown_type_is_reported_with_the_nearest() -> None:
     with pytest.raises(
         AttributeError,
         match=(r"'Convolutoin' is not a layer type of Caffe .did " r"you mean 'Convolution'"),
@@ -212,7 +212,7 @@ def test_an_unknown_type_is_told_with_the_nearest() -> None:
         NetBuilder().Convolutoin("c", "data")
 
 
-def test_what_is_found_when_the_net_is_planned_names_the_line_of_the_script() -> None:
+def test_a_mistake_found_while_planning_the_net_names_the_line_of_the_script() -> None:
     net = NetBuilder("short")
     data, label = net.Data("d", tops=("data", "label"), batch_size=4)
     x = net.InnerProduct("ip", "gone", num_output=10)

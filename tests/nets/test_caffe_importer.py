@@ -1,7 +1,7 @@
-"""An independent importer of Caffe's files, OpenCV's dnn, computes from a written .caffemodel what
-this project does.
+"""An independent importer of Caffe's files, OpenCV's dnn. From a .caffemodel written by Convoy it
+computes the same outputs as Convoy.
 
-It cannot run `char_lstm`, for it has no layer Embed. It runs all other nets of the zoo.
+It has no layer Embed, so it cannot run `char_lstm`. It runs all other nets of the zoo.
 """
 
 from pathlib import Path
@@ -32,12 +32,14 @@ IMAGES = {
     "alexnet": (3, 227, 227),
 }
 SMALL = ["lenet", "cifar10_quick", "cifar10_full", "resnet20"]
-NOT_READ = {"char_lstm": ("embed", "Embed")}  # its layer that is unknown there, and the type
+# net -> the first layer that OpenCV does not know, and its type
+NOT_READ = {"char_lstm": ("embed", "Embed")}
 NAMES = sorted(path.stem for path in ZOO.glob("*.prototxt") if not path.stem.endswith("_solver"))
 
 
 def deployed(spec: NetSpec, image: tuple[int, ...], rows: int) -> caffe.NetParameter:
-    """The net as it is handed to others: data from outside, neither losses nor accuracies."""
+    """The net in its form for deployment: its data come from outside, and losses and accuracies are
+    removed."""
     net = caffe.NetParameter(name=spec.name)
     entry = net.layer.add(name="data", type="Input", top=["data"])
     entry.input_param.shape.add(dim=[rows, *image])
@@ -52,7 +54,7 @@ def deployed(spec: NetSpec, image: tuple[int, ...], rows: int) -> caffe.NetParam
 
 
 def agree(tmp_path: Path, proto: caffe.NetParameter) -> None:
-    """Write the net and some weights, read them there, and compare every output."""
+    """Write the net and random weights, read them with OpenCV, and compare every output."""
     text = text_format.MessageToString(proto)
     net = Net(spec_of(tmp_path, text), "TEST", ops=get_backend("numpy"))
     blobs = some_values(net)
@@ -81,14 +83,15 @@ def test_a_net_of_the_zoo_gives_the_same_outputs_there(tmp_path, name):
     proto = deployed(load_net(name), IMAGES.get(name, (3, 224, 224)), 2 if name in SMALL else 1)
     for layer in proto.layer if name.startswith("vgg") else ():
         if layer.inner_product_param.num_output == 4096:
-            layer.inner_product_param.num_output = 256  # 550 MB of weights only keep the disk busy
+            # 550 MB of weights would only keep the disk busy
+            layer.inner_product_param.num_output = 256
     agree(tmp_path, proto)
 
 
 @pytest.mark.parametrize("name", NOT_READ)
-def test_what_it_does_not_run_is_named_here(tmp_path, name):
+def test_nets_that_it_cannot_run_are_listed_here(tmp_path, name):
     shape = "shape { dim: 64 dim: 64 }"
-    # it wants one for each top
+    # OpenCV expects one shape for each top
     text = (ZOO / f"{name}.prototxt").read_text().replace(shape, 3 * shape)
     (tmp_path / "net.prototxt").write_text(text)
     theirs = cv2.dnn.readNetFromCaffe(str(tmp_path / "net.prototxt"))

@@ -1,5 +1,5 @@
-"""What Caffe's files say is done as Caffe does it, or told: phases, gradients, older formats,
-comments, rates, data."""
+"""The meaning of Caffe's files: each key has the effect that it has in Caffe, or is reported.
+Phases, gradients, older formats, comments, rates, data."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def net_of(tmp_path, text, phase="TRAIN", backend=None, **options):
 
 
 def test_every_field_of_a_v1_layer_reaches_the_layer_of_today_or_is_refused(tmp_path):
-    # see test_upgrade
+    # test_upgrade covers these
     renamed = {"type", "blobs_lr", "weight_decay", "param", "blob_share_mode", "layer"}
     values = {"bottom": '"x"', "top": '"z"', "name": '"z"', "loss_weight": "2"}
     for field in caffe.V1LayerParameter.DESCRIPTOR.fields:
@@ -103,7 +103,7 @@ def test_every_field_of_a_v0_layer_reaches_the_layer_of_today_or_is_refused_by_n
         ), field.name
 
 
-def test_what_stands_beside_a_v0_layer_and_caffe_drops_is_refused(tmp_path):
+def test_keys_next_to_a_v0_layer_that_caffe_drops_are_refused(tmp_path):
     with pytest.raises(PrototxtError, match=r"key 'include': not allowed next to 'layer'"):
         spec_of(tmp_path, 'layers { layer { name: "l" type: "relu" }\n include { phase: TEST } }')
 
@@ -115,11 +115,11 @@ def test_sizes_of_inputs_without_their_names_are_refused(tmp_path):
         spec_of(tmp_path, "input_dim: [1, 2, 3, 4]\n" + X)
 
 
-# -- what is not used
+# -- unused keys
 
 
 @pytest.mark.parametrize("kind", LAYER_TYPES)
-def test_options_of_another_type_are_told_of(tmp_path, kind):
+def test_options_of_another_type_are_reported(tmp_path, kind):
     blocks = {name for name in FIELDS["LayerParameter"].honoured.split() if name.endswith("_param")}
     required = {"clip_param": "min: 0 max: 1"}
     foreign = sorted(blocks - blocks_of(kind))
@@ -129,7 +129,7 @@ def test_options_of_another_type_are_told_of(tmp_path, kind):
     assert [name for name in foreign if f"'{name}'" not in line] == []
 
 
-def test_one_line_tells_of_all_layers_and_keys_that_are_ignored_for_one_reason(tmp_path):
+def test_one_line_lists_all_layers_and_keys_that_are_ignored_for_one_reason(tmp_path):
     text = (
         'layer { name: "%s" type: "Data"\n data_param { source: "a" backend: LMDB '
         "batch_size: 1 } }\n"
@@ -190,7 +190,7 @@ def test_gradients_flow_through_a_dropout_that_always_tests(tmp_path, memory):
         grads[name] = [g.copy() for stage in reversed(net.stages) for g in net.backward(stage)]
     assert all(np.array_equal(a, b) for a, b in zip(grads["with"], grads["without"], strict=True))
     assert any(grad.any() for grad in grads["with"])
-    assert sizes["with"] == sizes["without"]  # no place for a mask
+    assert sizes["with"] == sizes["without"]  # there is no memory for a mask
 
 
 def test_a_data_layers_own_phase_decides_about_random_crops(tmp_path):
@@ -248,7 +248,7 @@ def test_propagate_down_that_fits_nothing_is_refused(tmp_path, text, message):
     assert message in str(caught.value)
 
 
-def test_a_net_that_says_its_phase_is_no_net_for_the_other_one(tmp_path):
+def test_a_net_with_a_fixed_phase_is_refused_for_the_other_phase(tmp_path):
     spec = spec_of(tmp_path, "state {\n phase: TEST }\n" + X)
     assert spec.for_phase("TEST").layers
     with pytest.raises(
@@ -258,7 +258,7 @@ def test_a_net_that_says_its_phase_is_no_net_for_the_other_one(tmp_path):
         spec.for_phase("TRAIN")
 
 
-# -- as Caffe takes them
+# -- values as Caffe reads them
 
 
 @pytest.mark.parametrize(
@@ -310,7 +310,7 @@ def solver(tmp_path, text):
         ('lr_policy: "fixed" delta: 2', {0: 0.5}, ("key 'delta': not used: solver type 'SGD' " "" "" "does not take it")),
     ],
 )  # fmt: skip
-def test_rates_are_caffes_and_what_is_surely_not_meant_is_told(tmp_path, text, rates, told):
+def test_rates_are_caffes_and_surely_mistaken_rates_are_reported(tmp_path, text, rates, told):
     found = solver(tmp_path, text)
     assert {iteration: found.rate(iteration) for iteration in rates} == rates
     (line,) = found.warnings
@@ -332,7 +332,7 @@ def test_rates_are_caffes_and_what_is_surely_not_meant_is_told(tmp_path, text, r
         (('lr_policy: "fixed" train_state { phase: TEST ' '' '' '}'), "key 'train_state.phase': found another phase than TRAIN"),
     ],
 )  # fmt: skip
-def test_what_caffe_refuses_in_a_solver_is_refused(tmp_path, text, message):
+def test_solver_keys_that_caffe_refuses_are_refused(tmp_path, text, message):
     with pytest.raises(PrototxtError) as caught:
         solver(tmp_path, text)
     assert message in str(caught.value)

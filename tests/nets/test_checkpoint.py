@@ -1,4 +1,5 @@
-"""A checkpoint comes back as it was saved, or is refused; a failed save leaves the old one."""
+"""A checkpoint is read back as it was saved, or is refused. A failed save leaves the old
+checkpoint."""
 
 import os
 import resource
@@ -50,7 +51,7 @@ def test_foreign_and_missing_files_are_refused(tmp_path):
         load(tmp_path / "absent")
 
 
-def test_metadata_nested_without_end_are_refused_in_words(tmp_path):
+def test_endlessly_nested_metadata_are_refused_in_words(tmp_path):
     path = tmp_path / "deep.safetensors"
     save_file({"w": np.zeros(1)}, path, {KEY: "[" * 100_000})
     for read in (load, verify, metadata):
@@ -89,8 +90,8 @@ def test_a_checkpoint_for_which_the_disk_has_no_room_is_an_oserror_and_leaves_th
 
 
 def test_a_checkpoint_is_written_from_the_arrays_own_memory(tmp_path):
-    """The former way made the whole file as Python's bytes first, and nothing else of the process
-    ran meanwhile."""
+    """Saving must not copy the arrays. Such a copy holds the interpreter, so that nothing else of
+    the process runs meanwhile."""
     array = np.ones(1 << 20)
     tracemalloc.start()
     save(tmp_path / "a.safetensors", {"w": array}, {})
@@ -112,7 +113,7 @@ def test_a_flipped_bit_anywhere_is_refused_by_name_or_changes_nothing(tmp_path):
         except CheckpointError as error:
             assert str(error).startswith("a.safetensors: ")
             refused += 1
-        else:  # a space that fills the header up
+        else:  # the changed bit is in a space that pads the header
             assert metadata == {"iteration": "7"}
             assert all((found[name] == array).all() for name, array in arrays.items())
     assert refused >= len(data) - 16
@@ -130,7 +131,7 @@ def test_a_zeroed_half_is_refused_by_name(tmp_path):
         load(file)
 
 
-def test_a_checkpoint_of_the_time_before_checksums_is_read(tmp_path):
+def test_a_checkpoint_without_checksums_from_older_versions_is_read(tmp_path):
     save_file(
         {"w": np.arange(9.0)},
         tmp_path / "old.safetensors",

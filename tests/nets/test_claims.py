@@ -1,5 +1,5 @@
-"""Files whose parts claim more together than the file can hold: refused before memory is taken for
-them."""
+"""Files whose parts together claim more bytes than the file can hold: they are refused before
+memory is allocated for them."""
 
 import struct
 from collections.abc import Iterator
@@ -37,8 +37,8 @@ def read(monkeypatch):
 
 
 def claims(group, names, numbers=1 << 20):
-    """Datasets of zeros that are not stored: each is less than the file may hold, and nearly
-    nothing in it."""
+    """Create datasets of zeros that are not stored. Each claims less than the file can hold, and
+    takes almost no space in it."""
     for name in names:
         group.create_dataset(name, shape=(numbers,), dtype="f4", chunks=(1024,), fillvalue=0)
 
@@ -109,13 +109,13 @@ def test_a_chunk_that_is_larger_than_the_file_can_hold_is_refused(tmp_path, read
 
 
 @pytest.mark.parametrize("learned", ["", "net.caffemodel", "ne\u00fcu"])
-def test_what_convoy_and_caffe_write_is_read(tmp_path, learned):
+def test_files_that_convoy_and_caffe_write_are_read(tmp_path, learned):
     path = tmp_path / "s.solverstate.h5"
     state = SolverState(7, (np.ones((2, 3), np.float32),), learned, 2)
     write_solverstate(path, state)
     found = read_solverstate(path)
     assert (found.iteration, found.current_step, found.learned_net) == (7, 2, learned)
-    with h5py.File(path, "a") as file:  # as H5LTmake_dataset_string has it
+    with h5py.File(path, "a") as file:  # the string type that H5LTmake_dataset_string writes
         del file["learned_net"]
         file["learned_net"] = learned
     assert read_solverstate(path).learned_net == learned
@@ -152,7 +152,7 @@ def test_the_name_of_a_net_is_one_string_of_this_file(tmp_path, read):
         read_solverstate(path)
 
 
-# -- other files of many parts
+# -- other files with many parts
 
 
 def test_images_are_decoded_until_the_first_of_another_shape():
@@ -202,16 +202,16 @@ def test_a_batch_of_a_source_is_decoded_until_the_first_of_another_shape(
 
 
 def value_pages(data: bytearray) -> Iterator[int]:
-    """Where in an LMDB file the nodes of its leaves name the first page of a large value. What else
-    lies in a page is whatever was in memory."""
+    """The offsets in an LMDB file where nodes of its leaves name the first page of a large value.
+    The rest of a page is arbitrary memory."""
     for page in range(2 * 4096, len(data), 4096):
         flags, lower = struct.unpack_from("<HH", data, page + 10)
-        if flags != 0x02:  # no leaf
+        if flags != 0x02:  # not a leaf
             continue
         for pointer in range(16, lower, 2):
             node = page + struct.unpack_from("<H", data, page + pointer)[0]
             node_flags, key_bytes = struct.unpack_from("<HH", data, node + 4)
-            if node_flags & 0x01:  # the value is in pages of its own
+            if node_flags & 0x01:  # the value has its own pages
                 yield node + 8 + key_bytes
 
 
@@ -238,7 +238,7 @@ def test_records_of_a_database_that_overlap_are_refused(tmp_path):
         open_mdb(tmp_path / "db")
 
 
-def test_arrays_of_a_checkpoint_cannot_share_bytes_or_lie_beyond_the_file(tmp_path):
+def test_arrays_of_a_checkpoint_cannot_share_bytes_or_extend_beyond_the_file(tmp_path):
     path = tmp_path / "c.safetensors"
     checkpoint.save(path, {"a": np.zeros(8, np.float32), "b": np.zeros(8, np.float32)}, {})
     data = path.read_bytes()

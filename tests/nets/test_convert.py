@@ -1,4 +1,4 @@
-"""Conversions lose nothing: what a converted file holds is what the first one held."""
+"""Conversions lose nothing: a converted file has the same content as its source."""
 
 import numpy as np
 import pytest
@@ -82,7 +82,7 @@ def test_the_mean_is_every_pixels_mean(tmp_path):
 def test_the_mean_of_real_cifar10_images_is_near_caffes():
     files = [f"cifar10/data_batch_{at}.bin.gz" for at in (1, 2, 3)]
     found = mean_of(open_source({"format": "cifar10", "files": files}, SHARED))
-    # of 50 000 images, not 30 000
+    # the mean is over 30 000 images here, and over 50 000 in Caffe's file
     known = read_mean(SHARED / "caffe" / "means" / "cifar10_mean.binaryproto")
     assert np.abs(found - known).max() < 3
     assert np.abs(found.mean((1, 2)) - known.mean((1, 2))).max() < 0.5
@@ -166,7 +166,7 @@ def test_a_checkpoint_needs_weights_for_every_layer(tmp_path):
 
 @pytest.mark.parametrize("other", ["Nesterov", "AdaGrad", "Adam"])
 def test_a_checkpoint_of_another_type_of_solver_becomes_no_snapshot(tmp_path, other):
-    """Of Adam's two histories SGD's snapshot would have the first alone."""
+    """SGD's snapshot could hold only the first of Adam's two histories."""
     params = lenet().params
     write_weights(tmp_path / "a.caffemodel", some_weights())
     checkpoint_from_caffe(
@@ -201,7 +201,8 @@ def test_a_solver_state_with_too_few_arrays_is_of_another_type_of_solver(tmp_pat
 
 
 def test_the_parameter_store_resumes_where_caffe_stopped(tmp_path):
-    """BatchNorm's running statistics have a history in Caffe and none here; Adam has two a blob."""
+    """Caffe has a history for BatchNorm's running statistics, and Convoy has none. Adam has two
+    histories per blob."""
     net = Net(load_net("resnet20"), "TRAIN", ops=get_backend(), input_shape=(3, 32, 32))
     flat = [param for blobs in net.params.values() for param in blobs]
     initial = {

@@ -1,4 +1,4 @@
-"""Sources read what is in the file or say what is wrong; batches give every sample once per
+"""Sources read the content of a file or report its mistakes. Batches contain every sample once per
 epoch."""
 
 import gzip
@@ -37,7 +37,7 @@ def pair(tmp_path):
 IDX = {"format": "idx", "images": "images", "labels": "labels"}
 
 
-def test_the_digits_are_read_once_and_nobody_can_write_over_them():
+def test_the_digits_are_read_once_and_are_read_only():
     images, labels, _ = read(base_dir=Path())
     assert read(base_dir=Path())[0] is images
     for array in (images, labels):
@@ -45,7 +45,7 @@ def test_the_digits_are_read_once_and_nobody_can_write_over_them():
             array[0] = 1
 
 
-def test_a_data_set_is_in_memory_once_while_somebody_of_a_process_reads_it(pair):
+def test_a_data_set_is_in_memory_once_while_a_reader_in_the_process_uses_it(pair):
     folder, images = pair
     first = open_source(IDX, folder)
     assert open_source(dict(IDX), folder) is first
@@ -267,7 +267,7 @@ def test_in_training_every_crop_and_both_mirrorings_happen_and_are_exact():
     assert len(seen) == 12
 
 
-def test_a_sample_is_transformed_the_same_whoever_reads_it():
+def test_a_sample_is_transformed_the_same_for_every_reader():
     source = MemorySource(
         "x", np.random.default_rng(0).integers(0, 256, (50, 1, 9, 9), dtype=np.uint8), np.arange(50)
     )

@@ -1,4 +1,5 @@
-"""Several data layers read their own sources: which, in step, and what is said when they cannot."""
+"""Several data layers with their own sources: which source each reads, in step, and the errors if
+it cannot."""
 
 from __future__ import annotations
 
@@ -28,7 +29,7 @@ def layers_of(tmp_path: Path, text: str):
 
 
 def numbered(count: int) -> MemorySource:
-    """Image n is full of n, and its label is n."""
+    """A source in which image n is full of n and has the label n."""
     images = np.broadcast_to(
         np.arange(count, dtype=np.uint8)[:, None, None, None], (count, 1, 2, 2)
     )
@@ -92,7 +93,9 @@ def test_a_table_names_the_source_of_each_layer_and_datasets_are_called_as_the_t
 
 
 @pytest.mark.parametrize("beside", ["cluster", "net", "bare"])
-def test_what_no_table_names_is_read_from_where_the_net_says(tmp_path: Path, beside: str) -> None:
+def test_a_source_without_a_table_is_read_from_the_place_that_the_net_names(
+    tmp_path: Path, beside: str
+) -> None:
     layers = layers_of(tmp_path, TWO)
     base = tmp_path / "cluster"
     net = tmp_path / "net"
@@ -103,7 +106,7 @@ def test_what_no_table_names_is_read_from_where_the_net_says(tmp_path: Path, bes
     assert images[:, 0, 0, 0].tolist() == labels.tolist() == [1, 4]
 
 
-def test_image_lists_are_read_as_the_layer_says(tmp_path: Path) -> None:
+def test_image_lists_are_read_with_the_settings_of_the_layer(tmp_path: Path) -> None:
     pillow = pytest.importorskip("PIL.Image")
     for name in ("a", "b"):
         pillow.new("RGB", (6, 5), (10, 20, 30)).save(tmp_path / f"{name}.png")
@@ -147,7 +150,7 @@ def test_image_lists_are_read_as_the_layer_says(tmp_path: Path) -> None:
         ),
     ],
 )
-def test_mistakes_of_tables_are_told_with_the_layer(tmp_path: Path, tables, problems) -> None:
+def test_mistakes_of_tables_are_reported_with_the_layer(tmp_path: Path, tables, problems) -> None:
     with pytest.raises(NetError) as caught:
         open_data(tables, tmp_path, layers_of(tmp_path, TWO), tmp_path)
     assert caught.value.problems == problems
@@ -168,7 +171,7 @@ def test_a_leveldb_is_named(tmp_path: Path) -> None:
         open_data({"format": "net"}, tmp_path, layers, tmp_path)
 
 
-def test_a_layer_that_names_no_source_is_told_what_to_say(tmp_path: Path) -> None:
+def test_the_error_for_a_layer_without_a_source_names_the_missing_key(tmp_path: Path) -> None:
     layers = layers_of(
         tmp_path,
         ('layer { name: "d" type: "Input" top: "x" input_param { shape { dim: 2 dim: 3 } } }'),

@@ -1,4 +1,5 @@
-"""Which image files are read, and that no other one is handed to a program."""
+"""The formats of image files that are read. Files of other formats are never handed to a
+program."""
 
 import shutil
 
@@ -26,7 +27,7 @@ WMF = (
 
 @pytest.fixture
 def ghostscript(tmp_path, monkeypatch):
-    """A program that stands for Ghostscript and leaves a file where it ran."""
+    """A program in place of Ghostscript. It leaves a file if it runs."""
     ran = tmp_path / "ran"
     script = tmp_path / "bin" / "gs"
     script.parent.mkdir()

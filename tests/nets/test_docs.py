@@ -1,4 +1,4 @@
-"""The pages for users name every format, every key and every net that there is, and no other."""
+"""The pages for users name all existing formats, keys and nets, and no others."""
 
 import re
 from pathlib import Path

@@ -1,5 +1,5 @@
-"""Every field that a net or solver may hold is honoured, warned of or refused, as `schema.fields`
-says."""
+"""Every field of a net or solver has its effect, a warning or a refusal, as `schema.fields`
+declares."""
 
 from __future__ import annotations
 
@@ -29,9 +29,10 @@ MESSAGES = caffe.DESCRIPTOR.message_types_by_name
 FLOAT = {MESSAGES["SolverParameter"].fields_by_name["base_lr"].cpp_type}
 BOTTOMS = BOTTOMS | {"matrix3": np.random.default_rng(2).random((3, 3))}
 IMAGES = {"format": "synthetic", "shape": [3, 8, 8], "classes": 3, "size": 20}
-# these ask for three channels
+# these fields ask for three channels
 GREY = ("TransformationParameter.force_color", "DataParameter.force_encoded_color")
-OUTSIDE = ("BlobProto", "BlobProtoVector", "Datum", "SolverState")  # of files that are no prototxt
+# messages of files that are not prototxt
+OUTSIDE = ("BlobProto", "BlobProtoVector", "Datum", "SolverState")
 OLDER = ("V1LayerParameter", "V0LayerParameter")
 REFUSED_TYPES = ("HDF5OutputParameter", "WindowDataParameter")
 
@@ -49,7 +50,7 @@ def block_of(message: str) -> str:
 
 
 def others(field, now):
-    """Values of a plain field that are not the present one."""
+    """Values of a plain field other than the present one."""
     if field.type == field.TYPE_BOOL:
         return [not now]
     if isinstance(now, str):
@@ -60,7 +61,7 @@ def others(field, now):
 
 
 def probes_of(message: str) -> Iterator[tuple[str, str, str]]:
-    """Each field of the options of a layer type: (field, options at first, options with it)."""
+    """Each field of the options of a layer type: (field, options before, options with it)."""
     *_, base = LAYERS[message]
     kind = getattr(caffe, message)
     for field in MESSAGES[message].fields:
@@ -82,7 +83,7 @@ def probes_of(message: str) -> Iterator[tuple[str, str, str]]:
 
 
 def net_of(message: str, options: str) -> str:
-    """A net whose last layer has these options; its inputs are bottoms of test_layers."""
+    """A net whose last layer has these options. Its inputs are bottoms of test_layers."""
     kind, bottoms, tops, _ = LAYERS[message]
     shapes = {name: list(BOTTOMS[name].shape) for name in bottoms.split()}
     text = "".join(
@@ -142,7 +143,7 @@ WALK = list(walk())
 BY_MESSAGE = dict.fromkeys(name.partition(".")[0] for name, *_ in WALK)
 
 
-# -- what is seen of a net
+# -- the observable results of a net
 
 
 def seen(file: Path, channels: int = 3) -> list[object]:
@@ -258,7 +259,7 @@ def test_the_walk_comes_to_every_field_that_a_net_may_hold():
     assert every - named - options - later == set()
     assert {f"{message}.{field}" for message, of in FIELDS.items() for field in of.names} == every
     assert len([name for of in FIELDS.values() for name in of.names]) == len(every), (
-        "a field is declared twice"
+        "a field must be declared once"
     )
 
 
@@ -284,7 +285,8 @@ def solver_probes() -> Iterator[tuple[str, str, str]]:
 
 
 def seen_of_solver(folder: Path) -> str:
-    """What is planned with it, its rates, and what its updates make of a parameter."""
+    """The plan of a run with the solver, its rates, and the results of its updates for a
+    parameter."""
     spec = load_solver(folder / "s.prototxt")
     plan = training(
         {
@@ -321,7 +323,7 @@ def seen_of_solver(folder: Path) -> str:
 
 @pytest.fixture
 def folder(tmp_path, caplog):
-    """Where a solver finds what it names."""
+    """A folder with the files that a solver names."""
     caplog.set_level(logging.ERROR)
     wide = (
         'layer { name: "w" type: "Power" bottom: "x" top: "w" include { stage: "wide" } '

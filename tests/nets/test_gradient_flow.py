@@ -1,5 +1,5 @@
-"""Where gradients begin and how they pass on: weighted tops, shares of rows, layers that hand a
-gradient through."""
+"""The start and the path of gradients: weighted tops, shares of rows, layers that pass a gradient
+on unchanged."""
 
 import numpy as np
 import pytest

@@ -1,4 +1,4 @@
-"""The parts of a net and the shares of a batch compute what the whole net computes."""
+"""Parts of a net, and shares of a batch, compute the same numbers as the whole net."""
 
 import itertools
 
@@ -43,7 +43,7 @@ def test_lenet_has_the_shapes_and_the_431080_parameters_of_bvlc():
 def test_our_lenet_is_the_published_one():
     file = MODELS / "lenet" / "lenet_train_test.prototxt"
     if not file.exists():
-        pytest.skip("the shared data is not beside this checkout")
+        pytest.skip("the folder ../shared is not next to this checkout")
     theirs = Net(load_net(file), "TRAIN", ops=get_backend(), input_shape=(1, 28, 28))
     ours = lenet()
 
@@ -133,8 +133,8 @@ def test_gradients_of_row_shares_add_up_to_the_gradient_of_the_batch(workers):
 
 
 def reference_step(blobs, images, labels):
-    """LeNet in float64 by direct loops over kernel positions: (loss, gradients), written apart from
-    ops."""
+    """LeNet in float64 by direct loops over kernel positions, written without `ops`. Returns (loss,
+    gradients)."""
     (w1, b1), (w2, b2), (w3, b3), (w4, b4) = (
         blobs[name] for name in ("conv1", "conv2", "ip1", "ip2")
     )
@@ -200,7 +200,7 @@ def test_loss_and_gradients_of_lenet_equal_an_independent_float64_computation():
             np.testing.assert_allclose(a, b, rtol=1e-9, atol=1e-14)
 
 
-def test_what_travels_is_never_overwritten_by_the_next_pass():
+def test_arrays_that_travel_are_never_overwritten_by_the_next_pass():
     net = lenet(part="conv", batch=4)
     fc = lenet(part="fc", batch=4)
     blobs = lenet(batch=4).initial_blobs()
@@ -226,7 +226,7 @@ def test_parameters_and_inputs_are_never_written_to():
     whole_pass(net, blobs, images, labels)
 
 
-def test_gradients_land_in_the_arrays_they_are_asked_into():
+def test_gradients_are_written_into_the_given_arrays():
     images, labels = images_and_labels(4)
     net = lenet(batch=4)
     blobs = net.initial_blobs()
@@ -319,7 +319,7 @@ def test_working_in_place_changes_no_number(tmp_path):
         assert all(np.array_equal(a, b) for a, b in zip(grads, results[1][1][layer], strict=True))
 
 
-def test_a_dropout_mask_belongs_to_seed_step_and_row_whoever_draws_it(tmp_path):
+def test_a_dropout_mask_depends_on_seed_step_and_row_only(tmp_path):
     net = Net(
         spec_of(tmp_path, IN_PLACE % ("r", "r", "x", "x")),
         "TRAIN",
@@ -406,7 +406,7 @@ def test_layers_below_a_frozen_net_are_not_computed_backward(tmp_path):
         ),
     ],
 )
-def test_wrong_use_of_a_net_says_what_was_expected(act, message):
+def test_wrong_use_of_a_net_reports_the_expected_use(act, message):
     net = lenet(batch=4)
     net.begin(0)
     with pytest.raises(NetError) as caught:

@@ -1,5 +1,5 @@
-"""Is it the same data on another machine? The identity of sources: equal for copies, and for
-nothing else."""
+"""The identity of data sources, which shows whether two machines have the same data: equal for
+copies, and different for everything else."""
 
 from __future__ import annotations
 
@@ -66,7 +66,7 @@ def as_text(folder: Path) -> dict[str, Any]:
 
 
 def in_bytes(name: str, at: int = -20) -> Callable[[Path], None]:
-    """Changes one byte of a file."""
+    """Return a function that changes one byte of a file."""
 
     def change(folder: Path) -> None:
         content = bytearray((folder / name).read_bytes())
@@ -77,7 +77,7 @@ def in_bytes(name: str, at: int = -20) -> Callable[[Path], None]:
 
 
 def in_a_record(folder: Path) -> None:
-    """Changes the first pixel of the last image in the database."""
+    """Change the first pixel of the last image in the database."""
     path = folder / "db" / "data.mdb"
     content = path.read_bytes()
     last = pixels()[-1].tobytes()
@@ -86,7 +86,7 @@ def in_a_record(folder: Path) -> None:
 
 
 def relabelled(folder: Path) -> None:
-    """The label of an image that is not looked at by itself."""
+    """Change the label of an image that is not among the sampled images."""
     text = (folder / "list").read_text()
     (folder / "list").write_text(text.replace("17.png 2", "17.png 1"))
 
@@ -110,7 +110,7 @@ CASES = [
 @pytest.mark.parametrize(
     ("made", "change"), CASES, ids=[f"{made.__name__}-{n}" for n, (made, _) in enumerate(CASES)]
 )
-def test_a_copy_elsewhere_is_the_same_data_and_one_that_was_changed_is_not(
+def test_a_copy_elsewhere_is_the_same_data_and_a_changed_copy_is_not(
     tmp_path: Path, made: Callable[[Path], dict[str, Any]], change: Callable[[Path], None]
 ) -> None:
     (tmp_path / "here").mkdir()
@@ -122,7 +122,7 @@ def test_a_copy_elsewhere_is_the_same_data_and_one_that_was_changed_is_not(
     assert identity(open_source(config, tmp_path / "there")) != before
 
 
-def test_of_many_samples_some_are_looked_at_from_the_first_to_the_last_and_all_labels() -> None:
+def test_of_many_samples_a_selection_over_the_whole_range_is_compared_and_all_labels() -> None:
     count = 8 * MOST_NUMBERS // (64 * 64)
     images = np.zeros((count, 1, 64, 64), np.uint8)
     labels = np.zeros(count, np.int64)

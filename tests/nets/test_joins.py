@@ -1,5 +1,5 @@
-"""Layers that are one operation of the backend: the numbers of the layers one by one, and every
-name still there."""
+"""Layers that are joined into one operation of the backend: the numbers equal those of the single
+layers, and every name still exists."""
 
 from __future__ import annotations
 
@@ -54,8 +54,8 @@ BRANCH = layer(
     ("pooling_param { pool: AVE kernel_size: 3 stride: 1 pad: 1 }"),
 )
 
-# name: (layers after the convolution, the blob that the loss reads, what is joined: in memory kept,
-# in memory reused)
+# name: (layers after the convolution, the blob that the loss reads, the joins: with kept memory,
+# with reused memory)
 NETS = {
     "scale": (norm() + scale(), "conv", "s", "s"),
     "scale and rectifier": (norm() + scale() + RELU, "conv", "sr", "sr"),
@@ -212,7 +212,8 @@ def backend(name: str, joins: bool) -> Backend:
 
 
 def joined(net: Net) -> str:
-    """Which layers are left to others: s(cale), e(ltwise), r(ectifier), p(ooling's rectifier)."""
+    """The layers that are joined to others, as letters: s(cale), e(ltwise), r(ectifier), p(ooling's
+    rectifier)."""
     layers = {node.layer.name: node.layer for node in net.nodes}
     found = "p" if "max" in layers and layers["max"].rectify else ""
     found += "s" if "scale" in layers and layers["scale"].norm is not None else ""
@@ -222,8 +223,8 @@ def joined(net: Net) -> str:
 
 
 def trained(net: Net, step: int = 0) -> list[np.ndarray]:
-    """The loss, all gradients and what BatchNorm adds to its statistics, for parameters that are no
-    special numbers."""
+    """The loss, all gradients and BatchNorm's additions to its statistics. Random offsets keep
+    parameters from being exactly 0 or 1."""
     rng = np.random.default_rng(step)
     net.begin(step)
     for name, shape in net.input_shapes.items():

@@ -1,4 +1,4 @@
-"""Every layer kind proves its gradient and its shapes."""
+"""The gradient and the shapes of every layer type."""
 
 import numpy as np
 import pytest
@@ -16,7 +16,7 @@ RANDOM = np.random.default_rng(5)
 
 
 def spread(*shape, scale=50.0):
-    """Numbers of both signs, all different by at least 1 / scale, none near zero."""
+    """Numbers of both signs that differ by at least 1 / scale, none of them near zero."""
     size = int(np.prod(shape))
     return (RANDOM.permutation(size).reshape(shape) - size // 2 + 0.5) / scale
 
@@ -24,7 +24,7 @@ def spread(*shape, scale=50.0):
 SCORES = spread(4, 3, 6, 6)
 LABELS = np.array([2, 0, 1, 2])
 
-# What the lines below may name as bottoms. Names in capitals get a gradient.
+# The blobs that the lines below may name as bottoms. Names in capitals get a gradient.
 BOTTOMS = {
     "X": SCORES,
     "Y": spread(4, 3, 6, 6),
@@ -54,8 +54,8 @@ BOTTOMS = {
 IMAGE = (4, 3, 6, 6)
 LSTM = "recurrent_param { num_output: 4 %s }"
 
-# One line per kind: its options, its bottoms, the shapes of its tops. A type that Caffe lacks and
-# that has no line here gets one from its class (`usual_line`).
+# One line per type: its options, its bottoms, the shapes of its tops. A type that Caffe does not
+# have gets its line from its class (`usual_line`), unless it has one here.
 KIND_LINES = [
     (
         "Convolution",
@@ -232,7 +232,8 @@ def layer_of(kind, options, bottoms=1, tops=1, dtype=np.float64):
 
 
 def usual_line(kind):
-    """The line of a layer without options: images as bottoms, its shapes as it says them itself."""
+    """The line of a layer without options: its bottoms are images, its shapes those that its class
+    declares."""
     bottoms = KINDS[kind].bottoms[0]
     layer = layer_of(kind, "", bottoms, KINDS[kind].tops[0])
     tops = layer.setup([IMAGE] * bottoms, Setup("TRAIN", None, None))
@@ -285,7 +286,7 @@ def test_every_layer_kind_has_its_shape_and_a_backward_pass_that_is_its_gradient
         return [*(grad for grad in found if grad is not None), *(params[at] for at in learned)]
 
     inputs = [array for array, want in zip(given, wanted, strict=True) if want]
-    # Caffe adds 1e-4 to distances, here about 80
+    # Caffe adds 1e-4 to distances, which are about 80 here
     tolerance = 1e-4 if names.startswith("FAR") else 1e-6
     check_gradient(forward, backward, *inputs, *(blobs[at] for at in learned), tolerance=tolerance)
 
@@ -301,7 +302,7 @@ def test_every_layer_type_of_caffe_is_computed_or_refused_with_a_reason():
 
 
 @pytest.mark.parametrize(("kind", "options", "names", "tops"), KIND_LINES)
-def test_gradients_of_parameters_land_where_they_are_asked_into(kind, options, names, tops):
+def test_gradients_of_parameters_are_written_into_the_given_arrays(kind, options, names, tops):
     given = [BOTTOMS[name].astype(float) for name in names.split()]
     layer = layer_of(kind, options, len(given), len(tops))
     layer.setup([array.shape for array in given], Setup("TRAIN", None, None))
@@ -315,7 +316,8 @@ def test_gradients_of_parameters_land_where_they_are_asked_into(kind, options, n
     assert bottoms == [None] * len(given)
     assert all(a is b for a, b in zip(found, out, strict=True))
     for array, right in zip(out, expected, strict=True):
-        np.testing.assert_allclose(array, right, rtol=1e-12)  # BLAS rounds by where arrays lie
+        # the rounding of BLAS depends on the address of arrays
+        np.testing.assert_allclose(array, right, rtol=1e-12)
 
 
 @pytest.mark.parametrize(
@@ -327,8 +329,8 @@ def test_gradients_of_parameters_land_where_they_are_asked_into(kind, options, n
     ],
 )
 def test_accuracy_is_the_share_of_labels_among_the_best_scores(options, expected):
-    # Labels 2 0 1 2: the first scores rank its label last, the second first, the third second, the
-    # fourth last.
+    # The labels are 2 0 1 2. In the first row the label has the lowest score, in the second the
+    # highest, in the third the second highest, in the fourth the lowest.
     scores = np.array([[3.0, 2, 1], [9, 3, 2], [1, 2, 3], [3, 2, 1]])
     layer = layer_of("Accuracy", options, 2)
     layer.setup([scores.shape, LABELS.shape], Setup("TEST", None, None))
@@ -414,7 +416,7 @@ def test_stochastic_pooling_draws_by_row_in_training_and_averages_by_weight_in_t
 
 
 @pytest.mark.parametrize("kind", ["LSTM", "RNN"])
-def test_a_recurrent_layer_goes_on_from_its_last_state_as_caffe_does(kind):
+def test_a_recurrent_layer_continues_from_its_last_state_as_in_caffe(kind):
     x = BOTTOMS["SEQUENCE"]
     going = np.ones((5, 2))
     layer = layer_of(kind, LSTM % "", 2)
@@ -475,7 +477,7 @@ SOURCES = [
 
 
 @pytest.mark.parametrize(("kind", "options", "shape", "tops"), SOURCES)
-def test_sources_promise_shapes_and_take_the_batch_of_the_caller(kind, options, shape, tops):
+def test_sources_declare_shapes_and_take_the_batch_of_the_caller(kind, options, shape, tops):
     layer = layer_of(kind, options, 0, len(tops))
     assert layer.setup([], Setup("TRAIN", None, shape)) == tops
     assert layer.setup([], Setup("TRAIN", 5, shape)) == [(5, *top[1:]) for top in tops]
@@ -497,7 +499,7 @@ def test_a_crop_larger_than_the_images_is_refused():
         layer.setup([], Setup("TRAIN", 5, (3, 24, 19)))
 
 
-def test_dummy_data_fills_itself_by_row_and_anew_in_every_pass():
+def test_dummy_data_is_filled_by_row_and_again_in_every_pass():
     fillers = 'data_filler { type: "gaussian" std: 1 } data_filler { type: "constant" value: 3 }'
     layer = layer_of(
         "DummyData", (f"dummy_data_param {{ shape {{ dim: 4 dim: 5 }} {fillers} }}"), 0, 2

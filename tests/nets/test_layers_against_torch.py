@@ -1,6 +1,7 @@
-"""Layers in float32 against PyTorch, forward and backward, to 1e-5: every kind that it has, too.
+"""Layers in float32 compared with PyTorch, forward and backward, to 1e-5, for every type that
+PyTorch has.
 
-Install the extra `reference` to run this file; without it, it is skipped. The other kinds have
+Install the extra `reference` to run this file; without it, it is skipped. The other types have
 references in tests/contracts and naive ones below.
 """
 
@@ -55,7 +56,7 @@ def fixed_norm(x, mean, variance, weight):
 
 
 def lstm(x, cont, w_x, b, w_h):
-    """PyTorch's gates are i, f, g, o; Caffe's i, f, o, g."""
+    """Caffe's gates are in the order i, f, o, g. PyTorch's are i, f, g, o."""
     hidden = w_h.shape[1]
     order = [*range(2 * hidden), *range(3 * hidden, 4 * hidden), *range(2 * hidden, 3 * hidden)]
     state = torch.zeros(1, x.shape[1], hidden)
@@ -98,8 +99,8 @@ def hinge(scores, labels):
     return (1 + sign * scores).clamp(min=0)
 
 
-# One line per kind: its options, its bottoms, what PyTorch computes from the bottoms and then the
-# parameters.
+# One line per type: its options, its bottoms, and PyTorch's computation from the bottoms and then
+# the parameters.
 LINES = [
     (
         "Convolution",
@@ -292,7 +293,7 @@ LINES = [
 
 BOTTOMS["small"] = np.zeros((8, 6, 4, 3))
 BOTTOMS["matrix"] = RANDOM.random((6, 6))
-NOT_THERE = {"Dropout", "Parameter"}  # masks of our own; no arithmetic
+NOT_THERE = {"Dropout", "Parameter"}  # Dropout draws its own masks, and Parameter computes nothing
 
 
 def close(found, expected, tolerance):
@@ -304,7 +305,7 @@ def close(found, expected, tolerance):
 
 
 @pytest.mark.parametrize(("kind", "options", "names", "reference"), LINES)
-def test_a_layer_computes_and_differentiates_as_torch_does(kind, options, names, reference):
+def test_a_layer_and_its_gradient_agree_with_torch(kind, options, names, reference):
     given = [BOTTOMS[name].astype(np.float32) for name in names.split()]
     wanted = [name.rstrip("2").isupper() for name in names.split()]
     tops = {"Slice": 3, "Split": 2}.get(kind, 1)
@@ -328,14 +329,15 @@ def test_a_layer_computes_and_differentiates_as_torch_does(kind, options, names,
     grads = [np.asarray(RANDOM.standard_normal(np.shape(top)), np.float32) for top in found]
     torch.autograd.backward(expected, [torch.tensor(grad) for grad in grads])
     bottoms, params = layer.backward(grads, Values(given, found, blobs), RUN, wanted, None)
-    # float32 sums of thousands of terms; Caffe's contrastive gradient has 1e-4 beside the distance
+    # float32 sums have thousands of terms, and Caffe's contrastive gradient adds 1e-4 to the
+    # distance
     tolerance = 1e-4 if kind == "ContrastiveLoss" else 1e-5
     for grad, tensor in zip([*bottoms, *params], [*tensors, *learned], strict=True):
         if tensor.requires_grad:
             close(grad, tensor.grad, tolerance)
 
 
-def test_every_kind_of_caffe_that_differentiates_has_a_line_here_or_a_reason():
+def test_every_caffe_layer_with_a_gradient_has_a_line_here_or_a_reason():
     with_gradient = {
         name
         for name, cls in KINDS.items()

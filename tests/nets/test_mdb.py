@@ -1,4 +1,5 @@
-"""Our reader of LMDB files finds what the LMDB library wrote, and refuses every damage in words."""
+"""Our reader of LMDB files finds the records that the LMDB library wrote, and refuses every damaged
+file in words."""
 
 import struct
 
@@ -17,8 +18,8 @@ lmdb = pytest.importorskip("lmdb")
 
 
 def database(path, steps):
-    """Write a database by several transactions of (key, value or None to delete); return what it
-    holds."""
+    """Write a database by several transactions of (key, value or None to delete). Returns its
+    records."""
     held = {}
     with lmdb.open(str(path), map_size=1 << 30, lock=False) as env:
         for step in steps:
@@ -78,7 +79,7 @@ def test_a_tree_that_runs_in_circles_is_refused(tmp_path):
     roots = [struct.unpack_from("<Q", data, at + 112)[0] for at in (16, psize + 16)]
     root = next(page for page in roots if page < len(data) // psize)
     node = root * psize + struct.unpack_from("<H", data, root * psize + 16)[0]
-    struct.pack_into("<HHH", data, node, root, 0, 0)  # the root's first child is the root
+    struct.pack_into("<HHH", data, node, root, 0, 0)  # the root's first child is the root itself
     (tmp_path / "data.mdb").write_bytes(data)
     with pytest.raises(DataError, match=f"page {root} is reached twice"):
         open_mdb(tmp_path)
@@ -89,7 +90,7 @@ def newest_meta(data):
     return max((16, psize + 16), key=lambda at: struct.unpack_from("<Q", data, at + 128)[0])
 
 
-def test_a_database_that_holds_other_than_it_says_is_refused(tmp_path):
+def test_a_database_whose_counts_do_not_match_its_content_is_refused(tmp_path):
     database(tmp_path, [[(b"%d" % at, b"value") for at in range(5)]])
     data = bytearray((tmp_path / "data.mdb").read_bytes())
     struct.pack_into("<Q", data, newest_meta(data) + 104, 4)
@@ -103,7 +104,7 @@ def test_a_value_that_runs_past_the_end_of_the_file_is_refused(tmp_path):
     database(tmp_path, [[(b"a", value)]])
     data = bytearray((tmp_path / "data.mdb").read_bytes())
     node = data.index(struct.pack("<HHHH", len(value), 0, 1, 1))
-    struct.pack_into("<HH", data, node, 0, 100)  # 6.5 million bytes
+    struct.pack_into("<HH", data, node, 0, 100)  # a size of 6.5 million bytes
     (tmp_path / "data.mdb").write_bytes(data)
     with pytest.raises(DataError, match=r"found a value on pages \d+ to \d+ of \d+"):
         open_mdb(tmp_path)

@@ -1,5 +1,4 @@
-"""A mean image is subtracted at every pixel's own place, before mirroring and scaling, as Caffe
-does."""
+"""A mean image is subtracted pixel by pixel, before mirroring and scaling, as Caffe does."""
 
 import numpy as np
 import pytest
@@ -16,8 +15,8 @@ MEAN = RNG.random((2, 6, 7)).astype(np.float32) * 100
 
 
 def naive(image, top, left, mirror):
-    """Caffe's DataTransformer, pixel by pixel: the mean's index is the source's, the top's index is
-    mirrored."""
+    """Caffe's DataTransformer, pixel by pixel. The mean has the index of the source; the index of
+    the top is mirrored."""
     result = np.empty((2, 4, 4))
     for c in range(2):
         for h in range(4):
@@ -82,7 +81,7 @@ def test_a_nets_mean_file_is_found_from_its_folder(tmp_path, place):
          ("force_color: found images of 2 channels, expected 3: give the data source color = " "" "" "\"color\"")),
     ],
 )  # fmt: skip
-def test_a_transform_that_does_not_fit_the_source_says_what_to_do(transform, message):
+def test_a_transform_that_does_not_fit_the_source_is_refused_with_advice(transform, message):
     source = MemorySource("x", IMAGES, np.zeros(200, np.int64))
     with pytest.raises(PrototxtError, match=message):
         Batches(source, transform, 1, shuffle=False, seed=0, train=True)

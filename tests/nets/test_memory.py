@@ -1,4 +1,5 @@
-"""The memory plan: sharing places changes no number, and everything a layer keeps is planned."""
+"""The memory plan: shared memory changes no number, and every array that a layer keeps is
+planned."""
 
 from __future__ import annotations
 
@@ -54,7 +55,7 @@ def check_same(kept: Net, reused: Net) -> None:
 
 
 def overlaps(plan: MemoryPlan) -> list[tuple[str, str]]:
-    """Pairs of arrays that live together and share a byte."""
+    """Pairs of arrays that are live at the same time and share a byte."""
     own = [r for r in (*plan.regions, *plan.sums.values()) if r.inside is None]
     return [
         (a.key, b.key)
@@ -138,7 +139,7 @@ def test_a_blob_whose_memory_is_reused_is_refused_by_name():
         net.blob("conv1")
 
 
-def test_a_pass_over_fewer_rows_is_planned_anew():
+def test_a_pass_over_fewer_rows_is_planned_again():
     made = [
         Net(
             load_net("lenet"),
@@ -264,6 +265,6 @@ def test_vgg_16_at_128_images_takes_less_than_20_gb_of_a_gpu() -> None:
     )
     parameters = sum(math.prod(p.shape) for params in net.params.values() for p in params)
     beside = 3 * 4 * parameters  # parameters, gradients, momentum
-    # of windows there are never more than fit into a limit, whatever the batch
+    # the memory for windows has a limit, whatever the batch
     assert net.scratch <= 1e9
     assert net.memory_plan.size + net.scratch + beside < 20e9

@@ -1,4 +1,4 @@
-"""Every published net gets its shapes, every published solver is read or refused for a right
+"""Every published net gets its shapes. Every published solver is read, or refused for a correct
 reason."""
 
 import math
@@ -21,8 +21,8 @@ SOLVERS = sorted(
     str(file.relative_to(MODELS)) for file in MODELS.rglob("*.prototxt") if "solver" in file.name
 )
 
-# Learned numbers: the papers' and Caffe's. Flickr style: CaffeNet with 20 classes; siamese: LeNet
-# with 2 more outputs.
+# The numbers of learnt parameters, from the papers and from Caffe. Flickr style is CaffeNet with 20
+# classes, siamese is LeNet with 2 more outputs.
 COUNTS = {
     "bvlc_alexnet": 60_965_224,
     "bvlc_reference_caffenet": 60_965_224,
@@ -93,7 +93,8 @@ def test_every_published_solver_is_read_with_its_nets(name):
     several = "autoencoder" in name or "consolidated" in name
     assert solver.rate(0) > 0
     assert len(solver.test_iters) == 1 + several
-    if "auto_solver" not in name:  # its nets are made by a script and were never published
+    # a script makes this solver's nets, and they were never published
+    if "auto_solver" not in name:
         layers = [
             len(solver.load_net(test).for_phase("TEST" if several else "TRAIN").layers)
             for test in (None, 0)
@@ -111,7 +112,7 @@ DIFFERENTIATED = [
 
 
 @pytest.mark.parametrize("name", DIFFERENTIATED)
-def test_the_gradient_of_a_published_net_is_that_of_its_loss(name):
+def test_the_gradient_of_a_published_net_is_the_gradient_of_its_loss(name):
     net = net_of(name, "TRAIN", batch=3, dtype=np.float64)
     random = np.random.default_rng(0)
     labels = np.array([1.0, 0.0, 1.0])
@@ -123,7 +124,7 @@ def test_the_gradient_of_a_published_net_is_that_of_its_loss(name):
     net.run(inputs, blobs)
     grads = backward(net)
     for layer in (next(iter(blobs)), list(blobs)[len(blobs) // 2]):
-        # small: ReLUs of deep nets must not flip
+        # a small step, so that no ReLU of a deep net changes its sign
         direction = random.standard_normal(blobs[layer][0].shape)
         step = 1e-7
         direction *= net.params[layer][0].keep is None

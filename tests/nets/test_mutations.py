@@ -1,5 +1,5 @@
-"""A damaged file of any format is read or refused in words: no crash, no hang, no memory without
-end."""
+"""Damaged files of every format: each is read or refused in words, without a crash, a hang or
+unlimited memory."""
 
 import gzip
 import os
@@ -18,7 +18,7 @@ from nets.files.weights import write_weights
 from tests.nets.mutate import READERS
 from tests.nets.test_data import write_idx
 
-COUNT = 80  # of each kind: 1120 files in all
+COUNT = 80  # files of each kind; 1120 in all
 
 h5py = pytest.importorskip("h5py")
 pytest.importorskip("lmdb")

@@ -1,5 +1,5 @@
-"""ONNX files of every net of the zoo, and of every layer that ONNX can express, give onnxruntime
-our numbers."""
+"""ONNX files of every net of the zoo, and of every layer that ONNX can express: onnxruntime
+computes our numbers from them."""
 
 import dataclasses
 import json
@@ -34,7 +34,7 @@ SIZES = {
 }
 QUICK = [*SIZES, "char_lstm"]
 NAMES = sorted(path.stem for path in ZOO.glob("*.prototxt") if not path.stem.endswith("_solver"))
-CLOSE = 1e-4  # of the largest number
+CLOSE = 1e-4  # relative to the largest number
 IMAGE = (
     'layer { name: "data" type: "Input" top: "data" input_param { shape { dim: 2 dim: 4 '
     "dim: 7 dim: 9 } } }"
@@ -55,7 +55,8 @@ def some(name, shape, random):
 def agree(
     deployment: Deployment, path: Path, rows: tuple[int, ...] = (2, 3), draw=some, step: int = 1
 ) -> dict:
-    """Write the file once, and compare the output for each number of rows; the file's metadata."""
+    """Write the file once, and compare the output for each number of rows. Returns the file's
+    metadata."""
     first = Net(deployment.net, "TEST", ops=get_backend(), batch=rows[0] * step)
     blobs = some_values(first)
     export(deployment, blobs, path)
@@ -80,7 +81,8 @@ def agree(
 
 
 def scores_of(deployment: Deployment) -> Deployment:
-    """The same net, whose output is what its softmax reads: probabilities hide what differs."""
+    """The same net, with the input of its softmax as the output: probabilities would hide
+    differences."""
     last = deployment.net.layers[-1].proto
     return (
         dataclasses.replace(deployment, output=last.bottom[0])
@@ -93,7 +95,7 @@ def scores_of(deployment: Deployment) -> Deployment:
 @pytest.mark.parametrize("name", NAMES)
 def test_every_net_of_the_zoo_computes_the_same_there_with_any_number_of_rows(tmp_path, name):
     net = load_net(name)
-    # 550 MB of weights only keep the memory busy
+    # 550 MB of weights would only keep the memory busy
     if "num_output: 4096" in (plain := net.path.read_text()):
         net = spec_of(tmp_path, plain.replace("num_output: 4096", "num_output: 256"))
     given = Given(net=net, size=SIZES.get(name), order="gray" if name == "lenet" else "")
@@ -310,7 +312,7 @@ def test_a_layer_computes_the_same_there(tmp_path, kind):
 
 
 def recurrent(deployment: Deployment, path: Path) -> None:
-    """The rows of a pass are steps of time for x and cont only, so the net has those of the
+    """Only x and cont have a row per step of time. Therefore the net has the batch of the
     prototxt."""
     net = Net(deployment.net, "TEST", ops=get_backend())
     blobs = some_values(net)
@@ -329,7 +331,7 @@ def recurrent(deployment: Deployment, path: Path) -> None:
 
 
 def test_every_layer_type_of_caffe_has_a_converter_and_a_case_or_is_left_out_for_a_reason():
-    """One that Caffe lacks is refused by name and line where it has no converter."""
+    """A layer type of another package without a converter is refused by name and line."""
     trained_only = {kind for kind, cls in KINDS.items() if cls.is_source or cls.scores}
     random = {"DummyData"}
     of_caffe = {kind for kind, cls in KINDS.items() if cls.of_caffe}
@@ -349,7 +351,7 @@ def test_every_layer_type_of_caffe_has_a_converter_and_a_case_or_is_left_out_for
          + layer("Split", bottoms='"data"'), ("net.prototxt:2: layer 'd': key 'type': " "" "" "'DummyData' has no counterpart")),
     ],
 )  # fmt: skip
-def test_a_layer_that_onnx_has_not_is_refused_by_name_and_line(tmp_path, text, expected):
+def test_a_layer_that_onnx_lacks_is_refused_by_name_and_line(tmp_path, text, expected):
     spec = spec_of(tmp_path, text)
     net = Net(spec, "TEST", ops=get_backend())
     with pytest.raises(NetError) as error:
@@ -369,8 +371,8 @@ def test_layers_that_share_parameters_have_the_same_there(tmp_path):
 
 
 def test_the_areas_of_averages_are_caffes():
-    """A plane of 5 in windows of 3 by 2, padded by 1: the last window begins at 5 - 1 and has 2
-    inside the padding."""
+    """A plane of 5 in windows of 3 by 2, padded by 1: the last window begins at 5 - 1, and 2 of its
+    pixels are inside the padding."""
     from nets.onnx.spatial import _factors
     from ops import PoolGeometry
 

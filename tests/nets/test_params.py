@@ -1,5 +1,5 @@
-"""Fillers draw from the distributions Caffe names, the same numbers for the same (seed, layer,
-index)."""
+"""Fillers draw from the distributions that Caffe names. The same (seed, layer, index) gives the
+same numbers."""
 
 import math
 
@@ -55,7 +55,7 @@ def test_the_bilinear_kernel_is_caffes():
     np.testing.assert_allclose(kernel[1, 0], np.outer(ramp, ramp))
 
 
-def test_numbers_depend_on_seed_layer_and_index_and_on_nothing_else():
+def test_numbers_depend_on_seed_layer_and_index_only():
     first = fill("xavier")
     np.random.default_rng().random()
     assert np.array_equal(first, fill("xavier"))

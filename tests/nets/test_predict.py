@@ -1,5 +1,5 @@
-"""A trained net in use: what a checkpoint says of itself, what is done to images, what is said of
-them."""
+"""Predictions with a trained net: the description in its checkpoint, the preparation of images, and
+the output."""
 
 import base64
 import json
@@ -55,7 +55,7 @@ def softmax(scores):
     return powers / powers.sum(1, keepdims=True)
 
 
-def test_the_scores_are_the_softmax_of_what_the_loss_reads_for_any_number_of_images(tmp_path):
+def test_the_scores_are_the_softmax_of_the_input_of_the_loss_for_any_number_of_images(tmp_path):
     net = lenet("TEST", batch=7)
     weights = some_values(net)
     images = np.random.default_rng(1).integers(0, 256, (7, 1, 28, 28), np.uint8)
@@ -69,7 +69,7 @@ def test_the_scores_are_the_softmax_of_what_the_loss_reads_for_any_number_of_ima
     assert [(each.number, each.name) for each in first.classes] == [(k, DIGITS[k]) for k in order]
 
 
-def test_a_net_in_use_has_only_what_its_last_loss_depends_on(tmp_path):
+def test_a_net_for_prediction_has_only_the_layers_that_its_last_loss_depends_on(tmp_path):
     spec = spec_of(tmp_path, TWICE).for_phase("TEST")
     said = Deployment.of(
         spec,
@@ -87,9 +87,9 @@ def test_a_net_in_use_has_only_what_its_last_loss_depends_on(tmp_path):
     assert said.output == "prob"
 
 
-def test_an_image_of_any_size_is_resized_cropped_and_made_what_training_saw(tmp_path):
-    """Every step once more: Pillow's pixels, blue first, bilinear between pixel centres, the
-    middle, minus the mean, times the scale."""
+def test_an_image_of_any_size_is_resized_cropped_and_prepared_as_in_training(tmp_path):
+    """Every step computed a second time: Pillow's pixels, blue first, bilinear between pixel
+    centres, the middle, minus the mean, times the scale."""
     spec = spec_of(tmp_path, TWICE).for_phase("TEST")
     seen = Seen((3, 8, 9), "bgr", ("a", "b", "c"), {"data": (3, 6, 6), "label": ()})
     said = Deployment.of(spec, seen, Transform.of_net(spec, "TEST"))
@@ -141,7 +141,7 @@ def test_a_colour_image_is_made_grey_for_a_net_that_reads_grey_ones(tmp_path):
     assert colour.classes == grey.classes
 
 
-def test_folders_are_searched_and_what_cannot_be_read_is_named_between_the_others(tmp_path):
+def test_folders_are_searched_and_unreadable_files_are_named_between_the_others(tmp_path):
     weights = some_values(lenet("TEST", batch=1))
     predictor = Predictor.load(saved(tmp_path / "w.safetensors", weights, deployment()), batch=2)
     for name in ("a/1.png", "a/b/2.png", "3.png"):
@@ -159,7 +159,7 @@ def test_folders_are_searched_and_what_cannot_be_read_is_named_between_the_other
     assert found[5].error == "no such file"
 
 
-def test_what_a_checkpoint_says_of_its_use_is_read_as_it_was_written():
+def test_the_description_in_a_checkpoint_is_read_as_it_was_written():
     mean = np.random.default_rng(1).random((1, 28, 28)).astype("f4")
     said = replace(
         deployment(), transform=Transform(0.5, (), 20, mean_image=mean), classes=("nought", "ünö")
@@ -190,13 +190,13 @@ def test_what_a_checkpoint_says_of_its_use_is_read_as_it_was_written():
         (lambda said: json.dumps(said | {"transform": said["transform"] | SHORT}), "damaged: ValueError"),
     ],
 )  # fmt: skip
-def test_what_nobody_wrote_is_refused_in_words(change, expected):
+def test_a_description_that_convoy_did_not_write_is_refused_in_words(change, expected):
     with pytest.raises((CheckpointError, NetError)) as error:
         Deployment.from_text(change(json.loads(deployment().to_text())), "x.st")
     assert expected in str(error.value)
 
 
-def test_weights_that_say_nothing_of_their_net_say_what_to_give(tmp_path):
+def test_weights_without_a_description_name_the_options_to_give(tmp_path):
     weights = some_values(lenet("TEST", batch=1))
     for name in ("w.safetensors", "w.caffemodel"):
         write_weights(tmp_path / name, weights, load_net("lenet").for_phase("TEST"))
@@ -216,12 +216,12 @@ def test_weights_that_say_nothing_of_their_net_say_what_to_give(tmp_path):
     images, _ = images_and_labels(3)
     assert (found.scores(images) == said.scores(images)).all()
     assert found.deployment.order == "gray", (
-        "the first layer's weights say how many channels there are"
+        "the first layer's weights have one channel, so images are grey"
     )
     assert found.classes == DIGITS
 
 
-def test_what_is_given_counts_instead_of_what_a_checkpoint_says(tmp_path):
+def test_given_options_override_the_description_in_a_checkpoint(tmp_path):
     weights = some_values(lenet("TEST", batch=1))
     path = saved(tmp_path / "w.safetensors", weights, deployment())
     images, _ = images_and_labels(2)
@@ -237,7 +237,7 @@ def test_what_is_given_counts_instead_of_what_a_checkpoint_says(tmp_path):
         Predictor.load(path, Given(mean=(1.0, 2.0, 3.0)))
 
 
-def test_a_net_for_deployment_says_by_itself_how_large_images_are(tmp_path):
+def test_a_net_for_deployment_declares_the_size_of_its_images(tmp_path):
     text = ('input: "data" input_shape { dim: 10 dim: 3 dim: 6 dim: 6 }') + TWICE[
         TWICE.index('layer { name: "conv"') :
     ]
@@ -257,11 +257,11 @@ def test_a_net_for_deployment_says_by_itself_how_large_images_are(tmp_path):
     for given in (Given(net=spec, size=(8, 9)), Given(net=spec, mean=np.zeros((3, 8, 9), "f4"))):
         larger = Predictor.load(tmp_path / "w.caffemodel", given).deployment
         assert (larger.shape, larger.transform.crop) == ((3, 8, 9), 6), (
-            "what is larger than the input is cropped"
+            "images larger than the input are cropped"
         )
 
 
-def test_a_net_that_reads_no_images_classifies_none(tmp_path):
+def test_a_net_that_reads_no_images_cannot_classify(tmp_path):
     spec = load_net("char_lstm")
     weights = some_values(Net(spec, "TEST", ops=get_backend()))
     write_weights(tmp_path / "w.safetensors", weights)

@@ -1,5 +1,5 @@
-"""A share asked for early is read in the background, bounded, and its errors reach whoever fetches
-it."""
+"""A share that is requested early is read in the background. The number of such shares is limited,
+and a read error reaches the caller that fetches the share."""
 
 import threading
 
@@ -11,7 +11,7 @@ from nets.data import Batches, MemorySource, Prefetcher, Transform
 
 
 class Slow(MemorySource):
-    """A source that reads only when it is let."""
+    """A source that reads only when the test allows it."""
 
     def __init__(self):
         super().__init__("slow", np.arange(40, dtype=np.uint8).reshape(40, 1, 1, 1), np.arange(40))
@@ -56,7 +56,7 @@ def test_no_more_shares_than_the_depth_are_held(slow):
         assert ahead.request(30, 40)
 
 
-def test_an_error_reaches_the_one_who_fetches_and_the_next_share_is_read(slow):
+def test_an_error_reaches_the_caller_that_fetches_and_the_next_share_is_read(slow):
     slow.let.set()
     with prefetcher(slow) as ahead:
         ahead.request(10, 20)
@@ -66,7 +66,7 @@ def test_an_error_reaches_the_one_who_fetches_and_the_next_share_is_read(slow):
         assert ahead.get(20, 30)[1][0] == 20
 
 
-def test_what_is_forgotten_makes_room_and_is_read_anew(slow):
+def test_a_forgotten_share_makes_room_and_is_read_again(slow):
     with prefetcher(slow, 1) as ahead:
         ahead.request(0, 10)
         ahead.forget()
@@ -92,7 +92,7 @@ def test_closing_ends_the_thread_and_every_wait(slow):
     waiter.start()
     while "held=1" not in repr(ahead):
         waiter.join(0.001)
-    closer.start()  # it waits for the read that runs; the wait for the other one ends at once
+    closer.start()  # it waits for the read in progress; the wait for the other share ends at once
     waiter.join(20)
     slow.let.set()
     closer.join(20)

@@ -1,4 +1,4 @@
-"""The schema is Caffe's, and the generated code is the schema's."""
+"""The schema is Caffe's, and the generated code matches the schema."""
 
 import numpy as np
 from google.protobuf import descriptor_pb2
@@ -11,7 +11,7 @@ from tests.nets.support import MODELS, SHARED, needs_shared
 
 
 def compiled(schema, tmp_path):
-    """What protoc makes of `schema`, with floats written alike and without JSON names."""
+    """The output of protoc for `schema`, with floats in one notation and without JSON names."""
     import grpc_tools.protoc
 
     out = tmp_path / "schema.bin"
@@ -39,7 +39,7 @@ def committed():
     return normalised(descriptor_pb2.FileDescriptorProto.FromString(caffe.DESCRIPTOR.serialized_pb))
 
 
-def test_generated_code_is_what_the_schema_says(tmp_path):
+def test_generated_code_matches_the_schema(tmp_path):
     assert committed() == compiled(SCHEMA, tmp_path)
 
 

@@ -1,4 +1,4 @@
-"""An FC phase shared out by output units computes what the whole one computes."""
+"""An FC phase that is divided among shards by output units computes the same as the whole phase."""
 
 from __future__ import annotations
 
@@ -89,7 +89,8 @@ def sharded_pass(
     spans: tuple[Span, ...] = ((0, ROWS),),
     step: int = 5,
 ) -> list[dict[str, Any]]:
-    """One pass of all shards, every exchange done by hand; the parameters' gradients of each."""
+    """One pass of all shards, with every exchange done by hand. Returns the parameters' gradients
+    of each shard."""
     taken = {
         name: np.concatenate([array[low:high] for low, high in spans])
         for name, array in given.items()
@@ -121,7 +122,7 @@ def sharded_pass(
 
 
 def crossing(spec: NetSpec, phase: str, dtype: Any) -> tuple[Net, dict[str, np.ndarray]]:
-    """The whole FC phase, and random numbers for what crosses the cut."""
+    """The whole FC phase, and random numbers for the blobs that cross the cut."""
     fc = Net(spec, phase, part="fc", **options(spec, dtype=dtype))
     rng = np.random.default_rng(0)
     given = {
@@ -140,7 +141,7 @@ def shards_of(spec: NetSpec, phase: str, of: int, **more: Any) -> list[ShardedNe
 
 
 def close(a: np.ndarray, b: np.ndarray, tolerance: float = 1e-12) -> bool:
-    # a bias before BatchNorm has the gradient 0, but for rounding
+    # the gradient of a bias before BatchNorm is 0, apart from rounding
     scale = max(np.abs(b).max(), 1e-4)
     return a.shape == b.shape and bool(np.abs(a - b).max() <= tolerance * scale)
 
@@ -156,7 +157,7 @@ def test_shards_compute_the_scores_and_gradients_of_the_whole_fc_phase(
     scores, expected = whole_pass(fc, given)
     shards = shards_of(spec, "TRAIN", of, dtype=np.float64, memory=memory)
     assert (shards[0].inputs, shards[0].boundary_grads) == (fc.inputs, fc.boundary_grads)
-    for _ in range(2):  # what the first pass leaves in memory does not show in the second
+    for _ in range(2):  # the second pass must not depend on memory that the first pass has left
         found = sharded_pass(shards, given)
     for shard in shards:
         assert shard.scalars() == pytest.approx(scores, rel=1e-12)
@@ -168,7 +169,7 @@ def test_shards_compute_the_scores_and_gradients_of_the_whole_fc_phase(
         assert close(sum(shard.grad(blob) for shard in shards), fc.grad(blob)), blob
 
 
-def test_what_does_not_learn_gets_no_gradient_and_the_rest_is_as_ever(tmp_path: Path) -> None:
+def test_frozen_parameters_get_no_gradient_and_the_others_are_unchanged(tmp_path: Path) -> None:
     frozen = "param { lr_mult: 0 } param { lr_mult: 0 }"
     text = SMALL_CAFFENET
     for block in ("convolution_param { num_output: 4", "inner_product_param {\n    num_output: 11"):
@@ -204,7 +205,7 @@ def test_in_a_test_every_shard_knows_the_scores_of_the_whole_net(
 
 
 @pytest.mark.parametrize("spans", [[((0, 5),), ((5, 12),)], [((0, 2), (5, 9)), ((2, 5), (9, 12))]])
-def test_the_gradients_of_parts_of_the_batch_add_up_whatever_rows_they_are_made_of(
+def test_the_gradients_of_parts_of_the_batch_add_up_for_any_division_into_rows(
     tmp_path: Path, spans: list[tuple[Span, ...]]
 ) -> None:
     spec = net_of("small", tmp_path)
@@ -221,7 +222,7 @@ def test_the_gradients_of_parts_of_the_batch_add_up_whatever_rows_they_are_made_
                 )
 
 
-def test_random_numbers_belong_to_their_rows_in_whatever_ranges_these_are_taken() -> None:
+def test_random_numbers_belong_to_their_rows_for_any_division_into_ranges() -> None:
     whole = Run("TRAIN", 1, 3, 0, 20, 20).uniforms("dropout", "drop", (20, 7))
     for spans in [
         ((0, 20),),
@@ -234,7 +235,7 @@ def test_random_numbers_belong_to_their_rows_in_whatever_ranges_these_are_taken(
         run = Run("TRAIN", 1, 3, spans[0][0], spans[-1][1], 20, spans)
         assert (run.rows, run.share) == (len(rows), len(rows) / 20)
         assert np.array_equal(run.uniforms("dropout", "drop", (len(rows), 7)), whole[rows])
-        # an axis folded into the rows: two to a row
+        # an axis folded into the rows: each row gives two
         two = run.uniforms("dropout", "drop", (2 * len(rows), 3))
         all_two = Run("TRAIN", 1, 3, 0, 20, 20).uniforms("dropout", "drop", (40, 3))
         assert np.array_equal(two.reshape(-1, 6), all_two.reshape(-1, 6)[rows])
@@ -247,7 +248,7 @@ def test_the_shards_start_from_the_numbers_of_the_whole_net(tmp_path: Path, of: 
     shards = shards_of(spec, "TRAIN", of)
     for layer in ("fc6", "fc7", "fc8"):
         for at, array in enumerate(whole[layer]):
-            axis = 1 if (layer, at) == ("fc7", 0) else 0  # stored (D, O): transpose
+            axis = 1 if (layer, at) == ("fc7", 0) else 0  # stored as (D, O), so transposed
             pieces = [shard.initial_blobs()[layer][at] for shard in shards]
             assert np.array_equal(np.concatenate(pieces, axis=axis), array)
             assert [piece.shape for piece in pieces] == [
@@ -258,7 +259,7 @@ def test_the_shards_start_from_the_numbers_of_the_whole_net(tmp_path: Path, of: 
 def test_shards_of_emulated_nets_draw_no_numbers(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """CaffeNet's would take seconds, and hundreds of megabytes."""
+    """Drawing CaffeNet's numbers would take seconds and hundreds of megabytes."""
     spec = spec_of(tmp_path, SMALL_CAFFENET)
     real = [shard.initial_blobs() for shard in shards_of(spec, "TRAIN", 2)]
     monkeypatch.setattr(ParamSpec, "initial", lambda *_: pytest.fail("drew numbers"))
@@ -282,7 +283,7 @@ def test_units_are_shared_out_evenly_and_all_of_them() -> None:
 
 
 @pytest.mark.parametrize("total", [*range(1, 20), 97, 500, 1000])
-def test_shards_cut_their_units_where_one_server_does(total: int) -> None:
+def test_shards_divide_their_units_at_the_same_places_as_one_server(total: int) -> None:
     whole = unit_parts(total, 8)
     assert len(whole) == max(2**n for n in range(4) if 2**n <= total)
     assert [part.start for part in whole[1:]] == [part.stop for part in whole[:-1]]
@@ -297,7 +298,7 @@ def test_shards_cut_their_units_where_one_server_does(total: int) -> None:
         assert [slice(low + part.start, low + part.stop) for low, part in found] == whole
 
 
-def test_what_is_handed_to_others_is_not_written_to_by_the_next_pass(tmp_path: Path) -> None:
+def test_arrays_handed_to_other_shards_are_not_written_to_by_the_next_pass(tmp_path: Path) -> None:
     spec = net_of("small", tmp_path)
     _, given = crossing(spec, "TRAIN", np.float32)
     shards = shards_of(spec, "TRAIN", 2, memory="reused")
@@ -391,7 +392,7 @@ REFUSED = {
 
 
 @pytest.mark.parametrize("why", REFUSED)
-def test_a_net_whose_fc_phase_is_no_chain_is_refused_with_the_layer_that_breaks_it(
+def test_a_net_whose_fc_phase_is_not_a_chain_is_refused_with_the_layer_that_breaks_it(
     tmp_path: Path, why: str
 ) -> None:
     layers, said = REFUSED[why]
@@ -410,7 +411,7 @@ def test_a_net_whose_fc_phase_is_no_chain_is_refused_with_the_layer_that_breaks_
     ("name", "said"),
     [("googlenet", "parallel"), ("char_lstm", "'LSTM'"), ("nin", "no InnerProduct")],
 )
-def test_nets_of_the_zoo_that_have_no_chain_say_so(name: str, said: str) -> None:
+def test_nets_of_the_zoo_without_a_chain_are_refused(name: str, said: str) -> None:
     shape = {"googlenet": (3, 224, 224), "nin": (3, 224, 224)}.get(name)
     with pytest.raises(NetError, match=said):
         ShardedNet(

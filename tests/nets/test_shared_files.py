@@ -1,8 +1,8 @@
-"""Parameters that layers share, in Caffe's files: what Caffe wrote is read, what is written Caffe
-reads.
+"""Parameters that layers share, in Caffe's files: Convoy reads the files that Caffe wrote, and
+Caffe can read Convoy's files.
 
-`caffes_files` and `Caffe` say in plain words what Net::ToProto, Net::ToHDF5,
-Net::CopyTrainedLayersFrom and CopyTrainedLayersFromHDF5 of BVLC's Caffe 1.0 do.
+`caffes_files` and `Caffe` are plain versions of Net::ToProto, Net::ToHDF5,
+Net::CopyTrainedLayersFrom and CopyTrainedLayersFromHDF5 of BVLC's Caffe 1.0.
 """
 
 import h5py
@@ -42,8 +42,8 @@ def net_of(tmp_path, name="siamese"):
 
 
 class Caffe:
-    """A net's blobs as Caffe has them: a list for each layer; shared ones are one array seen in two
-    shapes."""
+    """A net's blobs as Caffe has them: a list for each layer. Shared blobs are one array that is
+    seen in two shapes."""
 
     def __init__(self, net, fill=True):
         blobs = net.initial_blobs()
@@ -57,7 +57,7 @@ class Caffe:
                 array = np.array(blobs[layer][rank[layer]]) if fill else np.zeros(shape, np.float32)
             else:
                 array = self.blobs[owner][place].reshape(shape)
-                assert array.base is not None  # it is the owner's memory
+                assert array.base is not None  # a shared blob is a view of the owner's memory
             self.blobs.setdefault(layer, []).append(array)
         self.layers = [layer.proto.name for layer in net.spec.layers]
 
@@ -106,7 +106,7 @@ def same(a, b):
 
 @pytest.mark.parametrize("suffix", [".caffemodel", ".caffemodel.h5"])
 @pytest.mark.parametrize("name", NETS)
-def test_what_caffe_wrote_is_read(tmp_path, name, suffix):
+def test_files_that_caffe_wrote_are_read(tmp_path, name, suffix):
     net = net_of(tmp_path, name)
     path = tmp_path / f"w{suffix}"
     theirs = Caffe(net)
@@ -118,7 +118,7 @@ def test_what_caffe_wrote_is_read(tmp_path, name, suffix):
 
 @pytest.mark.parametrize("suffix", [".caffemodel", ".caffemodel.h5"])
 @pytest.mark.parametrize("name", NETS)
-def test_what_is_written_caffe_reads(tmp_path, name, suffix):
+def test_caffe_reads_the_written_files(tmp_path, name, suffix):
     net = net_of(tmp_path, name)
     path = tmp_path / f"w{suffix}"
     write_weights(path, net.initial_blobs(), net.spec, blob_shapes(net))
@@ -138,7 +138,7 @@ def test_the_last_of_a_files_layers_counts_as_in_caffe(tmp_path):
     assert np.array_equal(found["ip"][0], net.initial_blobs()["ip"][0] + 1)
 
 
-def test_a_borrower_alone_gives_its_owner_what_it_has(tmp_path):
+def test_a_borrower_alone_gives_its_blobs_to_the_owner(tmp_path):
     net = net_of(tmp_path)
     path = tmp_path / "w.caffemodel"
     theirs = Caffe(net)
@@ -155,7 +155,7 @@ def test_snapshots_of_caffe_become_checkpoints_and_snapshots_again(tmp_path):
     state = tmp_path / "w.solverstate"
     theirs.to_proto(tmp_path / "w.caffemodel")
     owned = [blob for blobs in net.initial_blobs().values() for blob in blobs]
-    # learnable: owners only
+    # only owners' blobs are learnable
     message = caffe.SolverState(iter=7, history=[from_array(2 * blob) for blob in owned])
     state.write_bytes(message.SerializeToString())
     shared = lent(net.spec.layers)
@@ -175,7 +175,7 @@ def test_snapshots_of_caffe_become_checkpoints_and_snapshots_again(tmp_path):
     assert same(empty.blobs, theirs.blobs)
 
 
-def test_without_the_net_a_checkpoint_of_shared_parameters_becomes_no_file_of_caffes(tmp_path):
+def test_without_the_net_a_checkpoint_of_shared_parameters_is_not_converted_for_caffe(tmp_path):
     net = net_of(tmp_path)
     write_weights(tmp_path / "w.safetensors", net.initial_blobs(), net.spec)
     expected = (
@@ -191,7 +191,7 @@ def test_without_the_net_a_checkpoint_of_shared_parameters_becomes_no_file_of_ca
         )
 
 
-def test_shapes_that_only_the_whole_net_knows_are_asked_for(tmp_path):
+def test_shapes_that_need_the_whole_net_are_asked_for(tmp_path):
     net = net_of(tmp_path, "tied")
     with pytest.raises(
         NetError,
@@ -200,7 +200,7 @@ def test_shapes_that_only_the_whole_net_knows_are_asked_for(tmp_path):
         write_weights(tmp_path / "w.caffemodel", net.initial_blobs(), net.spec)
 
 
-def test_a_missing_blob_of_a_layers_own_is_named(tmp_path):
+def test_a_missing_blob_that_is_not_shared_is_named(tmp_path):
     net = net_of(tmp_path)
     write_weights(tmp_path / "w.h5", net.initial_blobs(), net.spec)
     with pytest.raises(NetError, match=r"w.h5: layer 'conv_p': found blobs \[1\], but not \[0\]"):

@@ -1,4 +1,4 @@
-"""Layers that share parameters by name: one owner, gradients that add."""
+"""Layers that share parameters by name: one owner, and gradients that add."""
 
 import numpy as np
 import pytest
@@ -36,7 +36,7 @@ def inputs():
     return {"a": a, "b": b, "similar": np.array([1.0, 0, 1, 0])}
 
 
-def test_the_first_layer_owns_what_it_shares_and_a_borrower_keeps_the_rest(tmp_path):
+def test_the_first_layer_owns_the_shared_parameters_and_a_borrower_keeps_its_others(tmp_path):
     net = siamese(tmp_path)
     owned = {layer: [param.name for param in params] for layer, params in net.params.items()}
     assert owned == {"conv": ["weight", "bias"], "ip": ["weight", "bias"], "conv_p": ["bias"]}
@@ -67,7 +67,7 @@ def test_gradients_of_shared_parameters_add_and_come_out_at_the_owner(tmp_path):
             )
 
 
-def test_shared_gradients_land_in_the_arrays_they_are_asked_into(tmp_path):
+def test_shared_gradients_are_written_into_the_given_arrays(tmp_path):
     net = siamese(tmp_path)
     blobs = net.initial_blobs()
     net.run(inputs(), blobs)
@@ -139,7 +139,7 @@ layer { name: "l" type: "EuclideanLoss" bottom: "down" bottom: "x" top: "l" }
 def test_shared_parameters_must_agree(tmp_path, change, problem):
     text = SIAMESE.replace(*change)
     assert text != SIAMESE
-    if problem is None:  # only the borrower says it: it counts for the owner
+    if problem is None:  # only the borrower has the option, and it applies to the owner
         assert siamese(tmp_path, text).params["conv"][0].decay_mult == 3
         return
     with pytest.raises(PrototxtError) as caught:

@@ -1,4 +1,4 @@
-"""Learning rates follow Caffe's policies; the solvers of the zoo train their net."""
+"""Learning rates follow Caffe's policies. The solvers of the zoo train their net."""
 
 import math
 from pathlib import Path
@@ -58,14 +58,14 @@ def test_our_lenet_solver_has_the_published_recipe():
 
 
 @needs_shared
-def test_the_published_lenet_solver_finds_its_net_beside_it():
+def test_the_published_lenet_solver_finds_its_net_in_its_folder():
     theirs = load_solver(MODELS / "lenet" / "lenet_solver.prototxt")
     ours = load_solver("lenet")
     assert [theirs.rate(i) for i in (0, 10, 9999)] == [ours.rate(i) for i in (0, 10, 9999)]
     assert theirs.load_net().name == "LeNet"
 
 
-def test_a_solver_whose_net_is_missing_says_where_it_looked(tmp_path):
+def test_a_solver_whose_net_is_missing_lists_the_searched_places(tmp_path):
     found = solver(tmp_path, 'lr_policy: "fixed"\nnet: "nowhere/net.prototxt"')
     with pytest.raises(PrototxtError) as caught:
         found.load_net()

@@ -1,5 +1,5 @@
-"""Every source gives the samples its files hold, in Caffe's layout, or says what is wrong with
-which file."""
+"""Every source yields the samples of its files in Caffe's layout, or names the wrong file and the
+mistake."""
 
 import gzip
 import sys
@@ -47,7 +47,7 @@ def test_cifar10_batches_follow_each_other_plain_or_gzipped(tmp_path):
         (None, "no such file"),
     ],
 )
-def test_files_that_are_no_cifar10_batch_are_refused(tmp_path, data, message):
+def test_files_other_than_cifar10_batches_are_refused(tmp_path, data, message):
     if data is not None:
         (tmp_path / "a.bin").write_bytes(data)
     with pytest.raises(DataError, match=message):
@@ -108,7 +108,7 @@ def test_jpeg_and_png_of_one_picture_agree(tmp_path):
         (tmp_path / "list.txt").write_text("a.jpg 0\na.png 0\n")
         source = open_source({"format": "images", "source": "list.txt", "color": color}, tmp_path)
         jpeg, png = everything(source)[0].astype(int)
-        # quality 98 is not lossless; swapped planes differ by 60
+        # quality 98 is not lossless; if planes were swapped, the difference would be 60
         assert np.abs(jpeg - png).mean() < 2
 
 
@@ -137,7 +137,7 @@ def test_resizing_is_bilinear_between_the_four_nearest_centres(size):
     assert np.abs(resized(image, *size).astype(float) - expected).max() <= 0.501
 
 
-def test_grey_is_the_eyes_sum_and_colour_three_equal_planes():
+def test_grey_weighs_colours_as_the_eye_does_and_colour_is_three_equal_planes():
     image = RNG.integers(0, 256, (3, 4, 4), dtype=np.uint8)
     expected = 0.114 * image[0] + 0.587 * image[1] + 0.299 * image[2]
     assert np.abs(recolored(image, "x", "gray")[0] - expected).max() <= 0.501
@@ -167,7 +167,7 @@ def test_mistakes_in_a_list_of_images_are_named_by_line(tmp_path, options, probl
     assert caught.value.problems == problems
 
 
-def test_images_of_two_sizes_want_one_size(tmp_path):
+def test_images_of_two_sizes_require_a_size(tmp_path):
     for at, size in enumerate(((9, 7), (8, 7))):
         pillow.fromarray(photo(*size)).save(tmp_path / f"{at}.png")
     (tmp_path / "list.txt").write_text("0.png 0\n1.png 0\n")
@@ -181,7 +181,7 @@ def test_images_of_two_sizes_want_one_size(tmp_path):
     assert everything(sized)[0].shape == (2, 3, 5, 6)
 
 
-def test_a_file_that_is_no_image_is_named(tmp_path):
+def test_a_file_that_is_not_an_image_is_named(tmp_path):
     for name, data in (("a.jpg", b"\xff\xd8\xff\xe0 no"), ("a.png", b"\x89PNG no"), ("a.gif", b"")):
         (tmp_path / name).write_bytes(data)
         (tmp_path / "list.txt").write_text(f"{name} 0\n")
@@ -252,7 +252,7 @@ def test_encoded_and_float_records_are_decoded(tmp_path):
     )
 
 
-def test_a_record_that_is_no_datum_is_named_by_its_number(tmp_path):
+def test_a_record_that_is_not_a_datum_is_named_by_its_number(tmp_path):
     good = from_image(np.zeros((1, 2, 2), np.uint8), 0)
     short = from_image(np.zeros((1, 2, 2), np.uint8), 0)
     short.height = 3
@@ -392,6 +392,6 @@ def test_shakespeare_has_the_65_characters_of_the_zoos_net():
     assert (source.num_classes, len(source)) == (65, 1115393 // (64 * 32) * 32)
 
 
-def test_a_source_says_in_one_line_what_it_is():
+def test_a_source_describes_itself_in_one_line():
     source = MemorySource("x", np.zeros((2, 1, 3, 3), np.uint8), np.zeros(2, np.int64), 4)
     assert repr(source) == "<Source x 2 samples (1, 3, 3) classes=4>"

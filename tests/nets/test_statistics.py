@@ -36,7 +36,7 @@ def batches(count):
 
 
 def apply(net, blobs, grads, solver, step):
-    """All updates but the convolution's, so that its outputs stay comparable."""
+    """Apply all updates except the convolution's, so that its outputs stay comparable."""
     new = dict(blobs)
     for layer in ("bn",):
         pairs = zip(net.params[layer], blobs[layer], grads[layer], strict=True)
@@ -74,7 +74,7 @@ def test_running_statistics_are_caffes_whatever_the_solver(tmp_path, solver_name
     np.testing.assert_allclose(test.blob("c"), np.maximum(normal, 0), rtol=1e-5, atol=1e-7)
 
 
-def test_what_workers_add_to_the_statistics_sums_to_the_average_of_theirs(tmp_path):
+def test_the_additions_of_workers_to_the_statistics_sum_to_their_average(tmp_path):
     net = net_of(tmp_path)
     blobs, (images, labels) = net.initial_blobs(), batches(1)[0]
     parts = []
@@ -103,7 +103,7 @@ def test_statistics_are_counted_even_where_no_loss_depends_on_them(tmp_path):
     np.testing.assert_allclose(backward(net)["z"][0], images.mean((0, 2, 3)))
 
 
-def test_given_statistics_stay_what_they_are(tmp_path):
+def test_given_statistics_stay_unchanged(tmp_path):
     fixed = NET.replace("moving_average_fraction: 0.9", "use_global_stats: true")
     net = net_of(tmp_path, text=fixed)
     solver = load_solver("lenet")

@@ -1,4 +1,4 @@
-"""Every layer's time is measured once, by the given clock, and printed in a table."""
+"""The times of every layer: measured once, by the given clock, and printed in a table."""
 
 import itertools
 

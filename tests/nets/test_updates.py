@@ -1,4 +1,4 @@
-"""Every solver type updates as Caffe's does, against plain float64 formulas; clipping, iter_size,
+"""Every solver type compared with plain float64 formulas of Caffe's updates; clipping, iter_size,
 larger batches."""
 
 import math
@@ -15,7 +15,7 @@ from ops import get_backend
 
 OPS = get_backend()
 PARAM = ParamSpec("l", 0, "weight", (3, 4), caffe.FillerParameter(), 2.0, 0.5)
-RATE = 0.1  # of the prototxt; the parameter's multipliers are 2 and 0.5
+RATE = 0.1  # the rate of the prototxt; the parameter's multipliers are 2 and 0.5
 DECAY = 0.02
 
 
@@ -97,7 +97,7 @@ def test_every_solver_type_updates_as_caffe_does(tmp_path, kind, regularization)
     assert len(history) == RULES[kind].histories
 
 
-def test_the_cases_above_are_all_types_there_are():
+def test_the_cases_above_cover_every_solver_type():
     assert CASES.keys() == RULES.keys()
 
 
@@ -110,20 +110,20 @@ def test_the_old_way_to_write_a_solvers_type_means_the_same(tmp_path, number):
 @pytest.mark.parametrize(("iter_size", "factor"), [(1, 0.5), (2, 0.25)])
 def test_gradients_are_clipped_by_the_norm_of_all_of_them(tmp_path, iter_size, factor):
     found = solver(tmp_path, f"clip_gradients: 2.5 iter_size: {iter_size}")
-    # norm 5; Caffe clips the sum over iter_size batches
+    # the norm is 5; Caffe clips the sum over iter_size batches
     gradients = [np.array([3.0, 0]), np.array([[0.0, 4]])]
     assert found.clip_factor(OPS, gradients) == pytest.approx(factor)
     assert found.clip_factor(OPS, [g / 10 for g in gradients]) == 1
     assert solver(tmp_path, "").clip_factor(OPS, gradients) == 1
 
 
-def test_a_solver_says_which_level_and_stages_it_wants(tmp_path):
+def test_a_solver_states_its_level_and_stages(tmp_path):
     found = solver(tmp_path, 'test_state { stage: "a" level: 2 } train_state { stage: "b" }')
     assert (found.state("TEST"), found.state("TRAIN")) == ((2, ("a",)), (None, ("b",)))
     assert solver(tmp_path, "").state("TEST") == (None, ())
 
 
-def test_rates_for_larger_batches_are_those_of_the_papers():
+def test_rates_for_larger_batches_agree_with_the_papers():
     assert linear(0.01, 0.0005, 4) == (0.04, 0.0005)  # FireCaffe's NiN, batch 256 -> 1024
     rate, decay = square_root(0.01, 0.0005, 8)  # One weird trick's example, batch 128 -> 1024
     assert rate == pytest.approx(math.sqrt(8) * 0.01)

@@ -1,4 +1,4 @@
-"""Nets in Caffe's older formats mean what they meant."""
+"""Nets in Caffe's older formats keep their meaning."""
 
 import pytest
 
@@ -39,7 +39,7 @@ def test_v1_layers_keep_their_types_multipliers_rules_and_transform(tmp_path):
     assert not first.data_param.HasField("scale")
 
 
-def test_a_loss_without_a_top_gets_one_of_its_own_name(tmp_path):
+def test_a_loss_without_a_top_gets_one_with_its_name(tmp_path):
     net = Net(spec_of(tmp_path, OLD), "TRAIN", ops=get_backend(), input_shape=(1, 6, 6))
     assert net.outputs == ["loss"]
     assert net.input_shapes == {"data": (4, 1, 5, 5), "label": (4,)}
@@ -135,7 +135,7 @@ def test_mistakes_in_v0_layers_name_their_line(tmp_path, old, new, message):
     assert message in caught.value.problems[0]
 
 
-def test_the_three_params_that_older_nets_give_batch_norm_say_nothing(tmp_path):
+def test_the_three_params_that_older_nets_give_batch_norm_have_no_effect(tmp_path):
     text = (
         'layer { name: "b" type: "BatchNorm" bottom: "x" top: "b" param { lr_mult: 1 } '
         "param { } param { } }"

@@ -1,4 +1,4 @@
-"""Volumes are what a count by hand gives and what the papers print."""
+"""Volumes of layers and nets: they agree with counts by hand and with the papers."""
 
 import pytest
 
@@ -19,7 +19,7 @@ def of_zoo(name, batch, tmp_path=None, changes=()):
     return volumes(Net(spec, "TRAIN", ops=get_backend(), input_shape=(3, 256, 256), batch=batch))
 
 
-def test_lenets_layers_are_what_a_count_by_hand_gives():
+def test_lenets_layers_agree_with_a_count_by_hand():
     found = {layer.name: layer for layer in volumes(lenet(batch=3)).layers}
     conv1 = found["conv1"]
     conv2 = found["conv2"]
@@ -70,9 +70,9 @@ def test_recurrent_and_grouped_layers_are_counted(tmp_path):
     assert conv2[1].forward == 2 * conv2[0].forward == 2 * 2 * 256 * 27 * 27 * 48 * 25
 
 
-# FireCaffe, table 1: |D| and |W| in millions of bytes and 10^12 FLOPs of forward and backward, at a batch of 1024.
-# It counts AlexNet without groups on images of 224 pixels, and the weights of GoogLeNet's auxiliary
-# classifiers.
+# FireCaffe, table 1: |D| and |W| in millions of bytes, and 10^12 FLOPs of forward and backward, at
+# a batch of 1024. The paper counts AlexNet without groups on images of 224 pixels, and includes the
+# weights of GoogLeNet's auxiliary classifiers.
 TABLE_1 = {
     "nin": (5800, 30, 6.7),
     "alexnet": (1680, 249, 7.0),
@@ -91,21 +91,23 @@ def test_firecaffes_table_of_volumes_is_reproduced(name, tmp_path):
     found = of_zoo(name, 1024, tmp_path, changes if name == "alexnet" else ())
     data, weights, flops = TABLE_1[name]
     assert found.data_bytes / 1e6 == pytest.approx(data, rel=0.01)
-    assert found.weight_bytes / 1e6 == pytest.approx(weights, rel=0.013)  # 30 is printed for 30.4
-    # two digits; conv1's data gradient included
+    # the paper prints 30 for 30.4
+    assert found.weight_bytes / 1e6 == pytest.approx(weights, rel=0.013)
+    # the paper prints two digits, and includes conv1's data gradient
     assert 3 * found.forward / 1e12 == pytest.approx(flops, rel=0.012)
 
 
-KERNEL_1 = "kernel_size: 11 stride: 4 pad: 2"  # gives 224 pixels the 55 x 55 outputs that 227 have
+# with this padding, 224 pixels give the 55 x 55 outputs of 227 pixels
+KERNEL_1 = "kernel_size: 11 stride: 4 pad: 2"
 
 
 def test_omnivores_flops_of_alexnet_are_reproduced(tmp_path):
     found = of_zoo("alexnet", 256, tmp_path, ONE_TOWER)
     conv, fc = (found.part(part) for part in ("conv", "fc"))
     assert (conv.forward + conv.backward) / 1e12 == pytest.approx(1.6, abs=0.05)
-    # Section 2 prints 80 GFLOP for FC. Its own rule (appendix B.1: three products a layer) gives 2
-    # x 3 x 256 x 58.6 million = 90; fc6 and fc7 alone would give 84. The 95 % for the convolutions
-    # agrees: 1.60 of 1.69.
+    # Section 2 prints 80 GFLOP for FC. The paper's own rule (appendix B.1: three products a layer)
+    # gives 2 x 3 x 256 x 58.6 million = 90; fc6 and fc7 alone would give 84. The 95 % for the
+    # convolutions agrees: 1.60 of 1.69.
     assert (fc.forward + fc.backward) / 1e9 == pytest.approx(90.0, abs=0.1)
     assert conv.forward + conv.backward == pytest.approx(
         0.95 * (found.forward + found.backward), rel=0.005

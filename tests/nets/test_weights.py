@@ -1,5 +1,5 @@
-"""Weights, solver states and means go out and come back; Caffe's own files are read; what does not
-fit is named."""
+"""Weights, solver states and means are read back as they were written. Caffe's own files are read.
+Files that do not fit are refused by name."""
 
 import sys
 
@@ -81,7 +81,7 @@ def test_doubles_stay_doubles_and_old_shapes_are_four_numbers():
         ((5, 1), (5,), False), ((1, 1, 5, 3), (3, 5), False), ((2, 1, 1, 5), (5,), False), ((1, 5), (5,), False),
     ],
 )  # fmt: skip
-def test_shapes_agree_only_when_ones_stand_before(found, expected, same):
+def test_shapes_agree_only_if_the_extra_axes_are_leading_ones(found, expected, same):
     assert same_shape(found, expected) is same
 
 
@@ -144,7 +144,7 @@ def test_layers_that_do_not_fit_are_all_named_and_others_are_reported():
         ("a.h5", b"no", "a.h5: damaged or not an HDF5 file"),
     ],
 )
-def test_files_that_are_no_weights_are_refused_by_name(tmp_path, name, data, message):
+def test_files_without_weights_are_refused_by_name(tmp_path, name, data, message):
     if data is not None:
         (tmp_path / name).write_bytes(data)
     with pytest.raises(NetError, match=message):
@@ -237,7 +237,7 @@ def score(net_file, weights, config, transform):
 
 
 @needs_shared
-def test_caffes_lenet_scores_what_it_scores_in_caffe():
+def test_caffes_lenet_has_the_same_scores_as_in_caffe():
     images = "mnist/t10k-images-idx3-ubyte.gz"
     labels = "mnist/t10k-labels-idx1-ubyte.gz"
     config = {"format": "idx", "images": images, "labels": labels}
@@ -258,7 +258,7 @@ def test_caffes_lenet_scores_what_it_scores_in_caffe():
 @pytest.mark.parametrize(
     "net", ["cifar10_quick", MODELS / "cifar10_quick" / "cifar10_quick_train_test.prototxt"]
 )
-def test_caffes_cifar10_weights_score_what_they_score_in_caffe(weights, accuracy, net):
+def test_caffes_cifar10_weights_have_the_same_scores_as_in_caffe(weights, accuracy, net):
     transform = Transform(
         mean_image=read_mean(SHARED / "caffe" / "means" / "cifar10_mean.binaryproto")
     )
@@ -267,7 +267,7 @@ def test_caffes_cifar10_weights_score_what_they_score_in_caffe(weights, accuracy
 
 
 @needs_shared
-def test_caffes_solver_states_are_this_nets():
+def test_caffes_solver_states_fit_this_net():
     source_shape = (3, 32, 32)
     net = Net(load_net("cifar10_quick"), "TRAIN", ops=get_backend(), input_shape=source_shape)
     for name, iteration in (("4000.solverstate", 4000), ("5000.solverstate.h5", 5000)):

@@ -22,7 +22,7 @@ IMAGES = {
 }
 
 # LeCun et al. and BVLC; Krizhevsky; Lin et al.; Szegedy et al.; Simonyan and Zisserman; He et al.
-# The running statistics of BatchNorm (mean, variance, a factor) are counted apart.
+# The running statistics of BatchNorm (mean, variance, a factor) are counted separately.
 PARAMETERS = {
     "lenet": 431_080,
     "cifar10_quick": 145_578,
@@ -70,7 +70,7 @@ def learnt(net):
 
 
 def tops(net):
-    """The shape of what each layer with parameters writes."""
+    """The shape of the first top of each layer with parameters."""
     return {
         layer.proto.name: net.shape(layer.proto.top[0])
         for layer in net.spec.layers
@@ -104,14 +104,14 @@ def test_every_net_has_a_solver(name):
 
 @needs_shared
 @pytest.mark.parametrize("name", PUBLISHED)
-def test_the_shapes_and_multipliers_are_those_of_the_published_net(name):
+def test_the_shapes_and_multipliers_equal_the_published_net(name):
     ours, theirs = (
         net_of(s, name, batch=4) for s in (name, MODELS / f"{PUBLISHED[name]}.prototxt")
     )
     assert list(ours.params) == list(theirs.params)
     for layer, params in theirs.params.items():
         assert [p.shape for p in ours.params[layer]] == [p.shape for p in params], layer
-        # this version learns its biases like its weights; ours as the others' do
+        # the published version gives biases the multipliers of weights; ours follows the other nets
         if name != "vgg16":
             assert [(p.lr_mult, p.decay_mult) for p in ours.params[layer]] == [
                 (p.lr_mult, p.decay_mult) for p in params
@@ -122,7 +122,7 @@ def test_the_shapes_and_multipliers_are_those_of_the_published_net(name):
 @pytest.mark.parametrize(
     ("name", "classes"), [("cifar10_quick", 10), ("cifar10_full", 10), ("nin", 1000)]
 )
-def test_an_untrained_net_is_as_unsure_as_its_classes_are_many(name, classes):
+def test_the_loss_of_an_untrained_net_is_the_logarithm_of_its_number_of_classes(name, classes):
     net = net_of(name, name, batch=2)
     rng = np.random.default_rng(0)
     images = rng.standard_normal(net.input_shapes["data"]).astype(np.float32)

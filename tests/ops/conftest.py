@@ -21,7 +21,7 @@ def random() -> np.random.Generator:
 
 
 def strided(x: Array) -> Array:
-    """The same values as [H][W][N][C] storage inside a larger block: contiguous along no axis."""
+    """The same values as [H][W][N][C] storage inside a larger block, contiguous along no axis."""
     order = (2, 3, 0, 1) if x.ndim == 4 else tuple(reversed(range(x.ndim)))
     back = tuple(int(k) for k in np.argsort(order))
     block = np.full([2 * s for s in x.transpose(order).shape], 77, x.dtype)
@@ -31,12 +31,12 @@ def strided(x: Array) -> Array:
 
 
 def channel_major(x: Array) -> Array:
-    """The same values stored [C][N][H][W]."""
+    """The same values stored as [C][N][H][W]."""
     return np.ascontiguousarray(x.transpose(1, 0, 2, 3)).transpose(1, 0, 2, 3)
 
 
 def channels_last(x: Array) -> Array:
-    """The same values stored [H][W][N][C]."""
+    """The same values stored as [H][W][N][C]."""
     return np.ascontiguousarray(x.transpose(2, 3, 0, 1)).transpose(2, 3, 0, 1)
 
 

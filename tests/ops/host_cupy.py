@@ -1,9 +1,9 @@
 """A stand-in for the module cupy that runs the CUDA kernels on the processor.
 
-Arrays are NumPy's. The kernels' text is compiled by the host's C++ compiler with a few lines in
-front; they use no shared memory, so a grid is a loop over its threads. Arguments are checked
-against the kernel's signature, which CUDA never does. What NumPy and CuPy themselves do differently
-stays untested.
+Arrays are NumPy's. The host's C++ compiler compiles the kernels' text with a few lines in front.
+The kernels use no shared memory, so a grid is a loop over its threads. Arguments are checked
+against the kernel's signature, which CUDA never does. Differences between NumPy and CuPy themselves
+are not tested.
 """
 
 from __future__ import annotations
@@ -36,14 +36,14 @@ extern "C" void place_thread(int block, int thread, int blocks, int threads) {
     blockIdx.x = block; threadIdx.x = thread; gridDim.x = blocks; blockDim.x = threads;
 }
 """
-BLOCKS = 2  # of the emulated grid, so that most threads take several elements
+BLOCKS = 2  # a small emulated grid, so that most threads take several elements
 THREADS = 3
-# names of NumPy that the backend must not need
+# names of NumPy that the backend must not use
 BEYOND_CUPY = ("indices", "errstate", "vecdot", "nditer")
 
 
 class HostCupy:
-    """numpy, but for RawModule and what CuPy lacks."""
+    """The module numpy with RawModule, and without the names that CuPy lacks."""
 
     def __init__(self) -> None:
         if shutil.which("g++") is None:
@@ -62,7 +62,7 @@ class HostCupy:
 
 
 class Module:
-    """The kernels of one source, compiled when the first is asked for."""
+    """The kernels of one source, compiled when the first is requested."""
 
     def __init__(self, code: str, options: tuple[str, ...]) -> None:
         self.code = code
@@ -104,7 +104,7 @@ def parameters(name: str) -> list[str]:
 
 
 def converted(name: str, kind: str, value: Any, scalar: Any) -> Any:
-    """The argument as ctypes passes it, if it has exactly the parameter's type."""
+    """Convert the argument for ctypes. Fails unless it has exactly the parameter's type."""
     numbers = {"int": (np.int32, ctypes.c_int), "long long": (np.int64, ctypes.c_longlong)}
     numbers |= {"unsigned": (np.uint32, ctypes.c_uint), "double": (np.float64, ctypes.c_double)}
     numbers["T"] = numbers["Four"] = (

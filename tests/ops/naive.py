@@ -12,7 +12,7 @@ from ops import Array, ConvGeometry, PoolGeometry
 def conv_terms(
     in_shape: tuple[int, ...], out_shape: tuple[int, ...], g: ConvGeometry
 ) -> Iterator[tuple[int, ...]]:
-    """Every (k, p, q, c, c within group, i, j, h, w) whose product enters a convolution."""
+    """Every (k, p, q, c, c within group, i, j, h, w) whose product is a term of a convolution."""
     outputs = out_shape[1]
     channels = in_shape[1]
     k_per = outputs // g.groups
@@ -44,7 +44,7 @@ def pool_size(size: int, kernel: int, stride: int, pad: int) -> int:
 
 
 def pool(x: Array, g: PoolGeometry) -> tuple[Array, Array]:
-    """Caffe's loop: values and, for MAX, the flat place of the first maximum."""
+    """Caffe's loop. Returns values and, for MAX, the flat index of the first maximum."""
     n, c, height, width = x.shape
     high, wide = (pool_size(x.shape[2 + a], g.kernel[a], g.stride[a], g.pad[a]) for a in (0, 1))
     y = np.zeros((n, c, high, wide))
@@ -67,7 +67,7 @@ def pool(x: Array, g: PoolGeometry) -> tuple[Array, Array]:
 
 
 def philox(counter: tuple[int, ...], key: tuple[int, int]) -> tuple[int, ...]:
-    """Philox4x32-10, written after the paper's figure: counter and result are four numbers of 32
+    """Philox4x32-10, written from the paper's figure. Counter and result are four numbers of 32
     bits."""
     low = 2**32 - 1
     for _ in range(10):

@@ -10,7 +10,8 @@ import subprocess
 from collections.abc import Iterator
 from pathlib import Path
 
-FLAGS = ("-std=c++17", "-ftz=true", "--device-as-default-execution-space")  # as CuPy gives them
+# the flags that CuPy passes
+FLAGS = ("-std=c++17", "-ftz=true", "--device-as-default-execution-space")
 
 
 def _files(pattern: str) -> Iterator[Path]:
@@ -31,7 +32,7 @@ def _library() -> ctypes.CDLL:
 
 
 def architectures() -> set[int]:
-    """Those that this compiler knows, as 90 for sm_90."""
+    """The architectures that this compiler knows, as 90 for sm_90."""
     count = ctypes.c_int()
     _library().nvrtcGetNumSupportedArchs(ctypes.byref(count))
     found = (ctypes.c_int * count.value)()
@@ -41,8 +42,8 @@ def architectures() -> set[int]:
 
 @functools.cache
 def compiled(source: str, architecture: int, *options: str) -> tuple[bytes, str]:
-    """The machine code of a source for one architecture, and what the compiler said; AssertionError
-    if it refuses."""
+    """Compile a source for one architecture. Returns the machine code and the compiler's messages.
+    Raises AssertionError if the compiler refuses the source."""
     nvrtc = _library()
     program = ctypes.c_void_p()
     assert (
@@ -67,8 +68,8 @@ def _text(program: ctypes.c_void_p, what: str) -> bytes:
 
 
 def instructions(cubin: bytes, folder: Path) -> dict[str, list[str]]:
-    """The instructions of each kernel, without the padding behind its end; between them its labels,
-    as "name:"."""
+    """The instructions of each kernel, without the padding behind its end. Its labels are between
+    them, as "name:"."""
     file = folder / "kernels.cubin"
     file.write_bytes(cubin)
     done = subprocess.run(
@@ -89,7 +90,7 @@ def instructions(cubin: bytes, folder: Path) -> dict[str, list[str]]:
 
 
 def in_loop(codes: list[str]) -> int:
-    """How many instructions the first loop of a kernel takes for one turn."""
+    """The number of instructions in one iteration of a kernel's first loop."""
     for end, code in enumerate(codes):
         target = re.match(r"BRA\S* `\((\.L\w+)\)", code)
         if target and (label := f"{target[1]}:") in codes[:end]:

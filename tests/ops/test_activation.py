@@ -1,4 +1,4 @@
-"""ReLU: what the contract of the backends leaves to say."""
+"""ReLU: properties that the contract of the backends does not cover."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ def test_relu_works_in_place_forward_and_backward(slope, random, backend: Backen
     x, dy = random.standard_normal((2, 4, 9))
     y = backend.relu_forward(x, slope)
     dx = backend.relu_backward(dy, x, slope)
-    # the output serves as well
+    # the output may take the place of the input
     np.testing.assert_array_equal(backend.relu_backward(dy, y, slope), dx)
     assert backend.relu_forward(x, slope, out=x) is x
     assert backend.relu_backward(dy, x, slope, out=dy) is dy

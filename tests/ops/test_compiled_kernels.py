@@ -1,5 +1,5 @@
-"""The CUDA sources as NVIDIA's own compiler sees them (the extra `gpu-compile-check`), without a
-GPU or a driver."""
+"""The CUDA sources compiled by NVIDIA's own compiler (the extra `gpu-compile-check`), without a GPU
+or a driver."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def test_every_kernel_compiles_without_a_warning(architecture: int, dtype: str) 
 
 
 @needs_both
-def test_no_kernel_keeps_numbers_in_memory_for_want_of_registers(tmp_path: Path) -> None:
+def test_no_kernel_spills_registers_to_memory(tmp_path: Path) -> None:
     cubin, _ = nvrtc.compiled(kernels.source("float32"), 90)
     found = nvrtc.instructions(cubin, tmp_path)
     assert set(kernels.KERNELS) <= set(found)
@@ -48,9 +48,10 @@ def test_no_kernel_keeps_numbers_in_memory_for_want_of_registers(tmp_path: Path)
 
 @needs_both
 @pytest.mark.parametrize("kernel", ["lower", "lower4"])
-def test_lowering_takes_at_most_sixty_instructions_for_what_a_thread_moves(
+def test_lowering_takes_at_most_sixty_instructions_per_move_of_a_thread(
     kernel: str, tmp_path: Path
 ) -> None:
-    """One number, or four. With divisions by sizes that are known at run time it was about 155."""
+    """A thread moves one number, or four. With divisions by sizes that are known at run time it
+    took about 155 instructions."""
     cubin, _ = nvrtc.compiled(kernels.source("float32"), 90)
     assert nvrtc.in_loop(nvrtc.instructions(cubin, tmp_path)[kernel]) <= 60

@@ -1,8 +1,8 @@
-"""Smaller forms of arrays against their definitions, number by number in float64, on every backend
-that is here.
+"""Compressed forms of arrays compared with their definitions, number by number in float64, on every
+available backend.
 
-bfloat16 and float16: the nearest of all numbers of the format. One bit and threshold: the papers'
-formulas.
+bfloat16 and float16 round to the nearest number of the format. One bit and threshold follow the
+papers' formulas.
 """
 
 from __future__ import annotations
@@ -77,7 +77,7 @@ def nans(shape: tuple[int, ...], dtype: object = np.float32) -> Array:
 
 
 def nearest(x: float, kind: str) -> float:
-    """The nearest number of the format, the even one of two, in exact arithmetic."""
+    """The nearest number of the format, or the even one of two, in exact arithmetic."""
     if not math.isfinite(x) or x == 0:
         return x
     least, largest = {"float16": (-14, 65520.0), "bfloat16": (-126, math.ldexp(511, 119))}[kind]
@@ -152,7 +152,7 @@ def test_the_relative_error_of_two_bytes_stays_in_its_bound(kind, bound, backend
 
 
 def by_hand_one_bit(values: list[float], block: int) -> tuple[list[float], list[list[float]]]:
-    """Decoded numbers and means: Seide et al., blocks instead of columns."""
+    """Decoded numbers and means by Seide et al., with blocks instead of columns."""
     decoded = []
     means = []
     for start in range(0, len(values), block):
@@ -252,7 +252,7 @@ finite = npst.arrays(
     block=st.sampled_from([32, 64]),
     tau=st.sampled_from([0.01, 1.0, 50.0]),
 )
-def test_all_that_was_decoded_and_the_error_that_remains_are_all_that_went_in(
+def test_the_decoded_numbers_and_the_remaining_error_add_up_to_the_input(
     name, method, first, rounds, block, tau
 ):
     backend = made(name)
@@ -277,7 +277,7 @@ def test_all_that_was_decoded_and_the_error_that_remains_are_all_that_went_in(
 
 @pytest.mark.parametrize("bad", [math.nan, math.inf, -math.inf])
 @pytest.mark.parametrize("place", [0, 40, 98])
-def test_what_is_not_finite_is_not_hidden(bad, place, backend):
+def test_infinities_and_nan_are_not_hidden(bad, place, backend):
     x = drawn((99,))
     x[place] = bad
     for decoded in (
@@ -292,7 +292,7 @@ def test_what_is_not_finite_is_not_hidden(bad, place, backend):
     assert not np.isfinite(error[place])
 
 
-def test_what_does_not_fit_is_refused_in_words(backend):
+def test_arrays_that_do_not_fit_are_refused_in_words(backend):
     x = drawn((40,))
     error = np.zeros(40, np.float32)
     signs, means = backend.one_bit_encode(x, error, 32)
@@ -370,8 +370,8 @@ def test_with_destinations_given_the_kernels_allocate_nothing_but_codes():
             tracemalloc.stop()
 
     everything()
-    # Blocks of arguments; the arrays here have 50 KB and more. The least of three: other threads
-    # allocate, too.
+    # Memory for blocks of arguments; the arrays here have 50 KB and more. The least of three
+    # measurements counts, since other threads allocate too.
     assert min(allocated() for _ in range(3)) < 6144
 
 

@@ -1,4 +1,4 @@
-"""Convolution: what the contract of the backends leaves to say."""
+"""Convolution: properties that the contract of the backends does not cover."""
 
 from __future__ import annotations
 
@@ -67,7 +67,9 @@ DY = np.zeros((2, 6, 3, 3))
         (lambda b: b.conv_backward_weights(X, DY, G, W.shape, bias=True, out_b=W), ["out_b"]),
     ],
 )  # fmt: skip
-def test_convolution_refuses_malformed_input_and_says_what_it_found(call, words, backend: Backend):
+def test_convolution_refuses_malformed_input_and_reports_the_found_values(
+    call, words, backend: Backend
+):
     with pytest.raises(OpsError) as caught:
         call(backend)
     for word in words:

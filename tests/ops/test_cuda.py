@@ -1,4 +1,4 @@
-"""The CuPy backend says what is missing, and what CuPy must have."""
+"""The CuPy backend without CuPy or a GPU, and the functions that CuPy must have."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ needs_cupy = pytest.mark.skipif(
 )
 
 
-def test_without_cupy_or_a_gpu_the_backend_says_what_is_missing():
+def test_without_cupy_or_a_gpu_the_backend_names_the_missing_one():
     if importlib.util.find_spec("cupy") is not None:
         import cupy
 
@@ -52,7 +52,7 @@ def test_only_one_file_imports_cupy_and_that_inside_a_function():
 def test_cupy_has_every_function_the_families_call():
     import cupy
 
-    own = {"reduceat"}  # sum_rows, which the CuPy backend overrides
+    own = {"reduceat"}  # functions of sum_rows, which the CuPy backend overrides
     for file in files():
         for node in ast.walk(ast.parse(file.read_text())):
             if (

@@ -1,5 +1,5 @@
-"""When cuDNN's convolutions are taken: with a stand-in for its frontend, on kernels compiled for
-the processor."""
+"""The choice of cuDNN's convolutions: with a stand-in for its frontend, on kernels compiled for the
+processor."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ Made = Callable[..., CupyBackend]
 
 @pytest.fixture
 def cudnn(monkeypatch: pytest.MonkeyPatch) -> Iterator[ModuleType]:
-    """The stand-in, in place of whatever is installed."""
+    """The stand-in, in place of an installed cuDNN frontend."""
     for name in [name for name in sys.modules if name.partition(".")[0] == "cudnn"]:
         monkeypatch.delitem(sys.modules, name)
     monkeypatch.syspath_prepend(str(HERE))
@@ -43,7 +43,7 @@ def cudnn(monkeypatch: pytest.MonkeyPatch) -> Iterator[ModuleType]:
 
 @functools.cache
 def compiled_once() -> HostCupy:
-    """NumPy with our kernels, which all backends of these tests share."""
+    """NumPy with our kernels, shared by all backends of these tests."""
     try:
         double = HostCupy()
     except OpsError as missing:
@@ -54,7 +54,7 @@ def compiled_once() -> HostCupy:
 
 @pytest.fixture
 def make(cudnn: ModuleType, caplog: pytest.LogCaptureFixture) -> Made:
-    """Backends over NumPy's arrays that know the stand-in."""
+    """A function that makes backends over NumPy's arrays with the stand-in."""
     caplog.set_level(logging.INFO, "ops.cudnn")
     double = compiled_once()
     return lambda cudnn="deterministic", **options: CupyBackend(xp=double, cudnn=cudnn, **options)
@@ -92,7 +92,7 @@ def right(found: list[Array], geometry: ConvGeometry, *sizes: int) -> None:
 
 
 def algorithms(backend: CupyBackend) -> list[type]:
-    """What the passes got, in the order of `Direction`."""
+    """The algorithms that the passes got, in the order of `Direction`."""
     chosen = backend.chooser._chosen
     return [
         type(chosen[key]) for key in sorted(chosen, key=lambda key: list(Direction).index(key[1]))
@@ -100,7 +100,7 @@ def algorithms(backend: CupyBackend) -> list[type]:
 
 
 def told(caplog: pytest.LogCaptureFixture, level: int = logging.INFO) -> list[str]:
-    """The lines of its log, without the first, which says the version."""
+    """The lines of the cuDNN log, without the first, which has the version."""
     return [record.getMessage() for record in caplog.records if record.levelno >= level][
         level == logging.INFO :
     ]
@@ -136,7 +136,7 @@ FAULTS = {
 
 
 @pytest.mark.parametrize("fault", FAULTS)
-def test_a_fault_is_told_once_for_each_pass_and_lowering_computes(
+def test_a_fault_is_logged_once_for_each_pass_and_lowering_computes(
     fault: str, make: Made, monkeypatch: pytest.MonkeyPatch, caplog: Any
 ) -> None:
     monkeypatch.setenv("FAKE_CUDNN", fault)
@@ -169,9 +169,7 @@ def test_only_the_pass_that_is_wrong_is_lowered(
 
 
 @pytest.mark.parametrize(("precision", "most"), [("full", 1e-4), ("tf32", 5e-3), ("bf16", 2e-2)])
-def test_how_far_it_may_be_off_depends_on_how_factors_are_rounded(
-    precision: str, most: float
-) -> None:
+def test_the_error_bound_depends_on_the_rounding_of_factors(precision: str, most: float) -> None:
     assert choose.against(choose.Found(most), precision) is None
     assert choose.against(choose.Found(most * 1.01), precision) is not None
 
@@ -206,7 +204,7 @@ def test_a_slow_plan_is_not_taken_by_the_clock(make: Made, monkeypatch: pytest.M
     assert not y.any() and algorithms(backend) == [Lowered]
 
 
-def test_deterministic_leaves_out_engines_that_are_not_and_looks_at_no_clock(
+def test_deterministic_leaves_out_other_engines_and_uses_no_clock(
     cudnn: ModuleType, make: Made, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.delattr(trial, "clock")
@@ -216,7 +214,7 @@ def test_deterministic_leaves_out_engines_that_are_not_and_looks_at_no_clock(
 
 
 @pytest.mark.parametrize("precision", ["full", "tf32", "bf16"])
-def test_tensor_cores_round_float32_only_where_precision_says_so(
+def test_tensor_cores_round_float32_only_if_precision_allows_it(
     precision: str, cudnn: ModuleType, make: Made
 ) -> None:
     convolved(make(precision=precision), SMALL)
@@ -226,7 +224,7 @@ def test_tensor_cores_round_float32_only_where_precision_says_so(
         assert (notes.TENSOR_CORE in graph.left_out) == (precision == "full")
 
 
-def test_what_a_first_trial_timed_counts_for_other_numbers_of_images(
+def test_times_of_the_first_trial_decide_for_other_numbers_of_images(
     make: Made, monkeypatch: pytest.MonkeyPatch, cudnn: ModuleType
 ) -> None:
     timed: list[type] = []
@@ -239,15 +237,15 @@ def test_what_a_first_trial_timed_counts_for_other_numbers_of_images(
     backend = make("fastest")
     for n in range(1, choose.MOST_SIZES + 4):
         right(convolved(backend, SMALL, 4, 6, n), SMALL, 4, 6, n)
-    assert len(timed) == 6  # two for each pass
-    assert len(cudnn.made) == 3 * choose.MOST_SIZES  # and no more plans: they take time
+    assert len(timed) == 6  # two measurements for each pass
+    assert len(cudnn.made) == 3 * choose.MOST_SIZES  # no more plans are made, since they take time
     assert (
         sorted(kind.__name__ for kind in algorithms(backend))
         == ["Lowered"] * 9 + ["Planned"] * 3 * choose.MOST_SIZES
     )
 
 
-def test_images_within_wider_ones_have_a_plan_of_their_own(make: Made, cudnn: ModuleType) -> None:
+def test_images_within_wider_ones_have_a_separate_plan(make: Made, cudnn: ModuleType) -> None:
     backend = make()
     x = new_images(np, (2, 4, 5, 5), FLOAT)
     w = np.ones((4, 4, 3, 3), np.float32)
@@ -302,7 +300,7 @@ def test_cudnn_starts_by_ctypes_which_lets_the_interpreters_lock_go(
         def cudnnCreate(self, handle: Any) -> int:
             called.append("create")
             handle._obj.value = 7
-            return len(called) > 2  # not initialized, the second time
+            return len(called) > 2  # the second call returns "not initialized"
 
         def cudnnDestroy(self, handle: Any) -> None:
             called.append(f"destroy {handle.value}")
@@ -315,7 +313,7 @@ def test_cudnn_starts_by_ctypes_which_lets_the_interpreters_lock_go(
     assert called[3:] == ["create", "frontend"]
 
 
-def test_without_a_driver_that_is_told_once_and_everything_is_lowered(
+def test_a_missing_driver_is_logged_once_and_everything_is_lowered(
     make: Made, monkeypatch: pytest.MonkeyPatch, caplog: Any
 ) -> None:
     monkeypatch.setenv("FAKE_CUDNN", "no driver")
@@ -337,7 +335,7 @@ def test_without_the_package_the_extra_is_named(
     assert line.startswith("cudnn cannot be imported") and "install the extra 'cudnn'" in line
 
 
-def test_a_shape_tells_itself() -> None:
+def test_a_shape_has_a_readable_name() -> None:
     geometry = ConvGeometry((5, 3), stride=(2, 2), groups=2)
     assert str(ConvShape((16, 4, 28, 28), 8, geometry, FLOAT)) == (
         "16x4x28x28 -> 8 by 5x3, stride 2x2, 2 groups"

@@ -1,5 +1,4 @@
-"""What cuDNN is asked for, in the graphs of NVIDIA's own frontend, which builds them without a
-driver."""
+"""The graphs that cuDNN is asked for. NVIDIA's own frontend builds them without a driver."""
 
 from __future__ import annotations
 
@@ -31,7 +30,7 @@ FLOAT = np.dtype(np.float32)
 
 @cache
 def convolutions(name: str) -> frozenset[ConvShape]:
-    """Those of a net of the zoo, for two images."""
+    """The convolutions of a net of the zoo, for two images."""
     size = 227 if name in ("alexnet", "alexnet_owt", "caffenet") else 224
     image = IMAGES.get(name, (3, size, size))
     net = Net(
@@ -49,7 +48,7 @@ def convolutions(name: str) -> frozenset[ConvShape]:
 
 
 def tensors(graph: Any) -> dict[int, dict[str, Any]]:
-    """The tensors of a graph as the frontend tells them, by uid."""
+    """The tensors of a graph by uid, as the frontend reports them."""
     return {tensor["uid"]: tensor for tensor in graph.inspect()["tensors"].values()}
 
 
@@ -58,7 +57,7 @@ def numbers_apart(array: np.ndarray) -> list[int]:
 
 
 def places(shape: ConvShape, steps: tuple[int, int]) -> dict[int, np.ndarray]:
-    """Arrays that lie as the backend's do: NumPy says their strides."""
+    """Arrays with the layouts of the backend's arrays; NumPy computes their strides."""
     k, own, *kernel = shape.weight_shape
     (n, c, *image), (_, _, *out) = shape.in_shape, shape.out_shape
     return {
@@ -91,7 +90,7 @@ def check(shape: ConvShape, steps: tuple[int, int]) -> None:
 
 
 @pytest.mark.parametrize("name", ZOO_NETS)
-def test_every_convolution_of_the_zoo_is_asked_for_as_its_arrays_lie(name: str) -> None:
+def test_every_convolution_of_the_zoo_is_requested_with_the_layout_of_its_arrays(name: str) -> None:
     assert bool(convolutions(name)) == (name != "char_lstm")
     for shape in convolutions(name):
         check(shape, (shape.in_shape[1], shape.outputs))

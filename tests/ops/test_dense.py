@@ -1,4 +1,4 @@
-"""Dense layers: what the contract of the backends leaves to say."""
+"""Dense layers: properties that the contract of the backends does not cover."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ DY = np.zeros((3, 2))
         (lambda b: b.dense_backward_weights(X, DY.astype("f"), bias=True), ["dy is float32"]),
     ],
 )
-def test_dense_refuses_malformed_input_and_says_what_it_found(call, words, backend: Backend):
+def test_dense_refuses_malformed_input_and_reports_the_found_values(call, words, backend: Backend):
     with pytest.raises(OpsError) as caught:
         call(backend)
     for word in words:

@@ -1,4 +1,4 @@
-"""The numbers that dropout draws: Philox4x32-10's, whoever draws which part of them."""
+"""The random numbers of dropout: those of Philox4x32-10, however the rows are divided."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from ops.reference import philox
 from tests.ops import naive
 from tests.ops.host_cupy import HostCupy
 
-# counter, key -> numbers: the vectors that Random123, the authors' own library, is tested with (kat_vectors)
+# counter, key -> numbers: the test vectors of Random123, the authors' own library (kat_vectors)
 VECTORS = [
     ((0, 0, 0, 0), (0, 0), (0x6627E8D5, 0xE169C58D, 0xBC57AC4C, 0x9B00DBD8)),
     ((2**32 - 1,) * 4, (2**32 - 1,) * 2, (0x408F276D, 0x41C83B0E, 0xA20BC7C6, 0x6D5451FD)),
@@ -52,7 +52,7 @@ def placed(backend: Backend, x: np.ndarray) -> np.ndarray:
 
 
 @pytest.mark.parametrize("shape", [(9, 1003), (6, 8, 3, 5), (6, 7, 3, 5), (4, 3, 5)], ids=str)
-def test_every_backend_keeps_the_same_and_parts_keep_what_the_whole_does(backend, shape):
+def test_every_backend_keeps_the_same_elements_and_so_do_parts_of_the_whole(backend, shape):
     x = np.random.default_rng(1).random(shape, np.float32) + 1
     whole = backend.dropout(placed(backend, x), 0.3, KEY, 5)
     expected = get_backend("numpy").dropout(x, 0.3, KEY, 5)
@@ -65,7 +65,7 @@ def test_every_backend_keeps_the_same_and_parts_keep_what_the_whole_does(backend
 
 
 @pytest.mark.parametrize("ratio", [0.1, 0.5, 0.9])
-def test_so_many_are_dropped_as_the_ratio_says(ratio):
+def test_the_share_of_dropped_elements_is_the_ratio(ratio):
     x = np.ones((64, 4096), np.float32)
     dropped = 1 - np.count_nonzero(get_backend("cpu").dropout(x, ratio, KEY)) / x.size
     # five standard deviations

@@ -1,4 +1,4 @@
-"""Window geometry: sizes as Caffe computes them, and the spans every lowering and pooling relies
+"""Window geometry: Caffe's output sizes, and the spans that every lowering and pooling relies
 on."""
 
 from __future__ import annotations
@@ -96,7 +96,7 @@ def test_the_last_pooling_window_starts_before_the_far_padding():
         (lambda: ConvGeometry((1, 1)).output_shape((1, 2, 4), 3), ["(1, 2, 4)", "(N, C, H, W)"]),
     ],
 )
-def test_bad_geometry_is_refused_with_what_was_found_and_expected(make, words):
+def test_bad_geometry_is_refused_with_found_and_expected_values(make, words):
     with pytest.raises(OpsError) as caught:
         make()
     for word in words:

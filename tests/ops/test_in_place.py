@@ -1,4 +1,4 @@
-"""Operations whose docstrings let a destination be an input give the same result when it is."""
+"""Operations whose destination may be one of their inputs: the result is the same in place."""
 
 from __future__ import annotations
 

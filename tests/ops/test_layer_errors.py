@@ -1,5 +1,5 @@
-"""What the operations of Caffe's further layers refuse, and that they say what they found and
-expected."""
+"""The errors of the operations of Caffe's further layers: each reports the found and the expected
+values."""
 
 from __future__ import annotations
 
@@ -97,7 +97,9 @@ HINT = "did you mean"
         (lambda b: b.l2_norm_squared(np.ones(3, int)), ["x is int64"]),
     ],
 )  # fmt: skip
-def test_an_operation_refuses_malformed_input_and_says_what_it_found(call, words, backend: Backend):
+def test_an_operation_refuses_malformed_input_and_reports_the_found_values(
+    call, words, backend: Backend
+):
     with pytest.raises(OpsError) as caught:
         call(backend)
     for word in words:

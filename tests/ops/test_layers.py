@@ -15,7 +15,7 @@ def test_the_contrastive_gradient_is_caffes_with_its_small_number_in_the_distanc
     random, backend: Backend
 ):
     a, b = random.standard_normal((2, 9, 3))
-    b[0] = a[0]  # distance zero
+    b[0] = a[0]  # a distance of zero
     same = np.array([0, 1, 0, 1, 0, 1, 0, 0, 0])
     _, diff = backend.contrastive_forward(a, b, same, margin=2.5)
     got = backend.contrastive_backward(diff, same, margin=2.5, loss_weight=3.0)
@@ -92,7 +92,7 @@ def test_adam_counts_its_steps_from_one(backend: Backend):
     w = np.zeros(3)
     g = np.array([1.0, -2.0, 0.5])
     new_w, _, _ = backend.adam_update(w, g, np.zeros(3), np.zeros(3), rate=0.1, step=1, delta=0.0)
-    # the first step is the rate, whatever the size
+    # the first step has the size of the rate, whatever the size of the gradient
     np.testing.assert_allclose(new_w, -0.1 * np.sign(g), rtol=1e-12)
 
 
@@ -105,8 +105,9 @@ def test_gradients_can_be_clipped_by_the_norm_of_many_arrays(random, backend: Ba
 
 
 @pytest.mark.parametrize("region", ["ACROSS_CHANNELS", "WITHIN_CHANNEL"])
-def test_lrn_of_many_images_is_that_of_each_alone(region, random, backend: Backend):
-    x, dy = random.standard_normal((2, 5, 8, 64, 64))  # more than one part of lrn.CACHED_ELEMENTS
+def test_lrn_of_many_images_equals_lrn_of_each_alone(region, random, backend: Backend):
+    # the images take more than one part of lrn.CACHED_ELEMENTS
+    x, dy = random.standard_normal((2, 5, 8, 64, 64))
     options = {"size": 5, "alpha": 0.5, "region": region}
     y, scale = backend.lrn_forward(x, **options)
     dx = backend.lrn_backward(dy, x, y, scale, **options)

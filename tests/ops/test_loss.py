@@ -1,4 +1,4 @@
-"""The softmax loss and accuracy at their edges, and what they refuse."""
+"""The softmax loss and accuracy at extreme values, and the inputs that they refuse."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ L = np.array([0, 2])
         (lambda b: b.accuracy(S, L, top_k=4), ["top_k is 4", "1 to 3"]),
     ],
 )
-def test_losses_refuse_malformed_input_and_say_what_they_found(call, words, backend: Backend):
+def test_losses_refuse_malformed_input_and_report_the_found_values(call, words, backend: Backend):
     with pytest.raises(OpsError) as caught:
         call(backend)
     for word in words:

@@ -1,4 +1,4 @@
-"""Pooling: what the contract of the backends leaves to say."""
+"""Pooling: properties that the contract of the backends does not cover."""
 
 from __future__ import annotations
 
@@ -51,7 +51,9 @@ PLACE = np.zeros((2, 3, 3, 3), np.int32)
         (lambda b: b.pool_backward(DY, G, (6, 6), PLACE), ["(6, 6)", "(N, C, H, W)"]),
     ],
 )
-def test_pooling_refuses_malformed_input_and_says_what_it_found(call, words, backend: Backend):
+def test_pooling_refuses_malformed_input_and_reports_the_found_values(
+    call, words, backend: Backend
+):
     with pytest.raises(OpsError) as caught:
         call(backend)
     for word in words:

@@ -1,4 +1,4 @@
-"""SGD and gradient addition: Caffe's formula, and who may be overwritten."""
+"""SGD and gradient addition: Caffe's formula, and the arrays that may be overwritten."""
 
 from __future__ import annotations
 
@@ -73,8 +73,8 @@ def test_updates_refuse_other_shapes_and_dtypes(random, backend: Backend):
 
 
 def in_pairs(arrays):
-    """The sum of the first 2 ** n and that of the rest, each so too, where 2 ** n is as large as
-    can be."""
+    """The sum of the first 2 ** n arrays plus the sum of the rest, each computed the same way. 2 **
+    n is the largest power of two below their number."""
     if len(arrays) == 1:
         return arrays[0]
     first = 2 ** ((len(arrays) - 1).bit_length() - 1)

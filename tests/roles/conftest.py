@@ -15,7 +15,8 @@ from tests.roles.conv_model_alone import Model
 
 @pytest_asyncio.fixture
 async def make_model() -> AsyncIterator[Callable[..., Coroutine[Any, Any, Model]]]:
-    """Makes a conv model in a process with real threads, and ends it."""
+    """A function that makes a conv model in a process with real threads. The model is stopped after
+    the test."""
     compute = ThreadCompute()
     node = Node("conv_model", 1, compute, Metrics())
 

@@ -1,5 +1,5 @@
-"""A conv model server alone in a process with real threads: what it says is kept, what it is told
-is up to the test."""
+"""A conv model server alone in a process with real threads. Its messages are kept, and the test
+sends messages to it."""
 
 from __future__ import annotations
 
@@ -21,11 +21,11 @@ JOB = Job(
     base_directory=".",
     solver_values={"momentum": 0.0},
 )
-PATIENCE = 20  # seconds until a test that hangs has failed
+PATIENCE = 20  # seconds after which a hanging test fails
 
 
 class Model(ConvModel, overrides=("reply", "tell")):
-    """A conv model that keeps what it says."""
+    """A conv model that keeps the messages that it sends."""
 
     def __init__(self, **options: Any) -> None:
         super().__init__(
@@ -40,7 +40,7 @@ class Model(ConvModel, overrides=("reply", "tell")):
         self.said.append(message)
 
     async def pulled(self, group: int, number: int, layer: str) -> LayerModel:
-        """The layer as it is published for a pass."""
+        """Pull a layer. Returns the layer as it is published for a pass."""
         pull = PullLayer(group=group, members=1, phase=TRAIN, number=number, layer=layer, after=-1)
         await self.on_pull_layer(pull, envelope(pull))
         last = self.said[-1]
@@ -48,7 +48,7 @@ class Model(ConvModel, overrides=("reply", "tell")):
         return last
 
     async def given(self, group: int, number: int, layer: str, blobs: tuple[Any, ...]) -> None:
-        """A group's gradient arrives."""
+        """Hand the model a group's gradient."""
         said = LayerGradient(
             group=group,
             number=number,
@@ -61,7 +61,7 @@ class Model(ConvModel, overrides=("reply", "tell")):
         await self.on_layer_gradient(said, envelope(said))
 
     async def raced(self) -> list[Message]:
-        """What was said, once the updates under way are done."""
+        """Wait for the updates in progress. Returns the messages sent."""
         await asyncio.wait_for(asyncio.gather(*self._races._tasks), PATIENCE)
         return self.said
 

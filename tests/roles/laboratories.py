@@ -1,5 +1,4 @@
-"""Laboratories without a cluster: losses that are written down, and a quadratic whose optimum is
-known."""
+"""Laboratories without a cluster: one with given losses, and a quadratic with a known optimum."""
 
 from __future__ import annotations
 
@@ -12,12 +11,13 @@ from roles.coordination.probing import fell
 from roles.tuning.choices import Setting, Trial
 from roles.tuning.judgement import THRESHOLD
 
-Losses = Callable[[Setting, int], float]  # of a setting at an iteration
+Losses = Callable[[Setting, int], float]  # the loss of a setting at an iteration
 
 
 class Written:
-    """`losses(setting, iteration)`, no number: it diverges there; `seconds(groups)` an iteration
-    takes. `keeps`: what is to be kept is, if it falls; then iterations go on from there."""
+    """A laboratory with given losses. `losses(setting, iteration)` is the loss, and NaN or infinity
+    if training diverges there. `seconds(groups)` is the time of an iteration. With `keeps`, a probe
+    that shall be kept is kept if its loss falls, and iterations continue from there."""
 
     def __init__(
         self,
@@ -67,8 +67,8 @@ class Written:
 
 class Quadratic:
     """Noisy SGD on sum(h w^2) / 2 + 0.1 by g groups that take turns, so that a gradient is g - 1
-    updates old; the coupled momentum of Caffe. Iteration n has the same samples in every probe.
-    `now` is the model that is kept."""
+    updates old. It uses the coupled momentum of Caffe. Iteration n has the same samples in every
+    probe. `now` is the kept model."""
 
     def __init__(
         self,
@@ -107,7 +107,7 @@ class Quadratic:
         return Trial(tuple(losses), taken, diverged, taken, kept=kept)
 
     def train(self, setting: Setting, iterations: int) -> list[float]:
-        """Go on from the model that is kept."""
+        """Train from the kept model."""
         losses, self.now, _ = self.learnt(setting, iterations)
         self.iteration += iterations
         return losses
@@ -115,7 +115,8 @@ class Quadratic:
     def learnt(
         self, setting: Setting, iterations: int
     ) -> tuple[list[float], tuple[np.ndarray, np.ndarray], bool]:
-        """Losses, the model after them, whether it diverged."""
+        """Train a copy of the kept model. Returns the losses, the new model, and whether it
+        diverged."""
         chance = np.random.default_rng([self._seed, self.iteration])
         w, v = (part.copy() for part in self.now)
         old = [w.copy() for _ in range(setting.groups)]

@@ -1,4 +1,4 @@
-"""An actor that has a name and no process: its parts can be tried alone."""
+"""An actor with a name and without a process, so that its parts can be tested alone."""
 
 from __future__ import annotations
 
@@ -13,6 +13,6 @@ A = TypeVar("A", bound=Actor)
 
 
 def placed(actor: A, name: str) -> A:
-    """The actor itself, which can reach nobody."""
+    """Give the actor a name. Returns the actor, which can reach no other actor."""
     attach(actor, cast(Host, SimpleNamespace(compute=None)), name, "alone")
     return actor

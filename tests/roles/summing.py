@@ -1,4 +1,4 @@
-"""What tests of sums share: members that sum arrays by an exchange, each on a device that takes a
+"""Helpers for tests of sums: members that sum arrays by an exchange, each on a device that takes a
 random time."""
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from runtime.simulation.clock import run_virtual
 from runtime.simulation.cluster import simulate
 from runtime.transport.inproc import InprocNetwork
 
-SIZES = (0, 1, 16, 17, 1000)  # of buckets 0, 1, ...
+SIZES = (0, 1, 16, 17, 1000)  # numbers in buckets 0, 1, ...
 OPS = ops.get_backend("numpy")
 
 
@@ -31,8 +31,8 @@ def array_of(rank: int, step: int, size: int) -> Array:
 
 
 class Member(Actor):
-    """Sums every bucket of some steps, all of a step at once, and keeps what it gets and when a
-    step was done."""
+    """A member that sums every bucket of some steps, all buckets of a step at once. It keeps the
+    sums and the time at which each step ended."""
 
     def __init__(self, *, rank: int, exchange: Chosen, sizes: list[int], steps: int) -> None:
         self._rank = rank
@@ -49,7 +49,7 @@ class Member(Actor):
         for step in range(self._steps):
             await asyncio.gather(*(self._sum((step, bucket)) for bucket in range(len(self._sizes))))
             self.ended.append(self.now())
-        await asyncio.sleep(1000)  # on the virtual clock: until the others are done too
+        await asyncio.sleep(1000)  # longer on the virtual clock than the other members need
 
     async def _sum(self, key: tuple[int, int]) -> None:
         await self.compute("work", lambda: None)
@@ -69,7 +69,7 @@ def names_of(members: int) -> list[str]:
 
 
 def options_of(kind: str, members: int, **more: int) -> Chosen:
-    """The options of an exchange among so many members."""
+    """The options of an exchange among this number of members."""
     options: dict[str, Any] = (
         {"accumulator": "sums"} if kind == "host" else {"members": names_of(members)}
     )
@@ -86,8 +86,8 @@ def summed(
     network: InprocNetwork | None = None,
     layout: Layout | None = None,
 ) -> dict[str, Member]:
-    """The members after the last step; their work takes times drawn with `seed`, or none. `layout`:
-    of the exchange, if it has links and servers of its own."""
+    """Run the members. Returns them after the last step. Their work takes times drawn with `seed`,
+    or no time. `layout` is the layout of the exchange, if it has its own links and servers."""
     names = names_of(members)
     options = {"exchange": exchange, "sizes": list(sizes), "steps": steps}
     specs = [

@@ -1,4 +1,4 @@
-"""Which presets stand for "auto", what is predicted of them without a run, and which is chosen."""
+"""The preset "auto": its candidates, their predictions without a run, and the choice among them."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def auto(folder: Path, text: str = "", more: str = "") -> Loaded:
 
 
 def found(of: Loaded) -> tuple[set[str], dict[str, str]]:
-    """The names of candidates; and why others are none."""
+    """The names of the candidates, and the reason why each other preset is not a candidate."""
     assert isinstance(of.options, roles.Options)
     some, left = candidates(of.config, of.options)
     return {candidate.name for candidate in some}, left
@@ -64,7 +64,7 @@ def chosen(of: Loaded) -> PresetChoice:
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """With a cluster.toml whose predictions come from a profile."""
+    """A folder with a cluster.toml whose predictions come from a profile."""
     made = tmp_path_factory.mktemp("auto")
     (made / "times.json").write_text(json.dumps(PROFILE))
     auto(made, DIGITS, VIRTUAL)
@@ -78,13 +78,15 @@ def predicted(folder: Path) -> PresetChoice:
 
 @pytest.fixture
 def made(folder: Path, predicted: PresetChoice) -> PresetChoice:
-    """In which nothing was tried yet."""
+    """A choice in which no preset was tried yet."""
     config = load_with_program(folder / "cluster.toml").config
     trials = (PresetTrial(config, trial.candidate, trial.predicted) for trial in predicted.trials)
     return dataclasses.replace(predicted, trials=tuple(trials))
 
 
-def test_candidates_are_the_presets_that_compute_what_single_does_each_once(tmp_path: Path) -> None:
+def test_candidates_are_the_presets_that_compute_the_same_as_single_each_once(
+    tmp_path: Path,
+) -> None:
     names, left = found(auto(tmp_path, DIGITS))
     assert names | left.keys() == LIKE_SINGLE | {"omnivore"}
     assert left == {
@@ -120,7 +122,7 @@ def test_workers_that_would_normalise_their_own_rows_are_left_out_unless_all_do_
     assert {"single", "replicas"} <= names
 
 
-def test_what_is_wrong_with_all_is_told_as_of_single(tmp_path: Path) -> None:
+def test_a_mistake_of_all_candidates_is_reported_as_a_mistake_of_single(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match=r"^.*cluster.toml:2: train.net: .*none.prototxt"):
         chosen(auto(tmp_path, "[train]\nnet = 'none.prototxt'\n"))
 
@@ -145,7 +147,7 @@ def test_what_is_wrong_with_all_is_told_as_of_single(tmp_path: Path) -> None:
         ),
     ],
 )
-def test_keys_that_not_all_presets_look_at_are_refused_with_their_line(
+def test_keys_that_only_some_presets_read_are_refused_with_their_line(
     tmp_path: Path, key: str, said: str
 ) -> None:
     with pytest.raises(ConfigError) as refused:
@@ -182,7 +184,7 @@ def told(made: PresetChoice, *seconds: float) -> None:
         trial.ended("")
 
 
-def test_what_is_measured_counts_and_not_what_was_predicted(made: PresetChoice) -> None:
+def test_measurements_override_predictions(made: PresetChoice) -> None:
     told(made, 0.03, 0.02)
     event, fields = made.chosen().why
     assert (event, fields["preset"]) == ("choice", made.trials[1].name)
@@ -205,7 +207,7 @@ def test_a_run_too_short_to_measure_is_chosen_by_prediction(made: PresetChoice) 
     assert "too short" in made.chosen().why[1]["why"]
 
 
-def test_what_is_chosen_is_what_the_preset_lays_out_that_is_named_by_hand(
+def test_the_chosen_topology_equals_the_one_of_the_preset_named_by_hand(
     folder: Path, made: PresetChoice
 ) -> None:
     for trial in made.trials:
@@ -217,7 +219,7 @@ def test_what_is_chosen_is_what_the_preset_lays_out_that_is_named_by_hand(
         assert trial.candidate.topology == plan(of.config, of.options)
 
 
-def test_a_trial_tests_and_saves_nothing_and_is_tuned_by_nobody(tmp_path: Path) -> None:
+def test_a_trial_neither_tests_nor_saves_and_has_no_tuner(tmp_path: Path) -> None:
     (tmp_path / "times.json").write_text(json.dumps(PROFILE))
     text = f"{VIRTUAL}[train]\nmomentum = 'auto'\nmax_iter = 1000\n"
     made = chosen(loaded(tmp_path, f"{text}[train.strategy]\npreset = 'auto'\nworkers = 2\n"))
@@ -240,12 +242,12 @@ def test_where_array_work_takes_no_time_nothing_is_tried(tmp_path: Path) -> None
     assert "takes no time" in made.expected.why[1]["why"]
 
 
-# -- predicted from layers that are measured here
+# -- predictions from layers that are measured on this machine
 
 
 def in_proportion(job: Job, rows: Iterable[int]) -> Timed:
-    """A millisecond a row forward and two backward, of every layer of LeNet; the rest takes no
-    time."""
+    """Times of a millisecond a row forward and two backward, for every layer of LeNet. All other
+    work takes no time."""
     names = [layer.proto.name for layer in job.spec("TRAIN").layers]
     layers = {many: dict.fromkeys(names, (1e-3 * many, 2e-3 * many)) for many in rows}
     return Timed(layers, dict.fromkeys(names, 0.0), 0.0)
@@ -269,7 +271,7 @@ def test_four_workers_on_four_processors_are_faster_than_one(
     assert known["replicas"][0] == pytest.approx(known["single"][0] / 4, rel=0.05)
 
 
-def test_on_one_processor_nobody_is_faster_than_one_process(
+def test_on_one_processor_no_preset_is_faster_than_one_process(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     known = predictions(tmp_path, monkeypatch, processors=1)

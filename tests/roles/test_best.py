@@ -1,4 +1,4 @@
-"""Which model is the best and when training ends early: decisions over scores that are given."""
+"""The choice of the best model, and the early end of training: decisions from given scores."""
 
 from __future__ import annotations
 
@@ -19,7 +19,8 @@ LOSS = Watch("loss")
 def heard(
     history: History, values: list[float], name: str = "accuracy", every: int = 10
 ) -> list[bool]:
-    """Tell it a score every ten iterations; after which of them the run is to end."""
+    """Give the history a score every ten iterations. Returns whether the run is to end, after each
+    score."""
     return [bool(history.hear(every * at, {name: value}).stop) for at, value in enumerate(values)]
 
 
@@ -29,7 +30,7 @@ def test_the_run_ends_after_so_many_tests_that_are_not_better_than_the_best() ->
     assert history.stop() == {"accuracy": 0.3, "best": 0.5, "best_iteration": 10, "tests_since": 3}
 
 
-def test_a_better_one_begins_the_count_anew() -> None:
+def test_a_better_score_restarts_the_count() -> None:
     assert heard(History(Watched(stop=ACCURACY, patience=2)), [0.5, 0.4, 0.6, 0.5, 0.5]) == [
         False
     ] * 4 + [True]
@@ -38,7 +39,7 @@ def test_a_better_one_begins_the_count_anew() -> None:
 @pytest.mark.parametrize(
     ("values", "ends"), [([0.50, 0.505, 0.508], True), ([0.50, 0.505, 0.511], False)]
 )
-def test_what_is_better_by_less_than_min_delta_does_not_count_however_often(
+def test_scores_better_by_less_than_min_delta_do_not_count_however_often(
     values: list[float], ends: bool
 ) -> None:
     history = History(Watched(stop=ACCURACY, patience=2, min_delta=0.01))
@@ -53,12 +54,12 @@ def test_a_loss_is_better_when_it_is_smaller() -> None:
     ]
 
 
-def test_what_is_no_number_is_never_better() -> None:
+def test_nan_is_never_better() -> None:
     assert heard(
         History(Watched(stop=LOSS, patience=2)), [math.nan, 2.0, math.nan, math.nan], "loss"
     )[-1]
     assert not any(heard(History(Watched(stop=LOSS, patience=1)), [math.nan] * 5, "loss")), (
-        "there is no best yet"
+        "NaN must never become the best"
     )
 
 
@@ -78,7 +79,7 @@ def test_the_first_of_equal_models_is_the_best() -> None:
 
 
 @pytest.mark.parametrize("cut", range(1, 7))
-def test_a_run_that_goes_on_decides_as_the_unbroken_one(cut: int) -> None:
+def test_a_resumed_run_decides_as_the_unbroken_one(cut: int) -> None:
     watched = Watched(best=ACCURACY, stop=LOSS, patience=3, min_delta=0.05)
     scores = [
         {"accuracy": a, "loss": b}
@@ -91,12 +92,12 @@ def test_a_run_that_goes_on_decides_as_the_unbroken_one(cut: int) -> None:
         first.hear(at, each)
     rest = History(watched, cut - 1, first.facts(cut - 1)[KEY])
     assert rest.hear(cut - 1, scores[cut - 1]).stop == {}, (
-        "the test before the first iteration was made before"
+        "the run before has already counted this test"
     )
     assert [rest.hear(cut + at, each) for at, each in enumerate(scores[cut:])] == expected[cut:]
 
 
-def test_the_test_that_a_resumed_run_begins_with_counts_nowhere_if_the_unbroken_run_has_none_there() -> (
+def test_the_first_test_of_a_resumed_run_does_not_count_if_the_unbroken_run_has_none_there() -> (
     None
 ):
     watched = Watched(best=ACCURACY, stop=ACCURACY, patience=1)
@@ -108,7 +109,7 @@ def test_the_test_that_a_resumed_run_begins_with_counts_nowhere_if_the_unbroken_
     assert rest.facts(6) == first.facts(6)
 
 
-def test_what_comes_after_a_model_that_is_gone_back_to_is_forgotten() -> None:
+def test_scores_after_the_model_that_training_returns_to_are_forgotten() -> None:
     history = History(Watched(best=ACCURACY))
     for at, value in ((10, 0.4), (20, 0.9), (30, 0.95)):
         history.hear(at, {"accuracy": value})
@@ -117,18 +118,18 @@ def test_what_comes_after_a_model_that_is_gone_back_to_is_forgotten() -> None:
     assert history.best_value == 0.5
 
 
-def test_nothing_is_said_where_nothing_is_watched() -> None:
+def test_without_a_watched_score_there_are_no_decisions() -> None:
     history = History(Watched())
     assert not history.hear(10, {"accuracy": 1.0}).best
     assert history.facts(10) == {}
 
 
 @pytest.mark.parametrize("known", ["", "no json", "[1, 2]", '{"a": 1}', "[[1]]"])
-def test_metadata_that_nobody_wrote_are_no_history(known: str) -> None:
+def test_metadata_of_other_programs_do_not_count_as_history(known: str) -> None:
     assert History(Watched(best=ACCURACY), 5, known).best_iteration == -1
 
 
-def test_the_best_model_comes_along_if_it_is_the_one_that_is_meant(tmp_path: Path) -> None:
+def test_the_best_model_is_taken_over_if_it_belongs_to_the_watched_score(tmp_path: Path) -> None:
     before = tmp_path / "before"
     here = tmp_path / "here"
     before.mkdir()

@@ -1,4 +1,4 @@
-"""The tree of workers: its shape for any number of them and any fan-in."""
+"""The tree of workers: its shape for any number of workers and any fan-in."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def test_the_tree_of_eight_is_the_binomial_tree() -> None:
 
 
 @given(MEMBERS, FAN_IN)
-def test_every_member_but_the_first_has_one_parent_who_knows_it_and_comes_before_it(
+def test_every_member_but_the_first_has_one_parent_that_knows_it_and_has_a_lower_rank(
     members: int, fan_in: int
 ) -> None:
     places = tree(members, fan_in)
@@ -64,7 +64,7 @@ def test_at_no_level_a_member_receives_from_more_than_fan_in_minus_1_and_there_a
 
 @given(MEMBERS, FAN_IN)
 def test_a_member_adds_up_neighbours_in_the_order_of_ranks(members: int, fan_in: int) -> None:
-    """So that the order of summation is that of the ranks, grouped."""
+    """The order of summation is the order of the ranks, in groups."""
     places = tree(members, fan_in)
 
     def below(rank: int) -> list[int]:
@@ -81,13 +81,13 @@ def test_a_member_adds_up_neighbours_in_the_order_of_ranks(members: int, fan_in:
 def test_with_one_interface_each_a_sum_takes_the_levels_times_fan_in_minus_1_each_way(
     fan_in: int, levels: int
 ) -> None:
-    """One array at a time leaves a member, one at a time comes in; for fan_in 2 that is equation 4
-    of FireCaffe."""
+    """Each member sends one array at a time and receives one at a time. For fan_in 2 this is
+    equation 4 of FireCaffe."""
     members = fan_in**levels
     places = tree(members, fan_in)
 
     def complete(rank: int) -> int:
-        """When a member has the sum of all below it."""
+        """The time at which a member has the sum of all members below it."""
         now = 0
         for level in places[rank].levels:
             for ready in sorted(complete(child) for child in level):
@@ -95,7 +95,8 @@ def test_with_one_interface_each_a_sum_takes_the_levels_times_fan_in_minus_1_eac
         return now
 
     def told(rank: int, since: int) -> int:
-        """When everybody below a member that has it since then has the whole sum."""
+        """The time at which all members below one have the whole sum, if it has the sum at
+        `since`."""
         last = now = since
         for level in reversed(places[rank].levels):
             for child in level:

@@ -1,5 +1,5 @@
-"""Which gradients travel together: all of them, in the order of the backward pass, in pieces worth
-a message."""
+"""Buckets of gradients that travel together: complete, in the order of the backward pass, and large
+enough to be worth a message."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
-"""Kinds of machines to rent: ours are complete, mistakes in a file of one's own are told by
-line."""
+"""Kinds of machines to rent: the built-in ones are complete, and mistakes in a user's file are
+reported by line."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from roles.forecasting.catalogue import OURS, kind_called, kinds
 from runtime import ConfigError
 
 
-def test_the_machines_that_we_know_are_those_of_omnivore_with_a_source_each() -> None:
+def test_the_built_in_machines_are_omnivores_with_a_source_each() -> None:
     known = kinds()
     assert set(known) == {"c4.4xlarge", "c4.8xlarge", "g2.2xlarge", "g2.8xlarge"}
     assert known["c4.4xlarge"].achieved == pytest.approx(742e9 * 0.56)
@@ -20,7 +20,7 @@ def test_the_machines_that_we_know_are_those_of_omnivore_with_a_source_each() ->
     assert "Figure 3" in OURS.read_text("utf-8")
 
 
-def test_a_catalogue_of_ones_own_is_read_with_its_defaults(tmp_path: Path) -> None:
+def test_a_catalogue_of_the_user_is_read_with_its_defaults(tmp_path: Path) -> None:
     (tmp_path / "mine.toml").write_text("[machine.mine]\nflops = 2e12\nshare = 0.5\n")
     mine = kind_called("mine", tmp_path / "mine.toml")
     assert (mine.achieved, mine.bytes_per_second, mine.latency, mine.price_per_hour) == (
@@ -54,7 +54,7 @@ def test_a_catalogue_of_ones_own_is_read_with_its_defaults(tmp_path: Path) -> No
         ("flops = 1e9\nshare = 1.0\nprize = 1", ":4: machine.a.prize: unknown key"),
     ],
 )
-def test_a_mistake_in_a_catalogue_is_told_by_line(tmp_path: Path, text: str, told: str) -> None:
+def test_a_mistake_in_a_catalogue_is_reported_by_line(tmp_path: Path, text: str, told: str) -> None:
     (tmp_path / "m.toml").write_text(f"[machine.a]\n{text}\n")
     with pytest.raises(ConfigError) as found:
         kinds(tmp_path / "m.toml")
@@ -62,13 +62,13 @@ def test_a_mistake_in_a_catalogue_is_told_by_line(tmp_path: Path, text: str, tol
     assert f"m.toml{told}" in line
 
 
-def test_an_empty_catalogue_is_none(tmp_path: Path) -> None:
+def test_an_empty_catalogue_is_refused(tmp_path: Path) -> None:
     (tmp_path / "m.toml").write_text("")
     with pytest.raises(ConfigError, match=r"m.toml:1: machine: missing, expected a table"):
         kinds(tmp_path / "m.toml")
 
 
-def test_a_kind_that_nobody_knows_is_told_with_the_nearest_name() -> None:
+def test_an_unknown_kind_is_reported_with_the_nearest_name() -> None:
     with pytest.raises(ConfigError) as found:
         kind_called("c4.4xlarg")
     assert found.value.problems == [

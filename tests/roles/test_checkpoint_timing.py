@@ -1,5 +1,5 @@
-"""When checkpoints are due by time, which are removed, and which one is the newest: plain
-decisions."""
+"""Checkpoints by time: when they are due, which are removed, and which one is the newest. Decisions
+without a run."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ def paths(*numbers: int) -> list[Path]:
     return [Path(f"checkpoint-{number:07d}.safetensors") for number in numbers]
 
 
-def test_one_is_due_when_its_seconds_are_over_and_never_if_there_are_none() -> None:
+def test_a_checkpoint_is_due_when_its_seconds_are_over_and_never_without_seconds() -> None:
     rhythm = CheckpointTiming(Timing(10.0))
     never = CheckpointTiming(NEVER)
     for each in (rhythm, never):
@@ -25,13 +25,13 @@ def test_one_is_due_when_its_seconds_are_over_and_never_if_there_are_none() -> N
     assert not never.due(1e9)
 
 
-def test_the_wait_for_the_next_keeps_what_training_waits_for_them_to_a_hundredth() -> None:
+def test_the_interval_keeps_the_share_of_time_that_training_waits_to_a_hundredth() -> None:
     rhythm = CheckpointTiming(Timing(10.0))
     assert rhythm.next(0.0, exposed=0.05) == 10.0
     assert rhythm.next(0.0, exposed=0.5) == 0.5 / MOST_EXPOSED == 50.0
 
 
-def test_the_last_of_those_that_came_by_time_stay_and_all_that_were_asked_for() -> None:
+def test_the_last_checkpoints_by_time_stay_and_all_requested_ones() -> None:
     rhythm = CheckpointTiming(Timing(1.0, keep=2))
     removed = []
     for path, asked in zip(
@@ -41,7 +41,7 @@ def test_the_last_of_those_that_came_by_time_stay_and_all_that_were_asked_for() 
     assert removed == paths(1, 3)
 
 
-def test_one_that_came_by_time_and_is_then_asked_for_is_removed_no_more() -> None:
+def test_a_checkpoint_by_time_that_is_requested_later_is_never_removed() -> None:
     rhythm = CheckpointTiming(Timing(1.0, keep=1))
     one, other, third = paths(1, 2, 3)
     assert rhythm.written(one, for_good=False) == []
@@ -53,7 +53,7 @@ def test_one_that_came_by_time_and_is_then_asked_for_is_removed_no_more() -> Non
 @pytest.mark.parametrize(
     ("bad", "found"), [((), 12345678), ((12345678,), 9999999), ((12345678, 9999999), None)]
 )
-def test_the_first_that_fits_is_taken_and_every_other_before_it_is_named_with_its_reason(
+def test_the_first_valid_checkpoint_is_taken_and_each_one_before_it_is_named_with_its_reason(
     tmp_path: Path, bad: tuple[int, ...], found: int | None
 ) -> None:
     empty, foreign, run = (tmp_path / name for name in ("empty", "foreign", "run"))

@@ -1,5 +1,5 @@
-"""How a collective's members share the work out, and whose memory they do it in. What they sum is
-tested with the other exchanges."""
+"""A collective's division of the work among its members, and the memory that they use. Other tests
+of exchanges check the sums."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ from runtime.transport import Limits
 from runtime.transport.sockets import SocketTransport
 from tests.roles.summing import Member, array_of, names_of, options_of
 
-SIZE = 100_000  # numbers: large enough to be read in place
+SIZE = 100_000  # this many numbers are large enough to be read in place
 RING = ((0, "ring"),)
 HALVES = ((0, "halving"),)
 WAYS = [
@@ -53,7 +53,7 @@ def test_shares_cover_everything_once_and_begin_with_cache_lines() -> None:
 
 
 class Sharing(Member):
-    """A member whose arrays lie in its shared memory."""
+    """A member whose arrays are in its shared memory."""
 
     async def on_start(self) -> None:
         await super().on_start()
@@ -70,15 +70,15 @@ class Sharing(Member):
         return total.copy()
 
     async def run(self) -> None:
-        """Driven from outside."""
+        """The test drives the member instead."""
 
 
 @asynccontextmanager
 async def members_on(
     hosts: str, exchange: Chosen, folder: Path, servers: Sequence[ActorSpec] = ()
 ) -> AsyncIterator[dict[str, Sharing]]:
-    """A member on each of these hosts, "aab" are two and one, with sockets between all of them; and
-    accumulators."""
+    """Members on these hosts, with sockets between all of them, and accumulators. "aab" means two
+    members on one host and one on another."""
     names = names_of(len(hosts))
     members = {}
     every = [*names, *(server.name for server in servers)]
@@ -120,7 +120,7 @@ async def members_on(
 
 
 async def check_sums(members: Mapping[str, Sharing]) -> None:
-    """Two steps, each in pairs by rank, to the last bit."""
+    """Check two steps, summed in pairs by rank, to the last bit."""
     for step in range(2):
         sums = await asyncio.gather(
             *(each.sum_of(step, rank) for rank, each in enumerate(members.values()))
@@ -150,11 +150,11 @@ async def test_members_of_one_host_or_of_several_get_the_same_sum(
 @pytest.mark.few("[aabb-", "[aaaabbbb-per-host-way0]", "[aaaabbbb-per-host-way2]")
 @pytest.mark.parametrize(("kind", "way"), WAYS)
 @pytest.mark.parametrize("hosts", ["aabb", "aabbcc", "aaaabbbb"])
-async def test_members_of_one_host_read_in_place_what_they_are_sent_and_only_one_of_a_host_hears_of_others(
+async def test_members_of_one_host_read_arrays_in_place_and_only_one_of_a_host_receives_from_others(
     hosts: str, kind: str, way: Between, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     if len({*hosts}) > 2 and way != TREE:
-        pytest.skip("a ring of more than two adds up in another order, and three are not halved")
+        pytest.skip("a ring of more than two adds in another order, and three cannot sum by halves")
     monkeypatch.setattr(collective, "ALONE_BYTES", 0)
     homes = dict(zip(names_of(len(hosts)), hosts, strict=True))
     of_hosts = [
@@ -165,7 +165,8 @@ async def test_members_of_one_host_read_in_place_what_they_are_sent_and_only_one
         Members(tuple(homes), hosts=tuple(of_hosts), between=way)
     )
     homes |= {server.name: homes[server.options.beside] for server in layout.servers}
-    heard: set[tuple[str, str, bool]] = set()  # receiver, sender, is it in shared memory?
+    # (receiver, sender, whether the array is in shared memory)
+    heard: set[tuple[str, str, bool]] = set()
     taken = Summands.arrived
 
     def arrived(

@@ -1,4 +1,5 @@
-"""A conv model server by itself: it adds up the parts of a gradient, and knows what it holds."""
+"""A conv model server alone: it adds up the parts of a gradient, and knows which layers it
+holds."""
 
 from __future__ import annotations
 
@@ -16,7 +17,7 @@ from runtime.messages.wire import decode, encode
 from tests.roles.conv_model_alone import Model, envelope
 
 
-async def test_a_layer_that_lies_elsewhere_is_neither_published_nor_updated(
+async def test_a_layer_of_another_server_is_neither_published_nor_updated(
     make_model: Any,
 ) -> None:
     model: Model = await make_model(layers=["conv2"])
@@ -56,7 +57,7 @@ async def test_the_parts_of_a_gradient_are_added_up_in_their_order_and_applied_o
     np.testing.assert_allclose(after.blobs[0], read.blobs[0] - 0.01 * decayed, rtol=1e-5, atol=1e-7)
 
 
-async def test_a_model_server_tells_momentum_and_noise_when_it_is_asked(make_model: Any) -> None:
+async def test_a_model_server_answers_requests_for_momentum_and_noise(make_model: Any) -> None:
     model: Model = await make_model(layers=["conv1"])
     before = await statistics(model)
     assert (before.iteration, before.updates, before.momentum) == (0, 0, 0.0)
@@ -75,12 +76,13 @@ async def test_a_model_server_tells_momentum_and_noise_when_it_is_asked(make_mod
     after = await statistics(model)
     assert (after.iteration, after.updates) == (160, 160)
     assert after.groups == pytest.approx(2 / 3)
-    assert after.staleness == pytest.approx(0.5, abs=0.01)  # that of a delay that is always 2
+    # the implicit momentum of a delay that is always 2
+    assert after.staleness == pytest.approx(0.5, abs=0.01)
     assert after.noise == pytest.approx(model._job.batch / 0.5**2, abs=4 * after.noise_error)
     assert 0 < after.noise_error < 0.5 * after.noise
 
 
-async def test_who_asks_for_later_statistics_is_answered_when_the_model_is_so_far(
+async def test_a_request_for_later_statistics_is_answered_when_the_model_has_reached_them(
     make_model: Any,
 ) -> None:
     model: Model = await make_model(layers=["conv1"])
@@ -94,7 +96,7 @@ async def test_who_asks_for_later_statistics_is_answered_when_the_model_is_so_fa
     assert told == [[], [2], [2]]
 
 
-async def test_a_model_that_is_put_back_counts_anew_what_its_gradients_say_of_momentum(
+async def test_a_model_that_is_put_back_restarts_its_estimate_of_momentum(
     make_model: Any,
 ) -> None:
     model: Model = await make_model(layers=["conv1"])
@@ -114,7 +116,7 @@ async def test_a_model_that_is_put_back_counts_anew_what_its_gradients_say_of_mo
 
 
 async def statistics(model: Model) -> GradientStatistics:
-    """What it answers, as it travels."""
+    """Ask for the statistics. Returns the answer after encoding and decoding."""
     asked = GetGradientStatistics()
     await model.on_get_gradient_statistics(asked, envelope(asked))
     answer = decode(encode(envelope(model.said[-1]))).message

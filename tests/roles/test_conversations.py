@@ -1,5 +1,5 @@
-"""The tables of what may be said when: every message in every state, and that they cover what the
-roles handle."""
+"""The tables of the messages that are legal in each state: every message in every state, and every
+message that the roles handle."""
 
 from __future__ import annotations
 
@@ -18,9 +18,10 @@ from tests.house.conversations import at_any_time, speakers
 ROOT = Path(__file__).resolve().parents[2]
 SPEAKERS = speakers()
 TALKS = [(speaker.__name__, talk) for speaker in SPEAKERS for talk in speaker.conversations]
-# of something that goes on
+# messages to actors that copy their state for checkpoints and probes
 OF_KEEPERS = ["GetCopy", "KeepCopy", "PutBeside", "SetAside", "TakeBack"]
-OF_HOLDERS = sorted([*OF_KEEPERS, "GetState", "Rates", "SetState"])  # of parameters
+# messages to holders of parameters
+OF_HOLDERS = sorted([*OF_KEEPERS, "GetState", "Rates", "SetState"])
 MESSAGES = sorted(
     {said for _, talk in TALKS for said in talk.messages}, key=lambda kind: kind.__name__
 )
@@ -30,7 +31,7 @@ named = pytest.mark.parametrize(
 
 
 def sample(kind: type[Message]) -> Message:
-    """A message of this class, with any values."""
+    """A message of this class, with arbitrary values."""
     plain = {
         field.name: {int: 3, float: 0.5, str: "x", bool: False}.get(field.annotation, ())
         for field in kind.plain_fields
@@ -46,13 +47,13 @@ def subject_of(talk: Conversation) -> tuple[object, ...]:
 
 
 def at(talk: Conversation, state: str) -> Standing[Any]:
-    """A standing whose one subject was brought into that state."""
+    """A standing whose one subject is in that state."""
     return Standing(talk, lambda subject: state)
 
 
 @named
 @pytest.mark.parametrize("kind", MESSAGES, ids=lambda kind: kind.__name__)
-def test_a_message_leads_where_its_row_says_or_is_refused_and_changes_nothing(
+def test_a_message_leads_to_the_state_of_its_row_or_is_refused_and_changes_nothing(
     talk: Conversation, kind: type[Message]
 ) -> None:
     message = sample(kind)
@@ -77,7 +78,7 @@ def test_a_message_leads_where_its_row_says_or_is_refused_and_changes_nothing(
 
 
 @named
-def test_a_state_that_no_row_leads_to_is_no_ones_mistake_but_refused_as_well(
+def test_a_message_in_a_state_that_no_row_leads_to_is_refused_too(
     talk: Conversation,
 ) -> None:
     for (state, said), after in talk.table.items():
@@ -89,14 +90,14 @@ def test_a_state_that_no_row_leads_to_is_no_ones_mistake_but_refused_as_well(
 
 
 @named
-def test_every_message_of_a_table_has_a_row_but_those_that_never_may_come(
+def test_every_message_of_a_table_has_a_row_except_those_that_are_never_legal(
     talk: Conversation,
 ) -> None:
     assert talk.messages
     assert [kind for kind in talk.messages if not talk.takes(kind)] == list(talk.never)
 
 
-def test_what_is_in_the_state_of_the_unheard_is_not_kept() -> None:
+def test_subjects_whose_state_follows_from_their_number_are_not_stored() -> None:
     talk = Conversation(
         "a day",
         "number",
@@ -123,7 +124,7 @@ def test_what_is_in_the_state_of_the_unheard_is_not_kept() -> None:
 
 
 def speakers_in_the_code() -> set[type]:
-    """Every class of the roles that has tables of its own."""
+    """Every class of the roles that has its own tables."""
     found: set[type] = set()
     left: list[type] = [Actor]
     while left:
@@ -137,14 +138,14 @@ def speakers_in_the_code() -> set[type]:
     return found
 
 
-def test_the_page_is_about_everybody_who_has_tables() -> None:
+def test_the_page_describes_every_class_with_tables() -> None:
     assert speakers_in_the_code() <= set(SPEAKERS)
     assert all(speaker.conversations for speaker in SPEAKERS)
 
 
 def test_every_message_that_a_role_handles_is_in_a_table_or_may_come_at_any_time() -> None:
-    """What is asked when nothing is under way, and what workers hand to their exchange, whose
-    tables have it."""
+    """The exceptions are requests while no pass is in progress, and messages that workers pass to
+    their exchange, whose tables have them."""
     assert {name: at_any_time(role) for name, role in ROLES.items() if at_any_time(role)} == {
         "averaging_replica": sorted(
             ["Contribution", "GetReached", "KeepState", *OF_HOLDERS, "SharedSum"]
@@ -170,8 +171,8 @@ def test_every_message_that_a_role_handles_is_in_a_table_or_may_come_at_any_time
         }
 
 
-def test_no_role_refuses_by_hand_what_a_table_should() -> None:
-    """What is left are messages whose values or arrays fit nowhere, whenever they come."""
+def test_no_role_refuses_by_hand_a_message_that_a_table_should_refuse() -> None:
+    """The reasons that remain are messages whose values or arrays never fit, whatever the state."""
     reasons = set()
     for path in (ROOT / "roles").rglob("*.py"):
         for node in ast.walk(ast.parse(path.read_text("utf-8"))):

@@ -1,5 +1,4 @@
-"""The coordinator with a stand-in for the workers, on virtual time: what a run reports of
-itself."""
+"""The coordinator with a stand-in for the workers, on virtual time: the reports of a run."""
 
 from __future__ import annotations
 
@@ -29,8 +28,9 @@ JOB = Job(
 
 
 class Worker(Actor):
-    """One iteration a second, with the losses it is given (the last one for ever). The model
-    server's word of iteration `late` comes after the worker's about the next."""
+    """A worker that runs one iteration a second with the given losses, the last one for ever. The
+    model server's report of iteration `late` arrives after the worker's report of the next
+    iteration."""
 
     def __init__(self, *, losses: list[float], late: int = -1) -> None:
         self._losses = losses
@@ -78,7 +78,7 @@ def train(
 
 
 @pytest.mark.parametrize("first", [0, 100])
-def test_a_resumed_run_reports_its_own_speed_not_that_of_the_run_before(
+def test_a_resumed_run_reports_its_own_speed_not_the_speed_of_the_run_before(
     tmp_path: Path, first: int
 ) -> None:
     journal = train(tmp_path, first=first, last=first + 10, losses=[0.5])
@@ -95,7 +95,7 @@ def test_a_resumed_run_reports_its_own_speed_not_that_of_the_run_before(
 
 
 @pytest.mark.parametrize("bad", [float("nan"), float("inf")])
-def test_a_loss_that_is_no_number_ends_the_run_in_words(tmp_path: Path, bad: float) -> None:
+def test_a_nan_loss_ends_the_run_in_words(tmp_path: Path, bad: float) -> None:
     with pytest.raises(
         ProgramFailed,
         match=(r"at iteration 3: training diverged; the learning rate is .*, " r"try a smaller"),
@@ -103,7 +103,7 @@ def test_a_loss_that_is_no_number_ends_the_run_in_words(tmp_path: Path, bad: flo
         train(tmp_path, first=0, last=10, losses=[0.5, 0.5, 0.5, bad])
 
 
-def test_a_progress_report_tells_the_losses_of_its_own_iterations_when_those_of_the_next_came_before(
+def test_a_progress_report_has_the_losses_of_its_own_iterations_even_if_later_losses_arrive_first(
     tmp_path: Path,
 ) -> None:
     losses = [5.0, 4.0, 3.0, 2.0, 1.0]

@@ -1,5 +1,5 @@
-"""What roles say of themselves is so: who is durable, who is asked for state, who computes
-where."""
+"""The declarations of roles are true: which roles are durable, which are asked for state, and where
+each computes."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def topology(preset: str) -> roles.Topology:
 
 
 @pytest.mark.parametrize("role", roles.ROLES)
-def test_a_role_whose_state_lasts_gives_it_and_no_other(role: str) -> None:
+def test_exactly_the_roles_with_lasting_state_can_return_it(role: str) -> None:
     known = roles.ROLES[role]
     assert known.Options is not None
     assert issubclass(known.Options, RoleOptions)
@@ -54,7 +54,7 @@ def test_a_role_whose_state_lasts_gives_it_and_no_other(role: str) -> None:
 
 
 @pytest.mark.parametrize("preset", registry.PRESETS.known)
-def test_a_checkpoint_is_made_of_all_that_lasts(preset: str) -> None:
+def test_a_checkpoint_consists_of_all_lasting_state(preset: str) -> None:
     of = topology(preset)
     told = {actor.name: actor.options for actor in of.actors}
     lead = told[of.lead]
@@ -66,13 +66,13 @@ def test_a_checkpoint_is_made_of_all_that_lasts(preset: str) -> None:
 
 
 @pytest.mark.parametrize("preset", registry.PRESETS.known)
-def test_what_a_preset_tells_its_actors_is_plain_data_and_comes_back_the_same(preset: str) -> None:
+def test_options_of_actors_are_plain_data_and_are_read_back_unchanged(preset: str) -> None:
     for actor in topology(preset).actors:
         assert dataclasses.is_dataclass(actor.options)
         assert typed(type(actor.options), plain(actor.options)) == actor.options
 
 
-# -- options of a role that is about one concern only
+# -- options of a role with one concern only
 
 CONCERNS = RoleOptions.__bases__
 
@@ -135,39 +135,39 @@ def with_(options: object) -> Topology:
     return Topology("nobody", actors, (("a", "b"),), "b")
 
 
-def test_all_that_a_role_can_say_of_itself_belongs_to_one_concern() -> None:
+def test_each_declaration_of_a_role_belongs_to_one_concern() -> None:
     said = [name for kind in CONCERNS for name in vars(kind) if not name.startswith("_")]
     assert sorted(said) == sorted({*said})
     assert {name for name in dir(RoleOptions) if not name.startswith("_")} == {*said}
     assert all(kind.__doc__ for kind in CONCERNS)
 
 
-def test_options_may_say_what_a_role_sends_and_nothing_else() -> None:
+def test_options_may_declare_only_the_messages_that_a_role_sends() -> None:
     shapes = Shapes(with_(Sends()))
     assert traffic_of(shapes) == {("a", "b"): {"Done": 8}}
     assert (footprint(shapes), loads_of(shapes), gradient_links(with_(Sends()))) == ({}, {}, [])
 
 
-def test_options_may_say_what_a_role_holds_and_nothing_else() -> None:
+def test_options_may_declare_only_the_memory_that_a_role_holds() -> None:
     shapes = Shapes(with_(Holds()))
     assert footprint(shapes) == {"a": {"a table": 16}}
     assert traffic_of(shapes) == {}
 
 
-def test_options_may_say_what_a_role_does_and_nothing_else() -> None:
+def test_options_may_declare_only_the_work_that_a_role_does() -> None:
     shapes = Shapes(with_(Works()))
     assert (traffic_of(shapes), footprint(shapes), loads_of(shapes)) == ({}, {}, {})
     assert [step.name for step in Works().steps("a", shapes, Turn(("a",), 0, 1))] == [("a", "work")]
 
 
-def test_options_may_say_that_something_lasts_and_nothing_else() -> None:
+def test_options_may_declare_only_that_a_state_lasts() -> None:
     lead = _with_keepers(with_(Lasts()), set()).actors[1].options
     assert lead.keepers == ("a",)
     lead = _with_keepers(with_(Sends()), set()).actors[1].options
     assert lead.keepers == ()
 
 
-def test_options_may_say_where_a_role_computes_and_nothing_else() -> None:
+def test_options_may_declare_only_the_device_on_which_a_role_computes() -> None:
     topology = with_(Computes())
     found = Devices({"*": "cuda:1"}, {}, 0, None).of(topology.actors[0])  # type: ignore[arg-type]
     assert found == ("*", Computes(device="cuda:1"))
@@ -175,15 +175,15 @@ def test_options_may_say_where_a_role_computes_and_nothing_else() -> None:
     assert Devices({"*": "cpu"}, {}, 0, None).of(topology.actors[1]) is None  # type: ignore[arg-type]
 
 
-def test_options_may_say_where_gradients_go_and_nothing_else() -> None:
+def test_options_may_declare_only_the_receivers_of_gradients() -> None:
     assert gradient_links(with_(Learns())) == [("a", "b")]
 
 
-def test_options_may_say_what_a_tuner_must_know_and_nothing_else() -> None:
+def test_options_may_declare_only_the_facts_that_a_tuner_must_know() -> None:
     assert [*_telling(with_(Fixed()), "noise")] == ["a"]
     assert [*_batch_stays(with_(Fixed()))] == ["has actors whose batch is fixed: 'a' (mine)"]
 
 
-def test_the_actor_beside_which_one_lives_is_a_field_of_its_options() -> None:
+def test_the_actor_whose_process_an_actor_shares_is_a_field_of_its_options() -> None:
     near = ActorSpec("a", "mine", Lead(beside="b"))
     assert (near.beside, near.spread) == ("b", False)

@@ -1,4 +1,4 @@
-"""When losses say that training diverges."""
+"""Losses that show that training diverges."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ def told(*losses: float) -> list[bool]:
 
 
 @pytest.mark.parametrize("loss", [math.nan, math.inf, -math.inf])
-def test_a_loss_that_is_no_number_shows_it_at_once(loss: float) -> None:
+def test_a_nan_loss_shows_it_at_once(loss: float) -> None:
     assert told(2.3, loss) == [False, True]
 
 
@@ -27,7 +27,7 @@ def test_ten_times_the_first_losses_in_ten_iterations_show_it_and_a_hard_batch_d
     assert not any(told(*[2.3] * FIRST, *[2.3 * ROSE] * LAST))
 
 
-def test_what_is_undone_counts_for_nothing() -> None:
+def test_losses_of_undone_iterations_do_not_count() -> None:
     watched = Divergence()
     for loss in [2.3] * FIRST + [87.3] * LAST:
         watched.shows(loss)
@@ -38,7 +38,7 @@ def test_what_is_undone_counts_for_nothing() -> None:
 
 def test_it_is_likely_as_soon_as_half_of_the_last_losses_are_far_above_the_first() -> None:
     watched = Divergence()
-    # LeNet's, as measured
+    # losses of LeNet, as measured
     for loss in [2.4, 2.3, 2.2, 2.0, 2.0, 1.9, 1.8, 1.8, 1.7, 1.6, 0.9, 2.7, 5.6, 4.1]:
         assert not watched.likely
         watched.shows(loss)

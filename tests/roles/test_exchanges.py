@@ -1,5 +1,5 @@
-"""The exchanges: every member gets the sum of all arrays, to the last bit the same whatever the
-order of arrival."""
+"""The exchanges: every member gets the sum of all arrays. The sum is the same to the last bit for
+every order of arrival."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ KINDS: list[tuple[str, dict[str, int]]] = [
 
 
 def in_order(arrays: list[Array], fan_in: int) -> Array:
-    """Neighbours added up, `fan_in` at a time from the left, then their sums in the same way."""
+    """Add up neighbours, `fan_in` at a time from the left, then their sums in the same way."""
     while len(arrays) > 1:
         level = arrays
         arrays = []
@@ -45,7 +45,7 @@ def in_order(arrays: list[Array], fan_in: int) -> Array:
 @pytest.mark.parametrize(
     ("kind", "more", "alone"), [(*kind, 0) for kind in KINDS] + [("collective", {}, 1 << 30)]
 )
-def test_every_member_gets_the_sum_in_its_fixed_order_to_the_last_bit_whoever_is_late(
+def test_every_member_gets_the_sum_in_its_fixed_order_to_the_last_bit_whichever_is_late(
     kind: str, more: dict[str, int], members: int, alone: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     if exchange_called(kind).refuses(members):
@@ -91,7 +91,7 @@ def test_one_bucket_goes_up_and_down_a_binary_tree_in_the_time_of_equation_4(mem
     assert max(member.ended[0] for member in found.values()) == pytest.approx(expected, rel=1e-3)
 
 
-async def test_down_the_tree_those_are_told_first_who_have_most_to_tell() -> None:
+async def test_down_the_tree_children_with_most_members_below_them_get_the_sum_first() -> None:
     actor = Actor()
     told = []
     placed(actor, "member-0")
@@ -111,7 +111,7 @@ async def test_down_the_tree_those_are_told_first_who_have_most_to_tell() -> Non
     assert told == ["member-4", "member-2", "member-1"]
 
 
-# -- what is rejected: seen by member-1 of three; 0 is above it in a tree, nobody below
+# -- rejections by member-1 of three; in a tree, member-0 is its parent, and it has no children
 
 
 def member(kind: str, name: str = "member-1", dtype: Any = np.float32, **more: int) -> Any:
@@ -136,7 +136,7 @@ BAD: list[tuple[str, int, Array, str]] = [
 
 @pytest.mark.parametrize(("sender", "bucket", "values", "why"), BAD)
 @pytest.mark.parametrize(("kind", "more"), [("collective", {}), ("tree", {"fan_in": 3})])
-async def test_what_does_not_belong_to_a_sum_is_rejected_and_changes_nothing(
+async def test_a_message_that_does_not_belong_to_a_sum_is_rejected_and_changes_nothing(
     kind: str, more: dict[str, int], sender: str, bucket: int, values: Array, why: str
 ) -> None:
     exchange = member(kind, "member-0", **more)
@@ -154,7 +154,7 @@ async def test_what_does_not_belong_to_a_sum_is_rejected_and_changes_nothing(
     ("kind", "more", "sender"),
     [("collective", {}, "member-2"), ("tree", {"fan_in": 3}, "member-2"), ("host", {}, "sums")],
 )
-async def test_a_sum_takes_arrays_of_its_own_precision_only(
+async def test_a_sum_takes_arrays_of_its_precision_only(
     kind: str, more: dict[str, int], sender: str
 ) -> None:
     exchange = member(kind, "member-0", np.float64, **more)
@@ -178,7 +178,7 @@ async def test_a_sum_takes_arrays_of_its_own_precision_only(
         ("host", {}, "sums"),
     ],
 )
-async def test_a_sum_is_taken_once_and_only_from_the_one_who_makes_it(
+async def test_a_sum_is_taken_once_and_only_from_the_member_that_makes_it(
     kind: str, more: dict[str, int], above: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(roles.exchange.collective, "ALONE_BYTES", 0)
@@ -217,7 +217,7 @@ async def test_gradients_are_not_taken_where_nothing_is_added_up(
 @pytest.mark.parametrize(
     ("kind", "more"), [("collective", {"adders": 1}), ("tree", {"fan_in": 2}), ("host", {})]
 )
-async def test_what_comes_after_a_sum_is_complete_is_rejected(
+async def test_a_message_after_the_sum_is_complete_is_rejected(
     kind: str, more: dict[str, int], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(roles.exchange.collective, "ALONE_BYTES", 0)
@@ -254,7 +254,7 @@ def test_only_the_first_member_of_a_collective_gives_memory_for_a_sum(
 
 
 class Accumulator(HostAccumulator, overrides=("compute", "memory", "phase", "tell")):
-    """Computes at once and keeps what it tells."""
+    """An accumulator that computes at once and keeps the messages that it sends."""
 
     def __init__(self) -> None:
         super().__init__(AccumulatorOptions(members=("a", "b")))
@@ -282,7 +282,7 @@ class Accumulator(HostAccumulator, overrides=("compute", "memory", "phase", "tel
         )
 
 
-async def test_an_accumulator_adds_each_member_once_and_tells_everybody() -> None:
+async def test_an_accumulator_adds_each_member_once_and_sends_the_sum_to_all() -> None:
     sums, (one, two) = Accumulator(), np.eye(2, dtype=np.float32)
     await sums.take("b", two)
     for sender, values, why in (
@@ -301,8 +301,8 @@ async def test_an_accumulator_adds_each_member_once_and_tells_everybody() -> Non
     assert sums.told[2:] == [("a", [2, 0]), ("b", [2, 0])]
 
 
-# -- by halves: seen by member-1 of four. Its partners are 0, which goes on with the first half, and
-# 3
+# -- by halves: member-1 of four; its partners are member-0, which continues with the first half,
+# and member-3
 
 
 def by_halves() -> Any:

@@ -1,5 +1,5 @@
-"""The plain objects behind an FC shard: which rows make an FC batch, who waits for what, parts put
-together."""
+"""The plain objects behind an FC shard: the rows of an FC batch, the order of turns, and the
+joining of parts."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def test_every_row_of_a_pass_is_in_one_fc_batch_and_a_member_has_its_own_rows_on
         assert all(cuts[rank] <= low < high <= cuts[rank + 1] for rank, (low, high) in members)
 
 
-def test_the_schemes_are_those_of_the_paper() -> None:
+def test_the_schemes_follow_the_paper() -> None:
     cuts = (0, 4, 8)
     assert fc_batches("a", cuts) == [[(0, (0, 4)), (1, (4, 8))]]
     assert fc_batches("b", cuts) == [[(0, (0, 4))], [(1, (4, 8))]]
@@ -79,7 +79,7 @@ def test_turns_are_taken_in_their_order_and_one_may_come_before_the_pass_itself(
     assert queue.add(second, asked(second))
     queue.turn("TRAIN", 5)
     queue.turn("TRAIN", 2)
-    assert not queue.due  # 5 is first, and nothing of it is here
+    assert not queue.due  # pass 5 is first, and none of its slices has arrived
     first = slice_of(5, 1, 1, 3)
     assert not queue.add(first, asked(first))
     assert queue.due and queue.next()[0] == ("TRAIN", 5)
@@ -91,7 +91,7 @@ def test_turns_are_taken_in_their_order_and_one_may_come_before_the_pass_itself(
         queue.told(FcTurn(phase="TRAIN", number=9), "fc-1")
 
 
-def test_a_slice_that_comes_again_after_its_pass_is_done_does_not_begin_it_anew() -> None:
+def test_a_slice_that_arrives_again_after_its_pass_is_done_does_not_restart_the_pass() -> None:
     queue = FcQueue("b", [(), (5,)], "fc-0")
     slices = [slice_of(3, 0, 0, 3), slice_of(3, 1, 1, 3)]
     begun = [queue.add(message, asked(message)) for message in slices]
@@ -153,7 +153,7 @@ def columns(
         (columns(4), "b", "another shape or type"),
         (columns(3, more=1), "b", "another shape or type"),
         (columns(3, dtype="float64"), "b", "another shape or type"),
-        # those of b; of a, whom it is told, they are 166
+        # b has 167 columns; the receiver, a, has 166
         (columns(167, backward=True), "b", "another shape or type"),
         (columns(3, link=2), "b", "no columns of that link"),
         (columns(166, link=0, backward=True), "b", "no columns of that link"),
@@ -208,7 +208,7 @@ def test_the_mean_of_equal_arrays_is_that_array_to_the_last_bit(servers: int, dt
     assert (found.dtype, found.tobytes()) == (array.dtype, array.tobytes())
 
 
-def test_the_mean_of_different_arrays_is_theirs() -> None:
+def test_the_mean_of_different_arrays_is_their_mean() -> None:
     arrays = np.random.default_rng(0).standard_normal((3, 100)).astype(np.float32)
     mean = MeanState()
     for array in arrays:

@@ -1,5 +1,5 @@
-"""A run as a model: what messages take is learnt once, other groups are predicted with it,
-processors are a bound."""
+"""A model fitted to a run: the time of messages is learnt once, other numbers of groups are
+predicted with it, and processors are a bound."""
 
 from __future__ import annotations
 
@@ -36,7 +36,9 @@ def live(**strategy: Any) -> Fitted:
     )
 
 
-def test_what_no_work_explains_is_put_on_messages_and_the_prediction_is_what_was_measured() -> None:
+def test_time_without_work_is_assigned_to_messages_and_the_prediction_equals_the_measurement() -> (
+    None
+):
     fit = live(groups=2).fit(WORK, 0.030)
     assert fit.work < 0.020
     assert fit.seconds == pytest.approx(0.030, rel=0.02)
@@ -45,7 +47,7 @@ def test_what_no_work_explains_is_put_on_messages_and_the_prediction_is_what_was
     assert fit.use["fc_server"] == pytest.approx(0.005 / 0.030, rel=0.05)
 
 
-def test_what_messages_take_is_kept_until_it_is_forgotten() -> None:
+def test_the_time_of_messages_is_kept_until_it_is_forgotten() -> None:
     model = live(groups=2)
     first = model.fit(WORK, 0.030)
     assert model.fit(WORK, 0.040) == first
@@ -55,7 +57,7 @@ def test_what_messages_take_is_kept_until_it_is_forgotten() -> None:
     assert model.fit(WORK, 0.001).message == 0.0  # never negative
 
 
-def test_a_run_in_which_nobody_waits_for_a_message_has_the_rest_for_itself() -> None:
+def test_a_run_that_waits_for_no_message_keeps_the_unexplained_time() -> None:
     model = Fitted(placement(preset="single"), Network(), learns=True)
     fit = model.fit(ALONE, 0.025)
     assert (fit.message, fit.rest) == (0.0, pytest.approx(0.005))
@@ -63,7 +65,7 @@ def test_a_run_in_which_nobody_waits_for_a_message_has_the_rest_for_itself() -> 
     assert fit.use["single"] == pytest.approx(0.8)
 
 
-def test_other_groups_are_predicted_with_the_times_and_messages_of_those_before() -> None:
+def test_other_numbers_of_groups_are_predicted_with_the_times_and_messages_already_known() -> None:
     model = live(groups=1)
     assert model.unmeasured() is None
     before = model.fit(WORK, 0.050)
@@ -82,7 +84,7 @@ def test_no_prediction_of_a_run_opens_its_data(monkeypatch: pytest.MonkeyPatch) 
     assert model.fit(work, 0.050).seconds == pytest.approx(0.050, rel=0.02)
 
 
-def test_a_larger_batch_is_predicted_from_the_times_of_the_one_before() -> None:
+def test_a_larger_batch_is_predicted_from_the_times_of_the_smaller_batch() -> None:
     model = live(groups=1)
     before = model.fit(WORK, 0.045)
     assert before.message
@@ -95,8 +97,8 @@ def test_a_larger_batch_is_predicted_from_the_times_of_the_one_before() -> None:
 
 
 def on_two_processors(busy: float) -> Fitted:
-    """An iteration of two workers in a group has 65 ms of array work (the FC phase is merged), and
-    takes 50 ms."""
+    """A model fitted to two workers in one group. An iteration has 65 ms of array work (the FC
+    phase is merged) and takes 50 ms."""
     model = Fitted(
         placement(preset="omnivore", workers=2, live=True), Network(), learns=True, processors=2
     )
@@ -118,13 +120,15 @@ def test_no_iteration_takes_less_than_the_processor_time_of_all_divided_by_the_p
 @pytest.mark.parametrize(
     ("busy", "groups", "batch", "processor"),
     [
-        (0.9, 2, BATCH, (0.065 + 0.025 / 2) / 2),  # a group of one: half the messages
-        (0.9, 1, 2 * BATCH, (0.130 + 0.025) / 2),  # twice the array work, as many messages
-        (0.5, 2, BATCH, 0.050 / 2),  # work that waits for a processor: nothing is left for messages
+        (0.9, 2, BATCH, (0.065 + 0.025 / 2) / 2),  # a group of one sends half as many messages
+        # twice the array work, and the same number of messages
+        (0.9, 1, 2 * BATCH, (0.130 + 0.025) / 2),
+        # work that waits for a processor explains the time, and nothing is left for messages
+        (0.5, 2, BATCH, 0.050 / 2),
         (0.5, 1, 2 * BATCH, 0.100 / 2),
     ],
 )
-def test_processor_time_goes_with_array_work_and_what_is_left_of_it_with_the_number_of_messages(
+def test_processor_time_grows_with_array_work_and_its_rest_with_the_number_of_messages(
     busy: float, groups: int, batch: int, processor: float
 ) -> None:
     model = on_two_processors(busy)
@@ -134,7 +138,7 @@ def test_processor_time_goes_with_array_work_and_what_is_left_of_it_with_the_num
     assert after.processor == pytest.approx(processor, rel=0.01)
 
 
-def test_without_messages_all_processor_time_goes_with_array_work() -> None:
+def test_without_messages_all_processor_time_grows_with_array_work() -> None:
     model = Fitted(placement(preset="single"), Network(), learns=True, processors=2)
     assert model.fit(ALONE, 0.025, 0.6).processor == pytest.approx(0.015)
     assert model.regroup(1, 1, 2 * BATCH)
@@ -160,7 +164,7 @@ def test_a_known_network_is_taken_as_it_is() -> None:
     assert fit.seconds < 0.05
 
 
-def test_on_real_time_processors_are_those_of_this_machine_unless_another_launcher_starts_processes() -> (
+def test_on_real_time_this_machines_processors_count_unless_another_launcher_starts_processes() -> (
     None
 ):
     assert processors_of(ClusterConfig()) >= 1

@@ -1,4 +1,4 @@
-"""The sum of gradients: that of sum(), to the last bit the same whatever the order of arrival."""
+"""The sum of gradients: equal to sum(), and the same to the last bit for every order of arrival."""
 
 from __future__ import annotations
 
@@ -20,8 +20,8 @@ def names(count: int) -> tuple[str, ...]:
 
 
 def contributions(count: int, seed: int = 1) -> dict[str, tuple[Array, ...]]:
-    """Two blobs per source, of very different sizes so that the order of addition shows in the last
-    bits."""
+    """Two blobs per source, with numbers of very different sizes, so that the order of addition
+    shows in the last bits."""
     rng = np.random.default_rng(seed)
     return {
         name: tuple(
@@ -55,13 +55,13 @@ def orders(count: int) -> list[tuple[str, ...]]:
 
 
 @pytest.mark.parametrize("count", [1, 2, 3, 4, 5, 8, 17])
-def test_the_sum_is_that_of_all_sources_and_bit_equal_whatever_the_order_of_arrival(
+def test_the_sum_covers_all_sources_and_is_bit_equal_for_any_order_of_arrival(
     count: int,
 ) -> None:
     given = contributions(count)
     exact = [sum(blobs[n].astype(np.float64) for blobs in given.values()) for n in range(2)]
     size = [sum(np.abs(blobs[n].astype(np.float64)) for blobs in given.values()) for n in range(2)]
-    # as written in the docstring, in float32: what the array operation for many makes of them
+    # in float32, in the order that the docstring gives, by the array operation for many arrays
     blobs = list(given.values())
     in_pairs = [
         OPS.add_all([of[n] for of in blobs]) if count > 1 else blobs[0][n] for n in range(2)
@@ -96,12 +96,12 @@ def test_neighbours_that_were_added_up_beforehand_change_no_bit(members: int) ->
 
 
 @pytest.mark.parametrize("count", [1, 2, 3, 5, 8])
-def test_what_was_contributed_is_never_written_to(count: int) -> None:
+def test_contributed_arrays_are_never_written_to(count: int) -> None:
     given = contributions(count)
     before = {name: [blob.copy() for blob in blobs] for name, blobs in given.items()}
     for blobs in given.values():
         for blob in blobs:
-            blob.flags.writeable = False  # as received arrays are
+            blob.flags.writeable = False  # received arrays are read-only too
     for order in orders(count):
         total_of(order, given)
     for name, blobs in given.items():
@@ -127,7 +127,7 @@ def test_sums_of_several_keys_grow_side_by_side() -> None:
 
 @pytest.mark.parametrize("before", [(), (0,), (2,), (0, 2)])
 @pytest.mark.parametrize("intruder", [-1, 3])
-def test_a_part_that_there_is_not_is_refused_and_changes_nothing(
+def test_a_part_that_does_not_exist_is_refused_and_changes_nothing(
     before: tuple[int, ...], intruder: int
 ) -> None:
     refused_and_unchanged(before, intruder)

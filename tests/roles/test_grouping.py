@@ -1,5 +1,5 @@
-"""Who gets which pass: every member of a group the same ones in the same order, whatever the order
-of asking."""
+"""The passes that each member gets: all members of a group get the same passes in the same order,
+whatever the order of their requests."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ WORKERS = [name for group in GROUPS for name in group]
 
 
 class Deciding:
-    """Training passes, every third one a test."""
+    """A source of training passes in which every third pass is a test."""
 
     def __init__(self) -> None:
         self.made = 0
@@ -65,7 +65,7 @@ def test_a_ticket_names_the_groups_training_iteration_before_it() -> None:
     ]  # fmt: skip
 
 
-def test_several_iterations_in_a_row_follow_one_another_as_if_each_had_been_asked_for() -> None:
+def test_several_iterations_of_one_ticket_equal_single_requests() -> None:
     passes = iter(
         [Pass(TRAIN, 1, 60), Pass(TRAIN, 2, 60, passes=3), Pass(TEST, 0, 60), Pass(TRAIN, 5, 60)]
     )

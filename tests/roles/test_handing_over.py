@@ -1,5 +1,5 @@
-"""A run that is handed over ends where it was saved; what cannot be handed over is refused in
-words, and goes on."""
+"""A run that is handed over ends at its checkpoint. A handover that is impossible is refused in
+words, and the run goes on."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ ASKED = Envelope(HandOver(), 1, "supervisor", 1, "coordinator", reply_to="superv
 
 @dataclass
 class Around:
-    """Whatever is around it: who answers, the probing, the checkpoints."""
+    """The surroundings of the handover: the answers, the probing, the checkpoints."""
 
     quiet: bool = True
     last: str = "checkpoint-0000001.safetensors"
@@ -31,7 +31,7 @@ class Around:
         self.said.append(message)
 
     async def written(self) -> None:
-        """At once."""
+        """The checkpoint is written at once."""
 
 
 def handing(
@@ -42,7 +42,7 @@ def handing(
 
 
 def trained(last: int = 10) -> Schedule:
-    """One iteration is under way."""
+    """A schedule with one iteration in progress."""
     schedule = Schedule(Timetable(last=last, batch=8, test_interval=2, tests=(NetTest(4, 4),)))
     assert schedule.next_pass(1) == (TRAIN, 0, 8, 1, 0, 0)
     return schedule
@@ -52,7 +52,7 @@ async def test_a_run_ends_where_it_was_saved_and_hands_out_nothing_more() -> Non
     schedule = trained()
     handing_over, around = handing(schedule)
     handing_over.hear(ASKED)
-    assert schedule.next_pass(1) is None, "what is under way ends first"
+    assert schedule.next_pass(1) is None, "the iteration in progress must end first"
     assert schedule.reported(0) and schedule.stage is RunStage.SAVING
     await handing_over.saved()
     schedule.saved()
@@ -82,7 +82,7 @@ async def test_a_run_whose_checkpoint_cannot_be_written_goes_on() -> None:
     )
 
 
-async def test_a_run_that_reaches_its_end_meanwhile_ends_as_ever() -> None:
+async def test_a_run_that_reaches_its_end_meanwhile_ends_as_usual() -> None:
     schedule = trained(last=1)
     handing_over, around = handing(schedule)
     handing_over.hear(ASKED)
@@ -97,7 +97,7 @@ async def test_a_run_that_reaches_its_end_meanwhile_ends_as_ever() -> None:
     assert isinstance(answer, Refusal) and answer.error == "the training is at its end"
 
 
-def test_what_cannot_be_handed_over_now_is_refused_at_once() -> None:
+def test_a_run_that_cannot_be_handed_over_now_refuses_at_once() -> None:
     with pytest.raises(MessageError, match="the run is held, or its iterations may be undone"):
         handing(trained(), quiet=False)[0].hear(ASKED)
     with pytest.raises(MessageError, match="there is no model"):
@@ -112,7 +112,9 @@ def test_what_cannot_be_handed_over_now_is_refused_at_once() -> None:
         twice.hear(ASKED)
 
 
-async def test_a_wish_that_comes_while_the_best_model_is_saved_waits_for_a_checkpoint() -> None:
+async def test_a_request_that_arrives_while_the_best_model_is_saved_waits_for_a_checkpoint() -> (
+    None
+):
     schedule = trained()
     schedule.reported(0)
     schedule.next_pass(1)

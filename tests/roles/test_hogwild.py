@@ -1,5 +1,5 @@
-"""Hogwild: updates of two groups are in progress at once on one set of arrays, and these are what
-is published."""
+"""Hogwild: the updates of two groups run at the same time on one set of arrays, and these live
+arrays are published."""
 
 from __future__ import annotations
 
@@ -46,12 +46,12 @@ async def test_updates_of_two_groups_are_in_progress_at_once(
     model = await make_model(hogwild=True, layers=sorted(set(layers)))
     read = [await model.pulled(group, group, layer) for group, layer in enumerate(layers)]
     before = [tuple(blob.copy() for blob in one.blobs) for one in read]
-    meeting = Meeting(monkeypatch, 2)  # nobody passes before both have written their first blob
+    meeting = Meeting(monkeypatch, 2)  # no update passes before both have written their first blob
     for group, (layer, one) in enumerate(zip(layers, read, strict=True)):
         await model.given(group, group, layer, ones(one, 1.0 + group))
     await model.raced()
     assert len(meeting.threads) == 2
-    # the arrays that were published first are the model
+    # the model is still in the arrays that were published first
     for (weights, bias), one in zip(before, read, strict=True):
         assert not np.array_equal(one.blobs[0], weights)
         assert not np.array_equal(one.blobs[1], bias)
@@ -71,7 +71,7 @@ async def test_racing_updates_are_counted_one_after_the_other(
     assert (await model.pulled(0, 3, "conv1")).version == 3
 
 
-async def test_what_is_published_is_the_live_array_of_a_hogwild_server_and_a_version_of_any_other(
+async def test_a_hogwild_server_publishes_its_live_array_and_any_other_server_a_version(
     make_model: Any,
 ) -> None:
     for hogwild in (True, False):
@@ -115,7 +115,7 @@ async def test_a_gradient_that_comes_twice_is_refused_while_the_first_still_race
     assert [type(said) for said in await model.raced()] == [LayerModel, Updated]
 
 
-async def test_an_update_that_fails_beside_the_inbox_ends_the_actors_work(
+async def test_an_update_that_fails_outside_the_inbox_ends_the_actors_work(
     make_model: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def broken(store: ParameterStore, *_: Any) -> None:

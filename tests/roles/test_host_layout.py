@@ -1,5 +1,5 @@
-"""How a run is laid out for the hosts where its workers will live, and on which devices of these
-they compute."""
+"""The layout of a run for the hosts of its workers, and the devices on which the workers
+compute."""
 
 from __future__ import annotations
 
@@ -37,13 +37,14 @@ def homes(made: Checked) -> dict[str, str]:
     "preset", ["sync", "singa", "replicas", "firecaffe", "host-accumulate", "dl4j", "sparknet"]
 )
 @pytest.mark.parametrize("workers", [6, 9])
-def test_no_link_of_sums_leads_from_host_to_host_but_one_for_each_host(
+def test_only_one_link_of_sums_leads_from_each_host_to_another(
     preset: str, workers: int, tmp_path: Path
 ) -> None:
     made = planned(tmp_path, preset, workers=workers)
     at = homes(made)
     lead = made.placement.topology.lead
-    servers = {"conv_model", "fc_server", "model-0", lead}  # every worker talks to these by itself
+    # every worker talks to these servers itself
+    servers = {"conv_model", "fc_server", "model-0", lead}
     far = [
         link
         for link in made.placement.topology.links
@@ -58,7 +59,7 @@ def test_no_link_of_sums_leads_from_host_to_host_but_one_for_each_host(
     assert len(out) == len({at[name] for name in out}) == (2 if upward else 0)
 
 
-def test_the_way_between_hosts_is_told_and_follows_from_what_the_network_has(
+def test_the_way_between_hosts_is_printed_and_follows_from_the_network(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.chdir(tmp_path)
@@ -140,7 +141,7 @@ def test_where_memory_is_shared_gradients_travel_in_larger_buckets_than_between_
         assert len(options.buckets(net_of("lenet"))) == buckets
 
 
-def test_a_way_between_hosts_says_nothing_on_one_host_and_is_refused_where_there_is_none(
+def test_a_way_between_hosts_has_no_effect_on_one_host_and_is_refused_for_other_exchanges(
     tmp_path: Path,
 ) -> None:
     ring = "train.strategy.between='ring'"
@@ -155,7 +156,7 @@ def test_a_way_between_hosts_says_nothing_on_one_host_and_is_refused_where_there
 
 
 def devices(made: Checked) -> dict[str, str]:
-    """Worker -> where it computes."""
+    """Worker -> its device."""
     return {
         actor.name: actor.options.job.device
         for actor in made.placement.topology.actors

@@ -1,8 +1,8 @@
-"""A message that is illegal where its receiver stands is refused by the receiver's table and
-counted; the run goes on.
+"""A message that is illegal in its receiver's state: the receiver's table refuses it, it is
+counted, and the run goes on.
 
-Each run here is told, besides every message of a kind, one that is wrong by its number, what it
-names or its sender.
+In each run, every message of one kind is followed by a wrong one. Its number, the things that it
+names or its sender are wrong.
 """
 
 from __future__ import annotations
@@ -32,7 +32,8 @@ from runtime.errors import MessageError
 from tests.helpers.support import Simulated, configure, train
 
 SHARDS = 'servers = 2\nscheme = "b"\n'
-Wrong = Callable[[Any], Message | None]  # what is wrong beside a message; None: nothing this time
+# makes a wrong message from a right one, or returns None to leave this message alone
+Wrong = Callable[[Any], Message | None]
 CASES: list[tuple[str, type[Message], Wrong, str, str]] = [
     ("sync", Updated, lambda said: NextTicket(), "coordinator", "is 'not of this run'"),
     (
@@ -141,7 +142,7 @@ CASES: list[tuple[str, type[Message], Wrong, str, str]] = [
 
 
 def run(directory: Path, preset: str) -> Simulated:
-    workers = 3 if preset == "sync" else 2  # the fewest with a reducer
+    workers = 3 if preset == "sync" else 2  # the smallest number with a reducer
     cluster = configure(directory, preset, workers=workers, iterations=3, test=preset == "sync")
     cluster.write_text(cluster.read_text() + (SHARDS if preset == "local-fc-shards" else ""))
     return train(cluster)
@@ -149,7 +150,7 @@ def run(directory: Path, preset: str) -> Simulated:
 
 @pytest.fixture(scope="module")
 def clean(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Simulated]:
-    """What a run of this preset is when nobody says anything wrong."""
+    """A run of the preset without wrong messages."""
     found: dict[str, Simulated] = {}
 
     def made(preset: str) -> Simulated:

@@ -1,8 +1,8 @@
-"""The ledgers of the model server and the coordinator against simple models of them, for any order
-that may happen.
+"""The ledgers of the model server and the coordinator compared with simple models of them, for any
+possible order of messages.
 
-What may happen next is drawn; what was said before is said again now and then, and must be refused
-without a trace.
+The next message is drawn at random. Now and then an earlier message is repeated. The ledger must
+refuse it and stay unchanged.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ LAYERS = ("conv1", "conv2")
 
 
 def shown(ledger: object) -> str:
-    """Everything a ledger knows, its standings too."""
+    """The whole state of a ledger, including its standings."""
     return str(
         {
             name: vars(value) if hasattr(value, "__dict__") else value
@@ -43,14 +43,15 @@ def shown(ledger: object) -> str:
 
 @dataclass
 class Worker:
-    """Does its group's iterations: pulls every layer, then sends its part of every layer's
-    gradient."""
+    """A worker that runs its group's iterations: it pulls every layer, then sends its part of every
+    layer's gradient."""
 
     group: int
     rank: int
     members: int
     done: int = 0  # iterations of its group that it has begun
-    steps: list[tuple[str, str]] = field(default_factory=list)  # left of this iteration
+    # the remaining steps of this iteration
+    steps: list[tuple[str, str]] = field(default_factory=list)
     number: int = -1
     after: int = -1
     waits: bool = False
@@ -58,7 +59,8 @@ class Worker:
 
 @dataclass
 class Run:
-    """Groups of workers around one model server; `numbers` of a group are its iterations so far."""
+    """Groups of workers around one model server. `numbers` of a group lists its iterations so
+    far."""
 
     sizes: list[int]
     last: int
@@ -80,7 +82,7 @@ class Run:
         return [one for one in self.workers if not one.waits and (one.steps or self._more(one))]
 
     def step(self, worker: Worker) -> None:
-        """The worker says what comes next for it."""
+        """Take the worker's next step."""
         if not worker.steps:
             self._begin(worker)
         what, layer = worker.steps.pop(0)
@@ -169,7 +171,7 @@ def test_every_iteration_gets_into_the_model_once_whatever_the_order(
     run = Run(sizes, last=6)
     while able := run.able():
         run.step(data.draw(st.sampled_from(able)))
-        # of each group's last iteration and the one after
+        # the entries of each group's last iteration and the next
         assert run.ledger.kept <= 2 * len(sizes) * len(LAYERS)
         if run.gradients and data.draw(st.integers(0, 4)) == 0:
             again = data.draw(st.sampled_from(run.gradients))
@@ -194,7 +196,8 @@ def test_a_test_batch_is_read_in_one_version_by_all_members_and_forgotten(
     members: list[int],
 ) -> None:
     ledger = ModelLedger(LAYERS)
-    for version, count in enumerate(members):  # the same batch, of one test after the other
+    # the batches of one test after the other have the same number
+    for version, count in enumerate(members):
         for _ in range(count):
             pull = PullLayer(group=0, members=count, phase=TEST, number=0, layer="conv1", after=-1)
             fresh = LayerModel(layer="conv1", version=version + 10 * ledger.kept, blobs=())
@@ -212,16 +215,16 @@ def test_batches_of_one_number_of_two_test_nets_are_under_way_together() -> None
     for version, pull in enumerate([*pulls, *pulls]):
         assert ledger.pull(pull, Envelope(pull, 1, "conv-0-0", 1, "conv_model"))
         fresh = LayerModel(layer="conv1", version=version, blobs=())
-        # what the first member of its group got
+        # the version that the first member of its group got
         assert ledger.publish(pull, fresh).version == version % 2
         assert ledger.kept == (1, 2, 1, 0)[version]
 
 
-# -- the coordinator's
+# -- the coordinator's ledger
 
 
 @given(st.data(), st.integers(1, 3), st.integers(0, 2))
-def test_every_report_of_an_iteration_is_heard_once_and_its_staleness_is_the_largest(
+def test_every_report_of_an_iteration_counts_once_and_its_staleness_is_the_largest(
     data: st.DataObject, workers: int, servers: int
 ) -> None:
     owed: dict[int, int] = {}
@@ -284,9 +287,7 @@ def test_every_report_of_an_iteration_is_heard_once_and_its_staleness_is_the_lar
     ) == (0, {}, {}, {}, {})
 
 
-def test_a_report_about_a_test_batch_is_heard_once_until_the_test_is_over_and_again_in_the_next() -> (
-    None
-):
+def test_a_report_about_a_test_batch_counts_once_per_test() -> None:
     testing = True
     ledger = PassLedger(["w0"], lambda phase, number: phase == TEST and testing)
     said = PassDone(members=1, phase=TEST, number=0, rows=5, scores={"loss": 1.0})

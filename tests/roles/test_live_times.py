@@ -1,5 +1,5 @@
-"""Service times of a run that goes on, from sums: warm-up left out, tests left out, a window that
-slides."""
+"""Service times of a running run, computed from sums: warm-up and tests are left out, and the
+window slides."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ from roles.forecasting.live_times import ITERATIONS, SECONDS, LiveTimes
 
 
 class Told:
-    """The sums of a run as its processes would tell them, second by second, with iterations of half
-    a second."""
+    """The sums that the processes of a run would send, second by second, with iterations of half a
+    second."""
 
     def __init__(self) -> None:
         self.live = LiveTimes("coordinator")
@@ -73,10 +73,10 @@ def test_tests_and_checkpoints_count_neither_as_work_of_training_nor_as_its_time
     assert told.live.use()["worker"] == pytest.approx(0.2)
 
 
-def test_what_was_done_before_the_run_became_another_counts_for_nobody_who_tells_late() -> None:
+def test_work_done_before_the_run_changed_does_not_count_in_a_late_report() -> None:
     told = Told().second(times=4)
     told.second(forward=3.0)
-    told.work("worker", "forward", 2, 3.0)  # since it told last
+    told.work("worker", "forward", 2, 3.0)  # work since the last report
     told.live.begin_with_the_next()
     told.second()
     assert (told.live.iterations, told.live.work()) == (0, {})
@@ -85,7 +85,7 @@ def test_what_was_done_before_the_run_became_another_counts_for_nobody_who_tells
     assert told.live.iterations == 6
 
 
-def test_processor_time_is_told_by_agents_and_is_no_work_of_theirs() -> None:
+def test_processor_time_is_reported_by_agents_and_does_not_count_as_their_work() -> None:
     told = Told().second(times=3)
     for _ in range(4):
         told.work("worker/agent", "processor", 1, 0.7)
@@ -96,7 +96,7 @@ def test_processor_time_is_told_by_agents_and_is_no_work_of_theirs() -> None:
     assert set(told.live.use()) == {"worker"}
 
 
-def test_when_the_run_is_another_what_was_heard_before_counts_no_more() -> None:
+def test_after_a_change_of_the_run_earlier_reports_do_not_count() -> None:
     told = Told().second(forward=0.1, times=5)
     told.live.begin_anew()
     assert told.live.iterations == 0
@@ -104,14 +104,14 @@ def test_when_the_run_is_another_what_was_heard_before_counts_no_more() -> None:
     assert mean(told) == pytest.approx(0.4)
 
 
-def test_a_process_that_was_born_anew_begins_its_sums_anew() -> None:
+def test_a_process_that_was_restarted_restarts_its_sums() -> None:
     told = Told().second(times=5)
     told._sums["worker"] = {}
     told.second(forward=9.0).second(forward=0.3)
     assert told.live.work()["worker"]["forward"] == (2.0, pytest.approx(0.6), pytest.approx(0.18))
 
 
-def test_nothing_is_said_of_a_run_of_which_nothing_was_heard() -> None:
+def test_a_run_without_reports_has_no_times() -> None:
     live = LiveTimes("coordinator")
     assert (live.iterations, live.iteration_seconds, live.work(), live.use()) == (0, 0.0, {}, {})
     assert repr(live) == "<live times of 0 actors, 0 iterations>"

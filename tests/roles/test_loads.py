@@ -1,5 +1,5 @@
-"""What roles say is in their array work: nothing of the net is left out or counted twice, and its
-labels and rows are those of the work that is really done."""
+"""The array work that roles declare: it covers the whole net once, with the labels and rows of the
+real work."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def test_an_iteration_of_every_group_is_the_whole_net_there_and_back_on_all_rows
         for name, loads in loads_of(shapes).items()
         if name != "fc_server"
     }
-    shared = sum(map(flops.seconds, loads_of(shapes).get("fc_server", ())))  # serves every group
+    shared = sum(map(flops.seconds, loads_of(shapes).get("fc_server", ())))  # it serves every group
     counted = volumes(net)
     groups = len(shapes.groups)
     assert sum(computed.values()) + groups * shared == pytest.approx(
@@ -57,7 +57,9 @@ def test_an_iteration_of_every_group_is_the_whole_net_there_and_back_on_all_rows
 
 
 @pytest.mark.parametrize("preset", ["single", "replicas", "mxnet-sync", "dl4j"])
-def test_so_it_is_where_a_batch_is_computed_in_several_passes(tmp_path: Path, preset: str) -> None:
+def test_the_same_holds_if_a_batch_is_computed_in_several_passes(
+    tmp_path: Path, preset: str
+) -> None:
     solver = tmp_path / "solver.prototxt"
     solver.write_text('base_lr: 0.01 lr_policy: "fixed" max_iter: 4 iter_size: 3')
     shape = {} if preset == "single" else {"workers": 2}
@@ -92,11 +94,11 @@ def test_every_parameter_is_updated_as_often_as_it_is_held(preset: str) -> None:
                 held[layer] = held.get(layer, 0.0) + load.share
     copies = {round(count, 6) for count in held.values()}
     assert set(held) == set(whole_net(shapes).params)
-    assert copies <= {1.0, 4.0}, "once on a server, or on each of four replicas"
+    assert copies <= {1.0, 4.0}, "a parameter is held once on a server, or on each of four replicas"
 
 
 @pytest.mark.parametrize("preset", registry.PRESETS.known)
-def test_a_prediction_asks_for_the_work_and_the_rows_that_are_said_here(preset: str) -> None:
+def test_a_prediction_asks_for_the_declared_work_and_rows(preset: str) -> None:
     topology = planned(preset)
     said = {
         (name, load.label): load.rows
@@ -122,7 +124,7 @@ def test_the_profile_that_follows_is_enough_for_emulated_devices(
     )
     shapes = Shapes(planned(preset, **({} if preset == "single" else {"workers": 3})))
     table = profile(shapes, ByFlops(whole_net(shapes), 1e9).seconds)
-    # other groups: other trees
+    # other numbers of groups have other trees
     table |= {f"*/{label}": 0 for label in (*UNTIMED, "pack", "unpack", "reduce")}
     (tmp_path / "times.json").write_text(json.dumps(table))
     assert len(train(cluster, checkpoint=False).journal.of("progress")) == 2
@@ -137,8 +139,8 @@ def test_rows_that_were_not_timed_take_the_time_of_the_nearest_in_proportion() -
     assert timed.seconds(Load("x", added=8)) == 2.0
 
 
-def test_actors_of_one_role_that_do_other_work_have_entries_of_their_own() -> None:
-    # 0 adds up 1 and 2, then 3; 3 adds up 4
+def test_actors_of_one_role_with_different_work_have_separate_entries() -> None:
+    # worker 0 adds up 1 and 2, then 3; worker 3 adds up 4
     shapes = Shapes(planned("firecaffe", workers=5, fan_in=3))
     table = profile(shapes, lambda load: load.added + load.rows)
     assert table["replica/forward"]["rows"] == 13

@@ -1,5 +1,5 @@
-"""What the plan of a training run takes from its machines, and what it says that it does not know
-of them."""
+"""The facts about machines that the plan of a training run uses, and its messages about unknown
+facts."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ ELSEWHERE = '[launcher]\nkind = "plain"\n[[machine]]\nhosts = "n[1-3]"\n'
 
 @pytest.fixture(autouse=True)
 def launcher(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """One that starts processes elsewhere; here nothing is started."""
+    """An installed launcher for processes on other machines. These tests start none."""
     write_metadata(
         tmp_path / "site", {"convoy.launchers": {"plain": "tests.stranger.launcher:PlainLauncher"}}
     )
@@ -46,12 +46,12 @@ def options_of_a_worker(made: Checked) -> ReplicaOptions:
 
 
 def adders(made: Checked) -> tuple[int | None, ...]:
-    """Of each host."""
+    """The numbers of adding members, one for each host."""
     options = options_of_a_worker(made).exchange.options
     return options.adders if isinstance(options, PerHostOptions) else (options.adders,)
 
 
-def test_as_many_members_of_a_host_add_up_as_it_has_cores_and_all_where_nobody_knows(
+def test_as_many_members_of_a_host_add_up_as_it_has_cores_and_all_if_the_number_is_unknown(
     tmp_path: Path,
 ) -> None:
     assert adders(planned(tmp_path, "")) == (min(6, os.cpu_count() or 1),)
@@ -61,14 +61,15 @@ def test_as_many_members_of_a_host_add_up_as_it_has_cores_and_all_where_nobody_k
     mixed = ELSEWHERE.replace("[1-3]", "1") + (
         'cores = 4\n[[machine]]\nhost = "m"\nname = "m"\ncores = 2\n'
     )
-    assert adders(planned(tmp_path, mixed)) == (4, 2)  # four and two workers, as the cores are
+    # four and two workers, as many as there are cores
+    assert adders(planned(tmp_path, mixed)) == (4, 2)
     one = f"{ELSEWHERE}cores = 2\n[placement]\nspread = 'n3'\n"
-    # all workers are there: its cores, and not those of all machines
+    # all workers are on one machine: its cores count, not the cores of all machines
     assert adders(planned(tmp_path, one)) == (2,)
     assert adders_of(("a", "b"), 64) == 2
 
 
-def test_check_and_plan_say_what_they_cannot_know_of_machines_that_are_not_this_one(
+def test_check_and_plan_name_the_unknown_facts_about_other_machines(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     made = planned(tmp_path, ELSEWHERE)
@@ -102,7 +103,7 @@ def test_machines_of_one_entry_and_price_are_counted_together(
     assert "(3 x n1 to n3 at 0.5 an hour)" in capsys.readouterr().out
 
 
-def test_files_beside_cluster_toml_lie_in_the_directory_of_a_machine_and_others_where_they_were(
+def test_files_next_to_cluster_toml_are_in_the_directory_of_a_machine_and_others_stay_in_place(
     tmp_path: Path,
 ) -> None:
     there = Files("/home/a/run", "/scratch/b", "/data")
@@ -128,13 +129,13 @@ def test_a_job_is_moved_with_all_its_files(tmp_path: Path) -> None:
 
 
 class Reader(ReadsJob):
-    """The part of an actor that says what it reads."""
+    """The part of an actor that declares the files it reads."""
 
     def __init__(self, job: Job) -> None:
         self._job = job
 
 
-def test_what_an_actor_reads_tells_nets_solvers_and_files_apart_but_not_where_they_lie(
+def test_the_identity_of_an_actors_input_depends_on_nets_solvers_and_files_but_not_on_places(
     tmp_path: Path,
 ) -> None:
     job = options_of_a_worker(planned(tmp_path, "")).job

@@ -1,5 +1,5 @@
-"""A model's state is handed over, changed, and put back; what does not fit is refused and changes
-nothing."""
+"""A model's state is handed over, changed, and put back. A state that does not fit is refused and
+changes nothing."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ SOLVER = 'net: "unused" base_lr: 0.1 momentum: 0.9 lr_policy: "fixed" max_iter: 
 
 
 class Holder(ModelHolder, overrides=("compute", "reply")):
-    """Keeps what it says."""
+    """A model holder that keeps its answers."""
 
     def __init__(self, folder: Path, *, in_place: bool = False) -> None:
         (folder / "solver.prototxt").write_text(SOLVER)
@@ -71,7 +71,7 @@ async def test_a_state_that_is_put_back_is_the_state_that_was_handed_over(
     assert (again.names, again.version, state.version) == (state.names, 1, 1)
     for array, expected in zip(again.arrays, kept, strict=True):
         np.testing.assert_array_equal(array, expected)
-    if in_place:  # who computes on the arrays themselves goes on with them
+    if in_place:  # a holder that computes in place goes on with the given arrays
         assert all(now is then for now, then in zip(holder._store.read("ip"), held, strict=True))
 
 
@@ -88,7 +88,7 @@ async def test_a_state_that_does_not_fit_is_refused_and_changes_nothing(
     assert holder._store.versions == {"ip": 0}
 
 
-async def test_the_rates_are_those_that_were_told_last(tmp_path: Path) -> None:
+async def test_the_last_rates_received_are_used(tmp_path: Path) -> None:
     holder = Holder(tmp_path)
     assert isinstance(await holder.asked(Rates(base_lr=0.0, momentum=0.0, batch=1)), Done)
     before = holder._store.read("ip")[0].copy()

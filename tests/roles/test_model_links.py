@@ -1,4 +1,4 @@
-"""Which server holds which layer: against every possible choice."""
+"""The distribution of layers over servers, compared with every possible distribution."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from roles.workers.model_links import spread
 
-# Parameters of each layer
+# the number of parameters of each layer
 NETS = {
     "lenet": [520, 25_050, 400_500, 5_010],
     "cifar10_full": [2_432, 25_632, 51_264, 10_250],
@@ -19,7 +19,7 @@ NETS = {
 
 
 def fullest(sizes: list[int], servers: int) -> int:
-    """What the fullest server holds at least, whichever way the layers are given out."""
+    """The least load of the fullest server, over all distributions of the layers."""
     ways = itertools.product(range(servers), repeat=len(sizes))
     return min(
         max(sum(s for s, at in zip(sizes, way, strict=True) if at == n) for n in range(servers))
@@ -38,7 +38,7 @@ def spread_out(sizes: list[int], servers: int) -> tuple[list[list[str]], int]:
 
 @pytest.mark.parametrize("servers", [1, 2, 3, 4])
 @pytest.mark.parametrize("name", NETS)
-def test_the_fullest_server_of_known_nets_holds_as_little_as_it_can(
+def test_the_fullest_server_of_known_nets_holds_as_little_as_possible(
     name: str, servers: int
 ) -> None:
     found, most = spread_out(NETS[name], servers)
@@ -47,7 +47,7 @@ def test_the_fullest_server_of_known_nets_holds_as_little_as_it_can(
 
 
 @given(st.lists(st.integers(1, 1000), min_size=1, max_size=7), st.integers(1, 3))
-def test_no_server_holds_more_than_four_thirds_of_what_it_must(
+def test_no_server_holds_more_than_four_thirds_of_the_best_maximum(
     sizes: list[int], servers: int
 ) -> None:
     found, most = spread_out(sizes, servers)

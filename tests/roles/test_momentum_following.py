@@ -1,4 +1,4 @@
-"""Momentum that follows what is measured: when it changes, how far, and what is said of it."""
+"""Momentum that follows measurements: when it changes, by how much, and the messages about it."""
 
 from __future__ import annotations
 
@@ -30,7 +30,9 @@ def said(
 
 
 @pytest.mark.parametrize(("groups", "momentum"), [(2, 0.8), (4, 0.6), (8, 0.2), (16, 0.0)])
-def test_before_anything_is_measured_theory_says_the_momentum(groups: int, momentum: float) -> None:
+def test_before_the_first_measurement_the_momentum_follows_theory(
+    groups: int, momentum: float
+) -> None:
     change = Following(0.9, 0.9).begin(groups)
     assert change is not None
     assert change.momentum == pytest.approx(momentum)
@@ -44,7 +46,7 @@ def test_alone_nothing_is_changed() -> None:
 
 
 @pytest.mark.parametrize("implicit", [0.3, 0.67, 0.85])
-def test_the_total_comes_to_where_it_is_wanted_and_stays_there(implicit: float) -> None:
+def test_the_total_reaches_its_goal_and_stays_there(implicit: float) -> None:
     following = Following(0.6, 0.9)
     momentum = 0.6
     changes = 0
@@ -59,9 +61,7 @@ def test_the_total_comes_to_where_it_is_wanted_and_stays_there(implicit: float) 
     assert total(momentum, implicit) == pytest.approx(0.9, abs=2 * LEAST * (1 - implicit))
 
 
-def test_what_nobody_knows_changes_nothing_and_gradients_count_where_staleness_is_not_known() -> (
-    None
-):
+def test_unknown_momentum_changes_nothing_and_gradients_count_if_staleness_is_unknown() -> None:
     following = Following(0.6, 0.9)
     assert following.heard([said(0.6, 0.9, updates=COUNTED - 1)]) is None
     assert following.heard([said(0.6, updates=0, gradients=0.2, gradients_error=0.5)]) is None
@@ -77,7 +77,7 @@ def test_servers_count_by_their_updates() -> None:
     assert "asynchrony gives 0.65 (staleness of 256 updates)" in change.why
 
 
-def test_more_than_is_wanted_from_asynchrony_alone_is_told_once() -> None:
+def test_more_momentum_than_wanted_from_asynchrony_alone_is_reported_once() -> None:
     following = Following(0.0, 0.5)
     change = following.heard([said(0.0, 0.8)])
     assert change is not None
@@ -86,7 +86,7 @@ def test_more_than_is_wanted_from_asynchrony_alone_is_told_once() -> None:
     assert following.heard([said(0.0, 0.8)]) is None
 
 
-def test_what_a_search_has_found_is_kept_as_it_is_first_measured() -> None:
+def test_the_total_found_by_a_search_is_kept_at_its_first_measurement() -> None:
     following = Following(0.3)
     assert following.heard([said(0.3, 0.5)]) is None
     assert following.wanted == pytest.approx(total(0.3, 0.5))

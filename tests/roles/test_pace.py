@@ -1,5 +1,5 @@
-"""Iterations that are handed out at once: as many as pass in a moment, without any effect on what
-is learned."""
+"""Iterations that are handed out at once: as many as pass in a moment, without any effect on
+learning."""
 
 from __future__ import annotations
 
@@ -21,13 +21,13 @@ from tests.helpers.support import Simulated, configure, train
 
 
 def paced(seconds: float, times: int) -> list[int]:
-    """What is given to a group whose iterations take so long; it asks when the last one of those
-    before begins."""
+    """The numbers of iterations given to a group whose iterations take `seconds`. The group asks
+    again when the last iteration of the previous ticket begins."""
     pace = Pace()
     now = 100.0
     given: list[int] = []
     for time in range(times):
-        # the second time, the first iteration has only begun
+        # at the second request, the first iteration has only begun
         now += given[-1] * seconds if time > 1 else 0.0
         given.append(pace.next(now))
         pace.given(given[-1], now)
@@ -40,7 +40,7 @@ def paced(seconds: float, times: int) -> list[int]:
 def test_a_group_gets_as_many_iterations_as_pass_in_a_moment(seconds: float, expected: int) -> None:
     given = paced(seconds, 12)
     assert given[-1] == expected
-    assert given[:2] == [1, 1], "nothing is known before an iteration has passed"
+    assert given[:2] == [1, 1], "the pace is unknown before an iteration has passed"
     assert all(later <= 2 * former for former, later in itertools.pairwise(given))
 
 
@@ -53,7 +53,9 @@ def test_a_group_that_becomes_slow_gets_fewer() -> None:
 
 
 @given(st.lists(st.floats(0, 1e6), max_size=30))
-def test_whatever_the_clock_says_there_is_an_iteration_and_a_limit(times: list[float]) -> None:
+def test_at_least_one_iteration_and_at_most_a_limit_is_given_whatever_the_clock(
+    times: list[float],
+) -> None:
     pace = Pace()
     for now in times:
         count = pace.next(now)
@@ -63,7 +65,7 @@ def test_whatever_the_clock_says_there_is_an_iteration_and_a_limit(times: list[f
 
 @pytest.fixture
 def sent(monkeypatch: pytest.MonkeyPatch) -> Counter[tuple[type[Message], str]]:
-    """How many messages about passes of each phase actors send from now on."""
+    """Count the messages about passes of each phase that actors send from now on."""
     kinds: Counter[tuple[type[Message], str]] = Counter()
     send = Router.send
 
@@ -78,7 +80,7 @@ def sent(monkeypatch: pytest.MonkeyPatch) -> Counter[tuple[type[Message], str]]:
 
 
 def trained(folder: Path, preset: str, display: int, **options: Any) -> Simulated:
-    """24 iterations on virtual time; a report of the progress ends every run of iterations."""
+    """Train for 24 iterations on virtual time. A progress report ends each series of iterations."""
     cluster = configure(folder, preset, iterations=24, test=True, **options)
     solver = folder / "solver.prototxt"
     solver.write_text(
@@ -99,7 +101,7 @@ def test_how_many_iterations_are_handed_out_at_once_changes_no_bit(
     assert many.journal.of("test") == one_by_one.journal.of("test")
 
 
-def test_a_lone_group_is_told_little_and_reports_every_iteration(
+def test_a_lone_group_gets_few_messages_and_reports_every_iteration(
     tmp_path: Path, sent: Counter[tuple[type[Message], str]]
 ) -> None:
     run = trained(tmp_path, "replicas", 20, workers=2)

@@ -1,5 +1,5 @@
-"""The parameter store against Caffe's update written out in float64, and the promise that a version
-stays as it is."""
+"""The parameter store compared with Caffe's update in float64. A published version must never
+change."""
 
 from __future__ import annotations
 
@@ -127,7 +127,7 @@ def test_a_state_is_a_moment_that_later_updates_do_not_change(solver: SolverSpec
         np.testing.assert_array_equal(state[name], copy)
 
 
-def test_a_restored_store_goes_on_to_the_same_bits(solver: SolverSpec) -> None:
+def test_a_restored_store_continues_to_the_same_bits(solver: SolverSpec) -> None:
     store = make(solver)
     other = make(solver, seed=99)
     for seed in range(1, 5):
@@ -135,7 +135,7 @@ def test_a_restored_store_goes_on_to_the_same_bits(solver: SolverSpec) -> None:
         store.apply("conv1", blobs(seed)["conv1"])
     state = store.state()
     for array in state.values():
-        array.flags.writeable = False  # as arrays read from a checkpoint may be
+        array.flags.writeable = False  # arrays read from a checkpoint may be read-only too
     other.restore(state, 4)
     assert other.versions == {"conv1": 4, "ip": 4}
     for layer in SHAPES:

@@ -1,5 +1,5 @@
-"""A plan in four stages: read, check, lay out, brief. Each gives a value that the next one takes
-and leaves as it is; the mistakes of a stage come at once."""
+"""The four stages of a plan: read, check, lay out, brief. Each returns a value that the next stage
+uses and does not change. All mistakes of a stage are reported at once."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def stages(folder: Path) -> tuple[PlanInputs, ReadJob, CheckedJob, Diagnostics]:
 
 
 @pytest.mark.parametrize("kind", [PlanInputs, ReadJob, CheckedJob])
-def test_what_one_stage_hands_to_the_next_is_frozen(kind: type) -> None:
+def test_the_value_that_a_stage_hands_to_the_next_is_frozen(kind: type) -> None:
     assert dataclasses.is_dataclass(kind)
     assert kind.__dataclass_params__.frozen
 
@@ -49,7 +49,7 @@ def test_the_stages_one_after_the_other_are_the_plan(tmp_path: Path) -> None:
     assert topology == plan(loaded.config, loaded.options)
 
 
-def test_a_stage_can_be_repeated_since_none_changes_what_it_was_given(tmp_path: Path) -> None:
+def test_a_stage_can_be_repeated_since_it_does_not_change_its_input(tmp_path: Path) -> None:
     said, found, checked, diagnostics = stages(tmp_path)
     laid_out = lay_out(said, checked, diagnostics)
     first = brief(laid_out, said, checked, diagnostics)

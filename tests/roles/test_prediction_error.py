@@ -1,4 +1,5 @@
-"""A prediction that was wrong: whose work differs, and when it is told."""
+"""Wrong predictions: the station whose work differs, and the time at which the error is
+reported."""
 
 from __future__ import annotations
 
@@ -22,7 +23,7 @@ def test_the_station_whose_work_takes_less_is_named_where_iterations_are_faster(
     )
 
 
-def test_nobody_is_named_where_nobodys_work_explains_half_of_the_difference() -> None:
+def test_no_station_is_named_if_no_work_explains_half_of_the_difference() -> None:
     slower = difference(0.020, 0.030, {"a": 0.010}, {"a": 0.0149})
     assert slower.station == ""
     assert "time passes between pieces of work (messages," in slower.why
@@ -31,7 +32,7 @@ def test_nobody_is_named_where_nobodys_work_explains_half_of_the_difference() ->
     assert "less time passes between pieces of work" in faster.why
 
 
-def test_a_miss_is_one_once_it_has_lasted_and_a_short_one_is_none() -> None:
+def test_a_difference_counts_only_after_it_has_lasted() -> None:
     patience = Patience()
     assert not patience.lasted(1.0, 1.2, 0.0)
     assert not patience.lasted(1.0, 1.2, PATIENCE - 0.1)
@@ -40,7 +41,7 @@ def test_a_miss_is_one_once_it_has_lasted_and_a_short_one_is_none() -> None:
     assert patience.lasted(1.0, 0.8, 2 * PATIENCE + 0.1)
 
 
-def test_each_cause_is_told_once() -> None:
+def test_each_cause_is_reported_once() -> None:
     patience = Patience()
     assert patience.is_news(PredictionError(1.0, 1.2, "a"))
     assert not patience.is_news(PredictionError(1.0, 1.5, "a"))

@@ -1,5 +1,5 @@
-"""The topology of a run whose groups were changed is the one that would have been laid out for
-them."""
+"""The topology of a run after its groups were changed: the same as a topology made for these
+groups."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def planned(workers: int, groups: int) -> Topology:
 
 
 def ways(topology: Topology) -> tuple[Any, dict[str, Any]]:
-    """The groups; who sends gradients where, of those that are in one."""
+    """The groups, and the receivers of gradients for each worker of a group."""
     options = {actor.name: actor.options for actor in topology.actors}
     groups = options["coordinator"].groups
     found = {name: options[name].models for members in groups for name in members}
@@ -34,7 +34,7 @@ def ways(topology: Topology) -> tuple[Any, dict[str, Any]]:
     return groups, found
 
 
-def test_groups_and_ways_are_those_of_a_topology_made_for_them() -> None:
+def test_groups_and_routes_equal_a_topology_made_for_them() -> None:
     topology = planned(4, 1)
     names = [name for members in ways(topology)[0] for name in members]
     for groups in (2, 4, 1, 3):

@@ -1,5 +1,5 @@
-"""A message that is sent twice, arrives twice, or that nobody awaits, is rejected and counted; the
-run goes on."""
+"""Messages that are sent twice, arrive twice, or are not awaited: they are rejected and counted,
+and the run goes on."""
 
 from __future__ import annotations
 
@@ -18,13 +18,13 @@ from tests.helpers.support import Simulated, configure, train
 
 @pytest.fixture
 def clean(tmp_path: Path) -> Simulated:
-    """What a run is without faults."""
+    """A run without faults."""
     return train(configure(tmp_path / "clean", "sync", workers=2, iterations=3, test=True))
 
 
 @pytest.fixture
 def rejected(clean: Simulated, monkeypatch: pytest.MonkeyPatch) -> list[str]:
-    """Reasons of the rejections from now on."""
+    """The reasons of the rejections from now on."""
     reasons: list[str] = []
     reject = Router.reject
 

@@ -1,5 +1,5 @@
-"""The schedule under every interleaving: each iteration once, nothing under way while testing or
-saving, an end."""
+"""The schedule under every interleaving: each iteration once, no iteration in progress during a
+test or a save, and an end."""
 
 from __future__ import annotations
 
@@ -15,21 +15,23 @@ from roles.learning.job import phase_of_test
 from roles.messages import TEST, TRAIN
 
 Event = tuple[str, int]
-WAITING = (RunStage.SAVING, RunStage.CHANGING, RunStage.HELD)  # for somebody other than the workers
+# stages that wait for an actor other than the workers
+WAITING = (RunStage.SAVING, RunStage.CHANGING, RunStage.HELD)
 
 
 class Play:
-    """Groups that ask, report and finish tests in an order drawn from `choice`; checks every rule
-    on the way."""
+    """Groups that ask, report and finish tests in an order drawn from `choice`. Every rule is
+    checked on the way."""
 
     def __init__(self, table: Timetable, groups: int, choice: random.Random) -> None:
         self.table = table
         self.choice = choice
         self.schedule = Schedule(table)
         self.idle = list(range(groups))
-        # how many reports each group's passes bring
+        # the number of reports about each group's passes
         self.reports = {group: 1 + group % 3 for group in range(groups)}
-        self.in_a_row = dict.fromkeys(range(groups), 0)  # iterations that a group has before it
+        # iterations that a group may still run from its last ticket
+        self.in_a_row = dict.fromkeys(range(groups), 0)
         # iteration -> (group, reports still to send)
         self.training: dict[int, tuple[int, int]] = {}
         self.testing: list[int] = []  # groups with a test batch
@@ -40,18 +42,18 @@ class Play:
         self.changed_at: int | None = None
         self.last_number = table.first - 1
         self.held_at: int | None = None
-        self.probes: list[list[int]] = []  # the iterations of each
-        self.samples: list[tuple[int, int]] = []  # of each iteration that counts
-        self.probed: list[list[tuple[int, int]]] = []  # and of each probe's
-        # anything from there on, but for one iteration after the other the same
+        self.probes: list[list[int]] = []  # the iterations of each probe
+        self.samples: list[tuple[int, int]] = []  # the samples of each iteration that counts
+        self.probed: list[list[tuple[int, int]]] = []  # the samples of each probe's iterations
+        # the batch; after a hold it may take any value, but one ticket has one value
         self.batch = table.batch
         self.probing = False
-        self.falls = 0  # how often training goes back to where it was held
-        self.images_held = -1  # handed out before; -1: it has not been released yet
+        self.falls = 0  # how often training still returns to the point of the hold
+        self.images_held = -1  # images handed out before the hold; -1 before the first release
 
     def run(self, *interrupts: tuple[str, int]) -> None:
-        """To the end; each of `interrupts` = (what, at which step) calls `wind_down` or `save` in
-        between."""
+        """Run to the end. Each of `interrupts` is a pair (call, step) that calls `wind_down` or
+        `save` at that step."""
         steps = 0
         while self.schedule.stage is not RunStage.DONE:
             now = [what for what, at in interrupts if at == steps]
@@ -60,7 +62,7 @@ class Play:
             if not now:
                 self.step()
             steps += 1
-            assert steps < 10_000, "no end"
+            assert steps < 10_000, "the schedule does not end"
         assert not self.training and not self.testing
         assert self.schedule.next_pass(1) is None
 
@@ -82,14 +84,14 @@ class Play:
             + [self.score] * bool(self.testing)
         )
         if self.schedule.stage is RunStage.SAVING:
-            assert not self.training and not self.testing, "something was under way while saving"
+            assert not self.training and not self.testing, "a pass was in progress while saving"
             moves.append(self.save)
         if self.schedule.stage is RunStage.CHANGING:
-            assert not self.training and not self.testing, "something was under way while changing"
+            assert not self.training and not self.testing, "a pass was in progress while changing"
             moves.append(self.change)
         if self.schedule.stage is RunStage.HELD:
             assert not self.training and not self.testing, (
-                "something was under way while the run was held"
+                "a pass was in progress while the run was held"
             )
             moves.append(self.while_held)
         if self.schedule.stage is RunStage.PROBING:
@@ -106,7 +108,7 @@ class Play:
         ticket = self.schedule.next_pass(self.reports[group], most, self.batch)
         if ticket is None:
             assert self.training or self.testing or self.schedule.stage in WAITING, (
-                "nobody will ever go on"
+                "no group has work and the schedule waits for no other actor"
             )
             return
         self.idle.remove(group)
@@ -116,7 +118,9 @@ class Play:
             assert 1 <= ticket.passes <= most
             numbers = range(ticket.number, ticket.number + ticket.passes)
             self.training |= dict.fromkeys(numbers, (group, self.reports[group]))
-            assert ticket.number == self.last_number + 1, "a number was given twice, or left out"
+            assert ticket.number == self.last_number + 1, (
+                "an iteration number was given twice, or left out"
+            )
             self.last_number = numbers[-1]
             (self.probes[-1] if self.probing else self.trained).extend(
                 n - self.schedule.probed for n in numbers
@@ -155,7 +159,7 @@ class Play:
                 assert all(0 < rows <= test.batch for _, rows in mine)
             order = [test.phase for test in self.table.tests if test.rows]
             assert list(dict.fromkeys(phase for phase, _, _ in self.rows)) == order, (
-                "one test net after the other"
+                "the test nets must take turns, one after the other"
             )
             self.rows = []
             self.events.append(("test", self.schedule.completed))
@@ -179,7 +183,7 @@ class Play:
             self.schedule.released()
 
     def fall(self) -> None:
-        """All after the hold is undone."""
+        """Undo all iterations since the hold."""
         assert self.held_at is not None
         self.falls -= 1
         self.schedule.go_back(self.held_at, self.images_held)
@@ -190,8 +194,8 @@ class Play:
         self.events = [event for event in self.events if event[1] <= self.held_at]
 
     def each_sample_comes_once(self) -> bool:
-        """In their order, from the first on, and those of every probe are the next ones of the
-        run."""
+        """Whether each sample comes once, in order, from the first on. The samples of every probe
+        must be the next ones of the run."""
         begin = self.table.first * self.table.batch if self.table.images < 0 else self.table.images
         ends = [begin, *(high for _, high in self.samples)]
         held = ends[(self.held_at or 0) - self.table.first] if self.probed else 0
@@ -207,7 +211,7 @@ class Play:
 
 
 def expected(table: Timetable) -> list[Event]:
-    """Tests and saves as the timetable's docstring has them, by a plain loop."""
+    """Tests and saves according to the timetable's docstring, by a plain loop."""
     found: list[Event] = []
     tested = any(test.rows for test in table.tests)
     if table.test_first and tested:
@@ -267,7 +271,7 @@ def test_every_iteration_is_handed_out_once_in_order_and_tests_and_saves_come_wh
 
 @settings(max_examples=100, deadline=None)
 @given(at=st.integers(0, 60), **everything)
-def test_winding_down_at_any_point_trains_no_further_saves_what_there_is_and_ends(
+def test_winding_down_at_any_point_trains_no_further_saves_the_model_and_ends(
     table: Timetable, groups: int, choice: random.Random, at: int
 ) -> None:
     play = Play(table, groups, choice)
@@ -317,7 +321,7 @@ def test_a_change_asked_for_at_any_point_happens_between_two_iterations_and_chan
 
 @settings(max_examples=100, deadline=None)
 @given(at=st.integers(0, 60), **everything)
-def test_a_hold_at_any_point_tries_the_same_batches_again_and_again_and_changes_nothing_else(
+def test_a_hold_at_any_point_repeats_the_same_batches_and_changes_nothing_else(
     table: Timetable, groups: int, choice: random.Random, at: int
 ) -> None:
     play = Play(table, groups, choice)
@@ -331,7 +335,7 @@ def test_a_hold_at_any_point_tries_the_same_batches_again_and_again_and_changes_
 
 @settings(max_examples=100, deadline=None)
 @given(at=st.integers(0, 30), falls=st.integers(1, 3), **everything)
-def test_training_that_goes_back_to_where_it_was_held_comes_again_whole(
+def test_training_that_returns_to_the_hold_repeats_every_iteration(
     table: Timetable, groups: int, choice: random.Random, at: int, falls: int
 ) -> None:
     play = Play(table, groups, choice)
@@ -345,7 +349,7 @@ def test_training_that_goes_back_to_where_it_was_held_comes_again_whole(
 
 @settings(max_examples=100, deadline=None)
 @given(at=st.integers(0, 30), later=st.integers(0, 60), **everything)
-def test_winding_down_beside_going_back_ends_with_what_there_is(
+def test_winding_down_while_returning_to_the_hold_ends_with_the_present_model(
     table: Timetable, groups: int, choice: random.Random, at: int, later: int
 ) -> None:
     play = Play(table, groups, choice)
@@ -358,7 +362,8 @@ def test_winding_down_beside_going_back_ends_with_what_there_is(
 
 
 def drained(table: Timetable) -> Schedule:
-    """A schedule whose first iterations are done one by one up to its first test, save or end."""
+    """A schedule whose first iterations have ended one by one, up to its first test, save or
+    end."""
     made = Schedule(table)
     while made.stage is RunStage.TRAINING:
         ticket = made.next_pass(1)
@@ -387,7 +392,7 @@ def test_winding_down_before_the_first_iteration_ends_at_once_with_nothing_to_sa
     assert made.stage is RunStage.DONE
 
 
-def test_a_save_is_asked_for_and_waits_only_for_what_is_under_way() -> None:
+def test_a_requested_save_waits_only_for_passes_in_progress() -> None:
     made = Schedule(Timetable(last=10, batch=1))
     first = made.next_pass(2)
     second = made.next_pass(1)
@@ -414,7 +419,7 @@ def test_a_save_asked_for_right_after_a_test_does_not_test_the_same_model_again(
 
 
 @pytest.mark.parametrize(("rows", "batch"), [(1, 1), (7, 3), (6, 3), (3, 7)])
-def test_the_last_test_batch_holds_what_is_left(rows: int, batch: int) -> None:
+def test_the_last_test_batch_has_the_remaining_rows(rows: int, batch: int) -> None:
     made = drained(Timetable(last=1, batch=1, tests=(NetTest(rows, batch),)))
     tickets = [made.next_pass(1) for _ in range(math.ceil(rows / batch))]
     assert sum(ticket.rows for ticket in tickets if ticket is not None) == rows

@@ -1,4 +1,4 @@
-"""What the numbers of a run say, each worked out by hand."""
+"""The figures of a run's reports, each computed by hand."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ def test_the_result_of_a_test_weighs_its_batches_by_their_rows() -> None:
     assert board.test_result() == pytest.approx({"accuracy": 0.8, "loss": 0.3})
 
 
-def test_the_next_test_starts_afresh() -> None:
+def test_the_next_test_starts_from_zero() -> None:
     board = Scoreboard()
     board.tested("TEST", 10, {"accuracy": 0.0})
     board.test_result()
@@ -83,7 +83,7 @@ def test_reports_after_a_test_show_its_scores_but_not_its_loss_in_place_of_the_t
     assert board.summary(1, 1.0)["accuracy"] == 0.75
 
 
-def test_images_are_those_of_the_batches_that_this_run_had() -> None:
+def test_images_are_counted_for_the_batches_of_this_run_only() -> None:
     board = Scoreboard()
     board.begin(50.0)
     for images in (10, 10, 80):
@@ -97,7 +97,7 @@ def test_images_are_those_of_the_batches_that_this_run_had() -> None:
     }
 
 
-def test_exposed_communication_is_a_mean_over_workers_and_iterations_and_left_out_where_there_is_none() -> (
+def test_exposed_communication_is_a_mean_over_workers_and_iterations_and_left_out_if_unknown() -> (
     None
 ):
     board = Scoreboard()
@@ -123,11 +123,11 @@ def test_with_average_loss_a_report_holds_the_mean_of_so_many_iterations() -> No
         shown = board.progress(done, 8, float(done))
     assert shown["loss"] == pytest.approx(11 / 3)
     board.trained(Iteration(6.0), 10, 0.1)
-    # of the last three, whenever the last report was
+    # the mean of the last three, whenever the last report was
     assert board.progress(4, 8, 4.0)["loss"] == 3.0
 
 
-def test_the_tests_of_several_nets_are_told_apart_and_reports_show_those_of_the_first() -> None:
+def test_the_tests_of_several_nets_are_kept_apart_and_reports_show_the_first_net() -> None:
     board = Scoreboard()
     board.tested("TEST", 10, {"accuracy": 0.5})
     board.tested("TEST 1", 10, {"accuracy": 1.0})

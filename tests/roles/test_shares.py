@@ -1,4 +1,5 @@
-"""Shares of a batch: whole, none empty, in proportion to what the members were seen to compute."""
+"""Shares of a batch: they make up the whole batch, none is empty, and they are in proportion to the
+measured speed of the members."""
 
 from __future__ import annotations
 
@@ -14,7 +15,7 @@ MEMBERS = ["a", "b", "c"]
 
 
 @given(st.lists(st.floats(0.1, 1000), min_size=1, max_size=8), st.integers(8, 300))
-def test_the_shares_make_up_the_batch_and_nobody_goes_without(
+def test_the_shares_make_up_the_batch_and_every_member_gets_rows(
     seconds: list[float], rows: int
 ) -> None:
     shares = Shares(Cutting(in_proportion=True))
@@ -34,7 +35,7 @@ def test_a_member_three_times_as_fast_gets_three_times_the_rows() -> None:
     assert (cut - low) / (high - cut) == pytest.approx(3, rel=0.02)
 
 
-def test_shares_are_equal_until_everyone_was_seen_and_when_nothing_else_was_asked_for() -> None:
+def test_shares_are_equal_until_all_members_were_measured_and_without_the_option() -> None:
     shares = Shares(Cutting(in_proportion=True))
     shares.seen("a", 10, 1.0)
     assert shares.cuts(MEMBERS, 30) == (0, 10, 20, 30)
@@ -48,5 +49,6 @@ def test_one_slow_pass_moves_a_share_by_a_fifth_of_the_difference() -> None:
     shares = Shares(Cutting(in_proportion=True))
     for name in ("a", "b"):
         shares.seen(name, 100, 1.0)
-    shares.seen("a", 100, 2.0)  # 50 rows per second once: 90 from now on
+    # one measurement of 50 rows per second: the estimate is 90 from now on
+    shares.seen("a", 100, 2.0)
     assert shares.cuts(["a", "b"], 190)[1] == pytest.approx(90, abs=1)

@@ -1,5 +1,5 @@
-"""After a death: who holds all of a run, what is still due in the one that follows, what that goes
-on with."""
+"""After a death: the actors that hold the complete state of a run, the work that is still due in
+the next run, and the state that it starts with."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def holders(replicas: list[str], schedule: Schedule, *, quiet: bool = True) -> H
     )
 
 
-def test_what_is_known_of_a_run_is_where_all_reports_have_come_and_not_where_tickets_are() -> None:
+def test_a_runs_known_position_is_the_last_iteration_with_all_reports_not_the_last_ticket() -> None:
     schedule = Schedule(Timetable(last=10, batch=8))
     schedule.next_pass(1, at_most=4)
     assert schedule.reported(0)
@@ -67,13 +67,13 @@ def test_a_run_that_is_held_or_has_one_model_only_has_no_holders() -> None:
     ("reached", "expected"),
     [({"r0": 7, "r1": 7}, "r0"), ({"r0": 7, "r1": 8}, "r1"), ({"r2": 0}, "r2")],
 )
-def test_the_holder_that_has_come_furthest_goes_on_and_of_equals_the_first(
+def test_the_state_of_the_holder_with_most_iterations_is_used_and_among_equals_the_first(
     reached: dict[str, int], expected: str
 ) -> None:
     assert furthest(reached) == expected
 
 
-def test_a_death_is_of_the_process_that_ended_or_of_the_one_whose_actor_failed() -> None:
+def test_a_death_belongs_to_the_process_that_ended_or_whose_actor_failed() -> None:
     actors = (ActorSpec("lead", "lead", {}), ActorSpec("r0", "replica", {}))
     topology = Topology("roles", actors, (), "lead")
     placement = Placement(
@@ -97,14 +97,12 @@ def test_a_death_is_of_the_process_that_ended_or_of_the_one_whose_actor_failed()
         (23, 23, False),
     ],
 )
-def test_the_test_of_a_model_that_nobody_had_tested_is_still_due(
-    tested: int, iteration: int, due: bool
-) -> None:
-    """Every 5 iterations, and at the end, 23."""
+def test_the_test_of_an_untested_model_is_still_due(tested: int, iteration: int, due: bool) -> None:
+    """A test is due every 5 iterations, and at the end, 23."""
     assert Kept("r0", "runs/one", tested).due(iteration, 5, 23) == due
 
 
-def test_a_run_from_memory_tests_what_was_due_then_saves_then_trains() -> None:
+def test_a_run_from_memory_runs_the_due_test_then_saves_then_trains() -> None:
     schedule = Schedule(
         Timetable(first=10, last=20, batch=4, test_interval=5, tests=TESTED, snapshot_interval=10)
     )
@@ -113,12 +111,14 @@ def test_a_run_from_memory_tests_what_was_due_then_saves_then_trains() -> None:
     assert schedule.stage is RunStage.TESTING and schedule.tested_at == -1
     schedule.next_pass(1)
     assert schedule.tested()
-    assert schedule.stage is RunStage.SAVING and schedule.save_wanted, "10 is the solver's"
+    assert schedule.stage is RunStage.SAVING and schedule.save_wanted, (
+        "the solver has a snapshot at 10"
+    )
     schedule.saved()
     assert schedule.stage is RunStage.TRAINING and schedule.issued == 10
 
 
-def test_a_run_from_memory_that_was_tested_and_at_no_place_of_the_solvers_saves_once() -> None:
+def test_a_run_from_memory_that_was_tested_and_is_between_snapshots_saves_once() -> None:
     schedule = Schedule(
         Timetable(first=11, last=20, batch=4, test_interval=5, tests=TESTED, snapshot_interval=10)
     )
@@ -144,12 +144,12 @@ PLANNED = {"workers": 4, "groups": 1, "base_lr": 0.01, "momentum": 0.9, "batch":
     [
         (PLANNED, {**PLANNED, "base_lr": 0.005}, Regroup(base_lr=0.005)),
         (PLANNED, {**PLANNED, "groups": 2, "momentum": 0.3}, Regroup(groups=2, momentum=0.3)),
-        # somebody has planned another rate since
+        # the plan has another rate by now
         ({**PLANNED, "base_lr": 0.1}, {**PLANNED, "base_lr": 0.005}, None),
         (PLANNED, PLANNED, None),
     ],
 )
-def test_a_run_goes_on_with_what_the_one_before_had_become_where_it_is_planned_as_that_was(
+def test_a_run_with_an_unchanged_plan_keeps_the_settings_that_the_run_before_had_reached(
     before: dict[str, float], after: dict[str, float], expected: Regroup | None
 ) -> None:
     assert repr(gone_on(json.dumps([before, after]), PLANNED)) == repr(expected)
@@ -159,12 +159,12 @@ DEEP = pytest.param("[" * 100_000, id="nested without end")
 
 
 @pytest.mark.parametrize("known", ["", "nonsense", "[1]", "[{}, {}]", '[{"workers": 1}, {}]', DEEP])
-def test_what_says_nothing_of_it_changes_nothing(known: str) -> None:
+def test_a_state_without_settings_changes_nothing(known: str) -> None:
     assert gone_on(known, PLANNED) is None
 
 
 @pytest.mark.parametrize("said", ["", "nonsense", "[1]", '{"by": "replica-0"}', DEEP])
-def test_what_no_run_has_written_into_a_checkpoint_counts_as_not_there(said: str) -> None:
+def test_metadata_that_no_run_has_written_count_as_missing(said: str) -> None:
     assert kept_of({KEPT: said}) is None
     assert losses_of({"losses": said.replace("1", "null")}) == []
     assert heard_before(said, ["accuracy"]) == []
@@ -185,7 +185,7 @@ def test_a_checkpoint_in_memory_is_the_file_that_would_have_been_written(tmp_pat
         os.close(file)
 
 
-def test_a_checkpoint_in_memory_says_of_which_type_its_solver_is(tmp_path: Path) -> None:
+def test_a_checkpoint_in_memory_names_the_type_of_its_solver(tmp_path: Path) -> None:
     (tmp_path / "s.prototxt").write_text(
         'base_lr: 0.1 lr_policy: "fixed" max_iter: 9 type: "AdaGrad"'
     )
@@ -200,7 +200,7 @@ def test_a_checkpoint_in_memory_says_of_which_type_its_solver_is(tmp_path: Path)
 
 
 class Half(Replica, overrides=("compute",)):
-    """One whose second bucket is never summed: its peer has died."""
+    """A replica whose second bucket is never summed, since its peer has died."""
 
     def __init__(self, *, atomic: bool) -> None:
         self._atomic = atomic
@@ -232,12 +232,12 @@ class Half(Replica, overrides=("compute",)):
 
 
 @pytest.mark.parametrize(("atomic", "updated"), [(True, []), (False, [0])])
-async def test_a_replica_that_may_be_asked_for_its_model_has_no_part_of_an_iteration_in_it(
+async def test_a_replica_that_may_be_asked_for_its_model_never_holds_half_an_iteration(
     atomic: bool, updated: list[int]
 ) -> None:
     replica = Half(atomic=atomic)
     task = asyncio.create_task(replica._train(Ticket(phase=TRAIN, number=3)))
-    for _ in range(50):  # turns of the loop: nobody waits for anything but the second sum
+    for _ in range(50):  # turns of the event loop: the replica waits only for the second sum
         await asyncio.sleep(0)
     assert (replica.asked, replica.updated) == ([0, 1], updated)
     task.cancel()
@@ -256,12 +256,12 @@ RECORD = {
     [
         (json.dumps(RECORD), {"momentum": "auto"}, True),
         ("half of a rec", {"momentum": "auto"}, False),
-        (json.dumps(RECORD), {}, False),  # nothing is tuned
+        (json.dumps(RECORD), {}, False),  # the run is not tuned
         # nor probed
         (json.dumps(RECORD), {"momentum": "auto", "tuning": {"momentum_by": "closed-loop"}}, False),
     ],
 )
-def test_a_tuner_begins_with_what_the_run_before_had_chosen(
+def test_a_tuner_begins_with_the_choice_of_the_run_before(
     tmp_path: Path, record: str, said: dict[str, Any], begins: bool
 ) -> None:
     (tmp_path / "tuning.json").write_text(record)

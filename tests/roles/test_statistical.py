@@ -1,4 +1,5 @@
-"""Iterations to a target by what runs have counted: the arithmetic, whatever the counts."""
+"""Iterations to a target, estimated from the counts of earlier runs: the arithmetic, for given
+counts."""
 
 from __future__ import annotations
 
@@ -30,7 +31,7 @@ def needed(runs: list[Counted], groups: int, manner: str = STALE) -> Needed:
 
 
 @given(st.dictionaries(st.integers(1, 64), COUNTS, min_size=1, max_size=8))
-def test_what_was_seen_is_told_as_it_was_counted(counts: dict[int, int]) -> None:
+def test_an_observed_setting_gives_its_own_count(counts: dict[int, int]) -> None:
     runs = [counted(groups, count) for groups, count in counts.items()]
     assert {groups: needed(runs, groups) for groups in counts} == {
         g: Needed(n, seen=True) for g, n in counts.items()
@@ -38,7 +39,7 @@ def test_what_was_seen_is_told_as_it_was_counted(counts: dict[int, int]) -> None
 
 
 @given(COUNTS, COUNTS, st.integers(1, 8), st.integers(1, 8), st.data())
-def test_between_two_numbers_of_groups_lies_what_is_told_of_those_in_between(
+def test_the_estimate_between_two_numbers_of_groups_lies_between_their_counts(
     first: int, last: int, few: int, more: int, data: st.DataObject
 ) -> None:
     runs = [counted(few, first), counted(few + more + 1, last)]
@@ -57,7 +58,7 @@ def test_each_doubling_adds_as_many_iterations(first: int, last: int) -> None:
 
 
 @given(GROUPS, st.integers(1, 200))
-def test_beyond_what_was_seen_nothing_is_known(seen: list[int], groups: int) -> None:
+def test_beyond_the_observed_settings_nothing_is_known(seen: list[int], groups: int) -> None:
     found = needed([counted(each, 100) for each in seen], groups)
     assert (found.steps is None) == (groups < min(seen) or groups > max(seen))
     assert found.steps is not None or found.why == "not known"
@@ -75,7 +76,7 @@ def test_of_two_settings_the_better_one_counts_and_of_several_runs_of_one_a_run_
     assert best.momentum == (0.3 if middle[0] <= middle[1] else 0.6)
 
 
-def test_a_setting_of_which_half_the_runs_fail_has_not_reached_the_target() -> None:
+def test_a_setting_that_fails_in_half_of_its_runs_has_not_reached_the_target() -> None:
     assert needed([counted(2, 10), counted(2, None)], 2) == Needed(why="not reached")
     assert needed([counted(2, 10), counted(2, 12), counted(2, None)], 2).steps == 12
     assert Efficiency([counted(2, None)]).best(STALE, 2) is None
@@ -90,7 +91,7 @@ def test_next_to_a_number_of_groups_that_failed_nothing_is_known() -> None:
     ]
 
 
-def test_runs_of_another_manner_tell_nothing_but_one_group_is_of_every_manner() -> None:
+def test_runs_of_another_manner_give_no_estimate_but_one_group_belongs_to_every_manner() -> None:
     runs = [counted(1, 100), counted(4, 300, manner=RACING)]
     assert needed(runs, 2, STALE).steps is None
     assert needed(runs, 2, RACING).steps == 200
@@ -110,13 +111,13 @@ def manner(preset: str, groups: int, **more: object) -> str:
     return manner_of(Strategy(preset=preset, workers=4, **more), groups)  # type: ignore[arg-type]
 
 
-def test_with_one_group_presets_that_update_by_the_whole_batch_tell_of_one_another() -> None:
+def test_with_one_group_presets_that_update_by_the_whole_batch_share_their_counts() -> None:
     of_one = {name for name in PRESETS if manner(name, 1) == ONE_GRADIENT}
     assert of_one == set(PRESETS) - {"sparknet", "dl4j"}
     assert manner("local-fc-shards", 1, scheme="b", variable_batch=True) != ONE_GRADIENT
 
 
-def test_with_several_groups_presets_tell_of_those_with_the_same_stale_layers() -> None:
+def test_with_several_groups_presets_with_the_same_stale_layers_share_their_counts() -> None:
     assert manner("omnivore", 4) == manner("async", 4) == manner("local-fc-shards", 4)
     assert manner("mxnet-async", 4) == manner("singa", 4) == manner("distbelief", 4)
     assert (
@@ -125,7 +126,7 @@ def test_with_several_groups_presets_tell_of_those_with_the_same_stale_layers() 
     )
 
 
-def test_workers_that_are_averaged_tell_of_as_many_that_are_averaged_as_often() -> None:
+def test_averaging_runs_share_counts_if_they_have_as_many_workers_averaged_as_often() -> None:
     assert manner("sparknet", 1, tau=5) not in (
         manner("sparknet", 1, tau=10),
         manner("dl4j", 1, tau=5),

@@ -1,5 +1,5 @@
-"""A training step as the preset single does it: no array is made after the first, and memory stays
-as it is."""
+"""Training steps of the preset single: no array is allocated after the first step, and memory does
+not grow."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from roles.learning.parameter_store import ParameterStore
 from roles.workers.single import train
 from tests.nets.support import spec_of
 
-# What Python itself needs for a step (tuples, dictionaries, blocks of arguments), in bytes
+# the bytes that Python itself needs for a step (tuples, dictionaries, blocks of arguments)
 FOR_THE_STEP = 6144
 FOR_A_LAYER = 384
 
@@ -55,7 +55,7 @@ layer { name: "label" type: "Input" top: "label" input_param { shape { dim: 16 }
 def training(
     spec: NetSpec, image: tuple[int, int, int] | None, batch: int, threads: int
 ) -> Callable[[], None]:
-    """One step on made-up images: forward, backward, update, scores."""
+    """A function that runs one step on made-up images: forward, backward, update, scores."""
     ops = get_backend("cpu", threads=threads)
     net = Net(spec, "TRAIN", ops=ops, memory="reused", seed=1, batch=batch, input_shape=image)
     store = ParameterStore(
@@ -85,8 +85,8 @@ def training(
 
 
 def taken(step: Callable[[], None]) -> tuple[int, list[str]]:
-    """Bytes a step needs at most besides what is there already, and the arrays that are left of
-    it."""
+    """Run a step. Returns the most bytes that it needs in addition to the bytes in use before, and
+    the arrays that remain after it."""
     gc.collect()
     gc.disable()
     tracemalloc.start()
@@ -129,7 +129,7 @@ def resident() -> int:
 def test_memory_is_flat_over_many_iterations():
     step = training(load_net("lenet"), (1, 28, 28), 16, 1)
     grown = []
-    # a leak grows every time; Linux fills up a large page, or a thread of another test ends, once
+    # a leak grows every time; Linux fills a large page, or a thread of another test ends, only once
     for _ in range(3):
         for _ in range(50):
             step()

@@ -1,4 +1,4 @@
-"""When enough is known of a trial, and what it took: from made-up progress reports."""
+"""The length of a trial and its result, from made-up progress reports."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ from roles.choosing.stopwatch import Stopwatch, apart
 
 
 def told(watch: Stopwatch, second: float, every: int, most: int = 10_000, cold: float = 0.0) -> int:
-    """Report an iteration of so many seconds now and then, the first ten `cold` seconds longer;
-    iterations until it was enough."""
+    """Report iterations of `second` seconds now and then. The first ten take `cold` seconds longer.
+    Returns the iterations until the watch had enough."""
     for done in [1, *range(every, most, every)]:
         now = done * second + min(done, 10) * cold
         if watch.heard("progress", {"iteration": done}, now):
@@ -31,7 +31,7 @@ def test_an_iteration_of_a_second_is_measured_for_three() -> None:
     assert (watch.seconds, watch.iterations) == (1.0, 3)
 
 
-def test_what_is_slow_while_caches_are_cold_does_not_count() -> None:
+def test_iterations_slowed_by_cold_caches_do_not_count() -> None:
     watch = Stopwatch()
     told(watch, 0.02, every=5, cold=0.2)
     assert watch.seconds == pytest.approx(0.02)
@@ -43,14 +43,14 @@ def test_iterations_that_take_no_time_are_not_measured_for_ever() -> None:
     assert watch.seconds == 0.0
 
 
-def test_one_report_tells_no_time_and_other_events_none() -> None:
+def test_a_single_report_and_other_events_give_no_time() -> None:
     watch = Stopwatch()
     assert not watch.heard("test", {"iteration": 0}, 1.0)
     assert not watch.heard("progress", {"iteration": 1}, 2.0)
     assert watch.seconds is None
 
 
-def test_a_resumed_run_counts_from_where_it_goes_on() -> None:
+def test_a_resumed_run_counts_from_its_first_iteration() -> None:
     watch = Stopwatch()
     for done in (501, 502, 504):
         watch.heard("progress", {"iteration": done}, done * 0.1)

@@ -1,5 +1,5 @@
-"""Workers that are slower than their peers are named within 20 passes, those that only vary
-never."""
+"""Workers that are slower than their peers are named within 20 passes. Workers that only vary are
+never named."""
 
 from __future__ import annotations
 
@@ -20,8 +20,8 @@ def told(
     seed: int = 1,
     cohort: Stragglers | None = None,
 ) -> list[tuple[int, Straggler]]:
-    """What is told of workers whose passes take a second times their factor, times what chance
-    does."""
+    """The reports about workers whose passes take a second, times their factor, times a random
+    factor."""
     chance = random.Random(seed)
     found = cohort or Stragglers()
     news = []
@@ -35,7 +35,7 @@ def told(
 
 @pytest.mark.parametrize("count", [2, 3, 4])
 @pytest.mark.parametrize("times", [2.0, 5.0, 10.0])
-def test_a_slow_worker_is_named_within_twenty_passes_and_nobody_else_is(
+def test_a_slow_worker_is_named_within_twenty_passes_and_no_other_is(
     times: float, count: int
 ) -> None:
     for seed in range(50):
@@ -51,7 +51,7 @@ def test_workers_that_only_vary_are_never_named(sigma: float) -> None:
     assert [told(dict.fromkeys(WORKERS, 1.0), 3000, sigma, seed) for seed in range(5)] == [[]] * 5
 
 
-def test_one_pass_in_ten_that_takes_ten_times_as_long_names_nobody() -> None:
+def test_one_pass_in_ten_that_takes_ten_times_as_long_names_no_worker() -> None:
     chance = random.Random(2)
     cohort = Stragglers()
     for number in range(5000):
@@ -60,14 +60,14 @@ def test_one_pass_in_ten_that_takes_ten_times_as_long_names_nobody() -> None:
             assert cohort.seen(worker, 10, seconds, float(number)) is None
 
 
-def test_one_quick_pass_of_a_peer_that_then_waits_names_nobody() -> None:
+def test_one_quick_pass_of_a_peer_that_then_waits_names_no_worker() -> None:
     cohort = Stragglers()
     assert told({"a": 1.0, "b": 1.0}, WINDOW, 0.0, cohort=cohort) == []
     assert told({"b": 0.5}, 1, 0.0, cohort=cohort) == []
     assert told({"a": 1.0}, WITHIN, 0.0, cohort=cohort) == []
 
 
-def test_a_straggler_that_has_caught_up_is_told_once_and_not_named_anew_at_once() -> None:
+def test_a_straggler_that_has_caught_up_is_reported_once_and_not_named_again_at_once() -> None:
     cohort = Stragglers()
     slow = dict.fromkeys(WORKERS, 1.0) | {"b": 3.0}
     even = dict.fromkeys(WORKERS, 1.0)
@@ -79,17 +79,17 @@ def test_a_straggler_that_has_caught_up_is_told_once_and_not_named_anew_at_once(
     assert [said.slow for _, said in told(slow, 100, 0.05, cohort=cohort)] == [True]
 
 
-def test_whoever_has_more_rows_may_take_longer() -> None:
+def test_a_worker_with_more_rows_may_take_longer() -> None:
     cohort = Stragglers()
     for number in range(100):
         assert cohort.seen("a", 2, 2.0, float(number)) is None
         assert cohort.seen("b", 1, 1.0, float(number)) is None
 
 
-def test_whoever_takes_part_no_more_is_no_peer() -> None:
+def test_a_worker_that_has_left_is_not_compared() -> None:
     cohort = Stragglers()
     told({"a": 1.0, "b": 1.0, "c": 1.0}, 20, 0.05, cohort=cohort)
     assert told({"d": 9.0, "e": 9.0}, 3 * AWAY, 0.05, cohort=cohort)[-1][1].slow is False, (
-        "its peers are as slow"
+        "no worker may stay named when its peers are as slow"
     )
     assert cohort.stragglers == []

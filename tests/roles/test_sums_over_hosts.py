@@ -1,5 +1,5 @@
-"""Sums of members on several hosts: the same numbers everywhere, in a fixed order; one sum leaves a
-host, one comes."""
+"""Sums of members on several hosts: the same numbers everywhere, in a fixed order. One sum leaves
+each host and one arrives."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ KINDS = [
 
 
 def cases(*hosts: tuple[int, ...], kinds: Sequence[tuple[str, Between]] = KINDS) -> list[Any]:
-    """Ways to sum, over hosts with so many members each; by halves where that can be."""
+    """Ways to sum over hosts with these numbers of members; by halves only if that is possible."""
     return [
         pytest.param(kind, way, each, id=f"{kind}-{way}-{each}")
         for (kind, way), each in itertools.product(kinds, hosts)
@@ -50,7 +50,8 @@ def cases(*hosts: tuple[int, ...], kinds: Sequence[tuple[str, Between]] = KINDS)
 def laid_out(
     kind: str, hosts: Sequence[int], way: Between
 ) -> tuple[Chosen, Layout, list[tuple[str, ...]]]:
-    """What the members are told, the layout, and who lives on each host: neighbours by rank."""
+    """The options of the members, the layout, and the members on each host, which are neighbours by
+    rank."""
     names = names_of(sum(hosts))
     cuts = [0, *itertools.accumulate(hosts)]
     homes = [tuple(names[low:high]) for low, high in itertools.pairwise(cuts)]
@@ -65,7 +66,7 @@ def run(kind: str, hosts: Sequence[int], way: Between, **more: int) -> dict[str,
 
 
 def of_hosts(arrays: list[Array], hosts: Sequence[int]) -> Array:
-    """Neighbours on each host added up in pairs, then the hosts."""
+    """Add up neighbours on each host in pairs, then the hosts."""
     cuts = [0, *itertools.accumulate(hosts)]
     return in_order([in_order(arrays[low:high], 2) for low, high in itertools.pairwise(cuts)], 2)
 
@@ -158,7 +159,7 @@ def test_every_way_takes_the_time_that_is_predicted_and_the_fastest_one_is_chose
         found = summed(chosen, members, **numbers)  # type: ignore[arg-type]
         took[way] = max(member.ended[0] for member in found.values())
     assert took[RING] == pytest.approx(ring_seconds(members, size, rate, latency), rel=0.02)
-    # and down the tree a child says that it has it, before the next gets it
+    # and on the way down, a child reports that it has the array before the next child gets it
     levels = (members - 1).bit_length()
     assert took[TREE] == pytest.approx(
         tree_seconds(members, size, rate, latency), abs=levels * latency + 1e-3, rel=0.01
@@ -174,9 +175,9 @@ def test_every_way_takes_the_time_that_is_predicted_and_the_fastest_one_is_chose
         assert took[HALVES] <= 1.01 * min(took.values())
 
 
-def test_without_a_limit_of_the_network_nothing_goes_round_a_ring() -> None:
+def test_without_a_limit_of_the_network_no_sum_uses_a_ring() -> None:
     assert ring_from(8, None, 0.1) is None
-    assert ring_from(2, 1e9, 0.1) == 0  # as many messages, half as long each
+    assert ring_from(2, 1e9, 0.1) == 0  # the ring sends as many messages, each half as long
     assert ring_from(1, 1e9, 0.1) is None
 
 
@@ -189,11 +190,12 @@ def test_without_a_limit_of_the_network_nothing_goes_round_a_ring() -> None:
         ("member-4", "no such bucket"),
     ],
 )
-def test_what_does_not_belong_to_a_sum_over_hosts_is_rejected(
+def test_a_message_that_does_not_belong_to_a_sum_over_hosts_is_rejected(
     way: Between, sender: str, why: str
 ) -> None:
     actor = Actor()
-    # the first of its host: hears of its own, and of some first ones of others
+    # The first member of its host. It receives from members of its own host, and from some first
+    # members of other hosts.
     placed(actor, "member-0")
     chosen, _, _ = laid_out("per-host", (2,) * 4 if way == HALVES else (2, 2, 2), way)
     exchange = chosen.of(actor, dict(enumerate(SIZES)), OPS, np.float32)

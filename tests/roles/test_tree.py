@@ -1,4 +1,4 @@
-"""Reduction trees: every leaf once, about log_f levels, shares that make up the whole."""
+"""Reduction trees: every leaf once, about log_f levels, and shares that make up the whole."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def below(name: str, reducers: dict[str, TreeReducerSpec]) -> list[str]:
 
 
 def levels(count: int, fan_in: int) -> int:
-    """ceil(log_fan_in(count)) by whole numbers."""
+    """ceil(log_fan_in(count)), computed with whole numbers."""
     needed = 0
     reach = 1
     while reach < count:
@@ -57,13 +57,14 @@ def above(count: int, made: list[TreeReducerSpec]) -> dict[str, str]:
 
 
 @given(counts, fan_ins)
-def test_nobody_has_more_children_than_the_fan_in_or_fewer_than_two(
+def test_no_reducer_has_more_children_than_the_fan_in_or_fewer_than_two(
     count: int, fan_in: int
 ) -> None:
     made = reduction_tree(leaves_of(count), fan_in, "root", "sum")
     assert all(2 <= len(reducer.children) <= fan_in for reducer in made)
     found = above(count, made)
-    for reducer in made:  # what children say of their parent is what parents say of their children
+    # the children's view of their parents equals the parents' view of their children
+    for reducer in made:
         assert {found[child] for child in reducer.children} == {reducer.name}
 
 
@@ -85,7 +86,7 @@ def test_one_leaf_needs_no_reducer() -> None:
     assert parents(["a"], [], "root") == {"a": ("root", 0, 1)}
 
 
-def test_five_leaves_by_twos_as_drawn() -> None:
+def test_five_leaves_by_twos_as_in_the_drawing() -> None:
     assert reduction_tree(list("abcde"), 2, "root", "sum") == [
         TreeReducerSpec("sum-0", ("a", "b"), "sum-2"),
         TreeReducerSpec("sum-1", ("c", "d"), "sum-2"),
@@ -133,7 +134,7 @@ def test_without_reducers_the_root_adds_up_all_leaves() -> None:
     }
 
 
-def test_a_group_that_is_alone_has_the_root_for_its_last_reducer() -> None:
+def test_a_single_group_has_the_root_as_its_last_reducer() -> None:
     assert forest([["a", "b"]], 2, "root", []) == {"a": ("root", 0, 2), "b": ("root", 1, 2)}
     assert forest([list("abcde")], 2, "root", ["r", "s", "t"]) == {
         "a": ("r", 0, 2), "b": ("r", 1, 2), "c": ("s", 0, 2), "d": ("s", 1, 2),
@@ -142,7 +143,7 @@ def test_a_group_that_is_alone_has_the_root_for_its_last_reducer() -> None:
     assert [reducers_needed([["w"] * size], 2) for size in (1, 2, 3, 4, 5)] == [0, 0, 1, 2, 3]
 
 
-def test_groups_that_share_the_root_and_hosts_that_send_to_it_have_reducers_of_their_own() -> None:
+def test_groups_that_share_the_root_and_hosts_that_send_to_it_have_separate_reducers() -> None:
     assert forest([["a", "b"], ["c"]], 2, "root", ["r"]) == {
         "a": ("r", 0, 2), "b": ("r", 1, 2), "r": ("root", 0, 1), "c": ("root", 0, 1),
     }  # fmt: skip

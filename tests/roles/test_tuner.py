@@ -1,5 +1,5 @@
-"""The tuner with a stand-in for the coordinator, on virtual time: what it asks, tells, keeps, and
-how it ends."""
+"""The tuner with a stand-in for the coordinator, on virtual time: its requests, its messages, its
+records, and its end."""
 
 from __future__ import annotations
 
@@ -31,11 +31,11 @@ MOMENTA = (0.0, 0.3, 0.6, 0.9)
 
 
 class Coordinator(Actor):
-    """Trains a quadratic: `last` iterations, one after the other while nobody holds it. Refuses
-    probes after `patience` of them, as one does whose run winds down. Cuts the probe of number
-    `cut` and lets the run go on, as one does whose run winds down meanwhile; nothing may be asked
-    any more. Twice the batch takes `slower` times as long. After a release, rates from `falls` on
-    diverge within 5 iterations."""
+    """A coordinator that trains a quadratic: `last` iterations, one after the other, while the run
+    is not held. It refuses probes after `patience` of them, like a coordinator whose run winds
+    down. It cuts the probe with the number `cut` and lets the run go on, like a coordinator whose
+    run winds down during a probe. After that it accepts no requests. Twice the batch takes `slower`
+    times as long. After a release, rates from `falls` on diverge within 5 iterations."""
 
     def __init__(
         self,
@@ -55,7 +55,7 @@ class Coordinator(Actor):
         self._lab = Quadratic(SECONDS)
         self._now = Setting(1, 0.9, base_lr, BATCH)
         self._held: asyncio.Event | None = None
-        self._ended = asyncio.Event()  # an iteration
+        self._ended = asyncio.Event()  # the end of an iteration
         self.released = asyncio.Event()
         self.released.set()
 
@@ -70,7 +70,7 @@ class Coordinator(Actor):
 
     async def on_hold(self, message: Hold, envelope: Envelope) -> None:
         self.released.clear()
-        await asyncio.sleep(0.25)  # what is under way ends
+        await asyncio.sleep(0.25)  # wait for the iteration in progress
         now = self._now
         held = Held(
             iteration=self._lab.iteration,
@@ -90,12 +90,12 @@ class Coordinator(Actor):
         seconds = message.seconds / self._times(wanted)
         trial = await self._lab.probe(wanted, message.iterations, seconds, kept=message.kept)
         seconds = trial.seconds * self._times(wanted)
-        # with the first end after the limit
+        # a probe is cut at the first iteration that ends after the limit
         was_cut = len(trial.losses) < message.iterations and not trial.diverged
         trial = dataclasses.replace(
             trial, seconds=max(seconds, message.seconds) if was_cut else seconds
         )
-        await asyncio.sleep(trial.seconds + 0.1)  # and puts the model back
+        await asyncio.sleep(trial.seconds + 0.1)  # and put the model back
         self._cut -= 1
         if self._cut == 0:
             self.released.set()
@@ -139,12 +139,12 @@ class Coordinator(Actor):
         )
 
     def _times(self, setting: Setting) -> float:
-        """As long as with the batch of the beginning."""
+        """The time of an iteration relative to the first batch."""
         return self._slower ** math.log2(setting.batch / BATCH)
 
 
 class Model(Actor):
-    """Says how noisy gradients are, from the second time on that it is asked."""
+    """A model server that reports the noise of its gradients, from the second request on."""
 
     def __init__(self, *, noise: float) -> None:
         self._noise = noise
@@ -240,7 +240,7 @@ def test_a_run_too_short_for_grids_searches_once_unless_the_batch_is_to_be_chose
     assert journal.of("finished") == [{"iterations": 1500}]
 
 
-def test_the_seconds_that_are_told_are_all_in_which_the_run_was_held(tmp_path: Path) -> None:
+def test_the_reported_seconds_are_all_seconds_in_which_the_run_was_held(tmp_path: Path) -> None:
     journal = tuned(tmp_path, everything(400))
     (made,) = choices_of(journal)
     probes = sum(fields["seconds"] + 0.1 for fields in journal.of("probe"))
@@ -272,10 +272,10 @@ def test_its_record_has_every_probe_and_another_run_starts_from_it(tmp_path: Pat
     taken = Setting(**record["choice"])
     assert Setting(**journal.of("released")[0]) == taken
     assert choices_of(journal)[0]["why"] == f"the choice of {FILE}"
-    assert len(choices_of(journal)) > 1  # and goes on to search
+    assert len(choices_of(journal)) > 1  # and it continues to search
 
 
-def test_what_another_run_chose_is_taken_of_what_is_to_be_chosen_only(tmp_path: Path) -> None:
+def test_only_settings_to_be_chosen_are_taken_from_another_runs_record(tmp_path: Path) -> None:
     start = Start(Setting(4, 0.3, 0.05), 4, 4, FILE)
     journal = tuned(tmp_path, Choices(momenta=MOMENTA, last=6000), start)
     assert Setting(**journal.of("released")[0]) == Setting(1, 0.3, 0.1, BATCH)
@@ -283,14 +283,14 @@ def test_what_another_run_chose_is_taken_of_what_is_to_be_chosen_only(tmp_path: 
     assert {fields["groups"] for fields in journal.of("probe")} == {1}  # in later searches too
 
 
-def test_a_start_that_diverges_here_is_told_and_the_search_begins_anew(tmp_path: Path) -> None:
+def test_a_start_that_diverges_here_is_reported_and_the_search_restarts(tmp_path: Path) -> None:
     journal = tuned(tmp_path, everything(6000), Start(Setting(4, 0.9, 100.0), 4, 4, FILE))
     assert told(journal)[0].startswith("the setting of tuning.json, ")
     assert told(journal)[0].endswith(", diverges here: the cold start follows")
     assert journal.of("released")[0]["base_lr"] < 100
 
 
-def test_where_training_diverges_after_all_the_next_best_that_is_less_bold_is_taken(
+def test_if_training_diverges_after_all_the_next_best_less_bold_setting_is_taken(
     tmp_path: Path,
 ) -> None:
     usual = choices_of(tuned(tmp_path, everything(3000)))[0]
@@ -314,7 +314,7 @@ def test_where_training_diverges_after_all_the_next_best_that_is_less_bold_is_ta
     ("rates", "why"),
     [((0.1, 1.0), ", so a tenth of the rate"), ((), "everything that was tried diverges")],
 )
-def test_where_nothing_that_was_tried_holds_a_lower_rate_does_if_that_may_be_chosen(
+def test_if_no_tried_setting_converges_a_lower_rate_is_taken_if_it_may_be_chosen(
     tmp_path: Path, rates: tuple[float, ...], why: str
 ) -> None:
     journal = tuned(
@@ -328,7 +328,7 @@ def test_where_nothing_that_was_tried_holds_a_lower_rate_does_if_that_may_be_cho
 
 
 @pytest.mark.parametrize("patience", [0, 1, 5])
-def test_a_run_that_winds_down_while_it_is_probed_is_let_go_as_it_was(
+def test_a_run_that_winds_down_during_a_probe_is_released_unchanged(
     tmp_path: Path, patience: int
 ) -> None:
     journal = tuned(tmp_path, everything(6000), patience=patience)
@@ -340,9 +340,7 @@ def test_a_run_that_winds_down_while_it_is_probed_is_let_go_as_it_was(
 
 
 @pytest.mark.parametrize("cut", [2, 4])
-def test_a_probe_that_the_end_of_the_run_cuts_is_the_last_that_is_asked(
-    tmp_path: Path, cut: int
-) -> None:
+def test_a_probe_that_the_end_of_the_run_cuts_is_the_last_request(tmp_path: Path, cut: int) -> None:
     journal = tuned(tmp_path, everything(6000), cut=cut)
     assert len(journal.of("probe")) == cut - 1
     assert told(journal)[-1] == "no further search: the run ends"
@@ -350,7 +348,7 @@ def test_a_probe_that_the_end_of_the_run_cuts_is_the_last_that_is_asked(
     assert journal.of("finished") == [{"iterations": 6000}]
 
 
-def test_the_batch_is_chosen_as_soon_as_it_is_known_how_noisy_gradients_are(tmp_path: Path) -> None:
+def test_the_batch_is_chosen_as_soon_as_the_noise_of_gradients_is_known(tmp_path: Path) -> None:
     choices = Choices(batches=(16, 32, 64), last=2000)
     journal = tuned(tmp_path, choices, noise=1000.0, slower=1.2, base_lr=0.01)
     first, second, *_ = choices_of(journal)
@@ -383,7 +381,7 @@ def test_a_run_that_starts_from_a_record_with_a_larger_batch_takes_it_with_its_r
 
 
 @pytest.mark.parametrize(("noise", "worth"), [(1000.0, True), (20.0, False)])
-def test_where_no_batch_is_chosen_it_is_told_when_twice_as_large_a_one_would_be_worth_it(
+def test_if_no_batch_is_chosen_the_journal_reports_when_twice_the_batch_would_pay(
     tmp_path: Path, noise: float, worth: bool
 ) -> None:
     journal = tuned(tmp_path, Choices(momenta=MOMENTA, last=10_000), noise=noise)
@@ -441,7 +439,7 @@ def test_a_disk_that_takes_no_record_ends_nothing(
         (None, "found no such file"),
     ],
 )
-def test_a_record_that_is_none_is_refused_in_words(
+def test_a_file_that_is_not_a_record_is_refused_in_words(
     tmp_path: Path, text: str | None, why: str
 ) -> None:
     if text is not None:

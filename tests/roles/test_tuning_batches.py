@@ -1,4 +1,5 @@
-"""Which batch is taken where it is known how noisy gradients are, and how long each batch takes."""
+"""The choice of the batch from the known noise of gradients and the time of an iteration for each
+batch."""
 
 from __future__ import annotations
 
@@ -22,7 +23,8 @@ LONG = 100_000
 
 
 class Lab:
-    """`seconds` of an iteration by its batch; one of `wild` diverges."""
+    """A laboratory in which `seconds(batch)` is the time of an iteration. The batch `wild`
+    diverges."""
 
     def __init__(self, seconds: Callable[[int], float], wild: int = 0) -> None:
         self._seconds = seconds
@@ -67,7 +69,7 @@ def chosen(
     return asyncio.run(search())
 
 
-def test_where_gradients_are_noise_the_batch_that_computes_most_images_a_second_is_taken() -> None:
+def test_with_noisy_gradients_the_batch_with_most_images_a_second_is_taken() -> None:
     found = chosen(Lab({64: 1.0, 128: 1.4, 256: 3.0}.__getitem__), NOISY, 64, 128, 256)
     assert found.setting.batch == 128
     assert found.setting.base_lr == pytest.approx(0.01 * gain(NOISY, 128, 64), rel=1e-5)
@@ -80,7 +82,7 @@ def test_where_gradients_are_noise_the_batch_that_computes_most_images_a_second_
     assert found.why.endswith("the 100000 iterations that are left do the work of 199987")
 
 
-def test_where_they_are_clean_no_larger_batch_is_even_tried() -> None:
+def test_with_clean_gradients_no_larger_batch_is_tried() -> None:
     lab = Lab(lambda batch: 1.0)
     found = chosen(lab, CLEAN, 64, 128, 256)
     assert found.setting == NOW
@@ -109,20 +111,20 @@ def test_a_batch_has_a_few_iterations_before_its_own_and_probes_last_about_as_lo
     assert lab.asked == [(64, 20), (128, WARM), (128, LEAST), (256, WARM), (256, LEAST)]
 
 
-def test_a_batch_that_diverges_with_its_learning_rate_is_not_taken_and_told() -> None:
+def test_a_batch_that_diverges_with_its_learning_rate_is_reported_and_not_taken() -> None:
     told: list[str] = []
     found = chosen(Lab(lambda batch: 1.0, wild=256), NOISY, 64, 128, 256, told=told)
     assert found.setting.batch == 128
     assert told == ["a batch of 256 with base_lr 0.03999 diverges"]
 
 
-def test_seconds_of_an_iteration_are_those_of_the_new_batch_from_then_on() -> None:
+def test_after_a_change_of_batch_the_seconds_of_an_iteration_belong_to_the_new_batch() -> None:
     found = chosen(Lab({64: 1.0, 128: 1.4, 256: 3.0}.__getitem__), NOISY, 64, 128, 256)
     assert found.iteration_seconds == {1: pytest.approx(1.4)}
     assert [setting.batch for setting, _ in found.tried] == [64, 128, 128, 256, 256]
 
 
-def test_a_budget_that_pays_for_no_other_batch_keeps_the_present_one_and_tells() -> None:
+def test_a_budget_that_pays_for_no_other_batch_keeps_the_present_one_and_is_reported() -> None:
     told: list[str] = []
     lab = Lab(lambda batch: 1.0)
     found = chosen(lab, NOISY, 64, 128, left=220, told=told)  # 22 s, of which 20 are spent
@@ -146,7 +148,7 @@ def test_of_several_model_servers_the_smallest_clear_noise_scale_counts() -> Non
     )
 
 
-def test_twice_the_batch_is_told_where_it_is_worth_more_than_one_and_a_half() -> None:
+def test_twice_the_batch_is_reported_if_it_is_worth_more_than_one_and_a_half() -> None:
     assert worth_telling(127.0, 64) == ""
     line = worth_telling(640.0, 64)
     assert "an iteration with twice the batch, 128, is worth 1.83 of the present ones" in line

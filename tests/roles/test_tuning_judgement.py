@@ -1,4 +1,4 @@
-"""When one probe is clearly worse than another."""
+"""The decision whether one probe is clearly worse than another."""
 
 from __future__ import annotations
 
@@ -17,13 +17,14 @@ def times(factor: float) -> list[float]:
 @pytest.mark.parametrize(
     ("one", "paired", "worse"),
     [
-        (times(1.03), True, False),  # surely, but by less than anybody feels
+        (times(1.03), True, False),  # certainly worse, but by an unimportant amount
         (times(1.10), True, True),
-        (times(1.10), False, False),  # without the pairs it is within what batches differ
+        # without the pairs, the difference is within the variation of batches
+        (times(1.10), False, False),
         (times(5.0), False, True),
         (times(0.5), True, False),
-        ([*HARD[:7], 100.0], True, False),  # one batch says nothing
-        # an explosion varies as much as it is large
+        ([*HARD[:7], 100.0], True, False),  # one batch proves nothing
+        # the losses of an explosion vary as much as they are large
         ([10.0**power for power in range(1, 9)], False, True),
         ([], True, True),
     ],
@@ -34,12 +35,12 @@ def test_a_probe_is_clearly_worse_by_more_than_five_percent_and_by_its_ranks(
     assert clearly_worse(one, HARD, paired=paired) is worse
 
 
-def test_nothing_is_worse_than_what_diverged() -> None:
+def test_nothing_is_worse_than_a_diverged_probe() -> None:
     assert not clearly_worse(HARD, [], paired=True)
     assert not clearly_worse([], [], paired=True)
 
 
-def test_the_last_half_of_a_probe_counts_fifty_at_most_and_none_of_one_that_diverged() -> None:
+def test_at_most_fifty_iterations_of_a_probes_last_half_count_and_none_after_divergence() -> None:
     losses = tuple(map(float, range(200)))
     assert judged(Trial(losses[:20], 20.0)) == losses[10:20]
     assert judged(Trial(losses, 200.0)) == losses[150:]
@@ -47,7 +48,7 @@ def test_the_last_half_of_a_probe_counts_fifty_at_most_and_none_of_one_that_dive
     assert judged(Trial(losses, 200.0, diverged=True)) == ()
 
 
-def test_so_many_iterations_had_ended() -> None:
+def test_the_number_of_iterations_that_had_ended() -> None:
     trial = Trial((1.0,) * 10, 5.0)
     assert [ended_in(trial, seconds) for seconds in (0.0, 0.4, 0.5, 4.9, 5.0, 99.0)] == [
         0,
@@ -57,5 +58,5 @@ def test_so_many_iterations_had_ended() -> None:
         10,
         10,
     ]
-    assert ended_in(Trial((1.0,) * 10, 0.0), 1.0) == 10  # on virtual time work may take none
+    assert ended_in(Trial((1.0,) * 10, 0.0), 1.0) == 10  # on virtual time, work may take no time
     assert ended_in(Trial((), 0.0, diverged=True), 1.0) == 0

@@ -1,5 +1,5 @@
-"""Implicit momentum: the estimators where the answer is known, the loop that keeps the total, what
-is not told."""
+"""Implicit momentum: estimators on problems with known answers, the loop that keeps the total, and
+values that are not reported."""
 
 from __future__ import annotations
 
@@ -35,8 +35,8 @@ def bowl(
     regular: bool = False,
     seed: int = 1,
 ) -> tuple[ImplicitMomentum, Counter[int], list[NDArray[np.float64]]]:
-    """SGD by groups in a bowl of known curvature, their gradients noisy, service times exponential
-    or all the same."""
+    """SGD by groups in a bowl of known curvature, with noisy gradients. Service times are
+    exponential, or all equal if `regular`."""
     draw = np.random.default_rng(seed)
     x = draw.normal(size=SIZE)
     v = np.zeros(SIZE)
@@ -58,7 +58,7 @@ def bowl(
 
 @pytest.mark.parametrize("explicit", [0.0, 0.5])
 @pytest.mark.parametrize("groups", [1, 2, 4, 8])
-def test_gradients_say_1_minus_1_over_g_with_exponential_times_whatever_the_solver_adds(
+def test_gradients_give_1_minus_1_over_g_with_exponential_times_whatever_the_solver_adds(
     groups: int, explicit: float
 ) -> None:
     found, _, _ = bowl(groups, 2500, explicit=explicit)
@@ -68,13 +68,13 @@ def test_gradients_say_1_minus_1_over_g_with_exponential_times_whatever_the_solv
     assert measured.value == pytest.approx(expected(groups), abs=max(4 * measured.error, 1e-6))
 
 
-def test_staleness_says_it_too_and_needs_fewer_updates() -> None:
+def test_staleness_gives_the_same_and_needs_fewer_updates() -> None:
     _, staleness, _ = bowl(8, 1500)
     assert from_staleness(staleness) == pytest.approx(expected(8), abs=0.02)
 
 
 @pytest.mark.parametrize("groups", [4, 8])
-def test_with_regular_times_gradients_say_what_the_counted_staleness_lets_expect(
+def test_with_regular_times_gradients_agree_with_the_counted_staleness(
     groups: int,
 ) -> None:
     found, staleness, _ = bowl(groups, 2500, regular=True)
@@ -85,7 +85,7 @@ def test_with_regular_times_gradients_say_what_the_counted_staleness_lets_expect
 
 
 def test_a_regression_of_one_update_on_the_one_before_sees_noise_instead() -> None:
-    """Why not simply that: the bias that the formula avoids."""
+    """A plain regression of each update on the one before has a bias, which the formula avoids."""
     _, _, along = bowl(4, 2500)
     steps = np.diff(np.array(along), axis=0)
     plain = float((steps[1:] * steps[:-1]).sum() / (steps[:-1] ** 2).sum())
@@ -99,7 +99,7 @@ def test_updates_that_are_left_out_break_the_chain_and_nothing_else() -> None:
     assert found.measured() == before
 
 
-def test_what_the_noise_hides_is_not_told() -> None:
+def test_momentum_hidden_by_noise_is_not_reported() -> None:
     ratio = Ratio()
     draw = np.random.default_rng(1)
     for above, below in draw.normal(size=(BLOCK * 20, 2)):
@@ -123,7 +123,7 @@ def test_explicit_and_implicit_momentum_keep_one_minus_momentum_over_g() -> None
 
 
 @pytest.mark.parametrize(("implicit", "wanted"), [(0.5, 0.9), (0.75, 0.9), (0.0, 0.6), (0.9, 0.9)])
-def test_the_closed_loop_brings_the_total_to_what_is_wanted(implicit: float, wanted: float) -> None:
+def test_the_closed_loop_brings_the_total_to_its_goal(implicit: float, wanted: float) -> None:
     loop = ClosedLoop(0.9)
     draw = np.random.default_rng(1)
     for _ in range(60):
@@ -131,7 +131,7 @@ def test_the_closed_loop_brings_the_total_to_what_is_wanted(implicit: float, wan
     assert total(loop.explicit, implicit) == pytest.approx(wanted, abs=0.01)
 
 
-def test_the_closed_loop_stays_between_none_and_the_most_and_ignores_what_is_no_momentum() -> None:
+def test_the_closed_loop_stays_between_zero_and_the_maximum_and_ignores_invalid_momentum() -> None:
     loop = ClosedLoop(0.5)
     assert loop.next(1.2, 0.9) == 0.5
     assert loop.next(float("nan"), 0.9) == 0.5
@@ -143,6 +143,6 @@ def test_the_closed_loop_stays_between_none_and_the_most_and_ignores_what_is_no_
     assert loop.explicit == MOST
 
 
-def test_no_staleness_is_no_distribution() -> None:
+def test_no_counted_staleness_gives_no_distribution() -> None:
     with pytest.raises(ValueError, match="expected one update at least"):
         from_staleness({})

@@ -1,5 +1,5 @@
-"""The noise scale where the noise is known; what a model server looks at, and what its page says of
-it."""
+"""The noise scale on problems with known noise; the gradients that a model server examines, and its
+page about them."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def sent(
 
 
 @pytest.mark.parametrize("members", [2, 4])
-def test_parts_of_members_tell_the_noise_scale(members: int) -> None:
+def test_parts_of_members_give_the_noise_scale(members: int) -> None:
     noise = NoiseScale(BATCH)
     draw = np.random.default_rng(1)
     for _ in range(1500):
@@ -59,7 +59,7 @@ def test_parts_of_members_tell_the_noise_scale(members: int) -> None:
     assert measured.error < 0.1 * SCALE
 
 
-def test_successive_gradients_of_groups_tell_it_too() -> None:
+def test_successive_gradients_of_groups_give_it_too() -> None:
     noise = NoiseScale(BATCH)
     draw = np.random.default_rng(1)
     for _ in range(1500):
@@ -69,7 +69,7 @@ def test_successive_gradients_of_groups_tell_it_too() -> None:
     assert measured.value == pytest.approx(SCALE, abs=4 * measured.error)
 
 
-def test_gradients_of_batches_of_different_sizes_tell_one_scale() -> None:
+def test_gradients_of_batches_of_different_sizes_give_one_scale() -> None:
     noise = NoiseScale(BATCH)
     draw = np.random.default_rng(1)
     for at in range(1500):
@@ -86,9 +86,9 @@ def test_gradients_of_batches_of_different_sizes_tell_one_scale() -> None:
 
 
 @pytest.mark.parametrize("members", [2, 3, 4])
-def test_a_tree_of_reducers_tells_the_scale_as_the_parts_themselves_do(members: int) -> None:
-    """Two reducers, or a reducer and a worker, below the model server: as a tree of these members
-    has them."""
+def test_a_tree_of_reducers_gives_the_same_scale_as_the_parts(members: int) -> None:
+    """A tree of these members has two reducers, or a reducer and a worker, below the model
+    server."""
     through = GradientWatch(["ip"], BATCH)
     direct = GradientWatch(["ip"], BATCH)
     draw = np.random.default_rng(1)
@@ -133,10 +133,11 @@ def test_an_image_of_a_larger_batch_is_worth_less_the_less_noise_there_is() -> N
     assert efficiency(0.0, 128, 64) == 0.5
 
 
-def test_an_iteration_with_a_larger_batch_is_worth_what_adascale_says() -> None:
-    assert gain(0.0, 256, 64) == 1.0  # no noise: nothing is won
-    assert gain(1e12, 256, 64) == pytest.approx(4.0)  # nothing but noise: as many images, as much
-    variance = 3.0  # of the gradient of a batch of 64
+def test_an_iteration_with_a_larger_batch_has_the_gain_of_adascale() -> None:
+    assert gain(0.0, 256, 64) == 1.0  # without noise, nothing is gained
+    # with noise only, the gain is the ratio of the batches
+    assert gain(1e12, 256, 64) == pytest.approx(4.0)
+    variance = 3.0  # the variance of the gradient of a batch of 64
     square = 2.0
     scale = 4
     expected = (variance + square) / (variance / scale + square)  # Johnson et al. 2020, equation 3
@@ -156,7 +157,7 @@ def test_only_a_burst_of_updates_and_some_layers_are_looked_at() -> None:
     assert watch._seen["layer0"].weight == pytest.approx(1200 / 240)
 
 
-def test_a_gradient_that_overflows_is_left_out_without_a_word() -> None:
+def test_a_gradient_that_overflows_is_left_out_silently() -> None:
     watch = GradientWatch(["ip"], BATCH)
     blobs = (np.array([1e30, np.inf, np.nan], np.float32),)
     for version in range(20):
@@ -169,7 +170,7 @@ def test_a_gradient_that_overflows_is_left_out_without_a_word() -> None:
 
 
 @pytest.mark.slow
-def test_the_page_of_a_model_server_tells_momentum_and_noise(
+def test_the_page_of_a_model_server_shows_momentum_and_noise(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     from roles.servers import gradient_gauges

@@ -1,5 +1,5 @@
-"""The tuner's decisions in laboratories whose best setting is known: what is asked, what is taken,
-what it may cost."""
+"""The tuner's decisions in laboratories with a known best setting: its probes, its choice, and its
+cost."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from tests.roles.laboratories import Quadratic, Written
 START = Setting(1, 0.9, 0.01)
 MOMENTA = (0.0, 0.3, 0.6, 0.9)
 RATES = (0.01, 0.1, 1.0, 10.0)
-LONG = 100_000  # iterations of a run that pays for any search
+LONG = 100_000  # iterations of a run that is long enough for any search
 
 
 def chosen(
@@ -36,8 +36,8 @@ def alone(**what: Any) -> Choices:
 
 
 def best_rate(best: float) -> Callable[[Setting, int], float]:
-    """Learning rates lose the more the further they are from the best; ten times the best
-    diverges."""
+    """A loss function. A learning rate loses more the further it is from the best; ten times the
+    best diverges."""
 
     def loss(setting: Setting, at: int) -> float:
         far = abs(math.log10(setting.base_lr / best))
@@ -47,19 +47,17 @@ def best_rate(best: float) -> Callable[[Setting, int], float]:
 
 
 @pytest.mark.parametrize("best", [1e-6, 1e-5, 1e-4, 1e-3, 1e-2, 1e-1, 1.0])
-def test_the_cold_start_finds_the_learning_rate_also_beyond_an_edge_of_its_grid(
+def test_the_cold_start_finds_the_learning_rate_even_beyond_an_edge_of_its_grid(
     best: float,
 ) -> None:
     found = chosen(Written(best_rate(best)), alone(rates=RATES))
     assert found.setting == START.but(base_lr=best)
 
 
-def test_learning_rates_are_tried_from_the_lowest_up_until_one_is_worse_and_what_diverges_is_cut() -> (
-    None
-):
+def test_learning_rates_are_tried_upwards_until_one_is_worse_and_diverging_probes_are_cut() -> None:
     lab = Written(best_rate(1e-3))
     chosen(lab, alone(rates=RATES))
-    # 0.01, what the run has, is known
+    # the run's own rate, 0.01, is known
     assert [setting.base_lr for setting, _ in lab.asked] == [0.01, 1e-4, 1e-3]
     lab = Written(best_rate(1e-2))
     found = chosen(lab, alone(rates=RATES))
@@ -76,7 +74,8 @@ def test_a_clear_winner_ends_a_question_and_a_tie_is_asked_again_for_longer() ->
     assert chosen(lab, alone(momenta=MOMENTA)).setting.momentum == 0.0
     assert {iterations for _, iterations in lab.asked} == {20}
 
-    def near(setting: Setting, at: int) -> float:  # those of 0.3 and 0.6 part after 35 iterations
+    # the losses of momentum 0.3 and 0.6 differ only after 35 iterations
+    def near(setting: Setting, at: int) -> float:
         return {0.0: 2.0, 0.3: 1.0 if at < 35 else 0.5, 0.6: 1.0, 0.9: 2.0}[setting.momentum]
 
     lab = Written(near)
@@ -87,16 +86,16 @@ def test_a_clear_winner_ends_a_question_and_a_tie_is_asked_again_for_longer() ->
     assert longer == [(0.3, 40), (0.6, 40)]
 
 
-def test_noise_of_more_than_five_percent_is_no_winner_and_what_the_run_has_stays() -> None:
+def test_noise_of_more_than_five_percent_makes_no_winner_and_the_runs_setting_stays() -> None:
     def noisy(setting: Setting, at: int) -> float:
         return 1.0 + 0.5 * math.sin(at * (7 + 10 * setting.momentum))
 
     lab = Written(noisy)
     assert chosen(lab, alone(momenta=MOMENTA)).setting == START
-    assert max(iterations for _, iterations in lab.asked) == 80  # twice prolonged
+    assert max(iterations for _, iterations in lab.asked) == 80  # prolonged twice
 
 
-def test_the_same_samples_are_compared_pair_by_pair_so_that_hard_ones_are_no_noise() -> None:
+def test_the_same_samples_are_compared_pair_by_pair_so_that_hard_ones_add_no_noise() -> None:
     def hard(setting: Setting, at: int) -> float:
         return (1.0 + 0.9 * math.sin(at * 2.1)) * (1.0 if setting.momentum == 0.6 else 1.1)
 
@@ -115,11 +114,11 @@ def test_groups_are_doubled_up_to_the_fewest_that_are_as_fast_as_any() -> None:
     found = chosen(lab, alone(groups=counts_up_to(16), momenta=MOMENTA))
     assert (found.saturated, found.next_groups) == (4, 4)
     beyond = [setting for setting, _ in lab.asked if setting.groups > 4]
-    assert beyond == [Setting(8, 0.0, 0.01), Setting(16, 0.0, 0.01)]  # timed, no more
+    assert beyond == [Setting(8, 0.0, 0.01), Setting(16, 0.0, 0.01)]  # timed only
     assert found.iteration_seconds == seconds
 
 
-def test_a_higher_momentum_than_that_of_fewer_groups_is_tried_at_a_tenth_of_the_learning_rate_only() -> (
+def test_momentum_above_the_best_of_fewer_groups_is_tried_at_a_tenth_of_the_learning_rate_only() -> (
     None
 ):
     def loss(setting: Setting, at: int) -> float:
@@ -139,7 +138,7 @@ def test_a_higher_momentum_than_that_of_fewer_groups_is_tried_at_a_tenth_of_the_
 
 
 def test_groups_are_compared_after_equal_seconds() -> None:
-    # an iteration of four groups learns half as much, in a quarter
+    # an iteration of four groups learns half as much, in a quarter of the time
     def loss(setting: Setting, at: int) -> float:
         return math.exp(-at / (100 * (1 if setting.groups == 1 else 2)))
 
@@ -150,7 +149,7 @@ def test_groups_are_compared_after_equal_seconds() -> None:
     assert chosen(Written(loss, lambda groups: 1.0), alone(groups=(1, 2, 4))).setting.groups == 1
 
 
-def test_what_a_slow_setting_learnt_after_the_seconds_of_the_others_does_not_count() -> None:
+def test_learning_of_a_slow_setting_after_the_seconds_of_the_others_does_not_count() -> None:
     def loss(setting: Setting, at: int) -> float:
         return 0.5 if setting.groups == 4 else 1.0 if at < 8 else 0.1
 
@@ -175,7 +174,7 @@ def test_an_epoch_halves_the_groups_while_momentum_zero_is_the_best() -> None:
     assert {setting.groups for setting, _ in lab.asked} == {16, 8, 4}
 
 
-def test_an_epoch_keeps_what_the_run_has_where_the_winner_of_its_grid_is_clearly_worse() -> None:
+def test_an_epoch_keeps_the_runs_setting_if_the_winner_of_its_grid_is_clearly_worse() -> None:
     def loss(setting: Setting, at: int) -> float:
         return 1.0 if setting.groups == 1 else 2.0 + setting.momentum
 
@@ -197,7 +196,7 @@ def test_where_momentum_is_given_an_epoch_compares_half_and_twice_as_many_groups
     assert found.setting.groups == taken
 
 
-def test_the_neighbours_of_a_number_of_groups_are_those_that_can_be() -> None:
+def test_the_neighbours_of_a_number_of_groups_are_possible_numbers() -> None:
     lab = Written(lambda setting, at: 1.0)
     now = Setting(12, 0.5, 0.01)
     chosen(lab, alone(groups=counts_up_to(12)), now, Chosen(now, ""))
@@ -206,7 +205,7 @@ def test_the_neighbours_of_a_number_of_groups_are_those_that_can_be() -> None:
 
 @pytest.mark.parametrize("groups", [(), (1, 2, 4)])
 @pytest.mark.parametrize("momenta", [(), MOMENTA])
-def test_where_everything_diverges_the_run_keeps_what_it_has(
+def test_if_everything_diverges_the_run_keeps_its_setting(
     groups: tuple[int, ...], momenta: tuple[float, ...]
 ) -> None:
     lab = Written(lambda setting, at: math.nan)
@@ -214,7 +213,7 @@ def test_where_everything_diverges_the_run_keeps_what_it_has(
 
 
 @pytest.mark.parametrize("left", [100, 200, 400, 800, 10_000, 100_000])
-def test_what_a_search_costs_is_within_its_budget_and_it_is_told_when_that_ends_it(
+def test_a_search_stays_within_its_budget_and_reports_when_the_budget_ends_it(
     left: int,
 ) -> None:
     told: list[str] = []
@@ -231,8 +230,8 @@ def test_what_a_search_costs_is_within_its_budget_and_it_is_told_when_that_ends_
         == (left <= 200)
     )
     fastest = min(found.iteration_seconds.values())
-    # what was spent before the fastest was known is not unspent; the first probe is asked before
-    # anything is known
+    # Time spent before the fastest iteration was known cannot be kept. The first probe is requested
+    # before any time is known.
     spent_before = sum(
         trial.cost for setting, trial in found.tried if seconds[setting.groups] > fastest
     )
@@ -240,7 +239,7 @@ def test_what_a_search_costs_is_within_its_budget_and_it_is_told_when_that_ends_
     assert found.spent == pytest.approx(sum(trial.cost for _, trial in found.tried))
 
 
-def test_a_later_search_has_what_the_ones_before_left() -> None:
+def test_a_later_search_has_the_budget_that_earlier_ones_left() -> None:
     lab = Written(lambda setting, at: 1.0)
     choices = Choices(momenta=MOMENTA, last=1000, probe_iterations=10)
     run = {"left": 500, "trained": 500.0, "known": {1: 1.0}}
@@ -267,7 +266,7 @@ def test_no_setting_is_probed_twice_for_as_long() -> None:
 @example(workers=5, groups=True, momentum=True, rate=True, base_lr=0.05, last=150, seed=0)
 @example(workers=7, groups=True, momentum=True, rate=True, base_lr=0.003, last=30_000, seed=0)
 @example(workers=21, groups=True, momentum=True, rate=False, base_lr=0.05, last=30_000, seed=10)
-def test_any_search_ends_within_its_budget_asks_for_what_can_be_and_ends_no_worse_than_it_began(
+def test_any_search_ends_within_its_budget_probes_possible_settings_and_ends_no_worse_than_it_began(
     workers: int, groups: bool, momentum: bool, rate: bool, base_lr: float, last: int, seed: int
 ) -> None:
     counts = counts_up_to(workers)
@@ -295,17 +294,17 @@ def test_any_search_ends_within_its_budget_asks_for_what_can_be_and_ends_no_wors
         )
         assert momentum or all(setting.momentum == 0.9 for setting, _ in lab.asked)
         assert rate or all(setting.base_lr == base_lr for setting, _ in lab.asked)
-        horizon = trials.length * seconds[now.groups]  # equal seconds; nobody saw further
+        horizon = trials.length * seconds[now.groups]  # after equal seconds; no probe went further
         old, new = (
             lab.learnt(each, int(horizon / seconds[each.groups])) for each in (now, found.setting)
         )
-        seen = not trials.kept  # what was kept lies behind: from there nobody saw anything
+        seen = not trials.kept  # a kept probe moved the model, and no probe has started from there
         assert not seen or not new[2] or old[2]
         if seen and not old[2]:
             assert fmean(new[0][len(new[0]) // 2 :]) <= 1.1 * fmean(old[0][len(old[0]) // 2 :])
         losses = lab.train(found.setting, last // 4)
         if len(losses) < last // 4 or losses[-1] > ROSE * losses[0]:
-            break  # it diverged, more slowly than a probe shows: no search begins from there
+            break  # the run diverged more slowly than a probe shows, so no search begins from there
         trained += last // 4 * seconds[found.setting.groups]
         now = found.setting
 
@@ -328,7 +327,7 @@ def test_where_one_group_is_the_best_its_momenta_are_tried_too_if_the_budget_pay
 
 
 @given(st.integers(1, 8), st.integers(1, 32), st.floats(0.0, 0.99), st.floats(1e-6, 10.0))
-def test_what_learns_alike_has_the_same_total_momentum_and_moves_the_model_as_far(
+def test_settings_that_learn_alike_have_the_same_total_momentum_and_step_size(
     before: int, groups: int, momentum: float, rate: float
 ) -> None:
     now = Setting(before, momentum, rate)
@@ -343,7 +342,7 @@ def test_what_learns_alike_has_the_same_total_momentum_and_moves_the_model_as_fa
         )
 
 
-def test_what_does_not_learn_alike_is_not_taken_for_a_tie() -> None:
+def test_settings_that_do_not_learn_alike_are_not_a_tie() -> None:
     lab = Written(lambda setting, at: 1.0, {1: 1.0, 2: 0.6, 4: 0.4}.__getitem__)
     for only in ({"momenta": MOMENTA}, {"rates": RATES}, {}):
         assert chosen(lab, Choices(groups=(1, 2, 4), last=600, **only)).setting.groups == 1

@@ -1,5 +1,5 @@
-"""The cold start of runs that are too short for grids, in laboratories whose best setting is
-known."""
+"""The cold start of runs that are too short for grids, in laboratories with a known best
+setting."""
 
 from __future__ import annotations
 
@@ -22,7 +22,8 @@ def learns(at: int) -> float:
 
 
 def learns_slowly(setting: Setting, at: int) -> float:
-    """And not at all with more than the rate of the run, as CIFAR-10 quick with some groups."""
+    """A loss that falls slowly, and not at all above the run's rate, as CIFAR-10 quick with several
+    groups."""
     return 2.3 - 0.001 * at if setting.base_lr <= 0.001 else 2.3
 
 
@@ -41,7 +42,7 @@ def learns_slowly(setting: Setting, at: int) -> float:
             2000,
             lambda setting, at: 1.0 + 30 * at if setting.groups > 4 else learns(at),
             Setting(4, 0.6, 0.04),
-        ),  # it rises tenfold
+        ),  # the loss rises tenfold
     ],
 )
 def test_a_run_too_short_for_grids_takes_the_most_groups_that_learn_alike_by_theory(
@@ -58,10 +59,10 @@ SHORT = Choices(groups=(1, 2, 4, 8, 16), momenta=MOMENTA, rates=RATES, last=2000
 PACES = {1: 0.9, 2: 0.6, 4: 0.31, 8: 0.3}
 
 
-def test_a_short_run_times_groups_from_the_most_down_and_never_waits_for_what_is_slow() -> None:
+def test_a_short_run_times_groups_from_the_most_down_and_never_waits_for_slow_ones() -> None:
     lab = Written(lambda setting, at: learns(at), {1: 9.0, 2: 3.0, 4: 0.31, 8: 0.3}.__getitem__)
     found = chosen(lab, SHORT)
-    # 16 would need a negative momentum
+    # 16 groups would need a negative momentum
     assert [setting.groups for setting, _ in lab.asked[:3]] == [8, 4, 2]
     assert 1 not in {setting.groups for setting, _ in lab.asked}
     assert (found.saturated, found.setting) == (4, Setting(4, 0.6, 0.04))
@@ -91,7 +92,7 @@ def test_a_short_run_takes_three_times_the_rate_as_long_as_that_is_clearly_bette
 
 
 @pytest.mark.parametrize(("bears", "taken"), [(0.03, 0.08 / 3), (0.02, 0.01)])
-def test_a_short_run_whose_loss_does_not_fall_takes_a_third_of_the_rate_if_that_is_better_than_its_own(
+def test_a_short_run_whose_loss_does_not_fall_takes_a_third_of_its_rate_if_that_is_better(
     bears: float, taken: float
 ) -> None:
     def loss(setting: Setting, at: int) -> float:
@@ -117,11 +118,11 @@ def test_a_short_run_whose_loss_does_not_fall_takes_a_third_of_the_rate_if_that_
         ({1: 1.0, 2: 1.0, 4: 1.0, 8: 1.0}, 1),
     ],
 )
-def test_where_old_gradients_allow_short_steps_only_a_short_run_takes_the_groups_that_are_there_first(
+def test_if_old_gradients_allow_short_steps_only_a_short_run_takes_the_groups_that_arrive_first(
     seconds: dict[int, float], taken: int
 ) -> None:
-    """Of CIFAR-10 quick on links of 10 and 1 Gbit/s, milliseconds; and where more groups are no
-    faster."""
+    """Milliseconds of CIFAR-10 quick on links of 10 and 1 Gbit/s, and a case in which more groups
+    are no faster."""
     lab = Written(learns_slowly, seconds.__getitem__, keeps=True)
     choices = Choices(groups=(1, 2, 4, 8), momenta=MOMENTA, rates=RATES, last=2500)
     found = chosen(lab, choices, Setting(1, 0.9, 0.001))
@@ -132,19 +133,19 @@ def test_where_old_gradients_allow_short_steps_only_a_short_run_takes_the_groups
 
 
 def test_a_short_run_judges_groups_by_the_fastest_of_their_probes() -> None:
-    """As CIFAR-10 quick on links of 1 Gbit/s with one seed, milliseconds: eight groups take 2.9
-    once they are apart."""
+    """Milliseconds of CIFAR-10 quick on links of 1 Gbit/s with one seed: eight groups take 2.9 once
+    they are out of step."""
     seen = {8: chain([3.99], repeat(4.593)), 4: chain([7.02], repeat(6.3)), 2: repeat(16.4)}
     lab = Written(learns_slowly, lambda groups: next(seen[groups]), keeps=True)
     choices = Choices(groups=(1, 2, 4, 8), momenta=MOMENTA, rates=RATES, last=2500)
     assert chosen(lab, choices, Setting(1, 0.9, 0.001)).setting.groups == 8
 
 
-def test_a_longer_run_whose_budget_pays_for_no_grids_does_not_take_a_rate_that_teaches_nothing() -> (
+def test_a_longer_run_without_budget_for_grids_does_not_take_a_rate_at_which_no_loss_falls() -> (
     None
 ):
-    """As CIFAR-10 quick for 4000 iterations on links of 1 Gbit/s: at the rate that learns alike no
-    loss falls."""
+    """CIFAR-10 quick for 4000 iterations on links of 1 Gbit/s: at the rate that learns alike the
+    loss does not fall."""
     lab = Written(learns_slowly, {1: 41.2, 2: 18.8, 4: 7.2, 8: 4.0}.__getitem__, keeps=True)
     choices = Choices(groups=(1, 2, 4, 8), momenta=MOMENTA, rates=RATES, last=4000)
     assert not choices.is_short(4000)
@@ -152,7 +153,7 @@ def test_a_longer_run_whose_budget_pays_for_no_grids_does_not_take_a_rate_that_t
 
 
 def test_a_short_run_looks_again_where_a_loss_rises_by_chance() -> None:
-    """Of twelve losses the last three are high, of twenty-four all but those go down."""
+    """Of the first twelve losses the last three are high. Of twenty-four, all others fall."""
     lab = Written(
         lambda setting, at: 3.0 if setting.groups == 4 and 8 < at < 13 else learns(at),
         PACES.__getitem__,
@@ -164,25 +165,24 @@ def test_a_short_run_looks_again_where_a_loss_rises_by_chance() -> None:
 
 
 def test_a_short_run_whose_loss_has_fallen_by_then_keeps_the_rate_that_learns_alike() -> None:
-    """With eight groups the loss fell, and four begin with what that has learnt: one probe shows no
-    more fall."""
+    """With eight groups the loss fell. Four groups begin with that model, so one probe shows no
+    further fall."""
     lab = Written(lambda setting, at: 2.3 if at < 4 else 0.65, PACES.__getitem__, keeps=True)
     found = chosen(lab, SHORT)
     assert found.setting == Setting(4, 0.6, 0.04)
     assert "does not fall" not in found.why
 
 
-def test_a_short_run_takes_fewer_groups_where_a_loss_goes_on_to_rise() -> None:
+def test_a_short_run_takes_fewer_groups_if_a_loss_keeps_rising() -> None:
     lab = Written(
         lambda setting, at: 0.5 * at if setting.groups == 4 else learns(at), PACES.__getitem__
     )
     assert chosen(lab, SHORT).setting.groups == 2
 
 
-def test_what_a_short_run_spends_is_within_its_budget_though_training_is_faster_than_probes() -> (
-    None
-):
-    """By half: groups that begin together share links in step."""
+def test_a_short_run_stays_within_its_budget_although_training_is_faster_than_probes() -> None:
+    """Probes cost twice as much as training here: groups that begin together use the links at the
+    same time."""
     lab = Written(
         lambda setting, at: 2.3 if at < 8 else 2.4, {1: 1.0, 2: 0.9, 4: 0.8, 8: 0.2}.__getitem__
     )
@@ -194,7 +194,7 @@ def test_what_a_short_run_spends_is_within_its_budget_though_training_is_faster_
         assert chosen(lab, choices).spent <= choices.budget * last * 0.2 / 1.5
 
 
-def test_what_a_short_run_keeps_costs_it_nothing() -> None:
+def test_kept_probes_of_a_short_run_cost_nothing() -> None:
     lab = Quadratic({1: 1.0, 2: 0.6, 4: 0.4, 8: 0.3}, seed=3)
     choices = Choices(groups=(1, 2, 4, 8), momenta=MOMENTA, rates=RATES, last=1500)
     trials = Trials(lab, choices, 1500)
@@ -206,7 +206,7 @@ def test_what_a_short_run_keeps_costs_it_nothing() -> None:
     )
 
 
-def test_a_short_run_that_diverges_goes_on_with_its_own_rates_and_then_with_fewer_groups_that_learn_alike() -> (
+def test_a_short_run_that_diverges_continues_with_its_own_rates_and_then_with_fewer_groups() -> (
     None
 ):
     lab = Written(lambda setting, at: learns(at), PACES.__getitem__, keeps=True)
@@ -221,7 +221,7 @@ def test_a_short_run_that_diverges_goes_on_with_its_own_rates_and_then_with_fewe
     assert "no other setting can be compared" in found.why
 
 
-def test_what_steps_less_far_at_once_need_not_diverge_where_what_steps_further_does() -> None:
+def test_a_setting_with_smaller_steps_need_not_diverge_where_one_with_larger_steps_does() -> None:
     assert Setting(8, 0.2, 0.08).as_bold_as(Setting(8, 0.9, 0.01))
     assert not Setting(8, 0.9, 0.01).as_bold_as(Setting(8, 0.2, 0.08))
     assert not Setting(8, 0.2, 0.04).as_bold_as(Setting(8, 0.9, 0.01))

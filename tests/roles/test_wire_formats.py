@@ -1,5 +1,5 @@
-"""Gradients as they travel: what each format keeps, whose error is whose, what a receiver
-refuses."""
+"""Gradients as they travel: the numbers that each format keeps, each sender's own error, and the
+arrays that a receiver refuses."""
 
 from __future__ import annotations
 
@@ -85,7 +85,7 @@ def test_formats_without_an_error_round_each_number_within_their_bound(
 
 
 @pytest.mark.parametrize(("name", "left"), [("one-bit", 0.02), ("threshold", 0.5 + 1e-5)])
-def test_what_a_format_misses_is_said_later_layer_by_layer_and_blob_by_blob(
+def test_the_error_of_a_format_is_sent_later_layer_by_layer_and_blob_by_blob(
     name: str, left: float
 ) -> None:
     layers = {**LAYERS, "more": LAYERS["conv"]}
@@ -94,7 +94,8 @@ def test_what_a_format_misses_is_said_later_layer_by_layer_and_blob_by_blob(
     )
     told = {layer: [np.zeros(shape) for shape in SHAPES["conv"]] for layer in ("conv", "more")}
     meant = {layer: [np.zeros(shape) for shape in SHAPES["conv"]] for layer in ("conv", "more")}
-    # five gradients, the layers taking turns as in a training; then only what is left
+    # five gradients, with the layers taking turns as in training; after that only the stored errors
+    # are sent
     for step in range(100):
         for number, layer in enumerate(told):
             blobs = [blob * np.float32(step < 5) for blob in drawn("conv", 10 * number + step)]
@@ -119,18 +120,18 @@ def test_senders_keep_their_own_errors(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", FORMATS)
-def test_the_gradient_that_is_encoded_is_not_written_to(name: str) -> None:
+def test_an_encoded_gradient_is_not_written_to(name: str) -> None:
     blobs = drawn("conv", 1)
     for blob in blobs:
         blob.flags.writeable = False
     formats, arrays = wire(name).encode("conv", blobs)
     for array in arrays:
-        array.flags.writeable = False  # as received ones are
+        array.flags.writeable = False  # received arrays are read-only too
     wire().decode("conv", formats, arrays)
     np.testing.assert_array_equal(blobs[0], drawn("conv", 1)[0])
 
 
-def test_what_does_not_fit_its_layer_is_refused() -> None:
+def test_arrays_that_do_not_fit_their_layer_are_refused() -> None:
     plain, half, bit, far = (wire(name).encode("conv", drawn("conv", 1))[1] for name in
                              ("float32", "float16", "one-bit", "threshold"))  # fmt: skip
     beyond = (np.array([2 * 450], np.uint32), *far[1:])

@@ -1,5 +1,4 @@
-"""The stranger's package as pip would leave it: its metadata in a folder where Python looks for
-packages."""
+"""The stranger's package as pip would leave it: its metadata in a folder of Python's path."""
 
 from __future__ import annotations
 
@@ -10,12 +9,12 @@ from pathlib import Path
 
 import pytest
 
-Brought = Mapping[str, Mapping[str, str]]  # group -> name -> module and what of it
+Brought = Mapping[str, Mapping[str, str]]  # group -> name -> "module:object"
 
 
 def write_metadata(site: Path, brought: Brought, *, package: str = "stranger") -> None:
-    """What an installed package leaves in a folder of Python's path: its name, and what it
-    brings."""
+    """Write the files that an installed package leaves in a folder of Python's path: its name and
+    its entry points."""
     folder = site / f"{package}-1.0.dist-info"
     folder.mkdir(parents=True)
     (folder / "METADATA").write_text(f"Metadata-Version: 2.1\nName: {package}\nVersion: 1.0\n")
@@ -27,8 +26,8 @@ def write_metadata(site: Path, brought: Brought, *, package: str = "stranger") -
 
 @pytest.fixture
 def install(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., None]:
-    """`install({"convoy.layers": {"Softsign": "tests.stranger.layer:Softsign"}})`: this process and
-    those that it starts find it, until the test ends."""
+    """A function that installs a package until the test ends, for this process and those that it
+    starts: `install({"convoy.layers": {"Softsign": "tests.stranger.layer:Softsign"}})`."""
     site = tmp_path / "site"
     site.mkdir()
     monkeypatch.setenv(

@@ -1,5 +1,5 @@
-"""A launcher that Convoy does not have: `kind = "plain"` starts every process anew, with all its
-imports."""
+"""A launcher that Convoy does not have: `kind = "plain"` starts every process from scratch, with
+all its imports."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ class PlainProcess(Launched):
 
 
 class PlainLauncher(Launcher):
-    """Runs this file once for each process."""
+    """A launcher that runs this file once for each process."""
 
     def __init__(self, plan: LaunchPlan) -> None:
         super().__init__(plan)

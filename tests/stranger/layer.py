@@ -11,7 +11,7 @@ from ops import Array
 
 @dataclass(frozen=True)
 class Settings:
-    """What `python_param { param_str: '{"steepness": 2.0}' }` may say."""
+    """The settings in `python_param { param_str: '{"steepness": 2.0}' }`."""
 
     steepness: float = 1.0
 

@@ -1,4 +1,5 @@
-"""A preset: sync, and on the way of each worker's gradients a tally (`role`)."""
+"""The preset `sync` with a tally (see `role`) between each worker and the receiver of its
+gradients."""
 
 from __future__ import annotations
 
@@ -14,7 +15,7 @@ from tests.stranger.role import TallyOptions
 
 @dataclass(frozen=True)
 class Settings:
-    """[train.strategy.options]"""
+    """The settings in [train.strategy.options]."""
 
     every: int = 1
 

@@ -1,9 +1,9 @@
-"""The ring all-reduce: each of p members sends to the next one only, 2 (p - 1) times a p-th of
+"""The ring all-reduce: each of p members sends to the next member only, 2 (p - 1) times a p-th of
 every array.
 
-First a part goes round and is added to at every member, until one has the sum of it
-(reduce-scatter); then every sum goes round once more (all-gather). What a member sends does not
-grow with p.
+First each part travels round the ring, and every member adds its own numbers. At the end one member
+has the sum of the part (reduce-scatter). Then every sum travels round once more (all-gather). The
+bytes that a member sends do not grow with p.
 """
 
 from __future__ import annotations
@@ -51,7 +51,8 @@ class RingOptions(ExchangeOptions):
 
 
 class Arrivals:
-    """What the member before sends of one sum, in its order: nothing overtakes on one lane."""
+    """The messages of the member before about one sum, in its order: no message overtakes another
+    on one lane."""
 
     def __init__(self) -> None:
         self.adding: asyncio.Queue[Array] = asyncio.Queue()
@@ -136,7 +137,7 @@ class Ring(Exchange):
     def _arrived(
         self, message: Contribution | SharedSum, sender: str, values: Array, kind: str, ahead: int
     ) -> None:
-        """The n-th part of its kind, which says where in the array it belongs."""
+        """Take the n-th part of its kind. The count says where in the array the part belongs."""
         step, bucket = key = (message.number, message.bucket)
         if sender != self._before or step <= self._done.get(bucket, step):
             raise MessageError(

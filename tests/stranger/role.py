@@ -1,4 +1,4 @@
-"""A role: it passes gradients on and tells how many bytes went by in an iteration."""
+"""A role that passes gradients on and reports how many bytes it passed in an iteration."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ from runtime import Actor, Envelope
 
 @dataclass(frozen=True, kw_only=True)
 class TallyOptions(RoleOptions):
-    """Gradients go to `parent`; every `every`-th iteration is told, once its `layers` are
-    through."""
+    """Gradients go to `parent`. Every `every`-th iteration is reported, once its `layers` have
+    passed."""
 
     parent: str
     layers: int

@@ -1,5 +1,5 @@
-"""docs/extending.md shows what the tests run: its code stands in the stranger's files, its entry
-points name them."""
+"""The examples of docs/extending.md are the code that the tests run: their code is in the
+stranger's files, and their entry points name it."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def test_each_piece_of_an_example_stands_in_its_file_in_this_order(name: str, co
     at = 0
     for piece in code.split("\n...\n"):
         found = source.find(piece.rstrip("\n") + "\n", at)
-        assert found >= 0, f"{name} has not, after what came before:\n{piece}"
+        assert found >= 0, f"{name} lacks this piece after the pieces before it:\n{piece}"
         at = found + len(piece)
 
 

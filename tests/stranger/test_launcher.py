@@ -35,7 +35,7 @@ def test_it_starts_the_processes_of_a_run(tmp_path: Path, install: Install) -> N
 
 
 @pytest.mark.slow
-def test_a_process_that_cannot_live_is_told_with_the_end_of_its_log(
+def test_a_process_that_cannot_live_is_reported_with_the_end_of_its_log(
     tmp_path: Path, install: Install
 ) -> None:
     install(BROUGHT)
@@ -73,7 +73,7 @@ def test_a_process_that_cannot_live_is_told_with_the_end_of_its_log(
         ),
     ],
 )
-def test_a_kind_that_nobody_brings_is_told_with_its_line(
+def test_a_kind_that_no_package_brings_is_reported_with_its_line(
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],

@@ -1,5 +1,5 @@
-"""A layer type of an installed package: computed, planned, timed and trained with like one of
-ours."""
+"""A layer type of an installed package: computed, planned, timed and trained like a built-in
+layer."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def net_with(folder: Path, kind: str, options: str = "") -> Path:
     return path
 
 
-def test_its_gradient_is_that_of_what_it_computes(tmp_path: Path, install: Install) -> None:
+def test_its_gradient_matches_its_forward_pass(tmp_path: Path, install: Install) -> None:
     install(BROUGHT)
     spec = load_net(
         net_with(tmp_path, "Softsign", ("python_param { param_str: '{\"steepness\": 2}' }"))
@@ -108,7 +108,7 @@ def mistake(folder: Path, kind: str, options: str = "") -> str:
     return problem.partition("layer 'bend': ")[2]
 
 
-def test_a_misspelt_type_is_told_with_the_nearest_of_all_types(
+def test_a_misspelt_type_is_reported_with_the_nearest_of_all_types(
     tmp_path: Path, install: Install
 ) -> None:
     install(BROUGHT)
@@ -126,7 +126,7 @@ def test_a_misspelt_type_is_told_with_the_nearest_of_all_types(
         ("steep", "not JSON: Expecting value: line 1 column 1 (char 0)"),
     ],
 )
-def test_mistakes_in_its_settings_are_told_with_their_line(
+def test_mistakes_in_its_settings_are_reported_with_their_line(
     tmp_path: Path, install: Install, told: str, problem: str
 ) -> None:
     install(BROUGHT)
@@ -153,7 +153,7 @@ def test_mistakes_in_its_settings_are_told_with_their_line(
         ),
     ],
 )
-def test_a_class_that_cannot_be_used_is_told_with_its_package(
+def test_a_class_that_cannot_be_used_is_reported_with_its_package(
     tmp_path: Path, install: Install, place: str, problem: str
 ) -> None:
     install({GROUP: {"Softsign": place}})

@@ -1,5 +1,5 @@
 """A role, a preset and an exchange of an installed package: named in cluster.toml, planned, run,
-and wrong in words."""
+and reported in words when wrong."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def configured(folder: Path, strategy: str) -> Path:
 
 
 def trained(folder: Path, strategy: str, *settings: str) -> tuple[Path, dict[str, Array]]:
-    """The run directory and the last checkpoint of a run by processes."""
+    """Train in processes. Returns the run directory and the arrays of the last checkpoint."""
     cluster = configured(folder, strategy)
     done = run_up(cluster, *(word for setting in settings for word in ("--set", setting)))
     assert done.returncode == 0, done.stderr
@@ -56,7 +56,7 @@ def test_the_role_works_where_the_preset_puts_it_and_changes_no_number(tmp_path:
     assert all(np.array_equal(found[name], expected[name]) for name in expected)
 
 
-def test_processes_sum_by_the_ring_what_others_sum_otherwise(tmp_path: Path) -> None:
+def test_processes_sum_the_same_by_the_ring_as_by_other_exchanges(tmp_path: Path) -> None:
     _, found = trained(tmp_path / "circle", "replicas", 'train.strategy.exchange="circle"')
     expected = train(configured(tmp_path / "collective", "replicas")).arrays
     assert found.keys() == expected.keys()
@@ -84,7 +84,7 @@ def test_all_members_of_the_ring_have_the_same_bits_of_the_sum(members: int) -> 
     ],
     ids=lambda strategy: strategy["preset"],
 )
-def test_the_traffic_that_they_say_of_themselves_is_what_they_send(
+def test_their_declared_traffic_is_the_traffic_that_they_send(
     tmp_path: Path, strategy: dict[str, str]
 ) -> None:
     of = topology(**strategy, workers=3)
@@ -113,7 +113,7 @@ def test_every_preset_of_replicas_takes_every_exchange() -> None:
             assert kind == exchange
 
 
-# what is wrong, in words
+# -- error messages
 
 MISTAKES = {
     "a preset's name": (
@@ -154,7 +154,7 @@ MISTAKES = {
 
 
 @pytest.mark.parametrize("name", MISTAKES)
-def test_what_cannot_be_is_one_line_with_its_key(
+def test_an_impossible_setting_is_one_line_with_its_key(
     name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     text, expected = MISTAKES[name]
@@ -188,7 +188,7 @@ def test_what_cannot_be_is_one_line_with_its_key(
         ),
     ],
 )
-def test_what_a_package_brings_that_is_none_is_told(
+def test_an_entry_point_of_the_wrong_kind_is_reported(
     install: Install, group: str, key: str, place: str, expected: str
 ) -> None:
     install({group: {"odd": place}}, package="other")

@@ -1,8 +1,9 @@
-"""Bytes over time on simulated networks, beside FireCaffe's formulas, with actors that do nothing
+"""Bytes over time on simulated networks compared with FireCaffe's formulas. The actors do nothing
 but exchange.
 
-Equation 3: p workers send |W| bytes to one server in |W| p / BW seconds. Equation 4: a binomial tree among the workers,
-up and down, takes |W| 2 log2(p) / BW. BW is the rate of a machine's interface, not of each of its links.
+Equation 3: p workers send |W| bytes to one server in |W| p / BW seconds. Equation 4: a binomial
+tree among the workers, up and down, takes |W| 2 log2(p) / BW. BW is the rate of a machine's
+interface, not of each of its links.
 """
 
 from __future__ import annotations
@@ -44,8 +45,8 @@ ZEROS = np.zeros(SIZE, np.uint8)
 
 
 class Peer(Actor):
-    """Has heard `needed` gradients and, if it has a parent, one model by the end of its
-    exchange."""
+    """An actor of the exchange. By its end, it has received `needed` gradients and, if it has a
+    parent, one model."""
 
     def __init__(self, parent: str, children: list[str], lead: bool, in_turn: bool) -> None:
         self.parent = parent
@@ -78,14 +79,15 @@ class Peer(Actor):
             else:
                 await self.tell(child, Model(values=ZEROS))
         self.emit("done")
-        if self.lead:  # the run ends with it, and the last to have the model is another
+        # the run ends with the lead, although another actor is the last to receive the model
+        if self.lead:
             await asyncio.sleep(100.0)
 
 
 def exchange(
     children: dict[str, list[str]], network: InprocNetwork, *, in_turn: bool = False
 ) -> tuple[float, float]:
-    """Seconds until the root has the sum, and until everybody has the model."""
+    """The seconds until the root has the sum, and until every worker has the model."""
     parents = {child: name for name, below in children.items() for child in below}
     root = next(name for name in children if name not in parents)
     actors = tuple(
@@ -116,7 +118,7 @@ def star(p: int) -> dict[str, list[str]]:
 
 
 def binomial(p: int) -> dict[str, list[str]]:
-    """Rank r gets from r + 1, r + 2, r + 4, ... below its own lowest bit."""
+    """A binomial tree. Rank r receives from r + 1, r + 2, r + 4, ... below its own lowest bit."""
     steps = [1 << step for step in range(int(math.log2(p)))]
     return {
         f"w{rank}": [f"w{rank + step}" for step in steps if rank % (2 * step) == 0]
@@ -144,7 +146,7 @@ def test_a_binomial_tree_takes_as_long_as_equation_4_up_and_down(p: int) -> None
 
 def test_a_tree_that_sends_to_all_children_at_once_is_later_down_than_the_formula() -> None:
     up, both = exchange(binomial(8), interfaces(binomial(8)))
-    # instead of 3: the rate is shared
+    # the formula has 3 here; with a shared rate the levels take 3, 2 and 1
     assert both - up == pytest.approx((3 + 2 + 1) * SIZE / RATE, rel=0.01)
 
 

@@ -1,5 +1,5 @@
-"""Graphs of pieces that wait for one another, beside what can be worked out by hand or by mean
-value analysis."""
+"""Graphs of pieces that wait for one another, compared with results by hand or by mean value
+analysis."""
 
 from __future__ import annotations
 
@@ -33,8 +33,8 @@ def test_pieces_one_after_the_other_take_the_sum_of_their_times() -> None:
 
 
 def test_a_pipeline_of_two_stations_is_as_fast_as_the_slower() -> None:
-    """a(n + 1) waits for a(n) only: the cycle mean of the recursion is the largest of its circles,
-    a or b."""
+    """a(n + 1) waits for a(n) only. The mean cycle time of the recursion is the largest of its
+    circles, a or b."""
     cycle = [
         Piece("a", since=("a",), station="x", seconds=2.0),
         Piece("b", ("a",), ("b",), station="y", seconds=3.0),
@@ -42,8 +42,9 @@ def test_a_pipeline_of_two_stations_is_as_fast_as_the_slower() -> None:
     assert evaluate([cycle], {}).seconds == pytest.approx(3.0)
 
 
-def test_what_was_ready_first_is_served_first() -> None:
-    """Both are ready at once: the second waits for the first, and the third for the second."""
+def test_the_piece_that_was_ready_first_is_served_first() -> None:
+    """Both pieces are ready at once: the second waits for the first, and the third for the
+    second."""
     cycle = [
         Piece("first", station="x", seconds=5.0),
         Piece("second", station="x", seconds=1.0),
@@ -54,7 +55,8 @@ def test_what_was_ready_first_is_served_first() -> None:
 
 @pytest.mark.parametrize("members", [2, 8])
 def test_a_group_that_waits_for_its_slowest_waits_for_the_expected_maximum(members: int) -> None:
-    """Of k exponential times: the harmonic number H_k (Omnivore, appendix D.4, has no spread)."""
+    """The expected maximum of k exponential times is the harmonic number H_k (Omnivore, appendix
+    D.4, assumes no spread)."""
     cycle = [
         Piece(n, station=f"device {n}", seconds=1.0, variation=EXPONENTIAL) for n in range(members)
     ]
@@ -64,8 +66,9 @@ def test_a_group_that_waits_for_its_slowest_waits_for_the_expected_maximum(membe
 
 
 @pytest.mark.parametrize("groups", [2, 4, 16])
-def test_groups_at_one_server_are_as_fast_as_mean_values_say(groups: int) -> None:
-    """Machine repairman: exponential conv phases of their own, one exponential FC server."""
+def test_groups_at_one_server_are_as_fast_as_mean_value_analysis_predicts(groups: int) -> None:
+    """The machine repairman problem: each group has its own exponential conv phase, and all share
+    one exponential FC server."""
     demands = {"conv": 4.0, "fc": 1.0}
     exact = solve([Station("conv", None), Station("fc")], demands, groups)
     cycles = [
@@ -75,14 +78,14 @@ def test_groups_at_one_server_are_as_fast_as_mean_values_say(groups: int) -> Non
         ]
         for group in range(groups)
     ]
-    found = [evaluate(cycles, {}, seed) for seed in range(16)]  # each of several draws
+    found = [evaluate(cycles, {}, seed) for seed in range(16)]  # the mean of several draws each
     assert sum(each.seconds for each in found) / 16 == pytest.approx(exact.cycle_seconds, rel=0.05)
     assert sum(each.use["fc"] for each in found) / 16 == pytest.approx(exact.use["fc"], rel=0.05)
 
 
 def test_one_group_at_a_time_is_in_a_stretch() -> None:
-    """Three groups, each 2 s in it and 1 s outside: 2 s per cycle, though every device is its
-    own."""
+    """Three groups, each 2 s in the stretch and 1 s outside: 2 s per cycle, although each group has
+    its own devices."""
     cycles = [
         [
             Piece("in", station=f"a {n}", seconds=2.0, takes="stretch"),
@@ -101,9 +104,9 @@ def test_transfers_share_a_way_and_are_counted_on_each() -> None:
     assert found.use == pytest.approx({"out": 1.0, **{f"in {n}": 0.25 for n in range(4)}})
 
 
-def test_a_lane_has_room_for_its_window_and_who_sends_waits_for_that_only() -> None:
-    """Of 3 x 100 bytes at 100 bytes/s, with a window of 100: the third is admitted when the second
-    begins."""
+def test_a_lane_has_room_for_its_window_and_a_sender_waits_for_that_only() -> None:
+    """Three transfers of 100 bytes at 100 bytes/s with a window of 100: the third is admitted when
+    the second begins."""
     wide = {"ways": {"way": 1}, "size": 100.0, "lane": "a", "window": 100.0}
     cycle = [
         Piece("0", **wide),
@@ -116,9 +119,9 @@ def test_a_lane_has_room_for_its_window_and_who_sends_waits_for_that_only() -> N
     assert evaluate([last], {"way": 100.0}).seconds == pytest.approx(13.0)
 
 
-def test_nobody_gets_more_of_a_way_until_those_with_less_are_held_back_elsewhere() -> None:
-    """Max-min: three from a slow sender have 10 each, the one from a fast sender has what is left
-    of the receiver."""
+def test_no_transfer_gets_more_of_a_way_until_transfers_with_less_are_held_back_elsewhere() -> None:
+    """Max-min fairness: three transfers from a slow sender get 10 each. The transfer from a fast
+    sender gets the rest of the receiver's rate."""
     sharing = Sharing({"slow": 30.0, "fast": 100.0, "in": 100.0})
     for number in range(3):
         sharing.start(Transfer(number, 100.0, {"slow": 1, "in": 1}, number), 0.0)
@@ -132,8 +135,8 @@ def test_nobody_gets_more_of_a_way_until_those_with_less_are_held_back_elsewhere
 
 @pytest.mark.parametrize("seed", range(8))
 def test_transfers_end_when_they_do_on_the_simulated_network(seed: int) -> None:
-    """Two codes with one meaning: sixty transfers between five senders and five receivers, begun at
-    random."""
+    """Two implementations of one model: sixty transfers between five senders and five receivers,
+    begun at random."""
     chance = Random(seed)
     rates = {f"{way} {n}": chance.uniform(50.0, 200.0) for way in ("out", "in") for n in range(5)}
     begun = [
@@ -143,7 +146,8 @@ def test_transfers_end_when_they_do_on_the_simulated_network(seed: int) -> None:
     assert predicted_ends(rates, begun) == pytest.approx(run_virtual(simulated_ends(rates, begun)))
 
 
-Begun = Sequence[tuple[float, float, str, str]]  # when, bytes, from, to
+# time of start, bytes, sender's way, receiver's way
+Begun = Sequence[tuple[float, float, str, str]]
 
 
 def predicted_ends(rates: Mapping[str, float], begun: Begun) -> list[float]:
@@ -193,7 +197,7 @@ def test_transfers_of_a_lane_leave_one_after_the_other() -> None:
     assert [later - earlier for earlier, later in pairwise(ends)] == pytest.approx([1.0, 1.0, 1.0])
 
 
-def test_pieces_that_wait_for_nobody_known_or_for_one_another_are_refused() -> None:
+def test_pieces_that_wait_for_unknown_pieces_or_for_one_another_are_refused() -> None:
     with pytest.raises(ValueError, match="names outside of the cycle: \\['b'\\]"):
         evaluate([[Piece("a", ("b",))]], {})
     with pytest.raises(ValueError, match="wait for each other"):
@@ -201,7 +205,7 @@ def test_pieces_that_wait_for_nobody_known_or_for_one_another_are_refused() -> N
 
 
 @pytest.mark.parametrize(("variation", "draws"), [(1e-4, 1), (4.0, 4)])
-def test_where_the_times_of_several_groups_vary_the_mean_of_several_draws_is_told(
+def test_where_the_times_of_several_groups_vary_the_mean_of_several_draws_is_returned(
     variation: float, draws: int
 ) -> None:
     cycles = [[Piece("a", station="x", seconds=1.0, variation=variation)] for _ in range(2)]
@@ -211,8 +215,8 @@ def test_where_the_times_of_several_groups_vary_the_mean_of_several_draws_is_tol
 
 
 def test_groups_that_have_found_their_order_are_not_watched_to_the_end() -> None:
-    """At one station every time round is as long as the last; with two of different paces none
-    is."""
+    """At one station every round takes as long as the last. With two stations of different paces no
+    two rounds are alike."""
     alike = evaluate([[Piece("a", station="x", seconds=1.0)] for _ in range(2)], {})
     # the later half of 24 cycles, not of 64
     assert (alike.cycles, alike.seconds) == (11 * 2, pytest.approx(1.0))

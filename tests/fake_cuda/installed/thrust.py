@@ -1,5 +1,5 @@
-"""In place of cupy.cuda.thrust, which has a CUDA runtime of its own inside: NumPy sorts the
-device's memory."""
+"""A replacement of cupy.cuda.thrust, which contains its own CUDA runtime: NumPy sorts the device's
+memory."""
 
 import ctypes
 

@@ -1,5 +1,5 @@
-"""Every array of CuPy is a block of its own, so that a sanitizer knows its ends. Also a plugin of
-pytest: -p fake_cuda.unpooled."""
+"""A separate block of memory for every array of CuPy, so that a sanitizer knows where it ends. Also
+a plugin of pytest: -p fake_cuda.unpooled."""
 
 import cupy
 

@@ -1,5 +1,5 @@
-"""Machines that are pods: what is made of them, by the published schemas, and runs whose containers
-start by hand."""
+"""Machines that are pods: their Kubernetes objects compared with the published schemas, and runs
+whose containers are started by hand."""
 
 from __future__ import annotations
 
@@ -52,7 +52,8 @@ resources = { memory = "8Gi" }
 volumes = { "/data" = "digits", "/scratch" = { emptyDir = {} } }
 """
 
-HERE = 'address = "127.0.0.1"'  # said, since other tests give this host more addresses for a while
+# stated explicitly, since other tests give this host more addresses for a while
+HERE = 'address = "127.0.0.1"'
 
 
 def far(launcher: str = HERE, more: str = "", python: str = sys.executable) -> str:
@@ -62,7 +63,7 @@ def far(launcher: str = HERE, more: str = "", python: str = sys.executable) -> s
 
 
 def learning(folder: Path, preset: str, more: str) -> Path:
-    """A run that learns the digits in 150 iterations."""
+    """A cluster.toml of a run that learns the digits in 150 iterations."""
     path = configure(folder, preset, workers=2, iterations=150, test=True, batch=64, more=more)
     solver = folder / "solver.prototxt"
     text = (
@@ -87,7 +88,7 @@ def started(path: Path, folder: Path, **more: str) -> subprocess.CompletedProces
     )
 
 
-def test_objects_of_a_run_validate_and_an_unknown_field_does_not(tmp_path: Path) -> None:
+def test_objects_of_a_run_are_valid_and_an_unknown_field_is_not(tmp_path: Path) -> None:
     path = tmp_path / "cluster.toml"
     card = (
         '[[machine]]\nname = "g"\naddress = "auto"\ndevices = ["cuda:0", '
@@ -136,7 +137,7 @@ def test_a_kubernetes_without_an_image_is_a_mistake_with_its_line(tmp_path: Path
 
 @pytest.mark.slow
 @pytest.mark.parametrize("fault", [*FAULTS, "image", "unschedulable", "no-kubectl", "no-python"])
-def test_what_keeps_pods_from_starting_is_told_in_a_line_and_nothing_is_left(
+def test_the_reason_why_pods_do_not_start_is_one_line_and_nothing_is_left(
     tmp_path: Path, fault: str
 ) -> None:
     expected = {
@@ -152,8 +153,8 @@ def test_what_keeps_pods_from_starting_is_told_in_a_line_and_nothing_is_left(
     }[fault]
     folder = tmp_path / "cluster"
     python = "python9" if fault == "no-python" else sys.executable
-    # only that one is told when the time is up; the double's kubectl starts a Python for each of
-    # its three calls
+    # only "unschedulable" is reported when the time is up; the stand-in for kubectl starts a Python
+    # for each of its three calls
     seconds = 20 if fault == "unschedulable" else 60
     launcher = f"{HERE}\nstart_seconds = {seconds}"
     path = configure(tmp_path / "run", "sync", workers=2, more=far(launcher, python=python))
@@ -162,7 +163,7 @@ def test_what_keeps_pods_from_starting_is_told_in_a_line_and_nothing_is_left(
     done = started(path, folder, **({"PATH": "/nowhere"} if fault == "no-kubectl" else {}))
     assert done.returncode == 3, done.stderr
     assert re.search(expected, done.stderr.splitlines()[-1]), done.stderr
-    # that is a warning before
+    # with one warning before it
     assert len(done.stderr.splitlines()) == 1 + (fault == "unschedulable"), done.stderr
     assert list((folder / "objects").iterdir()) == folders() == []
 
@@ -199,7 +200,7 @@ def test_pods_learn_the_digits_as_one_process_does_and_leave_nothing(tmp_path: P
 
 @pytest.mark.slow
 @pytest.mark.parametrize("victim", ["pod", "up"])
-def test_a_pod_that_dies_is_told_with_its_reason_and_pods_end_with_up(
+def test_a_pod_that_dies_is_reported_with_its_reason_and_pods_end_with_up(
     tmp_path: Path, victim: str
 ) -> None:
     folder = tmp_path / "cluster"

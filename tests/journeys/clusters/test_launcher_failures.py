@@ -1,8 +1,8 @@
-"""What keeps one of three machines from taking part: one line that names it, exit 3, and nothing
-left that was started elsewhere.
+"""Faults that keep one of three machines out of a run: one line that names the machine, exit 3, and
+no process left on other machines.
 
-A program in place of ssh plays what the network does; where it lets the command through, the agent
-runs on this host.
+A program in place of ssh simulates the faults of a network. Where it lets the command pass, the
+agent runs on this host.
 """
 
 from __future__ import annotations
@@ -70,8 +70,8 @@ SETTINGS = 'python = "{python}"\nenvironment = {{ PYTHONPATH = "{path}" }}\n'
 def run(
     folder: Path, ssh: str, *settings: str, bad: str = sys.executable, address: str = "127.0.0.1"
 ) -> subprocess.CompletedProcess[str]:
-    """`up` on three machines, of which m0 and m2 are well; on m1 `ssh` is this script and python is
-    `bad`."""
+    """Run `up` on three machines, of which m0 and m2 are healthy. On m1, `ssh` is the script for
+    ssh and `bad` is the Python."""
     (folder / "talking.py").write_text(TALKING)
     path = f"{folder}:{environment()['PYTHONPATH']}"
     well, ill = (SETTINGS.format(python=python, path=path) for python in (sys.executable, bad))
@@ -80,7 +80,7 @@ def run(
 
 
 def up(folder: Path, ssh: str, *settings: str) -> subprocess.CompletedProcess[str]:
-    """`up` of what is in the folder; only to m1 `ssh` is this script."""
+    """Run `up` on the files of the folder. Only for m1 is ssh replaced by this script."""
     program(
         folder / "bin" / "ssh",
         (
@@ -101,7 +101,8 @@ def up(folder: Path, ssh: str, *settings: str) -> subprocess.CompletedProcess[st
 
 
 def said(done: subprocess.CompletedProcess[str], folder: Path) -> str:
-    """The one line of a run that could not be launched, of which nothing is left."""
+    """The one line of a run that could not be launched. Checks that no process of the run is
+    left."""
     assert done.returncode == 3, (done.returncode, done.stdout, done.stderr)
     (line,) = done.stderr.splitlines()
     agents = subprocess.run(
@@ -133,12 +134,12 @@ def said(done: subprocess.CompletedProcess[str], folder: Path) -> str:
         ),
     ],
 )
-def test_what_ssh_says_last_is_told(tmp_path: Path, script: str, expected: str) -> None:
+def test_the_last_line_of_ssh_is_reported(tmp_path: Path, script: str, expected: str) -> None:
     assert said(run(tmp_path, script), tmp_path).startswith(expected)
 
 
 @pytest.mark.slow
-def test_an_ssh_that_says_nothing_is_told_when_time_is_up(tmp_path: Path) -> None:
+def test_a_silent_ssh_is_reported_when_time_is_up(tmp_path: Path) -> None:
     line = said(run(tmp_path, "exec sleep 100", "launcher.start_seconds=10"), tmp_path)
     assert line == (
         "machine 'm1' was not ready within 10 s: ssh m1 does not answer (launcher.start_seconds)"
@@ -146,20 +147,20 @@ def test_an_ssh_that_says_nothing_is_told_when_time_is_up(tmp_path: Path) -> Non
 
 
 @pytest.mark.slow
-def test_a_python_that_is_not_there_is_told(tmp_path: Path) -> None:
+def test_a_missing_python_is_reported(tmp_path: Path) -> None:
     line = said(run(tmp_path, LET_THROUGH, bad="python9"), tmp_path)
     assert line == "machine 'm1': ssh m1: env: 'python9': No such file or directory"
 
 
 @pytest.mark.slow
-def test_a_package_that_is_missing_there_is_told(tmp_path: Path) -> None:
+def test_a_package_that_the_machine_lacks_is_reported(tmp_path: Path) -> None:
     bare = program(tmp_path / "bin" / "bare", f'exec {sys.executable} -I -S "$@"')
     line = said(run(tmp_path, LET_THROUGH, bad=str(bare)), tmp_path)
     assert line == f"machine 'm1': ssh m1: {Path(sys.executable)}: No module named runtime"
 
 
 @pytest.mark.slow
-def test_another_version_there_is_told_with_both(tmp_path: Path) -> None:
+def test_another_version_on_the_machine_is_reported_with_both(tmp_path: Path) -> None:
     (tmp_path / "old.py").write_text(
         "import sys\nfrom runtime.cluster.machines import machine_facts\nfrom "
         "runtime.__main__ import command\n"
@@ -176,7 +177,7 @@ def test_another_version_there_is_told_with_both(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-def test_a_key_of_another_run_is_refused_and_told(tmp_path: Path) -> None:
+def test_a_key_of_another_run_is_refused_and_reported(tmp_path: Path) -> None:
     wrong = " ".join(["ab" * 32] * 3) + " 6"
     script = f'for last; do :; done; echo "{wrong}" | sh -c "$last"'
     line = said(run(tmp_path, script), tmp_path)
@@ -186,7 +187,7 @@ def test_a_key_of_another_run_is_refused_and_told(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-def test_an_address_where_up_does_not_listen_is_told(tmp_path: Path) -> None:
+def test_an_address_where_up_does_not_listen_is_reported(tmp_path: Path) -> None:
     script = 'for last; do :; done; exec sh -c "$(echo "$last" | sed s/127.0.0.1/127.0.0.2/)"'
     line = said(run(tmp_path, script), tmp_path)
     assert line.startswith("machine 'm1': ssh m1: `up` cannot be reached at 127.0.0.2:")
@@ -194,7 +195,7 @@ def test_an_address_where_up_does_not_listen_is_told(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-def test_a_machine_that_has_no_route_to_up_is_told(tmp_path: Path) -> None:
+def test_a_machine_without_a_route_to_up_is_reported(tmp_path: Path) -> None:
     if subprocess.run(["unshare", "-n", "true"], capture_output=True, check=False).returncode != 0:
         pytest.skip("no network without routes can be made here")
     script = 'for last; do :; done; exec unshare -n sh -c "$last"'
@@ -204,8 +205,8 @@ def test_a_machine_that_has_no_route_to_up_is_told(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-def test_other_data_there_is_told_before_the_run_begins(tmp_path: Path) -> None:
-    here = tmp_path / "here"  # where `up` is typed: it looks at its own, too
+def test_other_data_on_the_machine_are_reported_before_the_run_begins(tmp_path: Path) -> None:
+    here = tmp_path / "here"  # the folder where `up` is typed; `up` looks at its own data too
     digits(here)
     settings = SETTINGS.format(python=sys.executable, path=f"{here}:{environment()['PYTHONPATH']}")
     machines = "".join(
@@ -232,7 +233,7 @@ def test_other_data_there_is_told_before_the_run_begins(tmp_path: Path) -> None:
 
 @contextmanager
 def small_disk(folder: Path) -> Iterator[Path]:
-    """A disk that has no room for a plan."""
+    """A disk without room for a plan."""
     folder.mkdir()
     made = subprocess.run(
         ["mount", "-t", "tmpfs", "-o", "size=4k", "none", folder], capture_output=True, check=False
@@ -246,7 +247,7 @@ def small_disk(folder: Path) -> Iterator[Path]:
 
 
 @pytest.mark.slow
-def test_a_full_disk_there_is_told(tmp_path: Path) -> None:
+def test_a_full_disk_of_the_machine_is_reported(tmp_path: Path) -> None:
     with small_disk(tmp_path / "disk") as disk:
         script = f'for last; do :; done; TMPDIR={disk} exec sh -c "$last"'
         line = said(run(tmp_path, script), tmp_path)

@@ -1,4 +1,5 @@
-"""Machines elsewhere: runs over agents that ssh or a person starts, and what is left of them."""
+"""Runs on other machines, over agents that ssh or a person starts, and the processes and files left
+afterwards."""
 
 from __future__ import annotations
 
@@ -33,7 +34,7 @@ def three(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Far]:
 
 
 def placed(tables: str, launcher: str, more: str = "") -> str:
-    """A machine for each worker and one for everything else."""
+    """A machine for each worker, and one for everything else."""
     processes = [
         PROCESS.format(number=number, actors=pattern) for number, pattern in enumerate(APART[:2])
     ]
@@ -69,10 +70,10 @@ def plan(config, options):
 """
 
 
-def test_two_actors_on_two_machines_talk_and_what_they_write_and_log_is_here(
+def test_two_actors_on_two_machines_talk_and_their_files_and_logs_are_here(
     tmp_path: Path,
 ) -> None:
-    """With a program in place of ssh: what sshd does is not looked at."""
+    """A program takes the place of ssh, so sshd itself is not tested."""
     try:
         with machines(2, 10**9) as made:
             enter = '*) exec ip netns exec {} sh -c "$last";;'
@@ -149,13 +150,13 @@ def test_a_run_over_ssh_has_the_numbers_of_one_machine_and_leaves_nothing(
 
 
 @pytest.mark.slow
-def test_a_run_on_this_host_and_where_a_person_types_what_up_shows_has_the_numbers_of_one(
+def test_a_run_on_this_host_and_one_where_a_person_types_the_command_has_the_numbers_of_one(
     tmp_path: Path, three: Far
 ) -> None:
     reference = train(configure(tmp_path / "single", "single", iterations=5)).losses()
     here = (
         three.tables().rpartition("[[machine]]")[0] + '[[machine]]\nname = "m2"\nthreads = 1\n'
-    )  # the third is this host
+    )  # the third machine is this host
     more = placed(here, '[launcher]\nkind = "manual"\nstart_seconds = 60\n')
     cluster = configure(tmp_path / "far", "sync", workers=2, iterations=5, more=more)
     agents: list[subprocess.Popen[str]] = []
@@ -191,7 +192,8 @@ def test_a_run_on_this_host_and_where_a_person_types_what_up_shows_has_the_numbe
                 pasted = agents[-1].stdin
                 assert pasted is not None
                 pasted.write(key)
-                pasted.close()  # as if it came out of a file: the link alone keeps it
+                # end of input, as after a file: only the connection keeps the agent alive
+                pasted.close()
                 agents[-1].stdin = None
         assert up.wait(60) == 0
     assert [(agent.communicate(timeout=10)[1], agent.returncode) for agent in agents] == [

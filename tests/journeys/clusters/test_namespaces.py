@@ -1,5 +1,5 @@
-"""Machines that are network namespaces of this one: a run over their cables, and what is said where
-there are none."""
+"""Machines that are network namespaces of this host: a run over their cables, and the errors if a
+namespace does not exist."""
 
 from __future__ import annotations
 
@@ -41,8 +41,8 @@ def three() -> Iterator[list[Machine]]:
 
 
 def placed(made: list[Machine], *actors: str, addresses: Sequence[str] = ()) -> str:
-    """A machine and a process for each pattern of actors; what the last machines say of their
-    `addresses`."""
+    """A machine and a process for each pattern of actors. `addresses` are the address settings of
+    the last machines."""
     said = [dict(vars(machine)) for machine in made]
     for machine, address in zip(reversed(said), addresses, strict=False):
         machine["address"] = address
@@ -51,14 +51,14 @@ def placed(made: list[Machine], *actors: str, addresses: Sequence[str] = ()) -> 
     return TCP + "".join(text)
 
 
-# two workers and the node that adds up what they send on each machine; everything else is on the
-# first
+# Each other machine has two workers, and the node that adds up their gradients. All other actors
+# are on the first machine.
 WHERE = {"m0": ("conv-0-2", "conv-0-3", "reducer-1"), "m1": ("conv-0-4", "conv-0-5", "reducer-2")}
 
 
 def two_each(made: list[Machine], encryption: str) -> str:
-    """This host, by its loopback address, and two others, which find their own by interface and by
-    network."""
+    """This host with its loopback address, and two other machines. They find their addresses by
+    interface and by network."""
     text = ["[[machine]]\nthreads = 1\n"]
     network = f"{made[1].address.rpartition('.')[0]}.0/24"
     for number, (machine, address) in enumerate(zip(made, ("eth0", network), strict=False)):
@@ -73,7 +73,7 @@ def two_each(made: list[Machine], encryption: str) -> str:
 
 @pytest.mark.few("curve")
 @pytest.mark.parametrize("encryption", ["curve", "none"])
-def test_two_workers_on_each_of_three_machines_train_as_one_and_only_what_must_crosses(
+def test_two_workers_on_each_of_three_machines_train_as_one_and_send_only_the_necessary_bytes(
     encryption: str, tmp_path: Path, three: list[Machine]
 ) -> None:
     iterations = 12
@@ -104,7 +104,8 @@ def test_two_workers_on_each_of_three_machines_train_as_one_and_only_what_must_c
         for found, size in zip(grown, sizes, strict=True):
             # heartbeats, greetings, headers
             assert iterations * size < found < 1.1 * iterations * size + 200_000
-        # the arrays of its two workers are read in place: nothing goes round by its network
+        # the arrays of its two workers are read in place, so none of them uses the machine's own
+        # network
         assert within < 20_000
     losses = [event["loss"] for event in events(run_directory(cluster), "progress")]
     alone = train(configure(tmp_path / "alone", "single", iterations=iterations), checkpoint=False)
@@ -112,8 +113,8 @@ def test_two_workers_on_each_of_three_machines_train_as_one_and_only_what_must_c
 
 
 def carried(machine: Machine) -> list[int]:
-    """Bytes that came to a machine, that left it, and that went from one of its processes to
-    another."""
+    """The bytes that a machine has received, the bytes that it has sent, and the bytes between its
+    own processes."""
     paths = [
         f"/sys/class/net/{name}_bytes"
         for name in ("eth0/statistics/rx", "eth0/statistics/tx", "lo/statistics/rx")
@@ -123,8 +124,8 @@ def carried(machine: Machine) -> list[int]:
 
 
 def crossing(topology: Topology) -> list[tuple[int, int]]:
-    """Bytes of arrays that come to and leave each other host in an iteration, as `plan` tells
-    them."""
+    """The bytes of arrays that arrive at and leave each other host in an iteration, as `plan`
+    predicts them."""
     home = {name: machine for machine, names in WHERE.items() for name in names}
     foretold = forecast(topology)
     sizes = {
@@ -142,8 +143,8 @@ def crossing(topology: Topology) -> list[tuple[int, int]]:
 
 
 def found_keys(keys: Iterable[Keys], pids: Iterable[int], directory: Path) -> list[Path]:
-    """Files of a run, and command lines and environments of its processes, that hold something of
-    its keys."""
+    """The files of a run, and the command lines and environments of its processes, that contain a
+    part of its keys."""
     hidden = {
         key
         for each in keys
@@ -155,20 +156,21 @@ def found_keys(keys: Iterable[Keys], pids: Iterable[int], directory: Path) -> li
     assert len(places) > 5
     found = []
     for path in places:
-        with suppress(FileNotFoundError):  # a checkpoint that has been written has another name
+        with suppress(FileNotFoundError):  # a checkpoint gets another name when it is complete
             text = path.read_bytes()
             found += [path] if any(key in text for key in hidden if key) else []
     return found
 
 
 @pytest.mark.slow
-def test_sums_of_workers_on_two_machines_are_those_of_one(
+def test_sums_of_workers_on_two_machines_equal_the_sums_on_one(
     tmp_path: Path, three: list[Machine]
 ) -> None:
     text = [
         MACHINE.format(number=number, **vars(machine)) for number, machine in enumerate(three[:2])
     ]
-    # neighbours by rank are on different machines; 1.6 MB of each: some add up for all
+    # Neighbours by rank are on different machines. Each member sums 1.6 MB, so some members add up
+    # for all.
     for number in range(4):
         name = f"replica-{number}"
         text += [f'[[process]]\nname = "{name}"\nmachine = "m{number % 2}"\nactors = ["{name}"]\n']
@@ -181,7 +183,7 @@ def test_sums_of_workers_on_two_machines_are_those_of_one(
 
 
 @pytest.mark.slow
-def test_another_host_that_nothing_leads_to_is_named(tmp_path: Path, three: list[Machine]) -> None:
+def test_another_host_without_a_connection_is_named(tmp_path: Path, three: list[Machine]) -> None:
     more = MACHINE.format(number=0, namespace=three[0].namespace, address="no-such-host.invalid")
     done = run_up(configure(tmp_path, "single", more=more))
     assert done.returncode == 3
@@ -194,7 +196,7 @@ def test_another_host_that_nothing_leads_to_is_named(tmp_path: Path, three: list
 @pytest.mark.slow
 def test_a_message_that_travels_longer_than_a_heartbeat_may_be_late_arrives(tmp_path: Path) -> None:
     try:
-        # 1.6 MB of gradients take more than 2 s, a heartbeat may be 1.5 s late
+        # 1.6 MB of gradients take more than 2 s, and a heartbeat may be 1.5 s late
         with machines(2, 6_000_000) as slow:
             more = placed(slow, "replica-0", "[!r]*") + '[placement]\nprocesses = "one"\n'
             more = more.replace("[!r]*", 'coordinator", "replica-1')
@@ -206,7 +208,7 @@ def test_a_message_that_travels_longer_than_a_heartbeat_may_be_late_arrives(tmp_
 
 
 @pytest.mark.slow
-def test_a_machine_without_the_address_that_is_wanted_of_it_says_what_it_has(
+def test_a_machine_without_the_requested_address_reports_its_addresses(
     tmp_path: Path, three: list[Machine]
 ) -> None:
     more = placed(three[:1], "*", addresses=["eth7"])
@@ -227,7 +229,7 @@ def test_a_machine_without_the_address_that_is_wanted_of_it_says_what_it_has(
 
 
 def received_bytes(machine: Machine) -> int:
-    """Of the interface in a namespace."""
+    """The bytes received at the interface of a namespace."""
     with os.popen(
         f"ip netns exec {machine.namespace} cat /sys/class/net/eth0/statistics/rx_bytes"
     ) as said:
@@ -236,7 +238,9 @@ def received_bytes(machine: Machine) -> int:
 
 @pytest.mark.slow
 @pytest.mark.skipif(sys.platform != "linux", reason="network namespaces are Linux's")
-def test_a_namespace_that_does_not_exist_is_named_with_what_makes_it(tmp_path: Path) -> None:
+def test_a_namespace_that_does_not_exist_is_named_with_the_command_that_makes_it(
+    tmp_path: Path,
+) -> None:
     more = TCP + MACHINE.format(number=0, namespace="nowhere", address="10.87.64.1")
     done = run_up(configure(tmp_path, "single", more=more))
     assert done.returncode == 3
@@ -262,7 +266,7 @@ def test_a_namespace_that_does_not_exist_is_named_with_what_makes_it(tmp_path: P
         ),
     ],
 )
-def test_a_namespace_needs_a_road_out_of_it_and_an_address_of_its_own(
+def test_a_namespace_needs_a_route_out_of_it_and_its_own_address(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], more: str, said: str
 ) -> None:
     assert main(["check", str(configure(tmp_path, "single", more=more))]) == 2

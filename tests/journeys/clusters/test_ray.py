@@ -1,5 +1,5 @@
-"""Machines that are nodes of a Ray cluster: a real one of two nodes. Skipped where Ray is not
-installed: it is in no `dev` extra, since it is larger than all else together."""
+"""Machines that are nodes of a real Ray cluster of two nodes. The tests are skipped without Ray.
+Ray is in no `dev` extra, since it is larger than everything else together."""
 
 from __future__ import annotations
 
@@ -41,12 +41,13 @@ def cluster() -> Iterator[Cluster]:
 
 @pytest.fixture(autouse=True)
 def temporary(cluster: Cluster, monkeypatch: pytest.MonkeyPatch) -> None:
-    """So that what other runs leave is not counted."""
+    """A private temporary folder, so that files of other runs are not counted."""
     monkeypatch.setenv("TMPDIR", str(cluster.folder))
 
 
 def left(cluster: Cluster) -> list[str]:
-    """Of the run, once Ray has noticed its end: living processes, folders, a placement group."""
+    """The remains of the run after Ray has noticed its end: living processes, folders, a placement
+    group."""
     script = (
         "import ray, sys\nray.init(sys.argv[1], log_to_driver=False)\n"
         "print([g['state'] for g in ray.util.placement_group_table().values() if g['state'] "
@@ -106,7 +107,7 @@ def test_a_run_on_a_ray_cluster_has_the_numbers_of_one_process_and_leaves_nothin
     ] == []
 
 
-def test_room_that_never_comes_is_told_with_what_was_asked_and_what_there_is(
+def test_resources_that_never_become_free_are_reported_with_the_request_and_the_present_ones(
     tmp_path: Path, cluster: Cluster
 ) -> None:
     tables = cluster.tables(
@@ -123,7 +124,7 @@ def test_room_that_never_comes_is_told_with_what_was_asked_and_what_there_is(
     assert left(cluster) == []
 
 
-def test_a_cluster_that_does_not_answer_is_told(tmp_path: Path, cluster: Cluster) -> None:
+def test_a_cluster_that_does_not_answer_is_reported(tmp_path: Path, cluster: Cluster) -> None:
     tables = cluster.tables(
         f'ray = {{ address = "{cluster.host}:1" }}\nstart_seconds = 8\naddress = "{cluster.host}"'
     )
@@ -133,8 +134,8 @@ def test_a_cluster_that_does_not_answer_is_told(tmp_path: Path, cluster: Cluster
     assert f"Ray does not answer at {cluster.host}:1" in line
 
 
-@pytest.mark.parametrize("victim", ["up", "driver", "raylet"])  # the last takes a node away
-def test_whoever_is_killed_in_a_run_on_ray_is_told_and_nothing_is_left(
+@pytest.mark.parametrize("victim", ["up", "driver", "raylet"])  # the last one takes a node away
+def test_a_killed_process_of_a_run_on_ray_is_reported_and_nothing_is_left(
     tmp_path: Path, cluster: Cluster, victim: str
 ) -> None:
     tables = cluster.tables(f'ray = {{ address = "{cluster.address}" }}')

@@ -1,5 +1,5 @@
-"""A real kubectl reads what is made for it. The server that it asks knows the names of kinds, and
-nothing else."""
+"""A real kubectl reads the objects that Convoy makes. Its server is a stand-in that knows only the
+names of kinds."""
 
 from __future__ import annotations
 
@@ -71,7 +71,7 @@ needed = pytest.mark.skipif(shutil.which("kubectl") is None, reason="no kubectl 
 
 
 @needed
-def test_kubectl_reads_the_objects_of_a_run_as_they_are_meant(tmp_path: Path) -> None:
+def test_kubectl_reads_the_objects_of_a_run_unchanged(tmp_path: Path) -> None:
     (tmp_path / "cluster.toml").write_text(far(more=FULL))
     config = load(tmp_path / "cluster.toml")
     assert config.launcher.kubernetes is not None
@@ -105,7 +105,7 @@ def test_kubectl_reads_the_objects_of_a_run_as_they_are_meant(tmp_path: Path) ->
 
 @needed
 @pytest.mark.slow
-def test_a_cluster_that_kubectl_does_not_reach_is_told_in_a_line(tmp_path: Path) -> None:
+def test_a_cluster_that_kubectl_does_not_reach_is_reported_in_one_line(tmp_path: Path) -> None:
     path = configure(tmp_path, "sync", workers=2, more=far())
     environ = environment() | {"KUBECONFIG": "/dev/null"}
     done = subprocess.run(

@@ -1,5 +1,5 @@
-"""Machines that do not run or read the same: a run over them does not begin, and says which one is
-odd and why."""
+"""Machines with different programs or data: a run over them does not begin, and the error names the
+machine and the difference."""
 
 from __future__ import annotations
 
@@ -34,8 +34,8 @@ HOST = f"(host {platform.node()})"
 
 @pytest.fixture
 def twins(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[Path | None], Path]:
-    """`twins(folder)`: cluster.toml of two machines, started by a launcher of a package, where the
-    second looks for modules and packages in this folder first."""
+    """`twins(folder)` writes a cluster.toml of two machines, started by a launcher of a package.
+    The second machine looks for modules and packages in `folder` first."""
     site = tmp_path / "site"
     write_metadata(site, {"convoy.launchers": {"plain": "tests.stranger.launcher:PlainLauncher"}})
     path = os.pathsep.join((str(site), str(ROOT), str(tmp_path)))
@@ -52,7 +52,7 @@ def twins(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[Path | N
 
 
 def other_numpy(folder: Path, version: str) -> Path:
-    """A folder in which the metadata of numpy say another version."""
+    """A folder with metadata of numpy that name another version."""
     made = folder / "other" / f"numpy-{version}.dist-info"
     made.mkdir(parents=True)
     (made / "METADATA").write_text(f"Metadata-Version: 2.1\nName: numpy\nVersion: {version}\n")
@@ -96,11 +96,11 @@ def test_another_source_of_the_program_on_one_machine_ends_the_run(
     assert line.endswith("and 1 more: install the same versions and sources there")
 
 
-# -- data
+# -- different data
 
 
 def digits(folder: Path, change: int = 0) -> None:
-    """Images in IDX files, some data set or nearly the same."""
+    """Write images in IDX files. `change` alters one pixel."""
     folder.mkdir()
     images = np.random.default_rng(1).integers(0, 256, (100, 28, 28), dtype=np.uint8)
     images[99, 0, 0] ^= change
@@ -112,7 +112,7 @@ def digits(folder: Path, change: int = 0) -> None:
 
 
 def with_data_roots(folder: Path) -> Path:
-    """Two machines, each with a worker and data of its own."""
+    """A cluster.toml of two machines, each with a worker and its own data."""
     machines = "".join(
         (f'[[machine]]\nname = "{name}"\nthreads = 1\ndata = "{folder}/{name}"\n') for name in "ab"
     )
@@ -124,7 +124,7 @@ def with_data_roots(folder: Path) -> Path:
 
 @pytest.mark.few("one bit")
 @pytest.mark.parametrize("change", [0, pytest.param(1, id="one bit differs")])
-def test_each_machine_reads_below_its_own_root_and_must_find_the_same_there(
+def test_each_machine_reads_below_its_own_root_and_must_find_the_same_data(
     tmp_path: Path, change: int
 ) -> None:
     digits(tmp_path / "a")

@@ -1,5 +1,5 @@
-"""Runs in jobs of a real Slurm, with a slurmd in each of two network namespaces, and what is left
-of them."""
+"""Runs in jobs of a real Slurm, with a slurmd in each of two network namespaces, and the remains of
+the runs."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from tests.helpers.support import (
 )
 
 pytestmark = pytest.mark.slow
-KILLS = int(os.environ.get("CONVOY_KILLS", "1"))  # of an srun
+KILLS = int(os.environ.get("CONVOY_KILLS", "1"))  # how often the test kills an srun
 TALKING = """
 import asyncio, json, os
 from runtime import Actor, ActorSpec, Envelope, Message, Topology, message
@@ -92,14 +92,15 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
 
 
 def talking(folder: Path, more: str = "") -> Path:
-    """Two actors on two nodes, named."""
+    """A cluster.toml of two named actors on two nodes."""
     (folder / "talking.py").write_text(TALKING)
     (folder / "cluster.toml").write_text(NODES.format(more=more))
     return folder / "cluster.toml"
 
 
 def submit(cluster: Cluster, file: Path, *options: str) -> str:
-    """The number of a job whose script `up` wrote; its output goes to `out` beside cluster.toml."""
+    """Submit a job whose script `up` wrote. Returns its number. Its output goes to `out` next to
+    cluster.toml."""
     words = runtime_command("up", file.name, "--sbatch", "job.sh")
     done = subprocess.run(
         words, cwd=file.parent, env=environment(), capture_output=True, text=True, check=False
@@ -110,7 +111,8 @@ def submit(cluster: Cluster, file: Path, *options: str) -> str:
 
 
 def staying(cluster: Cluster, file: Path, *options: str) -> str:
-    """The number of a job whose run has begun and does not end by itself."""
+    """Submit a job and wait until its run has begun. Returns its number. The run does not end by
+    itself."""
     job = submit(cluster, file, "--export=ALL,STAY=1", *options)
     until(lambda: any(file.parent.glob("runs/*/found")))
     return job
@@ -122,7 +124,8 @@ def said(file: Path) -> str:
 
 
 def nothing_is_left(cluster: Cluster) -> bool:
-    """Processes that were killed with others may end a moment later."""
+    """Wait until no process and no folder of the run is left. Processes that were killed with
+    others may end a moment later."""
     until(lambda: not cluster.living() and not folders())
     return True
 
@@ -174,7 +177,7 @@ def test_a_step_has_all_cores_and_cards_of_the_job_on_its_node_and_the_environme
     assert nothing_is_left(cluster)
 
 
-def test_a_python_that_is_not_on_one_node_is_told_in_one_line(
+def test_a_python_that_one_node_lacks_is_reported_in_one_line(
     tmp_path: Path, cluster: Cluster
 ) -> None:
     file = talking(tmp_path, "python = 'python9'")
@@ -183,7 +186,7 @@ def test_a_python_that_is_not_on_one_node_is_told_in_one_line(
     assert nothing_is_left(cluster)
 
 
-def test_a_step_that_is_cancelled_ends_the_run_with_what_slurm_says(
+def test_a_step_that_is_cancelled_ends_the_run_with_slurms_reason(
     tmp_path: Path, cluster: Cluster
 ) -> None:
     file = talking(tmp_path)
@@ -197,11 +200,11 @@ def test_a_step_that_is_cancelled_ends_the_run_with_what_slurm_says(
     assert nothing_is_left(cluster)
 
 
-def test_a_job_that_is_cancelled_says_so_and_leaves_nothing(
+def test_a_job_that_is_cancelled_reports_it_and_leaves_nothing(
     tmp_path: Path, cluster: Cluster
 ) -> None:
-    """`up` gets SIGTERM with all others: it ends well if they still can, else with what Slurm says
-    of their steps."""
+    """`up` gets SIGTERM together with all other processes. If these can still end well, the run
+    ends well; otherwise with Slurm's report about their steps."""
     job = staying(cluster, talking(tmp_path))
     cluster.run("scancel", job)
     assert cluster.settled(job).startswith("CANCELLED")
@@ -259,12 +262,13 @@ def test_the_signal_before_the_time_limit_ends_a_run_with_a_checkpoint(
     assert nothing_is_left(cluster)
 
 
-def test_a_job_whose_slurmd_is_gone_ends_well_when_slurm_gives_the_node_up(
+def test_a_job_whose_slurmd_has_died_ends_well_when_slurm_gives_the_node_up(
     tmp_path: Path, cluster: Cluster
 ) -> None:
-    """What runs on the node goes on, and Slurm grants all of the job its time to end. The last of
-    this file: the node stays down."""
-    job = staying(cluster, talking(tmp_path), "--no-requeue")  # else Slurm would begin it anew
+    """Processes on the node go on, and Slurm grants all processes of the job their time to end.
+    This is the last test of the file, since the node stays down."""
+    # otherwise Slurm would restart the job
+    job = staying(cluster, talking(tmp_path), "--no-requeue")
     cluster.slurmd["n1"].kill()
     assert cluster.settled(job).startswith("NODE_FAIL")
     told = (tmp_path / "out").read_text()

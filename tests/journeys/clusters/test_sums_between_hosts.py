@@ -1,5 +1,5 @@
-"""Runs over three or four hosts with two workers each: sums are made on each host, and what crosses
-the cables is what `plan` tells."""
+"""Runs over three or four hosts with two workers each: each host makes its own sums, and the cables
+carry the bytes that `plan` predicts."""
 
 from __future__ import annotations
 
@@ -38,9 +38,9 @@ PRESETS = {
 
 
 class Trained:
-    """A run over this host and others, held when most of it is over: `iterations` by then; the
-    bytes of arrays that each actor got from each, and what each cable had carried; what was
-    foretold."""
+    """A run over this host and others, held when most of it is over. `iterations` is its iteration
+    at that time. The other fields are the bytes of arrays that each actor received from each other
+    actor, the bytes that each cable had carried, and the prediction."""
 
     def __init__(self, cluster: Path, others: list[Machine]) -> None:
         loaded = load_with_program(cluster)
@@ -78,7 +78,7 @@ class Trained:
             for entry in json.loads(await asyncio.to_thread(get, run.metrics_url)):
                 page = await asyncio.to_thread(get, f"http://{entry['targets'][0]}/metrics")
                 for receiver, kind, sender, size in PAYLOAD.findall(page):
-                    if kind in AT_THE_END:  # of what holds a run, too
+                    if kind in AT_THE_END:  # including messages about the hold
                         self.states[self.home[sender]] += int(float(size))
                     else:
                         self.payload[sender, receiver] += int(float(size))
@@ -86,7 +86,7 @@ class Trained:
             await run.result()
 
     def crossing(self, host: str) -> tuple[int, int]:
-        """Bytes of arrays that come to a host and leave it in an iteration, as foretold."""
+        """The predicted bytes of arrays that arrive at a host and leave it in an iteration."""
         far = {
             link: size
             for link, size in self.foretold.items()
@@ -100,7 +100,7 @@ class Trained:
 
 @pytest.mark.few("[replicas]", "[replicas by halves]")
 @pytest.mark.parametrize("case", PRESETS)
-def test_two_workers_on_each_of_several_hosts_send_what_was_foretold_and_learn_what_one_process_does(
+def test_two_workers_on_each_host_send_the_predicted_bytes_and_learn_the_model_of_one_process(
     case: str, tmp_path: Path, three: list[Machine]
 ) -> None:
     preset, _, way = case.partition(" ")
@@ -125,9 +125,9 @@ def test_two_workers_on_each_of_several_hosts_send_what_was_foretold_and_learn_w
         came, left = found.crossing(host)
         leasts = (found.iterations * came, found.iterations * left + found.states[host])
         for got, least in zip(grown, leasts, strict=True):
-            # heartbeats, greetings, headers: TCP's and IP's are 4 in 100
+            # heartbeats, greetings, headers; those of TCP and IP are 4 in 100
             assert least < got < 1.08 * least + 250_000
-        assert within < 20_000  # nothing goes round by the network of the host
+        assert within < 20_000  # no array goes through the network of the host itself
     if PRESETS[case].startswith("tau"):
         return
     losses = [event["loss"] for event in events(found.directory, "progress")]

@@ -1,7 +1,7 @@
-"""A thousand machines with two processes each: what `up` computes until they begin, without the
-machines.
+"""The work of `up` for a thousand machines with two processes each, until they begin. There are no
+real machines.
 
-`benchmarks.hosts --parts thousand` says how long that takes.
+`benchmarks.hosts --parts thousand` measures how long this work takes.
 """
 
 from __future__ import annotations
@@ -18,13 +18,14 @@ from runtime.plan.run_plan import RunPlan
 
 @pytest.mark.slow
 @pytest.mark.parametrize("preset", PRESETS)
-async def test_a_thousand_machines_are_planned_placed_and_told_with_a_few_messages_each(
+async def test_a_thousand_machines_are_planned_placed_and_started_with_a_few_messages_each(
     tmp_path: Path, preset: str
 ) -> None:
     begun = await begin(tmp_path, preset)
     processes = begun.placement.processes
     assert idle(begun.placement, load_with_program(tmp_path / "cluster.toml").config) == []
-    # a Directory and a Begin each, and more for who has thousands of peers: never one for each pair
+    # a Directory and a Begin for each process, and more for processes with thousands of peers, but
+    # never one for each pair
     assert 2 * len(processes) < begun.messages < 5 * len(processes)
     assert len({spec.machine for spec in processes}) == 1000
     assert RunPlan.read(tmp_path).placement.processes == processes

@@ -1,5 +1,5 @@
-"""Replicas in processes that do not read one another's memory compute the same bits as those that
-do."""
+"""Replicas in processes without shared memory compute the same bits as replicas with shared
+memory."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ from ops import Array
 
 
 def trained(directory: Path, *, shared_memory: bool) -> dict[str, Array]:
-    """The parameters after three iterations; five times LeNet's gradients are too much for each to
-    add up alone."""
+    """The parameters after three iterations. With five replicas, LeNet's gradients are too large
+    for each to add up all of them."""
     options = {
         "max_iter": 3,
         "kernels": "numpy",
@@ -36,7 +36,7 @@ def trained(directory: Path, *, shared_memory: bool) -> dict[str, Array]:
 
 
 @pytest.mark.slow
-def test_a_sum_that_is_shared_out_is_the_same_where_its_shares_must_travel(tmp_path: Path) -> None:
+def test_a_divided_sum_is_the_same_if_its_shares_must_travel(tmp_path: Path) -> None:
     in_place, sent = (trained(tmp_path, shared_memory=shared) for shared in (True, False))
     assert in_place.keys() == sent.keys()
     assert all(np.array_equal(in_place[name], sent[name]) for name in in_place)

@@ -1,4 +1,4 @@
-"""What `up` says and does when a run is over: on a terminal, after Ctrl-C, and in a pipe."""
+"""The output and actions of `up` after a run: on a terminal, after Ctrl-C, and in a pipe."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ TESTED = "[run]\ndirectory = 'runs'\n"
 
 
 @pytest.mark.slow
-def test_ctrl_c_on_a_terminal_saves_shows_how_to_go_on_and_tests_what_it_saved(
+def test_ctrl_c_on_a_terminal_saves_shows_how_to_resume_and_tests_the_saved_model(
     tmp_path: Path,
 ) -> None:
     cluster = configure(tmp_path, "single", iterations=10**6, test=True, paced=True)
@@ -33,7 +33,7 @@ def test_ctrl_c_on_a_terminal_saves_shows_how_to_go_on_and_tests_what_it_saved(
         assert screen.end() == 130
         lines = [*screen.scrolled(), *screen.shown()]
     directory = run_directory(cluster)
-    text = "".join(lines).replace(" ", "")  # a line that a terminal breaks may lose one
+    text = "".join(lines).replace(" ", "")  # a terminal may drop a space where it breaks a line
     again = (
         f"go on     python -m runtime up cluster.toml --resume runs/{directory.name} "
         "--set train.kernels=numpy"
@@ -46,7 +46,7 @@ def test_ctrl_c_on_a_terminal_saves_shows_how_to_go_on_and_tests_what_it_saved(
     )
     assert lines[last + 1].startswith("loss ")
     assert [line for line in lines if line.startswith("iteration ")] == [lines[last]], (
-        "nothing of the table is left"
+        "only the last row of the table may remain"
     )
     assert "accuracy0." in text.partition("testruns/")[2]
     done = run_up(
@@ -61,7 +61,7 @@ def test_ctrl_c_on_a_terminal_saves_shows_how_to_go_on_and_tests_what_it_saved(
     assert "resumes    " in done.stdout + done.stderr
 
 
-def test_a_program_without_the_command_is_told_so_before_anything_starts(
+def test_a_program_without_the_command_is_refused_before_anything_starts(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     (tmp_path / "cluster.toml").write_text('program = "tests.helpers.idle_adders"\n' + TESTED)
@@ -73,7 +73,7 @@ def test_a_program_without_the_command_is_told_so_before_anything_starts(
     assert not (tmp_path / "runs").exists()
 
 
-def test_a_run_that_ends_by_itself_is_tested_and_says_nothing_of_going_on(
+def test_a_run_that_ends_by_itself_is_tested_and_shows_no_command_to_resume(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     more = '[simulation]\nclock = "virtual"\n'
@@ -87,10 +87,8 @@ def test_a_run_that_ends_by_itself_is_tested_and_says_nothing_of_going_on(
 
 
 @pytest.mark.parametrize("event", ["winding down", "stopped"])
-def test_a_run_that_somebody_ended_from_outside_says_how_to_go_on(
-    tmp_path: Path, event: str
-) -> None:
-    """Its exit code is 0, as that of a run that ends by itself."""
+def test_a_run_that_was_ended_from_outside_shows_how_to_resume(tmp_path: Path, event: str) -> None:
+    """The exit code is 0, as if the run had ended by itself."""
     said: list[str] = []
     after = After(import_program("roles"), Path("cluster.toml"), (), test=False)
     lines = [
@@ -104,7 +102,7 @@ def test_a_run_that_somebody_ended_from_outside_says_how_to_go_on(
     assert said == [f"go on     python -m runtime up cluster.toml --resume {tmp_path}"]
 
 
-def test_a_run_that_ends_before_it_saved_anything_says_how_to_go_on_from_what_it_began_with(
+def test_a_run_that_ends_before_its_first_save_shows_how_to_resume_from_its_first_checkpoint(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     cluster = configure(tmp_path, "single", iterations=2, more='[simulation]\nclock = "virtual"\n')
@@ -113,7 +111,7 @@ def test_a_run_that_ends_before_it_saved_anything_says_how_to_go_on_from_what_it
     first = run_directory(cluster).name
     diverges = ["--set", "train.base_lr=1e30", "--set", "train.max_iter=9"]
     assert main(["up", *diverges]) == 1
-    assert "go on" not in capsys.readouterr().out, "it began with nothing"
+    assert "go on" not in capsys.readouterr().out, "the run did not begin with a checkpoint"
     assert main(["up", "--resume", f"runs/{first}", *diverges]) == 1
     again = (
         f"go on     python -m runtime up cluster.toml --resume runs/{first} --set "
@@ -131,10 +129,10 @@ def journalled(runs: Path, name: str, *events: dict[str, str]) -> Path:
     return runs / name
 
 
-def test_a_run_that_began_with_what_was_in_memory_goes_on_from_the_last_run_before_it_that_saved(
+def test_a_run_that_began_from_memory_is_resumed_from_the_last_run_before_it_that_saved(
     tmp_path: Path,
 ) -> None:
-    """What was in memory is gone when `up` has ended."""
+    """A model in memory is lost when `up` has ended."""
     runs = tmp_path / "runs"
     first = journalled(
         runs, "one", {"event": "checkpoint", "file": "checkpoint-0000005.safetensors"}
@@ -165,7 +163,7 @@ def test_a_run_that_began_with_what_was_in_memory_goes_on_from_the_last_run_befo
     assert len(said) == 1
 
 
-def test_a_test_command_that_cannot_be_imported_is_told_in_words(tmp_path: Path) -> None:
+def test_a_test_command_that_cannot_be_imported_is_reported_in_words(tmp_path: Path) -> None:
     module = ModuleType("scored")
     vars(module)["COMMANDS"] = {"test": "absent_module:test"}
     after = After(program_of(module), Path("cluster.toml"), (), test=True)

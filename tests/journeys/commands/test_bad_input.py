@@ -1,5 +1,5 @@
-"""What bad input gets: one readable line per mistake, exit 2 (or 3), no traceback, nothing
-started."""
+"""The answers to bad input: one readable line per mistake, exit 2 (or 3), no traceback, and no
+process started."""
 
 from __future__ import annotations
 
@@ -150,7 +150,7 @@ BROKEN: dict[str, tuple[str, Mapping[str, str | bytes], list[str], list[str]]] =
             )
         ],
     ),
-    "a process nobody wants": (
+    "a process that no actor uses": (
         "[[process]]\nname = 'a'\nactors = ['worker-*']\n",
         {},
         [],
@@ -298,7 +298,7 @@ BROKEN: dict[str, tuple[str, Mapping[str, str | bytes], list[str], list[str]]] =
             "input height is 28 (28 with padding), expected at least the kernel's extent 50"
         ],
     ),
-    "a prototxt that is no text": (
+    "a prototxt that is not text": (
         OWN_NET,
         {"net.prototxt": b"\xff\x00\x80"},
         [],
@@ -358,7 +358,7 @@ BROKEN: dict[str, tuple[str, Mapping[str, str | bytes], list[str], list[str]]] =
         [],
         [f"{AT_DATA}i: the file ends in its sizes: found 5 bytes, expected 12"],
     ),
-    "a file that is no IDX": (
+    "a file that is not IDX": (
         idx(),
         {"i": b"PNG!" + images(3)[4:], "l": labels(3)},
         [],
@@ -444,7 +444,7 @@ def test_a_metrics_port_in_use_is_named(tmp_path: Path) -> None:
 
 
 def test_a_process_port_in_use_is_named_with_its_process(tmp_path: Path) -> None:
-    # those after it are for other processes
+    # the ports after it are for other processes
     with free_ports(8) as port, socket.create_server(("127.0.0.1", port)):
         more = f'[links]\ntransport = "tcp"\n[[machine]]\nport = {port}\n'
         done = run_up(configure(tmp_path, "single", more=more))
@@ -454,12 +454,14 @@ def test_a_process_port_in_use_is_named_with_its_process(tmp_path: Path) -> None
     )
 
 
-def test_an_unknown_command_is_told_and_exits_with_2(capsys: pytest.CaptureFixture[str]) -> None:
+def test_an_unknown_command_is_reported_and_exits_with_2(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
     assert main(["upp"]) == 2
     assert "upp" in capsys.readouterr().err
 
 
-def test_training_that_diverges_ends_with_exit_1_and_says_what_to_do(tmp_path: Path) -> None:
+def test_training_that_diverges_ends_with_exit_1_and_advice(tmp_path: Path) -> None:
     done = run_up(configure(tmp_path, "single", iterations=200), "--set", "train.base_lr=1e6")
     assert done.returncode == 1
     assert "training diverged" in done.stderr

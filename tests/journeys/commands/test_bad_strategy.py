@@ -1,4 +1,5 @@
-"""What a preset that cannot be laid out as asked gets: one line that names the key, exit 2."""
+"""The answers to a preset that cannot be laid out as requested: one line that names the key, and
+exit 2."""
 
 from __future__ import annotations
 
@@ -160,7 +161,7 @@ BROKEN = {
 
 
 @pytest.mark.parametrize("name", BROKEN)
-def test_a_strategy_that_cannot_be_gets_its_exact_message(
+def test_an_impossible_strategy_gets_its_exact_message(
     name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     toml, expected = BROKEN[name]

@@ -1,5 +1,5 @@
-"""300 broken inputs, and what `check` says of each: no traceback, no long wait, no memory without
-end, nothing for the terminal to obey; and what it passes, `up` runs."""
+"""300 broken inputs and the answers of `check`: no traceback, no long wait, no unlimited memory,
+and no control characters for the terminal. Inputs that `check` accepts are run by `up`."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ pytest.importorskip("PIL.Image")
 from tests.helpers.broken_inputs import KINDS
 from tests.helpers.support import ROOT, environment
 
-EACH = 15  # of 20 kinds: 300
-SECONDS = 5.0  # what is promised; of processor time
+EACH = 15  # inputs of each of 20 kinds; 300 in all
+SECONDS = 5.0  # the promised limit, in processor time
 MEGABYTES = 1000.0
 DIVERGED = 1
 
@@ -36,7 +36,7 @@ def examined(directory: Path, cases: list[str]) -> list[dict[str, Any]]:
 
 
 def complaints(found: dict[str, Any]) -> list[str]:
-    """What is wrong with how an input was met."""
+    """The faults in the answers to an input."""
     check = found["check"]
     up = found["up"]
     lines = check["said"].splitlines()
@@ -63,7 +63,7 @@ def judged(found: list[dict[str, Any]]) -> None:
     }
     assert bad == {}
     refused = sum(one["check"]["status"] == 2 for one in found)
-    assert refused >= len(found) // 2  # most are really broken
+    assert refused >= len(found) // 2  # most of the inputs are really broken
 
 
 def test_a_broken_input_of_each_kind_is_refused_in_words_or_run(tmp_path: Path) -> None:

@@ -1,5 +1,5 @@
-"""The command line collects commands: the runtime's, the built-in program's, and those of a program
-of one's own."""
+"""The command line collects the commands of the runtime, of the built-in program, and of a user's
+program."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def convert() -> int:
 
 @pytest.fixture
 def counting(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """The folder of a program with commands of its own, named by cluster.toml."""
+    """The folder of a program with its own commands, named by cluster.toml."""
     for name in ("counting", "counting.cli"):
         monkeypatch.delitem(sys.modules, name, raising=False)
     monkeypatch.setattr(sys, "path", [*sys.path])
@@ -69,7 +69,7 @@ def test_the_help_lists_every_command_with_its_first_sentence(
     assert "│ convert      Convert data sets, weights and snapshots to other formats. " in listing
 
 
-def test_a_program_brings_commands_of_its_own(
+def test_a_program_brings_its_own_commands(
     counting: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert main(["count", "one", "--times", "3"]) == 3
@@ -80,7 +80,7 @@ def test_a_program_brings_commands_of_its_own(
     assert "│ count        Count a word. " in listing
 
 
-def test_its_commands_go_before_those_of_the_built_in_program_but_not_before_the_runtimes(
+def test_its_commands_override_the_built_in_programs_but_not_the_runtimes(
     counting: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert main(["convert"]) == 5
@@ -93,7 +93,7 @@ def test_its_commands_go_before_those_of_the_built_in_program_but_not_before_the
 
 
 @pytest.mark.parametrize("file", [["other.toml"], ["--file=other.toml"]])
-def test_the_program_is_that_of_the_configuration_on_the_command_line(
+def test_the_program_is_taken_from_the_configuration_on_the_command_line(
     counting: Path, capsys: pytest.CaptureFixture[str], file: list[str]
 ) -> None:
     (counting / "cluster.toml").rename(counting / "other.toml")
@@ -103,7 +103,7 @@ def test_the_program_is_that_of_the_configuration_on_the_command_line(
     assert 'Unknown command "count"' not in capsys.readouterr().err
 
 
-def test_a_program_that_cannot_be_imported_is_told_unless_others_have_the_command(
+def test_a_program_that_cannot_be_imported_is_reported_unless_another_has_the_command(
     counting: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     (counting / "cluster.toml").write_text('program = "countin"\n')
@@ -115,7 +115,7 @@ def test_a_program_that_cannot_be_imported_is_told_unless_others_have_the_comman
     assert main(["--help"]) == 0
 
 
-def test_a_command_that_cannot_be_imported_is_told_with_its_place(
+def test_a_command_that_cannot_be_imported_is_reported_with_its_place(
     counting: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     (counting / "counting" / "cli.py").write_text("import missing_module\n")
@@ -126,12 +126,14 @@ def test_a_command_that_cannot_be_imported_is_told_with_its_place(
     )
 
 
-def test_a_misspelt_command_is_told_with_the_nearest(capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_misspelt_command_is_reported_with_the_nearest(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
     assert main(["tiem"]) == 2
     assert 'Did you mean "time"?' in capsys.readouterr().err
 
 
-def test_up_imports_neither_other_commands_nor_what_comes_after_the_nursery() -> None:
+def test_up_imports_neither_other_commands_nor_modules_needed_after_the_nursery() -> None:
     code = (
         "import sys; from runtime.cluster.launchers import Nursery; from runtime.cli.main "
         "import main\n"
@@ -169,7 +171,7 @@ def test_the_nursery_of_up_has_the_program_before_anything_is_planned() -> None:
 
 
 @pytest.mark.parametrize(("command", "begun"), [("up", "expect"), ("join", "begin")])
-def test_the_nursery_is_thought_of_before_anything_is_imported_that_reads_the_command_line(
+def test_the_nursery_is_started_before_the_modules_that_read_the_command_line_are_imported(
     command: str, begun: str
 ) -> None:
     code = (
@@ -204,7 +206,7 @@ def test_a_nursery_that_an_agent_begins_in_vain_is_ended() -> None:
     assert done.stdout == "2 [-9]\n"
 
 
-def test_ps_of_a_folder_that_is_not_there_says_so(
+def test_ps_of_a_missing_folder_reports_that(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert main(["ps", str(tmp_path)]) == 0

@@ -1,4 +1,4 @@
-"""`time`, `test` and `convert`: what users of Caffe's tools know."""
+"""`time`, `test` and `convert`: commands that users of Caffe's tools know."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def test_time_prints_every_layer_and_the_sums(
     )
 
 
-def test_test_scores_a_checkpoint_as_the_run_that_wrote_it_did(
+def test_test_gives_the_scores_of_the_run_that_wrote_the_checkpoint(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     cluster = configure(tmp_path, "single", iterations=25, test=True)
@@ -46,7 +46,7 @@ def test_test_scores_a_checkpoint_as_the_run_that_wrote_it_did(
     assert float(found[1]) == pytest.approx(run.journal.of("test")[-1]["accuracy"], abs=1e-4)
 
 
-def test_real_weights_of_caffe_score_what_they_score_in_caffe(
+def test_real_weights_of_caffe_have_the_same_scores_as_in_caffe(
     shared_data: Path,
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
@@ -106,7 +106,7 @@ def test_convert_makes_an_lmdb_that_trains(tmp_path: Path, monkeypatch: pytest.M
         ),
     ],
 )
-def test_mistakes_are_told_in_words(
+def test_mistakes_are_reported_in_words(
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],
@@ -125,11 +125,11 @@ def test_training_can_start_from_caffes_weights(shared_data: Path, tmp_path: Pat
     cluster.write_text(
         cluster.read_text().replace("[train]\n", f"[train]\nweights = '{weights}'\n", 1)
     )
-    # from scratch it is 2.3; MNIST's digits are not quite these
+    # from scratch the loss is 2.3; the digits here differ a little from MNIST's
     assert train(cluster).losses()[0] < 2.0
 
 
-def test_devices_that_fit_no_actor_or_are_none_are_mistakes(
+def test_devices_that_match_no_actor_or_do_not_exist_are_mistakes(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.chdir(tmp_path)
@@ -174,7 +174,7 @@ def test_a_snapshot_of_caffe_is_resumed_and_taken_back(
     )
     run = train(cluster)
     assert len(run.losses()) == 3
-    # from scratch it is 2.3; the 1000 test images give 0.93
+    # from scratch the loss is 2.3; the 1000 test images give 0.93
     assert all(0.3 < loss < 1.5 for loss in run.losses())
     saved = run.journal.of("checkpoint")[-1]["file"]
     assert main(["convert", saved, "d.caffemodel", "--state", "d.solverstate"]) == 0

@@ -1,5 +1,4 @@
-"""Every command, typed as a process beside one live run: its exit code, and what its output must
-say."""
+"""Every command, typed as a process next to one live run: its exit code and its output."""
 
 from __future__ import annotations
 
@@ -12,8 +11,8 @@ from runtime.cli.main import COMMANDS, application, main
 from tests.helpers.operated import Operated
 from tests.house.commands import help_of
 
-# A row a command, in an order in which they can be typed; `up` is the run itself. "a && b" types a
-# first.
+# One row per command, in an order in which they can be typed; `up` is the run itself. "a && b"
+# types a first.
 ROWS = (
     ("check", 0, r"cluster\.toml: 5 actors in 5 processes\n"),
     ("plan", 0, r"fc_server +conv-0-0 +ActivationGrads +\S+ kB"),
@@ -37,7 +36,7 @@ ROWS = (
             r"recent call first\):\n"
         ),
     ),
-    ("logs coordinator", 0, r"^$"),  # nobody had to log anything
+    ("logs coordinator", 0, r"^$"),  # no actor had a reason to log
     (
         "trace start && trace stop",
         0,
@@ -56,7 +55,7 @@ ROWS = (
         0,
         r"^digits 0\n  [01]\.\d+  \d\ndigits 1\n",
     ),
-    # test_launchers: one joins
+    # test_launchers has a machine that joins
     ("join 127.0.0.1:1 guest", 2, r"^standard input: .*expected the line that `up` shows"),
     ("scale --workers 1 --groups 1", 0, r"continues at iteration \d+, "),
     ("down", 0, r" has ended; last checkpoint: runs/\S+/checkpoint-\d+\.safetensors\n$"),
@@ -75,9 +74,9 @@ def test_the_help_of_every_command_describes_each_of_its_arguments(
             assert help_of(command, argument).replace("`", "").split()[0] in said
 
 
-@pytest.mark.slow  # all of them: a minute
+@pytest.mark.slow  # all commands take a minute
 @pytest.mark.parametrize(("typed", "code", "told"), ROWS, ids=[typed for typed, _, _ in ROWS])
-def test_every_command_does_its_work_beside_a_live_run(
+def test_every_command_does_its_work_next_to_a_live_run(
     live: Operated, typed: str, code: int, told: str
 ) -> None:
     *before, last = typed.split(" && ")

@@ -1,5 +1,5 @@
-"""Pipes whose reader has gone: commands end at once, as what SIGPIPE ends, and say nothing. Pipes
-whose reader reads nothing: a run goes on."""
+"""Pipes whose reader has closed: commands end at once and silently, as if by SIGPIPE. Pipes whose
+reader does not read: a run goes on."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from tests.helpers.support import configure, environment, events, run_directory,
 
 
 def read_until(last: bytes, command: list[str]) -> tuple[int, bytes]:
-    """And go. The exit code, and what it said on stderr."""
+    """Read until `last` appears, then close the pipe. Returns the exit code and stderr."""
     with subprocess.Popen(
         command, env=environment(), stdout=subprocess.PIPE, stderr=subprocess.PIPE
     ) as process:
@@ -29,7 +29,9 @@ def read_until(last: bytes, command: list[str]) -> tuple[int, bytes]:
         return process.wait(60), process.stderr.read()
 
 
-def test_a_journal_of_which_the_first_lines_are_read_ends_quietly(tmp_path: Path) -> None:
+def test_a_command_whose_reader_takes_only_the_first_lines_of_a_journal_ends_quietly(
+    tmp_path: Path,
+) -> None:
     line = json.dumps({"t": 0.5, "actor": "one", "event": "added", "number": 7})
     (tmp_path / "events.jsonl").write_text(f"{line}\n" * 20_000)  # more than a pipe holds
     (tmp_path / "plan.json").write_text("{}")
@@ -37,7 +39,7 @@ def test_a_journal_of_which_the_first_lines_are_read_ends_quietly(tmp_path: Path
 
 
 @pytest.mark.parametrize(("command", "last"), [("events", b"added"), ("logs", b"a line")])
-async def test_who_follows_a_run_that_says_nothing_ends_when_its_reader_has_gone(
+async def test_a_follower_of_a_silent_run_ends_when_its_reader_has_closed(
     command: str, last: bytes, tmp_path: Path
 ) -> None:
     async with runtime.launch(adders(), directory=tmp_path, processes="one") as run:
@@ -52,11 +54,11 @@ async def test_who_follows_a_run_that_says_nothing_ends_when_its_reader_has_gone
 
 @pytest.mark.slow
 @pytest.mark.parametrize("waits", [True, False])
-def test_a_run_whose_output_nobody_reads_trains_to_its_end_and_says_what_was_not_shown(
+def test_a_run_whose_output_is_not_read_trains_to_its_end_and_reports_the_lines_not_shown(
     waits: bool, tmp_path: Path
 ) -> None:
-    """It tells more than a pipe and what waits for its reader hold: 64 KiB each, of 90 characters a
-    line."""
+    """The run prints more than the pipe and the buffer before it hold: 64 KiB each, with 90
+    characters a line."""
     cluster = configure(tmp_path, "single", iterations=2000, batch=4)
     solver = tmp_path / "solver.prototxt"
     solver.write_text(solver.read_text().replace("base_lr: 0.01", "base_lr: 0.001"))
@@ -90,7 +92,7 @@ def test_a_run_whose_output_nobody_reads_trains_to_its_end_and_says_what_was_not
 
 
 @pytest.mark.parametrize("command", [*COMMANDS, *TRAINING])
-def test_a_switch_that_is_off_has_no_form_that_turns_it_off(
+def test_a_switch_that_is_off_by_default_has_no_negative_form(
     command: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     application([command], "convoy")([command, "--help"], result_action="return_value")

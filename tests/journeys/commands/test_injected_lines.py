@@ -1,5 +1,5 @@
-"""Names that hold an end of line, or more: no file that is written for others gets a line of
-theirs."""
+"""Names that contain an end of line, or more: they add no line to a file written for other
+programs."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def evil(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 @pytest.mark.parametrize("ending", ["", "\udce9"])  # a byte that is not UTF-8
-def test_a_script_for_slurm_has_no_line_of_a_path(
+def test_a_path_adds_no_line_to_a_script_for_slurm(
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
     ending: str,
@@ -51,7 +51,7 @@ def test_a_script_for_slurm_has_no_line_of_a_path(
     cluster = configure(folder, "sync", workers=2, more='[launcher]\nkind = "slurm"\n')
     assert main(["up", str(cluster), "--set", "train.seed=2", "--sbatch", "job.sh"]) == 0
     text = os.fsdecode((folder / "job.sh").read_bytes())
-    # from the first command on sbatch reads no options, and sh has quotes
+    # from the first command on, sbatch reads no options, and sh understands quotes
     head, cd, rest = text.partition("cd ")
     assert cd and all(line.startswith("#") for line in head.splitlines())
     options = [line for line in head.splitlines() if line.startswith("#SBATCH")]
@@ -73,7 +73,7 @@ def test_a_script_for_slurm_has_no_line_of_a_path(
 
 
 @pytest.mark.parametrize("host", ["n1 --uid=0", "n1,n2", "n1#", "-n1"])
-def test_a_host_that_is_more_than_a_name_of_a_node_is_refused_in_a_script_for_slurm(
+def test_a_host_that_is_not_just_a_nodes_name_is_refused_in_a_script_for_slurm(
     host: str,
 ) -> None:
     tables = {
@@ -95,7 +95,7 @@ def test_a_host_that_is_more_than_a_name_of_a_node_is_refused_in_a_script_for_sl
         ("directory", f"/{EVIL}"), ("python", "a\0"), ("environment", {"A": "x\0y"}), ("name", EVIL), ("address", EVIL),
     ],
 )  # fmt: skip
-def test_a_machine_whose_words_hold_control_characters_is_refused_by_its_key(
+def test_a_machine_with_control_characters_in_its_words_is_refused_by_its_key(
     key: str, value: object
 ) -> None:
     machine = (
@@ -117,7 +117,7 @@ def test_words_of_kubernetes_hold_no_control_characters(key: str) -> None:
         of_script("launch()", {"launcher": {"kind": "kubernetes", "kubernetes": wishes}}, Path())
 
 
-def test_values_of_variables_may_hold_lines_and_stay_values() -> None:
+def test_values_of_variables_may_contain_lines_and_stay_values() -> None:
     machine = Machine(
         name="m",
         environment={"A": EVIL, "B": "$(touch injected) 'x'"},
@@ -184,7 +184,7 @@ def test_a_name_that_cannot_be_a_line_of_a_list_is_refused_by_init(
             )
     code = main(["init", "trial", "--images", "set"])
     said = capsys.readouterr().err.rstrip("\n")
-    if name == " x" and place == "image":  # not at the start of its line
+    if name == " x" and place == "image":  # a space matters only at the start of a line
         assert (code, said) == (0, "")
         return
     assert code == 2

@@ -1,5 +1,5 @@
-"""Commands that take a trained model also take the run that trained it: its best model, else its
-newest checkpoint."""
+"""Commands that need a trained model also accept the run that trained it. They take its best model,
+or else its newest checkpoint."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from nets.files.weights import read_weights
 from runtime.cli.main import main
 from tests.helpers.support import configure, train
 
-RUN = "20260101-000000-digits.v2"  # as of run.name = "digits.v2"
+RUN = "20260101-000000-digits.v2"  # the directory of a run with run.name = "digits.v2"
 BEST = "best.safetensors, iteration 4"
 NEWEST = "checkpoint-10000008.safetensors, iteration 8"
 BEST_LINE = f"weights    {RUN}: using the best model by its tests: {BEST}\n"
@@ -23,7 +23,7 @@ NEWEST_LINE = f"weights    {RUN}: using its newest checkpoint: {NEWEST}\n"
 
 @pytest.fixture(scope="module")
 def model(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Checkpoints of iterations 4 and 8."""
+    """A folder with checkpoints of iterations 4 and 8."""
     folder = tmp_path_factory.mktemp("model")
     cluster = configure(folder, "single", iterations=8, batch=8, test=True)
     solver = folder / "solver.prototxt"
@@ -34,8 +34,8 @@ def model(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture
 def run(tmp_path: Path, model: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """The directory of a run, with a best model and two checkpoints; the newer one has a longer
-    name. In the middle of writing is a third."""
+    """The directory of a run with a best model and two checkpoints; the newer one has a longer
+    name. A third checkpoint is just being written."""
     monkeypatch.chdir(tmp_path)
     configure(
         tmp_path,
@@ -54,7 +54,7 @@ def run(tmp_path: Path, model: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return found
 
 
-def test_test_takes_the_best_model_of_a_run_and_without_one_the_newest_and_says_which(
+def test_test_takes_the_best_model_of_a_run_or_else_the_newest_and_names_it(
     run: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     said = {}
@@ -64,7 +64,7 @@ def test_test_takes_the_best_model_of_a_run_and_without_one_the_newest_and_says_
     ):
         assert main(["test", str(run / file), "--json"]) == 0
         expected = capsys.readouterr()
-        assert expected.err == "", "a file that is named is taken without a word"
+        assert expected.err == "", "a file that is named must be taken silently"
         for named in (str(run), f"elsewhere/{RUN}", RUN):
             assert main(["test", named, "--json"]) == 0
             assert capsys.readouterr() == (expected.out, line)
@@ -106,7 +106,7 @@ def test_predict_and_convert_take_the_same_of_a_run(
         assert (read_weights(Path(target))["ip2"][0] == best["ip2"][0]).all()
 
 
-def test_a_run_begins_with_the_weights_of_another_and_a_warning_says_which_file_that_is(
+def test_a_run_begins_with_the_weights_of_another_and_a_warning_names_the_file(
     run: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     words = [
@@ -157,7 +157,7 @@ def test_a_run_begins_with_the_weights_of_another_and_a_warning_says_which_file_
     ],
 )
 @pytest.mark.usefixtures("run")
-def test_what_is_no_model_is_told_with_what_was_expected_in_one_line(
+def test_a_file_that_is_not_a_model_is_reported_with_the_expected_kind_in_one_line(
     capsys: pytest.CaptureFixture[str], words: list[str], text: str
 ) -> None:
     assert main(words) == 2

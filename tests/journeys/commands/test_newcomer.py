@@ -1,5 +1,5 @@
-"""What somebody types first: the command, its version, completion, and a cluster.toml to begin
-with."""
+"""The first commands of a new user: the command itself, its version, completion, and a first
+cluster.toml."""
 
 from __future__ import annotations
 
@@ -31,7 +31,8 @@ def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 @pytest.fixture
 def pictures(here: Path) -> Path:
-    """Ten images each of two classes, whose names a careless writer of TOML would not survive."""
+    """Ten images each of two classes. Their folders' names break TOML that is written without
+    care."""
     image = pytest.importorskip("PIL.Image")
     rng = np.random.default_rng(0)
     folder = here / 'my "pictures"'
@@ -45,7 +46,7 @@ def pictures(here: Path) -> Path:
 
 def test_the_command_convoy_is_python_m_runtime() -> None:
     if not CONVOY.exists():
-        pytest.skip("convoy is not installed beside this Python")
+        pytest.skip("convoy is not installed for this Python")
     for words in (["check", str(ROOT / "cluster.toml")], ["up", "--help"]):
         one, other = (
             subprocess.run(
@@ -58,12 +59,12 @@ def test_the_command_convoy_is_python_m_runtime() -> None:
         assert one.stderr == other.stderr
 
 
-def test_the_version_is_that_of_the_package(capsys: Capture) -> None:
+def test_the_printed_version_is_the_version_of_the_package(capsys: Capture) -> None:
     assert main(["--version"]) == 0
     assert capsys.readouterr().out == f"convoy {version('convoy-runtime')}\n"
 
 
-def test_who_asks_for_the_version_waits_for_no_import_of_commands() -> None:
+def test_asking_for_the_version_imports_no_commands() -> None:
     text = (
         "import sys; from runtime.cli.main import main; main(['--version']); "
         "print('roles' in sys.modules)"
@@ -78,14 +79,14 @@ def test_who_asks_for_the_version_waits_for_no_import_of_commands() -> None:
     "words",
     [["check"], ["plan"], ["time"], ["test", "a.safetensors"], ["check", "sub/cluster.toml"]],
 )
-def test_who_wants_a_cluster_toml_says_how_to_get_one(
+def test_commands_without_a_cluster_toml_show_how_to_get_one(
     here: Path, capsys: Capture, words: list[str]
 ) -> None:
     assert main(words) == 2
     assert capsys.readouterr().err == HINT if "sub/cluster.toml" not in words else f"sub/{HINT}"
 
 
-def test_init_writes_what_passes_check_and_never_writes_over_it(
+def test_init_writes_a_file_that_passes_check_and_never_overwrites_it(
     here: Path, capsys: Capture
 ) -> None:
     assert main(["init"]) == 0
@@ -136,7 +137,7 @@ def test_init_for_a_folder_of_images_writes_lists_a_net_and_a_solver_that_pass_c
     assert checked.warnings == ()
 
 
-def test_of_several_files_that_init_would_write_one_that_is_there_keeps_all_from_being_written(
+def test_if_one_of_the_files_that_init_would_write_exists_none_is_written(
     pictures: Path, capsys: Capture
 ) -> None:
     trial = Path("trial")
@@ -149,7 +150,9 @@ def test_of_several_files_that_init_would_write_one_that_is_there_keeps_all_from
     assert [path.name for path in trial.iterdir()] == ["solver.prototxt"]
 
 
-def test_init_for_a_solver_of_caffe_trains_what_it_names(here: Path, capsys: Capture) -> None:
+def test_init_for_a_solver_of_caffe_trains_the_net_that_it_names(
+    here: Path, capsys: Capture
+) -> None:
     source_to_lmdb(open_source({"format": "digits"}, Path()), here / "digits_lmdb")
     net = (ROOT / "nets" / "zoo" / "lenet.prototxt").read_text()
     assert "data_param {" in net
@@ -165,7 +168,7 @@ def test_init_for_a_solver_of_caffe_trains_what_it_names(here: Path, capsys: Cap
     assert check(Path("trial/cluster.toml")).placement.topology.lead
 
 
-def test_what_keeps_a_new_cluster_toml_from_passing_check_is_told_at_once(
+def test_the_reason_why_a_new_cluster_toml_would_not_pass_check_is_reported_at_once(
     here: Path, capsys: Capture
 ) -> None:
     (here / "solver.prototxt").write_text(
@@ -200,7 +203,7 @@ def test_what_keeps_a_new_cluster_toml_from_passing_check_is_told_at_once(
         (["init", "file/sub"], "file/sub: cannot be written: Not a directory\n"),
     ],
 )
-def test_init_says_what_it_cannot_begin_with(
+def test_init_refuses_unsuitable_files_in_words(
     here: Path, capsys: Capture, words: list[str], told: str
 ) -> None:
     (here / "empty").mkdir()
@@ -234,7 +237,7 @@ def test_completion_is_installed_where_the_shell_looks(
     assert "_convoy" in Path(told.split()[1].rstrip(";")).read_text()
 
 
-def test_an_unknown_shell_is_told_with_those_there_are(
+def test_an_unknown_shell_is_reported_with_the_known_ones(
     capsys: Capture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("SHELL", "/bin/tcsh")

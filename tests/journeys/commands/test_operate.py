@@ -1,5 +1,5 @@
-"""docs/operate.md: each question of an operator is there, and what answers it is there and answers
-so."""
+"""docs/operate.md: it has each question of an operator, and the command or panel that it names
+answers the question as the page shows."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from tests.helpers.support import ROOT, get
 PAGE = (ROOT / "docs" / "operate.md").read_text("utf-8")
 SECTIONS = dict(part.split("\n", 1) for part in PAGE.split("\n## ")[1:])
 FENCED = re.compile(r"```.*?```", re.DOTALL)
-# What an operator asks, and the words of the page that ask it.
+# An operator's questions, and the words with which the page asks them.
 ASKED = {
     "who is slow": "Which worker is slow?",
     "what waits for whom": "Which actor waits for which?",
@@ -29,8 +29,7 @@ ASKED = {
     "how long still": "How does it stand, and how long still?",
     "what does it cost": "What does it cost?",
 }
-# Which command answers a question, and what stands in the answer that the page shows, and in that
-# of a live run.
+# (question, the command that answers it, a pattern for its answer on the page and in a live run)
 ANSWERS = (
     ("how long still", "status", r"  about \d+ s left\n"),
     (
@@ -59,7 +58,7 @@ ANSWERS = (
 
 @pytest.fixture(scope="module")
 def predicted(live: Operated) -> Operated:
-    """The run, once it has said how long its iterations will take."""
+    """The run, after it has predicted how long its iterations will take."""
     live.wait_for("prediction")
     return live
 
@@ -95,12 +94,12 @@ def test_a_question_is_answered_by_a_command_or_a_panel_and_the_answer_is_shown(
     )
 
 
-def test_the_page_names_only_commands_that_there_are() -> None:
+def test_the_page_names_only_existing_commands() -> None:
     named = set(re.findall(r"python -m runtime ([a-z]+)", PAGE))
     assert named - set(application(["--help"], "convoy")) == set()
 
 
-def test_the_page_names_only_panels_that_there_are_each_on_its_board() -> None:
+def test_the_page_names_only_existing_panels_each_on_its_board() -> None:
     boards = panels()
     known = {*SECTIONS, *set().union(*boards.values())}
     assert quoted(PAGE.partition("## And from another machine?")[0]) - known == set()
@@ -112,7 +111,7 @@ def test_the_page_names_only_panels_that_there_are_each_on_its_board() -> None:
 
 
 @pytest.mark.parametrize("question", ASKED.values(), ids=ASKED.keys())
-def test_queries_that_are_shown_read_what_the_named_panels_read(question: str) -> None:
+def test_queries_that_are_shown_read_the_metrics_of_the_named_panels(question: str) -> None:
     section = SECTIONS[question]
     read = [
         each
@@ -133,25 +132,26 @@ def test_alerts_that_the_page_names_are_rules() -> None:
 
 @pytest.mark.slow  # a run of five processes: half a minute for all of them
 @pytest.mark.parametrize(("asked", "typed", "told"), ANSWERS)
-def test_the_answer_that_is_shown_is_what_the_command_says_of_a_live_run(
+def test_the_answer_that_is_shown_matches_the_commands_answer_for_a_live_run(
     predicted: Operated, asked: str, typed: str, told: str
 ) -> None:
     section = SECTIONS[ASKED[asked]]
     assert f"python -m runtime {typed.split()[0]}" in section
-    # what `top` says answers three questions and is shown at one of them
+    # the output of `top` answers three questions and is shown at one of them
     assert re.search(told, PAGE)
     code, out = predicted.said(typed)
     assert (code, re.search(told, out) is not None) == (0, True), out
 
 
 @pytest.mark.slow
-def test_what_the_page_asks_prometheus_for_is_served_by_a_live_run(predicted: Operated) -> None:
+def test_the_metrics_in_the_pages_queries_are_served_by_a_live_run(predicted: Operated) -> None:
     targets = [target for each in json.loads(get(predicted.targets)) for target in each["targets"]]
     pages = "".join(get(f"http://{target}/metrics") for target in targets)
     samples = set(re.findall(r"^convoy_\w+", pages, re.MULTILINE))
     served = samples | {re.sub(r"_(bucket|sum|count)$", "", name) for name in samples}
     shown = "".join(SECTIONS[question] for question in ASKED.values())
-    assert metrics(shown) - served == {"convoy_run_outcome_info"}  # of a run that is over
+    # the metric of a run that is over
+    assert metrics(shown) - served == {"convoy_run_outcome_info"}
     (table,) = re.findall(
         r"^(?:\| .*\n)+", SECTIONS[ASKED["compute, network, FC or reading"]], re.MULTILINE
     )
@@ -162,8 +162,8 @@ def test_what_the_page_asks_prometheus_for_is_served_by_a_live_run(predicted: Op
 
 
 @pytest.mark.slow
-def test_of_a_killed_process_events_and_status_say_what_the_page_shows(live: Operated) -> None:
-    """The last test of this file: the run is over then."""
+def test_events_and_status_report_a_killed_process_as_the_page_shows(live: Operated) -> None:
+    """This is the last test of the file, since it ends the run."""
     section = SECTIONS[ASKED["what died, why, what was lost"]]
     process = json.loads(live.said("status --json")[1])["processes"]["conv-1-0"]
     os.kill(process["pid"], signal.SIGKILL)

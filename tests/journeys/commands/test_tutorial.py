@@ -1,5 +1,5 @@
-"""docs/tutorial.md, typed line by line in one folder; what is printed is compared with what the
-page shows."""
+"""docs/tutorial.md, typed line by line in one folder. The output is compared with the output that
+the page shows."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from tests.helpers.support import ROOT
 
 PAGE = (ROOT / "docs" / "tutorial.md").read_text("utf-8")
 BLOCKS = re.findall(r"```console\n(.*?)```", PAGE, re.DOTALL)
-# the command as it is installed, whether it is beside this Python or not
+# the command as it is installed, even if it is not installed for this Python
 CONVOY = (
     f"#!{sys.executable}\nimport sys\nfrom runtime.__main__ import command\nsys.exit(command())\n"
 )
@@ -27,7 +27,7 @@ SECONDS = 90
 
 @dataclass(frozen=True)
 class Step:
-    """What is typed, and what comes; "..." stands for anything."""
+    """A command of the page and its output; "..." stands for anything."""
 
     typed: str
     shown: str
@@ -43,7 +43,7 @@ def steps() -> list[Step]:
 
 
 def fits(shown: str, came: str) -> bool:
-    """Whether what came is what is shown, with anything for "..."."""
+    """Whether the output matches the page, where "..." stands for anything."""
     pieces = [re.escape(piece.strip()) for piece in shown.strip().split("...")]
     return re.fullmatch("(?s)" + r"\s*.*?\s*".join(pieces) + r".*", came.strip()) is not None
 
@@ -59,14 +59,14 @@ def behind() -> Iterator[list[subprocess.Popen[str]]]:
         each.stdout.close()
 
 
-def test_what_is_shown_may_leave_things_out_but_not_say_others() -> None:
+def test_the_page_may_leave_output_out_but_not_show_other_output() -> None:
     assert fits("wrote a\n...\nend 0.9...", "wrote a\nb\nc\nend 0.97 s\n")
     assert fits("...\nend", "end")
     assert not fits("wrote a\n...\nend", "wrote a\nb\n")
     assert not fits("wrote b", "wrote a")
 
 
-def test_the_page_names_only_commands_that_there_are() -> None:
+def test_the_page_names_only_existing_commands() -> None:
     from runtime.cli.main import application
 
     known = set(application(["--help"], "convoy"))
@@ -75,7 +75,7 @@ def test_the_page_names_only_commands_that_there_are() -> None:
     assert {"init", "check", "up", "down", "test"} <= named
 
 
-@pytest.mark.slow  # all of it: 30 s
+@pytest.mark.slow  # all of it takes 30 s
 @pytest.mark.timeout(300)
 def test_the_tutorial_can_be_typed_as_it_stands(
     tmp_path: Path, behind: list[subprocess.Popen[str]]
@@ -103,7 +103,7 @@ def test_the_tutorial_can_be_typed_as_it_stands(
             behind.append(process)
             came = ""
             end = time.monotonic() + SECONDS
-            while not fits(step.shown, came):  # each line is waited for
+            while not fits(step.shown, came):  # wait until each line has come
                 line = process.stdout.readline()
                 came += line
                 assert line, f"$ {step.typed}\n{came}"

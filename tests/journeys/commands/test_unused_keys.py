@@ -1,5 +1,4 @@
-"""A key that says something and does nothing is refused: every preset, every key of
-[train.strategy]."""
+"""A key that has a value and no effect is refused: every preset, every key of [train.strategy]."""
 
 from __future__ import annotations
 
@@ -13,7 +12,7 @@ from roles.planning.strategies import PRESETS, WHY
 from roles.presets.request import SHAPE
 from runtime import ConfigError
 
-# values other than the default; what else has to be said where the key counts
+# key -> (a value other than the default, further keys with which the key has an effect)
 VALUES: dict[str, tuple[Any, dict[str, Any]]] = {
     "workers": (3, {}),
     "groups": (3, {}),
@@ -27,8 +26,9 @@ VALUES: dict[str, tuple[Any, dict[str, Any]]] = {
     "variable_batch": (True, {"scheme": "b"}),
     "exchange": ("tree", {}),
 }
-ON_SEVERAL_HOSTS = "between"  # it counts there only: tests/roles/test_host_layout.py
-BROUGHT = {"firecaffe": "host", "dl4j": "host"}  # their own exchange is the tree
+# this key has an effect on several hosts only: tests/roles/test_host_layout.py
+ON_SEVERAL_HOSTS = "between"
+BROUGHT = {"firecaffe": "host", "dl4j": "host"}  # by themselves, these presets use the tree
 
 
 def topology(preset: str, **strategy: Any) -> str:
@@ -47,7 +47,7 @@ def test_every_key_has_a_value_here_and_a_reason_there() -> None:
 
 
 @pytest.mark.parametrize("preset", PRESETS)
-def test_a_key_changes_the_topology_or_is_refused(preset: str) -> None:
+def test_every_key_changes_the_topology_or_is_refused(preset: str) -> None:
     plain = topology(preset)
     for key, (value, more) in VALUES.items():
         value = BROUGHT.get(preset, value) if key == "exchange" else value
@@ -58,19 +58,19 @@ def test_a_key_changes_the_topology_or_is_refused(preset: str) -> None:
             assert key not in PRESETS[preset].uses or key == "fan_in", str(error)
         else:
             assert changed, (
-                f"{key} = {value!r} says nothing to preset '{preset}', and is not refused"
+                f"{key} = {value!r} has no effect on preset '{preset}', and is not refused"
             )
             assert key in PRESETS[preset].uses
 
 
 @pytest.mark.parametrize("preset", ["async", "mxnet-async", "distbelief"])
-def test_groups_of_one_share_out_nothing_until_they_can_be_changed(preset: str) -> None:
+def test_groups_of_one_divide_no_batch_until_they_can_be_changed(preset: str) -> None:
     with pytest.raises(ConfigError, match="which only live = true can change"):
         topology(preset, shares="throughput")
     assert topology(preset, shares="throughput", live=True) != topology(preset, live=True)
 
 
-def test_what_single_is_told_of_workers_must_be_true() -> None:
+def test_the_number_of_workers_given_to_single_must_be_true() -> None:
     assert topology("single", workers=1) == topology("single")
     with pytest.raises(ConfigError, match="found 4, but preset 'single' has one worker"):
         topology("single", workers=4)

@@ -1,5 +1,5 @@
-"""`train.data.augment` in cluster.toml: what is trained on does not depend on who reads it, and
-mistakes are told."""
+"""`train.data.augment` in cluster.toml: the training images do not depend on the worker that reads
+them, and mistakes are reported."""
 
 from __future__ import annotations
 
@@ -66,7 +66,7 @@ def test_runs_of_one_and_of_three_workers_see_the_same_images(tmp_path: Path) ->
         ("hue=0.1", "train.data.augment.hue: unknown key"),
     ],
 )
-def test_what_cannot_be_is_told(
+def test_impossible_settings_are_reported(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], said: str, expected: str
 ) -> None:
     cluster = configure(tmp_path, "single")

@@ -1,5 +1,5 @@
-"""What a Caffe solver says counts in a run: nets, states, test nets, first weights, seed; the rest
-is told."""
+"""A Caffe solver's settings in a run: nets, states, test nets, first weights, seed. Settings
+without effect are reported."""
 
 from __future__ import annotations
 
@@ -29,8 +29,7 @@ STAGED = """layer { name: "images" type: "Data" top: "data" top: "label" include
 
 
 def staged_lenet() -> str:
-    """LeNet that is trained on batches of 8 and tested by two data layers, of batches of 40 and of
-    9."""
+    """LeNet that trains on batches of 8. Two data layers test it, with batches of 40 and of 9."""
     layers = STAGED % ("phase: TRAIN", "0.0625", 8)
     layers += STAGED % ('phase: TEST stage: "on-train"', "0.0625", 40)
     layers += STAGED % ('phase: TEST stage: "on-test"', "0.03125", 9)
@@ -76,7 +75,7 @@ def alone(tmp_path_factory):
         ("sparknet", {"workers": 2}),
     ],
 )
-def test_every_strategy_tests_one_net_after_the_other_and_tells_which(
+def test_every_strategy_tests_one_net_after_the_other_and_names_it(
     preset, options, tmp_path, alone
 ) -> None:
     run = train(two_tests(tmp_path, preset, **options))
@@ -85,7 +84,8 @@ def test_every_strategy_tests_one_net_after_the_other_and_tells_which(
         {name: found[name] for name in ("accuracy", "loss")} for found in run.journal.of("test")[:2]
     )
     assert first != second
-    theirs = alone.journal.of("test")[:2]  # of the first parameters, which are the same everywhere
+    # tests of the first parameters, which are the same everywhere
+    theirs = alone.journal.of("test")[:2]
     for mine, other in ((first, theirs[0]), (second, theirs[1])):
         assert mine == pytest.approx({name: other[name] for name in mine}, rel=1e-5)
     assert run.journal.of("finished")[0]["accuracy"] == run.journal.of("test")[-2]["accuracy"]
@@ -121,7 +121,7 @@ def test_the_state_chooses_batch_and_transform_of_each_test_net(tmp_path) -> Non
 
 
 @pytest.mark.slow
-def test_a_real_run_tells_the_tests_of_both_nets(tmp_path) -> None:
+def test_a_real_run_reports_the_tests_of_both_nets(tmp_path) -> None:
     cluster = two_tests(tmp_path, "sync", workers=2)
     done = run_up(cluster)
     assert done.returncode == 0, done.stderr
@@ -129,7 +129,7 @@ def test_a_real_run_tells_the_tests_of_both_nets(tmp_path) -> None:
     assert found == [(done, net) for done in (0, 2, 4) for net in ("on-train", "on-test")]
 
 
-def test_one_table_of_test_data_for_two_test_nets_is_used_for_both_and_told(
+def test_one_table_of_test_data_for_two_test_nets_is_used_for_both_and_reported(
     tmp_path, caplog
 ) -> None:
     cluster = two_tests(tmp_path, "single")
@@ -140,7 +140,7 @@ def test_one_table_of_test_data_for_two_test_nets_is_used_for_both_and_told(
     assert "train.data.test: found one table for 2 test nets, so all of them read it" in caplog.text
 
 
-def test_as_many_tables_as_there_are_test_nets_are_wanted(tmp_path) -> None:
+def test_each_test_net_needs_its_own_table(tmp_path) -> None:
     cluster = two_tests(tmp_path, "single")
     cluster.write_text(cluster.read_text().replace(f", {DIGITS % 'test'}]", "]"))
     with pytest.raises(
@@ -172,7 +172,7 @@ def test_a_solver_trains_its_train_net_and_tests_its_test_nets(tmp_path) -> None
         train(cluster)
 
 
-def test_the_first_weights_and_the_seed_of_a_solver_count_unless_cluster_toml_says_others(
+def test_the_first_weights_and_the_seed_of_a_solver_count_unless_cluster_toml_overrides_them(
     tmp_path, caplog
 ) -> None:
     caplog.set_level(logging.WARNING)
@@ -189,7 +189,7 @@ def test_the_first_weights_and_the_seed_of_a_solver_count_unless_cluster_toml_sa
     solver.write_text(plain + 'random_seed: 5 weights: "one.safetensors, two.safetensors"')
     cluster.write_text(text.replace("seed = 1\n", ""))
     found = train(cluster).arrays
-    assert (found["ip2.0"] == 0.5).all(), "the last file counts"
+    assert (found["ip2.0"] == 0.5).all(), "the last file must win"
     assert (
         "train.weights: layers conv1, conv2, ip1: not in the file, so their first values are random"
     ) in caplog.text
@@ -211,7 +211,7 @@ def test_without_snapshot_after_train_the_last_model_is_not_saved(tmp_path) -> N
     assert load_checkpoint(tmp_path / "checkpoint-0000002.safetensors")[1]["iteration"] == "2"
 
 
-def test_average_loss_is_the_mean_of_so_many_iterations_in_every_report(tmp_path) -> None:
+def test_average_loss_gives_the_mean_over_that_many_iterations_in_every_report(tmp_path) -> None:
     plain, averaged = (
         configure(tmp_path / name, "single", iterations=4) for name in ("plain", "averaged")
     )
@@ -225,7 +225,7 @@ def test_average_loss_is_the_mean_of_so_many_iterations_in_every_report(tmp_path
 @pytest.mark.parametrize(
     "command", [["check"], ["time", "--iterations", "1"], ["test", "w.safetensors"]]
 )
-def test_what_is_not_used_is_told_by_every_command_with_file_and_line(
+def test_unused_solver_settings_are_reported_by_every_command_with_file_and_line(
     command, tmp_path, monkeypatch, caplog
 ) -> None:
     monkeypatch.chdir(tmp_path)
@@ -286,7 +286,8 @@ PUBLISHED = {  # folder and solver -> the shape of the images
 def test_every_solver_that_bvlc_published_is_planned_with_its_own_nets(
     name, shared_data, tmp_path, monkeypatch, caplog
 ) -> None:
-    monkeypatch.chdir(tmp_path)  # the mean files that the nets name lie as in a checkout of Caffe
+    # the mean files that the nets name are placed as in a checkout of Caffe
+    monkeypatch.chdir(tmp_path)
     for file, size in (("data/ilsvrc12/imagenet_mean", 256), ("examples/cifar10/mean", 32)):
         Path(file).parent.mkdir(parents=True)
         write_mean(Path(f"{file}.binaryproto"), np.zeros((3, size, size)))

@@ -1,5 +1,5 @@
 """Nets whose data layers read their own sources, and nets without labels, from cluster.toml to the
-numbers."""
+trained parameters."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def without_data(net: str) -> str:
 
 
 def run(directory: Path, preset: str, net: str, tables: str = "", **options: int) -> Simulated:
-    """Train a net that is given as text; `tables` replace the one source."""
+    """Train a net that is given as text. `tables` replace the one source."""
     cluster = configure(directory, preset, **{"batch": 8, **options})
     (directory / "own.prototxt").write_text(net)
     text = cluster.read_text().replace("[train]\n", '[train]\nnet = "own.prototxt"\n', 1)
@@ -69,7 +69,7 @@ def run(directory: Path, preset: str, net: str, tables: str = "", **options: int
 @pytest.mark.parametrize(
     "preset", ["single", "replicas", "mxnet-sync", "omnivore", "local-fc-shards"]
 )
-def test_images_here_and_labels_there_train_as_they_do_in_one_source(
+def test_images_and_labels_in_two_sources_train_as_in_one_source(
     tmp_path: Path, preset: str
 ) -> None:
     body = without_data(LENET)
@@ -136,8 +136,8 @@ TEST_ONLY = (
 
 
 def deployed(directory: Path, body: str) -> Path:
-    """A net for deployment, its first parameters as a file, a cluster.toml; returns the file of
-    weights."""
+    """Write a net for deployment, its first parameters and a cluster.toml. Returns the file of
+    parameters."""
     (directory / "deploy.prototxt").write_text(DEPLOY + body)
     (directory / "cluster.toml").write_text(TEST_ONLY)
     net = Net(load_net(directory / "deploy.prototxt"), "TEST", ops=get_backend("numpy"))
@@ -175,7 +175,7 @@ def test_a_net_for_deployment_is_scored_by_the_labels_of_the_data(
     assert capsys.readouterr().out == expected
 
 
-def test_a_net_for_deployment_that_makes_no_classes_tells_the_mean_of_each_output(
+def test_a_net_for_deployment_without_classes_reports_the_mean_of_each_output(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     weights = deployed(
@@ -205,7 +205,7 @@ def test_a_net_for_deployment_that_makes_no_classes_tells_the_mean_of_each_outpu
         ),
     ],
 )  # fmt: skip
-def test_a_net_that_the_data_do_not_fit_is_told_before_the_start(
+def test_data_that_do_not_fit_the_net_are_reported_before_the_start(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], net: str, problem: str
 ) -> None:
     cluster = configure(tmp_path, "single")
@@ -217,7 +217,7 @@ def test_a_net_that_the_data_do_not_fit_is_told_before_the_start(
     assert capsys.readouterr().err.splitlines() == [f"{cluster}:3: train.net: {problem}"]
 
 
-def test_emulated_workers_need_no_source_of_several(tmp_path: Path) -> None:
+def test_emulated_workers_need_none_of_several_sources(tmp_path: Path) -> None:
     devices = '[train.devices]\n"conv-*" = "emulated"\n"fc_server" = "emulated"\n'
     directory = tmp_path / "run"
     cluster = configure(directory, "omnivore", workers=2, iterations=2)

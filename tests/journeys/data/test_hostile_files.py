@@ -1,5 +1,5 @@
-"""Files that are none, or hold what the net cannot take, are refused in one line; what is only odd
-is warned of."""
+"""Files of the wrong kind, or with contents that the net cannot take, are refused in one line.
+Contents that are only odd give a warning."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ Said = pytest.CaptureFixture[str]
 
 
 def checked(text: str, capsys: Said, *more: str) -> tuple[int, list[str]]:
-    """Exit code and stderr of `check` in the working directory."""
+    """Run `check` in the working directory. Returns its exit code and the lines of stderr."""
     Path("cluster.toml").write_text(text)
     code = main(["check", "cluster.toml", *more])
     return code, capsys.readouterr().err.splitlines()
@@ -128,7 +128,7 @@ def test_a_prototxt_nested_beyond_reason_is_one_line(capsys: Said) -> None:
     assert "net.prototxt:1: found blocks more than 32 deep" in said[-1]
 
 
-def test_a_rate_that_is_no_number_and_a_filler_that_cannot_fill_are_refused(capsys: Said) -> None:
+def test_a_rate_of_nan_and_a_filler_that_cannot_fill_are_refused(capsys: Said) -> None:
     Path("s.prototxt").write_text('base_lr: 0.1 lr_policy: "exp" gamma: 1e38 max_iter: 20')
     code, (line,) = checked("[train]\nsolver = 's.prototxt'\n", capsys)
     assert (code, line) == (
@@ -147,7 +147,7 @@ def test_a_rate_that_is_no_number_and_a_filler_that_cannot_fill_are_refused(caps
     )
 
 
-def test_another_nets_checkpoint_is_refused_and_names_what_does_not_fit(capsys: Said) -> None:
+def test_another_nets_checkpoint_is_refused_with_the_layers_that_do_not_fit(capsys: Said) -> None:
     arrays = {
         "conv1.0": np.zeros((20, 1, 5, 5), np.float32),
         "conv1.0.history": np.zeros((20, 1, 3, 3), np.float32),
@@ -171,7 +171,7 @@ def test_a_message_limit_below_the_largest_array_is_refused(preset: str, capsys:
     assert checked(text.replace("100_000", "1_800_000"), capsys)[0] == 0
 
 
-# -- what is only odd is warned of
+# -- odd settings give a warning
 
 
 def test_samples_in_the_order_of_their_classes_are_warned_of_unless_shuffled(capsys: Said) -> None:
@@ -187,7 +187,7 @@ def test_samples_in_the_order_of_their_classes_are_warned_of_unless_shuffled(cap
     assert checked(idx([0, 1, 2] * 20), capsys) == (0, [])
 
 
-def test_a_folder_per_class_is_shuffled_unless_one_says_otherwise(capsys: Said) -> None:
+def test_a_folder_per_class_is_shuffled_unless_the_user_sets_otherwise(capsys: Said) -> None:
     image = pytest.importorskip("PIL.Image")
     for number in range(8):
         folder = Path("photos") / "ab"[number // 4]
@@ -231,7 +231,7 @@ UNUSED = {
 
 
 @pytest.mark.parametrize("text", UNUSED)
-def test_a_key_that_says_nothing_where_it_stands_is_told(text: str, capsys: Said) -> None:
+def test_a_key_without_effect_at_its_place_is_reported(text: str, capsys: Said) -> None:
     code, (line,) = checked(text, capsys)
     assert code == 0
     assert line.startswith("warning: cluster.toml:")
@@ -250,7 +250,7 @@ def test_an_option_of_a_format_that_no_gradients_have_is_refused(capsys: Said) -
     assert checked("[train.gradients]\ntau = 0.5\nformat = 'threshold'\n", capsys)[0] == 0
 
 
-def test_up_tells_its_warnings_before_it_starts_and_leaves_no_handler(capsys: Said) -> None:
+def test_up_prints_its_warnings_before_it_starts_and_leaves_no_handler(capsys: Said) -> None:
     before = list(logging.getLogger().handlers)
     Path("cluster.toml").write_text(
         "[train]\nkernels = 'numpy'\nmax_iter = 1\n[train.strategy]\npreset = 'single'\n"
@@ -261,11 +261,11 @@ def test_up_tells_its_warnings_before_it_starts_and_leaves_no_handler(capsys: Sa
     assert logging.getLogger().handlers == before
 
 
-# -- packages that hide ours, endings that nobody knows
+# -- modules that hide Convoy's, unknown file endings
 
 
 @pytest.mark.parametrize("name", ["ops", "nets", "roles"])
-def test_what_hides_a_package_of_ours_is_named(name: str, here: Path) -> None:
+def test_a_module_that_hides_a_package_of_convoy_is_named(name: str, here: Path) -> None:
     (here / f"{name}.py").write_text("")
     done = subprocess.run(
         runtime_command("check"),
@@ -280,7 +280,7 @@ def test_what_hides_a_package_of_ours_is_named(name: str, here: Path) -> None:
     assert line.startswith(f"{here / name}.py hides Convoy's package '{name}' (")
 
 
-def test_convert_to_an_unknown_ending_says_which_there_are(capsys: Said) -> None:
+def test_convert_to_an_unknown_ending_lists_the_known_ones(capsys: Said) -> None:
     assert main(["convert", "format=digits", "out.leveldb"]) == 2
     (line,) = capsys.readouterr().err.splitlines()
     assert line.startswith(
@@ -289,7 +289,7 @@ def test_convert_to_an_unknown_ending_says_which_there_are(capsys: Said) -> None
     assert not Path("out.leveldb").exists()
 
 
-def test_a_link_to_nothing_that_a_net_names_is_called_that(tmp_path: Path) -> None:
+def test_a_broken_link_that_a_net_names_is_reported_as_such(tmp_path: Path) -> None:
     (tmp_path / "list").symlink_to("not-there")
     with pytest.raises(OSError, match="it is a link to nothing, expected a file"):
         read_bytes(tmp_path / "list", 100)

@@ -1,4 +1,4 @@
-"""iter_size is Caffe's: passes over batches as the net declares them, their mean gradient, the
+"""Caffe's iter_size: several passes over batches of the declared size, their mean gradient, and the
 memory of one pass."""
 
 from __future__ import annotations
@@ -53,9 +53,9 @@ def configured(
 
 
 def as_caffe(directory: Path, iter_size: int, batch: int, iterations: int) -> dict[str, Array]:
-    """The parameters as Caffe's Solver::Step has them, in plain words: `iter_size` times forward
-    and backward over `batch` rows, gradients added up, divided by iter_size, applied; statistics
-    updated by every forward pass."""
+    """The parameters after Caffe's Solver::Step, written as plain loops. It runs `iter_size` times
+    forward and backward over `batch` rows, adds up the gradients, divides them by iter_size and
+    applies them. Every forward pass updates the statistics."""
     spec = load_net(directory / "own.prototxt")
     solver = load_solver(directory / "solver.prototxt")
     source = open_source({"format": "digits"}, Path())
@@ -95,7 +95,7 @@ def as_caffe(directory: Path, iter_size: int, batch: int, iterations: int) -> di
 
 
 @pytest.mark.parametrize("net", [LENET, NORMED], ids=["plain", "batch-norm"])
-def test_parameters_and_statistics_are_those_of_caffes_loop(tmp_path: Path, net: str) -> None:
+def test_parameters_and_statistics_equal_caffes_loop(tmp_path: Path, net: str) -> None:
     found = run(tmp_path, "single", 4, 6, net=net).arrays
     expected = as_caffe(tmp_path, 4, 6, 3)
     for name, array in expected.items():
@@ -104,7 +104,7 @@ def test_parameters_and_statistics_are_those_of_caffes_loop(tmp_path: Path, net:
 
 @pytest.mark.few("replicas", "mxnet-sync", "[sync")
 @pytest.mark.parametrize("preset", [*WHOLE, *CUT])
-def test_every_preset_trains_as_on_batches_that_many_times_as_large(
+def test_every_preset_trains_as_on_batches_larger_by_that_factor(
     tmp_path: Path, preset: str
 ) -> None:
     small = run(tmp_path / "a", preset, 3, 8, workers=2)
@@ -117,14 +117,14 @@ def test_every_preset_trains_as_on_batches_that_many_times_as_large(
 
 
 def memory(cluster: Path) -> dict[str, dict[str, int]]:
-    """What `plan` tells of each actor's memory."""
+    """The memory of each actor, as `plan` predicts it."""
     loaded = load_with_program(cluster)
     found = forecast(plan(loaded.config, loaded.options)).memory
     return {actor: dict(of) for actor, of in found.items()}
 
 
 @pytest.mark.parametrize("preset", ["single", "replicas", "mxnet-sync"])
-def test_the_plan_is_that_of_one_pass_and_a_second_set_of_gradients(
+def test_the_planned_memory_is_one_pass_and_a_second_set_of_gradients(
     tmp_path: Path, preset: str
 ) -> None:
     worker = {"single": "single", "replicas": "replica-0", "mxnet-sync": "conv-0-0"}[preset]
@@ -134,7 +134,7 @@ def test_the_plan_is_that_of_one_pass_and_a_second_set_of_gradients(
 
 
 @pytest.mark.parametrize("preset", CUT)
-def test_presets_that_compute_all_passes_at_once_say_so_in_the_plan(
+def test_presets_that_compute_all_passes_at_once_report_it_in_the_plan(
     tmp_path: Path, preset: str
 ) -> None:
     found = memory(configured(tmp_path, preset, 4, 16, workers=2))
@@ -195,12 +195,12 @@ print(json.dumps(now("VmHWM") - before))
 @pytest.mark.skipif(not sys.platform.startswith("linux"), reason="reads /proc")
 @pytest.mark.slow
 @pytest.mark.parametrize(("iter_size", "side"), [(3, 96), (32, 64)])
-def test_a_process_takes_the_memory_that_the_plan_tells_of_one_pass(
+def test_a_process_takes_the_memory_that_is_planned_for_one_pass(
     tmp_path: Path, iter_size: int, side: int
 ) -> None:
     def squeeze(name: str, count: int, batch: int) -> Path:
         cluster = configured(tmp_path / name, "single", count, batch, net=SQUEEZE, iterations=1)
-        blank = f'format = "blank", shape = [3, {side}, {side}]'  # data take no memory
+        blank = f'format = "blank", shape = [3, {side}, {side}]'  # the data take no memory
         cluster.write_text(cluster.read_text().replace('format = "digits", split = "train"', blank))
         return cluster
 
@@ -209,7 +209,8 @@ def test_a_process_takes_the_memory_that_the_plan_tells_of_one_pass(
     once = memory(squeeze("once", 1, 16))["single"]
     assert planned == pytest.approx(sum(once.values()) + once["gradients"], rel=0.15)
     arguments = [sys.executable, "-c", MEASURED, squeeze("warm", 1, 1), cluster]
-    for _ in range(2):  # kernels that the first compiles bring their compiler into its memory
+    # the first run compiles kernels, and the compiler takes memory in the process
+    for _ in range(2):
         done = subprocess.run(
             arguments, cwd=ROOT, env=environment(), capture_output=True, text=True, check=True
         )

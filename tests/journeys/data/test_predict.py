@@ -1,5 +1,4 @@
-"""`predict` and `test --top --confusion` as a user types them, with nets that were trained just
-before."""
+"""`predict` and `test --top --confusion` as a user types them, with nets that were just trained."""
 
 from __future__ import annotations
 
@@ -46,7 +45,7 @@ def trained(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def pictures(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The first 40 digits of the test set as files."""
+    """A folder with the first 40 digits of the test set as files."""
     folder = tmp_path_factory.mktemp("pictures")
     images, labels = open_source({"format": "digits", "split": "test"}, Path()).read(np.arange(40))
     for at, (image, label) in enumerate(zip(images, labels, strict=True)):
@@ -55,10 +54,10 @@ def pictures(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.mark.slow
-def test_the_digits_that_ship_are_told_from_their_files_by_a_net_just_trained(
+def test_the_digits_that_ship_are_recognised_from_their_files_by_a_net_just_trained(
     tmp_path: Path, pictures: Path
 ) -> None:
-    """As docs/predict.md has it: `up`, then `predict` with nothing but the checkpoint."""
+    """Follow docs/predict.md: `up`, then `predict` with only the checkpoint."""
     (tmp_path / "cluster.toml").write_text(
         "[train]\nmax_iter = 100\n[train.strategy]\npreset = 'single'\n"
     )
@@ -76,7 +75,7 @@ def test_the_digits_that_ship_are_told_from_their_files_by_a_net_just_trained(
     assert sum(right) >= 36
 
 
-def test_predictions_of_a_source_are_right_as_often_as_the_run_said(
+def test_predictions_of_a_source_are_right_as_often_as_in_the_runs_test(
     trained: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert (
@@ -118,7 +117,7 @@ def test_predictions_of_a_source_are_right_as_often_as_the_run_said(
     assert said["classes"] == list("0123456789")
 
 
-def test_the_best_classes_are_told_in_lines_and_what_is_no_image_is_named(
+def test_the_best_classes_are_printed_in_lines_and_files_other_than_images_are_named(
     trained: Path, pictures: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     (tmp_path / "broken.png").write_bytes(b"no image")
@@ -133,7 +132,7 @@ def test_the_best_classes_are_told_in_lines_and_what_is_no_image_is_named(
 
 
 @pytest.mark.parametrize("longer", [False, True])
-def test_a_reader_of_a_pipe_that_has_seen_enough_is_no_mistake(
+def test_a_reader_of_a_pipe_that_closes_early_is_not_a_mistake(
     trained: Path, pictures: Path, longer: bool
 ) -> None:
     reads, writes = os.pipe()
@@ -145,10 +144,11 @@ def test_a_reader_of_a_pipe_that_has_seen_enough_is_no_mistake(
         command, env=buffered, stdout=writes, stderr=subprocess.PIPE, timeout=60, check=False
     )
     os.close(writes)
-    assert (ended.returncode, ended.stderr) == (141, b"")  # as the shell says of whoever ends so
+    # the exit code that the shell reports after SIGPIPE
+    assert (ended.returncode, ended.stderr) == (141, b"")
 
 
-def test_a_table_shows_who_is_taken_for_whom(
+def test_a_table_shows_which_class_is_taken_for_which(
     trained: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert main(["test", str(trained), str(trained.parent / "cluster.toml"), "--confusion"]) == 0
@@ -162,7 +162,7 @@ def test_a_table_shows_who_is_taken_for_whom(
     assert lines[at - 1].startswith("top-1 accuracy ")
 
 
-def test_of_many_classes_the_worst_pairs_are_told(
+def test_of_many_classes_the_worst_pairs_are_printed(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.chdir(tmp_path)
@@ -229,13 +229,13 @@ def test_names_order_mean_and_crop_come_from_training(
     assert main(["check", "--set", "train.data.classes=['a']"]) == 2
 
 
-def test_every_preset_says_the_same_of_its_net(tmp_path: Path, trained: Path) -> None:
+def test_every_preset_stores_the_same_description_of_its_net(tmp_path: Path, trained: Path) -> None:
     run = train(configure(tmp_path, "sync", workers=2, iterations=2, test=True))
     found = Predictor.load(tmp_path / run.journal.of("checkpoint")[-1]["file"])
     assert found.deployment.to_text() == Predictor.load(trained).deployment.to_text()
 
 
-def test_caffes_weights_are_used_with_what_is_given(
+def test_caffes_weights_are_used_with_the_given_options(
     trained: Path, pictures: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     for name in ("w.caffemodel", "w.h5"):
@@ -287,7 +287,7 @@ def test_an_onnx_file_of_a_checkpoint_needs_no_net(trained: Path, tmp_path: Path
     assert json.loads(theirs.get_modelmeta().custom_metadata_map["classes"]) == list("0123456789")
 
 
-def test_without_the_package_for_onnx_it_is_said_what_to_install(
+def test_without_the_package_for_onnx_the_error_names_it(
     trained: Path,
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
@@ -326,7 +326,7 @@ def test_without_the_package_for_onnx_it_is_said_what_to_install(
         ),
     ],
 )
-def test_mistakes_are_told_in_words(
+def test_mistakes_are_reported_in_words(
     trained: Path, capsys: pytest.CaptureFixture[str], arguments: list[str], expected: str
 ) -> None:
     assert main(["predict", *(str(trained) if word == "W" else word for word in arguments)]) == 2

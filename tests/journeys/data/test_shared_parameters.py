@@ -1,4 +1,5 @@
-"""A net whose layers share a parameter, by way of Caffe's files: trained, converted, trained on."""
+"""A net whose layers share a parameter, and Caffe's files: training, conversion, and further
+training."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
-"""Taking part in a run from another process: asking, telling, hearing; and that nothing of it
-disturbs the run."""
+"""A client process in a run: it asks actors, sends messages, receives events, and never disturbs
+the run."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ asyncio.run(main())
 """
 
 
-async def test_another_process_takes_part_and_its_death_disturbs_nobody(tmp_path: Path) -> None:
+async def test_another_process_joins_and_its_death_does_not_disturb_the_run(tmp_path: Path) -> None:
     async with runtime.launch(adders(), directory=tmp_path) as run:
         command = [sys.executable, "-c", OUTSIDE, str(run.directory)]
         outside = await asyncio.create_subprocess_exec(
@@ -73,7 +73,7 @@ async def test_nothing_is_kept_of_clients_that_have_left(tmp_path: Path) -> None
         await run.tell("one", Add(number=10))
 
 
-async def test_a_client_hears_the_events_and_the_end_and_is_refused_afterwards(
+async def test_a_client_receives_the_events_and_the_end_and_is_refused_afterwards(
     tmp_path: Path,
 ) -> None:
     launched = runtime.launch(adders(), directory=tmp_path, processes="one")
@@ -91,7 +91,7 @@ async def test_a_client_hears_the_events_and_the_end_and_is_refused_afterwards(
             pass
 
 
-async def test_what_ended_the_run_is_told_to_its_clients(tmp_path: Path) -> None:
+async def test_the_cause_of_the_runs_end_is_sent_to_its_clients(tmp_path: Path) -> None:
     said = "one: there is nothing to add any more"
     with pytest.raises(ProgramFailed, match=said):
         launched = runtime.launch(adders(), directory=tmp_path, processes="one")
@@ -102,7 +102,7 @@ async def test_what_ended_the_run_is_told_to_its_clients(tmp_path: Path) -> None
                     pass
 
 
-async def test_a_client_is_told_of_its_mistakes_and_the_run_is_not(tmp_path: Path) -> None:
+async def test_mistakes_of_a_client_are_reported_to_it_and_not_to_the_run(tmp_path: Path) -> None:
     with pytest.raises(
         ConfigError, match=(r"plan\.json: found no such file; expected the " r"plan of a run")
     ):
@@ -126,7 +126,7 @@ async def test_a_client_is_told_of_its_mistakes_and_the_run_is_not(tmp_path: Pat
 @pytest.mark.parametrize(
     "plan", ['{"half', "[1]", '{"placement": 3}', '{"clock": "virtual", "placement": {}}']
 )
-def test_a_plan_that_is_none_or_of_another_kind_of_run_is_told_in_words(
+def test_a_file_that_is_not_a_plan_or_of_another_kind_of_run_is_reported_in_words(
     tmp_path: Path, plan: str
 ) -> None:
     (tmp_path / "plan.json").write_text(plan)

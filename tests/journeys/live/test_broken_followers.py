@@ -1,5 +1,5 @@
-"""Who follows a run whose `up` is killed, or asks one that is stopped: one line on stderr, and an
-exit code."""
+"""Commands that follow a run whose `up` is killed, or ask a run whose `up` is stopped: one line on
+stderr, and an exit code."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ ENVIRONMENT = {**environment(), "PYTHONPATH": str(ROOT)}
 
 @contextmanager
 def up(folder: Path) -> Iterator[subprocess.Popen[bytes]]:
-    """A live run, which has begun."""
+    """A live run that has begun."""
     (folder / "cluster.toml").write_text(CLUSTER)
     command = runtime_command("up")
     with subprocess.Popen(command, cwd=folder, env=ENVIRONMENT, stdout=subprocess.PIPE) as process:
@@ -43,7 +43,7 @@ def up(folder: Path) -> Iterator[subprocess.Popen[bytes]]:
 
 
 def follower(folder: Path, *words: str) -> subprocess.Popen[bytes]:
-    """One that has shown its first line."""
+    """A following command that has printed its first line."""
     pipe = subprocess.PIPE
     made = subprocess.Popen(
         runtime_command(*words), cwd=folder, env=ENVIRONMENT, stdout=pipe, stderr=pipe
@@ -53,7 +53,7 @@ def follower(folder: Path, *words: str) -> subprocess.Popen[bytes]:
     return made
 
 
-def test_followers_of_a_run_whose_up_is_killed_say_so_and_fail(tmp_path: Path) -> None:
+def test_followers_of_a_run_whose_up_is_killed_report_it_and_fail(tmp_path: Path) -> None:
     with ExitStack() as stack:
         process = stack.enter_context(up(tmp_path))
         directory = run_directory(tmp_path / "cluster.toml")
@@ -77,7 +77,7 @@ def test_followers_of_a_run_whose_up_is_killed_say_so_and_fail(tmp_path: Path) -
 
 
 @pytest.mark.slow  # 5 s
-async def test_a_follower_elsewhere_for_whom_the_run_did_not_wait_says_that_it_has_not_read_the_end(
+async def test_a_remote_follower_that_the_run_did_not_wait_for_reports_a_missing_end(
     tmp_path: Path,
 ) -> None:
     launched = runtime.launch(
@@ -100,7 +100,7 @@ async def test_a_follower_elsewhere_for_whom_the_run_did_not_wait_says_that_it_h
 
 @pytest.mark.slow  # 6 s each
 @pytest.mark.parametrize("far", [False, True], ids=["here", "from elsewhere"])
-def test_commands_on_a_run_whose_up_is_stopped_say_that_it_does_not_answer(
+def test_commands_on_a_run_whose_up_is_stopped_report_that_it_does_not_answer(
     tmp_path: Path, far: bool
 ) -> None:
     with up(tmp_path) as process, ExitStack() as stack:

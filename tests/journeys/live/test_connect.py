@@ -1,5 +1,5 @@
-"""`--connect`: the commands that talk to a live run, from another machine; and who is turned away
-there."""
+"""`--connect`: commands that talk to a live run from another machine, and the connections that the
+run refuses."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ FLOOD = 200  # connections at once
 
 @asynccontextmanager
 async def live(folder: Path) -> AsyncIterator[tuple[Run, Path]]:
-    """A run, and the copy of its key that an operator has."""
+    """A run, and an operator's copy of its key."""
     async with runtime.launch(
         watched(), directory=folder, processes="one", liveness=PATIENT, operators=OPEN
     ) as run:
@@ -50,7 +50,7 @@ async def live(folder: Path) -> AsyncIterator[tuple[Run, Path]]:
 
 
 def copied(directory: Path, folder: Path) -> Path:
-    """What the operator does, with any name."""
+    """Copy the key as an operator does, under any name."""
     copy = folder / "mine.key"
     copy.write_bytes((directory / FILE).read_bytes())
     copy.chmod(0o600)
@@ -63,7 +63,7 @@ async def said(capsys: pytest.CaptureFixture[str], *words: str | Path) -> tuple[
     return code, told.out + told.err
 
 
-async def test_every_command_that_looks_at_a_run_does_so_from_elsewhere(
+async def test_every_command_that_shows_a_run_works_from_another_machine(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     async with live(tmp_path / "runs") as (run, key):
@@ -101,7 +101,7 @@ async def test_every_command_that_looks_at_a_run_does_so_from_elsewhere(
         assert [path.name for path in elsewhere.iterdir()] == [here.name]
 
 
-async def test_a_run_is_followed_from_elsewhere_to_its_last_event_and_ended_from_there(
+async def test_a_run_is_followed_from_another_machine_to_its_last_event_and_ended_from_there(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     async with runtime.launch(adders(), directory=tmp_path, processes="one", operators=OPEN) as run:
@@ -132,7 +132,7 @@ async def test_a_run_is_followed_from_elsewhere_to_its_last_event_and_ended_from
 
 
 @pytest.mark.parametrize("kind", STRANGERS)
-async def test_nobody_without_the_key_learns_or_does_anything(
+async def test_without_the_key_a_connection_learns_and_does_nothing(
     kind: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     async with runtime.launch(adders(), directory=tmp_path, processes="one", operators=OPEN) as run:
@@ -172,7 +172,7 @@ async def test_a_flood_of_strangers_keeps_no_operator_out(tmp_path: Path) -> Non
         await run.end_now()
 
 
-async def test_a_wrong_key_and_a_key_of_a_run_that_is_over_are_told_in_words(
+async def test_a_wrong_key_and_a_key_of_a_run_that_is_over_are_reported_in_words(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     async with runtime.launch(
@@ -204,7 +204,7 @@ async def test_a_wrong_key_and_a_key_of_a_run_that_is_over_are_told_in_words(
         ('{"address": "here", "up": "", "public": "", "private": ""}', "found something else"),
     ],
 )
-async def test_what_is_no_key_is_told_and_not_repeated(
+async def test_a_file_that_is_not_a_key_is_reported_without_its_text(
     text: str | None, told: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     path = tmp_path / "mine.key"
@@ -215,7 +215,7 @@ async def test_what_is_no_key_is_told_and_not_repeated(
     assert code == 2 and f"{path}: " in out and told in out and out.count("\n") == 1
 
 
-async def test_the_key_is_its_users_alone_and_nowhere_else(
+async def test_the_key_is_readable_by_its_user_alone_and_stored_nowhere_else(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     async with live(tmp_path) as (run, key):
@@ -244,8 +244,9 @@ async def test_the_key_is_its_users_alone_and_nowhere_else(
         assert code == 2 and f"{key}: others may read it (mode 644): chmod 600" in out
 
 
-async def test_who_has_the_key_says_nothing_but_as_a_client(tmp_path: Path) -> None:
-    """Not as a process of the run, nor to an actor before he takes part."""
+async def test_the_owner_of_the_key_can_speak_only_as_a_client(tmp_path: Path) -> None:
+    """With the key, a client cannot speak as a process of the run. It cannot reach an actor before
+    it has joined either."""
     async with runtime.launch(adders(), directory=tmp_path, processes="one", operators=OPEN) as run:
         card = OperatorKey.read(run.directory / FILE)
         for name, said_there in (("one", Hello()), ("client-x", Add(number=1))):
@@ -266,7 +267,7 @@ async def test_who_has_the_key_says_nothing_but_as_a_client(tmp_path: Path) -> N
         await run.end_now()
 
 
-def test_of_the_files_of_a_run_no_others_than_those_that_commands_need_are_read_out(
+def test_only_the_files_of_a_run_that_commands_need_can_be_read(
     tmp_path: Path,
 ) -> None:
     (tmp_path / "logs").mkdir()
@@ -336,7 +337,7 @@ async def test_nothing_listens_for_operators_unless_it_is_asked_for(tmp_path: Pa
         await run.end_now()
 
 
-def test_an_address_that_nobody_can_reach_or_that_is_none_is_refused(tmp_path: Path) -> None:
+def test_an_unreachable_or_invalid_address_is_refused(tmp_path: Path) -> None:
     (tmp_path / "cluster.toml").write_text('[operators]\naddress = "0.0.0.0"\n')
     with pytest.raises(
         ConfigError, match=(r"operators.address: found '0.0.0.0' .*others " r"cannot reach it")

@@ -1,5 +1,5 @@
-"""A run that is operated from another network: over a cable of its own, with a copy of the key and
-nothing else."""
+"""A run that is operated from another network, over a separate cable, with only a copy of the
+key."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def test_a_run_is_watched_saved_scaled_and_ended_from_another_network(tmp_path: 
 
 
 def operated(there: Machine, cluster: Path, folder: Path, here: str) -> None:
-    """From a folder on that machine."""
+    """Operate the run from a folder on that machine."""
     folder.mkdir()
     first = run_directory(cluster)
     key = folder / "mine.key"
@@ -68,7 +68,8 @@ def operated(there: Machine, cluster: Path, folder: Path, here: str) -> None:
         assert done.returncode == 0, done.stderr
         return done.stdout
 
-    told = folder / "told"  # a file: a pipe that nobody reads would stop it when it is full
+    # a file, since a pipe that is not read would stop the command when it is full
+    told = folder / "told"
     with told.open("w") as output:
         following = subprocess.Popen(
             command("events", "-f", "--json"),

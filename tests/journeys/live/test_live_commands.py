@@ -1,5 +1,5 @@
-"""Commands that talk to a live run: `ps` and `status`, beside runs that are over, stopped or
-several."""
+"""Commands that talk to a live run, next to runs that have ended, are stopped or are several: `ps`,
+`status` and others."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ def said(capsys: pytest.CaptureFixture[str], *words: str) -> tuple[int, str]:
     return code, told.out + told.err
 
 
-def test_ps_and_status_tell_of_a_live_run(
+def test_ps_and_status_show_a_live_run(
     up: tuple[subprocess.Popen[str], Path],
     monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],
@@ -80,7 +80,7 @@ def test_ps_and_status_tell_of_a_live_run(
     assert code == 0 and name in out and "last checkpoint: none" in out
 
 
-async def test_down_ends_a_run_well_or_at_once_and_says_what_is_left_of_one_that_is_over(
+async def test_down_ends_a_run_well_or_at_once_and_reports_a_run_that_was_over_before(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     for now in ([], ["--now"]):
@@ -99,7 +99,7 @@ async def test_down_ends_a_run_well_or_at_once_and_says_what_is_left_of_one_that
     assert "was over before" in capsys.readouterr().out
 
 
-async def test_what_was_begun_with_is_told_where_nothing_is_saved_yet_and_what_is_over_has_no_time_left(
+async def test_the_resumed_checkpoint_is_shown_until_a_save_and_an_ended_run_has_no_time_left(
     tmp_path: Path,
 ) -> None:
     async with runtime.launch(adders(), directory=tmp_path, processes="one") as run:
@@ -149,7 +149,7 @@ async def test_save_writes_a_checkpoint_and_its_path_and_the_run_goes_on(
     assert "is over" in capsys.readouterr().err
 
 
-async def test_events_are_followed_to_the_end_of_the_run_and_are_those_of_its_journal(
+async def test_events_are_followed_to_the_end_of_the_run_and_equal_its_journal(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     async with runtime.launch(adders(), directory=tmp_path, processes="one") as run:
@@ -182,7 +182,7 @@ def test_a_stopped_supervisor_is_named_and_its_run_is_still_listed(
         run.send_signal(signal.SIGCONT)
 
 
-async def test_status_of_a_run_that_is_over_is_what_its_journal_says(tmp_path: Path) -> None:
+async def test_status_of_a_run_that_is_over_comes_from_its_journal(tmp_path: Path) -> None:
     async with runtime.launch(adders(), directory=tmp_path, processes="one") as run:
         assert [alive.directory for alive in await live(tmp_path)] == [run.directory]
         await run.tell("one", Add(number=10))
@@ -201,12 +201,12 @@ async def test_of_several_live_runs_one_must_be_named(tmp_path: Path) -> None:
         with pytest.raises(ConfigError, match=r"2 live runs in .*; say which"):
             await meant(None, tmp_path)
         assert await meant(Path(second.directory.name), tmp_path) == second.directory
-        for run in (first, second):  # each has begun before one of them ends
+        for run in (first, second):  # each run begins before either of them ends
             await run.ask("two", Add(number=1), Total)
         await asyncio.gather(*(run.tell("one", Add(number=10)) for run in (first, second)))
 
 
-async def test_what_is_no_run_is_told_in_one_line(tmp_path: Path) -> None:
+async def test_a_folder_that_is_not_a_run_is_reported_in_one_line(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match="found no run there"):
         await meant(None, tmp_path)
     with pytest.raises(ConfigError, match=r"found no run\.json and no events\.jsonl in it"):
@@ -215,19 +215,20 @@ async def test_what_is_no_run_is_told_in_one_line(tmp_path: Path) -> None:
         await meant(Path("absent"), tmp_path)
 
 
-async def test_a_run_of_another_user_is_called_so(
+async def test_a_run_of_another_user_is_reported_as_such(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def refused(path: Path) -> bool:
         raise PermissionError(13, "Permission denied", str(path))
 
     (tmp_path / "theirs").mkdir()
-    monkeypatch.setattr(Path, "exists", refused)  # tests may run as root, whom nothing is denied
+    # tests may run as root, which has every permission
+    monkeypatch.setattr(Path, "exists", refused)
     with pytest.raises(ConvoyError, match="theirs is another user's"):
         await meant(tmp_path / "theirs", tmp_path)
 
 
-def test_a_damaged_line_of_a_journal_is_told_and_the_others_are_shown(
+def test_a_damaged_line_of_a_journal_is_reported_and_the_others_are_shown(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     async def ended() -> Path:

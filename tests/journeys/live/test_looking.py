@@ -1,5 +1,5 @@
-"""Commands that look at a live run: `top`, `stack` and `logs`, beside processes that are stuck or
-stopped."""
+"""Commands that show a live run, with processes that are stuck or stopped: `top`, `stack` and
+`logs`."""
 
 from __future__ import annotations
 
@@ -43,8 +43,8 @@ async def said(capsys: pytest.CaptureFixture[str], *words: str | Path) -> tuple[
 
 
 async def said_until(capsys: pytest.CaptureFixture[str], wanted: str, *words: str | Path) -> str:
-    """What a command says as soon as it says this: what an actor is told is on its way for a
-    while."""
+    """Repeat a command until its output has `wanted`. A message to an actor takes a while. Returns
+    the output."""
     while True:
         code, out = await said(capsys, *words)
         assert code == 0, out
@@ -54,7 +54,7 @@ async def said_until(capsys: pytest.CaptureFixture[str], wanted: str, *words: st
 
 @pytest.fixture
 def patient(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Processes that live may answer late: they share the cores with other tests."""
+    """Let live processes answer late, since they share the cores with other tests."""
     look = Looking.look
     monkeypatch.setattr(Looking, "look", lambda self, within: look(self, 10.0))
     monkeypatch.setattr(stack_files, "HERE_SECONDS", 20.0)
@@ -67,7 +67,7 @@ async def pid_of(run: Run, process: str) -> int:
 
 
 @pytest.mark.usefixtures("patient")
-async def test_top_tells_who_computes_who_waits_and_what_is_the_bottleneck(
+async def test_top_shows_the_computing_and_waiting_actors_and_the_bottleneck(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     async with live(tmp_path) as run:
@@ -78,7 +78,7 @@ async def test_top_tells_who_computes_who_waits_and_what_is_the_bottleneck(
         assert actors["busy"]["computing"] > 0 and actors["busy"]["messages"] > 0
         assert actors["asker"]["state"].startswith("waits for deaf (Unanswered) for ")
         assert actors["asker"]["waits"]["deaf"] == pytest.approx(1.0, abs=0.05)
-        # a greeting may be on its way
+        # a greeting may be in transit
         assert actors["deaf"]["computing"] == 0.0 and actors["deaf"]["inbox"] <= 1
         assert found["bottleneck"].startswith("busy ") or "waiting for deaf" in found["bottleneck"]
 
@@ -98,7 +98,7 @@ async def test_top_names_a_process_that_does_not_answer(
 
 
 @pytest.mark.usefixtures("patient")
-async def test_stack_of_an_actor_tells_for_whom_it_waits_and_the_stacks_of_its_process(
+async def test_stack_of_an_actor_shows_the_actor_it_waits_for_and_the_stacks_of_its_process(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     async with live(tmp_path) as run:
@@ -114,7 +114,7 @@ async def test_stack_of_an_actor_tells_for_whom_it_waits_and_the_stacks_of_its_p
 
 @pytest.mark.slow
 @pytest.mark.usefixtures("patient")
-async def test_stack_tells_what_actors_wait_for_and_the_stacks_of_a_process_whose_loop_is_stuck(
+async def test_stack_shows_the_waits_of_actors_and_the_stacks_of_a_process_whose_loop_is_stuck(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     async with live(tmp_path) as run:
@@ -138,7 +138,7 @@ async def test_stack_tells_what_actors_wait_for_and_the_stacks_of_a_process_whos
 
 
 @pytest.mark.slow
-async def test_stack_says_why_nothing_comes_while_a_library_keeps_the_lock_and_the_process_lives_on(
+async def test_stack_explains_missing_stacks_if_a_library_holds_the_lock_and_the_process_lives(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     async with live(tmp_path) as run:
@@ -158,7 +158,7 @@ async def test_stack_says_why_nothing_comes_while_a_library_keeps_the_lock_and_t
         )
 
 
-async def test_what_a_silent_process_did_stands_in_its_log_also_if_a_library_keeps_the_lock(
+async def test_the_log_of_a_silent_process_shows_its_stacks_even_if_a_library_holds_the_lock(
     tmp_path: Path,
 ) -> None:
     async with runtime.launch(watched(), directory=tmp_path) as run:
@@ -227,7 +227,7 @@ async def test_top_fills_a_terminal_and_q_ends_it_and_leaves_the_terminal_as_it_
 
 
 @pytest.mark.slow
-async def test_native_stacks_are_those_of_py_spy_or_a_line_that_says_what_is_missing(
+async def test_native_stacks_come_from_py_spy_or_a_line_names_the_missing_package(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async with live(tmp_path) as run:
@@ -243,7 +243,7 @@ async def test_native_stacks_are_those_of_py_spy_or_a_line_that_says_what_is_mis
 
 
 @pytest.mark.slow
-async def test_stacks_come_also_while_the_process_of_up_is_stopped(tmp_path: Path) -> None:
+async def test_stacks_are_shown_even_while_the_process_of_up_is_stopped(tmp_path: Path) -> None:
     (tmp_path / "cluster.toml").write_text(
         'program = "tests.helpers.idle_adders"\n[run]\ndirectory = '
         '"runs"\n[liveness]\nmissed = 400\n'

@@ -1,5 +1,5 @@
-"""Looking at a run whose processes are on other machines: their logs, stacks and traces come
-here."""
+"""A run whose processes are on other machines: its logs, stacks and traces are transferred to this
+machine."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ PLACE = '[[process]]\nname = "{actor}"\nmachine = "m{number}"\nactors = ["{actor
 
 @pytest.mark.slow
 def test_logs_stacks_and_traces_of_other_machines_come_here(tmp_path: Path) -> None:
-    """With a program in place of ssh: what sshd does is not looked at."""
+    """A program takes the place of ssh, so sshd itself is not tested."""
     try:
         with machines(2, 10**9) as made:
             enter = '*) exec ip netns exec {} sh -c "$last";;'
@@ -51,7 +51,7 @@ def test_logs_stacks_and_traces_of_other_machines_come_here(tmp_path: Path) -> N
 
 
 def looked_at(far: Far, folder: Path) -> None:
-    """What the commands say of such a run."""
+    """Check the output of the commands for such a run."""
 
     def said(*words: str) -> str:
         command = runtime_command(*words)

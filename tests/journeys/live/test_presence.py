@@ -1,5 +1,5 @@
-"""What commands say of an `up` that lives though its sockets cannot be asked, and what `down` does
-about it."""
+"""An `up` that lives although its sockets cannot be reached: the output of commands, and the
+actions of `down`."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ backoff_seconds = {backoff}
 
 @contextmanager
 def mortal(folder: Path, backoff: float = 60.0) -> Iterator[Survivor]:
-    """`up` of a run that survives deaths, and that has begun."""
+    """`up` of a run that survives deaths, after its beginning."""
     (folder / "cluster.toml").write_text(CLUSTER.format(backoff=backoff))
     run = Survivor(folder / "cluster.toml", {**environment(), FILE: str(folder / "dies")})
     try:
@@ -65,7 +65,7 @@ def mortal(folder: Path, backoff: float = 60.0) -> Iterator[Survivor]:
 
 @contextmanager
 def between(folder: Path) -> Iterator[Survivor]:
-    """The same, whose second run could not begin, and whose third one begins in a minute."""
+    """The same `up` after its second run could not begin. Its third run begins in a minute."""
     with mortal(folder) as run:
         (folder / "dies").touch()
         die(run)
@@ -74,11 +74,11 @@ def between(folder: Path) -> Iterator[Survivor]:
 
 
 def die(run: Survivor) -> None:
-    """A process of the present run dies."""
+    """Kill a process of the present run."""
     os.kill(max(run.pids().values()), signal.SIGKILL)
 
 
-def test_between_two_runs_commands_say_so_and_down_ends_the_up(
+def test_between_two_runs_commands_report_it_and_down_ends_the_up(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.chdir(tmp_path)
@@ -113,7 +113,7 @@ def test_between_two_runs_commands_say_so_and_down_ends_the_up(
         ]
 
 
-def test_down_of_an_earlier_run_ends_the_up_that_has_gone_on_to_another(
+def test_down_of_an_earlier_run_ends_the_up_that_has_since_started_another(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.chdir(tmp_path)
@@ -127,9 +127,9 @@ def test_down_of_an_earlier_run_ends_the_up_that_has_gone_on_to_another(
         assert run.newest != first and run.end(10)[0] == 0
 
 
-async def test_a_death_while_down_is_being_said_brings_no_further_run(tmp_path: Path) -> None:
-    """The run ends before it has heard that it is to end: the one that would follow is not
-    begun."""
+async def test_a_death_during_down_starts_no_further_run(tmp_path: Path) -> None:
+    """The run ends before it has received the request to end. The run that would follow must not
+    begin."""
     (run := tmp_path / "a").mkdir()
     with UpLock(tmp_path, print) as lock:
         Identity.new("exp", 1.0, up=lock.up).write(run)
@@ -149,7 +149,7 @@ async def test_a_death_while_down_is_being_said_brings_no_further_run(tmp_path: 
     assert [path.name for path in tmp_path.iterdir()] == ["a"]  # noqa: ASYNC240
 
 
-async def test_a_run_whose_sockets_cannot_be_reached_is_told_and_ended_through_its_folder(
+async def test_a_run_whose_sockets_cannot_be_reached_is_reported_and_ended_through_its_folder(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     async with runtime.launch(adders(), directory=tmp_path, processes="one") as run:
@@ -171,7 +171,7 @@ async def test_a_run_whose_sockets_cannot_be_reached_is_told_and_ended_through_i
     assert list(tmp_path.glob(".up-*")) == []  # noqa: ASYNC240
 
 
-def test_an_up_that_is_stopped_and_cannot_be_reached_is_named_and_keeps_nobody_waiting(
+def test_an_up_that_is_stopped_and_cannot_be_reached_is_named_and_keeps_no_command_waiting(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(ending, "FRESH_SECONDS", 0.5)
@@ -190,12 +190,12 @@ def test_an_up_that_is_stopped_and_cannot_be_reached_is_named_and_keeps_nobody_w
         )
         with pytest.raises(ConvoyError, match=told):
             asyncio.run(end(LocalRun(run), now=False))
-        assert wish_of(tmp_path, up) is None, "what was not heard is not wished any more"
+        assert wish_of(tmp_path, up) is None, "a request that was not received must be withdrawn"
         process.kill()
 
 
 @pytest.mark.parametrize("command", [["down"], ["save"], ["scale", "--workers", "2"]])
-def test_a_run_of_a_host_that_is_silent_is_told_and_no_command_says_that_it_was_done(
+def test_a_run_on_a_silent_host_is_reported_and_no_command_claims_success(
     command: list[str],
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
@@ -238,11 +238,11 @@ def test_an_up_that_has_no_run_directory_yet_is_starting_and_its_folder_is_not_t
         assert "found no run there" in capsys.readouterr().err
 
 
-async def test_two_ups_of_one_folder_are_told_apart_by_the_names_of_their_runs(
+async def test_two_ups_of_one_folder_are_distinguished_by_the_names_of_their_runs(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    (tmp_path / "beta").mkdir()  # no run directory, though it is called so
+    (tmp_path / "beta").mkdir()  # a folder with the name of a run that is not a run directory
     runs = [runtime.launch(adders(), name=name, processes="one") for name in ("alpha", "beta")]
     async with runs[0] as alpha:
         async with runs[1] as beta:
@@ -262,7 +262,7 @@ async def test_two_ups_of_one_folder_are_told_apart_by_the_names_of_their_runs(
     assert list(Path("runs").glob(".up-*")) == []  # noqa: ASYNC240
 
 
-async def test_what_is_wished_beside_the_lock_while_presets_are_tried_ends_that_and_leaves_nothing(
+async def test_a_request_next_to_the_lock_ends_the_trials_of_presets_and_leaves_nothing(
     tmp_path: Path,
 ) -> None:
     class Trying:
@@ -289,8 +289,8 @@ async def test_what_is_wished_beside_the_lock_while_presets_are_tried_ends_that_
     assert list(tmp_path.iterdir()) == []  # noqa: ASYNC240
 
 
-@pytest.mark.slow  # it imports, plans and tries presets: 5 s
-def test_an_up_that_chooses_a_preset_says_so_and_is_ended_by_down(
+@pytest.mark.slow  # importing, planning and trying presets takes 5 s
+def test_an_up_that_chooses_a_preset_reports_it_and_is_ended_by_down(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.chdir(tmp_path)
@@ -330,20 +330,20 @@ async def _until(said: Callable[[], bool]) -> None:
         await asyncio.sleep(0.01)
 
 
-# -- which run is the newest, whatever zone its `up` had
+# -- the newest run, whatever the time zone of its `up`
 
 
-def test_resume_takes_the_run_that_began_last_also_where_its_name_is_of_an_earlier_hour(
+def test_resume_takes_the_run_that_began_last_even_if_its_name_has_an_earlier_hour(
     tmp_path: Path,
 ) -> None:
-    """In the hour that comes twice in autumn, and where a container and its host have different
-    zones."""
+    """The cases are the hour that comes twice in autumn, and a container and its host with
+    different time zones."""
     (tmp_path / "cluster.toml").write_text(
         '[train]\nmax_iter = 40\nkernels = "numpy"\n[train.strategy]\npreset = '
         '"single"\nworkers = 1\n'
         "[checkpoint]\nseconds = 0\n"
     )
-    (tmp_path / "exp").mkdir()  # a folder that is called as the run, and is not one
+    (tmp_path / "exp").mkdir()  # a folder with the name of the run that is not a run directory
     for zone, iterations, more in (
         ("XXX-2", 2, []),
         ("XXX-1", 3, []),
@@ -363,7 +363,9 @@ def test_resume_takes_the_run_that_began_last_also_where_its_name_is_of_an_earli
     assert "checkpoint-0000003.safetensors: iteration 3\n" in done.stdout
 
 
-async def test_status_says_when_a_run_began_not_when_its_folder_is_called(tmp_path: Path) -> None:
+async def test_status_shows_the_time_at_which_a_run_began_not_the_time_in_its_name(
+    tmp_path: Path,
+) -> None:
     (run := tmp_path / "20010101-000000-exp").mkdir()
     Identity.new("exp", 1_700_000_000.5).write(run)
     found = await run_status(LocalRun(run))

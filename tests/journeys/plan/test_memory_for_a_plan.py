@@ -1,5 +1,5 @@
-"""A plan for which this machine has no memory is refused before anything starts; one too large for
-now is told."""
+"""Memory for a plan: a plan that this machine can never hold is refused before anything starts. A
+plan too large for the free memory gives a warning."""
 
 from __future__ import annotations
 
@@ -22,13 +22,13 @@ HELD = {"a": 5_000_000, "b": 3_000_000, "c": 2_000_000, "d": 1_000_000}
 @pytest.mark.parametrize(
     ("total", "available"), [(None, None), (11_000_000, 11_000_000), (None, 20_000_000)]
 )
-def test_what_fits_or_cannot_be_known_is_not_mentioned(
+def test_a_plan_that_fits_or_has_unknown_memory_is_not_mentioned(
     total: int | None, available: int | None
 ) -> None:
     assert warned(HELD, total, available) == []
 
 
-def test_what_is_larger_than_what_is_free_is_told_with_the_largest_actors() -> None:
+def test_a_plan_larger_than_the_free_memory_is_reported_with_the_largest_actors() -> None:
     told = (
         "memory: the actors will hold at least 11 MB (a 5 MB, b 3 MB, c 2 MB, ...), but only "
         "10 MB of this machine are"
@@ -36,7 +36,7 @@ def test_what_is_larger_than_what_is_free_is_told_with_the_largest_actors() -> N
     assert warned(HELD, 12_000_000, 10_000_000) == [f"{told} free now: the kernel may kill roles"]
 
 
-def test_what_can_never_fit_is_refused() -> None:
+def test_a_plan_that_can_never_fit_is_refused() -> None:
     with pytest.raises(
         ConfigError,
         match=(r"hold at least 3 MB \(b 3 MB\), but this machine .* has 1 MB: " r"use a smaller"),
@@ -58,7 +58,7 @@ def test_a_training_that_does_not_fit_is_refused_by_check_and_warned_of(
         check(cluster)
 
 
-def test_a_script_is_told_the_same_of_what_it_launches(
+def test_a_script_gets_the_same_warning_about_its_launch(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     topology = check(configure(tmp_path, "sync")).placement.topology
@@ -71,7 +71,7 @@ def test_a_script_is_told_the_same_of_what_it_launches(
 
 
 @pytest.mark.parametrize(("batch", "largest"), [("64", "64"), ('"auto"', "256")])
-def test_with_groups_auto_those_count_in_which_workers_hold_most_and_the_model_that_is_kept(
+def test_with_groups_auto_the_largest_memory_of_workers_and_the_kept_model_count(
     tmp_path: Path, batch: str, largest: str
 ) -> None:
     cluster = configure(tmp_path, "omnivore", workers=4, iterations=1000)
@@ -90,7 +90,7 @@ def test_with_groups_auto_those_count_in_which_workers_hold_most_and_the_model_t
     )
 
 
-def test_what_is_told_at_least_is_no_more_than_the_forecast_and_most_of_it(tmp_path: Path) -> None:
+def test_the_lower_bound_is_at_most_the_forecast_and_most_of_it(tmp_path: Path) -> None:
     topology = check(configure(tmp_path, "sync", workers=2)).placement.topology
     least = memory(topology)
     whole = forecast(topology).memory
@@ -99,7 +99,7 @@ def test_what_is_told_at_least_is_no_more_than_the_forecast_and_most_of_it(tmp_p
         assert 0.3 * sum(whole[actor].values()) <= held <= sum(whole[actor].values())
 
 
-def test_what_is_computed_elsewhere_takes_no_memory_here(tmp_path: Path) -> None:
+def test_actors_on_other_machines_take_no_memory_here(tmp_path: Path) -> None:
     topology = check(configure(tmp_path, "sync")).placement.topology
     moved = [
         dataclasses.replace(actor, emulated={"profile": "", "seed": 1}) for actor in topology.actors

@@ -1,5 +1,5 @@
-"""`plan --presets`: a row for every preset that could run the same cluster.toml, and why the others
-cannot."""
+"""`plan --presets`: a row for every preset that could run the same cluster.toml, and the reasons
+why the others cannot."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def every(tmp_path_factory: pytest.TempPathFactory) -> Prospects:
     return found(cluster, Wanted(machine="c4.4xlarge", presets=True))
 
 
-def test_every_preset_has_a_row_for_each_number_of_groups_that_it_lets_one_choose(
+def test_every_preset_has_a_row_for_each_number_of_groups_that_may_be_chosen(
     every: Prospects,
 ) -> None:
     assert every.refused == ()
@@ -42,19 +42,19 @@ def test_every_preset_has_a_row_for_each_number_of_groups_that_it_lets_one_choos
     )
 
 
-def test_a_row_says_what_a_plan_of_that_preset_says(every: Prospects, tmp_path: Path) -> None:
+def test_a_row_has_the_figures_of_a_plan_of_that_preset(every: Prospects, tmp_path: Path) -> None:
     assert every.of_chosen.name == "omnivore, 2 groups of 1"
     row = next(choice for choice in every.choices if choice.name.startswith("mxnet-async"))
     other = configure(tmp_path / "other", "mxnet-async", workers=2)
     alone = found(other, Wanted(machine="c4.4xlarge")).of_chosen
     assert (row.seconds, row.bottleneck) == (pytest.approx(alone.seconds), alone.bottleneck)
-    # the model server lives with the first worker
+    # the model server is on the machine of the first worker
     held = forecast(check(other).placement.topology).memory
     assert row.memory == sum(held["model-0"].values()) + sum(held["conv-0-0"].values())
 
 
 @pytest.mark.slow
-def test_presets_that_cannot_run_it_say_why_in_a_line_for_each_reason(
+def test_presets_that_cannot_run_it_are_listed_in_a_line_for_each_reason(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     more = '[[process]]\nname = "first"\nactors = ["conv-0-*"]\n'
@@ -71,7 +71,7 @@ def test_presets_that_cannot_run_it_say_why_in_a_line_for_each_reason(
 
 
 @pytest.mark.slow
-def test_a_profile_tells_of_the_presets_whose_work_it_has(tmp_path: Path) -> None:
+def test_a_profile_gives_times_for_the_presets_whose_work_it_has(tmp_path: Path) -> None:
     cluster = configure(tmp_path, "omnivore", workers=2)
     table = {
         "conv_compute/*": {"mean": 0.01, "rows": 32},
@@ -101,11 +101,11 @@ def test_presets_without_times_and_a_chart_of_presets_are_refused(
     assert told(capsys, cluster, *words, code=2) == line
 
 
-def test_where_groups_are_chosen_by_the_run_all_of_them_are_told_as_it_would_begin(
+def test_if_the_run_chooses_its_groups_all_numbers_are_shown_with_the_first_settings(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     cluster = configure(tmp_path, "omnivore", workers=4, iterations=1000)
-    # says something to a tuner only
+    # this key has an effect on a tuner only
     cluster.write_text(cluster.read_text() + "[train.tuning]\nmomenta = [0.3, 0.6]\n")
     words = (
         "--set",

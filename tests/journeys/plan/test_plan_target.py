@@ -1,5 +1,5 @@
-"""`plan --target`: how long until it is reached, by runs that have learnt: 1, 2 and 4 groups on the
-digits."""
+"""`plan --target`: the time until a target is reached, from runs that have trained: 1, 2 and 4
+groups on the digits."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from runtime.plan.prospects import Needed, Prospects, Wanted
 from tests.helpers.learnt_runs import cluster_in, copied, events, found, told, trained
 
 ACCURACY = 0.7
-MOMENTUM = {1: 0.9, 2: 0.6, 4: 0.3}  # about as much in all
+MOMENTUM = {1: 0.9, 2: 0.6, 4: 0.3}  # about the same total momentum
 SVG = "{http://www.w3.org/2000/svg}"
 
 
@@ -24,7 +24,7 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def runs(cluster: Path) -> dict[int, Path]:
-    """Groups -> a run with as many."""
+    """Groups -> a run with this number of groups."""
     return {
         groups: trained(
             cluster,
@@ -43,7 +43,7 @@ def asked(
 
 
 def reached(run: Path) -> tuple[int, float]:
-    """The first test that is good enough, and when it was."""
+    """The iteration and the time of the first test that reaches the target."""
     return next(
         (e["iteration"], e["t"])
         for e in events(run)
@@ -52,8 +52,8 @@ def reached(run: Path) -> tuple[int, float]:
 
 
 def training_seconds(run: Path, iteration: int) -> float:
-    """Until this one has ended, without the tests before: each begins when an iteration has been
-    reported."""
+    """The seconds until this iteration ended, without the tests before it. Each test begins when an
+    iteration has been reported."""
     ended = {0: 0.0}
     tests = 0.0
     for event in events(run):
@@ -78,7 +78,7 @@ def test_iterations_of_real_runs_times_predicted_seconds_are_the_time_that_they_
     assert choices[0].to_target == pytest.approx(took, rel=0.2)
 
 
-def test_a_training_loss_is_a_target_too_as_reports_smooth_it(
+def test_a_training_loss_smoothed_as_in_reports_is_a_target_too(
     cluster: Path, runs: dict[int, Path]
 ) -> None:
     (one,) = (
@@ -91,13 +91,13 @@ def test_a_training_loss_is_a_target_too_as_reports_smooth_it(
     assert one.needed.steps == int(first["iteration"])
 
 
-def test_what_was_not_seen_lies_between_two_runs_or_is_not_known(
+def test_an_unobserved_number_of_groups_is_estimated_between_two_runs_or_unknown(
     cluster: Path, runs: dict[int, Path]
 ) -> None:
     few = reached(runs[1])[0]
     more = reached(runs[4])[0]
     between = asked(cluster, runs[1], runs[4])
-    # 2 is halfway from 1 to 4, in log
+    # 2 is halfway from 1 to 4, on a logarithmic scale
     assert between.choices[1].needed.steps == pytest.approx((few + more) / 2)
     assert not between.choices[1].needed.seen
     assert any(note.startswith("~ lies between") for note in between.notes)
@@ -106,7 +106,7 @@ def test_what_was_not_seen_lies_between_two_runs_or_is_not_known(
     assert not any(note.startswith("~ lies between") for note in beyond.notes)
 
 
-def test_the_table_tells_iterations_time_and_cost_and_marks_the_best(
+def test_the_table_shows_iterations_time_and_cost_and_marks_the_best(
     cluster: Path, runs: dict[int, Path], capsys: pytest.CaptureFixture[str]
 ) -> None:
     words = [word for run in (runs[1], runs[4]) for word in ("--learnt", str(run))]
@@ -132,7 +132,7 @@ def test_the_table_tells_iterations_time_and_cost_and_marks_the_best(
     ) in out
 
 
-def test_a_run_that_did_not_reach_the_target_says_what_it_reached(
+def test_a_run_that_did_not_reach_the_target_is_shown_with_its_best_value(
     cluster: Path, runs: dict[int, Path]
 ) -> None:
     best = max(event["accuracy"] for event in events(runs[2]) if event["event"] == "test")
@@ -142,7 +142,7 @@ def test_a_run_that_did_not_reach_the_target_says_what_it_reached(
     assert failed.fastest is None
 
 
-def test_a_run_whose_groups_changed_before_it_got_there_counts_for_no_number_of_groups(
+def test_a_run_whose_groups_changed_before_the_target_counts_for_no_number_of_groups(
     cluster: Path, runs: dict[int, Path], tmp_path: Path
 ) -> None:
     iterations, when = reached(runs[1])
@@ -269,7 +269,7 @@ def test_the_chart_has_three_panels_and_the_third_is_the_product_of_the_others(
     assert len(values) == 9
     products = [pace * steps for pace, steps in zip(values[:3], values[3:6], strict=True)]
     assert values[6:] == pytest.approx(products, rel=1e-3)
-    # open: between two runs
+    # dots of estimates between two runs are open
     assert [kind for _, kind in dots[3:]] == ["predicted", "measured", "predicted"] * 2
     assert {
         "hardware efficiency",
@@ -321,7 +321,7 @@ def test_of_several_kinds_of_machines_there_is_a_row_each_and_the_best_is_marked
 
 
 @pytest.mark.slow
-def test_a_run_that_was_tuned_tells_of_the_groups_that_it_had_from_its_first_iteration_until_it_got_there(
+def test_a_tuned_run_counts_for_the_groups_that_it_had_from_its_first_iteration_to_the_target(
     cluster: Path,
 ) -> None:
     tuning = ("train.tuning.budget=0.5", "train.tuning.probe_iterations=10", "train.max_iter=100")
@@ -363,7 +363,7 @@ def test_a_run_that_was_tuned_tells_of_the_groups_that_it_had_from_its_first_ite
         ),
     ],
 )
-def test_a_journal_that_is_broken_or_says_nothing_of_the_target_is_one_line(
+def test_a_journal_that_is_broken_or_lacks_the_target_is_one_line(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], line: str, why: str
 ) -> None:
     cluster = cluster_in(tmp_path)

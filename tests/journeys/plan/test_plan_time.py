@@ -1,5 +1,5 @@
-"""`plan` tells time: from a profile of this machine, from a run's own, or for machines that one
-thinks of renting."""
+"""The times of `plan`: from a profile of this machine, from the profile of a run, or for machines
+that could be rented."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def told(capsys: pytest.CaptureFixture[str], *words: str, code: int = 0) -> str:
     return err if code else out
 
 
-def test_without_a_profile_and_a_machine_plan_says_how_to_get_one_and_nothing_of_time(
+def test_without_a_profile_and_a_machine_plan_explains_how_to_get_one_and_shows_no_time(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     out = told(capsys, str(configure(tmp_path, "sync", workers=2)))
@@ -60,7 +60,9 @@ def test_without_a_profile_and_a_machine_plan_says_how_to_get_one_and_nothing_of
 
 
 @pytest.mark.parametrize("groups", [1, 4])
-def test_the_virtual_clock_takes_the_time_that_plan_tells(tmp_path: Path, groups: int) -> None:
+def test_a_run_on_the_virtual_clock_takes_the_time_that_plan_predicts(
+    tmp_path: Path, groups: int
+) -> None:
     more = VIRTUAL + EMULATED
     cluster = configure(
         tmp_path, "omnivore", workers=4, groups=groups, iterations=32, batch=64, more=more
@@ -70,12 +72,12 @@ def test_the_virtual_clock_takes_the_time_that_plan_tells(tmp_path: Path, groups
     predicted = seconds(cluster)[groups]
     taken = [
         64 / fields["images_per_second"] for fields in train_over(cluster)
-    ]  # groups report one soon after the other
+    ]  # when all groups report at almost the same time
     assert mean(taken[8:]) == pytest.approx(predicted, rel=0.1)
 
 
 def train_over(cluster: Path) -> list[dict[str, float]]:
-    """Train on the network of [simulation]; the progress reports."""
+    """Train on the network of [simulation]. Returns the progress reports."""
     from runtime.runs.virtual_run import network_of
 
     checked = check(cluster)
@@ -83,7 +85,7 @@ def train_over(cluster: Path) -> list[dict[str, float]]:
     return train(cluster, network=network, checkpoint=False).journal.of("progress")
 
 
-def test_a_profile_that_time_writes_is_what_plan_needs(
+def test_plan_reads_a_profile_that_time_writes(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.chdir(tmp_path)
@@ -105,7 +107,7 @@ def test_a_profile_that_time_writes_is_what_plan_needs(
     assert re.search(r"10 iterations as configured \(\*\) take [\d.]+ s$", out, re.MULTILINE)
 
 
-def test_threads_of_a_profile_are_those_of_the_processes_that_compute(
+def test_threads_of_a_profile_are_the_threads_of_the_processes_that_compute(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.chdir(tmp_path)
@@ -117,7 +119,8 @@ def test_threads_of_a_profile_are_those_of_the_processes_that_compute(
 
 
 def run_directory(directory: Path, cluster: Path, groups: int) -> Path:
-    """As a run leaves one: its configuration, its events, durations of its work without rows."""
+    """Write a run directory as a run leaves it: its configuration, its events, and durations of its
+    work without rows."""
     directory.mkdir()
     text = cluster.read_text().replace("groups = 1", f"groups = {groups}")
     (directory / "config.toml").write_text(text)
@@ -147,13 +150,13 @@ def test_a_runs_own_profile_counts_for_the_rows_that_its_workers_had(tmp_path: P
     assert one == pytest.approx(4 * 0.03 / 2 + 0.001, rel=0.05)
     alone = tmp_path / "times.json"
     alone.write_text((run / "service-times.json").read_text())
-    # nobody says on how many: as this plan's workers, on 32
+    # the profile has no rows, so the rows of this plan's workers are assumed: 32
     supposed = found(cluster, Wanted(profile=alone))
     assert supposed.of_chosen.seconds == pytest.approx(4 * 0.03 + 0.001, rel=0.05)
     assert any("it does not say on how many rows" in note for note in supposed.notes)
 
 
-def test_measured_runs_stand_in_the_chart_beside_the_prediction(
+def test_measured_runs_are_in_the_chart_next_to_the_prediction(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     cluster = configure(tmp_path, "omnivore", workers=2, batch=64)
@@ -184,12 +187,12 @@ def test_a_run_that_chose_its_groups_is_measured_with_each_of_them_and_not_while
             + "[train.tuning]\nbudget = 0.5\n"
         )
     said: list[tuple[float, str, dict[str, object]]] = []
-    for n in range(6):  # it is held for 100 s after each iteration
+    for n in range(6):  # the run is held for 100 s after each iteration
         said.append((100.2 * n, "progress", {"iteration": f"{n + 1}/20"}))
         said += [(100.2 * n + 0.1, "held", {}), (100.2 * n + 100.1, "released", {})]
     said += [(600.0, "regrouped", {"groups": 2})]
     said += [(600.0 + 0.1 * n, "progress", {"iteration": f"{n + 6}/20"}) for n in range(1, 5)]
-    # with another batch no iteration is one of this plan
+    # with another batch, no iteration belongs to this plan
     said += [(601.0, "regrouped", {"groups": 2, "batch": 128})]
     said += [(601.0 + 0.7 * n, "progress", {"iteration": f"{n + 10}/20"}) for n in range(1, 9)]
     lines = [
@@ -212,7 +215,7 @@ def test_a_run_that_chose_its_groups_is_measured_with_each_of_them_and_not_while
         "2: 0.1 s measured",
     }
     assert "the run of this profile tried several numbers of groups" in out
-    assert "*  1 group of 2" in out  # as it begins
+    assert "*  1 group of 2" in out  # the run begins with this number of groups
 
 
 def test_rented_machines_are_one_for_each_process_that_computes_and_the_others_live_with_them(
@@ -246,7 +249,7 @@ def test_a_rented_machine_computes_by_its_flops_and_costs_its_price(
     assert "3 x twice at 7.5 an hour" in cheaper
 
 
-def test_what_is_not_known_is_said(tmp_path: Path) -> None:
+def test_unknown_facts_are_named(tmp_path: Path) -> None:
     notes = "\n".join(
         found(configure(tmp_path, "sync", workers=2), Wanted(machine="g2.2xlarge")).notes
     )
@@ -331,7 +334,7 @@ def test_a_mistake_is_one_line_and_exit_2(
     assert told(capsys, *words, code=2) == f"{line}\n"
 
 
-def test_a_run_of_another_shape_is_no_measurement_of_this_plan(
+def test_a_run_of_another_shape_does_not_count_as_a_measurement_of_this_plan(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     cluster = configure(tmp_path, "omnivore", workers=2)
@@ -343,7 +346,7 @@ def test_a_run_of_another_shape_is_no_measurement_of_this_plan(
     assert told(capsys, str(cluster), *words, code=2) == line
 
 
-def test_a_program_that_predicts_nothing_says_so(
+def test_a_program_without_predictions_is_refused(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.chdir(tmp_path)
@@ -352,7 +355,7 @@ def test_a_program_that_predicts_nothing_says_so(
     assert told(capsys, "--machine", "c4.4xlarge", code=2) == line
 
 
-def test_emulated_devices_have_nothing_that_could_be_timed(
+def test_emulated_devices_have_no_work_to_time(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.chdir(tmp_path)
@@ -361,7 +364,7 @@ def test_emulated_devices_have_nothing_that_could_be_timed(
     assert ("devices are emulated, so there is no computation to time") in capsys.readouterr().err
 
 
-def test_a_warning_of_the_plan_is_told_once_however_many_groups_are_tried(
+def test_a_warning_of_the_plan_is_printed_once_however_many_groups_are_tried(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     cluster = configure(tmp_path, "omnivore", workers=4)

@@ -1,5 +1,5 @@
-"""Predicted beside measured in every run: iteration time, use of each station, and whose work
-differs."""
+"""Predictions and measurements in every run: the time of an iteration, the use of each station, and
+the station whose work differs."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ VIRTUAL = {"clock": "virtual", "latency": 0.001, "bytes_per_second": 12_500_000}
 def emulated(
     tmp_path: Path, iterations: int, *, faster: float = 1.0, test: bool = False, **strategy: Any
 ) -> runtime.Topology:
-    """LeNet on devices that take the times of TIMES."""
+    """LeNet on devices whose work takes the times of TIMES."""
     times = {key: {**entry, "mean": entry["mean"] / faster} for key, entry in TIMES.items()}
     (tmp_path / "times.json").write_text(json.dumps(times))
     options = {
@@ -86,7 +86,7 @@ def predictions(events: list[Event]) -> list[Event]:
     ],
     ids=lambda strategy: "-".join(map(str, strategy.values())),
 )
-def test_what_is_predicted_from_the_service_times_of_a_run_is_what_it_takes(
+def test_a_run_takes_the_time_that_is_predicted_from_its_service_times(
     tmp_path: Path, strategy: Any
 ) -> None:
     events = events_of(emulated(tmp_path, 120, **strategy), tmp_path)
@@ -106,7 +106,7 @@ def test_what_is_predicted_from_the_service_times_of_a_run_is_what_it_takes(
     assert last["message_seconds"] == VIRTUAL["latency"]
 
 
-def test_tests_and_their_work_change_neither_what_is_predicted_nor_what_is_measured(
+def test_tests_and_their_work_change_neither_predictions_nor_measurements(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     original = ServiceTimes.seconds
@@ -122,7 +122,8 @@ def test_tests_and_their_work_change_neither_what_is_predicted_nor_what_is_measu
     assert labels["test conv1"] == labels["test read"] > 0
     (finished,) = [event for event in events if event.name == "finished"]
     tests = [event.time for event in events if event.name == "test"]
-    assert tests[-1] - tests[0] > 1.5 * 50 * 64 / finished["images_per_second"]  # they take long
+    # the tests take long
+    assert tests[-1] - tests[0] > 1.5 * 50 * 64 / finished["images_per_second"]
     assert [event for event in events if event.name == "misprediction"] == []
     assert len(predictions(events)) <= 4
     for event in predictions(events):
@@ -163,7 +164,7 @@ def test_other_groups_are_predicted_before_they_are_measured(tmp_path: Path) -> 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("chosen", [1, 2])
-def test_probes_are_no_work_of_the_run_and_what_is_predicted_after_them_is_of_the_chosen_groups(
+def test_probes_do_not_count_as_work_and_later_predictions_are_for_the_chosen_groups(
     tmp_path: Path, chosen: int
 ) -> None:
     topology = emulated(tmp_path, 120, preset="omnivore", workers=4, groups=1, live=True)
@@ -204,7 +205,7 @@ def test_probes_are_no_work_of_the_run_and_what_is_predicted_after_them_is_of_th
             )
 
 
-def test_a_station_that_becomes_slow_is_named_once_and_predicted_as_it_is_from_then_on(
+def test_a_station_that_becomes_slow_is_named_once_and_predicted_with_its_new_speed_from_then_on(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     original = ServiceTimes.seconds
@@ -230,7 +231,7 @@ def test_a_station_that_becomes_slow_is_named_once_and_predicted_as_it_is_from_t
 
 
 @pytest.mark.slow  # 5 s
-async def test_in_processes_what_no_work_explains_is_learnt_and_all_is_on_the_metrics_page(
+async def test_in_processes_time_without_work_is_learnt_and_all_figures_are_on_the_metrics_page(
     tmp_path: Path,
 ) -> None:
     topology = emulated(tmp_path, 100_000, faster=20.0, preset="sync", workers=2)

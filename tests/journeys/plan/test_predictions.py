@@ -1,5 +1,5 @@
-"""What is predicted is what a run does: its work, its bytes, and, on the virtual clock, its
-time."""
+"""Predictions compared with runs: the work, the bytes, and, on the virtual clock, the time of an
+iteration."""
 
 from __future__ import annotations
 
@@ -22,10 +22,10 @@ from runtime.compute.service_times import Recorder
 from runtime.plan.topology import Placement
 from runtime.runs.checking import check
 
-LATENCY = 1e-4  # the second: of those who average
+LATENCY = 1e-4  # in seconds; PERIOD below is the `tau` of presets that average
 PERIOD = 3
 ITERATIONS = 6 * PERIOD
-AROUND = ("build", "sweep")  # work that is no iteration's
+AROUND = ("build", "sweep")  # labels of work that belongs to no iteration
 TIMES = {
     "*/train": {"mean": 0.02, "cv": 0.06, "rows": 64},
     "replica/forward": {"mean": 0.01, "cv": 0.06, "rows": 64},
@@ -94,14 +94,15 @@ def test_an_iteration_takes_as_long_as_predicted_within_a_tenth(name: str, tmp_p
 
 
 def measured(cluster: Path, warm: int) -> float:
-    """Seconds of an iteration on the virtual clock, after some that are not measured."""
+    """Seconds of an iteration on the virtual clock, after `warm` iterations that are not
+    measured."""
     ends = [
         time for time, _, event, _ in simulated(cluster).journal.entries if event == "progress"
     ][warm - 1 :]
     return (ends[-1] - ends[0]) / (len(ends) - 1)
 
 
-def test_who_sends_waits_for_credits_as_predicted(tmp_path: Path) -> None:
+def test_a_sender_waits_for_credits_as_predicted(tmp_path: Path) -> None:
     more = f"[links]\ncredit_bytes = 100000\n{VIRTUAL.format(rate=GIGABIT, latency=0.02)}"
     cluster = written("firecaffe", tmp_path, more=more)
     placement = check(cluster).placement
@@ -113,8 +114,8 @@ def test_who_sends_waits_for_credits_as_predicted(tmp_path: Path) -> None:
 def test_a_pull_that_waited_for_an_update_is_answered_before_the_inbox_as_predicted(
     tmp_path: Path,
 ) -> None:
-    """Behind all that is in the inbox it would come so much later that groups find another
-    order."""
+    """If the pull waited behind the whole inbox, it would be answered so much later that groups
+    would take another order."""
     times = {**TIMES, "*/update*": {"mean": 0.0005, "cv": 0.06}}
     cluster = Wanted(
         "mxnet-async",
@@ -148,12 +149,14 @@ def test_each_slice_of_an_answer_is_added_in_the_time_of_its_rows_as_predicted(
     ).write(tmp_path)  # fmt: skip
     told = predicted(check(cluster).placement, Network(LATENCY, GIGABIT), times)
     assert told.seconds == pytest.approx(measured(cluster, 2), rel=0.02)
-    assert told.seconds == pytest.approx(2 * 0.02, rel=0.3)  # and what the messages take
+    assert told.seconds == pytest.approx(2 * 0.02, rel=0.3)  # plus the time of the messages
 
 
 @pytest.mark.few("[sync]", "[adam]", "[one-weird-trick-c]", "[sparknet]")
 @pytest.mark.parametrize("name", STRATEGIES)
-def test_every_piece_of_work_and_every_byte_of_a_run_is_foretold(name: str, tmp_path: Path) -> None:
+def test_every_piece_of_work_and_every_byte_of_a_run_is_predicted(
+    name: str, tmp_path: Path
+) -> None:
     cluster = written(name, tmp_path)
     placement = check(cluster).placement
     topology = placement.topology
@@ -174,7 +177,7 @@ def test_every_piece_of_work_and_every_byte_of_a_run_is_foretold(name: str, tmp_
                     if isinstance(step.does, Sending):
                         here.update({(name_, to): step.does.size or 0 for to in step.does.to})
                         messages += sum(home[to] != home[step.name[0]] for to in step.does.to)
-        sent |= here  # an iteration's, of any group
+        sent |= here  # messages of an iteration, of any group
     foretold = predicted(placement, Network(LATENCY, GIGABIT), TIMES).messages
     assert foretold == pytest.approx(messages / period / len(shapes.groups))
     recorder = Recorder()
@@ -190,27 +193,27 @@ def test_every_piece_of_work_and_every_byte_of_a_run_is_foretold(name: str, tmp_
         for link, kinds in traffic(topology, shared_memory=False).items()
     }
     told = {link: size for link, size in sent.items() if size}
-    # what shards of unequal width tell one another is told as if they were equal
+    # shards of unequal width are predicted as if their widths were equal
     assert told == pytest.approx({link: size for link, size in bytes_.items() if size}, rel=0.01)
 
 
-def test_what_is_not_known_is_told(tmp_path: Path) -> None:
+def test_unknown_times_are_named(tmp_path: Path) -> None:
     placement = check(written("sync", tmp_path)).placement
     told = predicted(placement, Network(), {"*/forward *": 0.1})
     assert "no time is known of 'fc TRAIN' (fc_server): counted as 0" in told.notes
-    assert told.seconds == pytest.approx(0.2)  # two stages, and nothing else takes time
+    assert told.seconds == pytest.approx(0.2)  # two stages; all other work takes no time
     assert told.bottleneck.startswith("conv-0-")
 
 
 @dataclass(frozen=True, kw_only=True)
 class Silent(ReducerOptions):
-    """Of a role that says what it sends, but not when."""
+    """Options of a role that declares the bytes it sends, but not when it sends them."""
 
     def steps(self, name: str, shapes: Shapes, turn: Turn) -> Steps:
         return ()
 
 
-def test_a_role_that_does_not_say_when_it_sends_is_told_of(tmp_path: Path) -> None:
+def test_a_role_that_does_not_declare_when_it_sends_is_named(tmp_path: Path) -> None:
     topology = check(written("sync", tmp_path)).placement.topology
     silent = {
         actor.name: replace(actor, options=Silent(**vars(actor.options)))
@@ -229,7 +232,7 @@ def test_a_role_that_does_not_say_when_it_sends_is_told_of(tmp_path: Path) -> No
     )
 
 
-def test_a_topology_of_ones_own_is_predicted_from_what_its_roles_say() -> None:
+def test_a_topology_of_the_user_is_predicted_from_the_declarations_of_its_roles() -> None:
     options = {
         "data": {"train": {"format": "digits", "split": "train"}},
         "strategy": {"workers": 3},
@@ -249,7 +252,7 @@ def test_a_topology_of_ones_own_is_predicted_from_what_its_roles_say() -> None:
     }
 
 
-def test_stations_are_as_busy_as_their_work_and_bytes_say(tmp_path: Path) -> None:
+def test_stations_are_as_busy_as_their_work_and_bytes_require(tmp_path: Path) -> None:
     placement = check(written("sync", tmp_path)).placement
     times = {**TIMES, "fc_server/fc *": 0.05}
     told = predicted(placement, Network(LATENCY, GIGABIT), times)
@@ -274,7 +277,7 @@ def test_processes_behind_one_interface_do_not_wait_for_it(tmp_path: Path) -> No
     assert predicted(placement, Network(), TIMES).seconds < 0.7 * apart.seconds
 
 
-def test_actors_of_one_process_share_its_device_unless_each_has_one_of_its_own(
+def test_actors_of_one_process_share_its_device_unless_each_has_its_own(
     tmp_path: Path,
 ) -> None:
     topology = check(written("async", tmp_path)).placement.topology
@@ -289,7 +292,7 @@ def test_actors_of_one_process_share_its_device_unless_each_has_one_of_its_own(
     )
 
 
-def test_times_of_a_profile_are_means_and_scale_with_rows_where_it_says_so() -> None:
+def test_times_of_a_profile_are_means_and_scale_with_rows_if_it_has_rows() -> None:
     table = {"a/x": [1.0, 3.0], "a/y": {"mean": 2.0, "cv": 0.5, "rows": 64}, "*/z": 4}
     times = Times.of_profile(table)
     assert (times.mean("n", "a", "x"), times.variation("n", "a", "x")) == (2.0, 0.25)

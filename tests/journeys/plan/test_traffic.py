@@ -1,4 +1,4 @@
-"""What a topology is said to send is what it sends, to the byte, on every link."""
+"""The predicted traffic of a topology equals its real traffic, to the byte, on every link."""
 
 from __future__ import annotations
 
@@ -34,10 +34,11 @@ PAYLOAD = re.compile(
 )
 OPTIONS = {
     "max_iter": ITERATIONS,
-    "data": {"train": {"format": "digits", "split": "train"}},  # no test: only training travels
-    "batch": 37,  # no equal shares
+    # without a test, only training sends messages
+    "data": {"train": {"format": "digits", "split": "train"}},
+    "batch": 37,  # a batch that gives unequal shares
 }
-AT_THE_END = {"State", "CopiedArray"}  # the checkpoint
+AT_THE_END = {"State", "CopiedArray"}  # messages about the checkpoint
 
 
 def topology(preset: str, gradients: dict[str, Any] | None = None, **strategy: Any) -> Topology:
@@ -47,7 +48,8 @@ def topology(preset: str, gradients: dict[str, Any] | None = None, **strategy: A
 
 
 def measured(of: Topology, directory: Path) -> dict[tuple[str, str], dict[str, int]]:
-    """(sender, receiver) -> kind -> bytes of arrays received in a run on virtual time, as the metrics tell them."""
+    """(sender, receiver) -> kind -> bytes of arrays received in a run on virtual time, as the
+    metrics count them."""
     pages = {}
 
     def look(actors: dict[str, Actor]) -> None:
@@ -114,7 +116,9 @@ def measured(of: Topology, directory: Path) -> dict[tuple[str, str], dict[str, i
         "chain",
     ],
 )
-def test_each_link_carries_what_was_said_in_every_iteration(of: Topology, tmp_path: Path) -> None:
+def test_each_link_carries_the_predicted_bytes_in_every_iteration(
+    of: Topology, tmp_path: Path
+) -> None:
     said = traffic(of)
     assert said
     assert measured(of, tmp_path) == {
@@ -128,7 +132,7 @@ def test_each_link_carries_what_was_said_in_every_iteration(of: Topology, tmp_pa
     "strategy",
     [
         {"preset": "sync", "workers": 5},
-        # sums of 3.2 MB in float32, 6.4 MB in float64: shared from 4 MB on
+        # sums of 3.2 MB in float32, 6.4 MB in float64: members divide sums from 4 MB on
         {"preset": "replicas", "workers": 3},
         {"preset": "firecaffe", "workers": 3},
         {"preset": "host-accumulate", "workers": 3},
@@ -139,7 +143,7 @@ def test_each_link_carries_what_was_said_in_every_iteration(of: Topology, tmp_pa
     ],
     ids=lambda strategy: str(strategy["preset"]),
 )
-def test_in_double_precision_each_link_carries_what_was_said_twice_as_much(
+def test_in_double_precision_each_link_carries_the_predicted_bytes_twice_as_many(
     strategy: dict[str, Any], tmp_path: Path
 ) -> None:
     narrow, of = (
@@ -151,7 +155,7 @@ def test_in_double_precision_each_link_carries_what_was_said_twice_as_much(
         link: {kind: ITERATIONS * (size or 0) for kind, size in kinds.items()}
         for link, kinds in said.items()
     }
-    if strategy["preset"] != "replicas":  # whose larger sums are made in another way
+    if strategy["preset"] != "replicas":  # its larger sums are made in another way
         assert said == {
             link: {kind: 2 * (size or 0) for kind, size in kinds.items()}
             for link, kinds in half.items()
@@ -159,7 +163,7 @@ def test_in_double_precision_each_link_carries_what_was_said_twice_as_much(
 
 
 @pytest.mark.parametrize("preset", ["omnivore", "singa", "adam"])
-def test_with_several_groups_each_link_carries_it_in_the_iterations_of_its_group(
+def test_with_several_groups_each_link_carries_the_bytes_in_the_iterations_of_its_group(
     preset: str, tmp_path: Path
 ) -> None:
     of = topology(preset, workers=5, groups=2)
@@ -181,7 +185,7 @@ def test_with_several_groups_each_link_carries_it_in_the_iterations_of_its_group
 
 
 def with_three_adders(actor: ActorSpec) -> ActorSpec:
-    """Whatever this host has."""
+    """A replica whose exchange has three adders, whatever the number of cores of this host."""
     if not isinstance(actor.options, ReplicaOptions):
         return actor
     three = dataclasses.replace(actor.options.exchange.options, adders=3)
@@ -190,12 +194,13 @@ def with_three_adders(actor: ActorSpec) -> ActorSpec:
     )
 
 
-def test_a_large_sum_is_shared_and_its_shares_are_told_where_memory_is_not_shared(
+def test_a_large_sum_is_divided_and_its_shares_are_predicted_without_shared_memory(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     # LeNet has a large bucket and a small one
     monkeypatch.setattr(CollectiveOptions, "bucket_bytes", BUCKET_BYTES)
-    of = topology("replicas", workers=5)  # four times 1.6 MB: no longer everybody's own work
+    # four times 1.6 MB: too much for every member to add up alone
+    of = topology("replicas", workers=5)
     of = dataclasses.replace(of, actors=tuple(map(with_three_adders, of.actors)))
     found = measured(of, tmp_path)
     said = traffic(of, shared_memory=False)
@@ -212,13 +217,13 @@ def test_a_large_sum_is_shared_and_its_shares_are_told_where_memory_is_not_share
         assert in_place[link]["Contribution"] == said[link]["Contribution"]
 
 
-def test_what_depends_on_the_numbers_is_not_known() -> None:
+def test_bytes_that_depend_on_the_numbers_are_unknown() -> None:
     of = topology("sync", {"format": "threshold"}, workers=3)
     assert traffic(of)["conv-0-0", "reducer-0"] == {"LayerGradient": None}
     assert Forecast(traffic=traffic(of)).on_link(("conv-0-0", "reducer-0")) is None
 
 
-def test_a_role_that_says_nothing_of_itself_sends_and_holds_nothing_that_is_known() -> None:
+def test_the_traffic_and_memory_of_a_role_without_declarations_are_unknown() -> None:
     of = topology("sync", workers=3)
     silent = dataclasses.replace(
         of,
@@ -231,7 +236,7 @@ def test_a_role_that_says_nothing_of_itself_sends_and_holds_nothing_that_is_know
     assert ("reducer-0", "conv_model") not in traffic(silent)
 
 
-def test_every_training_role_that_sends_arrays_says_so_and_every_actor_that_holds_some() -> None:
+def test_every_training_role_declares_the_arrays_that_it_sends_and_holds() -> None:
     says = {name: role.Options for name, role in roles.ROLES.items() if role.Options is not None}
     assert says.keys() == roles.ROLES.keys()
     assert {name for name, of in says.items() if of.sends is RoleOptions.sends} == {
@@ -256,7 +261,7 @@ def test_every_training_role_that_sends_arrays_says_so_and_every_actor_that_hold
         assert all(size > 0 for parts in held.values() for size in parts.values())
 
 
-def test_the_memory_that_is_told_is_that_of_the_nets_parameters_and_plans() -> None:
+def test_the_predicted_memory_is_the_memory_of_the_nets_parameters_and_plans() -> None:
     held = roles.forecast(topology("sync", workers=3)).memory
     conv = 25_570  # LeNet: 20 * 25 + 20 + 50 * 500 + 50; 500 * 800 + 500 + 10 * 500 + 10
     fc = 405_510

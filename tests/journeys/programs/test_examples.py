@@ -1,5 +1,5 @@
-"""Every example runs as it says it does; the one that lays out a strategy computes what the same
-sum elsewhere does."""
+"""Every example runs as its text promises. The example of a strategy computes the same sums as the
+built-in reducers."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ OPTIONS = {
 
 
 def run_example(name: str, directory: Path) -> str:
-    """What a run of an example says, as a user starts it."""
+    """Run an example as a user starts it. Returns its output."""
     command = [sys.executable, str(ROOT / "examples" / name)]
     done = subprocess.run(
         command,
@@ -70,7 +70,7 @@ def test_the_chain_is_a_strategy_of_at_most_thirty_lines(tmp_path: Path) -> None
     assert said.splitlines()[-1].startswith("{'iterations': 40, 'accuracy': 0.")
 
 
-def test_a_chain_adds_up_what_one_reducer_does_in_the_same_order(tmp_path: Path) -> None:
+def test_a_chain_sums_the_same_as_one_reducer_in_the_same_order(tmp_path: Path) -> None:
     chained = roles.training({**OPTIONS, "strategy": {"workers": 3}}, strategy=chain)
     sums = {a.name: a.options.parent for a in chained.actors if a.role == "tree_reducer"}
     assert sums == {"sum-1": "sum-2", "sum-2": "conv_model"}
@@ -92,17 +92,19 @@ def test_a_chain_of_one_worker_needs_no_sums() -> None:
 
 
 @pytest.mark.slow
-def test_the_norm_monitor_reports_and_is_told_to_look_closer(tmp_path: Path) -> None:
+def test_the_norm_monitor_reports_and_looks_closer_on_request(tmp_path: Path) -> None:
     said = run_example("gradient_norms.py", tmp_path)
     seen = re.findall(r"norms-(\S+) +norm +iteration (\d+)  layer (\w+)  norm [\d.e-]+", said)
     assert len(seen) == len(said.splitlines())
     iterations = {int(iteration) for _, iteration, _ in seen}
     assert 0 in iterations
-    # since it was asked to
+    # since the monitor was asked to look closer
     assert any(iteration > 20 and iteration % 20 for iteration in iterations)
 
 
-def test_a_monitor_changes_nothing_and_tells_the_norm_of_what_passes(tmp_path: Path) -> None:
+def test_a_monitor_changes_nothing_and_reports_the_norm_of_passing_gradients(
+    tmp_path: Path,
+) -> None:
     plain = roles.training({**OPTIONS, "strategy": {"preset": "sync", "workers": 2}})
     _, expected = simulated(plain, tmp_path / "plain")
     journal, found = simulated(monitored(plain, every=3), tmp_path / "monitored", ROLES)
@@ -115,7 +117,7 @@ def test_a_monitor_changes_nothing_and_tells_the_norm_of_what_passes(tmp_path: P
     ]
 
 
-def test_the_norm_of_a_gradient_is_that_of_all_its_numbers() -> None:
+def test_the_norm_of_a_gradient_covers_all_its_numbers() -> None:
     blobs = (np.array([[3.0, 0.0]], np.float32), np.array([4.0, 12.0], np.float32))
     gradient = LayerGradient(
         group=0, number=0, layer="x", part=0, parts=1, formats=("float32",) * 2, blobs=blobs
@@ -175,7 +177,7 @@ def test_the_first_lines_of_the_documentation_run(tmp_path: Path) -> None:
     assert 0 < float(done.stdout.splitlines()[-1]) < 1
 
 
-def test_training_options_are_judged_as_those_of_a_file() -> None:
+def test_training_options_are_checked_like_the_options_of_a_file() -> None:
     with pytest.raises(ConfigError) as caught:
         roles.training({"strategy": {"preset": "synk", "workers": 0}, "batsh": 3})
     preset, workers, batch = caught.value.problems

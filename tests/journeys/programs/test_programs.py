@@ -1,5 +1,4 @@
-"""The runtime is a runtime: a program that knows nothing of nets runs on it, by the same
-commands."""
+"""Programs without nets: they run on the same runtime, by the same commands."""
 
 from __future__ import annotations
 
@@ -30,7 +29,7 @@ def test_word_count_in_four_processes_counts_as_python_does(tmp_path: Path) -> N
     assert len(list((run_directory(cluster) / "logs").iterdir())) == 4
 
 
-def test_processes_are_forked_from_one_that_has_imported_and_preloaded_the_program(
+def test_processes_are_forked_from_a_process_that_has_imported_and_preloaded_the_program(
     tmp_path: Path,
 ) -> None:
     (tmp_path / "family.py").write_text(
@@ -63,7 +62,7 @@ def plan(config, options):
     born = events(run_directory(cluster), "born")
     assert born
     assert all(event["preloaded"] == [event["parent"]] for event in born)
-    # by `up`, for all
+    # by `up`, for all processes
     assert all((event["looked_up"], event["later"]) == (1, []) for event in born)
 
 
@@ -83,7 +82,8 @@ def plan(config, options):
 
 
 def check_pinned(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, machine: str) -> int:
-    """`check` of a lead and two workers on a machine with those keys and two cores, 4 and 6."""
+    """Run `check` for a lead and two workers on a machine with these keys and two cores, 4 and
+    6."""
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(os, "sched_getaffinity", lambda pid: {6, 4})
     Path("pinned.py").write_text(PINNED)
@@ -113,7 +113,7 @@ def test_pinned_processes_have_the_first_cores_in_order(
         ('pin = ["v-*"]', "'v-*' fits no actor on machine 'local'; there are lead, w-0, w-1"),
     ],
 )
-def test_what_cannot_be_pinned_is_said_with_its_line(
+def test_a_machine_that_cannot_be_pinned_is_reported_with_its_line(
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],

@@ -1,8 +1,8 @@
-"""The examples that train on real text and photographs: they plan, they learn, files and databases
-are the same data.
+"""The examples that train on real text and photographs: their plans work, they learn, and files and
+databases give the same data.
 
-The figures the recipes reach (minutes of training) are in their first comments; here only a few
-iterations run.
+The recipes reach their figures in minutes of training. The first comment of each recipe has the
+figures; these tests run a few iterations only.
 """
 
 from __future__ import annotations
@@ -21,21 +21,21 @@ SHARED = ROOT.parent / "shared" / "data"
 TEXT = SHARED / "shakespeare" / "input.txt"
 PHOTOGRAPHS = SHARED / "imagenet-sample"
 needs_text = pytest.mark.skipif(
-    not TEXT.is_file(), reason=("shared/data/shakespeare is not beside this checkout")
+    not TEXT.is_file(), reason=("shared/data/shakespeare is not next to this checkout")
 )
 needs_photographs = pytest.mark.skipif(
-    not PHOTOGRAPHS.is_dir(), reason="shared/data/imagenet-sample is not beside this checkout"
+    not PHOTOGRAPHS.is_dir(), reason="shared/data/imagenet-sample is not next to this checkout"
 )
 
 
 def check(recipe: str, **sources: str) -> int:
-    """Run `check` on a recipe as its first comment says, with the data elsewhere."""
+    """Run `check` on a recipe as its first comment shows, with the data in another place."""
     settings = [f"--set=train.data.{phase}={value}" for phase, value in sources.items()]
     return main(["check", str(EXAMPLES / f"{recipe}.toml"), *settings])
 
 
 def recipe(directory: Path, name: str, max_iter: int, changes: dict[str, str]) -> Simulated:
-    """Train a copy of a recipe for a few iterations; `changes` are made in its cluster.toml."""
+    """Train a copy of a recipe for a few iterations. `changes` are made in its cluster.toml."""
     for file in EXAMPLES.glob(f"{name}*"):
         (directory / file.name).write_text(
             file.read_text("utf-8").replace("display: 20", "display: 1"), "utf-8"
@@ -70,7 +70,7 @@ def test_the_photograph_recipe_plans_with_the_images_elsewhere(
 
 
 @pytest.mark.parametrize(("name", "file"), [("char_lstm", "input.txt"), ("jpeg10", "train.txt")])
-def test_a_recipe_without_its_data_says_which_file_it_misses(
+def test_a_recipe_without_its_data_names_the_missing_file(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], name: str, file: str
 ) -> None:
     missing = {f"{phase}.source": str(tmp_path / file) for phase in ("train", "test")}
@@ -83,12 +83,12 @@ def test_a_recipe_without_its_data_says_which_file_it_misses(
 
 @pytest.mark.slow
 @needs_text
-def test_the_character_recipe_learns_what_carries_over_to_text_it_never_read(
+def test_the_character_recipe_learns_and_predicts_text_it_never_read(
     tmp_path: Path,
 ) -> None:
     run = recipe(tmp_path, "char_lstm", 8, {"data/shakespeare/input.txt": str(TEXT)})
     first, last = (fields["loss"] for fields in run.journal.of("test"))
-    assert first == pytest.approx(math.log(65), rel=0.01)  # 65 characters, all as likely
+    assert first == pytest.approx(math.log(65), rel=0.01)  # 65 characters, all equally likely
     assert last < first - 0.4
 
 
@@ -103,7 +103,7 @@ def test_the_photograph_recipe_learns_and_a_database_of_its_images_gives_the_sam
     for directory in (files, database):
         directory.mkdir()
     from_files = recipe(files, "jpeg10", 12, photographs)
-    # ten classes, all as likely
+    # ten classes, all equally likely
     assert from_files.journal.of("test")[-1]["loss"] < math.log(10) - 0.2
     for name in ("train", "val"):
         images_to_lmdb(

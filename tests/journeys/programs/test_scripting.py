@@ -1,5 +1,5 @@
-"""Runs from Python: launched, heard, changed and ended as scripts do it, in processes and on the
-script's own loop."""
+"""Runs from Python scripts: launched, followed, changed and ended, in processes and on the script's
+own loop."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ async def test_a_run_is_talked_to_while_it_runs_and_sums_itself_up(
     assert (run.directory / "config.toml").is_file()
 
 
-async def test_every_reader_hears_every_event_at_its_own_pace_and_late_ones_too(
+async def test_every_reader_gets_every_event_at_its_own_pace_and_late_readers_too(
     tmp_path: Path,
 ) -> None:
     async with launched(tmp_path, processes="here") as run:
@@ -81,7 +81,9 @@ async def everything(run: runtime.Run) -> list[runtime.Event]:
 
 
 @pytest.mark.parametrize("processes", PLACES)
-async def test_a_run_that_fails_says_so_to_whoever_listens(tmp_path: Path, processes: Any) -> None:
+async def test_a_run_that_fails_raises_its_error_for_readers_of_events(
+    tmp_path: Path, processes: Any
+) -> None:
     async with launched(tmp_path, adders("broken"), processes=processes) as run:
         with pytest.raises(RoleDied, match=r"one .*failed: ValueError: no such number: 7"):
             await everything(run)
@@ -96,12 +98,12 @@ async def everything_but_the_error(run: runtime.Run) -> list[runtime.Event]:
     found = []
     with pytest.raises(RoleDied):
         async for event in run.events():
-            found.append(event)  # what came before the error counts
+            found.append(event)  # events before the error count
     return found
 
 
 @pytest.mark.parametrize("processes", PLACES)
-async def test_leaving_the_block_waits_for_the_end_and_raises_what_it_was(
+async def test_leaving_the_block_waits_for_the_end_and_raises_its_error(
     tmp_path: Path, processes: Any
 ) -> None:
     with pytest.raises(ProgramFailed, match="one: there is nothing to add any more"):
@@ -126,11 +128,11 @@ async def test_an_exception_in_the_block_ends_the_run_at_once(
     assert await run.ended() is None
     with pytest.raises(ActorStopped, match="the run is over"):
         await run.tell("one", Add(number=1))
-    await run.wind_down()  # too late, and no matter
+    await run.wind_down()  # too late, but not an error
 
 
 @pytest.mark.parametrize("processes", PLACES)
-async def test_who_waits_for_an_answer_hears_that_the_run_has_ended(
+async def test_a_caller_that_waits_for_an_answer_gets_the_end_of_the_run_as_an_error(
     tmp_path: Path, processes: Any
 ) -> None:
     async with launched(tmp_path, processes=processes) as run:
@@ -180,7 +182,7 @@ async def test_a_run_is_used_after_its_start_and_started_once(tmp_path: Path) ->
 
 
 @pytest.mark.parametrize("processes", ["one", "here"])
-def test_a_role_that_the_program_lacks_is_told_beside_those_it_has(
+def test_a_role_that_the_program_lacks_is_reported_with_those_it_has(
     tmp_path: Path, processes: Any
 ) -> None:
     topology = runtime.Topology(
@@ -191,7 +193,7 @@ def test_a_role_that_the_program_lacks_is_told_beside_those_it_has(
         launched(tmp_path, topology, processes=processes)
 
 
-def test_mistakes_in_what_a_script_says_are_told_with_their_keys(tmp_path: Path) -> None:
+def test_mistakes_in_the_settings_of_a_script_are_reported_with_their_keys(tmp_path: Path) -> None:
     machines = [{"name": "a", "cores": 0}, {"name": "a"}]
     with pytest.raises(ConfigError) as caught:
         launched(
@@ -219,7 +221,7 @@ def test_mistakes_in_what_a_script_says_are_told_with_their_keys(tmp_path: Path)
         launched(tmp_path, process=[{"name": "p", "actors": ["x"]}])
 
 
-def test_a_script_says_where_actors_live_as_cluster_toml_does(tmp_path: Path) -> None:
+def test_a_script_places_actors_as_cluster_toml_does(tmp_path: Path) -> None:
     run = launched(
         tmp_path,
         machine=[{"name": "m", "threads": 3}],
@@ -246,12 +248,14 @@ def test_run_returns_the_result_and_calls_back_with_every_event(tmp_path: Path) 
             processes="here",
         )
     assert seen == ["began", "failed"]
-    with pytest.raises(ZeroDivisionError):  # the script's own mistake ends the run
+    with pytest.raises(ZeroDivisionError):  # an error in the script ends the run
         runtime.run(adders(), on_event=lambda event: 1 // 0, directory=tmp_path, processes="one")
 
 
 @pytest.mark.parametrize("processes", ["one", "here"])
-async def test_what_each_actor_does_is_known_while_it_runs(tmp_path: Path, processes: Any) -> None:
+async def test_the_activity_of_each_actor_is_known_while_it_runs(
+    tmp_path: Path, processes: Any
+) -> None:
     async with launched(tmp_path, processes=processes, liveness={"heartbeat_seconds": 0.05}) as run:
         while run.statuses().get("one", {}).get("handled", 0) < 2:
             await run.ask("one", Add(number=0), Total)
@@ -279,7 +283,7 @@ def read(url: str) -> str:
         return body
 
 
-async def test_run_says_what_to_do_where_an_event_loop_runs_already() -> None:
+async def test_run_explains_what_to_do_if_an_event_loop_runs_already() -> None:
     with pytest.raises(
         ConvoyError,
         match=(r"an event loop runs here, as in a notebook: use `async with " r"runtime\.launch"),

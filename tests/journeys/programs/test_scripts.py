@@ -1,5 +1,5 @@
-"""Scripts as a user runs them: roles and messages of `__main__` in other processes, no module, no
-cluster.toml."""
+"""Scripts as a user runs them: roles and messages of `__main__` are used in other processes,
+without a module or a cluster.toml."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ def script(directory: Path, *command: str, text: str = "") -> subprocess.Complet
 
 
 def test_roles_and_messages_of_the_script_itself_live_in_other_processes(tmp_path: Path) -> None:
-    (tmp_path / "my squares").write_text(ROLES + GUARDED)  # no name that could be imported
+    (tmp_path / "my squares").write_text(ROLES + GUARDED)  # a file name that cannot be imported
     done = script(tmp_path, "my squares")
     assert (done.returncode, done.stdout) == (0, "{'squares': 14}\n"), done.stderr
     (directory,) = (tmp_path / "runs").iterdir()
@@ -71,7 +71,9 @@ def test_roles_and_messages_of_the_script_itself_live_in_other_processes(tmp_pat
     ]
 
 
-def test_so_do_those_of_a_module_that_is_run_by_its_name(tmp_path: Path) -> None:
+def test_roles_and_messages_of_a_module_run_by_its_name_live_in_other_processes_too(
+    tmp_path: Path,
+) -> None:
     (tmp_path / "tools").mkdir()
     (tmp_path / "tools" / "squares.py").write_text(ROLES + GUARDED)
     done = script(tmp_path, "-m", "tools.squares")
@@ -79,7 +81,9 @@ def test_so_do_those_of_a_module_that_is_run_by_its_name(tmp_path: Path) -> None
 
 
 @pytest.mark.slow
-def test_a_script_that_starts_its_run_when_it_is_loaded_is_told_to_guard_it(tmp_path: Path) -> None:
+def test_a_script_that_starts_its_run_when_it_is_loaded_gets_advice_to_guard_it(
+    tmp_path: Path,
+) -> None:
     (tmp_path / "squares.py").write_text(f"{ROLES}\n{RUN}\n")
     done = script(tmp_path, "squares.py")
     path = tmp_path / "squares.py"
@@ -98,7 +102,7 @@ def test_a_script_that_starts_its_run_when_it_is_loaded_is_told_to_guard_it(tmp_
     ]
 
 
-def test_where_there_is_no_file_actors_live_in_this_process_or_the_way_out_is_told(
+def test_without_a_file_actors_live_in_this_process_or_the_error_names_the_remedy(
     tmp_path: Path,
 ) -> None:
     done = script(tmp_path, "-", text=f'{ROLES}\nprint(runtime.run(TOPOLOGY, processes="here"))\n')
@@ -121,7 +125,7 @@ def test_a_signal_winds_a_scripts_run_down_and_then_stops_the_script(
     endless = "Topology(__name__, (ActorSpec('one', 'endless'),), (), 'one')"
     told = "lambda event: print(event.name, flush=True)"
     run = f"runtime.run({endless}, on_event={told})\n    print('not reached')"
-    # a background job ignores it
+    # a background job ignores SIGINT
     heard = "import signal\nsignal.signal(signal.SIGINT, signal.default_int_handler)"
     (tmp_path / "endless.py").write_text(
         f"{ROLES}\n{heard}\nif __name__ == '__main__':\n    {run}\n"

@@ -43,7 +43,7 @@ def configured(
     snapshot: int = 0,
     last: bool = True,
 ) -> Path:
-    """A test of 40 images every four iterations."""
+    """A cluster.toml with a test of 40 images every four iterations."""
     cluster = configure(
         directory,
         preset,
@@ -72,7 +72,7 @@ def scores(run: Simulated, name: str = "loss") -> list[tuple[int, float]]:
 
 
 def ends_at(tests: list[tuple[int, float]], patience: int = 2, delta: float = 0.2) -> int:
-    """The rule once more, written as a loop over the tests of a loss."""
+    """The rule for the end, written a second time as a loop over the tests of a loss."""
     best = tests[0][1]
     since = 0
     for iteration, value in tests[1:]:
@@ -88,7 +88,7 @@ def ends_at(tests: list[tuple[int, float]], patience: int = 2, delta: float = 0.
 
 @pytest.mark.few("[single-", "[omnivore-")
 @pytest.mark.parametrize(("preset", "workers", "groups"), PRESETS)
-def test_a_run_ends_when_its_tests_say_so_and_keeps_its_best_model(
+def test_a_run_ends_when_its_tests_stop_improving_and_keeps_its_best_model(
     tmp_path: Path, preset: str, workers: int, groups: int
 ) -> None:
     run = train(configured(tmp_path, preset, workers, groups))
@@ -109,7 +109,7 @@ def test_a_run_ends_when_its_tests_say_so_and_keeps_its_best_model(
     assert int(checkpoint.load(tmp_path / last)[1]["iteration"]) == stopped["iteration"]
 
 
-def test_a_run_that_goes_on_ends_where_the_unbroken_one_does_with_its_best_model(
+def test_a_resumed_run_ends_where_the_unbroken_one_does_with_its_best_model(
     tmp_path: Path,
 ) -> None:
     whole = train(configured(tmp_path / "whole", snapshot=8))
@@ -125,7 +125,7 @@ def test_a_run_that_goes_on_ends_where_the_unbroken_one_does_with_its_best_model
 
 
 @pytest.mark.slow
-def test_a_run_that_ended_early_goes_on_only_with_more_patience(tmp_path: Path) -> None:
+def test_a_run_that_ended_early_is_resumed_only_with_more_patience(tmp_path: Path) -> None:
     first = train(configured(tmp_path / "first"))
     ended = first.journal.of("finished")[-1]["iterations"]
     file = tmp_path / "first" / first.journal.of("checkpoint")[-1]["file"]
@@ -215,7 +215,7 @@ def test_a_run_with_a_tuner_ends_early_too(tmp_path: Path) -> None:
         (["checkpoint.best=loss", "train.data={train={format='digits'}}"], "but nothing is tested"),
     ],
 )
-def test_what_cannot_be_watched_is_told(
+def test_a_score_that_cannot_be_watched_is_reported(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], settings: list[str], expected: str
 ) -> None:
     cluster = configured(tmp_path, more="")

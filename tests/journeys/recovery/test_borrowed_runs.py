@@ -1,5 +1,5 @@
-"""A run directory may come from somebody else: no command that looks at it imports the program that
-it names."""
+"""Run directories from other people: no command that looks at a run imports the program that it
+names."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ OVER = [
 
 @pytest.fixture
 def marker(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A file that is there once the module `borrowed`, beside the run directories, was imported."""
+    """A file that appears when the module `borrowed`, next to the run directories, is imported."""
     marker = tmp_path / "imported"
     (tmp_path / "borrowed.py").write_text(MODULE.format(marker=str(marker)))
     monkeypatch.syspath_prepend(tmp_path)
@@ -83,7 +83,7 @@ async def test_no_command_that_looks_at_a_run_imports_the_program_that_it_names(
         borrow(run.directory)
         codes = await asyncio.to_thread(typed, run.directory, LIVE)
     assert not was_imported(marker)
-    # of a script it is refused
+    # `scale` is refused for a run of a script
     assert codes == {command: int(command.startswith("scale")) for command in LIVE}
     codes = await asyncio.to_thread(typed, run.directory, OVER)
     assert [codes[command] for command in OVER[:5]] == [0, 0, 0, 0, 1]
@@ -95,7 +95,7 @@ def told(directory: Path, *more: str) -> str:
     return (directory / "report.html").read_text()
 
 
-async def test_a_report_imports_a_program_that_its_reader_names_for_runs_of_that_name(
+async def test_a_report_imports_a_program_that_its_user_names_for_runs_of_that_program(
     marker: Path, tmp_path: Path
 ) -> None:
     async with runtime.launch(watched(), directory=tmp_path / "runs") as run:

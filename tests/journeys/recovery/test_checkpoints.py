@@ -1,5 +1,5 @@
-"""Checkpoints of a run that goes on: when they come, which stay, what training waits for, what a
-broken disk costs."""
+"""Checkpoints of a running run: when they are written, which ones stay, how long training waits for
+them, and the effects of a broken disk."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def configured(
 
 
 def a_tenth_each(copy: float = 0.0) -> Callable[[str, str], float]:
-    """How long array work takes: an iteration 0.1 s, a copy of the model as told."""
+    """The seconds of array work: an iteration takes 0.1 s, and a copy of the model takes `copy`."""
     return lambda actor, label: {"train": 0.1, "state": copy}.get(label, 0.0)
 
 
@@ -56,25 +56,27 @@ def numbers(directory: Path) -> list[int]:
     return sorted(int(load(path)[1]["iteration"]) for path in directory.glob("*.safetensors"))
 
 
-def test_they_come_by_time_beside_those_the_solver_asks_for_and_the_last_of_them_stay(
+def test_checkpoints_by_time_are_added_to_those_of_the_solver_and_the_last_of_them_stay(
     tmp_path: Path,
 ) -> None:
     run = train(
         configured(tmp_path, seconds=0.45, keep=2, snapshot=10), service_time=a_tenth_each()
     )
-    assert saved(run) == [7, 10, 17, 20, 27, 30], "two iterations were handed out when it was time"
+    assert saved(run) == [7, 10, 17, 20, 27, 30], (
+        "two iterations had been handed out when the checkpoint was due"
+    )
     assert numbers(tmp_path) == [10, 17, 20, 27, 30]
     removed = [fields.get("removed") for fields in run.journal.of("checkpoint")]
     assert removed == [None] * 4 + ["checkpoint-0000007.safetensors", None]
 
 
-def test_without_seconds_there_are_only_those_that_are_asked_for(tmp_path: Path) -> None:
+def test_without_seconds_there_are_only_requested_checkpoints(tmp_path: Path) -> None:
     assert saved(
         train(configured(tmp_path, seconds=0, snapshot=8), service_time=a_tenth_each())
     ) == [8, 16, 24, 30]
 
 
-def test_what_training_waits_for_them_is_told_and_stays_a_hundredth(
+def test_the_time_that_training_waits_for_checkpoints_is_reported_and_stays_a_hundredth(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     run = train(
@@ -101,7 +103,7 @@ def slow_disk(monkeypatch: pytest.MonkeyPatch, seconds: float) -> None:
     monkeypatch.setattr(asyncio, "to_thread", to_thread)
 
 
-def test_training_goes_on_while_one_is_written(
+def test_training_goes_on_while_a_checkpoint_is_written(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     slow_disk(monkeypatch, 0.05)
@@ -113,10 +115,10 @@ def test_training_goes_on_while_one_is_written(
     assert first["iteration"] == 7
     assert first["seconds"] > 1.0
     done = kinds[: kinds.index("checkpoint")].count("progress")
-    assert done >= 15, "only so many iterations had ended when the one of iteration 7 was written"
+    assert done >= 15, "too few iterations had ended when the checkpoint of iteration 7 was written"
 
 
-def test_a_disk_that_is_slower_than_the_solvers_snapshots_is_waited_for_and_told(
+def test_a_disk_that_is_slower_than_the_solvers_snapshots_delays_the_run_and_is_reported(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     slow_disk(monkeypatch, 0.1)
@@ -174,7 +176,7 @@ def test_a_disk_that_fails_for_a_while_costs_those_checkpoints_only(
         ("second = 1", "checkpoint.second: unknown key"),
     ],
 )
-def test_mistakes_in_the_section_are_told_with_their_line(
+def test_mistakes_in_the_section_are_reported_with_their_line(
     tmp_path: Path, line: str, text: str
 ) -> None:
     cluster = configure(tmp_path, "single")
@@ -185,8 +187,8 @@ def test_mistakes_in_the_section_are_told_with_their_line(
 
 
 def run_before(cluster: Path, name: str, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A run directory as `up` leaves it, of a run on virtual time; the working directory is then
-    its cluster.toml's."""
+    """Make a run directory as `up` leaves it, from a run on virtual time. Changes the working
+    directory to the folder of cluster.toml."""
     monkeypatch.chdir(cluster.parent)
     directory = cluster.parent / "runs" / name
     directory.mkdir(parents=True)
@@ -201,7 +203,7 @@ def run_before(cluster: Path, name: str, monkeypatch: pytest.MonkeyPatch) -> Pat
 
 
 def found(cluster: Path, run: Path | None = None) -> tuple[str | None, list[str]]:
-    """What `up --resume` would go on from, and what it tells."""
+    """The checkpoint from which `up --resume` would resume, and the messages that it prints."""
     loaded = load_with_program(cluster)
     assert isinstance(loaded.options, Options)
     options, told = resumed(loaded.config, loaded.options, run)
@@ -248,7 +250,7 @@ def test_a_damaged_file_another_net_and_another_preset_are_skipped_each_with_its
         assert told_of.endswith("iteration 6, of a run with preset 'replicas'")
 
 
-def test_train_resume_gives_way_to_what_is_found_and_that_is_told(
+def test_train_resume_gives_way_to_a_checkpoint_that_is_found_and_that_is_reported(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     cluster = configured(tmp_path, seconds=0, iterations=2)
@@ -276,7 +278,7 @@ def test_train_resume_gives_way_to_what_is_found_and_that_is_told(
         (["--resume", "a", "b"], "--resume a b: expected at most one run directory\n"),
     ],
 )
-def test_nothing_to_go_on_from_ends_up_in_words(
+def test_without_a_checkpoint_to_resume_from_up_ends_in_words(
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],
@@ -290,7 +292,7 @@ def test_nothing_to_go_on_from_ends_up_in_words(
     assert not (tmp_path / "runs").exists()
 
 
-def test_a_program_that_resumes_nothing_says_so(
+def test_a_program_that_cannot_resume_reports_it(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     (tmp_path / "rests.py").write_text("ROLES = {}\ndef plan(config, options): ...\n")
@@ -302,8 +304,10 @@ def test_a_program_that_resumes_nothing_says_so(
 
 
 @pytest.mark.slow
-def test_a_real_run_writes_them_beside_training_and_tells_what_it_waited(tmp_path: Path) -> None:
-    # it lasts for 1.2 s at least
+def test_a_real_run_writes_checkpoints_during_training_and_reports_its_waits(
+    tmp_path: Path,
+) -> None:
+    # the run lasts for 1.2 s at least
     cluster = configured(tmp_path, seconds=0.2, iterations=60, preset="sync", paced=True)
     done = run_up(cluster, "--set", "train.base_lr=0.001")
     assert done.returncode == 0, done.stderr

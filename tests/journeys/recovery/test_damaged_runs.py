@@ -1,4 +1,4 @@
-"""A run directory with one damaged file: every command that looks at it ends in words, and changes
+"""A run directory with one damaged file: every command that reads it ends in words, and changes
 nothing."""
 
 from __future__ import annotations
@@ -69,7 +69,7 @@ def run(finished: Finished, monkeypatch: pytest.MonkeyPatch) -> Iterator[Finishe
 
 
 def ends_well(name: str, run: Finished, file: str, capsys: pytest.CaptureFixture[str]) -> Outcome:
-    """The outcome of a command, which must end in words and change no file but those that it is to
+    """The outcome of a command. It must end in words and change only the files that it is meant to
     write."""
     before = run.contents()
     found = outcome(name, run.path, run.directory / file, run.out, capsys)
@@ -84,7 +84,8 @@ def ends_well(name: str, run: Finished, file: str, capsys: pytest.CaptureFixture
 
 
 def is_named(name: str, kind: str, run: Finished, capsys: pytest.CaptureFixture[str]) -> None:
-    """Something else stands in the place of each file that a command reads, one after the other."""
+    """Replace each file that a command reads, one after the other, by something else. The command
+    must name the file."""
     for file in READS[name]:
         instead(run.directory / file, kind)
         found = ends_well(name, run, file, capsys)
@@ -95,7 +96,7 @@ def is_named(name: str, kind: str, run: Finished, capsys: pytest.CaptureFixture[
 
 @pytest.mark.parametrize("kind", INSTEAD)
 @pytest.mark.parametrize("name", [name for name in QUICK if name in READS])
-def test_a_command_names_each_file_that_it_reads_where_something_else_stands_in_its_place(
+def test_a_command_names_each_file_that_it_reads_if_it_was_replaced(
     run: Finished, capsys: pytest.CaptureFixture[str], name: str, kind: str
 ) -> None:
     is_named(name, kind, run, capsys)
@@ -104,7 +105,7 @@ def test_a_command_names_each_file_that_it_reads_where_something_else_stands_in_
 @pytest.mark.slow  # up to three seconds each
 @pytest.mark.parametrize("kind", INSTEAD)
 @pytest.mark.parametrize("name", SLOW)
-def test_a_slow_command_names_each_file_that_it_reads_where_something_else_stands_in_its_place(
+def test_a_slow_command_names_each_file_that_it_reads_if_it_was_replaced(
     run: Finished, capsys: pytest.CaptureFixture[str], name: str, kind: str
 ) -> None:
     is_named(name, kind, run, capsys)
@@ -119,7 +120,8 @@ damages = st.one_of(
 
 
 def damage(run: Finished, file: str, damaged: tuple[str, float, int]) -> None:
-    """Cut a file at a byte, flip a bit of a byte, or put another file of the run in its place."""
+    """Cut a file at a byte, flip a bit of a byte, or replace the file by another file of the
+    run."""
     kind, share, bit = damaged
     content = bytearray((run.spare / file).read_bytes())
     at = int(share * len(content))
@@ -150,7 +152,7 @@ def ends_well_after(
 
 
 def cases(names: Iterable[str]) -> st.SearchStrategy[tuple[str, str]]:
-    """A command and a file: one that it reads, or any."""
+    """A command and a file: one that the command reads, or any file."""
     read = [(name, file) for name in names for file in READS.get(name, ()) if file in SMALL]
     return st.sampled_from(read) | st.tuples(st.sampled_from([*names]), st.sampled_from(SMALL))
 
@@ -160,7 +162,7 @@ def cases(names: Iterable[str]) -> st.SearchStrategy[tuple[str, str]]:
     suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow],
 )
 @given(case=cases(QUICK), damaged=damages)
-def test_a_file_with_a_wrong_byte_or_half_of_it_or_another_in_its_place_gives_no_traceback(
+def test_a_file_with_a_wrong_byte_or_half_a_file_or_another_file_gives_no_traceback(
     run: Finished,
     capsys: pytest.CaptureFixture[str],
     case: tuple[str, str],
@@ -186,7 +188,7 @@ def test_many_files_with_a_wrong_byte_or_half_of_them_give_no_traceback(
 
 
 @pytest.mark.parametrize("name", [name for name in QUICK if name in READS])
-def test_a_file_without_the_right_to_read_it_is_named(
+def test_a_file_without_permission_to_read_it_is_named(
     run: Finished, capsys: pytest.CaptureFixture[str], name: str
 ) -> None:
     for file in READS[name]:

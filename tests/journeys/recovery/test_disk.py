@@ -1,5 +1,5 @@
-"""A disk that is missing, full or read-only: one line with the cause, the documented exit code,
-nothing left."""
+"""A disk that is missing, full or read-only: one line with the cause, the documented exit code, and
+no process left."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ Mount = Callable[[str], Path]
 
 @pytest.fixture
 def mount(tmp_path: Path) -> Iterator[Mount]:
-    """Mounts a small file system of memory: mount("size=64k")."""
+    """A function that mounts a small file system in memory: mount("size=64k")."""
     place = tmp_path / "small"
     place.mkdir()
 
@@ -45,7 +45,7 @@ def mount(tmp_path: Path) -> Iterator[Mount]:
 
 
 def ending(directory: Path) -> Path:
-    """cluster.toml of a program that talks for a moment and ends."""
+    """The cluster.toml of a program that talks for a moment and ends."""
     (directory / "talking.py").write_text(TALKING.replace("while True:", "for _ in range(20):"))
     cluster = directory / "cluster.toml"
     cluster.write_text('program = "talking"\n')
@@ -58,7 +58,7 @@ def refused(done: subprocess.CompletedProcess[str], cause: str) -> None:
     assert cause in done.stderr
 
 
-def test_a_run_directory_that_cannot_be_made_is_told_in_one_line(tmp_path: Path) -> None:
+def test_a_run_directory_that_cannot_be_made_is_reported_in_one_line(tmp_path: Path) -> None:
     (tmp_path / "runs").write_text("in the way")
     refused(
         run_up(ending(tmp_path)),
@@ -69,7 +69,7 @@ def test_a_run_directory_that_cannot_be_made_is_told_in_one_line(tmp_path: Path)
     )
 
 
-def test_a_read_only_disk_is_told_in_one_line(tmp_path: Path, mount: Mount) -> None:
+def test_a_read_only_disk_is_reported_in_one_line(tmp_path: Path, mount: Mount) -> None:
     place = mount("ro")
     done = run_up(ending(tmp_path), "--set", f"run.directory={place}")
     refused(
@@ -88,7 +88,7 @@ def test_a_disk_that_fills_up_at_any_write_ends_the_start_in_words_or_the_run_we
     and its logs."""
     done = run_up(ending(tmp_path), "--set", f"run.directory={mount(room)}")
     assert "Traceback" not in done.stdout + done.stderr
-    if done.returncode != 0:  # else there was room for all, but for some events perhaps
+    if done.returncode != 0:  # otherwise there was room for everything, perhaps except some events
         refused(done, "No space left on device")
 
 
@@ -113,7 +113,7 @@ def test_a_full_disk_costs_checkpoints_and_events_but_not_the_training(
 
 
 def failing(monkeypatch: pytest.MonkeyPatch, name: str, calls: set[int], code: int = 28) -> None:
-    """Let the named calls (1 is the first) of a function of `os` fail."""
+    """Let the given calls of a function of `os` fail. The first call is 1."""
     real = getattr(os, name)
     count = 0
 
@@ -128,7 +128,7 @@ def failing(monkeypatch: pytest.MonkeyPatch, name: str, calls: set[int], code: i
 
 
 @pytest.mark.parametrize("calls", [{1}, {3}, {2, 3, 4}, {10}, set(range(1, 11))])
-def test_events_that_cannot_be_written_are_told_once_and_counted(
+def test_events_that_cannot_be_written_are_reported_once_and_counted(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, calls: set[int]
 ) -> None:
     told: list[str] = []
@@ -166,7 +166,7 @@ def test_half_a_line_of_a_full_disk_is_taken_back(tmp_path: Path, mount: Mount) 
     assert len(told) == 2
 
 
-def test_a_journal_that_fails_when_it_is_closed_says_so(
+def test_a_journal_that_fails_when_it_is_closed_is_reported(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     told: list[str] = []
@@ -214,7 +214,7 @@ with replacing(Path(sys.argv[1])) as temporary:
 """
 
 
-def test_a_named_pipe_or_a_link_called_like_a_temporary_file_does_not_stop_the_sweep(
+def test_a_named_pipe_or_a_link_with_the_name_of_a_temporary_file_does_not_stop_the_sweep(
     tmp_path: Path,
 ) -> None:
     (tmp_path / "precious").write_text("precious")
@@ -229,7 +229,7 @@ def test_a_named_pipe_or_a_link_called_like_a_temporary_file_does_not_stop_the_s
     ]
 
 
-def test_what_killed_writers_leave_is_swept_and_what_living_ones_write_is_not(
+def test_files_of_killed_writers_are_swept_and_files_of_living_writers_are_not(
     tmp_path: Path,
 ) -> None:
     dead = tmp_path / "run-1"
@@ -261,7 +261,7 @@ def test_what_killed_writers_leave_is_swept_and_what_living_ones_write_is_not(
 
 
 @pytest.mark.slow
-def test_a_start_sweeps_what_a_run_killed_while_it_saved_has_left(tmp_path: Path) -> None:
+def test_a_start_sweeps_the_files_of_a_run_that_was_killed_while_it_saved(tmp_path: Path) -> None:
     left = (
         tmp_path / "runs" / "20260101-000000-roles" / ".checkpoint-0000009.safetensors.abcdefgh.tmp"
     )
@@ -272,7 +272,7 @@ def test_a_start_sweeps_what_a_run_killed_while_it_saved_has_left(tmp_path: Path
 
 
 @pytest.mark.slow
-def test_a_reader_of_stdout_that_goes_does_not_end_the_training(tmp_path: Path) -> None:
+def test_a_reader_of_stdout_that_closes_does_not_end_the_training(tmp_path: Path) -> None:
     cluster = configure(tmp_path, "single", iterations=30)
     with subprocess.Popen(
         runtime_command("up", cluster.name),

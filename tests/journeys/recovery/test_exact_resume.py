@@ -1,7 +1,8 @@
-"""A run that was broken off in the middle of an epoch and goes on from a checkpoint ends as the
-unbroken run.
+"""A run that is broken off in the middle of an epoch and resumed from a checkpoint: it ends like
+the unbroken run.
 
-Parameters, histories, what senders kept and the losses that are told are equal to the last bit.
+Parameters, histories, the errors that senders keep and the reported losses are equal to the last
+bit.
 """
 
 from __future__ import annotations
@@ -53,7 +54,7 @@ layer { name: "loss" type: "SoftmaxWithLoss" bottom: "ip" bottom: "label" top: "
 def broken(
     directory: Path, preset: str, workers: int, more: str, net: str = "", solver: str = ""
 ) -> tuple[Simulated, Simulated]:
-    """An unbroken run that saves in its middle, and one that goes on from there."""
+    """An unbroken run that saves in its middle, and a run resumed from there."""
     runs = []
     for name in ("whole", "rest"):
         cluster = configured(
@@ -80,7 +81,7 @@ def broken(
 
 
 def lenet_with_mirrors() -> str:
-    """With all that is random: dropout, mirrors."""
+    """LeNet with everything random: dropout, mirrors."""
     text = lenet_with_dropout()
     assert text.count("transform_param {") >= 1
     return text.replace("transform_param {", "transform_param { mirror: true")
@@ -102,7 +103,7 @@ def assert_the_same(rest: Simulated, whole: Simulated) -> None:
 
 @pytest.mark.few("[sync-2")
 @pytest.mark.parametrize(("preset", "workers", "more"), PRESETS)
-def test_a_run_that_goes_on_in_the_middle_of_an_epoch_ends_as_the_unbroken_one(
+def test_a_run_resumed_in_the_middle_of_an_epoch_ends_as_the_unbroken_one(
     tmp_path: Path, preset: str, workers: int, more: str
 ) -> None:
     whole, rest = broken(tmp_path, preset, workers, more + REPRODUCIBLE)
@@ -111,20 +112,24 @@ def test_a_run_that_goes_on_in_the_middle_of_an_epoch_ends_as_the_unbroken_one(
 
 @pytest.mark.few("[one-bit")
 @pytest.mark.parametrize("said", ["one-bit", "threshold", "bfloat16"])
-def test_what_senders_kept_of_their_gradients_goes_on_too(tmp_path: Path, said: str) -> None:
+def test_errors_that_senders_kept_of_their_gradients_are_resumed_too(
+    tmp_path: Path, said: str
+) -> None:
     whole, rest = broken(tmp_path, "sync", 2, f"{GRADIENTS}'{said}'\n")
     kept = [name for name in whole.arrays if ".beside." in name]
     assert bool(kept) is (said != "bfloat16")
     assert_the_same(rest, whole)
 
 
-def test_what_recurrent_layers_hand_on_and_the_losses_of_a_mean_go_on_too(tmp_path: Path) -> None:
+def test_states_of_recurrent_layers_and_the_losses_of_a_mean_are_resumed_too(
+    tmp_path: Path,
+) -> None:
     whole, rest = broken(tmp_path, "single", 1, "", net=MEMORY, solver="average_loss: 3\n")
     assert [name for name in whole.arrays if ".beside." in name]
     assert_the_same(rest, whole)
 
 
-def test_senders_that_are_no_more_are_named_and_what_they_kept_is_dropped(
+def test_senders_that_no_longer_exist_are_named_and_their_errors_are_dropped(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     whole = configure(
@@ -147,7 +152,7 @@ def test_senders_that_are_no_more_are_named_and_what_they_kept_is_dropped(
 
 @pytest.fixture(scope="module")
 def unkilled(tmp_path_factory: pytest.TempPathFactory) -> Simulated:
-    """What `killable` becomes if nobody kills it."""
+    """The `killable` run without a kill."""
     return train(killable(tmp_path_factory.mktemp("unkilled")))
 
 
@@ -158,7 +163,7 @@ def killable(folder: Path) -> Path:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("seconds", [0.1, 0.3])  # of some that the run takes
+@pytest.mark.parametrize("seconds", [0.1, 0.3])  # seconds between checkpoints
 def test_a_killed_run_that_up_resumes_ends_as_the_unbroken_one(
     tmp_path: Path, unkilled: Simulated, seconds: float
 ) -> None:

@@ -1,5 +1,5 @@
-"""A run that would go on from the end of the training: nothing is started, and what to change is
-said."""
+"""A run that would resume from the end of its training: nothing is started, and the message names
+the setting to change."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ FAST = ("--set", "train.kernels=numpy")
 def trained(
     folder: Path, monkeypatch: pytest.MonkeyPatch, preset: str = "single", more: str = ""
 ) -> Path:
-    """A run that has trained two iterations; the checkpoint of its end."""
+    """Train a run for two iterations. Returns its last checkpoint."""
     monkeypatch.chdir(folder)
     cluster = configure(folder, preset, workers=2, iterations=2, batch=8, test=True, more=VIRTUAL)
     cluster.write_text(cluster.read_text() + more)
@@ -35,13 +35,13 @@ def trained(
 
 
 def left() -> int:
-    """How many run directories there are."""
+    """The number of run directories."""
     return len(list(Path("runs").iterdir()))
 
 
 @pytest.mark.few("[single]", "[sync]", "[replicas]", "[sparknet]", "[local-fc-shards]")
 @pytest.mark.parametrize("preset", PRESETS)
-def test_a_run_that_resumes_the_last_iteration_leaves_no_run_directory_and_says_what_to_change(
+def test_resuming_the_last_iteration_leaves_no_run_directory_and_names_the_setting_to_change(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], preset: str
 ) -> None:
     file = trained(tmp_path, monkeypatch, preset)
@@ -56,7 +56,7 @@ def test_a_run_that_resumes_the_last_iteration_leaves_no_run_directory_and_says_
         assert said.out.endswith(NOTHING)
         assert f"{told}train.max_iter\n" in said.err
     assert main(["up", "--resume", "--set", "train.max_iter=1", *FAST]) == 0, (
-        "one that is beyond the end"
+        "a checkpoint beyond the end is finished too"
     )
     assert left() == 1
     assert main(["up", "--resume", "--set", "train.max_iter=3", *FAST]) == 0
@@ -84,7 +84,7 @@ def test_a_run_that_ended_early_is_finished_until_it_is_given_more_patience(
     assert next(Path("runs").rglob("checkpoint-0000004.safetensors"))
 
 
-def test_a_run_that_has_nothing_left_to_train_is_tested_all_the_same(
+def test_a_run_with_nothing_left_to_train_is_still_tested(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     file = trained(tmp_path, monkeypatch)
@@ -94,7 +94,7 @@ def test_a_run_that_has_nothing_left_to_train_is_tested_all_the_same(
     assert left() == 1
 
 
-def test_check_and_plan_warn_of_it_and_do_what_they_do(
+def test_check_and_plan_warn_of_it_and_do_their_work(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     file = trained(tmp_path, monkeypatch)
@@ -106,7 +106,7 @@ def test_check_and_plan_warn_of_it_and_do_what_they_do(
         assert "single" in said.out
 
 
-def test_the_end_of_a_training_that_is_in_memory_only_is_not_finished_since_it_is_to_be_saved(
+def test_the_end_of_a_training_in_memory_only_is_not_finished_since_it_must_be_saved(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     saved = trained(tmp_path, monkeypatch)

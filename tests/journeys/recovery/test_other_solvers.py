@@ -1,5 +1,4 @@
-"""A checkpoint is of one type of solver: what that keeps beside the parameters means nothing to
-another type."""
+"""A checkpoint belongs to one type of solver: its histories mean nothing to another type."""
 
 from __future__ import annotations
 
@@ -27,7 +26,7 @@ SOLVERS = {
 
 
 def of_type(cluster: Path, solver: str, iterations: int) -> Path:
-    """The cluster.toml, whose solver is of this type from now on."""
+    """Change the solver of a cluster.toml to this type. Returns the cluster.toml."""
     text = (
         'net: "lenet.prototxt" base_lr: 0.001 lr_policy: "fixed" display: 1 type: '
         f'"{solver}" {SOLVERS[solver]}\n'
@@ -37,13 +36,13 @@ def of_type(cluster: Path, solver: str, iterations: int) -> Path:
 
 
 def resuming(cluster: Path, file: Path) -> Path:
-    """The cluster.toml, which names this checkpoint from now on."""
+    """Let a cluster.toml resume from this checkpoint. Returns the cluster.toml."""
     cluster.write_text(cluster.read_text().replace("[train]\n", f'[train]\nresume = "{file}"\n', 1))
     return cluster
 
 
 def without_type(file: Path) -> None:
-    """Make a checkpoint one of an earlier version."""
+    """Turn a checkpoint into one of an earlier version."""
     arrays, facts = checkpoint.load(file)
     assert facts.pop(SOLVER)
     checkpoint.save(file, arrays, facts)
@@ -55,7 +54,8 @@ def cluster(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return configure(tmp_path, "single", batch=4, more=VIRTUAL)
 
 
-# of every other type at least once; AdaDelta and Adam, SGD and the rest have as many histories
+# every type resumes from another type at least once; AdaDelta and Adam, and SGD and the rest, have
+# equally many histories
 PAIRS = [
     ("SGD", "AdaGrad"),
     ("SGD", "RMSProp"),
@@ -88,7 +88,7 @@ def test_a_checkpoint_of_another_type_of_solver_is_refused_and_skipped_with_both
     assert capsys.readouterr().err.endswith(f": train.resume: {file.name}: {said}\n")
     assert len(list(Path("runs").iterdir())) == 1
     cluster.write_text(cluster.read_text().replace("resume = ", "weights = ", 1))
-    assert main(["up", cluster.name]) == 0, "what the message says to do"
+    assert main(["up", cluster.name]) == 0, "the remedy of the message must work"
 
 
 def test_a_checkpoint_of_an_earlier_version_is_resumed_with_a_warning_that_its_type_is_not_known(
@@ -110,7 +110,7 @@ def test_a_checkpoint_of_an_earlier_version_is_resumed_with_a_warning_that_its_t
 
 @pytest.mark.few("[single]", "[sync]", "[replicas]", "[sparknet]", "[local-fc-shards]")
 @pytest.mark.parametrize("preset", PRESETS)
-def test_checkpoints_of_every_preset_say_the_type_of_their_solver(
+def test_checkpoints_of_every_preset_have_the_type_of_their_solver(
     tmp_path: Path, preset: str
 ) -> None:
     cluster = of_type(configure(tmp_path, preset, workers=2, batch=8), "Nesterov", 2)
@@ -123,7 +123,7 @@ def test_checkpoints_of_every_preset_say_the_type_of_their_solver(
         loaded.program.plan(loaded.config, loaded.options)
 
 
-def test_a_snapshot_of_caffe_says_no_type_which_is_told_and_it_is_taken_for_the_solvers(
+def test_a_snapshot_of_caffe_has_no_type_which_is_reported_and_the_solvers_type_is_assumed(
     cluster: Path, capsys: pytest.CaptureFixture[str], caplog: pytest.LogCaptureFixture
 ) -> None:
     assert main(["up", of_type(cluster, "AdaGrad", 2).name]) == 0

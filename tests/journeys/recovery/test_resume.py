@@ -1,4 +1,4 @@
-"""A run that goes on from a checkpoint computes what it would have computed without the break."""
+"""A run resumed from a checkpoint computes the same numbers as an unbroken run."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def test_a_resumed_synchronous_run_equals_an_unbroken_one_to_the_last_bit(
 
 
 @pytest.mark.slow
-def test_checkpoints_are_written_at_the_solvers_interval_and_tests_at_theirs(
+def test_checkpoints_are_written_at_the_solvers_interval_and_tests_at_their_interval(
     tmp_path: Path,
 ) -> None:
     cluster = configure(tmp_path, "sync", workers=2, iterations=6, test=True)

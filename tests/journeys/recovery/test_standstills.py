@@ -1,5 +1,5 @@
-"""Runs in which everybody lives and nothing advances end with who waits for whom; idle ones go
-on."""
+"""Runs whose processes all live but do not advance: they end with the names of the waiting actors.
+Idle runs go on."""
 
 from __future__ import annotations
 
@@ -81,7 +81,7 @@ STILL = "the run stands still: "
     ],
     ids=["circle", "still", "idle"],
 )
-def test_who_waits_for_whom_is_told_when_nothing_advances(
+def test_the_waiting_actors_are_reported_when_nothing_advances(
     tmp_path: Path, kind: str, code: int, told: str
 ) -> None:
     (tmp_path / "standing.py").write_text(f"KIND = {kind!r}\n{PROGRAM}")

@@ -1,4 +1,4 @@
-"""The list of metrics pages of a run over several machines: each page at the address of its
+"""The list of metrics pages of a run over several machines: each page has the address of its
 machine."""
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ async def test_every_page_is_found_at_the_address_of_its_machine(tmp_path: Path)
 @pytest.mark.parametrize(
     ("readers", "code"), [("", 2), ('readers = ["*"]\n', 0), ('readers = ["prometheus"]\n', 2)]
 )
-def test_pages_that_other_machines_reach_are_shown_to_everybody_there_and_that_must_be_said(
+def test_pages_that_other_machines_reach_are_public_there_and_need_an_explicit_setting(
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],

@@ -1,4 +1,4 @@
-"""While a run goes on, Prometheus finds every process and accepts every page."""
+"""The metrics of a live run: Prometheus finds every process and accepts every page."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ PROMISED = {
 
 @pytest.fixture
 def pages(tmp_path: Path):
-    """process name -> its metrics page, taken in the middle of a run."""
+    """Process name -> its metrics page, taken in the middle of a run."""
     cluster = configure(
         tmp_path, "sync", workers=3, iterations=100_000, batch=8, test=True, paced=True
     )
@@ -115,7 +115,7 @@ def test_a_crowd_of_idle_connections_to_a_role_leaves_it_training_and_its_page_r
         ) as process,
         ExitStack() as idle,
     ):
-        idle.callback(process.kill)  # does nothing to one that has ended
+        idle.callback(process.kill)  # has no effect on a process that has ended
         assert process.stdout is not None
         for line in process.stdout:
             if line.startswith("progress"):

@@ -1,5 +1,5 @@
-"""A real Prometheus beside live runs: every query of every board and rule finds something, and an
-end is told apart from a death."""
+"""A real Prometheus with live runs: every query of every board and rule finds something, and an end
+is distinguished from a death."""
 
 from __future__ import annotations
 
@@ -23,13 +23,13 @@ from tests.helpers.support import configure, environment, events, run_directory,
 
 pytestmark = pytest.mark.slow
 
-# what a healthy run has not: the second run, in which something fails, has it
+# a healthy run does not have these metrics; the second run, in which something fails, has them
 ON_FAILURE = ("convoy_run_outcome_info", "convoy_messages_rejected_total")
-# what is known only when enough has been seen: of gradients whose noise stands out from its error
+# known only after enough gradients, when the noise is larger than its error
 LATE = ("convoy_gradient_noise_images",)
 
 
-PATIENCE = 40.0  # seconds; it takes a fifth of it
+PATIENCE = 40.0  # seconds; the tests need a fifth of it
 
 
 @pytest.fixture(scope="module")
@@ -62,7 +62,7 @@ def up(
 
 
 def until(happened: Callable[[], object], lines: Iterable[str] = ()) -> None:
-    """Look whenever the run says something, or, when it is over, again and again."""
+    """Wait until `happened`. Looks at each line of the run, and repeatedly once the run is over."""
     last = asked = monotonic()
     for _ in lines:
         if monotonic() - asked > 0.5:
@@ -108,11 +108,11 @@ def test_every_query_finds_something_and_a_good_end_leaves_nothing_down(
     assert process.returncode == 130
     (ended,) = prometheus.query('last_over_time(convoy_run_outcome_info{cause="asked"}[5m])')
     assert (ended["metric"]["outcome"], ended["metric"]["by"]) == ("finished", "SIGINT")
-    until(lambda: prometheus.targets() == [])  # it takes a change of the list in every 5 s
+    until(lambda: prometheus.targets() == [])  # Prometheus reads changes of the list every 5 s
     assert "ConvoyProcessDown" not in prometheus.alerts()
 
 
-def test_a_killed_process_is_told_by_name_and_what_is_rejected_is_counted(
+def test_a_killed_process_is_reported_by_name_and_rejections_are_counted(
     tmp_path: Path, prometheus: PrometheusServer
 ) -> None:
     with up(tmp_path, prometheus, "sync", workers=2) as process:
@@ -122,7 +122,7 @@ def test_a_killed_process_is_told_by_name_and_what_is_rejected_is_counted(
         until(lambda: "ConvoyMessagesRejected" in prometheus.alerts(), process.stdout)
         rejected = prometheus.alerts()["ConvoyMessagesRejected"]
         assert (rejected["process"], rejected["reason"]) == ("coordinator", "illegal")
-        # who came once is not waited for at the end
+        # the end does not wait for a reader that came only once
         twice = f'count_over_time(up{{process="up", run="{directory.name}"}}[1m]) >= 2'
         until(lambda: prometheus.query(twice), process.stdout)
         pids = {event["process"]: event["pid"] for event in events(directory, "process")}
@@ -132,11 +132,11 @@ def test_a_killed_process_is_told_by_name_and_what_is_rejected_is_counted(
     until(lambda: "ConvoyProcessDied" in prometheus.alerts())
     died = prometheus.alerts()["ConvoyProcessDied"]
     assert (died["by"], died["run"], died["process"]) == ("conv-0-1", directory.name, "up")
-    until(lambda: prometheus.targets() == [])  # it takes a change of the list in every 5 s
+    until(lambda: prometheus.targets() == [])  # Prometheus reads changes of the list every 5 s
 
 
 async def _illegal(directory: Path) -> None:
-    """A report that no worker owes."""
+    """Send the report of a pass that no worker had."""
     async with Client(directory, 10.0) as client:
         with pytest.raises(Refused):
             report = PassDone(members=1, phase="TRAIN", number=10**9, rows=1, scores={})

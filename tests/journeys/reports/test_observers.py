@@ -1,5 +1,5 @@
-"""A program's observer hears how long work takes, wherever the actors of a run live, and cannot end
-it."""
+"""A program's observer receives the durations of work, wherever the actors of a run live, and
+cannot end the run."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ from runtime import Event
 from tests.helpers.observed import naps
 from tests.helpers.support import get
 
-SECONDS = 2.6  # so that what is told once a second is told twice
+SECONDS = 2.6  # long enough that reports once a second come twice
 
 
 def observed(tmp_path: Path, house: str, observer: str, seconds: float = SECONDS) -> list[Event]:
-    """All events of a run."""
+    """All events of a run with an observer."""
     (tmp_path / "times.json").write_text('{"*/*": 0.2}')
     virtual = {"clock": "virtual", "service_times": str(tmp_path / "times.json")}
     settings: dict[str, Any] = (
@@ -32,13 +32,13 @@ def observed(tmp_path: Path, house: str, observer: str, seconds: float = SECONDS
 
 @pytest.mark.few("here")
 @pytest.mark.parametrize("house", ["one-per-actor", "here", "virtual"])
-def test_an_observer_hears_the_sums_of_all_work_and_the_events_it_asked_for(
+def test_an_observer_receives_the_sums_of_all_work_and_the_events_it_asked_for(
     tmp_path: Path, house: str
 ) -> None:
     events = observed(tmp_path, house, "echo")
     heard = [event for event in events if event.name == "heard"]
     assert {(event.actor, event["who"]) for event in heard} == {("supervisor", "worker")}
-    # how often in real seconds, a busy machine decides
+    # how often in real seconds depends on the load of the machine
     assert len(heard) >= 2 or house != "virtual"
     counts = [event["nap"][0] for event in heard]
     assert counts == sorted(set(counts))
@@ -62,7 +62,7 @@ def test_an_observer_hears_the_sums_of_all_work_and_the_events_it_asked_for(
     assert (events[-1].actor, events[-1].name) == ("worker", "slept")
 
 
-def test_on_virtual_time_an_observer_says_the_same_every_time(tmp_path: Path) -> None:
+def test_on_virtual_time_an_observer_reports_the_same_every_time(tmp_path: Path) -> None:
     first, second = (
         [str(event) for event in observed(tmp_path, "virtual", "echo", 12.0)] for _ in range(2)
     )
@@ -72,14 +72,16 @@ def test_on_virtual_time_an_observer_says_the_same_every_time(tmp_path: Path) ->
 
 @pytest.mark.few("virtual")
 @pytest.mark.parametrize("house", ["one-per-actor", "virtual"])
-def test_what_an_observer_raises_is_told_once_and_ends_no_run(tmp_path: Path, house: str) -> None:
+def test_an_error_of_an_observer_is_reported_once_and_ends_no_run(
+    tmp_path: Path, house: str
+) -> None:
     events = observed(tmp_path, house, "broken")
     texts = [event["text"] for event in events if event.name == "warning"]
     assert texts == ["the run goes on without its observer: ZeroDivisionError: no work at all"]
     assert events[-1].name == "slept"
 
 
-def test_an_observer_that_cannot_be_made_is_told_and_the_run_goes_on(tmp_path: Path) -> None:
+def test_an_observer_that_cannot_be_made_is_reported_and_the_run_goes_on(tmp_path: Path) -> None:
     events = observed(tmp_path, "virtual", "unborn")
     texts = [event["text"] for event in events if event.name == "warning"]
     assert texts == ["the run goes on without its observer: LookupError: no such observer"]
@@ -90,7 +92,7 @@ def test_a_program_may_have_no_observer_for_a_run(tmp_path: Path) -> None:
     assert {event.actor for event in observed(tmp_path, "virtual", "")} == {"worker"}
 
 
-async def test_what_an_observer_shows_is_served_where_up_serves_its_own_metrics(
+async def test_metrics_of_an_observer_are_served_with_the_metrics_of_up(
     tmp_path: Path,
 ) -> None:
     async with runtime.launch(naps(60.0, "echo"), directory=tmp_path) as run:

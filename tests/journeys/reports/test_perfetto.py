@@ -1,5 +1,5 @@
-"""Perfetto, which is not ours, reads our traces: it complains of nothing, and has every span and
-every arrow."""
+"""Our traces in Perfetto, an independent program: it reports no error, and has every span and every
+arrow."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ TRACKS = (
 
 
 def compare(trace: Path, folder: Path) -> None:
-    """AssertionError if Perfetto shows something else than what stands in the file."""
+    """Raise AssertionError if Perfetto shows anything else than the file contains."""
     events = closed(trace)
     kinds = Counter(event["cat"] for event in events if event["ph"] == "X")
     arrows = sum(event["ph"] == "s" for event in events)
@@ -54,7 +54,7 @@ def compare(trace: Path, folder: Path) -> None:
         assert {(process, thread) for process, thread in shown.query(TRACKS)} >= names
 
 
-@pytest.mark.slow  # a browser
+@pytest.mark.slow  # needs a browser
 async def test_perfetto_shows_all_of_a_trace_that_began_while_actors_computed_and_waited(
     tmp_path: Path,
 ) -> None:

@@ -1,4 +1,4 @@
-"""Reports of real runs: written by the command, served by `up` while it runs, looked at in a real
+"""Reports of real runs: written by the command, served by `up` while it runs, and viewed in a real
 browser."""
 
 from __future__ import annotations
@@ -32,8 +32,8 @@ from tests.helpers.support import (
 from tests.helpers.written_runs import BEGUN, ENDED, a_test, progress, run
 
 BROWSER = shutil.which("chromium") or shutil.which("chromium-browser")
-# no window is narrower than 500 px: the page stands in a frame, which tells what was found where
-# --dump-dom shows it
+# No window is narrower than 500 px, so the page is in a frame. The frame writes the findings where
+# --dump-dom shows them.
 FRAME = """<!doctype html><body style="margin:0"><script>addEventListener("message", (told) => {
   document.body.dataset.found = encodeURIComponent(JSON.stringify(told.data)); });</script>
 <iframe src="page.html" style="border:0;width:%dpx;height:900px"></iframe></body>"""
@@ -62,7 +62,8 @@ def report(*arguments: str | Path, cwd: Path) -> subprocess.CompletedProcess[str
 
 
 def looked_at(page: str, folder: Path) -> tuple[str, str]:
-    """The page in a browser: the document as it is after it was loaded, what the console says."""
+    """Open the page in a browser. Returns the document after loading, and the messages of the
+    console."""
     assert BROWSER is not None
     options = [
         "--headless",
@@ -92,7 +93,7 @@ def found_in(document: str) -> dict[str, Any]:
 
 @pytest.fixture(scope="module")
 def trained(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The folder of a cluster.toml with two runs: one, and one that goes on from it."""
+    """The folder of a cluster.toml with two runs; the second is resumed from the first."""
     folder = tmp_path_factory.mktemp("trained")
     more = "[run]\ntensorboard = true\n"
     cluster = configure(folder, "omnivore", workers=2, iterations=12, test=True, more=more)
@@ -106,7 +107,7 @@ def trained(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.mark.slow
-def test_the_report_of_a_run_that_goes_on_from_another_has_the_numbers_of_both(
+def test_the_report_of_a_run_resumed_from_another_has_the_numbers_of_both(
     trained: Path,
 ) -> None:
     done = report("-o", "r.html", cwd=trained)
@@ -133,7 +134,7 @@ def test_the_report_of_a_run_that_goes_on_from_another_has_the_numbers_of_both(
 
 
 @pytest.mark.slow
-def test_the_planned_bytes_of_each_link_stand_beside_those_that_came(trained: Path) -> None:
+def test_the_planned_bytes_of_each_link_are_shown_next_to_the_received_bytes(trained: Path) -> None:
     report("-o", "r.html", cwd=trained)
     rows = re.findall(
         (r"<tr><td>([\w-]+)</td><td>([\w-]+)</td><td " r"class=\"n\">([^<]*)</td>"),
@@ -147,7 +148,7 @@ def test_the_planned_bytes_of_each_link_stand_beside_those_that_came(trained: Pa
 @pytest.mark.slow
 @pytest.mark.skipif(BROWSER is None, reason="no Chromium on this machine")
 @pytest.mark.parametrize("width", [400, 1280])
-def test_in_a_browser_the_charts_are_there_nothing_scrolls_sideways_and_no_error_is_told(
+def test_in_a_browser_the_charts_are_there_nothing_scrolls_sideways_and_no_error_is_reported(
     trained: Path, tmp_path: Path, width: int
 ) -> None:
     first, second = sorted((trained / "runs").iterdir())
@@ -167,7 +168,7 @@ def test_in_a_browser_the_charts_are_there_nothing_scrolls_sideways_and_no_error
 
 
 def waiting(url: str, wanted: str) -> str:
-    """The page, as soon as this stands in it."""
+    """The page, as soon as it contains `wanted`."""
     deadline = time.monotonic() + 60
     while wanted not in (text := get(url)):
         assert time.monotonic() < deadline, text[:2000]
@@ -177,7 +178,7 @@ def waiting(url: str, wanted: str) -> str:
 
 @pytest.fixture
 def live(tmp_path: Path) -> Iterator[tuple[str, subprocess.Popen[str]]]:
-    """The address of the report of a run that goes on, and `up`."""
+    """The address of the report of a live run, and its `up`."""
     cluster = configure(
         tmp_path, "sync", workers=2, iterations=100_000, batch=8, test=True, paced=True
     )
@@ -197,7 +198,7 @@ def test_while_a_run_goes_on_up_serves_its_report_and_leaves_nothing_of_it(
         urllib.request.urlopen(urllib.request.Request(url, headers={"Host": "elsewhere.example"}))
     if BROWSER is not None:
         document, console = looked_at(url, tmp_path)
-        assert console == ""  # its policy forbids nothing that stands in it
+        assert console == ""  # the page's policy allows everything that the page contains
         assert document.count("<figure class=") >= 5
     process.send_signal(signal.SIGINT)
     assert process.stdout is not None
@@ -218,7 +219,7 @@ def asked(page: LivePage, host: str = "127.0.0.1:9", query: str = "") -> tuple[s
     return told[0], body
 
 
-def test_where_nobody_is_known_by_name_the_page_asks_for_its_token(tmp_path: Path) -> None:
+def test_where_users_cannot_be_identified_the_page_asks_for_its_token(tmp_path: Path) -> None:
     page = LivePage(run(tmp_path / "a", [BEGUN]), "roles", "secret", lambda: -1e9)
     assert page.query == "?token=secret"
     assert [
@@ -235,7 +236,7 @@ def test_the_first_page_is_made_at_once_and_further_ones_come_after_the_run(
     priorities = []
 
     class Child(subprocess.Popen[bytes]):
-        """Its priority is read before it is taken."""
+        """A process whose priority is recorded at each poll while it runs."""
 
         def poll(self) -> int | None:
             if super().poll() is None:
@@ -257,9 +258,9 @@ def test_the_first_page_is_made_at_once_and_further_ones_come_after_the_run(
 
 
 @pytest.mark.slow
-def test_a_report_that_cannot_be_made_is_told_on_its_page(tmp_path: Path) -> None:
+def test_a_report_that_cannot_be_made_is_explained_on_its_page(tmp_path: Path) -> None:
     page = LivePage(tmp_path, "roles", "", time.monotonic)
-    assert asked(page)[0] == "200 OK"  # it is being made
+    assert asked(page)[0] == "200 OK"  # the report is being made
     deadline = time.monotonic() + 60
     while (answer := asked(page))[0] == "200 OK" and time.monotonic() < deadline:
         time.sleep(0.1)
@@ -269,8 +270,8 @@ def test_a_report_that_cannot_be_made_is_told_on_its_page(tmp_path: Path) -> Non
     assert list(tmp_path.iterdir()) == []
 
 
-# `python -m runtime`, and what it took. What the system tells of a child's memory has the parent's
-# in it.
+# `python -m runtime`, and the time and memory that it took. The system's figure for a child's
+# memory includes the parent's.
 MEASURED = """
 import os, sys
 from runtime.__main__ import command
@@ -285,7 +286,8 @@ sys.exit(status)
 def test_a_hundred_thousand_iterations_are_a_page_of_megabytes_within_seconds_and_half_a_gigabyte(
     tmp_path: Path,
 ) -> None:
-    """Seconds of processor time, so that others on the machine do not count."""
+    """The time is seconds of processor time, so that other programs on the machine do not
+    matter."""
     said = [
         BEGUN,
         *(

@@ -1,4 +1,4 @@
-"""What a report says of runs that are made up, each number by hand."""
+"""The report of made-up runs: each number is checked by hand."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ TRAINED = [
 
 
 def charts(text: str) -> list[dict[str, Any]]:
-    """What the page's script is told of every chart."""
+    """The data of every chart that the page gives to its script."""
     found = re.findall(r"""data-chart=(["'])(.*?)\1""", text)
     return [json.loads(html.unescape(told)) for _, told in found]
 
@@ -96,12 +96,12 @@ def test_several_runs_are_curves_of_the_same_charts_with_their_names(tmp_path: P
         (TRAINED[:-1], True, "running"),
         (TRAINED[:1], True, "running"),
         ([], True, "starting"),
-        # an older version
+        # the journal of an older version
         ([*TRAINED[:-1], (6.0, "coordinator", "finished", {"iterations": 50})], False, "finished"),
         ([BEGUN, (1.0, "coordinator", "stopping early", {"iteration": 40})], True, "stopping"),
     ],
 )
-def test_a_report_says_how_a_run_stands(
+def test_a_report_shows_the_state_of_a_run(
     tmp_path: Path, said: list[Any], lives: bool, state: str
 ) -> None:
     text = report(run(tmp_path / "a", said), lives=lives)
@@ -119,10 +119,10 @@ def test_damaged_lines_are_counted_and_the_first_is_shown(tmp_path: Path) -> Non
     assert charts(text)[0]["curves"][0]["xs"] == [10, 20, 30, 40, 50]
 
 
-def test_a_resumed_run_goes_on_with_the_curves_of_those_before_it_where_it_began(
+def test_a_resumed_run_continues_the_curves_of_earlier_runs_at_its_first_iteration(
     tmp_path: Path,
 ) -> None:
-    first = run(tmp_path / "first", TRAINED[:-1])  # until 50, after 5.5 s; killed
+    first = run(tmp_path / "first", TRAINED[:-1])  # until iteration 50, after 5.5 s; then killed
     resumed = {"iteration": 30, "checkpoint": str(first / "checkpoint-0000030.safetensors")}
     again = [
         (0.2, "coordinator", "resumed", resumed),
@@ -130,7 +130,8 @@ def test_a_resumed_run_goes_on_with_the_curves_of_those_before_it_where_it_began
         progress(2.0, 50, 0.02),
     ]
     second = run(tmp_path / "second", again)
-    after = {"after": "second", "count": "restart 1 of 3"}  # it died before its first checkpoint
+    # this run died before its first checkpoint
+    after = {"after": "second", "count": "restart 1 of 3"}
     last = [
         (0.0, "supervisor", "restart", after),
         (0.1, "coordinator", "resumed", resumed),
@@ -146,7 +147,7 @@ def test_a_resumed_run_goes_on_with_the_curves_of_those_before_it_where_it_began
     assert "<dt>continues</dt><dd>first</dd>" in text
 
 
-def test_a_run_that_was_scaled_is_continued_and_the_next_one_goes_on_with_its_curves(
+def test_a_run_that_was_scaled_is_continued_and_the_next_one_continues_its_curves(
     tmp_path: Path,
 ) -> None:
     handed = {"iterations": 50, "seconds": 5.0, "images_per_second": 4321.0, "checkpoint": "x"}
@@ -166,11 +167,11 @@ def test_a_run_that_was_scaled_is_continued_and_the_next_one_goes_on_with_its_cu
     assert "workers 3" in (text := report(second))
     assert charts(text)[0]["curves"][0]["xs"] == [10, 20, 30, 40, 50, 60]
     assert "<dt>continues</dt><dd>a</dd>" in report(run(tmp_path / "c", begun)), (
-        "before it says where"
+        "the earlier run must be named even before the iteration is known"
     )
 
 
-def test_a_run_whose_forerunner_is_gone_says_so(tmp_path: Path) -> None:
+def test_a_report_names_a_missing_earlier_run(tmp_path: Path) -> None:
     gone = {
         "iteration": 30,
         "checkpoint": str(tmp_path / "gone" / "checkpoint-0000030.safetensors"),
@@ -199,7 +200,7 @@ def test_a_program_without_losses_has_a_report_too(tmp_path: Path) -> None:
     assert "counted 1" in text
 
 
-def test_what_actors_say_is_text_and_no_html_or_formula(tmp_path: Path) -> None:
+def test_messages_of_actors_are_text_not_html_or_a_formula(tmp_path: Path) -> None:
     warning = (2.0, "a", "warning", {"process": "p", "text": "<script>alert(1)</script> \x1b[31m"})
     odd = progress(1.0, 10, 1.0, **{"</script>$x_{$": 3.0, "_hidden": 4.0})
     text = report(run(tmp_path / "<i>$a$", [odd, warning, ENDED]))
@@ -300,7 +301,7 @@ def test_the_time_of_an_iteration_is_split_into_work_waiting_and_the_rest(tmp_pa
     )
 
 
-def test_of_a_long_run_what_came_before_its_first_seconds_is_left_out(tmp_path: Path) -> None:
+def test_of_a_long_run_the_first_seconds_are_left_out(tmp_path: Path) -> None:
     def at(t: float, seconds: float) -> dict[str, Any]:
         return usage(t, "p", w={"role": "worker", "work": {"forward a": (1, seconds)}})
 
@@ -323,7 +324,8 @@ def span(actor: str, cat: str, name: str, ts: float, dur: float, **more: Any) ->
 
 
 def spans(count: int) -> list[dict[str, Any]]:
-    """Of two actors: each computes 0.6 ms of every millisecond, and says so to the other."""
+    """Spans of two actors. Each computes for 0.6 ms of every millisecond and sends a message to the
+    other."""
     found = list[dict[str, Any]]()
     for n in range(count):
         for actor in ("w-1", "w-2"):
@@ -334,7 +336,7 @@ def spans(count: int) -> list[dict[str, Any]]:
 
 
 @pytest.mark.parametrize("end", ["\n]\n", "", ',\n{"ph": "X", "na'])
-def test_ten_iterations_of_a_trace_are_a_gantt_chart_also_when_it_was_cut(
+def test_ten_iterations_of_a_trace_are_a_gantt_chart_even_if_it_was_truncated(
     tmp_path: Path, end: str
 ) -> None:
     (tmp_path / "trace.json").write_text(
@@ -348,16 +350,16 @@ def test_ten_iterations_of_a_trace_are_a_gantt_chart_also_when_it_was_cut(
         34,
         ["forward"],
     )
-    assert len(found.spans) == 20, "messages and their handling are not drawn"
+    assert len(found.spans) == 20, "messages and their handling must not be drawn"
     assert (found.spans[2].begin, found.spans[2].length) == (1.0, 0.6)  # milliseconds
 
 
-def test_waits_are_shown_and_a_test_that_comes_before_the_iterations_of_the_same_numbers_is_not(
+def test_waits_are_shown_and_a_test_before_the_iterations_with_the_same_numbers_is_not(
     tmp_path: Path,
 ) -> None:
     tested = [span("w-1", "compute", "test conv1", 1000 * n, 600, iteration=n) for n in range(4)]
     waits = [
-        # begins before what is shown: its end is
+        # begins before the shown part and ends within it
         span("w-1", "wait", "Pull", 900_000, 100_100, peer="model"),
         span("w-2", "wait", "Pull", 1_000_600, 400, peer="model"),
         span("w-2", "wait", "Pull", 500, 400, peer="model"),
@@ -371,7 +373,7 @@ def test_waits_are_shown_and_a_test_that_comes_before_the_iterations_of_the_same
     assert found.kinds == ["forward"]
 
 
-def test_a_chart_of_a_program_that_computes_nothing_shows_what_handles_messages(
+def test_a_chart_of_a_program_without_array_work_shows_the_handling_of_messages(
     tmp_path: Path,
 ) -> None:
     (tmp_path / "trace.json").write_text(
@@ -382,7 +384,9 @@ def test_a_chart_of_a_program_that_computes_nothing_shows_what_handles_messages(
     assert (found.kinds, len(found.spans)) == (["Said"], 6)
 
 
-def test_a_trace_in_one_line_is_read_too_and_one_without_iterations_is_none(tmp_path: Path) -> None:
+def test_a_trace_in_one_line_is_read_too_and_one_without_iterations_is_ignored(
+    tmp_path: Path,
+) -> None:
     (tmp_path / "trace.json").write_text(json.dumps(spans(3)))
     found = gantt(tmp_path)
     assert found is not None
@@ -395,7 +399,7 @@ def test_a_trace_in_one_line_is_read_too_and_one_without_iterations_is_none(tmp_
     assert damaged == ['{"ph"', "null,"]
 
 
-def test_without_a_trace_the_report_says_which_command_makes_one(tmp_path: Path) -> None:
+def test_without_a_trace_the_report_names_the_command_that_makes_one(tmp_path: Path) -> None:
     directory = run(tmp_path / "a", TRAINED)
     assert "python -m runtime trace start a" in report(directory)
     (directory / "trace.json").write_text(json.dumps(spans(12)))
@@ -403,7 +407,7 @@ def test_without_a_trace_the_report_says_which_command_makes_one(tmp_path: Path)
 
 
 @pytest.mark.parametrize("library", ["jinja2", "matplotlib"])
-def test_without_its_libraries_the_command_says_what_to_install(
+def test_without_its_libraries_the_command_names_the_package_to_install(
     tmp_path: Path,
     library: str,
     monkeypatch: pytest.MonkeyPatch,
@@ -414,7 +418,7 @@ def test_without_its_libraries_the_command_says_what_to_install(
     assert "which is not installed: pip install 'convoy-runtime[report]'" in capsys.readouterr().err
 
 
-def test_a_folder_that_is_no_run_and_a_file_that_cannot_be_written_are_told(
+def test_a_folder_that_is_not_a_run_and_a_file_that_cannot_be_written_are_reported(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert main(["report", str(tmp_path)]) == 2

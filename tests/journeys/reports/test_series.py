@@ -1,4 +1,5 @@
-"""How many series a role's page has, for every preset: Prometheus pays for each."""
+"""The number of series on a role's metrics page, for every preset: each series costs Prometheus
+memory."""
 
 from __future__ import annotations
 
@@ -17,8 +18,7 @@ from runtime.simulation.cluster import Simulation
 from tests.helpers.support import configure
 
 MOST = 200
-# its agent's 19, 6 of the process itself, the build, 5 that a model server shows after 64
-# iterations
+# the agent's 19, the process's 6, the build, and 5 that a model server shows after 64 iterations
 MORE = 31
 
 

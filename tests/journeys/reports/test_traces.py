@@ -1,5 +1,5 @@
-"""Traces of runs in processes, on one loop and on virtual time: what Perfetto reads, and what a
-death leaves of one."""
+"""Traces of runs in processes, on one loop and on virtual time: their format, and the part that
+remains after a death."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def training(iterations: int) -> Topology:
     )
 
 
-async def test_a_live_run_is_traced_from_start_to_stop_and_the_file_is_as_the_format_says(
+async def test_a_live_run_is_traced_from_start_to_stop_and_the_file_has_the_right_format(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     async with runtime.launch(watched(), directory=tmp_path, liveness=PATIENT) as run:
@@ -57,7 +57,8 @@ async def test_a_live_run_is_traced_from_start_to_stop_and_the_file_is_as_the_fo
             ("deaf", "handle"),
             ("deaf", "send"),
         }
-        _, *grinding = [span for span in spans if span["name"] == "grind"]  # the first began before
+        # the first began before the trace
+        _, *grinding = [span for span in spans if span["name"] == "grind"]
         assert all(span["dur"] >= 0.9 * 20_000 for span in grinding), "microseconds"
         numbers = [span["args"]["iteration"] for span in grinding]
         assert numbers == list(range(numbers[0], numbers[0] + len(numbers)))
@@ -69,7 +70,7 @@ async def test_a_live_run_is_traced_from_start_to_stop_and_the_file_is_as_the_fo
 
 
 async def written(path: Path, what: bytes) -> None:
-    """Wait until a process has written this."""
+    """Wait until a process has written these bytes."""
 
     def look() -> None:
         for _ in range(3000):
@@ -81,7 +82,7 @@ async def written(path: Path, what: bytes) -> None:
     await asyncio.to_thread(look)
 
 
-async def test_of_a_process_that_is_killed_all_is_in_the_trace_that_it_had_written(
+async def test_the_trace_of_a_killed_process_has_everything_that_it_had_written(
     tmp_path: Path,
 ) -> None:
     run = await runtime.launch(watched(), directory=tmp_path).start()
@@ -115,10 +116,10 @@ def test_on_virtual_time_the_first_iterations_are_traced_in_virtual_microseconds
     events = closed(run_directory(cluster) / "trace.json")
     check(events)
     waits = [event for event in events if event["cat" if "cat" in event else "ph"] == "wait"]
-    assert min(event["dur"] for event in waits) >= 500_000, "an answer takes two latencies"
+    assert min(event["dur"] for event in waits) >= 500_000, "an answer must take two latencies"
     iterations = {event["args"].get("iteration") for event in events if event["ph"] == "X"}
     assert {0, 1} <= iterations and iterations.isdisjoint({4, 5}), (
-        "two, and what was under way then"
+        "two iterations, and those in progress at their end"
     )
 
 

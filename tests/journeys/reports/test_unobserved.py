@@ -1,4 +1,4 @@
-"""`run.observe = false`: what operation adds is off, and the run is the same."""
+"""`run.observe = false`: metrics and observers are off, and the training is the same."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def test_a_run_that_is_not_observed_serves_and_writes_nothing_for_operators(tmp_
     assert {event["metrics_port"] for event in events(directory, "process")} == {0}
 
 
-async def test_no_observer_hears_of_a_run_that_is_not_observed() -> None:
+async def test_a_run_that_is_not_observed_has_no_observer() -> None:
     for observe in (True, False):
         site: Any = SimpleNamespace(config=ClusterConfig(run=RunSection(observe=observe)))
         observation = Observation(site, Metrics().gauge, InlineCompute(), lambda *told: None)

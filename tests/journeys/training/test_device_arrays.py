@@ -1,7 +1,7 @@
-"""Training on arrays that refuse to be NumPy's: no path may assume that what it holds is in host
-memory.
+"""Training on arrays that cannot be converted to NumPy implicitly: no code may assume that arrays
+are in host memory.
 
-A GPU is not needed: `tests.helpers.device_double` stands in for CuPy.
+No GPU is needed: `tests.helpers.device_double` stands in for CuPy.
 """
 
 from __future__ import annotations
@@ -40,8 +40,8 @@ def double() -> DeviceCupy:
 def steps(
     name: str, backend: ops.Backend, count: int = 2
 ) -> tuple[list[dict[str, float]], dict[str, Any]]:
-    """Scores of `count` training passes and a test pass on two images, and the state a checkpoint
-    would hold."""
+    """The scores of `count` training passes and a test pass on two images, and the state for a
+    checkpoint."""
     nets = {
         phase: Net(load_net(name), phase, ops=backend, batch=2, input_shape=NETS[name], seed=1)
         for phase in ("TRAIN", "TEST")
@@ -82,7 +82,7 @@ def test_a_net_steps_on_a_device_as_on_the_cpu(name: str, double: DeviceCupy) ->
 @pytest.mark.parametrize(
     ("preset", "workers"), [("single", 1), ("sync", 2), ("local-fc-shards", 2)]
 )
-def test_whole_runs_train_test_and_save_with_everybody_on_a_device(
+def test_whole_runs_train_test_and_save_with_all_actors_on_a_device(
     preset: str, workers: int, double: DeviceCupy, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     expected = train(configure(tmp_path / "cpu", preset, workers=workers, iterations=3, test=True))
@@ -117,7 +117,7 @@ def test_a_checkpoint_starts_a_run_on_a_device(double: DeviceCupy, tmp_path: Pat
     assert all(np.array_equal(array, state[key]) for key, array in store.state().items())
 
 
-def test_a_version_is_copied_to_the_host_once_and_not_by_those_who_ask_for_it(
+def test_a_version_is_copied_to_the_host_once_and_not_once_per_request(
     double: DeviceCupy,
 ) -> None:
     backend = CupyBackend(xp=double)
@@ -137,7 +137,7 @@ def test_a_version_is_copied_to_the_host_once_and_not_by_those_who_ask_for_it(
     assert not store.published("conv1")[0].any()
 
 
-def test_a_label_that_is_no_class_is_told_with_its_layer(double: DeviceCupy) -> None:
+def test_a_label_outside_the_classes_is_reported_with_its_layer(double: DeviceCupy) -> None:
     backend = CupyBackend(xp=double)
     net = Net(load_net("lenet"), "TRAIN", ops=backend, batch=2, input_shape=NETS["lenet"])
     images = np.zeros((2, *NETS["lenet"]), np.float32)

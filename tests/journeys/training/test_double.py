@@ -1,5 +1,5 @@
-"""Runs in double precision: what a strategy computes beside one process, what is kept of it, what
-it takes in."""
+"""Runs in double precision: strategies compared with one process, their checkpoints, and files of
+other precisions."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ SINGLE = {"preset": "single"}
 
 @pytest.fixture(scope="module")
 def alone() -> dict[str, dict[str, Array]]:
-    """What one process computes, for each net."""
+    """The parameters trained by one process, for each net."""
     return {
         net: arrays_of({**options, **DOUBLE, "strategy": SINGLE}) for net, options in NETS.items()
     }
@@ -45,7 +45,7 @@ def alone() -> dict[str, dict[str, Array]]:
 )
 @pytest.mark.parametrize("net", NETS)
 @pytest.mark.parametrize("name", EQUAL)
-def test_every_synchronous_preset_computes_what_one_process_does(
+def test_every_synchronous_preset_computes_the_same_as_one_process(
     name: str, net: str, alone: dict[str, dict[str, Array]]
 ) -> None:
     strategy = {**STRATEGIES[name][0], "workers": 3}
@@ -53,10 +53,10 @@ def test_every_synchronous_preset_computes_what_one_process_does(
     expected = alone[net]
     assert found.keys() == expected.keys()
     assert {array.dtype for array in found.values()} == {np.dtype(np.float64)}
-    assert apart(found, expected) <= 1e-10  # float32: 1e-6
+    assert apart(found, expected) <= 1e-10  # the limit for float32 is 1e-6
 
 
-def test_double_precision_is_another_computation_than_float32(
+def test_double_precision_differs_from_float32(
     alone: dict[str, dict[str, Array]],
 ) -> None:
     narrow = arrays_of({**DIGITS, "precision": "exact", "strategy": SINGLE})
@@ -64,7 +64,7 @@ def test_double_precision_is_another_computation_than_float32(
 
 
 def doubled(cluster: Path, *lines: str) -> Path:
-    """A cluster.toml for double precision, with more lines in [train]."""
+    """Change a cluster.toml to double precision, with more lines in [train]."""
     text = cluster.read_text().replace(
         'precision = "exact"', "\n".join(('precision = "double"', *lines))
     )
@@ -115,7 +115,7 @@ def test_files_of_the_other_precision_become_numbers_of_this_one(
     }
 
 
-def test_workers_averaged_after_every_iteration_compute_what_one_process_does(
+def test_workers_averaged_after_every_iteration_compute_the_same_as_one_process(
     alone: dict[str, dict[str, Array]],
 ) -> None:
     found = arrays_of({**DIGITS, **DOUBLE, "strategy": {"preset": "dl4j", "workers": 3, "tau": 1}})
@@ -150,7 +150,7 @@ def test_a_checkpoint_in_double_precision_is_scored_and_timed(
 
 
 @pytest.mark.slow
-def test_the_check_of_an_own_strategy_in_the_documentation_runs(tmp_path: Path) -> None:
+def test_the_check_of_a_users_strategy_in_the_documentation_runs(tmp_path: Path) -> None:
     text = (ROOT / "docs" / "scripting.md").read_text()
     (snippet,) = [
         part.partition("```")[0]

@@ -1,5 +1,5 @@
-"""Emulated devices and the virtual clock: messages of true size, times of a profile, runs that
-repeat themselves."""
+"""Emulated devices and the virtual clock: messages of real size, times of a profile, and repeatable
+runs."""
 
 from __future__ import annotations
 
@@ -33,14 +33,14 @@ TIMES = {
 def emulated(
     directory: Path, preset: str, *, seed: int = 1, clock: str = VIRTUAL, **shape: int
 ) -> Path:
-    """A cluster.toml whose devices are all emulated, with the profile beside it."""
+    """A cluster.toml whose devices are all emulated, with the profile next to it."""
     cluster = configure(directory, preset, more=clock.format(seed=seed) + EMULATED, **shape)
     (directory / "times.json").write_text(json.dumps(TIMES))
     return cluster
 
 
 def sizes_of(cluster: Path) -> Sizes:
-    """Every message of a simulated run."""
+    """The receiver, kind and size of every message of a simulated run."""
     seen: Sizes = []
 
     def note(transfer: Transfer) -> None:
@@ -52,7 +52,7 @@ def sizes_of(cluster: Path) -> Sizes:
 
 
 def train_only(cluster: Path) -> list[dict[str, float]]:
-    """Train on virtual time; the progress reports."""
+    """Train on virtual time. Returns the progress reports."""
     return train(cluster, checkpoint=False).journal.of("progress")
 
 
@@ -120,7 +120,7 @@ def test_up_on_the_virtual_clock_leaves_the_same_journal_every_time(
         cluster = emulated(
             tmp_path / name, "omnivore", workers=4, groups=2, iterations=8, seed=seed
         )
-        if real:  # gradients that are computed, in the time of the same profile
+        if real:  # real gradients, in the time of the same profile
             timed = 'service_times = "times.json"\n[train]'
             cluster.write_text(
                 cluster.read_text().replace(EMULATED, "").replace("[train]", timed, 1)
@@ -147,7 +147,7 @@ def test_a_run_with_processes_can_have_emulated_workers(tmp_path: Path) -> None:
     assert not (directory / "service-times").exists()
 
 
-def test_no_checkpoint_is_written_of_what_emulated_workers_and_real_servers_make(
+def test_no_checkpoint_is_written_by_emulated_workers_with_real_servers(
     tmp_path: Path,
 ) -> None:
     cluster = emulated(tmp_path, "sync", workers=2, iterations=2)
@@ -158,7 +158,7 @@ def test_no_checkpoint_is_written_of_what_emulated_workers_and_real_servers_make
     assert list(tmp_path.glob("checkpoint*")) == []
 
 
-def test_what_a_run_recorded_is_a_profile_of_the_next(tmp_path: Path) -> None:
+def test_durations_recorded_by_a_run_are_a_profile_for_the_next(tmp_path: Path) -> None:
     cluster = configure(
         tmp_path / "real",
         "sync",
@@ -200,7 +200,7 @@ def test_what_a_run_recorded_is_a_profile_of_the_next(tmp_path: Path) -> None:
         ),
     ],
 )
-def test_what_cannot_be_emulated_is_told_before_anything_starts(
+def test_settings_that_cannot_be_emulated_are_reported_before_anything_starts(
     tmp_path: Path,
     capsys: pytest.CaptureFixture[str],
     more: str,
@@ -214,7 +214,9 @@ def test_what_cannot_be_emulated_is_told_before_anything_starts(
 
 
 @pytest.mark.slow
-def test_a_network_between_nobody_is_told_before_anything_starts(tmp_path: Path) -> None:
+def test_a_network_that_matches_no_actors_is_reported_before_anything_starts(
+    tmp_path: Path,
+) -> None:
     cluster = emulated(tmp_path, "sync", workers=2, clock="")
     cluster.write_text(FAR + cluster.read_text())
     done = run_up(cluster)
@@ -226,7 +228,7 @@ def test_a_network_between_nobody_is_told_before_anything_starts(tmp_path: Path)
 
 
 @pytest.mark.slow
-def test_a_label_that_the_profile_forgot_ends_the_run_in_words(tmp_path: Path) -> None:
+def test_a_label_missing_from_the_profile_ends_the_run_in_words(tmp_path: Path) -> None:
     cluster = emulated(tmp_path, "sync", workers=2)
     (tmp_path / "times.json").write_text('{"conv_compute/*": 0.1}')
     done = run_up(cluster)

@@ -1,5 +1,5 @@
-"""Synchronous training computes the same numbers whatever the number of members, the tree and the
-processes."""
+"""Synchronous training computes the same numbers for any number of members, any tree and any
+division into processes."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def test_sync_equals_single_in_every_parameter_after_10_iterations(
 ) -> None:
     reference = train(configure(tmp_path / "single", "single"))
     distributed = train(configure(tmp_path / "sync", "sync", workers=workers, fan_in=fan_in))
-    assert len(reference.arrays) == 16  # weights and bias of 4 layers, with their momentum
+    assert len(reference.arrays) == 16  # weights and biases of 4 layers, with their momentum
     assert reference.arrays.keys() == distributed.arrays.keys()
     for name, expected in reference.arrays.items():
         assert relative_difference(distributed.arrays[name], expected) <= 1e-5, name
@@ -40,7 +40,7 @@ def test_replicas_equal_single_in_every_parameter_after_10_iterations(
     assert reference.arrays.keys() == distributed.arrays.keys()
     for name, expected in reference.arrays.items():
         assert relative_difference(distributed.arrays[name], expected) <= 1e-5, name
-    # of the whole batch, not of a part
+    # the loss of the whole batch, not of a part
     assert distributed.losses() == pytest.approx(reference.losses(), rel=1e-4)
 
 
@@ -50,7 +50,7 @@ def test_sync_with_4_members_has_the_loss_of_single_after_100_iterations(tmp_pat
     distributed = train(configure(tmp_path / "sync", "sync", workers=4, iterations=100)).losses()
     assert len(reference) == len(distributed) == 100
     assert distributed[-1] == pytest.approx(reference[-1], rel=0.02)
-    assert reference[-1] < reference[0] / 4  # it has learnt: the comparison means something
+    assert reference[-1] < reference[0] / 4  # it has learnt, so the comparison means something
 
 
 @pytest.mark.parametrize("preset", ["sync", "replicas"])
@@ -79,11 +79,11 @@ def test_another_seed_gives_other_numbers(tmp_path: Path) -> None:
 def test_real_processes_give_the_bits_of_one_process_and_of_the_simulation(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    # as the processes below: sums depend on how they are shared out
+    # like the processes below: sums depend on their division among threads
     monkeypatch.setenv("CONVOY_THREADS", "1")
     simulated = train(configure(tmp_path / "sim", "sync", workers=2, iterations=5))
     found = {}
-    one_thread = "[[machine]]\nthreads = 1\n"  # BLAS adds in another order with two
+    one_thread = "[[machine]]\nthreads = 1\n"  # with two threads, BLAS adds in another order
     for name, together in (
         ("many", ""),
         ("again", ""),

@@ -1,4 +1,4 @@
-"""FC shards whose messages are late, come twice or compete, and groups that change: nobody waits
+"""FC shards whose messages are late, repeated or competing, and groups that change: no actor waits
 for ever."""
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ pytestmark = pytest.mark.usefixtures("one_thread")
 
 @pytest.mark.few("[b]")
 @pytest.mark.parametrize("scheme", ["a", "b", "c"])
-def test_whoever_is_late_the_numbers_are_the_same_to_the_last_bit(
+def test_whichever_actor_is_late_the_numbers_are_the_same_to_the_last_bit(
     tmp_path: Path, scheme: str
 ) -> None:
     delays = np.random.default_rng(0)
@@ -44,15 +44,16 @@ def test_whoever_is_late_the_numbers_are_the_same_to_the_last_bit(
 def test_groups_that_compete_for_the_shards_are_served_in_one_order_by_all(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, scheme: str
 ) -> None:
-    """Shards that took two groups' batches in different orders would wait for one another for ever
-    (Deadlock)."""
+    """If shards served the batches of two groups in different orders, they would wait for one
+    another for ever (Deadlock)."""
     delays = np.random.default_rng(1)
     ask = Router.ask
 
     async def late(
         router: Router, sender: str, to: str, message: Message, answer: type[Any], **about: Any
     ) -> Any:
-        if isinstance(message, ActivationSlice):  # what one shard gets first comes to another last
+        # the first message to one shard is the last to another
+        if isinstance(message, ActivationSlice):
             await asyncio.sleep(float(delays.exponential(0.05)))
         return await ask(router, sender, to, message, answer, **about)
 
@@ -71,8 +72,8 @@ def test_groups_that_compete_for_the_shards_are_served_in_one_order_by_all(
 def test_a_group_that_gets_a_test_batch_twice_with_no_iteration_between_is_served_twice(
     tmp_path: Path,
 ) -> None:
-    """The numbers of test batches begin anew with every test: the same one may be a worker's next
-    pass."""
+    """The numbers of test batches restart with every test, so a worker's next pass may have the
+    same number."""
     cluster = configured(tmp_path, "local-fc-shards", workers=2, groups=2, iterations=4, test=True)
     solver = cluster.with_name("solver.prototxt")
     solver.write_text(solver.read_text() + "test_interval: 1\ntest_iter: 1\n")
@@ -99,7 +100,7 @@ def test_groups_and_rates_change_while_the_shards_go_on(
     assert len(journal.of("progress")) == 40
 
 
-def test_with_scheme_b_a_worker_is_answered_while_the_next_ones_rows_are_computed(
+def test_with_scheme_b_a_worker_is_answered_while_the_rows_of_the_next_are_computed(
     tmp_path: Path,
 ) -> None:
     """A worker's FC batch is done, and its conv phase goes backward, before the last FC batch
@@ -125,7 +126,7 @@ def test_with_scheme_b_a_worker_is_answered_while_the_next_ones_rows_are_compute
 
 
 @pytest.mark.parametrize("kind", [FcTurn, Columns])
-def test_a_run_in_which_shards_say_everything_twice_gives_the_same_numbers(
+def test_a_run_in_which_shards_send_everything_twice_gives_the_same_numbers(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kind: type[Message]
 ) -> None:
     options: dict[str, Any] = {

@@ -1,5 +1,5 @@
-"""An FC phase on several servers, of their own or on the workers themselves, trains as one process
-with the net."""
+"""An FC phase on several servers, separate or on the workers themselves: it trains like one process
+with the whole net."""
 
 from __future__ import annotations
 
@@ -29,7 +29,8 @@ pytestmark = pytest.mark.usefixtures("one_thread")
 
 
 @pytest.mark.few("[2-7-b]", "[2-7-c]")
-# batch 10 over 4 workers: 3, 3, 2 and 2 rows, which scheme c cuts again into 4, some of them empty
+# batch 10 over 4 workers: 3, 3, 2 and 2 rows; scheme c divides each again into 4, some of them
+# empty
 @pytest.mark.parametrize("scheme", ["a", "b", "c"])
 @pytest.mark.parametrize(("workers", "batch"), [(1, 4), (2, 7), (4, 10)])
 def test_one_weird_trick_equals_single_in_every_parameter_after_10_iterations(
@@ -86,8 +87,8 @@ layer { name: "prelu" type: "PReLU" bottom: "ip1" top: "ip1" }
 def test_parameters_between_the_inner_products_get_the_sum_of_the_shards_gradients(
     tmp_path: Path, scheme: str, between: str
 ) -> None:
-    """They are whole in every shard, which has a part of their gradients; statistics are those of
-    an FC batch."""
+    """Every shard has the whole parameters, and a part of their gradients. The statistics are those
+    of an FC batch."""
     net = (ZOO / "lenet.prototxt").read_text().replace(RELU, between)
     reference = run(tmp_path / "single", "single", net=net)
     strategy = f'servers = 3\nscheme = "{scheme}"\n'
@@ -96,7 +97,8 @@ def test_parameters_between_the_inner_products_get_the_sum_of_the_shards_gradien
     biases = [
         f"{layer}.1{kind}" for layer in ("conv1", "conv2", "ip1") for kind in ("", ".history")
     ]
-    # before BatchNorm, with nothing bent between, biases have the gradient 0, but for rounding
+    # Biases before BatchNorm, without an activation in between, have the gradient 0, apart from
+    # rounding.
     assert difference(found, reference, but=biases if "bn.0" in found.arrays else ()) <= 1e-5
 
 
@@ -107,7 +109,7 @@ def test_parameters_between_the_inner_products_get_the_sum_of_the_shards_gradien
 def test_cifar10_full_with_its_normalisation_equals_single_too(
     tmp_path: Path, preset: str, workers: int
 ) -> None:
-    # in float32 another pixel can become a window's maximum, and gradients go another way
+    # in float32 another pixel can become a window's maximum, and then gradients take another way
     # (docs/strategies.md)
     more = {"train_more": f'precision = "double"\n{CIFAR}', "batch": 8, "net": cifar10_full()}
     reference = run(tmp_path / "single", "single", **more)
@@ -115,7 +117,7 @@ def test_cifar10_full_with_its_normalisation_equals_single_too(
     assert difference(found, reference) <= 1e-5
 
 
-def test_one_shard_alone_has_the_bits_of_the_merged_fc_server(tmp_path: Path) -> None:
+def test_a_single_shard_has_the_bits_of_the_merged_fc_server(tmp_path: Path) -> None:
     net = lenet_with_dropout()
     merged = run(tmp_path / "merged", "omnivore", workers=2, net=net, iterations=5)
     alone = run(
@@ -153,7 +155,7 @@ def test_the_test_of_a_net_in_shards_has_the_scores_of_the_whole(
 @pytest.mark.few("[one-weird-trick-local-fc-shards]", "[local-fc-shards-single]")
 @pytest.mark.parametrize("first", ["single", "one-weird-trick", "local-fc-shards"])
 @pytest.mark.parametrize("second", ["single", "one-weird-trick", "local-fc-shards"])
-def test_a_checkpoint_of_one_preset_goes_on_in_another(
+def test_a_checkpoint_of_one_preset_is_resumed_by_another(
     tmp_path: Path, first: str, second: str
 ) -> None:
     workers = {"single": 1, "one-weird-trick": 3, "local-fc-shards": 2}
@@ -184,7 +186,7 @@ def test_first_weights_of_a_file_are_cut_for_the_shards(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("preset", ["one-weird-trick", "local-fc-shards"])
-def test_a_net_whose_fc_phase_is_no_chain_is_refused_before_anything_starts(
+def test_a_net_whose_fc_phase_is_not_a_chain_is_refused_before_anything_starts(
     tmp_path: Path, preset: str
 ) -> None:
     beside = (

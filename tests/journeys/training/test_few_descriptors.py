@@ -1,5 +1,5 @@
-"""Runs of processes that may open few files: they train where that is enough, and end with plain
-words where it is not."""
+"""Runs with few file descriptors per process: they train if the number is sufficient, and end with
+plain words if it is not."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ def up(cluster: Path, most: int) -> subprocess.CompletedProcess[str]:
     )
 
 
-def test_a_run_for_which_descriptors_are_too_few_ends_with_the_limit_and_what_to_do(
+def test_a_run_with_too_few_descriptors_ends_with_the_limit_and_advice(
     tmp_path: Path,
 ) -> None:
     ended = up(

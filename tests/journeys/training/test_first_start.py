@@ -14,7 +14,7 @@ from tests.helpers.support import ROOT, configure
 
 
 @pytest.mark.slow  # compiling takes 8 s of processor time
-def test_a_first_start_tells_what_it_compiles_and_ends_with_the_numbers_of_every_later_one(
+def test_a_first_start_reports_its_compilations_and_has_the_numbers_of_every_later_start(
     tmp_path: Path,
 ) -> None:
     cluster = configure(
@@ -48,7 +48,7 @@ def test_a_first_start_tells_what_it_compiles_and_ends_with_the_numbers_of_every
         if len(losses) == 1:
             assert {event["what"] for event in told} == {"compiling kernels"}
             last = {event["process"]: event for event in told}
-            assert len(last) > 1, "every process that computes takes its share"
+            assert len(last) > 1, "every process that computes must compile a share"
             assert all(event["done"] == event["total"] > 0 for event in last.values())
             assert "preparing  " in done.stdout
         else:

@@ -1,5 +1,5 @@
-"""Presets whose workers compute the whole net: what they compute, what travels, where it lies, how
-stale it is."""
+"""Presets whose workers compute the whole net: their results, their traffic, the place of each
+layer, and their staleness."""
 
 from __future__ import annotations
 
@@ -21,7 +21,8 @@ from runtime.plan.topology import Topology
 from runtime.transport.inproc import InprocNetwork
 from tests.helpers.support import Simulated, configure, events, run_directory, run_up, train
 
-LENET = {"conv1": 520, "conv2": 25_050, "ip1": 400_500, "ip2": 5_010}  # parameters
+# the number of parameters of each layer
+LENET = {"conv1": 520, "conv2": 25_050, "ip1": 400_500, "ip2": 5_010}
 
 Log = list[tuple[str, str, Any]]
 
@@ -35,7 +36,7 @@ def laid_out(
     more: str = "",
     **options: Any,
 ) -> Path:
-    """As `configure`, with a number of servers and further lines of [train]."""
+    """Like `configure`, with a number of servers and further lines of [train]."""
     cluster = configure(directory, preset, more=more, **options)
     text = cluster.read_text().replace("[train]\n", f"[train]\n{train_lines}", 1)
     cluster.write_text(text + (f"servers = {servers}\n" if servers else ""))
@@ -49,7 +50,8 @@ def planned(cluster: Path) -> Topology:
 
 
 def assert_equal(found: Simulated, expected: Simulated, largest: float = 1e-5) -> None:
-    """Every array within so much of the expected one's largest number."""
+    """Check that every array differs by at most `largest` times the expected array's largest
+    number."""
     assert found.arrays.keys() == expected.arrays.keys()
     for name, array in expected.arrays.items():
         difference = float(np.abs(found.arrays[name] - array).max() / np.abs(array).max())
@@ -58,7 +60,7 @@ def assert_equal(found: Simulated, expected: Simulated, largest: float = 1e-5) -
 
 @pytest.fixture
 def told(monkeypatch: pytest.MonkeyPatch) -> Log:
-    """(sender, receiver, message) of every gradient and pull."""
+    """A list of (sender, receiver, message) for every gradient and pull."""
     log: Log = []
 
     def watched(say: Callable[..., Any]) -> Callable[..., Any]:
@@ -94,7 +96,7 @@ def test_one_group_equals_single_in_every_parameter_after_10_iterations(
 ) -> None:
     distributed = train(laid_out(tmp_path, preset, servers=servers, workers=workers))
     assert_equal(distributed, single)
-    # of the whole batch, not of a part
+    # the loss of the whole batch, not of a part
     assert distributed.losses() == pytest.approx(single.losses(), rel=1e-4)
 
 
@@ -106,8 +108,8 @@ def test_one_worker_with_two_servers_has_the_bits_of_single(
     assert_equal(train(laid_out(tmp_path, preset, servers=2)), single, largest=0.0)
 
 
-# Two iterations: in the fourth some maximum of the pooling is another one, whatever the preset, and
-# that is no rounding
+# Two iterations only: in the fourth, the pooling takes another maximum, whatever the preset, and
+# the difference is more than rounding
 CIFAR = """
 [train]
 net = "cifar10_full"
@@ -160,7 +162,7 @@ def test_a_synchronous_run_repeats_itself_to_the_last_bit_whatever_the_timing(
     )
 
 
-# -- what a solver and a file of parameters ask for
+# -- settings of a solver and of a file of parameters
 
 
 def test_checkpoints_of_sharded_servers_and_of_one_worker_stand_in_for_each_other(
@@ -185,7 +187,7 @@ def test_checkpoints_of_sharded_servers_and_of_one_worker_stand_in_for_each_othe
         assert_equal(rest, whole)
 
 
-def test_iter_size_and_momentum_are_those_of_single(tmp_path: Path) -> None:
+def test_iter_size_and_momentum_give_the_numbers_of_single(tmp_path: Path) -> None:
     runs = []
     for preset, workers in (("single", 1), ("mxnet-sync", 3)):
         more = {"iterations": 3, "train_lines": "momentum = 0.5\n"}
@@ -232,10 +234,12 @@ def test_weights_for_no_layer_of_the_net_are_refused_before_anything_starts(
     assert not (tmp_path / "runs").exists()
 
 
-# -- where things lie and what travels
+# -- the place of layers, and traffic
 
 
-def test_the_layers_lie_on_the_servers_as_evenly_as_whole_layers_allow(tmp_path: Path) -> None:
+def test_the_layers_are_spread_over_the_servers_as_evenly_as_whole_layers_allow(
+    tmp_path: Path,
+) -> None:
     topology = planned(laid_out(tmp_path, "mxnet-async", servers=3, workers=2))
     held = {
         actor.name: actor.options.layers for actor in topology.actors if actor.role == "conv_model"
@@ -264,7 +268,7 @@ def test_every_layer_is_pulled_from_and_pushed_to_the_server_that_holds_it(
 
 
 def bytes_to(told: Log, receiver: str) -> dict[str, int]:
-    """Bytes of gradients that were sent there, by layer."""
+    """The bytes of gradients sent to the receiver, by layer."""
     found: defaultdict[str, int] = defaultdict(int)
     for _, to, said in told:
         if isinstance(said, LayerGradient) and to == receiver:
@@ -277,7 +281,7 @@ def test_a_parameter_server_receives_the_gradients_of_all_layers_from_each_of_p_
 ) -> None:
     train(configure(tmp_path, "parameter-server", workers=3, iterations=2))
     assert bytes_to(told, "model-0") == {layer: 4 * 3 * 2 * size for layer, size in LENET.items()}
-    assert {to for _, to, _ in told} == {"model-0"}  # no reducer between
+    assert {to for _, to, _ in told} == {"model-0"}  # no reducer in between
 
 
 def test_the_gradients_of_fc_layers_travel_where_the_fc_phase_is_not_merged_and_only_there(
@@ -341,7 +345,7 @@ def test_devices_are_given_to_workers_and_model_servers_by_pattern(tmp_path: Pat
 
 
 @pytest.mark.parametrize("preset", ["adam", "omnivore"])
-def test_what_adams_workers_read_is_the_live_conv_model_and_no_version_of_it(
+def test_adams_workers_read_the_live_conv_model_not_a_version_of_it(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, preset: str
 ) -> None:
     said: list[Any] = []
@@ -363,7 +367,7 @@ def test_what_adams_workers_read_is_the_live_conv_model_and_no_version_of_it(
 
 
 def convolution_takes_time(draw: np.random.Generator) -> Callable[[str, str], float]:
-    """Exponential service times of the layers, as theory assumes; everything else is fast."""
+    """Exponential service times of the layers, as theory assumes. All other work is fast."""
     return lambda actor, label: (
         float(draw.exponential(0.01)) if label.startswith(("forward", "backward")) else 1e-4
     )
@@ -405,7 +409,7 @@ def test_staleness_is_g_minus_1_on_average(
 def test_servers_in_real_processes_have_the_bits_of_the_simulation(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    # as the processes below: sums depend on how they are shared out
+    # like the processes below: sums depend on their division among threads
     monkeypatch.setenv("CONVOY_THREADS", "1")
     more = "[[machine]]\nthreads = 1\n"
     options = {"servers": 2, "workers": 2, "iterations": 5, "more": more}

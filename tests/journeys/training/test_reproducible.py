@@ -1,5 +1,4 @@
-"""With `reproducible`, every preset that computes what one process does gives its bits, in
-float32."""
+"""With `reproducible`, every preset that is equal to one process has the same bits in float32."""
 
 from __future__ import annotations
 
@@ -48,7 +47,7 @@ def assert_same_bits(found: Simulated, expected: Simulated) -> None:
 
 @pytest.fixture(scope="module")
 def single(tmp_path_factory: pytest.TempPathFactory) -> Simulated:
-    """LeNet with dropout between its InnerProducts, 20 rows: micro-batches of 3 and of 2."""
+    """LeNet with dropout between its InnerProducts, with 20 rows: micro-batches of 3 and of 2."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("CONVOY_THREADS", "1")
         return run(
@@ -87,7 +86,7 @@ def test_without_it_most_bits_differ_so_the_comparison_means_something(
 
 @pytest.fixture(scope="module")
 def cifar10(tmp_path_factory: pytest.TempPathFactory) -> Simulated:
-    """CIFAR-10 full as BVLC has it, where runs that add up in another order part by 1e-4."""
+    """BVLC's CIFAR-10 full, for which runs with another order of addition differ by 1e-4."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("CONVOY_THREADS", "1")
         return run(tmp_path_factory.mktemp("cifar10"), "single", 1, "", **FULL)
@@ -172,6 +171,6 @@ def test_layers_that_round_between_inner_products_are_refused_on_shards_alone(
             train(cluster)
 
 
-def test_it_computes_what_a_run_without_it_does(tmp_path: Path, single: Simulated) -> None:
+def test_it_computes_the_same_as_a_run_without_it(tmp_path: Path, single: Simulated) -> None:
     plain = train(configured(tmp_path, "single", batch=20, net=lenet_with_dropout()))
     assert difference(single, plain) <= 1e-5

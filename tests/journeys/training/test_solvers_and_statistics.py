@@ -1,5 +1,4 @@
-"""What a solver file asks for reaches a run: solver type, clipping; and so do running
-statistics."""
+"""Settings of a solver file in a run: the type of solver and clipping. Running statistics too."""
 
 from __future__ import annotations
 
@@ -52,7 +51,7 @@ def run(
 
 
 def named(fits: Callable[[Preset], bool]) -> str:
-    """The presets that fit, as a sentence names them."""
+    """The presets for which `fits` is true, as a sentence names them."""
     *first, last = (f"'{name}'" for name, preset in PRESETS.items() if fits(preset))
     return f"{', '.join(first)} and {last}"
 
@@ -85,7 +84,7 @@ def test_adam_trains_over_workers_as_in_one_process_and_resumes_to_the_last_bit(
     assert same(train(cluster), whole)
 
 
-def test_gradients_are_clipped_by_their_common_norm_where_one_process_knows_it(
+def test_gradients_are_clipped_by_their_common_norm_if_one_process_knows_it(
     tmp_path: Path,
 ) -> None:
     free = run(tmp_path / "free", "single", iterations=1, solver="weight_decay: 0").arrays
@@ -130,7 +129,7 @@ def test_gradients_are_clipped_by_their_common_norm_where_one_process_knows_it(
         ),
     ],
 )
-def test_what_a_cut_net_cannot_do_is_refused_before_anything_starts(
+def test_settings_impossible_with_a_divided_net_are_refused_before_anything_starts(
     tmp_path: Path, options: dict[str, str], problem: str
 ) -> None:
     with pytest.raises(ConfigError) as caught:
@@ -140,7 +139,7 @@ def test_what_a_cut_net_cannot_do_is_refused_before_anything_starts(
 
 
 @pytest.mark.parametrize("net", [DATA + DENSE % "data", DATA + RECURRENT + DENSE % "lstm"])
-def test_nets_that_cannot_be_cut_train_in_one_process(tmp_path: Path, net: str) -> None:
+def test_nets_that_cannot_be_divided_train_in_one_process(tmp_path: Path, net: str) -> None:
     assert len(run(tmp_path, "single", net=net).losses()) == 3
 
 
@@ -153,7 +152,7 @@ def test_replicas_train_a_net_without_a_conv_phase_and_clip_by_the_norm_of_the_w
     three = run(tmp_path / "three", "replicas", workers=3, **options)
     for name, expected in alone.arrays.items():
         np.testing.assert_allclose(three.arrays[name], expected, rtol=1e-4, atol=1e-6)
-    assert not same(alone, free)  # the norm was above the limit: the comparison means something
+    assert not same(alone, free)  # the norm was above the limit, so the comparison means something
 
 
 def test_running_statistics_survive_a_distributed_run(tmp_path: Path) -> None:

@@ -1,5 +1,5 @@
-"""With a variable batch the FC phase is updated after each part of a batch (One weird trick,
-section 4.2)."""
+"""The variable batch: the FC phase is updated after each part of a batch (One weird trick, section
+4.2)."""
 
 from __future__ import annotations
 
@@ -94,8 +94,8 @@ def by_hand(
             for stage in fc.stages:
                 fc.forward(stage)
             gradients = backward(fc)
-            back[rows] = fc.grad("pool2")  # of the mean over the whole batch
-            for layer, blobs in gradients.items():  # of the mean over the part
+            back[rows] = fc.grad("pool2")  # the gradient of the mean over the whole batch
+            for layer, blobs in gradients.items():  # gradients of the mean over the part
                 mean = tuple(blob * (batch / len(rows)) for blob in blobs)
                 stores[fc].apply(layer, mean, counts=part == len(parts) - 1)
         conv.set_grad("pool2", back)
@@ -104,7 +104,7 @@ def by_hand(
     return stores[conv].state() | stores[fc].state()
 
 
-def test_a_variable_batch_is_refused_where_a_loss_is_a_sum_whose_parts_have_no_weight(
+def test_a_variable_batch_is_refused_for_a_loss_that_is_a_sum_of_parts_without_weight(
     tmp_path: Path,
 ) -> None:
     text = (ZOO / "lenet.prototxt").read_text()

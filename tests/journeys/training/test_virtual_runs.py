@@ -1,4 +1,4 @@
-"""`up` on the virtual clock: how it ends, by itself and otherwise, and what it leaves."""
+"""`up` on the virtual clock: the ends of a run, and the files that it leaves."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ VIRTUAL = {"clock": "virtual"}
 
 
 def office(folder: Path, end: str) -> Path:
-    """A cluster.toml whose only actor ends so."""
+    """A cluster.toml whose only actor ends in this way."""
     (folder / "office.py").write_text(PROGRAM)
     cluster = folder / "cluster.toml"
     cluster.write_text(CLUSTER.format(end=end))
@@ -104,7 +104,7 @@ def test_a_run_that_goes_wrong_ends_in_words_with_its_exit_code(
 
 @contextmanager
 def in_its_virtual_years(folder: Path) -> Iterator[subprocess.Popen[str]]:
-    """`up` of a run without end that has begun; it is waited for."""
+    """`up` of a run without end that has begun. The process is waited for afterwards."""
     command = runtime_command("up", office(folder, "never").name)
     with subprocess.Popen(
         command, cwd=folder, env=environment(), stdout=subprocess.PIPE, text=True
@@ -125,7 +125,7 @@ def test_a_signal_winds_a_run_down_in_the_middle_of_its_virtual_years(
     assert process.returncode == 128 + number
 
 
-def test_its_only_process_is_that_of_up(tmp_path: Path) -> None:
+def test_its_only_process_is_up(tmp_path: Path) -> None:
     with in_its_virtual_years(tmp_path) as process:
         children = Path(f"/proc/{process.pid}/task/{process.pid}/children").read_text()
         process.terminate()
@@ -142,12 +142,12 @@ def test_a_script_runs_on_virtual_time_and_talks_to_its_actors(tmp_path: Path) -
     far = {"clock": "virtual", "latency": 1.0}
     made = launch(adders(), directory=tmp_path, simulation=far)
     with asyncio.Runner(loop_factory=made.loop_factory) as runner:
-        # who is outside the cluster waits for no road of it
+        # the caller is outside the cluster, so its ask takes no time of the network
         assert runner.run(main()) == (103, 0.0)
     assert [event["total"] for event in events(made.directory, "sum")] == [10]
 
 
-def test_a_run_on_virtual_time_in_a_script_needs_no_loop_of_its_own_and_fails_like_any(
+def test_a_run_on_virtual_time_in_a_script_needs_no_separate_loop_and_fails_like_any_run(
     tmp_path: Path,
 ) -> None:
     topology = Topology("tests.helpers.adders", (ActorSpec("one", "broken"),), (), "one")
@@ -163,7 +163,7 @@ def test_a_run_on_virtual_time_in_a_script_needs_no_loop_of_its_own_and_fails_li
 
 
 @pytest.mark.parametrize(("clock", "loop"), [("virtual", "real"), ("real", "virtual")])
-def test_a_run_on_a_loop_with_another_kind_of_time_is_told_so(
+def test_a_run_on_a_loop_with_another_kind_of_time_is_refused(
     tmp_path: Path, clock: str, loop: str
 ) -> None:
     made = launch(adders(), directory=tmp_path, simulation={"clock": clock}, processes="here")

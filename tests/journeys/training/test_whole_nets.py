@@ -1,5 +1,5 @@
-"""Presets whose workers hold the whole net: sums by a tree and at an accumulator, and parameters
-that are averaged."""
+"""Presets whose workers hold the whole net: sums by a tree and at an accumulator, and averaged
+parameters."""
 
 from __future__ import annotations
 
@@ -77,7 +77,7 @@ def test_workers_that_sum_equal_single_in_every_parameter_after_10_iterations(
     tmp_path: Path, single: Simulated, preset: str, workers: int, fan_in: int
 ) -> None:
     found = train(configure(tmp_path, preset, workers=workers, fan_in=fan_in))
-    assert len(single.arrays) == 16  # weights and bias of 4 layers, with their momentum
+    assert len(single.arrays) == 16  # weights and biases of 4 layers, with their momentum
     assert found.arrays.keys() == single.arrays.keys()
     for name, expected in single.arrays.items():
         assert relative_difference(found.arrays[name], expected) <= 1e-5, name
@@ -86,7 +86,7 @@ def test_workers_that_sum_equal_single_in_every_parameter_after_10_iterations(
 
 @pytest.mark.slow
 @pytest.mark.parametrize("preset", SUMMING)
-def test_they_equal_single_on_cifar10_full_with_its_normalisation_across_channels(
+def test_summing_presets_equal_single_on_cifar10_full_with_its_normalisation_across_channels(
     tmp_path: Path, shared_data: Path, preset: str
 ) -> None:
     found = []
@@ -129,7 +129,7 @@ def test_runs_repeat_themselves_to_the_last_bit_whatever_the_timing(
 def test_real_processes_have_the_bits_of_the_simulation(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, preset: str
 ) -> None:
-    # as the processes below: sums depend on how they are shared out
+    # like the processes below: sums depend on their division among threads
     monkeypatch.setenv("CONVOY_THREADS", "1")
     simulated = train(averaging(tmp_path / "sim", preset, 2, workers=3, iterations=5, test=True))
     one_thread = "[[machine]]\nthreads = 1\n"
@@ -156,7 +156,7 @@ def test_gradients_are_clipped_by_the_norm_of_the_whole_batch(
     for name, expected in alone.arrays.items():
         assert relative_difference(three.arrays[name], expected) <= 1e-5, name
     free = train(averaging(tmp_path / "free", "single", 1, iterations=3))
-    # the norm was above the limit: the comparison means something
+    # the norm was above the limit, so the comparison means something
     assert not same_bits(alone.arrays, free.arrays)
 
 
@@ -174,8 +174,8 @@ def test_replicas_that_are_averaged_clip_each_its_own_gradient(tmp_path: Path, p
 def test_an_average_after_every_iteration_equals_single(
     tmp_path: Path, preset: str, momentum: float, kept: int
 ) -> None:
-    """Parameters of SparkNet without momentum, whose histories are each worker's own; all of
-    DL4J's."""
+    """Only the parameters are equal with SparkNet without momentum, whose histories belong to each
+    worker. All arrays are equal with DL4J."""
     options: dict[str, Any] = {"momentum": momentum, "iterations": 5}
     alone = train(averaging(tmp_path / "single", "single", 1, **options)).arrays
     three = train(averaging(tmp_path / preset, preset, 1, workers=3, **options)).arrays
@@ -187,7 +187,8 @@ def test_an_average_after_every_iteration_equals_single(
 
 @pytest.fixture
 def seen(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[tuple[int, str, Any]]]:
-    """(iteration, what, bits of a replica's array) after every pass; a test's iteration is -1."""
+    """(iteration, name, bits of a replica's array) after every pass. The iteration of a test is
+    -1."""
     found: list[tuple[int, str, Any]] = []
     report = AveragingReplica._report
 
@@ -220,7 +221,7 @@ def test_replicas_differ_between_two_averages_and_agree_after_one_and_in_a_test_
     assert kinds["ip1.0"] == [3, 3, 1, 3, 3, 1, 3, 1]
     assert kinds["ip1.0.history"] == ([3] * 8 if preset == "sparknet" else [3, 3, 1, 3, 3, 1, 3, 1])
     tested = next(bits for number, what, bits in seen if (number, what) == (-1, "ip1.0"))
-    assert run.arrays["ip1.0"].tobytes() == tested  # the mean of equals, to the last bit
+    assert run.arrays["ip1.0"].tobytes() == tested  # the mean of equal arrays, to the last bit
 
 
 @pytest.mark.parametrize("preset", AVERAGING)
@@ -325,8 +326,9 @@ def test_workers_may_be_devices_whose_arrays_are_not_in_host_memory(
 
 
 def test_sums_travel_while_the_backward_pass_goes_on(tmp_path: Path) -> None:
-    """On devices that take a second for each of LeNet's two buckets, over links of a second for
-    each message, the sum of the last bucket alone adds to an iteration: up the tree, and down."""
+    """On devices that take a second for each of LeNet's two buckets, over links that take a second
+    for each message, only the sum of the last bucket lengthens an iteration: up the tree, and
+    down."""
     cluster = configure(tmp_path, "firecaffe", workers=2, iterations=1)
     loaded = load_with_program(cluster)
     assert isinstance(loaded.options, Options)
@@ -348,7 +350,7 @@ def test_sums_travel_while_the_backward_pass_goes_on(tmp_path: Path) -> None:
 
 
 def with_test_batch(cluster: Path, rows: int) -> Path:
-    """The same run, tested by so many images at a time."""
+    """The same run, tested with this number of images at a time."""
     net = (Path(ops.__file__).parents[1] / "nets" / "zoo" / "lenet.prototxt").read_text()
     assert net.count("batch_size: 100") == 1
     cluster.with_name("own.prototxt").write_text(
@@ -360,7 +362,7 @@ def with_test_batch(cluster: Path, rows: int) -> Path:
     return cluster
 
 
-def test_a_last_batch_of_a_test_with_fewer_images_than_workers_does_not_hold_up_those_that_are_averaged(
+def test_a_last_test_batch_with_fewer_images_than_workers_does_not_block_averaged_workers(
     tmp_path: Path,
 ) -> None:
     cluster = averaging(tmp_path, "sparknet", 5, workers=3, iterations=1, test=True)
@@ -369,7 +371,7 @@ def test_a_last_batch_of_a_test_with_fewer_images_than_workers_does_not_hold_up_
     assert 0 < tested["accuracy"] < 1
 
 
-def test_a_test_in_which_not_all_workers_that_are_averaged_would_meet_is_refused(
+def test_a_test_that_not_all_averaged_workers_would_join_is_refused(
     tmp_path: Path,
 ) -> None:
     cluster = with_test_batch(averaging(tmp_path, "dl4j", 5, workers=3, iterations=1, test=True), 2)

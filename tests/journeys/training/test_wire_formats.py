@@ -1,5 +1,5 @@
-"""Runs whose gradients have formats: what is said on which link, what is learnt, what is
-refused."""
+"""Runs with formats for gradients: the format of each link, the training results, and the refused
+settings."""
 
 from __future__ import annotations
 
@@ -52,14 +52,14 @@ BROKEN = {
             "such as 'conv-* -> reducer-*'"
         ],
     ),
-    "a link that nobody has": (
+    "a link that no actors have": (
         f"{GRADIENTS}links = {{ 'conv-* -> reducer-*' = 'float16' }}\n",
         [
             "cluster.toml:2: train.gradients.links.'conv-* -> reducer-*': fits no link with "
             f"gradients; these links are {LINKS}"
         ],
     ),
-    "a block that is no multiple of 32": (
+    "a block that is not a multiple of 32": (
         f"{GRADIENTS}block = 100\n",
         [
             (
@@ -105,7 +105,8 @@ def test_a_mistake_in_the_formats_gets_its_exact_message(
 
 
 def gradients(format_: str, **more: str) -> str:
-    """The section; `more` are the formats of links, "conv_reducer" for "conv-* -> reducer-*"."""
+    """The section of the formats. `more` are the formats of links: "conv_reducer" stands for
+    "conv-* -> reducer-*"."""
     names = {"conv_reducer": "conv-* -> reducer-*", "reducer_model": "reducer-* -> conv_model"}
     links = "".join(f'"{names[link]}" = "{name}"\n' for link, name in more.items())
     return f'{GRADIENTS}format = "{format_}"\ntau = 0.01\n[train.gradients.links]\n{links}'
@@ -113,7 +114,7 @@ def gradients(format_: str, **more: str) -> str:
 
 @pytest.fixture
 def told(monkeypatch: pytest.MonkeyPatch) -> defaultdict[tuple[str, str], set[tuple[str, ...]]]:
-    """(sender's role, receiver) -> the formats that were told."""
+    """(sender's role, receiver) -> the formats that were sent."""
     found: defaultdict[tuple[str, str], set[tuple[str, ...]]] = defaultdict(set)
     tell = Actor.tell
 
@@ -130,14 +131,15 @@ def test_each_link_has_the_format_that_is_written_for_it(tmp_path: Path, told: A
     more = gradients("bfloat16", conv_reducer="one-bit", reducer_model="float16")
     train(configure(tmp_path, "sync", workers=5, iterations=2, more=more))
     assert told == {
-        ("conv_compute", "conv_model"): {("bfloat16", "bfloat16")},  # the fifth's
+        # the gradient of the fifth worker
+        ("conv_compute", "conv_model"): {("bfloat16", "bfloat16")},
         ("conv_compute", "reducer"): {("one-bit", "one-bit")},
         ("tree_reducer", "reducer"): {("bfloat16", "bfloat16")},
         ("tree_reducer", "conv_model"): {("float16", "float16")},
     }
 
 
-def test_without_reducers_the_format_is_that_of_the_link_to_the_model(
+def test_without_reducers_the_format_belongs_to_the_link_to_the_model(
     tmp_path: Path, told: Any
 ) -> None:
     train(configure(tmp_path, "async", workers=2, iterations=4, more=gradients("threshold")))
@@ -238,7 +240,8 @@ def test_a_gradient_that_does_not_fit_its_layer_is_rejected_and_changes_nothing(
         said = envelope.message
         if type(said) is LayerGradient:
             deliver(router, envelope._replace(message=SPOILED[how](said)), size, lambda: None)
-            router._homes[envelope.sender].latest.clear()  # what repeats is not tested here
+            # the router would reject a repeat by itself, and that is not tested here
+            router._homes[envelope.sender].latest.clear()
         deliver(router, envelope, size, release)
 
     def count(router: Router, peer: str, error: MessageError | None) -> None:
@@ -255,7 +258,7 @@ def test_a_gradient_that_does_not_fit_its_layer_is_rejected_and_changes_nothing(
 
 
 @pytest.mark.parametrize("name", sorted(FORMATS))
-def test_a_gradient_of_no_number_ends_the_run_whatever_the_format(
+def test_a_gradient_with_nan_ends_the_run_whatever_the_format(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str
 ) -> None:
     encode = Wire.encode
@@ -274,7 +277,7 @@ def test_a_gradient_of_no_number_ends_the_run_whatever_the_format(
 def test_real_processes_give_the_bits_of_the_simulation_in_every_format(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    # as the processes below: sums depend on how they are shared out
+    # like the processes below: sums depend on their division among threads
     monkeypatch.setenv("CONVOY_THREADS", "1")
     more = "[[machine]]\nthreads = 1\n" + gradients(
         "bfloat16", conv_reducer="one-bit", reducer_model="threshold"

@@ -1,5 +1,5 @@
-"""A machine on which the compiler of the kernels cannot be imported: training goes on with plain
-NumPy, and says so."""
+"""A machine on which the compiler of the kernels cannot be imported: training uses plain NumPy, and
+reports it."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from tests.helpers.support import ROOT, configure, environment, events, run_dire
 
 @pytest.fixture
 def without_numba(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Every process started from here finds a numba that does not load, and no compiled kernel."""
+    """Let every process find a numba that does not load, and no compiled kernel."""
     (tmp_path / "numba").mkdir()
     (tmp_path / "numba" / "__init__.py").write_text(
         'raise ImportError("no numba for this machine")'
@@ -29,9 +29,7 @@ def without_numba(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("tests.helpers.support.environment", lambda: found)
 
 
-def test_where_numba_cannot_be_imported_training_goes_on_with_numpy_and_says_so(
-    without_numba, tmp_path
-):
+def test_where_numba_cannot_be_imported_training_uses_numpy_and_reports_it(without_numba, tmp_path):
     cluster = configure(tmp_path / "run", "sync", workers=2, iterations=3)
     done = run_up(cluster)
     assert done.returncode == 0, done.stdout + done.stderr
@@ -44,7 +42,7 @@ def test_where_numba_cannot_be_imported_training_goes_on_with_numpy_and_says_so(
     assert done.stdout.count(told) == 1
 
 
-def test_a_backend_that_cannot_be_had_is_an_error_of_its_own(monkeypatch, tmp_path):
+def test_an_unavailable_backend_is_a_separate_error(monkeypatch, tmp_path):
     monkeypatch.setattr(store, "place", lambda: store.Place(tmp_path))
     for name in ("ops.cpu.codegen.loops", "numba"):
         monkeypatch.setitem(sys.modules, name, None)
@@ -66,7 +64,9 @@ except OpsError as error:
 """
 
 
-def test_what_was_compiled_before_needs_no_numba_and_what_was_not_says_so(without_numba, tmp_path):
+def test_compiled_kernels_need_no_numba_and_others_report_that_they_need_it(
+    without_numba, tmp_path
+):
     broken = support.environment()
     whole = {**broken, "PYTHONPATH": str(ROOT)}
     command = [sys.executable, "-c", COMPUTES]

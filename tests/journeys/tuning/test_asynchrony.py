@@ -1,4 +1,4 @@
-"""Asynchronous groups train, with the staleness that theory says: g - 1 on average (Omnivore
+"""Asynchronous groups train with the staleness that theory predicts: g - 1 on average (Omnivore
 section 4)."""
 
 from __future__ import annotations
@@ -18,12 +18,13 @@ from tests.helpers.support import configure, events, run_directory, run_up, trai
 
 
 def mean_staleness(fields: list[dict[str, float]], skip: int) -> float:
-    """Mean over the iterations after the first `skip`, while the pipeline of groups fills."""
+    """The mean staleness after the first `skip` iterations, in which the pipeline of groups
+    fills."""
     return float(np.mean([entry["staleness"] for entry in fields[skip:]]))
 
 
 def convolution_takes_time(draw: np.random.Generator) -> Callable[[str, str], float]:
-    """Exponential service times of the conv phase, as theory assumes; everything else is fast."""
+    """Exponential service times of the conv phase, as theory assumes. All other work is fast."""
     return lambda actor, label: (
         float(draw.exponential(0.01)) if label.startswith(("forward", "backward")) else 1e-4
     )
@@ -63,7 +64,7 @@ def test_four_groups_in_real_processes_learn_with_staleness_3(tmp_path: Path) ->
     assert events(directory, "test")[-1]["accuracy"] > 0.85
 
 
-def test_two_groups_of_two_have_their_own_trees_and_staleness_1(tmp_path: Path) -> None:
+def test_two_groups_of_two_have_separate_trees_and_staleness_1(tmp_path: Path) -> None:
     draw = np.random.default_rng(1)
     run = train(
         configure(tmp_path, "omnivore", workers=4, groups=2, iterations=30),

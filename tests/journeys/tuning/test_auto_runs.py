@@ -1,5 +1,5 @@
-"""Runs with `preset = "auto"`: every preset keeps its word, trials leave nothing, and the run is
-what was measured."""
+"""Runs with `preset = "auto"`: every preset keeps its promise, trials leave nothing, and the run is
+as fast as measured."""
 
 from __future__ import annotations
 
@@ -29,14 +29,14 @@ ITERATIONS = 60
 
 
 def small(cluster: Path) -> Path:
-    """With a batch that takes little time, and kernels that need not be loaded."""
+    """Give a cluster.toml a batch that takes little time, and kernels that need not be loaded."""
     cluster.write_text(cluster.read_text().replace("[train]\n", "[train]\nkernels = 'numpy'\n"))
     return cluster
 
 
 def losses(folder: Path, preset: str) -> list[float]:
-    """Of four iterations with three workers, in two groups where the preset lets one choose and
-    does not equal one process."""
+    """The losses of four iterations with three workers. They are in two groups if the preset allows
+    it and is not equal to one process."""
     groups = 1 if PRESETS[preset].equals_single else 2
     cluster = small(configure(folder, preset, workers=3, groups=groups, iterations=4))
     return train(cluster, checkpoint=False).losses()
@@ -49,7 +49,7 @@ def single(tmp_path_factory: pytest.TempPathFactory) -> list[float]:
 
 @pytest.mark.few("[mxnet-async")
 @pytest.mark.parametrize("preset", [name for name in PRESETS if name != "single"])
-def test_a_preset_computes_what_single_does_if_it_says_so_and_else_not(
+def test_a_preset_is_equal_to_single_if_and_only_if_it_declares_so(
     tmp_path: Path, single: list[float], preset: str
 ) -> None:
     found = losses(tmp_path, preset)
@@ -57,14 +57,15 @@ def test_a_preset_computes_what_single_does_if_it_says_so_and_else_not(
 
 
 def auto(folder: Path, *, iterations: int = ITERATIONS, more: str = VIRTUAL) -> Path:
-    """On virtual time, where what each preset takes stands in a profile, or as `more` has it."""
+    """A cluster.toml with preset "auto". It runs on virtual time with the times of a profile, or
+    with the settings in `more`."""
     cluster = small(configure(folder, "auto", workers=2, iterations=iterations, more=more))
     (folder / "times.json").write_text(json.dumps(PROFILE))
     return cluster
 
 
 def run(cluster: Path, monkeypatch: pytest.MonkeyPatch, *settings: str) -> Path:
-    """Run `up` in this process, on virtual time; the run directory."""
+    """Run `up` in this process, on virtual time. Returns the run directory."""
     monkeypatch.chdir(cluster.parent)
     assert up_runs.run(check(cluster, settings), RunConsole(live=False)).code == 0
     return run_directory(cluster).resolve()
@@ -72,13 +73,13 @@ def run(cluster: Path, monkeypatch: pytest.MonkeyPatch, *settings: str) -> Path:
 
 @pytest.fixture(scope="module")
 def tried(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The run directory of a run whose preset was found out."""
+    """The directory of a run that has chosen its preset."""
     with pytest.MonkeyPatch.context() as patch:
         return run(auto(tmp_path_factory.mktemp("tried")), patch)
 
 
 def said(directory: Path, event: str) -> list[dict[str, Any]]:
-    """Fields of these events."""
+    """The fields of these events."""
     return [
         {k: v for k, v in told.items() if k not in ("t", "actor", "event")}
         for told in events(directory, event)
@@ -86,7 +87,9 @@ def said(directory: Path, event: str) -> list[dict[str, Any]]:
 
 
 @pytest.mark.slow  # trials of two presets: 10 s
-def test_the_fastest_in_its_trial_is_the_run_and_all_of_it_is_told(tried: Path) -> None:
+def test_the_run_uses_the_preset_that_was_fastest_in_its_trial_and_reports_the_choice(
+    tried: Path,
+) -> None:
     trials, [choice] = said(tried, "trial"), said(tried, "choice")
     assert [trial["preset"] for trial in trials] == [
         told["preset"] for told in said(tried, "candidate")[:2]
@@ -106,7 +109,7 @@ def test_the_fastest_in_its_trial_is_the_run_and_all_of_it_is_told(tried: Path) 
 
 
 @pytest.mark.slow
-def test_trials_leave_their_journals_and_nothing_that_was_learnt(tried: Path) -> None:
+def test_trials_leave_their_journals_and_no_model(tried: Path) -> None:
     folders = sorted((tried / "trials").iterdir())
     assert [folder.name.partition("-")[2].partition("-")[2] for folder in folders] == [
         told["preset"]
@@ -117,7 +120,7 @@ def test_trials_leave_their_journals_and_nothing_that_was_learnt(tried: Path) ->
     assert [events(folder, "test") + events(folder, "checkpoint") for folder in folders] == [[], []]
 
 
-@pytest.mark.slow  # after those trials
+@pytest.mark.slow  # after the same trials
 def test_the_run_has_the_bits_of_the_preset_named_by_hand(
     tried: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -138,7 +141,7 @@ def test_the_run_has_the_bits_of_the_preset_named_by_hand(
     ]
 
 
-def test_check_and_plan_tell_what_up_would_try_and_go_on_with_the_best(
+def test_check_and_plan_show_the_presets_that_up_would_try_and_use_the_best(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     cluster = auto(tmp_path)
@@ -188,7 +191,7 @@ def test_trials_that_all_diverge_end_the_run_with_the_reason(
 
 
 @pytest.mark.slow
-def test_a_preset_of_another_package_takes_part_if_it_says_that_it_equals_single(
+def test_a_preset_of_another_package_is_a_candidate_if_it_declares_that_it_equals_single(
     tmp_path: Path, install: Any
 ) -> None:
     install(BROUGHT)

@@ -1,4 +1,4 @@
-"""Momentum that follows what is measured, without probes: on virtual time, after a cold start, in
+"""Momentum that follows measurements, without probes: on virtual time, after a cold start, and in
 real processes."""
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ WANTED = 0.9
 
 
 class Witness(Actor):
-    """Asks the model servers what they measure late in the run."""
+    """An actor that asks the model servers for their statistics late in the run."""
 
     def __init__(self, *, servers: list[str], after: int) -> None:
         self._servers = servers
@@ -51,7 +51,7 @@ def closed_loop(
 
 
 def followed(cluster: Path, servers: list[str], *settings: str, draw: Any = None) -> Journal:
-    """A run on virtual time; `draw` gives the seconds of a backward pass."""
+    """Run on virtual time. `draw` gives the seconds of a backward pass."""
     loaded = load_with_program(cluster, settings)
     assert isinstance(loaded.options, Options)
     after = plan_of(loaded.options)
@@ -74,7 +74,7 @@ def followed(cluster: Path, servers: list[str], *settings: str, draw: Any = None
 
 
 def plan_of(options: Options) -> int:
-    """The iteration, near the end, whose statistics are looked at."""
+    """The iteration near the end at which the statistics are requested."""
     assert options.train.max_iter is not None
     return options.train.max_iter - 20
 
@@ -82,7 +82,7 @@ def plan_of(options: Options) -> int:
 @pytest.mark.slow  # 10 s each
 @pytest.mark.parametrize("law", ["exponential", "even"])
 @pytest.mark.parametrize("preset", ["omnivore", "mxnet-async"])
-def test_the_total_momentum_ends_where_it_is_wanted_with_four_groups(
+def test_the_total_momentum_reaches_its_goal_with_four_groups(
     tmp_path: Path, preset: str, law: str
 ) -> None:
     servers = {"omnivore": ["conv_model"], "mxnet-async": ["model-0"]}[preset]
@@ -98,14 +98,14 @@ def test_the_total_momentum_ends_where_it_is_wanted_with_four_groups(
     assert regrouped == pytest.approx([fields["momentum"] for fields in changes], abs=1e-4)
     assert journal.of("probe") == journal.of("held") == []
     (measured,) = journal.of("measured")
-    # where theory is wrong, by 0.033 of even times, the loop mends it
+    # theory is off by 0.033 for even times, and the loop corrects it
     most = {"exponential": 0.05, "even": 0.02}[law]
     assert total(measured["momentum"], measured["staleness"]) == pytest.approx(WANTED, abs=most)
     assert journal.of("finished")[0]["iterations"] == 400
 
 
 @pytest.mark.slow
-def test_after_a_cold_start_what_it_found_is_kept(tmp_path: Path) -> None:
+def test_the_total_found_by_a_cold_start_is_kept(tmp_path: Path) -> None:
     cluster = configure(tmp_path, "omnivore", workers=4, iterations=300, batch=8)
     text = cluster.read_text().replace("groups = 1", 'groups = "auto"')
     text = text.replace("[train]\n", '[train]\nmomentum = "auto"\n')
@@ -127,7 +127,7 @@ def test_after_a_cold_start_what_it_found_is_kept(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-def test_it_goes_on_in_processes_until_the_run_ends(tmp_path: Path) -> None:
+def test_the_loop_runs_in_processes_until_the_run_ends(tmp_path: Path) -> None:
     cluster = closed_loop(tmp_path, "omnivore", iterations=300, workers=2, groups=2)
     done = run_up(cluster)
     assert (done.returncode, done.stderr) == (0, "")

@@ -1,5 +1,5 @@
-"""A run whose batch changes while it goes on: every sample once, gradients of whole batches,
-checkpoints that know where they are; and the tuner that chooses it."""
+"""A run whose batch changes while it runs: every sample once, gradients of whole batches,
+checkpoints with the right position, and the tuner that chooses the batch."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ from tests.helpers.scientist import asks, same, tried
 from tests.helpers.support import ROOT, Simulated, configure, events, run_directory, run_up, train
 
 ITERATIONS = 20
-BATCH = 8  # the net's own
+BATCH = 8  # the net's own batch
 AUTO = ('train.batch="auto"', "train.tuning.batches=[1, 2]", "train.tuning.budget=0.5")
 Span = tuple[int, int]
 
@@ -36,7 +36,7 @@ Span = tuple[int, int]
 def cluster_of(
     directory: Path, preset: str, workers: int = 2, *, iterations: int = ITERATIONS, **options: Any
 ) -> Path:
-    """LeNet with small batches."""
+    """A cluster.toml of LeNet with small batches."""
     cluster = configure(
         directory, preset, workers=workers, iterations=iterations, **{"batch": BATCH, **options}
     )
@@ -54,7 +54,7 @@ def cluster_of(
 def held(
     cluster: Path, *probes: dict[str, Any], release: dict[str, Any] | None = None
 ) -> Simulated:
-    """A run that may have twice the batch, held once by a scientist, and by no tuner."""
+    """A run that may have twice the batch. The test's actor holds it once, without a tuner."""
     return tried(cluster, asks(*probes, release=release), *AUTO, change=without_tuner)
 
 
@@ -74,14 +74,14 @@ def resumed(
 
 
 def images_in(directory: Path, run: Simulated) -> int:
-    """As its checkpoint says."""
+    """The number of images in the run's last checkpoint."""
     _, facts = load_checkpoint(directory / run.journal.of("checkpoint")[-1]["file"])
     return int(facts["images"])
 
 
 @pytest.fixture
 def reads(monkeypatch: pytest.MonkeyPatch) -> list[Span]:
-    """The samples that are read, in order."""
+    """A list of the samples that are read, in order."""
     found: list[Span] = []
     original = Batches.samples
 
@@ -94,13 +94,13 @@ def reads(monkeypatch: pytest.MonkeyPatch) -> list[Span]:
 
 
 def once(spans: list[Span], first: int, last: int) -> bool:
-    """Is every sample from the first to the last in just one of them?"""
+    """Whether every sample from the first to the last is in exactly one of the spans."""
     ordered = sorted(spans)
     ends = all(high == low for (_, high), (low, _) in itertools.pairwise(ordered))
     return ends and (ordered[0][0], ordered[-1][1]) == (first, last)
 
 
-# -- the data's journey
+# -- the order of the samples
 
 
 @pytest.mark.few("[sync]")
@@ -132,7 +132,7 @@ def test_a_probe_with_a_larger_batch_has_the_next_samples_and_leaves_no_trace(
     tmp_path: Path,
 ) -> None:
     plain = train(cluster_of(tmp_path / "plain", "sync"))
-    # the model stays, so that losses tell of the samples alone
+    # the model does not change, so losses depend on the samples only
     still = {"base_lr": 1e-30, "momentum": 0.0}
     probes = (
         {"iterations": 4, **still},
@@ -175,7 +175,7 @@ def test_a_checkpoint_of_a_run_with_several_batches_is_resumed_where_it_ended(
 
 
 @pytest.mark.parametrize(("facts", "place"), [({"images": "77"}, (5, 77)), ({}, (5, -1))])
-def test_an_older_checkpoint_does_not_say_how_many_images_it_has(
+def test_an_older_checkpoint_has_no_number_of_images(
     tmp_path: Path, facts: dict[str, str], place: tuple[int, int]
 ) -> None:
     save_checkpoint(
@@ -185,7 +185,7 @@ def test_an_older_checkpoint_does_not_say_how_many_images_it_has(
 
 
 @pytest.mark.parametrize("images", ["-1", "many", "9" * 19])
-def test_a_checkpoint_whose_images_are_no_number_is_refused(tmp_path: Path, images: str) -> None:
+def test_a_checkpoint_whose_images_are_not_a_number_is_refused(tmp_path: Path, images: str) -> None:
     save_checkpoint(
         tmp_path / "c.safetensors",
         {"a.0": np.zeros(1, np.float32)},
@@ -211,7 +211,7 @@ def test_a_batch_that_was_not_planned_is_refused_in_words(tmp_path: Path) -> Non
     ]
 
 
-# -- what is planned
+# -- plans
 
 
 def planned(directory: Path, preset: str, *settings: str) -> Topology:
@@ -221,10 +221,10 @@ def planned(directory: Path, preset: str, *settings: str) -> Topology:
 
 
 @pytest.mark.parametrize("preset", ["sync", "mxnet-sync"])
-def test_memory_and_traffic_are_those_of_the_largest_batch(tmp_path: Path, preset: str) -> None:
+def test_memory_and_traffic_are_planned_for_the_largest_batch(tmp_path: Path, preset: str) -> None:
     largest = forecast(planned(tmp_path, preset, "train.batch=16"))
     auto = forecast(planned(tmp_path, preset, *AUTO))
-    kept = {"tuner": auto.memory["tuner"]}  # the model as it is before probes
+    kept = {"tuner": auto.memory["tuner"]}  # the copy of the model from before the probes
     assert auto.memory == largest.memory | kept
     assert auto.traffic == largest.traffic
     assert (largest.step, auto.step) == ("iteration", "iteration of the largest batch, 16 images")
@@ -261,7 +261,7 @@ REFUSED = {
 
 
 @pytest.mark.parametrize("preset", REFUSED)
-def test_where_the_batch_cannot_be_chosen_the_run_is_refused_with_the_reason(
+def test_if_the_batch_cannot_be_chosen_the_run_is_refused_with_the_reason(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], preset: str
 ) -> None:
     cluster = cluster_of(tmp_path, preset)
@@ -293,7 +293,7 @@ def test_where_the_batch_cannot_be_chosen_the_run_is_refused_with_the_reason(
         ),
     ],
 )
-def test_what_does_not_go_with_a_batch_that_is_chosen_is_told(
+def test_settings_that_conflict_with_a_chosen_batch_are_reported(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], settings: list[str], reason: str
 ) -> None:
     cluster = cluster_of(tmp_path, "sync")
@@ -307,7 +307,7 @@ def test_what_does_not_go_with_a_batch_that_is_chosen_is_told(
     assert reason in capsys.readouterr().err
 
 
-# -- the tuner chooses
+# -- the tuner chooses the batch
 
 NET = """
 name: "small"
@@ -323,8 +323,8 @@ layer { name: "loss" type: "SoftmaxWithLoss" bottom: "ip2" bottom: "label" top: 
 
 
 def noisy(directory: Path, preset: str) -> Path:
-    """A net whose noise scale is some 70 images after 100 iterations, twice its own batch; it is
-    measured by then."""
+    """A net whose noise scale is about 70 images after 100 iterations, twice its own batch. By then
+    it has been measured."""
     cluster = configure(directory, preset, workers=2, iterations=500)
     (directory / "lenet.prototxt").write_text(NET)
     text = cluster.read_text().replace("batch = 16\n", 'batch = "auto"\n')
@@ -340,12 +340,12 @@ def choices_of(told: list[dict[str, Any]]) -> list[dict[str, Any]]:
 
 
 @pytest.mark.slow
-# the server has the parts of gradients, or reducers do
+# with mxnet-sync the server receives the parts of gradients, with singa the reducers do
 @pytest.mark.parametrize("preset", ["mxnet-sync", "singa"])
 def test_the_tuner_takes_a_larger_batch_where_that_costs_no_time(
     tmp_path: Path, preset: str
 ) -> None:
-    """On this clock an iteration takes as long whatever its batch."""
+    """On this clock an iteration takes equally long for every batch."""
     run = train(noisy(tmp_path, preset), service_time=lambda actor, label: 0.01)
     told = run.journal.of("tuning")
     first, *_, last = choices_of(told)

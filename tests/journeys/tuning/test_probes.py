@@ -1,5 +1,5 @@
-"""A run that is held, tried with other groups and rates, and released: what comes out is as if
-nobody had tried."""
+"""A run that is held, tried with other groups and rates, and released: the result is the same as
+without probes."""
 
 from __future__ import annotations
 
@@ -95,7 +95,7 @@ def test_a_probe_whose_loss_rises_or_that_would_outlast_the_run_is_not_kept(
     assert [fields["kept"] for fields in found.journal.of("probe")] == [False]
 
 
-def test_the_pace_of_a_probe_is_that_of_its_later_half_between_two_turns_of_all_groups() -> None:
+def test_the_pace_of_a_probe_comes_from_its_later_half_between_two_turns_of_all_groups() -> None:
     assert pace([9.0, 10.0, 11.0, 12.0], 1) == 1.0
     assert pace([9.0, 9.0, 10.0, 10.0, 11.0, 11.0, 12.0, 12.0, 13.0, 13.0], 2) == 0.5
     assert pace([9.0, 9.0, 9.0], 2) == pace([], 1) == 0.0
@@ -138,9 +138,10 @@ OTHERS = {
 
 @pytest.mark.few("[one-bit]")
 @pytest.mark.parametrize("name", OTHERS)
-def test_what_is_in_no_model_is_put_back_too(tmp_path: Path, name: str) -> None:
-    """What senders keep of coarse gradients, when the next mean is due, who is how far and how
-    fast: a hold without probes is the same."""
+def test_state_outside_the_model_is_restored_too(tmp_path: Path, name: str) -> None:
+    """The state outside the model is restored: errors that senders keep of coarse gradients, the
+    time of the next mean, and the progress and speed of workers. The result equals a hold without
+    probes."""
     preset, more, *settings = OTHERS[name]
     live = "train.strategy.live=true" in settings
     probes = PROBES[: 3 if live else 2]
@@ -156,7 +157,8 @@ def test_what_is_in_no_model_is_put_back_too(tmp_path: Path, name: str) -> None:
 
 
 def zoo(net: str, *before: tuple[str, str]) -> str:
-    """A net of the zoo with more layers: (the layer before which they stand, their text)."""
+    """A net of the zoo with more layers. `before` has pairs of a layer's name and the text to put
+    before it."""
     text = (ROOT / "nets" / "zoo" / f"{net}.prototxt").read_text()
     for layer, more in before:
         head = f'layer {{\n  name: "{layer}"'
@@ -169,7 +171,7 @@ def zoo(net: str, *before: tuple[str, str]) -> str:
 @pytest.mark.parametrize(
     "preset", ["sync", "single", "mxnet-sync", "local-fc-shards", "one-weird-trick", "replicas"]
 )
-def test_what_is_random_after_probes_is_as_if_there_had_been_none(
+def test_random_numbers_after_probes_are_the_same_as_without_probes(
     tmp_path: Path, preset: str
 ) -> None:
     drop = 'layer {{ name: "drop {0}" type: "Dropout" bottom: "{0}" top: "{0}" }}'
@@ -201,7 +203,7 @@ def test_a_run_that_resumes_another_has_its_learning_rate_after_probes_too(
 
 
 def test_the_state_of_recurrent_layers_is_put_back(tmp_path: Path) -> None:
-    """`cont` is always 1 here: the state of a pass is the first of the next."""
+    """`cont` is always 1 here, so the last state of a pass is the first of the next."""
     ones = 'shape { dim: 8 dim: 8 } data_filler { type: "constant" value: 1 }'
     net = zoo(
         "char_lstm",
@@ -234,7 +236,7 @@ def test_the_state_of_recurrent_layers_is_put_back(tmp_path: Path) -> None:
     same(found[1], found[0])
 
 
-def test_a_probe_may_have_other_groups_and_its_seconds_are_those_of_its_iterations(
+def test_a_probe_may_have_other_groups_and_its_seconds_cover_its_iterations(
     tmp_path: Path,
 ) -> None:
     cluster = configure(tmp_path / "a", "sync", workers=4, iterations=ITERATIONS, more="")
@@ -275,7 +277,7 @@ def test_a_probe_that_diverges_is_cut_and_the_run_goes_on_from_the_model_before(
     assert not tame["diverged"]
 
 
-def test_a_release_says_how_the_run_goes_on(tmp_path: Path) -> None:
+def test_a_release_sets_how_the_run_goes_on(tmp_path: Path) -> None:
     cluster = configure(tmp_path, "sync", workers=4, iterations=ITERATIONS)
     wanted = asks(
         {"iterations": 2, "groups": 4}, release={"groups": 2, "momentum": 0.4, "base_lr": 0.02}
@@ -294,13 +296,13 @@ TAME = {"what": "release", "base_lr": 0.01, "watched": 10}
 
 
 def by_iteration(run: Simulated) -> dict[str, float]:
-    """What was said last of each."""
+    """The last reported loss of each iteration."""
     return {fields["iteration"]: fields["loss"] for fields in run.journal.of("progress")}
 
 
-# Of those above one of each kind: what is put back is the same. Whose turn it is among groups, and
-# what was found out about how fast workers are, stay as they are, so "one-bit of groups" and
-# "shares" end with other numbers.
+# One case of each kind from the list above: the same state is restored. The order of turns among
+# groups and the measured speed of workers are not restored, so "one-bit of groups" and "shares" end
+# with other numbers.
 @pytest.mark.few("[sync]")
 @pytest.mark.parametrize(
     "name", ["sync", "single", "replicas", "local-fc-shards", "one-bit", "groups", "sparknet"]
@@ -328,11 +330,11 @@ def test_training_that_diverges_while_it_is_watched_goes_back_and_leaves_no_trac
     }
 
 
-def test_what_is_watched_goes_back_as_soon_as_it_is_far_worse_than_an_untrained_model(
+def test_watched_training_goes_back_as_soon_as_it_is_far_worse_than_an_untrained_model(
     tmp_path: Path,
 ) -> None:
-    """At this rate the loss is above 70 in the next iteration, and above ten times that of an
-    untrained model for the mean of ten iterations three iterations later."""
+    """At this rate the loss is above 70 in the next iteration. The mean of ten iterations exceeds
+    ten times the loss of an untrained model only three iterations later."""
     cluster = configure(tmp_path, "sync", workers=2, iterations=40)
     found = tried(
         cluster, [{"what": "hold"}, {"what": "release", "base_lr": 0.08, "watched": 39}, TAME]
@@ -341,7 +343,7 @@ def test_what_is_watched_goes_back_as_soon_as_it_is_far_worse_than_an_untrained_
     assert max(fields["loss"] for fields in found.journal.of("progress")) < 40
 
 
-def test_a_release_is_answered_when_nobody_watches_any_longer(tmp_path: Path) -> None:
+def test_a_release_is_answered_when_watching_has_ended(tmp_path: Path) -> None:
     cluster = configure(tmp_path, "sync", workers=2, iterations=ITERATIONS)
     wanted = [
         {"what": "hold"},
@@ -355,7 +357,7 @@ def test_a_release_is_answered_when_nobody_watches_any_longer(tmp_path: Path) ->
     assert found.journal.of("release") == [{"iterations": n, "diverged": False} for n in (3, 0)]
 
 
-def test_a_run_that_diverges_when_nobody_watches_any_longer_ends(tmp_path: Path) -> None:
+def test_a_run_that_diverges_after_watching_has_ended_ends(tmp_path: Path) -> None:
     cluster = configure(tmp_path, "sync", workers=2, iterations=ITERATIONS)
     wanted = [
         {"what": "hold"},
@@ -388,13 +390,13 @@ def test_a_run_that_is_held_can_end_too(tmp_path: Path) -> None:
     )
 
 
-def test_a_run_that_has_no_more_to_do_refuses_to_be_held(tmp_path: Path) -> None:
+def test_a_run_that_has_finished_training_refuses_to_be_held(tmp_path: Path) -> None:
     cluster = configure(tmp_path, "sync", workers=2, iterations=1)
     (refused,) = tried(cluster, [{"what": "hold"}]).journal.of("refused")
     assert refused["reason"].endswith("the run ends")
 
 
-def test_what_cannot_be_is_refused_in_words_and_changes_nothing(tmp_path: Path) -> None:
+def test_impossible_probes_are_refused_in_words_and_change_nothing(tmp_path: Path) -> None:
     plain = train(configure(tmp_path / "plain", "sync", workers=2, iterations=ITERATIONS))
     wrong: list[tuple[dict[str, Any], str]] = [
         ({"what": "probe", "iterations": 0}, "found a probe of 0 iterations, expected at least 1"),

@@ -1,4 +1,4 @@
-"""While a run goes on: other groups, other workers, other rates, without a sample lost or done
+"""Changes during a run: other groups, other workers, other rates, without a sample lost or trained
 twice."""
 
 from __future__ import annotations
@@ -23,14 +23,16 @@ from runtime.simulation.clock import run_virtual
 from runtime.simulation.cluster import Journal, simulate
 from tests.helpers.support import Simulated, configure, train, with_actor
 
-BITS = 30  # iterations: other sums part in the first (`test_without_it_the_bits_differ...`)
+# iterations; runs with other sums differ from the first one on
+# (`test_without_it_the_bits_differ...`)
+BITS = 30
 LONG = 120  # iterations: room for 50 changes
 LIVE = ["train.strategy.live=true", "train.batch=16"]
 Wish = dict[str, Any]
 
 
 class Meddler(Actor):
-    """Asks the coordinator for one change after the other, at random times."""
+    """An actor that asks the coordinator for one change after the other, at random times."""
 
     def __init__(self, *, wishes: list[Wish], seed: int = 1) -> None:
         self._wishes = wishes
@@ -47,7 +49,7 @@ class Meddler(Actor):
 
 
 def meddled(cluster: Path, wishes: list[Wish], settings: list[str], seed: int = 1) -> Journal:
-    """A run on virtual time, an iteration every 0.3 seconds or so, with a meddler in it."""
+    """Run on virtual time with a meddler. An iteration takes about 0.3 seconds."""
     loaded = load_with_program(cluster, settings)
     assert isinstance(loaded.options, Options)
     more = with_actor(
@@ -66,7 +68,7 @@ def meddled(cluster: Path, wishes: list[Wish], settings: list[str], seed: int = 
 
 @pytest.fixture
 def read(monkeypatch: pytest.MonkeyPatch) -> dict[int, list[tuple[int, int]]]:
-    """Training iteration -> the rows that each worker read of it, in the order of reading."""
+    """Training iteration -> the rows of it that each worker read, in the order of reading."""
     found: dict[int, list[tuple[int, int]]] = defaultdict(list)
     original = Passes.read
 
@@ -88,7 +90,7 @@ def every_sample_once(read: dict[int, list[tuple[int, int]]], iterations: int, r
 
 
 @pytest.mark.slow
-def test_50_random_regroups_lose_no_sample_and_do_none_twice(
+def test_50_random_regroups_lose_no_sample_and_train_none_twice(
     tmp_path: Path, read: dict[int, list[tuple[int, int]]]
 ) -> None:
     chance = random.Random(7)
@@ -105,7 +107,7 @@ def test_50_random_regroups_lose_no_sample_and_do_none_twice(
     ]
     every_sample_once(read, 350, 16)
     sizes = {len(ranges) for ranges in read.values()}
-    assert len(sizes) >= 5  # groups of many sizes did train
+    assert len(sizes) >= 5  # groups of many sizes really trained
     (end,) = journal.of("finished")
     assert end["accuracy"] > 0.9
 
@@ -160,7 +162,7 @@ def test_without_it_the_bits_differ_so_the_comparison_means_something(tmp_path: 
 
 
 def test_rates_change_for_every_layer_between_two_iterations(tmp_path: Path) -> None:
-    """With a learning rate of 0 nothing is learnt after the change."""
+    """With a learning rate of 0, nothing is learnt after the change."""
     cluster = configure(tmp_path, "sync", workers=2, iterations=40)
     journal = meddled(cluster, [{"base_lr": 0.0, "momentum": 0.0}], [])
     (changed,) = journal.of("regrouped")
@@ -184,7 +186,7 @@ def test_rates_change_for_every_layer_between_two_iterations(tmp_path: Path) -> 
         ({"momentum": float("-inf"), "groups": 2}, "found momentum -inf, expected a finite number"),
     ],
 )
-def test_what_cannot_be_is_refused_in_words_and_the_run_goes_on(
+def test_an_impossible_change_is_refused_in_words_and_the_run_goes_on(
     tmp_path: Path, wish: Wish, reason: str
 ) -> None:
     journal = meddled(configure(tmp_path, "omnivore", workers=3, iterations=8), [wish], LIVE)
@@ -194,7 +196,7 @@ def test_what_cannot_be_is_refused_in_words_and_the_run_goes_on(
 
 
 class Impatient(Meddler):
-    """Asks for everything at once."""
+    """A meddler that asks for all changes at once."""
 
     async def run(self) -> None:
         asks = [self.ask("coordinator", Regroup(**wish), Done) for wish in self._wishes]
@@ -202,7 +204,7 @@ class Impatient(Meddler):
             self.emit("granted" if isinstance(answer, Done) else "refused", reason=str(answer))
 
 
-def test_a_wish_that_another_makes_impossible_is_refused_and_the_run_goes_on(
+def test_a_change_that_another_change_makes_impossible_is_refused_and_the_run_goes_on(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("tests.journeys.tuning.test_regroup.Meddler", Impatient)
@@ -216,7 +218,7 @@ def test_a_wish_that_another_makes_impossible_is_refused_and_the_run_goes_on(
     assert journal.of("finished")[0]["iterations"] == 8
 
 
-def test_a_run_that_was_not_prepared_says_how_it_can_be(tmp_path: Path) -> None:
+def test_a_run_that_was_not_prepared_for_changes_names_the_setting(tmp_path: Path) -> None:
     journal = meddled(configure(tmp_path, "omnivore", workers=3, iterations=8), [{"groups": 2}], [])
     assert ("was not prepared for it: set train.strategy.live = true") in journal.of("refused")[0][
         "reason"

@@ -1,5 +1,5 @@
-"""A worker that is slower than its peers is named within 20 iterations, in the journal and in what
-`status` knows."""
+"""A worker that is slower than its peers: it is named within 20 iterations, in the journal and in
+`status`."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ SLOW = {"sync": "conv-0-1", "async": "conv-1-0", "replicas": "replica-1"}
 
 
 def run(folder: Path, preset: str, times: float) -> Simulated:
-    """Three workers, of which one takes so many times as long. Asynchronous ones get iterations as
-    they ask."""
+    """Three workers, of which one takes `times` as long. Asynchronous workers get more iterations,
+    since each asks when it is ready."""
     more = 1 + 2 * times if preset == "async" else 1
     cluster = configure(folder, preset, workers=3, iterations=int(WITHIN * more))
 
@@ -38,11 +38,11 @@ def test_a_straggler_is_named_within_twenty_of_its_passes(
     assert named[0]["times"] == pytest.approx(times, rel=0.2)
 
 
-def test_of_equals_nobody_is_named(tmp_path: Path, one_thread: None) -> None:
+def test_among_equal_workers_none_is_named(tmp_path: Path, one_thread: None) -> None:
     assert run(tmp_path, "sync", 1.0).journal.of(SLOWER) == []
 
 
-def test_status_shows_who_is_slow_now(tmp_path: Path) -> None:
+def test_status_shows_the_workers_that_are_slow_now(tmp_path: Path) -> None:
     lines = [("straggler", "a", 2.0), ("straggler", "b", 3.0), ("caught up", "a", 1.0)]
     said = [
         {"t": 0.0, "actor": "coordinator", "event": e, "worker": w, "times": t} for e, w, t in lines

@@ -1,4 +1,4 @@
-"""A momentum that is too much with so many groups is told before anything starts."""
+"""A momentum that is too large for the number of groups is reported before anything starts."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ def said(preset: str, momentum: float, **strategy: int) -> str:
     return told_of_momentum(solver, preset_called(preset), Strategy(preset=preset, **strategy))
 
 
-def test_two_asynchronous_workers_at_momentum_0_9_are_told_what_that_is() -> None:
+def test_two_asynchronous_workers_at_momentum_0_9_give_a_warning_with_the_total() -> None:
     assert said("mxnet-async", 0.9, workers=2) == (
         "preset 'mxnet-async' with momentum 0.9 and 2 groups learns as with momentum 0.95, "
         "and may diverge; "
@@ -39,11 +39,13 @@ def test_two_asynchronous_workers_at_momentum_0_9_are_told_what_that_is() -> Non
         ("async", 0.0, 32),
     ],
 )
-def test_a_total_that_holds_is_not_told(preset: str, momentum: float, workers: int) -> None:
+def test_a_safe_total_gives_no_warning(preset: str, momentum: float, workers: int) -> None:
     assert said(preset, momentum, workers=workers) == ""
 
 
-def test_check_names_the_key_that_says_so(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+def test_check_names_the_key_of_the_momentum(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
     cluster = configure(tmp_path, "async", workers=2)
     assert main(["check", str(cluster)]) == 0
     assert "train.solver: preset 'async' with momentum 0.9 and 2 groups" in caplog.text

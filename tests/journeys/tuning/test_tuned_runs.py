@@ -1,5 +1,5 @@
-"""Runs in which the tuner chooses: what may be "auto", what is refused, how such a run goes and
-ends."""
+"""Runs with a tuner: the keys that may be "auto", the refused settings, the course of the run and
+its end."""
 
 from __future__ import annotations
 
@@ -34,8 +34,7 @@ EXAMPLE = ROOT / "examples" / "tuned.toml"
 
 
 def service_time(actor: str, label: str) -> float:
-    """Conv workers take longer than the FC phase, so that groups that do not wait for one another
-    are faster."""
+    """Conv workers take longer than the FC phase, so that asynchronous groups are faster."""
     return 0.02 if actor.startswith("conv-") else 0.002 if actor.startswith("fc") else 0.0
 
 
@@ -58,11 +57,11 @@ def tuned(
 
 
 def choice_of(run: Simulated) -> dict[str, Any]:
-    """The first choice that was made."""
+    """The first choice of the tuner."""
     return next(fields for fields in run.journal.of("tuning") if "groups" in fields)
 
 
-# -- what may be said
+# -- refused settings
 
 AUTO = "[train.strategy]\nworkers = 4\ngroups = 'auto'\n"
 BROKEN = {
@@ -126,11 +125,11 @@ BROKEN = {
         "iterations, but 0.1 of the run's 300 "
         "iterations are 30: raise train.tuning.budget or train.max_iter",
     ),
-    "a budget that is no share": (
+    "a budget that is not a share": (
         f"{AUTO}[train.tuning]\nbudget = 2.0\n",
         "cluster.toml:5: train.tuning.budget: found 2.0 (float), expected a number > 0 and <= 0.5",
     ),
-    "a grid of what is given": (
+    "a grid of a given setting": (
         f"{AUTO}[train.tuning]\nmomenta = [0.5]\n",
         "cluster.toml:5: train.tuning.momenta: found [0.5], but momentum is not 'auto'",
     ),
@@ -224,7 +223,7 @@ FILES = {
 
 
 @pytest.mark.parametrize("name", BROKEN)
-def test_what_cannot_be_chosen_ends_with_its_reason(
+def test_a_key_that_cannot_be_chosen_is_refused_with_the_reason(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], name: str
 ) -> None:
     text, expected = BROKEN[name]
@@ -241,7 +240,7 @@ def test_what_cannot_be_chosen_ends_with_its_reason(
     assert len(said) == 1
 
 
-def test_a_budget_that_pays_for_less_than_a_search_is_warned_of(
+def test_a_budget_too_small_for_a_search_gives_a_warning(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     (tmp_path / "cluster.toml").write_text(f"[train]\nmomentum = 'auto'\nbase_lr = 'auto'\n{AUTO}")
@@ -262,7 +261,7 @@ def planned(preset: str, strategy: dict[str, Any], **train: Any) -> Topology:
 
 
 @pytest.mark.parametrize("preset", PRESETS)
-def test_groups_can_be_chosen_where_a_preset_has_them_and_rates_everywhere(preset: str) -> None:
+def test_groups_can_be_chosen_with_presets_that_have_them_and_rates_with_all(preset: str) -> None:
     workers = {} if preset == "single" else {"workers": 4}
     made = planned(preset, workers, momentum="auto", base_lr="auto", max_iter=5000)
     tuner = next(actor for actor in made.actors if actor.role == "tuner")
@@ -304,7 +303,7 @@ def test_the_tuner_lives_with_the_coordinator_unless_it_is_placed(
 # -- runs on virtual time, with real gradients
 
 
-def test_a_run_chooses_its_groups_and_goes_on_with_them(tmp_path: Path) -> None:
+def test_a_run_chooses_its_groups_and_trains_with_them(tmp_path: Path) -> None:
     run = train(
         tuned(tmp_path, "omnivore", "groups", iterations=100, budget=0.5), service_time=service_time
     )
@@ -320,9 +319,9 @@ def test_a_run_chooses_its_groups_and_goes_on_with_them(tmp_path: Path) -> None:
     assert run.journal.of("finished")[0]["iterations"] == 100
 
 
-def test_what_is_not_auto_stays_and_what_is_tried_leaves_no_trace(tmp_path: Path) -> None:
-    """All momenta but the solver's own are far worse after so few iterations: the run is that
-    without a tuner."""
+def test_settings_that_are_not_auto_stay_and_probes_leave_no_trace(tmp_path: Path) -> None:
+    """After so few iterations, all momenta except the solver's are far worse. Therefore the run
+    equals a run without a tuner."""
     cluster = tuned(
         tmp_path / "a", "sync", "momentum", workers=2, iterations=40, momenta=[0.0, 0.9], budget=0.5
     )
@@ -371,7 +370,7 @@ def test_a_learning_rate_that_is_far_too_high_is_mended(tmp_path: Path) -> None:
 # -- in real processes
 
 
-def test_the_example_plans_and_tells_what_it_chooses_from(
+def test_the_example_plans_and_lists_the_choices(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     assert main(["check", str(EXAMPLE)]) == 0
@@ -388,7 +387,8 @@ def test_the_example_tunes_itself_and_learns(tmp_path: Path) -> None:
     directory = run_directory(tmp_path / "cluster.toml")
     assert events(directory, "finished")[0]["accuracy"] > 0.95
     tried = {fields["groups"] for fields in events(directory, "probe")}
-    assert 1 in tried  # how many others the budget pays for, a busy machine decides
+    # how many other numbers of groups the budget pays for depends on the load of the machine
+    assert 1 in tried
     assert tried <= {1, 2, 4}
 
 

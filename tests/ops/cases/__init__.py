@@ -2,8 +2,7 @@
 float64 loops.
 
 A forward pass is compared with the loops, a backward pass with finite differences of the forward
-pass. The table is run by tests/contracts/test_backends.py for every backend, dtype and memory
-layout.
+pass. tests/contracts/test_backends.py runs the table for every backend, dtype and memory layout.
 """
 
 from __future__ import annotations

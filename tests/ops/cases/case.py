@@ -1,4 +1,4 @@
-"""What one entry of the table says."""
+"""One entry of the table of cases, and helpers that make its inputs."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ Random = np.random.Generator
 
 
 class Outs(dict[int, Array]):
-    """Destinations by the number of the result; None where none is given."""
+    """Destinations by the number of the result; None if none is given."""
 
     def __missing__(self, key: int) -> None:
         return None
@@ -24,9 +24,12 @@ class Outs(dict[int, Array]):
 
 @dataclass(frozen=True)
 class Case:
-    """forward(backend, arrays, outs) -> results, as reference(arrays) says; backward(backend, arrays, dy, outs) ->
-    one gradient per name in `wrt`, of result 0. A result that is a float makes dy an array of one
-    element."""
+    """One operation: its inputs, its calls, and its definition.
+
+    forward(backend, arrays, outs) returns the results, which must equal reference(arrays).
+    backward(backend, arrays, dy, outs) returns one gradient of result 0 per name in `wrt`. If a
+    result is a float, dy is an array of one element.
+    """
 
     name: str
     arrays: Callable[[Random], Arrays]
@@ -34,9 +37,9 @@ class Case:
     reference: Callable[[Arrays], tuple[Any, ...]]
     backward: Callable[[Backend, Arrays, Any, Outs], tuple[Any, ...]] | None = None
     wrt: tuple[str, ...] = ("x",)
-    no_out: tuple[int, ...] = ()  # results of forward without a destination
+    no_out: tuple[int, ...] = ()  # results of forward that take no destination
     no_out_back: tuple[int, ...] = ()
-    tolerance: float = 3e-5  # float32, relative to the largest value
+    tolerance: float = 3e-5  # for float32, relative to the largest value
 
     def __str__(self) -> str:
         return self.name
@@ -51,7 +54,7 @@ def normal(*shape: int, **more: tuple[int, ...]) -> Callable[[Random], Arrays]:
 
 
 def away(*shape: int, **more: tuple[int, ...]) -> Callable[[Random], Arrays]:
-    """As normal, with x away from zero, where many functions have a kink."""
+    """Like `normal`, with x away from zero, where many functions have a kink."""
 
     def make(r: Random) -> Arrays:
         arrays = normal(*shape, **more)(r)
@@ -61,7 +64,7 @@ def away(*shape: int, **more: tuple[int, ...]) -> Callable[[Random], Arrays]:
 
 
 def each(function: Callable[..., float], *arrays: Array) -> Array:
-    """The function of single numbers applied element by element."""
+    """Apply a function of single numbers element by element."""
     shape = arrays[0].shape
     values = [function(*(float(a[at]) for a in arrays)) for at in np.ndindex(shape)]
     return np.array(values, np.float64).reshape(shape)

@@ -13,7 +13,7 @@ SHAPES = [(1, 2), (13, 10), (3, 4, 2, 5)]
 
 
 def examples(scores, labels):
-    """(position, class scores, label) per label."""
+    """Yield (position, class scores, label) for each label."""
     for at in np.ndindex(labels.shape):
         yield (
             at,
@@ -142,7 +142,7 @@ def hinge(shape, norm) -> Case:
 def accuracy(shape, ignore, top_k) -> Case:
     def arrays(r):
         labels = labelled(shape)(r)["labels"]
-        labels[0] = 0  # so that some label counts
+        labels[0] = 0  # at least one label is then not ignored
         return {"x": r.integers(0, 4, shape).astype(np.float64), "labels": labels}
 
     def reference(a):

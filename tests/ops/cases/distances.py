@@ -103,7 +103,7 @@ def contrastive(legacy: bool) -> Case:
         arrays,
         lambda b, a, o: b.contrastive_forward(a["x"], a["p"], a["same"], **options, out=o[1]),
         reference,
-        # the other gradient is Caffe's, with 1e-4 in it: its own test
+        # the other gradient contains Caffe's 1e-4 and has its own test
         backward if legacy else None,
         ("x", "p"),
     )

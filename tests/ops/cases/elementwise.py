@@ -13,7 +13,7 @@ SHAPE = (7, 3, 2, 5)
 
 
 def single(name, function, forward, backward=None, arrays=None, **options) -> Case:
-    """forward(b, x, out=...), backward(b, dy, x, y, out=...) of one array."""
+    """A case of one array: forward(b, x, out=...), backward(b, dy, x, y, out=...)."""
     return Case(
         f"{name} {options or ''}".strip(),
         arrays or away(*SHAPE),
@@ -115,7 +115,7 @@ def dropout(shape: tuple[int, ...], first: int) -> Case:
 
 
 def lined_up(part, axis):
-    """part[...] broadcast over SHAPE by index arithmetic."""
+    """`part` broadcast over SHAPE by index arithmetic."""
     full = np.zeros(SHAPE)
     for at in np.ndindex(SHAPE):
         full[at] = part[at[axis : axis + part.ndim]]

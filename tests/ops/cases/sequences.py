@@ -1,4 +1,4 @@
-"""Embedding, LSTM and RNN against one unit at a time."""
+"""Embedding, LSTM and RNN, compared with loops over single units."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ def inner(row, column) -> float:
 
 
 def gate_input(a, t: int, n: int, unit: int, h) -> float:
-    """One gate's input at one step of one sequence."""
+    """The input of one gate at one step of one sequence."""
     own = inner(a["w_x"][unit], a["x"][t, n]) + float(a["b"][unit]) + float(a["extra"][n, unit])
     return own + float(a["cont"][t, n]) * inner(a["w_h"][unit], h)
 

@@ -49,7 +49,8 @@ DECONV = [
 
 
 def deconvolved(a: Arrays, g: ConvGeometry) -> np.ndarray:
-    """Every input pixel adds its weights to the output, stride apart: the definition."""
+    """The definition of deconvolution: every input pixel adds its weights to the output, `stride`
+    apart."""
     x = a["x"]
     w = a["w"]
     (n, c, high, wide), (kh, kw) = x.shape, g.kernel
@@ -100,7 +101,7 @@ WINDOWS = [  # height, width, kernel, stride, pad
 
 
 def unequal(n: int, c: int, h: int, w: int):
-    """Whole numbers, none twice: far from ties."""
+    """Whole numbers without repetition, so that no two are close to a tie."""
     return lambda r: {
         "x": r.permutation(n * c * h * w).reshape(n, c, h, w) * (9.0 / (n * c * h * w)) + 0.1
     }
@@ -145,7 +146,7 @@ def pool(h: int, w: int, g: PoolGeometry) -> list[Case]:
         )
 
     def around_zero(r):
-        # some windows have no positive pixel, and none has 0
+        # some windows have no positive pixel, and no pixel is 0
         return {"x": unequal(n, c, h, w)(r)["x"] - 7.001}
 
     name = f"pooling {h}x{w}, {g}"
@@ -182,9 +183,9 @@ def stochastic(h: int, w: int, g: PoolGeometry) -> list[Case]:
     out_shape = g.output_shape(shape)
 
     def arrays(r: Random) -> Arrays:
-        # as after a ReLU, windows of zeros among them
+        # values like those after a ReLU, including windows full of zeros
         x = np.maximum(r.integers(-2, 4, shape), 0).astype(np.float64)
-        # exact sums, and ties with the goal
+        # the sums are exact, and some tie with the goal
         return {"x": x, "u": r.integers(0, 16, out_shape) / 16}
 
     def windows(x):
@@ -273,7 +274,7 @@ def lrn(shape: tuple[int, ...], **options) -> Case:
 
 
 def flatten(*shape: int) -> Case:
-    """Every number at its place, counted by hand."""
+    """A flattened array, every index counted by hand."""
     length = int(np.prod(shape[1:]))
 
     def reference(a):
@@ -295,7 +296,7 @@ def flatten(*shape: int) -> Case:
 
 
 def copy(*shape: int) -> Case:
-    """Into a slice of a larger array, and what stands beside it stays."""
+    """A copy into a slice of a larger array, which leaves the neighbours of the slice unchanged."""
 
     def forward(b, a, o):
         wide = b.zeros((shape[0], shape[1] + 5, *shape[2:]), a["x"].dtype)

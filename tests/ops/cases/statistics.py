@@ -10,8 +10,8 @@ from tests.ops.cases.case import Case, Outs, away, normal
 
 
 def rows(x, group):
-    """Index lists of the elements that share statistics: group(at) names the set an element is
-    in."""
+    """Lists of the indices of elements that share statistics. group(at) names the set of an
+    element."""
     sets = {}
     for at in np.ndindex(x.shape):
         sets.setdefault(group(at), []).append(at)
@@ -76,8 +76,8 @@ def batch_norm(*shape: int) -> list[Case]:
 
 
 def norm_scale(shape: tuple[int, ...], rectify: bool, added: bool) -> list[Case]:
-    """Batch norm, scale and bias, perhaps an addend and a rectifier, of the batch's statistics and
-    of given ones."""
+    """Batch norm, scale and bias, optionally with an addend and a rectifier, from the batch's
+    statistics and from given ones."""
     eps = 0.01
     column = (-1,) + (1,) * (len(shape) - 2)
 

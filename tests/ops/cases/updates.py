@@ -26,7 +26,8 @@ def arrays(r):
 
 
 def update(name, results, call, formula, regularization="L2") -> Case:
-    """formula(w, regularised g, h, u) -> the new values of one element."""
+    """A case of one solver. formula(w, regularised g, h, u) returns the new values of one
+    element."""
 
     def reference(a):
         def one(which):

@@ -1,5 +1,5 @@
 """Fixtures of the CPU backend's tests: the backend with one thread and with two, and the reference
-beside it."""
+backend."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
-"""Convolution by its definition, in float64 loops, and the layouts that its operands may have in
-memory."""
+"""Convolution by its definition, in float64 loops, and the memory layouts that its operands may
+have."""
 
 from __future__ import annotations
 
@@ -13,17 +13,17 @@ from ops.cpu.conv.algorithm import ConvShape
 
 
 def in_memory(x: Array) -> Array:
-    """[H][W][N][C]."""
+    """The same values stored as [H][W][N][C]."""
     return np.ascontiguousarray(x.transpose(2, 3, 0, 1)).transpose(2, 3, 0, 1)
 
 
 def image_by_image(x: Array) -> Array:
-    """[N][H][W][C]."""
+    """The same values stored as [N][H][W][C]."""
     return np.ascontiguousarray(x.transpose(0, 2, 3, 1)).transpose(0, 3, 1, 2)
 
 
 def slice_of_channels(x: Array) -> Array:
-    """[H][W][N][C] with other channels before and behind."""
+    """The same values stored as [H][W][N][C] between other channels."""
     n, c, h, w = x.shape
     block = np.full((h, w, n, c + 8), np.nan, x.dtype)
     block[..., 5 : 5 + c] = x.transpose(2, 3, 0, 1)

@@ -1,5 +1,5 @@
-"""Running tests of this folder again with narrower vectors, in another process: kernels are made
-for one width."""
+"""A second run of tests of this folder with narrower vectors. It needs another process, since a
+process makes kernels for one width."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ ROOT = Path(__file__).resolve().parents[3]
 
 
 def passes_with_narrow_vectors(path: str, select: str, bits: int = 256) -> None:
-    """The tests of the file that pytest's -k selects pass with vectors of so many bits, and some
-    are selected."""
+    """Run the tests of the file that match `select` (pytest's -k) with vectors of `bits` bits.
+    Checks that they pass, and that some were selected."""
     command = [
         sys.executable,
         "-m",

@@ -1,4 +1,5 @@
-"""Which algorithm a pass gets, and that each precision keeps its promise whatever was chosen."""
+"""The choice of the algorithm for a pass. Each precision keeps its error bound with every
+algorithm."""
 
 from __future__ import annotations
 

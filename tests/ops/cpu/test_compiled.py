@@ -1,4 +1,4 @@
-"""Where compiled kernels are loaded."""
+"""The addresses at which compiled kernels are loaded."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ from pathlib import Path
 
 ROOT = Path(__file__).parents[3]
 
-# A run may have mapped many gigabytes when it loads a kernel. Here a single page is free, and the
-# next is 8 GiB below.
+# A run may have mapped many gigabytes before it loads a kernel. In this test one page is free, and
+# the next free page is 8 GiB below.
 FAR_APART = """
 import ctypes
 import mmap
@@ -21,9 +21,9 @@ from ops.cpu.codegen.kernel import CALL, layout
 
 @generated(layout("there", "x"))
 def scaled(code):
-    code.store(code.constant(2.5) * code.x, code.there)  # the constant is no part of the instructions
+    code.store(code.constant(2.5) * code.x, code.there)  # the constant is data, not code
 
-if os.fork() == 0:  # compiled and kept: that takes memory of its own
+if os.fork() == 0:  # compile in a child, since compiling maps memory
     os._exit(not scaled.address)
 assert os.wait()[1] == 0
 

@@ -1,5 +1,5 @@
-"""Dense layers of the CPU backend against products in float64: odd shapes, layouts, destinations
-full of NaN."""
+"""Dense layers of the CPU backend compared with products in float64: odd shapes, layouts,
+destinations full of NaN."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ def test_all_three_products_of_a_layer_agree_with_float64(fast, random, sizes) -
             into[...], into_b[...] = np.nan, np.nan
 
 
-def test_results_are_allocated_where_none_are_given_and_without_bias_there_is_no_gradient_of_it(
+def test_results_without_destinations_are_allocated_and_without_bias_there_is_no_bias_gradient(
     fast, random
 ) -> None:
     x, w, _, dy = operands(random, (5, 7, 3))
@@ -102,7 +102,7 @@ def test_operands_may_be_parts_of_larger_arrays_and_nothing_around_a_result_is_w
     assert (block == 77).all()
 
 
-def test_a_nan_is_not_lost_where_the_result_is_rectified(fast) -> None:
+def test_a_nan_is_not_lost_when_the_result_is_rectified(fast) -> None:
     x = np.array([[np.nan, 1.0], [1.0, 1.0]], "f")
     w = -np.ones((3, 2), "f")
     y = fast.dense_forward(x, w, None, rectify=True)
@@ -139,7 +139,7 @@ def test_passes_into_given_arrays_allocate_none(random, fast) -> None:
     tracemalloc.start()
     try:
         passes()
-        assert tracemalloc.get_traced_memory()[1] < 8192  # x, w, y are larger
+        assert tracemalloc.get_traced_memory()[1] < 8192  # each of x, w and y is larger
     finally:
         tracemalloc.stop()
 
@@ -182,7 +182,7 @@ def test_the_scratch_memory_is_known_beforehand_to_the_byte(
         ),
     ],
 )
-def test_what_does_not_fit_is_refused_in_the_reference_backend_s_words(call, words) -> None:
+def test_operands_that_do_not_fit_are_refused_in_the_reference_backend_s_words(call, words) -> None:
     with pytest.raises(OpsError) as caught:
         call(cpu(1), np.zeros((3, 4), "f"), np.zeros((2, 4), "f"))
     assert words in str(caught.value)
@@ -218,7 +218,7 @@ def test_a_head_s_softmax_loss_agrees_with_float64(fast, random, shape, labels) 
 
 
 @pytest.mark.parametrize("wrong", [-1.0, 3.0, 0.5, np.nan, np.inf, 1e30])
-def test_a_float_label_that_is_no_class_is_refused_even_where_one_is_ignored(fast, wrong) -> None:
+def test_a_float_label_without_a_class_is_refused_even_if_another_is_ignored(fast, wrong) -> None:
     scores = np.zeros((2, 3), "f")
     labels = np.array([1, wrong], "f")
     with pytest.raises(OpsError, match="a label is"):

@@ -1,4 +1,4 @@
-"""Direct convolution against plain float64 loops, from NaN-filled destinations, in shapes and
+"""Direct convolution compared with plain float64 loops, with NaN-filled destinations, in shapes and
 layouts of every kind."""
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ NARROW = "256"
 
 
 def plain(n: int, c: int, size: tuple[int, int], k: int, kernel: int, **windows: int) -> ConvShape:
-    """A convolution with square windows; `windows`: stride, pad, dilation, groups."""
+    """A convolution with square windows. `windows` may have stride, pad, dilation and groups."""
     pairs = {name: (value, value) for name, value in windows.items() if name != "groups"}
     return ConvShape(
         (n, c, *size), k, ConvGeometry((kernel, kernel), **pairs, groups=windows.get("groups", 1))
@@ -49,13 +49,13 @@ SHAPES = [
     plain(3, 4, (23, 21), 7, 7, pad=3, stride=2),
     plain(8, 180, (5, 5), 33, 5, pad=2),  # channels are summed block by block
     ConvShape((7, 5, 8, 11), 18, ConvGeometry((1, 3), (2, 1), (0, 2), (1, 2))),
-    # some rows see nothing but padding
+    # some rows see only padding
     ConvShape((1, 5, 3, 30), 18, ConvGeometry((3, 2), (1, 2), (4, 0))),
     ConvShape((40, 8, 2, 3), 65, ConvGeometry((2, 3), (1, 1), (1, 1))),
-    # in a gradient of weights, dy is one panel: it is read where it lies
+    # in a gradient of weights, dy is one panel and is read without a copy
     plain(33, 9, (6, 7), 16, 3, pad=1),
-    plain(64, 48, (20, 18), 48, 1),  # results go past the caches
-    # threads share the pixels that gradients of weights are summed over
+    plain(64, 48, (20, 18), 48, 1),  # results bypass the caches
+    # threads divide the pixels over which gradients of weights are summed
     plain(16, 42, (14, 13), 26, 1, groups=2),
 ]
 FIRST = [
@@ -199,7 +199,7 @@ def test_nothing_is_allocated_once_a_pass_has_run(shape) -> None:
         tracemalloc.stop()
 
 
-def test_a_channel_beside_the_images_is_not_touched() -> None:
+def test_a_channel_next_to_the_images_is_not_touched() -> None:
     shape = SHAPES[1]
     given = case(shape)
     made = Direct(shape, TEAMS[2], Workspace())
@@ -212,7 +212,7 @@ def test_a_channel_beside_the_images_is_not_touched() -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.skipif(host().bits <= int(NARROW), reason="this run has narrow vectors itself")
+@pytest.mark.skipif(host().bits <= int(NARROW), reason="this run itself has narrow vectors")
 def test_narrow_vectors_give_the_same_results() -> None:
     root = Path(__file__).parents[3]
     command = [

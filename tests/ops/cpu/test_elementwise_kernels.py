@@ -1,4 +1,4 @@
-"""The CPU backend's loops over elements, pixels and channels at awkward sizes, against the
+"""The CPU backend's loops over elements, pixels and channels at awkward sizes, compared with the
 reference in float64."""
 
 from __future__ import annotations
@@ -33,14 +33,14 @@ def drawn(fast, shape, seed=3):
 
 
 def blank(fast, shape, dtype=np.float32):
-    """A destination that shows what was not written."""
+    """A destination whose fill value shows elements that were not written."""
     out = fast.empty(shape, dtype)
     out[...] = np.nan if dtype == np.float32 else -9
     return out
 
 
 def slice_of(fast, shape, seed=3):
-    """Channels 2.. of a larger block, whose other channels are 77."""
+    """A slice of channels from 2 on of a larger block, whose other channels are 77."""
     block = fast.empty((shape[0], shape[1] + 5, *shape[2:]))
     block[...] = 77
     part = block[:, 2:-3]
@@ -49,7 +49,7 @@ def slice_of(fast, shape, seed=3):
 
 
 def image_by_image(x):
-    """The same images stored [N][H][W][C]."""
+    """The same images stored as [N][H][W][C]."""
     return np.ascontiguousarray(x.transpose(0, 2, 3, 1)).transpose(0, 3, 1, 2)
 
 
@@ -64,9 +64,7 @@ def close(mine, right, tolerance=1e-5):
 
 
 @pytest.mark.parametrize("shape", SHAPES, ids=str)
-def test_elementwise_results_are_those_of_the_reference_in_channel_slices_too(
-    shape, fast, reference
-):
+def test_elementwise_results_equal_the_reference_in_channel_slices_too(shape, fast, reference):
     x = drawn(fast, shape)
     y = drawn(fast, shape, 4)
     for sliced in (False, True):
@@ -103,7 +101,7 @@ def test_many_arrays_are_added_up_in_the_order_of_the_reference_to_the_last_bit(
 
 
 @pytest.mark.parametrize("shape", SHAPES, ids=str)
-def test_channel_results_are_those_of_the_reference(shape, fast, reference):
+def test_channel_results_equal_the_reference(shape, fast, reference):
     x = drawn(fast, shape)
     dy = drawn(fast, shape, 4)
     out = blank(fast, shape)
@@ -132,9 +130,9 @@ def test_channel_results_are_those_of_the_reference(shape, fast, reference):
 
 @pytest.mark.parametrize("shape", SHAPES, ids=str)
 @pytest.mark.parametrize("geometry", POOLS, ids=str)
-def test_pooling_is_that_of_the_reference(shape, geometry, fast, reference):
+def test_pooling_equals_the_reference(shape, geometry, fast, reference):
     if geometry.kernel == (7, 9):
-        geometry = PoolGeometry(shape[2:], mode=geometry.mode)  # global
+        geometry = PoolGeometry(shape[2:], mode=geometry.mode)  # global pooling
     elif (
         shape[2] + 2 * geometry.pad[0] < geometry.kernel[0]
         or shape[3] + 2 * geometry.pad[1] < geometry.kernel[1]
@@ -159,7 +157,7 @@ def test_pooling_is_that_of_the_reference(shape, geometry, fast, reference):
 @pytest.mark.parametrize("shape", SHAPES, ids=str)
 @pytest.mark.parametrize("beta", [0.75, 0.5, 1.0])
 @pytest.mark.parametrize("size", [1, 3, 5, 35])
-def test_lrn_is_that_of_the_reference(shape, size, beta, fast, reference):
+def test_lrn_equals_the_reference(shape, size, beta, fast, reference):
     options = {"size": size, "alpha": 0.5, "beta": beta}
     x = 3 * drawn(fast, shape)
     dy = drawn(fast, shape, 4)
@@ -174,7 +172,7 @@ def test_lrn_is_that_of_the_reference(shape, size, beta, fast, reference):
     close(fast.lrn_backward(dy, x, y, scale, **options, out=dy), dx)
 
 
-def test_no_number_passes_through_as_in_the_reference(fast, reference):
+def test_nan_passes_through_as_in_the_reference(fast, reference):
     x = drawn(fast, (3, 20, 4, 4))
     x[1, 4, 1, 1] = np.nan
     assert np.isnan(fast.relu_forward(x)[1, 4, 1, 1])
@@ -204,7 +202,7 @@ def test_sums_repeat_to_the_last_bit(fast):
 
 
 @pytest.mark.parametrize("size", [1, 15, 16, 17, 1000, 4099])
-def test_updates_of_any_length_are_those_of_the_reference(size, fast, reference):
+def test_updates_of_any_length_equal_the_reference(size, fast, reference):
     w, g, h, s = (np.random.default_rng(k).random(size, np.float32) for k in range(4))
     common = {"rate": 0.1, "decay": 0.05}
     for call in (
@@ -269,12 +267,12 @@ def test_with_destinations_given_nothing_is_allocated(fast):
         peak = tracemalloc.get_traced_memory()[1]
     finally:
         tracemalloc.stop()
-    assert peak - before < 8192  # blocks of arguments; the smallest image here has 20 KB
+    assert peak - before < 8192  # memory for blocks of arguments; the smallest image here has 20 KB
 
 
 def test_rows_are_as_long_as_they_can_be():
-    """Strides in bytes: dense in one order, a channel slice, and two that have no rows in
-    common."""
+    """Strides in bytes: arrays that are dense in one order, a channel slice, and two arrays that
+    have no rows in common."""
     dense = (4, 80, 160)
     other = (4, 80, 320)
     assert as_rows((20, 2, 7), [4, 4], [dense, dense]) == Rows(1, 280, (0, 0))
@@ -286,7 +284,7 @@ def test_rows_are_as_long_as_they_can_be():
     assert as_rows((1, 1), [4], [(400, 400)]) == Rows(1, 1, (0,))
 
 
-def test_an_address_is_that_of_the_array_however_often_its_number_is_used_again():
+def test_the_address_of_an_array_is_right_however_often_its_id_is_reused():
     for size in range(1, 200):
         x = np.empty(size, np.float32)
         assert address(x) == address(x) == x.ctypes.data

@@ -1,7 +1,7 @@
-"""The contract once more where the CPU backend must not fall back: the reference's functions are
-out of order.
+"""The contract again, where the CPU backend must not fall back: the reference's functions are
+disabled.
 
-Also with every result written past the caches, as only large ones are.
+Some cases run with every result written past the caches, as otherwise only large results are.
 """
 
 from __future__ import annotations
@@ -78,7 +78,8 @@ BEGINNINGS = (
     "softmax loss (1,",
     "softmax loss (13",
 )
-UPDATES = ("sgd", "nesterov", "adagrad", "rmsprop", "adam")  # they write to their histories
+# these operations write to their histories
+UPDATES = ("sgd", "nesterov", "adagrad", "rmsprop", "adam")
 CHOSEN = [
     c
     for c in CASES
@@ -88,7 +89,7 @@ CHOSEN = [
 
 @pytest.fixture
 def alone(monkeypatch):
-    """No reference to fall back to."""
+    """Disable the reference, so that a fallback fails."""
 
     def refuse(*arguments, **options):
         raise AssertionError("the reference was called")
@@ -110,7 +111,7 @@ def contract_in_place(case, backend, layout) -> None:
     host, arrays = prepared(backend, case, np.float32, layout)
     if not case.name.startswith(UPDATES):
         for array in arrays.values():
-            array.flags.writeable = False  # as those of a message are
+            array.flags.writeable = False  # arrays of a message are read-only too
     expected = case.reference(host)
     results = case.forward(backend, arrays, Outs())
     outs = destinations(backend, results, layout, case.no_out)
@@ -136,7 +137,7 @@ def test_channels_last_images_never_fall_back(case, alone, way):
         contract_in_place(case, cpu(threads), channels_last)
 
 
-def test_what_the_kernels_cannot_do_is_still_done_by_the_reference(fast, monkeypatch):
+def test_cases_beyond_the_kernels_are_still_computed_by_the_reference(fast, monkeypatch):
     seen = []
     right = activation.relu_forward
     monkeypatch.setattr(activation, "relu_forward", lambda *a: seen.append(a) or right(*a))

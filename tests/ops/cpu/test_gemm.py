@@ -1,4 +1,4 @@
-"""Products of matrices on the CPU backend against NumPy in float64, from NaN-filled
+"""Products of matrices on the CPU backend compared with NumPy in float64, with NaN-filled
 destinations."""
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ def columns_first(x: Array) -> Array:
 
 
 def part(x: Array) -> Array:
-    """The same values between others."""
+    """The same values as a slice of a larger block."""
     block = np.full((x.shape[0], x.shape[1] + 5), 77, x.dtype)
     block[:, 2 : 2 + x.shape[1]] = x
     return block[:, 2 : 2 + x.shape[1]]

@@ -1,5 +1,5 @@
-"""Convolution of the CPU backend with a `b_p`: any number of images at once on any number of
-threads gives the same."""
+"""Convolution of the CPU backend with a `b_p`: the result is the same for any number of images at
+once and any number of threads."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ def test_each_thread_has_its_images_and_b_p_1_leaves_the_lowering_to_one(
     assert sorted(lowered.values()) == parts
 
 
-def test_a_mistake_is_told_of_the_whole_batch() -> None:
+def test_a_mistake_is_reported_for_the_whole_batch() -> None:
     backend = get_backend("cpu", b_p=2, threads=2)
     with pytest.raises(OpsError, match=r"out has shape \(4, 1, 3, 3\), expected \(4, 1, 2, 2\)"):
         x = np.ones((4, 1, 3, 3), "f")

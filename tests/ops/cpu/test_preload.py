@@ -1,4 +1,4 @@
-"""What is loaded before the kernels of a run are needed, and what is not."""
+"""The modules that are loaded before a run needs its kernels, and those that are not loaded."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ ROOT = Path(__file__).parents[3]
 
 @pytest.fixture
 def scipy_here(tmp_path: Path) -> dict[str, str]:
-    """The environment of a process that finds a SciPy, which says when it is imported, and no
-    compiled kernel."""
+    """The environment of a process with a SciPy that prints a line when it is imported, and without
+    compiled kernels."""
     package = tmp_path / "scipy"
     package.mkdir()
     (package / "__init__.py").write_text("__version__ = '1.17.1'\nprint('imported')\n")
@@ -32,7 +32,7 @@ def said(program: str, **options: Any) -> str:
     return done.stdout
 
 
-def test_preloading_imports_no_scipy_and_hides_it_from_nobody_afterwards(
+def test_preloading_imports_no_scipy_and_leaves_it_importable_afterwards(
     scipy_here: dict[str, str],
 ) -> None:
     program = """

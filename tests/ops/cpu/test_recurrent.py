@@ -1,5 +1,5 @@
-"""LSTM, RNN and tables of the CPU backend against plain loops in float64, and the functions of
-their gates."""
+"""LSTM, RNN and tables of the CPU backend compared with plain loops in float64, and the functions
+of their gates."""
 
 from __future__ import annotations
 
@@ -68,7 +68,7 @@ def sigmoid(x: Array) -> Array:
 
 
 def lstm_loops(a: dict[str, Array]) -> tuple[Array, Array]:
-    """h and c, step by step, as Caffe's LSTMUnit has them."""
+    """h and c, step by step, as Caffe's LSTMUnit computes them."""
     h = a["h0"]
     c = a["c0"]
     hs = []
@@ -95,7 +95,7 @@ def rnn_loops(a: dict[str, Array]) -> tuple[Array, Array]:
 
 
 def lstm(backend, a, whole: bool, tape=None, out=None):
-    """Forward and backward; `whole`: with everything that may be left out."""
+    """Run forward and backward. `whole` gives all optional arguments too."""
     start = {name: a[name] for name in ("h0", "c0")} if whole else {}
     last = {name: a[name] for name in ("dh_last", "dc_last")} if whole else {}
     extra, b = (a["extra"], a["b"]) if whole else (None, None)
@@ -147,7 +147,8 @@ def test_states_and_all_gradients_agree_with_float64(
 def test_each_gradient_agrees_with_the_difference_of_plain_loops(
     random, fast, kind, loops, gates, kept, sizes
 ) -> None:
-    """In float64 along a direction: what the loops' results change by is what the gradient says."""
+    """In float64 along a direction: the results of the loops change by the amount that the gradient
+    predicts."""
     a = case(random, sizes, gates)
     a["dh_last"], a["dc_last"] = np.zeros_like(a["dh_last"]), np.zeros_like(a["dc_last"])
     upstream = a["dh"] if gates == 4 else a["do"]
@@ -172,9 +173,7 @@ def test_the_arrays_of_the_last_pass_are_used_again(random, fast) -> None:
 
 
 @pytest.mark.parametrize("backend", [get_backend("numpy"), cpu(1)], ids=str)
-def test_gradients_that_nobody_wants_are_left_out_and_the_others_are_the_same(
-    random, backend
-) -> None:
+def test_unwanted_gradients_are_left_out_and_the_others_are_the_same(random, backend) -> None:
     a = single(case(random, (3, 8, 5, 6), 4))
     tape, whole = lstm(backend, a, False)
     arguments = (a["dh"], tape, a["x"], a["cont"], a["w_x"], a["w_h"])
@@ -208,7 +207,7 @@ def test_a_pass_into_given_arrays_allocates_none(random, fast) -> None:
     tracemalloc.start()
     try:
         lstm(fast, a, True, tape, found)
-        assert tracemalloc.get_traced_memory()[1] < 8192  # any array of this layer is larger
+        assert tracemalloc.get_traced_memory()[1] < 8192  # every array of this layer is larger
     finally:
         tracemalloc.stop()
 
@@ -243,7 +242,7 @@ def test_gate_functions_are_within_1e_6_and_keep_infinities_and_nan(kind) -> Non
 
 
 def squashed(x: Array, kind: str) -> Array:
-    """tanh by the RNN's unit; the sigmoid as the LSTM's gate i."""
+    """Apply tanh with the RNN's unit, or the sigmoid with the LSTM's gate i."""
     f = np.float32
     count = x.size
     lstm_unit = kind == "sigmoid"

@@ -1,4 +1,4 @@
-"""The softmax loss of rows: saturated scores, numbers that are none, labels that are no class."""
+"""The softmax loss of rows: saturated scores, scores that are NaN, labels outside the classes."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ def rows(count: int, classes: int, spread: float) -> tuple[np.ndarray, np.ndarra
 
 
 def loss_of(x: np.ndarray, labels: np.ndarray) -> float:
-    """In float64, a probability cut at the least normal float32 as Caffe does."""
+    """The loss in float64. As in Caffe, a probability is at least the smallest normal float32."""
     total = 0.0
     for row, label in zip(x.astype(np.float64), labels, strict=True):
         shares = np.exp(row - row.max())
@@ -27,21 +27,21 @@ def loss_of(x: np.ndarray, labels: np.ndarray) -> float:
 
 @pytest.mark.parametrize("spread", [0.01, 3.0, 300.0])
 @pytest.mark.parametrize("shape", [(1, 1), (1, 2), (64, 10), (33, 1000), (100, 17)])
-def test_the_loss_is_that_of_float64_however_far_the_scores_lie_apart(fast, shape, spread):
+def test_the_loss_agrees_with_float64_however_far_the_scores_lie_apart(fast, shape, spread):
     x, labels = rows(*shape, spread)
     found, prob = fast.softmax_loss_forward(x, labels, normalization="NONE")
     assert found == pytest.approx(loss_of(x, labels), rel=2e-6, abs=1e-6 * len(x))
     assert prob.sum(axis=1) == pytest.approx(np.ones(len(x)), abs=1e-6)
 
 
-def test_a_score_that_is_no_number_makes_the_loss_none(fast):
+def test_a_nan_score_makes_the_loss_nan(fast):
     x, labels = rows(40, 10, 1.0)
     x[39, 3] = np.nan
     assert math.isnan(fast.softmax_loss_forward(x, labels)[0])
 
 
 @pytest.mark.parametrize("label", [10.0, -1.0, 2.5, np.nan, np.inf, 1e30])
-def test_a_label_that_is_no_class_is_refused_and_nothing_is_written_outside(fast, label):
+def test_a_label_outside_the_classes_is_refused_and_nothing_is_written_outside(fast, label):
     x, labels = rows(40, 10, 1.0)
     labels[39] = label
     space = np.full((60, 10), 7.0, np.float32)

@@ -1,5 +1,5 @@
-"""Where kernels are kept: code of this user only, in a folder that nobody else can replace, and
-nothing of others is removed. What prevents that is told; no run ends for it."""
+"""The folder for compiled kernels: it holds code of this user only, no other user can replace it,
+and no file of others is removed. A fault of the folder is logged and ends no run."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ print(get_backend("cpu").dense_forward(x, x, None)[0, 0])
 
 
 class Machine:
-    """The folders of one user, and what was told."""
+    """The folders of one user, and the log."""
 
     def __init__(self, folder: Path, told: pytest.LogCaptureFixture) -> None:
         self.home = folder / "home"
@@ -65,7 +65,7 @@ class Machine:
 def machine(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> Iterator[Machine]:
-    """Nothing is kept yet, and no place is decided on."""
+    """A machine without kept kernels, on which the folder is not chosen yet."""
     before = os.umask(0o022)
     made = Machine(tmp_path, caplog)
     for name in ("XDG_CACHE_HOME", store.VARIABLE):
@@ -80,7 +80,7 @@ def machine(
 
 
 def keep(name: str, code: bytes) -> bytes | None:
-    """What is kept, or is kept from now on."""
+    """Return the code kept under `name`. If there is none, keep `code` and return None."""
     with alone(name) as found:
         assert found is not None
         there = found.read()
@@ -112,14 +112,14 @@ def test_kernels_are_kept_at_home_for_their_owner_alone_whatever_the_umask_is(
     assert machine.told == []
 
 
-def test_only_marked_folders_of_versions_that_nobody_uses_are_swept(
+def test_only_marked_folders_of_unused_versions_are_swept(
     machine: Machine, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     top = tmp_path / "data"
     top.mkdir(mode=0o755)
     left, held, fresh = (old(top / (letter * 16)) for letter in "abc")
     os.utime(fresh)
-    private = old(top / "convoy-sockets-1-x")  # marked, but no folder of kernels
+    private = old(top / "convoy-sockets-1-x")  # marked, but not a folder of kernels
     unmarked = top / ("d" * 16)
     thesis = top / "thesis"
     for mine in (unmarked, thesis):
@@ -139,7 +139,7 @@ def test_only_marked_folders_of_versions_that_nobody_uses_are_swept(
     assert machine.told == []
 
 
-def test_a_folder_that_is_given_and_cannot_be_used_is_told_once(
+def test_a_given_folder_that_cannot_be_used_is_logged_once(
     machine: Machine, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     (tmp_path / "file").touch()
@@ -152,7 +152,7 @@ def test_a_folder_that_is_given_and_cannot_be_used_is_told_once(
 
 
 @pytest.mark.parametrize("home", ["unknown", "a file", "read only"])
-def test_without_a_home_kernels_are_kept_in_the_temporary_folder_and_nothing_is_told(
+def test_without_a_home_kernels_are_kept_in_the_temporary_folder_and_nothing_is_logged(
     machine: Machine, home: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     if home == "unknown":
@@ -178,7 +178,7 @@ def test_without_a_home_kernels_are_kept_in_the_temporary_folder_and_nothing_is_
     assert machine.told == []
 
 
-def test_where_nothing_can_be_kept_each_process_compiles_in_memory_and_says_so(
+def test_where_no_kernel_can_be_kept_each_process_compiles_in_memory_and_logs_it(
     machine: Machine, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     machine.home.rmdir()
@@ -213,7 +213,7 @@ def test_code_of_another_user_is_neither_loaded_nor_replaced(machine: Machine, w
     assert whose == "code" or told.endswith(f"; they are kept in {machine.fallback}")
 
 
-def test_a_folder_that_others_may_replace_is_not_used_and_that_is_told(machine: Machine) -> None:
+def test_a_folder_that_others_may_replace_is_not_used_and_that_is_logged(machine: Machine) -> None:
     (machine.home / ".cache").mkdir()
     (machine.home / ".cache").chmod(0o777)
     assert keep("a", b"code") is None
@@ -222,7 +222,7 @@ def test_a_folder_that_others_may_replace_is_not_used_and_that_is_told(machine: 
     assert told.endswith(f"; they are kept in {machine.fallback}")
 
 
-def test_what_another_user_has_put_in_place_of_the_fallback_is_passed_by(
+def test_a_folder_of_another_user_in_place_of_the_fallback_is_passed_by(
     machine: Machine, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     precious = tmp_path / "precious"
@@ -266,7 +266,7 @@ def test_a_folder_without_a_marker_is_neither_used_nor_removed(machine: Machine)
     assert "Convoy did not make it" in machine.told[0]
 
 
-def test_a_folder_that_somebody_removes_meanwhile_is_made_again(machine: Machine) -> None:
+def test_a_folder_that_is_removed_meanwhile_is_made_again(machine: Machine) -> None:
     keep("a", b"code")
     shutil.rmtree(machine.home / ".cache")
     assert not kept("*")
@@ -296,7 +296,7 @@ def test_code_is_loaded_though_it_could_not_be_kept_on_a_full_disk(
     ]  # fmt: skip
 
 
-def test_a_file_that_was_cut_by_a_full_disk_counts_as_none(machine: Machine) -> None:
+def test_a_file_that_was_truncated_by_a_full_disk_counts_as_missing(machine: Machine) -> None:
     keep("a", b"code")
     folder = place().folder
     assert folder is not None
@@ -307,7 +307,7 @@ def test_a_file_that_was_cut_by_a_full_disk_counts_as_none(machine: Machine) -> 
 
 
 @pytest.mark.parametrize("number", owned.WITHOUT_LOCKS)
-def test_on_a_file_system_without_locks_kernels_are_kept_all_the_same(
+def test_on_a_file_system_without_locks_kernels_are_still_kept(
     machine: Machine, number: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def flock(descriptor: int, operation: int) -> None:
@@ -324,7 +324,7 @@ def test_a_name_in_the_hands_of_another_process_is_not_compiled_twice(machine: M
         assert addresses_now("a", lambda: b"", wait=False) is None
 
 
-def test_kernels_in_no_folder_have_a_short_name() -> None:
+def test_kernels_without_a_folder_have_a_short_name() -> None:
     assert repr(Kept(None, "a")) == "<kernel in None>"
 
 

@@ -1,4 +1,4 @@
-"""The threads of a team: there while somebody uses it, gone afterwards."""
+"""The threads of a team: they live while a backend uses the team, and end afterwards."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ def threads() -> set[threading.Thread]:
     return {thread for thread in threading.enumerate() if thread.name.startswith("kernels-")}
 
 
-def test_a_team_that_nobody_uses_any_more_ends_its_threads() -> None:
+def test_a_team_without_users_ends_its_threads() -> None:
     before = threads()
     team = Team(3)
     made = threads() - before
@@ -57,7 +57,7 @@ def test_a_woken_thread_leaves_the_core_of_the_thread_that_woke_it() -> None:
 
     def woken_here() -> None:
         here = min(allowed)
-        os.sched_setaffinity(0, {here})  # now it is on that core
+        os.sched_setaffinity(0, {here})  # now this thread is on that core
         os.sched_setaffinity(0, allowed)
         cores = np.array([here, -1, -1])
         teams._settle(cores, 1)
@@ -67,11 +67,11 @@ def test_a_woken_thread_leaves_the_core_of_the_thread_that_woke_it() -> None:
     thread.start()
     thread.join()
     ((afterwards, apart),) = seen
-    assert afterwards == allowed  # it may go anywhere again
+    assert afterwards == allowed  # the woken thread may run on any core again
     assert apart != 0
 
 
-def test_a_thread_that_may_not_choose_its_core_goes_on_where_it_is(
+def test_a_thread_that_may_not_choose_its_core_stays_where_it_is(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     asked: list[set[int]] = []

@@ -1,5 +1,4 @@
-"""The micro-kernel's machine code. Its numbers are those of whoever calls it: see the tests of
-products."""
+"""The micro-kernel's machine code. The tests of products, which call it, check its numbers."""
 
 from __future__ import annotations
 
@@ -18,7 +17,7 @@ ON_THE_STACK = re.compile(r"\(%rsp\), %[xyz]mm|%[xyz]mm\d+, -?\d*\(%rsp\)")
 
 @pytest.mark.parametrize("dense", ["", "B", "AB"])
 @pytest.mark.parametrize(("vectors", "rows"), shapes(long=True).items())
-def test_while_products_are_added_up_no_vector_goes_to_the_stack_and_back(
+def test_the_loop_that_sums_products_spills_no_vector_to_the_stack(
     vectors: int, rows: int, dense: str
 ) -> None:
     def build(module: ir.Module) -> None:
@@ -28,7 +27,7 @@ def test_while_products_are_added_up_no_vector_goes_to_the_stack_and_back(
     loops = [
         block for block in re.split(r"^\S+:", listing, flags=re.MULTILINE) if "vfmadd" in block
     ]
-    if host().registers < 32:  # they do not hold 4 x 3 sums, a row and a mask of lanes
+    if host().registers < 32:  # fewer registers do not hold 4 x 3 sums, a row and a mask of lanes
         loops = [block for block in loops if "vmaskmov" not in block]
     if not loops:
         pytest.skip("this machine's products have other names")

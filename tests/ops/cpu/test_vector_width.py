@@ -1,5 +1,5 @@
-"""Narrow vectors on a machine with wide ones: the same numbers, and machine code that keeps to
-them."""
+"""Narrow vectors on a machine with wide ones: the results are the same, and the machine code uses
+no wider vectors."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ print(json.dumps(max(errors)))
 
 
 def told(program: str, bits: int) -> str:
-    """What a program prints whose vectors have so many bits."""
+    """The output of a program whose vectors have `bits` bits."""
     environment = {**os.environ, "PYTHONPATH": str(ROOT), VARIABLE: str(bits)}
     done = subprocess.run(
         [sys.executable, "-c", program],

@@ -1,5 +1,5 @@
-"""Kernels are compiled before the first one runs, each by one process, and whoever waits hears how
-far it is."""
+"""Kernels are compiled before the first one runs, each by one process. Waiting processes report the
+progress."""
 
 from __future__ import annotations
 
@@ -15,7 +15,8 @@ from ops.cpu.codegen.store import Place, _made, alone, seen
 
 
 class Piece:
-    """Stands for a kernel; `taken` says how often another process is at it."""
+    """A stand-in for a kernel. `taken` is how many more times it is found held by another
+    process."""
 
     def __init__(self, name: str, log: list[str], taken: int = 0) -> None:
         self.kept_as = name
@@ -38,14 +39,14 @@ class Broken(Piece):
 
 @pytest.fixture(autouse=True)
 def empty(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    """A store without kernels, nothing wanted."""
+    """A store without kernels and without requests for any."""
     monkeypatch.setattr(store, "place", cache(lambda: Place(_made(tmp_path, "0" * 16))))
     monkeypatch.setattr(wanted, "_counts", {"done": 0, "total": 0})
     yield
     wanted.wanted.clear()
 
 
-def test_what_another_process_compiles_comes_after_what_nobody_compiles() -> None:
+def test_kernels_that_another_process_compiles_come_after_free_ones() -> None:
     log: list[str] = []
     for name, taken in (("a", 1), ("b", 0), ("c", 0)):
         wanted.want(Piece(name, log, taken))
@@ -63,7 +64,7 @@ def test_when_others_compile_all_that_is_left_one_is_waited_for() -> None:
     assert wanted.wanted == []
 
 
-def test_what_is_wanted_twice_is_loaded_once() -> None:
+def test_a_kernel_that_is_wanted_twice_is_loaded_once() -> None:
     log: list[str] = []
     piece = Piece("a", log)
     wanted.want(piece)
@@ -80,7 +81,7 @@ def test_a_kernel_that_cannot_be_compiled_stays_wanted() -> None:
     assert wanted.wanted == [broken]
 
 
-def test_how_far_compiling_is_is_told_with_the_number_of_all(
+def test_the_progress_of_compiling_is_reported_with_the_total(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     caplog.set_level(logging.INFO, "ops.kernels")
@@ -92,7 +93,7 @@ def test_how_far_compiling_is_is_told_with_the_number_of_all(
     assert told[-1] == {"done": 3, "total": 3, "what": "compiling kernels"}
 
 
-def test_nothing_is_told_where_everything_is_compiled_already(
+def test_nothing_is_reported_if_everything_is_compiled_already(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     caplog.set_level(logging.INFO, "ops.kernels")

@@ -1,5 +1,5 @@
-"""Winograd convolution against float64 loops, from NaN-filled destinations, for shapes and layouts
-of every kind."""
+"""Winograd convolution compared with float64 loops, with NaN-filled destinations, for shapes and
+layouts of every kind."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from tests.ops.cpu.conv_loops import LAYOUTS, case, in_memory
 
 TEAMS = {size: Team(size) for size in (1, 2)}
 NARROW = "256"
-# The largest error relative to the largest value, forward and backward by data; gradients of
+# The largest error relative to the largest value, forward and backward by data. Gradients of
 # weights are sums over a few tiles here and stay within the same bounds.
 BOUNDS = {
     "F(2x2,3x3)": 2e-6,
@@ -34,13 +34,13 @@ BOUNDS = {
     "F(2x2,5x5)": 1e-5,
     "F(4x4,5x5)": 5e-5,
 }
-ALIKE = 5e-5  # where all numbers are the same, so are their rounding errors, and they add up
+ALIKE = 5e-5  # if all numbers are equal, their rounding errors are equal too, and add up
 
 
 def plain(
     n: int, c: int, size: tuple[int, int], k: int, pad: int, groups: int = 1
 ) -> Callable[[int], ConvShape]:
-    """All but the kernel."""
+    """A function that makes the shape from the kernel, the only part still missing."""
     return functools.partial(_shape, n, c, size, k, pad, groups)
 
 
@@ -170,7 +170,7 @@ def test_no_pass_takes_more_scratch_than_announced(name, mode, threads) -> None:
     assert place.size <= made.workspace_bytes
 
 
-def test_channels_beside_the_images_are_not_touched() -> None:
+def test_channels_next_to_the_images_are_not_touched() -> None:
     shape = shape_of("padded", "F(4x4,3x3)")
     given = case(shape)
     made = Winograd(shape, TEAMS[2], Workspace(), mode="F(4x4,3x3)")
@@ -194,7 +194,7 @@ def test_other_convolutions_are_not_supported(geometry) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.skipif(host().bits <= int(NARROW), reason="this run has narrow vectors itself")
+@pytest.mark.skipif(host().bits <= int(NARROW), reason="this run itself has narrow vectors")
 def test_narrow_vectors_give_the_same_results() -> None:
     root = Path(__file__).parents[3]
     chosen = "definition and (padded or groups or many) and in_memory"
