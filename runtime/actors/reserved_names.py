@@ -41,8 +41,8 @@ def refuse_class(
                 raise collision(kind.__name__, f"defines {name}{where}", name)
             for attribute in _set_by(value):
                 if attribute in reserved and attribute not in kept:
-                    does = f"sets self.{attribute} in {definer.__name__}.{name}"
-                    raise collision(kind.__name__, does, attribute)
+                    method = f"{definer.__name__}.{name}"
+                    raise collision(method, f"sets self.{attribute}", attribute)
 
 
 def refuse_attributes(actor: object, reserved: Collection[str], overrides: Collection[str]) -> None:

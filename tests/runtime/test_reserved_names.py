@@ -131,7 +131,7 @@ def test_a_class_with_a_line_that_sets_a_reserved_name_is_refused_when_it_is_mad
 ) -> None:
     scope: dict[str, Any] = {}
     exec(f"def method(self, mine=0):\n    {line.format(name)}\n    lambda: self", scope)
-    wanted = rf"^Mine sets self\.{name} in Mine\.{method}, {TELLS}{name.lstrip('_')}$"
+    wanted = rf"^Mine\.{method} sets self\.{name}, {TELLS}{name.lstrip('_')}$"
     with pytest.raises(TypeError, match=wanted):
         made(method, scope["method"])
 

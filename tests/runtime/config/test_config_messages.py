@@ -319,8 +319,8 @@ BROKEN_PROGRAMS = {
         "runtime uses itself on every actor: call it something else, such as my_steps (user_program.py:2)"
     ),
     "from runtime import Actor\nclass Mine(Actor):\n  def __init__(self):\n    self.memory = 1": (
-        "program 'user_program' cannot be imported: NameTaken: Mine sets self.memory in "
-        "Mine.__init__, which the runtime uses itself on every actor: call it something else, such "
+        "program 'user_program' cannot be imported: NameTaken: Mine.__init__ sets "
+        "self.memory, which the runtime uses itself on every actor: call it something else, such "
         "as my_memory (user_program.py:2)"
     ),
     "from runtime import Actor, Save\nclass Mine(Actor):\n  async def on_save(self, m: Save): ...": (
