@@ -14,7 +14,9 @@ from tests.house.source import OURS
 
 ROOT = Path(__file__).resolve().parents[2]
 PAGE = (ROOT / "docs" / "extending.md").read_text("utf-8")
-BLOCKS = re.findall(r"```python\n# (\S+)\n(.*?)```", PAGE, re.DOTALL)
+OTHER = (ROOT / "docs" / "prediction.md").read_text("utf-8")
+EXCERPT = re.compile(r"```python\n# (\S+)\n(.*?)```", re.DOTALL)
+BLOCKS = [*EXCERPT.findall(PAGE), *EXCERPT.findall(OTHER)]
 ENTRY_POINTS = tomllib.loads(re.findall(r"```toml\n(.*?)```", PAGE, re.DOTALL)[0])["project"][
     "entry-points"
 ]
@@ -63,4 +65,5 @@ def test_there_is_an_example_of_every_group_and_a_group_of_every_example() -> No
 
 
 def test_every_example_names_its_file() -> None:
-    assert len(BLOCKS) == PAGE.count("```python\n"), "begin each example with `# its/file.py`"
+    found = EXCERPT.findall(PAGE)
+    assert len(found) == PAGE.count("```python\n"), "begin each example with `# its/file.py`"
