@@ -31,8 +31,7 @@ class Mapper(Actor):
 
 
 class Reader(Actor):
-    """Sends the lines to the mappers and adds up their answers. The run ends when this actor
-    ends."""
+    """Sends the lines to the mappers and adds up their answers. The run ends with this actor."""
 
     def __init__(self, *, files: list[str], mappers: list[str]) -> None:
         self._files = files

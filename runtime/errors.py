@@ -7,6 +7,7 @@ that is shown if there are several.
      |   `- Absent                    .machine cannot take part
      |- RoleDied               4    read the named role's log
      |- ProgramFailed          1    the program itself gave up (a loss of NaN): change its settings
+     |   `- NameTaken           1    an actor has a name of the runtime: choose another name
      |- MessageError                a message was malformed or illegal: .reason labels the counter
      |   `- Unsendable              its receiver does not understand it: raised at the sender
      |- ActorStopped                the peer is stopping or gone; no answer will come
@@ -66,6 +67,11 @@ class RoleDied(ConvoyError):
 
 class ProgramFailed(ConvoyError):
     """The program reports that its own work failed, in words for its user."""
+
+
+class NameTaken(ProgramFailed, TypeError):
+    """An actor class, or an actor, takes a name that the runtime uses on every actor. It is a
+    TypeError too, like Python's own errors about the definition of a class."""
 
 
 class MessageError(ConvoyError):

@@ -1,9 +1,9 @@
 """The interface of a program to the runtime: everything that a program may offer, with the
 defaults.
 
-A program is a module (or a script). `Program` reads it. An attribute of the module is looked up
-when it is used, since many modules import what they need for it only then. An attribute of a wrong
-kind raises a ConfigError that names the program and the attribute.
+A program is a module (or a script), or the object `PROGRAM` of a module. `Program` reads it. An
+attribute is looked up when it is used, since many modules import what they need for it only then.
+An attribute of a wrong kind raises a ConfigError that names the program and the attribute.
 """
 
 from __future__ import annotations
@@ -38,11 +38,17 @@ A_MODEL = "a pydantic model class"
 
 
 class Program:
-    """A module, read as a program. `name` is its name in error texts."""
+    """A module, or its object `PROGRAM`, read as a program. `name` is its name in error texts."""
 
-    def __init__(self, module: ModuleType, name: str) -> None:
-        self._module = module
+    def __init__(self, offered: object, name: str) -> None:
+        self._offered = offered
         self.name = name
+
+    def __init_subclass__(cls) -> None:
+        raise TypeError(
+            f"{cls.__name__}: Program only reads programs. Write a class without this base, with "
+            f"ROLES and plan(), and PROGRAM = {cls.__name__}()"
+        )
 
     def __repr__(self) -> str:
         return f"<program {self.name}>"
@@ -52,7 +58,7 @@ class Program:
     @property
     def roles(self) -> Mapping[str, Callable[..., Any]]:
         """`ROLES`: role name -> actor class. Raises ConfigError if the module lacks it."""
-        found = getattr(self._module, "ROLES", None)
+        found = getattr(self._offered, "ROLES", None)
         if found is None:
             raise ConfigError([f"program '{self.name}' has no ROLES, {A_TABLE_OF_ROLES}"])
         if not isinstance(found, dict):
@@ -68,7 +74,7 @@ class Program:
     def commands(self) -> Mapping[str, str]:
         """`COMMANDS`: name -> "module:function", the commands that the program adds to the command
         line."""
-        found = getattr(self._module, "COMMANDS", None)
+        found = getattr(self._offered, "COMMANDS", None)
         if found is None:
             return {}
         if not isinstance(found, dict):
@@ -84,7 +90,7 @@ class Program:
     def options(self) -> type[BaseModel] | None:
         """`Options`: the model of the program's own sections of cluster.toml. None: it has no
         sections."""
-        found = getattr(self._module, "Options", None)
+        found = getattr(self._offered, "Options", None)
         if found is None:
             return None
         from pydantic import BaseModel  # takes long, and role processes do not need it
@@ -186,7 +192,7 @@ class Program:
 
         Raises ConfigError if it is not a function, or cannot be called as the runtime calls it.
         """
-        found = getattr(self._module, name, None)
+        found = getattr(self._offered, name, None)
         if found is None:
             return None
         arguments = _arguments_of(name)
@@ -220,14 +226,23 @@ class Program:
         kind = type(found).__name__
         return ConfigError([f"program '{self.name}': {name} is {kind}, expected {expected}"])
 
+    def _hint(self) -> str:
+        """Return what to write if the module has a class with a `plan`."""
+        for name, found in getattr(self._offered, "__dict__", {}).items():
+            if isinstance(found, type) and "plan" in vars(found):
+                return f"; to use its class {name}, write PROGRAM = {name}() in the module"
+        return ""
+
     def _judge(self) -> None:
         """Raise ConfigError if the module has no `plan`, or defines an attribute of a wrong kind.
 
         Attributes that the module imports only when they are looked up are checked when they are
         used.
         """
-        self._required("plan", NO_PLAN)
-        defined = vars(self._module)
+        self._required("plan", NO_PLAN + self._hint())
+        # an object's methods are those of its class
+        offered = self._offered
+        defined = vars(offered) if isinstance(offered, ModuleType) else dir(offered)
         for name, table in TABLES.items():
             if name in defined:
                 getattr(self, table)
@@ -246,12 +261,13 @@ FUNCTIONS = tuple(
 
 
 def program_of(module: ModuleType, name: str = "", *, planned: bool = False) -> Program:
-    """Return the program that a module is.
+    """Return the program that a module is, or that its attribute `PROGRAM` is.
 
     `name`: the path of a script. `planned`: a cluster.toml names the module. So it must have a
     `plan`, and its attributes are checked at once. A script may use these names for other things.
     """
-    program = Program(module, name or module.__name__)
+    offered = vars(module).get("PROGRAM")
+    program = Program(module if offered is None else offered, name or module.__name__)
     if planned:
         program._judge()
     return program

@@ -20,12 +20,14 @@ def text_of(page: str) -> str:
 
 @pytest.mark.parametrize("page", [str(page.relative_to(ROOT)) for page in PAGES])
 def test_every_file_that_a_page_names_exists(page: str) -> None:
-    assert [name for name in FILE.findall(text_of(page)) if not (ROOT / name).exists()] == []
+    missing = [name for name in FILE.findall(text_of(page)) if not (ROOT / name).exists()]
+    assert missing == [], f"{page} names files that do not exist: correct the page"
 
 
 @pytest.mark.parametrize("page", [str(page.relative_to(ROOT)) for page in PAGES])
 def test_every_module_that_a_page_names_can_be_imported(page: str) -> None:
-    assert [name for name in sorted(set(NAME.findall(text_of(page)))) if not _is_there(name)] == []
+    missing = [name for name in sorted(set(NAME.findall(text_of(page)))) if not _is_there(name)]
+    assert missing == [], f"{page} names code that does not exist: correct the page"
 
 
 def _is_there(name: str) -> bool:

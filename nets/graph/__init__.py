@@ -16,4 +16,5 @@ fusion        Fusion: the groups of layers that the backend computes as one oper
 classes       The inputs of a net that are numbers of classes or of words, and their allowed ranges
 warm          Preparation of a net before its first iteration
 net_part      A net before it computes
+fed_net       A net that is given the arrays of a pass
 """

@@ -15,96 +15,17 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-import numpy as np
-
-from nets.errors import NetError, did_you_mean
-from nets.graph.gradients import Gradients
-from nets.graph.net_part import PartOfNet
+from nets.errors import NetError
+from nets.graph.fed_net import FedNet
 from nets.graph.scores import scores
 from nets.graph.stages import Stage as Stage  # this module exports it
 from nets.graph.wiring import Node
-from nets.layers import Run, Setup, Values
+from nets.layers import Values
 from ops import Array, OpsError
 
 
-class Net(PartOfNet):
-    """A `PartOfNet` that computes, one pass at a time. It takes the arguments of `PartOfNet`."""
-
-    def _prepare(self) -> None:
-        self._arrays: dict[int, Array] = {}
-        self._blobs: dict[str, Sequence[Array]] = {}
-        self._gradients = Gradients(self.wiring, self._sharing, self.ops, self.dtype)
-        self._run = Run(self.phase, self.seed, 0, 0, self.batch, self.batch)
-        self._block = self.ops.empty((0,), np.uint8)
-        self._placed = False
-
-    def begin(self, step: int, rows: tuple[int, int] | None = None, *more: tuple[int, int]) -> None:
-        """Start a pass for step `step` over `rows` = [low, high) of the whole batch (default: all
-        rows), and over the ranges in `more`."""
-        spans = (rows or (0, self.batch), *more)
-        for low, high in spans:
-            if not 0 <= low < high <= self.batch:
-                raise NetError(f"rows: found [{low}, {high}), expected a part of [0, {self.batch})")
-        count = sum(high - low for low, high in spans)
-        if count != self._rows:
-            self.wiring.reshape(Setup(self.phase, count, self._input_shape))
-            self._rows = count
-            self._placed = False
-        if self._reuses and not self._placed:
-            self._place()
-        self._run = Run(self.phase, self.seed, step, spans[0][0], spans[-1][1], self.batch, spans)
-        self._arrays = {}
-        self._blobs = {}
-        self._gradients.begin()
-        for node in self._senders:
-            node.layer.forget("top")
-        for node in self._receivers:
-            node.layer.forget("bottom")
-
-    def _place(self) -> None:
-        """Give the layers their places in the block. Enlarge the block if it is too small."""
-        plan = self.memory_plan
-        if plan.size > self._block.size:
-            self._block = self.ops.empty((plan.size,), np.uint8)
-        self._gradients.sums = {}
-        for (owner, key), array in plan.arrays(self.ops, self._block).items():
-            if owner < 0:
-                self._gradients.sums[-1 - owner] = array
-            else:
-                self.wiring.nodes[owner].layer.place(key, array)
-        for node in self.nodes:
-            node.layer.over_gradient = node.index in plan.over
-            node.layer.written = plan.written.get(node.index, frozenset())
-        self._placed = True
-
-    def feed(self, name: str, array: Any) -> None:
-        """Give the input blob `name`. It is kept by reference, or converted if it does not have the
-        net's dtype."""
-        if name not in self._inputs:
-            near = did_you_mean(name, self._inputs)
-            raise NetError(
-                f"input '{name}': the net has no such input{near}, it has {', '.join(self._inputs)}"
-            )
-        given = self.ops.fed(array, self.dtype)
-        expected = self._value(self._inputs[name]).shape
-        if tuple(given.shape) != expected:
-            raise NetError(f"input '{name}': found shape {tuple(given.shape)}, expected {expected}")
-        self._arrays[self._inputs[name]] = given
-
-    def load(self, layer: str, blobs: Sequence[Array]) -> None:
-        """Give a layer's parameters for this pass, by reference. The net never writes to them."""
-        if layer not in self.params:
-            near = did_you_mean(layer, self.params)
-            raise NetError(
-                f"layer '{layer}': no layer of this part has this name and parameters{near}"
-            )
-        found = [tuple(blob.shape) for blob in blobs]
-        expected = [param.shape for param in self.params[layer]]
-        if found != expected:
-            raise NetError(
-                f"layer '{layer}': found parameters of shapes {found}, expected {expected}"
-            )
-        self._blobs[layer] = tuple(blobs)
+class Net(FedNet):
+    """A `FedNet` that computes, one pass at a time. It takes the arguments of `PartOfNet`."""
 
     def forward(self, stage: Stage) -> None:
         """Run the layers of `stage`. Its inputs and parameters must have been given."""
@@ -127,10 +48,6 @@ class Net(PartOfNet):
             result = gradients or result
         return result
 
-    def restart(self) -> None:
-        """Make the next pass like the first one: no layer keeps its state."""
-        self._rows = 0
-
     def blob(self, name: str) -> Array:
         """Return blob `name` of this pass (its last value)."""
         i = self._index(name)
@@ -147,24 +64,6 @@ class Net(PartOfNet):
         i = self._inputs[name] if name in self._inputs else self._index(name)
         found = self._gradients.of(i)
         return self.ops.zeros(self._value(i).shape, self.dtype) if found is None else found
-
-    def set_grad(self, name: str, array: Any) -> None:
-        """Give a conv part the gradient of boundary blob `name`, by reference, before its
-        backward."""
-        if name not in self.boundary_grads:
-            expected = ", ".join(self.boundary_grads) or "none"
-            raise NetError(
-                f"gradient of '{name}': no gradient crosses here, expected one of: {expected}"
-            )
-        given = self.ops.asarray(array, self.dtype)
-        given = self.ops.images(given) if given.ndim == 4 else given
-        index = next(i for i in self._boundary if self._value(i).name == name)
-        if tuple(given.shape) != self._value(index).shape:
-            expected_shape = self._value(index).shape
-            raise NetError(
-                f"gradient of '{name}': found shape {tuple(given.shape)}, expected {expected_shape}"
-            )
-        self._gradients.add(index, given)
 
     def scalars(self) -> dict[str, float]:
         """Return every loss and accuracy that was computed in this pass, and their weighted total
@@ -210,28 +109,3 @@ class Net(PartOfNet):
             if grad is not None:
                 self._gradients.add(i, grad)
         return self._gradients.settle(node, params, out)
-
-    def _given(self, i: int) -> Array:
-        if i not in self._arrays:
-            what = "fed" if i in self._inputs.values() else "computed"
-            raise NetError(f"blob '{self._value(i).name}': read before it was {what} in this pass")
-        return self._arrays[i]
-
-    def _parameters(self, node: Node) -> Sequence[Array]:
-        """Return the layer's own parameters and the borrowed ones, in the layer's order."""
-        name = node.layer.name
-        owned = self._owned[node.index]
-        if owned and name not in self._blobs:
-            raise NetError(f"layer '{name}': run before its parameters were loaded in this pass")
-        if len(owned) == len(node.layer.params):
-            return self._blobs.get(name, ())
-        found = []
-        for at, param in enumerate(node.layer.params):
-            index, place = self._sharing.owner.get((node.index, at), (node.index, at))
-            lender = self.wiring.nodes[index].layer.name
-            if lender not in self._blobs:
-                raise NetError(
-                    f"layer '{lender}': its parameters are shared and were not loaded in this pass"
-                )
-            found.append(self._blobs[lender][self._owned[index].index(place)].reshape(param.shape))
-        return found

@@ -57,7 +57,8 @@ class Format(ABC):
     @abstractmethod
     def encode(self, blob: Array, error: Array) -> Sequence[Array]:
         """The arrays that travel for a blob. `error` is added to the blob first, and then holds the
-        new encoding error. It is empty if the format keeps no error."""
+        new encoding error. It is empty if the format keeps no error. A blob with NaN must decode to
+        a blob with NaN, so that a run that diverges ends with an error."""
 
     @abstractmethod
     def decode(self, parts: Sequence[Array], shape: Shape) -> Array:

@@ -13,13 +13,16 @@ metrics          Metrics of one process and the pages that show them
 rejections       Logging of rejected messages at a bounded rate, so that a peer that sends garbage
                  cannot fill the disk with log lines
 message_metrics  The runtime's own metrics of the actors of one process
-actor_metrics    The measurements of an actor: its metrics, and the phases of its work
+actor_metrics    The measurements and reports of an actor
 service          Statistics of the messages of one kind at one actor: sums that its cell adds to
 station_metrics  Metrics that describe each actor as a station of a queueing network
 actor_state      The runtime's own state of an actor, apart from the state that the actor keeps for
                  its work
 reserved_names   The names that the runtime uses on every actor
 handlers         The handlers of an actor class
+actor_work       The array work of an actor, and the memory and the folder that the runtime gives to
+                 it
+placing          An actor gets its place in a host, and prepares
 
 See docs/decisions/messages.md.
 """

@@ -17,31 +17,27 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Collection
-from pathlib import Path
+from collections.abc import Collection
 from typing import Any, ClassVar, TypeVar
 
 from runtime.actors.actor_metrics import Measured
-from runtime.actors.actor_state import ActorState, Host, Placed
+from runtime.actors.actor_state import Placed
+from runtime.actors.actor_work import Working
 from runtime.actors.conversation import Conversation
 from runtime.actors.handlers import handlers_of
-from runtime.actors.reserved_names import refuse_attributes, refuse_class, reserved_names
+from runtime.actors.reserved_names import refuse_class, reserved_names
 from runtime.compute.compute import Compute
 from runtime.messages.message import (
-    Array,
     Envelope,
     Message,
     Save,
     WindDown,
 )
 
-T = TypeVar("T")
 R = TypeVar("R", bound=Message)
-# bytes: an update of 100 KB (LeNet's conv2) takes 0.1 ms, as long as the way to the thread and back
-BRIEF = 256 << 10
 
 
-class Actor(Measured):
+class Actor(Measured, Working):
     """Base of all actors. Subclasses take their options in `__init__`, and send only after
     `on_start`. A class that declares `Options`, a frozen dataclass, is called with an instance of
     it. Any other class is called with keywords."""
@@ -122,44 +118,9 @@ class Actor(Measured):
                 state.name, envelope.reply_to, message, step=envelope.step, answers=envelope.id
             )
 
-    def memory(self, size: int) -> Array:
-        """Return a new uint8 array of `size` bytes. Arrays made from it reach actors on the same
-        host without a copy, so they must not be written to after they were sent. The memory is free
-        once the last view of it, in any process, is gone. May be called from the compute thread."""
-        return self._runtime.host.memory(size)
-
-    async def compute(
-        self, label: str, work: Callable[..., T], *args: Any, size: int | None = None
-    ) -> T:
-        """Run array work in the process's compute thread, or on the actor's emulated device, and
-        return its result. `size`: the bytes of arrays in host memory that the work reads or writes,
-        if it passes over them once or twice and does nothing else. Work of at most BRIEF bytes runs
-        on the event loop if the thread is idle, because handing it over would take longer than
-        doing it."""
-        state = self._runtime
-        if size is not None and size <= BRIEF:
-            return await state.device.run_brief(state.name, label, work, *args)
-        return await state.device.run(state.name, label, work, *args)
-
-    async def race(self, label: str, work: Callable[..., T], *args: Any) -> T:
-        """Run array work at once, at the same time as other array work of the process. Nothing
-        prevents two pieces of work from using the same array."""
-        state = self._runtime
-        return await state.host.compute.race(state.name, label, work, *args)
-
-    def emit(self, event: str, **fields: Any) -> None:
-        """Report an event to the run's journal and live table. Never waits. Plain values only."""
-        state = self._runtime
-        state.host.on_event(state.name, event, fields)
-
     def finish(self) -> None:
         """End the run, if this is the lead actor."""
         self._runtime.host.finished(self._runtime.name)
-
-    @property
-    def run_directory(self) -> Path:
-        """The folder that holds this run's files."""
-        return self._runtime.host.directory
 
     def __repr__(self) -> str:
         return f"<{type(self).__name__} {getattr(self, 'name', '(not placed)')}>"
@@ -167,20 +128,3 @@ class Actor(Measured):
 
 RESERVED = reserved_names(Actor)
 Actor.handlers = {WindDown: "on_wind_down", Save: "on_save"}
-
-
-def attach(
-    actor: Actor, host: Host, name: str, role: str, device: Compute | None = None
-) -> ActorState:
-    """Place an actor in a host and return its state. `device` replaces the host's device. Raises
-    TypeError if the actor has set an attribute whose name the runtime uses."""
-    refuse_attributes(actor, RESERVED, actor._runtime_overrides)
-    log = logging.getLogger(f"convoy.{name}")
-    actor._runtime = ActorState(host, name, role, device or host.compute, log)
-    return actor._runtime
-
-
-async def start(actor: Actor) -> None:
-    """Let an actor prepare. Raises TypeError like `attach`."""
-    await actor.on_start()
-    refuse_attributes(actor, RESERVED, actor._runtime_overrides)

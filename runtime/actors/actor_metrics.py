@@ -1,17 +1,18 @@
-"""The measurements of an actor: its metrics, and the phases of its work."""
+"""The measurements and reports of an actor: its metrics, the phases of its work, and events."""
 
 from __future__ import annotations
 
 import asyncio
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
+from typing import Any
 
 from runtime.actors.actor_state import ActorState
 from runtime.actors.metrics import SECONDS, Counter, Gauge, Histogram, Summary
 
 
 class Measured:
-    """The methods with which an actor measures its work."""
+    """The methods with which an actor measures and reports its work."""
 
     _runtime: ActorState
 
@@ -52,6 +53,11 @@ class Measured:
         yield
         state = self._runtime
         state.host.phase_seconds(state.name, name).observe(self.now() - started)
+
+    def emit(self, event: str, **fields: Any) -> None:
+        """Report an event to the run's journal and live table. Never waits. Plain values only."""
+        state = self._runtime
+        state.host.on_event(state.name, event, fields)
 
     def took(self, label: str, seconds: float) -> None:
         """Record `seconds` of the actor's time that were not array work.

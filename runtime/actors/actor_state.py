@@ -12,6 +12,7 @@ from typing import Any, Generic, Protocol, TypeVar, overload
 from runtime.actors.metrics import Histogram, Metrics
 from runtime.compute.compute import Compute
 from runtime.compute.work_sums import WorkSums
+from runtime.errors import NameTaken
 from runtime.messages.message import Array, Message
 
 T = TypeVar("T")
@@ -105,9 +106,9 @@ class Placed(Generic[T]):
         raise collision(type(actor).__name__, f"sets self.{self._name}", self._name)
 
 
-def collision(kind: str, does: str, name: str) -> TypeError:
-    """Return the error for a class that takes one of the runtime's names."""
-    return TypeError(
-        f"{kind} {does}, which the runtime uses itself on every actor: call it something else, "
+def collision(taker: str, does: str, name: str) -> NameTaken:
+    """Return the error for a class or a method that takes one of the runtime's names."""
+    return NameTaken(
+        f"{taker} {does}, which the runtime uses itself on every actor: call it something else, "
         f"such as my_{name.lstrip('_')}"
     )

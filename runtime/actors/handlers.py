@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import inspect
+
 from runtime.messages.message import Message, message_annotation, snake_case
 
+PARAMETERS = "(self, message, envelope)"
 LIFE = ("on_start", "on_stop")  # not handlers of messages
 
 
@@ -11,7 +14,7 @@ def handlers_of(kind: type) -> dict[type[Message], str]:
     """Return the method name for each message class, including inherited handlers.
 
     Raises TypeError if a method's first parameter is not the message that the method is named
-    after.
+    after, or if the runtime cannot call and await the method.
     """
     found: dict[type[Message], str] = {}
     for base in reversed(kind.__mro__):
@@ -19,11 +22,19 @@ def handlers_of(kind: type) -> dict[type[Message], str]:
     for name, function in vars(kind).items():
         if not name.startswith("on_") or name in LIFE:
             continue
+        if not inspect.iscoroutinefunction(function):
+            raise TypeError(f"{kind.__name__}.{name}: write `async def {name}{PARAMETERS}`")
         message = message_annotation(function)
         if message is None or name != f"on_{snake_case(message.__name__)}":
             raise TypeError(
                 f"{kind.__name__}.{name}: annotate its first parameter with "
                 "the message of that name"
             )
+        try:
+            inspect.signature(function).bind("self", "message", "envelope")
+        except TypeError as error:
+            text = f"the runtime calls it as {name}(message, envelope): {error}"
+            wanted = f"write `async def {name}{PARAMETERS}`"
+            raise TypeError(f"{kind.__name__}.{name}: {text}; {wanted}") from None
         found[message] = name
     return found

@@ -13,10 +13,11 @@ from typing import Any
 
 import numpy as np
 
-from runtime.actors.actor import Actor, attach, start
+from runtime.actors.actor import Actor
 from runtime.actors.cell import Cell
 from runtime.actors.message_metrics import MessageMetrics
 from runtime.actors.metrics import Histogram, Metrics
+from runtime.actors.placing import attach, start
 from runtime.actors.router import Router
 from runtime.actors.routes import Home
 from runtime.actors.station_metrics import StationMetrics

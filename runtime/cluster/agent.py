@@ -45,7 +45,7 @@ from runtime.cluster.preparing import PREPARING, LoggedHold, LoggedPreparation
 from runtime.cluster.warnings import WARNING, LoggedWarnings
 from runtime.compute.compute import Item
 from runtime.compute.work_sums import PROCESSOR
-from runtime.errors import ActorStopped, ConvoyError, LaunchError, MessageError, ProgramFailed
+from runtime.errors import ActorStopped, LaunchError, MessageError
 from runtime.messages.message import Envelope, Message
 from runtime.plan.topology import SUPERVISOR
 from runtime.reasons import reason
@@ -354,14 +354,4 @@ class Agent(Actor):
             return
         trace = "".join(traceback.format_exception(error))
         self.log.error("%s failed:\n%s", actor, trace)
-        cause = (
-            "program"
-            if isinstance(error, ProgramFailed)
-            else "launch"
-            if isinstance(error, LaunchError)
-            else "crash"
-        )
-        text = str(error) if isinstance(error, ConvoyError) else f"{type(error).__name__}: {error}"
-        self._reports.put_nowait(
-            Failure(process=self._home.process, actor=actor, cause=cause, error=text)
-        )
+        self._reports.put_nowait(Failure.of(self._home.process, actor, error))

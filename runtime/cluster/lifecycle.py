@@ -24,7 +24,9 @@ from __future__ import annotations
 
 from dataclasses import field
 from enum import Enum
+from typing import Self
 
+from runtime.errors import ConvoyError, LaunchError, ProgramFailed
 from runtime.messages.message import Json, Message, message
 
 FIRST = 1  # the incarnation of a process in its first life; each following one counts up
@@ -159,6 +161,19 @@ class Failure(Message):
     actor: str
     cause: str
     error: str
+
+    @classmethod
+    def of(cls, process: str, actor: str, error: BaseException) -> Self:
+        """The report of an error."""
+        cause = (
+            "program"
+            if isinstance(error, ProgramFailed)
+            else "launch"
+            if isinstance(error, LaunchError)
+            else "crash"
+        )
+        text = str(error) if isinstance(error, ConvoyError) else f"{type(error).__name__}: {error}"
+        return cls(process=process, actor=actor, cause=cause, error=text)
 
 
 @message

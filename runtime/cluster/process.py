@@ -141,11 +141,7 @@ async def _live(
         return 0
     except Exception as error:
         logging.getLogger("convoy").exception("%s could not start", spec.name)
-        cause = "launch" if isinstance(error, LaunchError) else "crash"
-        text = str(error) if isinstance(error, ConvoyError) else f"{type(error).__name__}: {error}"
-        await node.send(
-            me, SUPERVISOR, Failure(process=spec.name, actor=spec.name, cause=cause, error=text)
-        )
+        await node.send(me, SUPERVISOR, Failure.of(spec.name, spec.name, error))
         return error.exit_code if isinstance(error, ConvoyError) else 1
     finally:
         await node.stop()

@@ -1,62 +1,47 @@
 """Validating each section of the runtime by itself, as a typed object."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
-from typing import Any, TypeVar
+from typing import Any, TypeVar, get_args
 
 from pydantic import ValidationError
 
-from runtime.config.machines import Machine, tables
+from runtime.config.machines import tables
 from runtime.config.problems import validated
-from runtime.config.sections import (
-    ClusterConfig,
-    Launcher,
-    Links,
-    Metrics,
-    Placement,
-    Process,
-    Simulation,
-)
+from runtime.config.sections import ClusterConfig
 from runtime.config.toml_source import Problem, RawConfig
 from runtime.config.value_types import Section
 
 AnySection = TypeVar("AnySection", bound=Section)
 
 
-@dataclass(frozen=True)
-class Sections:
-    """The sections that the rules use, with one `machine` or `process` for each entry that is
-    written.
+class Sections(ClusterConfig):
+    """Every section of cluster.toml for the rules, with one `machine` or `process` for each entry
+    that is written.
 
     A key with a mistake is None in them, so that the rules about all other keys can be checked.
     `config` is the whole configuration, or None if a section has a mistake.
     """
 
     config: ClusterConfig | None
-    machine: tuple[Machine, ...]
-    process: tuple[Process, ...]
-    launcher: Launcher
-    placement: Placement
-    links: Links
-    metrics: Metrics
-    simulation: Simulation
     problems: tuple[Problem, ...]
 
 
 def validate(raw: RawConfig) -> Sections:
     """Return the runtime's sections. `problems` has the mistakes in them."""
     config, problems = validated(ClusterConfig, raw.data, raw)
-    return Sections(
-        config,
-        machine=tuple(_as_far_as_right(Machine, table) for table in tables(raw, "machine")),
-        process=tuple(_as_far_as_right(Process, table) for table in tables(raw, "process")),
-        launcher=_as_far_as_right(Launcher, raw.data.get("launcher")),
-        placement=_as_far_as_right(Placement, raw.data.get("placement")),
-        links=_as_far_as_right(Links, raw.data.get("links")),
-        metrics=_as_far_as_right(Metrics, raw.data.get("metrics")),
-        simulation=_as_far_as_right(Simulation, raw.data.get("simulation")),
-        problems=tuple(problems),
-    )
+    sections: dict[str, Any] = {}
+    for name, field in ClusterConfig.model_fields.items():
+        of_entries = get_args(field.annotation)
+        kind = of_entries[0] if of_entries else field.annotation
+        if not (isinstance(kind, type) and issubclass(kind, Section)):
+            # `program`, which is not a section
+            said = raw.data.get(name, field.default)
+            sections[name] = said if isinstance(said, str) else None
+        elif of_entries:
+            sections[name] = tuple(_as_far_as_right(kind, table) for table in tables(raw, name))
+        else:
+            sections[name] = _as_far_as_right(kind, raw.data.get(name))
+    return Sections.model_construct(**sections, config=config, problems=tuple(problems))
 
 
 def _as_far_as_right(kind: type[AnySection], table: Any) -> AnySection:

@@ -31,14 +31,18 @@ reason `illegal_step`.
 
 def speakers() -> tuple[type, ...]:
     """The classes of roles that have tables, by file."""
-    return tuple(classes(_has_tables, "roles"))
+    return tuple(classes(has_tables, "roles"))
 
 
-def _has_tables(declared: ast.ClassDef) -> bool:
-    return any(
-        isinstance(node, ast.AnnAssign) and ast.unparse(node.target) == "conversations"
+def has_tables(declared: ast.ClassDef) -> bool:
+    """Whether the class has a line `conversations = ...` or `conversations: ... = ...`."""
+    targets = [
+        target
         for node in declared.body
-    )
+        if isinstance(node, ast.Assign | ast.AnnAssign) and node.value is not None
+        for target in (node.targets if isinstance(node, ast.Assign) else [node.target])
+    ]
+    return any(ast.unparse(target) == "conversations" for target in targets)
 
 
 def markdown() -> str:

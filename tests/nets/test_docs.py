@@ -21,7 +21,7 @@ def rows(page):
 
 def test_the_data_page_lists_every_format_with_its_keys():
     found = rows("data.md")
-    assert set(found) == set(FORMATS)
+    assert set(found) == set(FORMATS), "docs/data.md has one row for each format in nets.data"
     for name, chosen in FORMATS.items():
         assert set(re.findall(r"`(\w+)`", found[name][2])) == set(chosen.options), name
         assert set(re.findall(r"\*\*`(\w+)`\*\*", found[name][2])) == set(chosen.needed), name
@@ -29,5 +29,5 @@ def test_the_data_page_lists_every_format_with_its_keys():
 
 def test_the_caffe_page_lists_every_net_with_its_size():
     found = {name: cells for name, cells in rows("caffe.md").items() if name in NETS}
-    assert set(found) == set(NETS)
+    assert set(found) == set(NETS), "docs/caffe.md has one row for each net of the zoo"
     assert {name: int(cells[2].replace(" ", "")) for name, cells in found.items()} == PARAMETERS

@@ -6,8 +6,8 @@ from types import SimpleNamespace
 from typing import TypeVar, cast
 
 from runtime import Actor
-from runtime.actors.actor import attach
 from runtime.actors.actor_state import Host
+from runtime.actors.placing import attach
 
 A = TypeVar("A", bound=Actor)
 

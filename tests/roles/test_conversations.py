@@ -13,7 +13,8 @@ import pytest
 from roles import ROLES
 from roles.messages import Contribution, NextTicket, SharedSum
 from runtime import Actor, Conversation, Message, MessageError, Standing
-from tests.house.conversations import at_any_time, speakers
+from tests.house.conversations import at_any_time, has_tables, speakers
+from tests.house.written import COMMAND
 
 ROOT = Path(__file__).resolve().parents[2]
 SPEAKERS = speakers()
@@ -139,14 +140,36 @@ def speakers_in_the_code() -> set[type]:
 
 
 def test_the_page_describes_every_class_with_tables() -> None:
-    assert speakers_in_the_code() <= set(SPEAKERS)
-    assert all(speaker.conversations for speaker in SPEAKERS)
+    lost = [one.__name__ for one in speakers_in_the_code() - set(SPEAKERS)]
+    assert lost == [], (
+        f"docs/conversations.md lacks these classes. Write `conversations = (...)` in the body of "
+        f"the class, at the top level of its module, and run {COMMAND}"
+    )
+    empty = [speaker.__name__ for speaker in SPEAKERS if not speaker.conversations]
+    assert empty == [], "these classes declare conversations without a table: remove the line"
+
+
+@pytest.mark.parametrize(
+    ("line", "found"),
+    [
+        ("conversations = (JOB,)", True),
+        ("conversations: ClassVar[tuple[Conversation, ...]] = (JOB,)", True),
+        ("conversations: ClassVar[tuple[Conversation, ...]]", False),
+        ("talks = (JOB,)", False),
+    ],
+)
+def test_a_class_may_declare_its_tables_with_or_without_an_annotation(
+    line: str, found: bool
+) -> None:
+    (declared,) = ast.parse(f"class Jobs(Actor):\n    {line}\n").body
+    assert isinstance(declared, ast.ClassDef)
+    assert has_tables(declared) is found
 
 
 def test_every_message_that_a_role_handles_is_in_a_table_or_may_come_at_any_time() -> None:
     """The exceptions are requests while no pass is in progress, and messages that workers pass to
     their exchange, whose tables have them."""
-    assert {name: at_any_time(role) for name, role in ROLES.items() if at_any_time(role)} == {
+    wanted = {
         "averaging_replica": sorted(
             ["Contribution", "GetReached", "KeepState", *OF_HOLDERS, "SharedSum"]
         ),
@@ -162,6 +185,11 @@ def test_every_message_that_a_role_handles_is_in_a_table_or_may_come_at_any_time
         "single": OF_HOLDERS,
         "tree_reducer": sorted(["Place", *OF_KEEPERS]),
     }
+    found = {name: at_any_time(role) for name, role in ROLES.items() if at_any_time(role)}
+    assert found == wanted, (
+        "add a row for the message to a table of its role, or list it above if the message may come "
+        "at any time"
+    )
     exchanges = [speaker for speaker in SPEAKERS if not issubclass(speaker, Actor)]
     assert len(exchanges) == 6
     for exchange in exchanges:

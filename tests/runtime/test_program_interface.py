@@ -9,7 +9,7 @@ import inspect
 import sys
 from pathlib import Path
 from types import ModuleType
-from typing import Any
+from typing import Any, ClassVar
 
 import pytest
 
@@ -185,6 +185,59 @@ def test_a_script_may_use_the_names_of_the_program_interface_for_other_things(
         launch(topology, processes="here")
 
 
+class Offering:
+    """A program as an object, with state of its own."""
+
+    ROLES: ClassVar = {"a": print}
+
+    def __init__(self, size: int) -> None:
+        self._size = size
+
+    def plan(self, config: Any, options: Any) -> Any:
+        return config, options, self._size
+
+    def memory(self, topology: Any) -> dict[str, int]:
+        return {"a": self._size}
+
+
+def test_a_module_may_offer_its_program_as_an_object() -> None:
+    module = module_of(PROGRAM=Offering(7), memory=3)
+    for is_planned in (False, True):
+        program = program_of(module, planned=is_planned)
+        assert program.plan("config", "options") == ("config", "options", 7)
+        assert (program.roles, program.memory("x")) == ({"a": print}, {"a": 7})
+        assert (program.name, program.resumes) == ("offering", False)
+
+
+@pytest.mark.parametrize("value", [3, Offering])
+def test_an_object_that_is_not_a_program_is_refused_in_words(value: Any) -> None:
+    with pytest.raises(ConfigError, match=r"^program 'offering'.*: missing a req|no function plan"):
+        program_of(module_of(PROGRAM=value), planned=True)
+
+
+def test_an_objects_attribute_of_a_wrong_kind_is_refused_at_once() -> None:
+    class Wrong(Offering):
+        memory = 3  # type: ignore[assignment]
+
+    with pytest.raises(ConfigError, match=r"^program 'offering': memory is int, expected a func"):
+        program_of(module_of(PROGRAM=Wrong(1)), planned=True)
+
+
+def test_a_module_with_a_class_of_a_program_is_told_to_make_an_object_of_it() -> None:
+    with pytest.raises(ConfigError) as caught:
+        program_of(module_of(Offering=Offering), planned=True)
+    assert caught.value.problems == [
+        "program 'offering' has no function plan(); to use its class Offering, write PROGRAM = "
+        "Offering() in the module"
+    ]
+
+
+def test_a_subclass_of_the_reader_is_refused_with_what_to_write() -> None:
+    wanted = r"^Mine: Program only reads programs\. Write a class without this base, .* Mine\(\)$"
+    with pytest.raises(TypeError, match=wanted):
+        type("Mine", (Program,), {})
+
+
 def test_the_built_in_program_offers_all_that_a_program_can() -> None:
     program = import_program("roles")
     assert program.roles["single"].__name__ == "Single"
@@ -219,7 +272,9 @@ def test_every_exported_name_of_the_runtime_exists(name: str) -> None:
 @pytest.mark.parametrize("name", [*TABLES, *FUNCTIONS])
 def test_the_page_for_authors_of_programs_lists_all_that_a_program_can_offer(name: str) -> None:
     page = (ROOT / "docs" / "programs.md").read_text("utf-8")
-    listed = page.partition("A program is an importable module with")[2].partition("\n`runtime/")[0]
+    listed = page.partition("A program is an importable module with")[2].partition(
+        "\nA module can also"
+    )[0]
     if name in FUNCTIONS:
         _, *arguments = inspect.signature(getattr(Program, name)).parameters
         assert f"`{name}({', '.join(arguments)})" in listed

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import os
 import re
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +16,7 @@ from runtime.actors.actor import RESERVED, Actor
 from runtime.plan.topology import ActorSpec, Topology
 from tests.helpers.node_pair import Pair
 
+ROOT = Path(runtime.__file__).parents[1]
 TELLS = "which the runtime uses itself on every actor: call it something else, such as my_"
 
 
@@ -117,6 +121,55 @@ async def test_an_attribute_that_hides_a_method_is_refused_when_the_actor_is_pla
     with pytest.raises(TypeError, match=rf"^Mine sets self\.{name}, {TELLS}{name.lstrip('_')}$"):
         await placed(Mine(), reached)
     assert reached == ["placed"] * late
+
+
+@pytest.mark.parametrize("name", ["memory", "tell", "now", "handlers", "_runtime", "name", "steps"])
+@pytest.mark.parametrize("line", ["self.{} = 3", "self.{}: int = 3", "self.other = self.{} = mine"])
+@pytest.mark.parametrize("method", ["__init__", "on_start"])
+def test_a_class_with_a_line_that_sets_a_reserved_name_is_refused_when_it_is_made(
+    name: str, line: str, method: str
+) -> None:
+    scope: dict[str, Any] = {}
+    exec(f"def method(self, mine=0):\n    {line.format(name)}\n    lambda: self", scope)
+    wanted = rf"^Mine\.{method} sets self\.{name}, {TELLS}{name.lstrip('_')}$"
+    with pytest.raises(TypeError, match=wanted):
+        made(method, scope["method"])
+
+
+def test_a_line_that_sets_a_reserved_name_of_another_object_or_an_override_is_legal() -> None:
+    class Mine(Actor, overrides=("memory",)):
+        def __init__(self, other: Any) -> None:
+            other.memory = other.tell = self.mine = other.name
+            vars(self)["memory"] = {}
+
+    class Further(Mine):
+        def __init__(self, other: Any) -> None:
+            self.memory = other  # type: ignore[method-assign]
+
+    assert vars(Further(3))["memory"] == 3
+
+
+def test_a_reserved_name_that_only_a_run_can_find_ends_it_as_a_mistake_of_the_program(
+    tmp_path: Path,
+) -> None:
+    (tmp_path / "keeping.py").write_text(
+        "from runtime import Actor, ActorSpec, Topology\n"
+        "class Keeper(Actor):\n"
+        "    def __init__(self):\n"
+        "        vars(self)['memory'] = {}\n"
+        "ROLES = {'keeper': Keeper}\n"
+        "def plan(config, options):\n"
+        "    return Topology(__name__, (ActorSpec('a', 'keeper'),), (), 'a')\n"
+    )
+    (tmp_path / "cluster.toml").write_text("program = 'keeping'\n")
+    environment = os.environ | {"PYTHONPATH": f"{ROOT}{os.pathsep}{tmp_path}"}
+    up = [sys.executable, "-m", "runtime", "up", "cluster.toml"]
+    done = subprocess.run(
+        up, cwd=tmp_path, env=environment, capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 1
+    assert f"a: Keeper sets self.memory, {TELLS}memory" in done.stderr
+    assert "TypeError" not in done.stderr
 
 
 async def test_an_actor_may_use_any_name_with_an_underscore_for_its_own_state() -> None:

@@ -74,6 +74,14 @@ def test_the_help_of_every_command_describes_each_of_its_arguments(
             assert help_of(command, argument).replace("`", "").split()[0] in said
 
 
+@pytest.mark.parametrize("command", [*COMMANDS, *TRAINING])
+def test_every_command_has_a_row(command: str) -> None:
+    typed = {part.split()[0] for line, _, _ in ROWS for part in line.split(" && ")}
+    assert command in {"up", *typed}, (
+        f"add a row to ROWS that types `{command}`, with its exit code and a pattern of its output"
+    )
+
+
 @pytest.mark.slow  # all commands take a minute
 @pytest.mark.parametrize(("typed", "code", "told"), ROWS, ids=[typed for typed, _, _ in ROWS])
 def test_every_command_does_its_work_next_to_a_live_run(

@@ -33,6 +33,43 @@ def test_a_handler_must_annotate_its_message() -> None:
             async def on_question(self, said, envelope): ...  # type: ignore[no-untyped-def]
 
 
+def test_a_handler_with_another_number_of_parameters_is_refused_with_its_right_form() -> None:
+    right = r"write `async def on_question\(self, message, envelope\)`$"
+    with pytest.raises(
+        TypeError,
+        match=(
+            r"^Short\.on_question: the runtime calls it as on_question\(message, envelope\): "
+            rf"too many positional arguments; {right}"
+        ),
+    ):
+
+        class Short(Actor):
+            async def on_question(self, said: Question) -> None: ...
+
+    with pytest.raises(TypeError, match=rf"missing a required argument: 'more'; {right}"):
+
+        class Long(Actor):
+            async def on_question(self, said: Question, envelope: Envelope, more: int) -> None: ...
+
+    class Right(Actor):
+        async def on_question(self, said: Question, *rest: Envelope, more: int = 0) -> None: ...
+
+    assert Right.handlers[Question] == "on_question"
+
+
+def test_a_handler_that_cannot_be_awaited_is_refused_with_its_right_form() -> None:
+    wanted = r"Plain\.on_question: write `async def on_question\(self, message, envelope\)`$"
+    with pytest.raises(TypeError, match=wanted):
+
+        class Plain(Actor):
+            def on_question(self, said: Question, envelope: Envelope) -> None: ...
+
+    with pytest.raises(TypeError, match=r"Flag\.on_demand: write `async def on_demand\(self, "):
+
+        class Flag(Actor):
+            on_demand = True
+
+
 def test_a_subclass_inherits_the_handlers_of_its_base_and_may_override_them() -> None:
     class Base(Actor):
         async def on_question(self, said: Question, envelope: Envelope) -> None: ...

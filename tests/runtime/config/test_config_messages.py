@@ -315,8 +315,18 @@ def test_a_file_that_is_not_utf8_names_the_line() -> None:
 
 BROKEN_PROGRAMS = {
     "from runtime import Actor\nclass Mine(Actor):\n    steps = 3\ndef plan(c, o): ...": (
-        "program 'user_program' cannot be imported: TypeError: Mine defines steps, which the "
+        "program 'user_program' cannot be imported: NameTaken: Mine defines steps, which the "
         "runtime uses itself on every actor: call it something else, such as my_steps (user_program.py:2)"
+    ),
+    "from runtime import Actor\nclass Mine(Actor):\n  def __init__(self):\n    self.memory = 1": (
+        "program 'user_program' cannot be imported: NameTaken: Mine.__init__ sets "
+        "self.memory, which the runtime uses itself on every actor: call it something else, such "
+        "as my_memory (user_program.py:2)"
+    ),
+    "from runtime import Actor, Save\nclass Mine(Actor):\n  async def on_save(self, m: Save): ...": (
+        "program 'user_program' cannot be imported: TypeError: Mine.on_save: the runtime calls it as "
+        "on_save(message, envelope): too many positional arguments; write `async def "
+        "on_save(self, message, envelope)` (user_program.py:2)"
     ),
     "def plan(c, o): ...\nCOMMANDS = ['x']": (
         "program 'user_program': COMMANDS is list, expected a table of command names and "

@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from runtime.config.file import judge, load_with_program, parse
+from runtime.config.sections import ClusterConfig
 from runtime.config.validation import validate
 from runtime.errors import ConfigError
 
@@ -87,6 +88,18 @@ def test_sections_without_mistakes_are_the_whole_configuration_and_those_with_so
     sections = validate(parse(Path("cluster.toml"), ["links.transport=udp"]))
     assert sections.config is None
     assert (sections.links.transport, sections.links.credit_bytes) == (None, 2**20)
+
+
+@pytest.mark.parametrize("text", ["", "[run]\nname = 3\n"])
+def test_every_section_is_at_hand_for_rules_also_beside_a_mistake(text: str) -> None:
+    Path("cluster.toml").write_text(text)
+    sections = validate(parse(Path("cluster.toml")))
+    assert (sections.config is None) == bool(text)
+    assert (sections.program, sections.machine, sections.process) == ("roles", (), ())
+    empty = ClusterConfig()
+    for name in {*ClusterConfig.model_fields} - {"program", "machine", "process", "run"}:
+        assert getattr(sections, name) == getattr(empty, name), name
+    assert sections.run == (empty.run.model_copy(update={"name": None}) if text else empty.run)
 
 
 def test_a_judged_configuration_keeps_the_mistakes_of_every_stage() -> None:
