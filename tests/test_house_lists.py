@@ -14,6 +14,7 @@ from pydantic import Field
 from nets.layers import Layer
 from runtime.config.value_types import Bytes, Section
 from tests.house import config_keys, layers, written
+from tests.house.__main__ import main
 from tests.house.boards import script
 from tests.house.commands import commands, help_of
 from tests.house.exports import offered
@@ -50,6 +51,19 @@ def test_a_list_that_differs_is_named_and_written(
     assert written.differing(write=True) == ["page.md"]
     assert page.read_text() == "new"
     assert written.differing(write=True) == []
+
+
+def test_a_list_that_cannot_be_written_is_an_error_in_words(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "page.md").mkdir()
+    monkeypatch.setattr(written, "ROOT", tmp_path)
+    monkeypatch.setattr(written, "entries", lambda: [("page.md", lambda: "new")])
+    monkeypatch.setattr("sys.argv", ["tests.house", "--write"])
+    assert main() == 1
+    assert capsys.readouterr().out == (
+        f"{tmp_path / 'page.md'}: Is a directory; the lists before it were written\n"
+    )
 
 
 # -- maps

@@ -25,7 +25,7 @@ from runtime.actors.actor_state import Placed
 from runtime.actors.actor_work import Working
 from runtime.actors.conversation import Conversation
 from runtime.actors.handlers import handlers_of
-from runtime.actors.reserved_names import refuse_class, reserved_names
+from runtime.actors.reserved_names import Handlers, Overrides, refuse_class, reserved_names
 from runtime.compute.compute import Compute
 from runtime.messages.message import (
     Envelope,
@@ -43,7 +43,7 @@ class Actor(Measured, Working):
     it. Any other class is called with keywords."""
 
     Options: ClassVar[type[Any] | None] = None
-    handlers: ClassVar[dict[type[Message], str]] = {}
+    handlers: ClassVar[Handlers] = Handlers()
     # which message is legal when; without a conversation, every message is legal at any time
     conversations: ClassVar[tuple[Conversation, ...]] = ()
     # patterns of the files that it writes in the run directory; None: not declared
@@ -54,16 +54,18 @@ class Actor(Measured, Working):
     device = Placed[Compute]()  # the device that does this actor's array work
     steps = Placed[int]()  # see `stepped`
     # names of the runtime that the class redefines on purpose
-    _runtime_overrides: ClassVar[frozenset[str]] = frozenset()
+    _runtime_overrides: ClassVar[Overrides] = Overrides()
 
     def __init_subclass__(cls, *, overrides: Collection[str] = (), **kwargs: Any) -> None:
         """Check the new class and collect its handlers. `overrides` are names of the runtime that
         the class redefines on purpose. Raises TypeError if the class redefines another of the
         runtime's names, or if a handler is not named after its message."""
         super().__init_subclass__(**kwargs)
-        refuse_class(cls, Actor, RESERVED, overrides)
-        cls._runtime_overrides = cls._runtime_overrides.union(overrides)
-        cls.handlers = handlers_of(cls)
+        copied = vars(cls).get("_runtime_overrides")
+        declared = {*overrides, *(copied if isinstance(copied, Overrides) else ())}
+        refuse_class(cls, Actor, RESERVED, declared)
+        cls._runtime_overrides = Overrides(cls._runtime_overrides | declared)
+        cls.handlers = Handlers(handlers_of(cls))
 
     async def on_start(self) -> None:
         """Prepare. Called once, before any message."""
@@ -127,4 +129,4 @@ class Actor(Measured, Working):
 
 
 RESERVED = reserved_names(Actor)
-Actor.handlers = {WindDown: "on_wind_down", Save: "on_save"}
+Actor.handlers = Handlers({WindDown: "on_wind_down", Save: "on_save"})

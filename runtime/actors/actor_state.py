@@ -106,9 +106,10 @@ class Placed(Generic[T]):
         raise collision(type(actor).__name__, f"sets self.{self._name}", self._name)
 
 
-def collision(taker: str, does: str, name: str) -> NameTaken:
-    """Return the error for a class or a method that takes one of the runtime's names."""
+def collision(taker: str, does: str, name: str, otherwise: str = "") -> NameTaken:
+    """Return the error for a class or an actor that takes one of the runtime's names. `otherwise`:
+    another remedy than another name."""
     return NameTaken(
         f"{taker} {does}, which the runtime uses itself on every actor: call it something else, "
-        f"such as my_{name.lstrip('_')}"
+        f"such as my_{name.lstrip('_')}{otherwise}"
     )

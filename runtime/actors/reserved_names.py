@@ -3,16 +3,24 @@ refused when the class is made, or when one of its actors is placed."""
 
 from __future__ import annotations
 
-import dis
 from collections.abc import Collection, Iterator
-from itertools import chain, pairwise
-from types import FunctionType
+from typing import Any
 
 from runtime.actors.actor_state import ActorState, collision
 from runtime.suggest import near_hint
 
 # names that actor classes may define, in addition to on_<message> and names that start with "__"
 OPEN = {"Options", "conversations", "on_start", "on_stop", "run", "writes"}
+MEANT = ', or declare overrides=("{}",) if you mean to redefine it'
+
+
+class Handlers(dict[type[Any], str]):
+    """Message class -> name of its handler, as the runtime writes it into each actor class."""
+
+
+class Overrides(frozenset[str]):
+    """The reserved names that an actor class redefines on purpose, as the runtime writes them into
+    each actor class."""
 
 
 def reserved_names(base: type) -> frozenset[str]:
@@ -25,24 +33,20 @@ def reserved_names(base: type) -> frozenset[str]:
 def refuse_class(
     kind: type, base: type, reserved: Collection[str], overrides: Collection[str]
 ) -> None:
-    """Raise TypeError if the class defines a `reserved` name that is not among its `overrides`, or
-    if one of its methods has a line `self.name = ...` for such a name. Mixin classes that are not
-    actors count too."""
+    """Raise TypeError if the class defines a `reserved` name that is not among its `overrides`.
+    Mixin classes that are not actors count too. A decorator such as `dataclass(slots=True)` copies
+    a class with the runtime's entries, which are legal."""
     for name in overrides:
         if name not in reserved:
             known = near_hint(name, reserved)
             raise TypeError(f"{kind.__name__}: overrides: the runtime uses no name {name!r}{known}")
-    inherited = [getattr(parent, "_runtime_overrides", ()) for parent in kind.__bases__]
-    kept = {*overrides, *chain.from_iterable(inherited)}
     for definer in _new(kind, base):
         where = "" if definer is kind else f" in {definer.__name__}"
         for name, value in vars(definer).items():
-            if name in reserved and name not in overrides:
-                raise collision(kind.__name__, f"defines {name}{where}", name)
-            for attribute in _set_by(value):
-                if attribute in reserved and attribute not in kept:
-                    method = f"{definer.__name__}.{name}"
-                    raise collision(method, f"sets self.{attribute}", attribute)
+            ours = isinstance(value, Handlers | Overrides)
+            if name in reserved and name not in overrides and not ours:
+                meant = "" if name.startswith("_") else MEANT.format(name)
+                raise collision(kind.__name__, f"defines {name}{where}", name, meant)
 
 
 def refuse_attributes(actor: object, reserved: Collection[str], overrides: Collection[str]) -> None:
@@ -61,16 +65,3 @@ def _new(kind: type, base: type) -> Iterator[type]:
         for earlier in parent.__mro__
     }
     return (definer for definer in kind.__mro__ if definer not in judged and definer is not object)
-
-
-def _set_by(method: object) -> Iterator[str]:
-    """Yield each attribute that a method sets on its first parameter by `self.name = ...`."""
-    if not isinstance(method, FunctionType) or not method.__code__.co_argcount:
-        return
-    me = method.__code__.co_varnames[0]
-    for loaded, stored in pairwise(dis.get_instructions(method)):
-        if stored.opname == "STORE_ATTR" and loaded.opname.startswith("LOAD_"):
-            # one instruction may load two variables, the object last
-            names = loaded.argval if isinstance(loaded.argval, tuple) else (loaded.argval,)
-            if names[-1] == me:
-                yield stored.argval

@@ -98,7 +98,7 @@ class Process(Section):
 
     name: Name
     """The name of the process."""
-    machine: str = LOCAL_NAME
+    machine: Text = LOCAL_NAME
     """Its machine. If the text selects several machines (`"node[2-8]"`, `"node*"`), each of them
     has a process with its share of the actors."""
     actors: tuple[Text, ...] = Field(min_length=1, strict=False)

@@ -196,7 +196,9 @@ def test_a_net_whose_fc_phase_is_not_a_chain_is_refused_before_anything_starts(
     text = (ZOO / "lenet.prototxt").read_text() + beside
     said = problems_of(configured(tmp_path / "net", preset, workers=2, net=text))
     assert (
-        "train.net: own.prototxt:" in said and "layer 'beside'" in said and "parallel to 'ip1'" in said
+        "train.net: own.prototxt:" in said
+        and "layer 'beside'" in said
+        and "parallel to 'ip1'" in said
     )
 
 

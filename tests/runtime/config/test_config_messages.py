@@ -316,12 +316,8 @@ def test_a_file_that_is_not_utf8_names_the_line() -> None:
 BROKEN_PROGRAMS = {
     "from runtime import Actor\nclass Mine(Actor):\n    steps = 3\ndef plan(c, o): ...": (
         "program 'user_program' cannot be imported: NameTaken: Mine defines steps, which the "
-        "runtime uses itself on every actor: call it something else, such as my_steps (user_program.py:2)"
-    ),
-    "from runtime import Actor\nclass Mine(Actor):\n  def __init__(self):\n    self.memory = 1": (
-        "program 'user_program' cannot be imported: NameTaken: Mine.__init__ sets "
-        "self.memory, which the runtime uses itself on every actor: call it something else, such "
-        "as my_memory (user_program.py:2)"
+        "runtime uses itself on every actor: call it something else, such as my_steps, "
+        'or declare overrides=("steps",) if you mean to redefine it (user_program.py:2)'
     ),
     "from runtime import Actor, Save\nclass Mine(Actor):\n  async def on_save(self, m: Save): ...": (
         "program 'user_program' cannot be imported: TypeError: Mine.on_save: the runtime calls it as "

@@ -120,3 +120,10 @@ def test_keys_without_effect_are_listed_with_the_loaded_configuration() -> None:
     assert load_with_program(Path("cluster.toml")).unused == (
         "cluster.toml:2: operators.port: has no effect without operators.address: nothing listens",
     )
+
+
+def test_a_process_on_a_machine_without_a_name_is_a_mistake_at_its_line() -> None:
+    text = "[[process]]\nname = 'p'\nactors = ['*']\nmachine = ''\n"
+    assert problems(text) == [
+        "cluster.toml:4: process[0].machine: found '' (string), expected a non-empty string"
+    ]
