@@ -237,8 +237,8 @@ def test_a_cut_longer_than_the_limit_is_named_with_both_ends(
                 assert named - cut < LINK_SECONDS + 2.5
                 lost = re.match(
                     (
-                        r"the link from (\S+) to (\S+) is lost: .* Nothing is heard "
-                        r"of \S+ either: (.*)"
+                        r"the link from (\S+) to (\S+) is lost: .* No sign of life "
+                        r"comes from \S+ either: (.*)"
                     ),
                     line,
                 )
