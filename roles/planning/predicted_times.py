@@ -25,6 +25,7 @@ from runtime.errors import ConfigError
 from runtime.plan.placement import place
 from runtime.plan.prospects import Needed, Prospect, Prospects, Wanted, hourly
 from runtime.plan.topology import Placement, Topology
+from runtime.records.run_identity import CONFIG
 
 HOW = (
     "To predict times: `python -m runtime time --profile FILE` measures the array work on this "
@@ -62,10 +63,10 @@ def prospects(
     file or target."""
     chosen_by_tuner = list(_chosen_by_tuner(_tuned(options)))
     options = _as_begun(options)
-    run = None if wanted.profile is None else options_of_run(wanted.profile.parent)
-    basis = basis_of(
-        config, placement, wanted, None if run is None else _as_run(config, options, run)
-    )
+    folder = None if wanted.profile is None else wanted.profile.parent
+    run = None if folder is None else options_of_run(folder)
+    profiled = None if folder is None or run is None else _as_run(config, options, run, folder)
+    basis = basis_of(config, placement, wanted, profiled)
     if basis is None:
         return Prospects(notes=(HOW,))
     strategy = options.train.strategy
@@ -228,8 +229,14 @@ def _tuned(options: Options) -> AutoSettings:
     return AutoSettings(options.train, preset_called(options.train.strategy.preset), Path())
 
 
-def _as_run(config: ClusterConfig, options: Options, run: Options) -> Topology:
-    """The topology of the run that left a profile: the same net and data, with that run's strategy
-    and batch."""
+def _as_run(config: ClusterConfig, options: Options, run: Options, folder: Path) -> Topology:
+    """The topology of the run in `folder`, which left a profile: the same net and data, with that
+    run's strategy and batch. Raises ConfigError that names the run's configuration if it cannot be
+    laid out."""
     run = _as_begun(run)
-    return changed(config, options, strategy=run.train.strategy, batch=run.train.batch)
+    try:
+        return changed(config, options, strategy=run.train.strategy, batch=run.train.batch)
+    except ConfigError as error:
+        # a mistake has the place of the same key in the plan's file
+        told = [line.partition(": ")[2] for line in error.problems]
+        raise ConfigError([f"--profile: {folder / CONFIG}: {line}" for line in told]) from None

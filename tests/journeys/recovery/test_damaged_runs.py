@@ -187,6 +187,22 @@ def test_many_files_with_a_wrong_byte_or_half_of_them_give_no_traceback(
     ends_well_after(*case, damaged, run, capsys)
 
 
+@pytest.mark.slow  # two predictions
+@pytest.mark.parametrize("name", ["plan --measured", "plan --learnt"])
+def test_a_setting_of_a_run_that_no_plan_could_have_is_reported_with_the_runs_file(
+    run: Finished, capsys: pytest.CaptureFixture[str], name: str
+) -> None:
+    text = (run.spare / "config.toml").read_text()
+    assert "\ntau = 10\n" in text  # `sync` refuses any other value
+    (run.directory / "config.toml").write_text(text.replace("\ntau = 10\n", "\ntau = 1\n"))
+    found = ends_well(name, run, "config.toml", capsys)
+    assert found.code == 2
+    assert found.err == (
+        f"--profile: {run.path}/config.toml: train.strategy.tau: found 1, but the workers of "
+        "preset 'sync' do not train separate models\n"
+    )
+
+
 @pytest.mark.parametrize("name", [name for name in QUICK if name in READS])
 def test_a_file_without_permission_to_read_it_is_named(
     run: Finished, capsys: pytest.CaptureFixture[str], name: str
