@@ -22,7 +22,8 @@ def handlers_of(kind: type) -> dict[type[Message], str]:
     for name, function in vars(kind).items():
         if not name.startswith("on_") or name in LIFE:
             continue
-        if not inspect.iscoroutinefunction(function):
+        # a decorator may be a plain function that returns the coroutine of the handler
+        if not inspect.iscoroutinefunction(inspect.unwrap(function)):
             raise TypeError(f"{kind.__name__}.{name}: write `async def {name}{PARAMETERS}`")
         message = message_annotation(function)
         if message is None or name != f"on_{snake_case(message.__name__)}":

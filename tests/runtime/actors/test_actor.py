@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import asyncio
+import functools
+from collections.abc import Callable
+from typing import Any
 
 import numpy as np
 import pytest
 
 from runtime.actors.actor import Actor
 from runtime.errors import MessageError
-from runtime.messages.message import Envelope, Save, WindDown
+from runtime.messages.message import Envelope, Message, Save, WindDown
 from runtime.transport import Endpoints, Limits
 from tests.helpers.node_pair import Answer, Bulk, Other, Pair, Question, on_virtual_time
 
@@ -55,6 +58,21 @@ def test_a_handler_with_another_number_of_parameters_is_refused_with_its_right_f
         async def on_question(self, said: Question, *rest: Envelope, more: int = 0) -> None: ...
 
     assert Right.handlers[Question] == "on_question"
+
+
+def test_a_handler_behind_a_decorator_that_passes_its_coroutine_on_is_legal() -> None:
+    def logged(handler: Callable[..., Any]) -> Callable[..., Any]:
+        @functools.wraps(handler)
+        def inner(self: Actor, said: Message, envelope: Envelope) -> Any:
+            return handler(self, said, envelope)
+
+        return inner
+
+    class Mine(Actor):
+        @logged
+        async def on_question(self, said: Question, envelope: Envelope) -> None: ...
+
+    assert Mine.handlers[Question] == "on_question"
 
 
 def test_a_handler_that_cannot_be_awaited_is_refused_with_its_right_form() -> None:
