@@ -129,7 +129,11 @@ ROOMS: dict[str, str] = {
     "roles.workers": (
         "nets! nets.data ops! roles roles.base roles.exchange roles.fc roles.learning runtime!"
     ),
-    "roles.tuning": "nets.files roles roles.base runtime runtime! runtime.records",
+    "roles.forecasting": "nets! nets.tools roles roles.base roles.learning runtime "
+    "runtime.compute runtime.config"
+    " runtime.plan runtime.queueing runtime.transport",
+    "roles.tuning": "nets.files roles roles.base roles.forecasting roles.learning runtime runtime! "
+    "runtime.plan runtime.records",
     "roles.servers": "nets! ops! roles roles.base roles.learning roles.tuning runtime!",
     "roles.checkpoints": "nets nets! nets.data nets.files nets.graph nets.predict ops! roles "
     "roles.learning runtime!"
@@ -140,9 +144,6 @@ ROOMS: dict[str, str] = {
     "roles.presets": "roles roles.coordination roles.exchange roles.fc roles.learning "
     "roles.servers roles.workers"
     " runtime.plan",
-    "roles.forecasting": "nets! nets.tools roles roles.base roles.learning runtime "
-    "runtime.compute runtime.config"
-    " runtime.plan runtime.queueing runtime.transport",
     "roles.planning": "nets! nets.data nets.files ops! roles roles.base roles.checkpoints "
     "roles.coordination"
     " roles.exchange roles.forecasting roles.formats roles.learning roles.presets "

@@ -31,6 +31,7 @@ from roles.messages import TEST, Ticket
 from roles.workers.passes import Passes
 from runtime import Actor, Topology
 from runtime.compute.service_times import FILE, read_table
+from runtime.config.file import of_script, program_options
 from runtime.config.toml_write import dumps
 from runtime.simulation.cluster import Simulation
 
@@ -256,9 +257,11 @@ def trial(
     seed: int = 1,
     rival: Reached | None = None,
     preset: str = OMNIVORE,
+    prepared: Callable[[dict[str, Actor]], None] | None = None,
 ) -> Reached:
     """Make one run; without a setting it tunes itself ("auto"). `rate`: bytes per second of each
-    interface in each direction. `rival`: the run is cut if this is ahead (`Reached.behind`)."""
+    interface in each direction. `rival`: the run is cut if this is ahead (`Reached.behind`).
+    `prepared` is called with the actors of a run that is about to begin."""
     chosen = (
         (AUTO, AUTO, AUTO)
         if setting is None
@@ -277,16 +280,30 @@ def trial(
         "seed": seed,
         "strategy": strategy,
     }
-    topology = roles.training({**task.options, **more})
+    network = {"clock": "virtual", "latency": LATENCY, "bytes_per_second": int(rate) or None}
+    said = {
+        "train": {**task.options, **more},
+        "simulation": {key: value for key, value in network.items() if value is not None},
+    }
+    config = of_script("trial", said, Path.cwd())
+    topology = roles.plan(config, program_options(config, roles.Options))
     (batch,) = {actor.options.job.batch for actor in topology.actors if actor.role == "coordinator"}
-    return _Trial(task, topology, Clock(times, batch, seed), rival).run(rate)
+    return _Trial(task, topology, Clock(times, batch, seed), rival, prepared).run(rate)
 
 
 class _Trial:
     """One run, up to its target."""
 
-    def __init__(self, task: Task, topology: Topology, clock: Clock, rival: Reached | None) -> None:
+    def __init__(
+        self,
+        task: Task,
+        topology: Topology,
+        clock: Clock,
+        rival: Reached | None,
+        prepared: Callable[[dict[str, Actor]], None] | None,
+    ) -> None:
         self._task = task
+        self._then = prepared
         self._topology = topology
         self._clock = clock
         self._rival = rival
@@ -315,6 +332,8 @@ class _Trial:
 
     def _prepared(self, actors: dict[str, Actor]) -> None:
         self._clock.watch(actors)
+        if self._then is not None:
+            self._then(actors)
         self._accuracy = Examination(actors).accuracy if self._task.accuracy else None
 
     def _watch(self, simulation: Simulation, event: str, fields: dict[str, Any]) -> None:

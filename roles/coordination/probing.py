@@ -368,7 +368,11 @@ def pace(ends: Sequence[float], groups: int) -> float:
     """Seconds between the ends of two iterations, in the later half; 0 if there is no later half.
 
     The first iterations of a run are slow, and groups that begin together do not compete yet. The
-    halves are cut between two rounds of all groups, which may end together.
+    halves are cut between two rounds of all groups, which may end together. A group that is alone
+    reports several iterations at once (`ticket_batching`), so it is cut between two reports: at the
+    longest time without one in the second quarter.
     """
     half = len(ends) // groups // 2 * groups
+    if groups == 1 and half > 1:
+        half = max(range(half // 2, half + 1), key=lambda at: ends[at] - ends[at - 1])
     return (ends[-1] - ends[half - 1]) / (len(ends) - half) if half else 0.0

@@ -17,6 +17,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping
+from copy import copy
 from dataclasses import dataclass, replace
 
 from roles.base.shapes import Shapes
@@ -25,8 +26,13 @@ from roles.forecasting.prediction import Network, Prediction, Rows, predict, row
 from roles.forecasting.regrouped import regrouped, with_batch
 from roles.forecasting.work_times import Times
 from runtime.config.sections import LOCAL, ClusterConfig
+from runtime.plan.host_map import several
 from runtime.plan.topology import Placement
+from runtime.queueing.work_graph import DRAWS
 
+WAYS = (" in", " out")  # the ends of the names of interfaces (`Prediction.use`)
+# the difference, as a part of the predicted seconds, up to which a network is as it was declared
+ENOUGH = 0.10
 TRIALS = 3  # predictions that learning the time of a message may cost
 MESSAGES = 4  # messages that an iteration waits for, one after the other: the first guess
 PROCESSORS = "processors"  # the station that all processes of this machine share
@@ -66,10 +72,14 @@ class Fit:
 
 
 def network_of(placement: Placement, config: ClusterConfig) -> tuple[Network, list[str]]:
-    """The network of [simulation], and a line for each part of it that is not counted."""
+    """The network of [simulation], or of [links] between several hosts, and a line for each part of
+    it that is not counted."""
     wanted = config.simulation
-    if wanted.clock == "real":
+    if wanted.clock == "real" and not several(config):
         return Network(), []
+    if wanted.clock == "real":
+        machines = {spec.name: spec.machine for spec in placement.processes}
+        return Network(config.links.latency, config.links.bytes_per_second, machines), []
     machines = (
         {spec.name: spec.machine for spec in placement.processes}
         if wanted.interfaces == "machine"
@@ -102,7 +112,9 @@ class Fitted:
     ) -> None:
         self._topology = placement.topology
         self._home = placement.process_of()
-        self._network = network
+        self._rounds = 0  # of predictions, see `predict`
+        self._draws = DRAWS
+        self._network = self._declared = network
         self._learns = learns
         self._processors = processors
         self._roles = {actor.name: actor.role for actor in self._topology.actors}
@@ -116,12 +128,22 @@ class Fitted:
     def __repr__(self) -> str:
         return f"<model of {len(self._roles)} actors, {self._network.latency:g} s a message>"
 
-    def fit(self, work: Mapping[str, Labels], measured: float, busy: float = 0.0) -> Fit:
+    def fit(
+        self, work: Mapping[str, Labels], measured: float, busy: float = 0.0, *, rounds: int = 0
+    ) -> Fit:
         """Predict from sums of work, while iterations took `measured` seconds and the run kept the
-        share `busy` of all processors busy. Learns the time of a message if it is not known."""
+        share `busy` of all processors busy. Learns the time of a message if it is not known.
+
+        `rounds`: these were the first iterations of groups that all began at once, so many of each
+        group (`predict`); 0: iterations of a long run.
+        """
         self._rows = self._rows or rows_of(self._topology, self._known())
         self._times = Times.measured(work, self._roles, self._rows)
-        return self._made(measured, busy)
+        self._rounds = rounds
+        try:
+            return self._made(measured, busy)
+        finally:
+            self._rounds = 0
 
     def regroup(self, workers: int, groups: int, batch: int) -> bool:
         """Change to these groups and this batch. Return False if the run has them already."""
@@ -138,9 +160,20 @@ class Fitted:
         times are known."""
         return None if self._times is None else self._made(None)
 
+    def of_groups(self, groups: int, *, rounds: int = 0, draws: int = DRAWS) -> Fit | None:
+        """Predict for the same workers in `groups` groups, and leave the model as it is. `rounds`
+        as for `fit`, `draws` as for `predict`. None if no times are known."""
+        lead = {actor.name: actor.options for actor in self._topology.actors}[self._topology.lead]
+        other = copy(self)
+        other.regroup(sum(map(len, lead.groups)), groups, lead.timetable.batch)
+        other._rounds = rounds
+        other._draws = draws
+        return other.unmeasured()
+
     def forget(self) -> None:
-        """Learn the time of a message again with the next fit."""
+        """Learn the time of a message again with the next fit, from the declared network on."""
         self._rest = None
+        self._network = self._declared
 
     def _made(self, measured: float | None, busy: float = 0.0) -> Fit:
         if not self._learns:
@@ -150,7 +183,10 @@ class Fitted:
         if measured is not None:
             self._spend(alone, self._processors * busy * measured)
         if self._rest is None and alone.seconds and measured is not None:
-            self._learn(alone.seconds, measured)
+            if self._explains(measured):
+                self._rest = 0.0
+            else:
+                self._learn(alone, measured)
         found = self._with(self._network.latency) if self._network.latency else alone
         return Fit(
             found, alone.seconds, self._rest or 0.0, self._network.latency, self._processor(alone)
@@ -175,7 +211,15 @@ class Fitted:
     def _with(self, latency: float) -> Prediction:
         assert self._times is not None
         network = replace(self._network, latency=latency)
-        return predict(self._topology, self._times, network, self._home, self._known())
+        return predict(
+            self._topology,
+            self._times,
+            network,
+            self._home,
+            self._known(),
+            rounds=self._rounds,
+            draws=self._draws,
+        )
 
     def _known(self) -> Shapes:
         """The shapes of the topology, made at the first call."""
@@ -183,18 +227,29 @@ class Fitted:
             self._shapes = shapes_of(self._topology, self._network)
         return self._shapes
 
-    def _learn(self, alone: float, measured: float) -> None:
+    def _explains(self, measured: float) -> bool:
+        """Whether the network that the configuration declares explains the measured seconds."""
+        if self._network.bytes_per_second is None:
+            return False
+        seconds = self._with(self._network.latency).seconds
+        return abs(measured - seconds) <= ENOUGH * seconds
+
+    def _learn(self, without: Prediction, measured: float) -> None:
         """Learn the time of a message by secants, so that the prediction equals the measured
         seconds.
 
-        Where no message is waited for, the difference belongs to the iteration itself. Neither
-        value is ever negative.
+        If an interface is the busiest station, its rate is learnt instead. Where no message is
+        waited for, the difference belongs to the iteration itself. No value is ever negative.
         """
+        alone = without.seconds
         before = (0.0, alone)
         latency = (measured - alone) / MESSAGES
         self._rest = 0.0
         self._network = replace(self._network, latency=0.0)
         if alone >= measured:
+            return
+        if without.bottleneck.endswith(WAYS) and self._network.bytes_per_second is not None:
+            self._learn_rate(self._network.bytes_per_second, alone, measured)
             return
         for _ in range(TRIALS):
             seconds = self._with(latency).seconds
@@ -207,3 +262,20 @@ class Fitted:
             if abs(measured - seconds) < NEAR * measured or latency == before[0]:
                 break
         self._network = replace(self._network, latency=latency)
+
+    def _learn_rate(self, rate: float, alone: float, measured: float) -> None:
+        """Learn the rate of the interfaces by secants. `rate` is the present one, with which an
+        iteration would take `alone` seconds."""
+        before = (1.0, alone)
+        slower = measured / alone  # times as long as a transfer at the present rate takes
+        for _ in range(TRIALS):
+            self._network = replace(self._network, bytes_per_second=rate / slower)
+            seconds = self._with(0.0).seconds
+            slope = (seconds - before[1]) / (slower - before[0])
+            if abs(measured - seconds) < NEAR * measured or slope <= 0.0:
+                return
+            before = (slower, seconds)
+            slower = max(1.0, slower + (measured - seconds) / slope)
+            if slower == before[0]:
+                return
+        self._network = replace(self._network, bytes_per_second=rate / slower)

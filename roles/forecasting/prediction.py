@@ -29,7 +29,7 @@ from roles.forecasting.plan_forecast import plainly
 from roles.forecasting.traffic import traffic_of
 from roles.forecasting.work_times import Moments, Rows, Times
 from runtime.plan.topology import Topology
-from runtime.queueing.work_graph import Piece, Sent, evaluate
+from runtime.queueing.work_graph import DRAWS, Piece, Sent, evaluate
 from runtime.transport.interface import Limits
 
 __all__ = ["Network", "Prediction", "Rows", "Times", "predict", "rows_of", "shapes_of"]
@@ -77,11 +77,16 @@ def predict(
     network: Network,
     home: Mapping[str, str],
     shapes: Shapes | None = None,
+    *,
+    rounds: int = 0,
+    draws: int = DRAWS,
 ) -> Prediction:
     """Predict the time of an iteration of `topology`, whose options are typed.
 
     `home`: actor -> process (`Placement.process_of`). `shapes`: the result of `shapes_of`, if it is
-    known already.
+    known already. `rounds`: predict the later half of the first so many iterations of each group,
+    which all begin at once, in place of a long run (0). `draws`: the most draws of times whose mean
+    is the prediction.
     """
     asked = _Asked(topology, times, network, home, shapes or shapes_of(topology, network))
     groups = [list(asked.cycle(members)) for members in asked.groups]
@@ -91,7 +96,7 @@ def predict(
         for piece in pieces
         for way in piece.ways
     }
-    found = evaluate(groups, rates)
+    found = evaluate(groups, rates, rounds=-(-rounds // asked.period), draws=draws)
     asked.note_untold()
     use = {name: min(1.0, found.use.get(station, 0.0)) for name, station in asked.stations.items()}
     use |= {way: min(1.0, found.use.get(way, 0.0)) for way in rates}

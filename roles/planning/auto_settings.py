@@ -14,6 +14,7 @@ from nets import NetError
 from roles.base.role import TuningOptions
 from roles.coordination.coordinator import CoordinatorOptions
 from roles.coordination.schedule import Timetable
+from roles.forecasting.fitted_model import network_of, processors_of
 from roles.learning.job import Job
 from roles.options import AUTO, Train, Tuning
 from roles.planning.diagnostics import Diagnostics
@@ -21,9 +22,12 @@ from roles.planning.refusals import Problem
 from roles.planning.strategies import KINDS, WHY
 from roles.presets.request import Preset
 from roles.tuning.choices import Choices, counts_up_to
+from roles.tuning.hardware import Cluster
 from roles.tuning.record import FILE, Start, read
 from roles.tuning.tuner import TunerOptions
+from runtime.config.sections import ClusterConfig
 from runtime.errors import ConfigError
+from runtime.plan.placement import place
 from runtime.plan.topology import ActorSpec, Topology
 
 TUNER = "tuner"
@@ -189,7 +193,11 @@ class AutoSettings:
             remarks.warn(text, "train", "tuning", "budget")
 
     def with_tuner(
-        self, remarks: Diagnostics, topology: Topology, timetable: Timetable
+        self,
+        remarks: Diagnostics,
+        topology: Topology,
+        timetable: Timetable,
+        config: ClusterConfig,
     ) -> Topology:
         """The topology with the tuner in the coordinator's process, if there is something to
         choose. Notes a topology that cannot be changed."""
@@ -220,8 +228,11 @@ class AutoSettings:
             )
             text = text.format(self._train.strategy.preset)
             remarks.problem(text, "train", "tuning", "momentum_by")
+        chooses_groups = GROUPS in self.keys and bool(measuring)
+        cluster = _cluster_of(topology, config) if chooses_groups else None
         options = TunerOptions(
             coordinator=lead.name,
+            cluster=cluster,
             choices=self._choices(timetable),
             start=self.start,
             measuring=measuring,
@@ -230,7 +241,8 @@ class AutoSettings:
         placed = dataclasses.replace(lead, process=process)
         actors = (*(placed if actor is lead else actor for actor in topology.actors),)
         tuner = ActorSpec(TUNER, "tuner", options, process)
-        links = [(TUNER, name) for name in (lead.name, *measuring)]
+        asked = [actor.name for actor in topology.actors] if cluster else measuring
+        links = [(TUNER, name) for name in dict.fromkeys((lead.name, *asked))]
         return dataclasses.replace(
             topology, actors=(*actors, tuner), links=(*topology.links, *links)
         )
@@ -302,6 +314,23 @@ class AutoSettings:
             budget=tuning.budget,
             last=timetable.last,
         )
+
+
+def _cluster_of(topology: Topology, config: ClusterConfig) -> Cluster | None:
+    """The cluster that the topology would run on, for the tuner's model. None if it cannot be
+    placed, which the caller of the planner reports."""
+    try:
+        placed = place(topology, config)
+    except ConfigError:
+        return None
+    network, _ = network_of(placed, config)
+    return Cluster(
+        placement=placed.to_data(),
+        latency=network.latency,
+        bytes_per_second=network.bytes_per_second or 0.0,
+        interfaces=dict(network.interfaces),
+        processors=processors_of(config),
+    )
 
 
 def _telling(topology: Topology, of: str = "momentum") -> Iterator[str]:

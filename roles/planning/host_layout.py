@@ -45,7 +45,7 @@ def lay_out(inputs: PlanInputs, checked: CheckedJob, diagnostics: Diagnostics) -
 
     def lay(request: Request) -> Topology:
         topology = with_typed_options(inputs.preset.layout(request))
-        return inputs.auto.with_tuner(diagnostics, topology, request.timetable)
+        return inputs.auto.with_tuner(diagnostics, topology, request.timetable, inputs.config)
 
     return _for_hosts(lay, _request(inputs, checked), inputs.config, diagnostics)
 

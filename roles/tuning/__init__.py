@@ -19,6 +19,9 @@ noise                The noise of gradients, and the worth of a larger batch
 ratio                A ratio of two sums of noisy pairs, with its standard error
 watch                A watch of the gradients that a model server applies
 gradient_statistics  The statistics of a model server's gradients, momentum and noise
+cluster_model        The model of the cluster of a live run
+hardware             The model of the cluster that the tuner asks
+held_cluster         The training cluster as a laboratory
 
 See docs/decisions/tuning.md.
 """

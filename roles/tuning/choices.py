@@ -13,6 +13,7 @@ LEAST = 10
 MOST = 50
 # iterations before the first probe with another batch: they are slower than all later ones
 WARM = 3
+AS_FAST = 1.05  # times the fastest seconds per iteration
 TENTH = 0.1  # the step of the grid of learning rates
 
 
@@ -79,7 +80,8 @@ class Trial:
 
     `cost`: seconds for which training stood still for the probe. `pace`: seconds of an iteration in
     the later half of the probe; 0: take the mean of the whole probe. `kept`: the probe was
-    training, and later probes start from the model that it left.
+    training, and later probes start from the model that it left. `why`: how its seconds differ from
+    the predicted ones; "" if they do not.
     """
 
     losses: tuple[float, ...]
@@ -88,6 +90,7 @@ class Trial:
     cost: float = 0.0
     pace: float = 0.0
     kept: bool = False
+    why: str = ""
 
     @property
     def iteration_seconds(self) -> float:

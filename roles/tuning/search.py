@@ -1,11 +1,12 @@
 """The order in which a search tries settings: the cold start of a run (Omnivore, E.4) and Algorithm
 1 in each epoch (5.2, E.3).
 
-The cold start first measures the seconds of an iteration for each number of groups. Then it chooses
-the learning rate with one group, at the solver's momentum. Then come 2, 4, ... groups, up to the
-fewest that are within 5 % of the fastest. Each number of groups gets a grid around the best setting
-of the number before it. Last, the best settings of all numbers of groups are compared after equal
-seconds. If one group wins, the search also tries its momenta.
+The seconds of an iteration for each number of groups come from the model of the cluster
+(`hardware`). The cold start chooses the learning rate with one group, at the solver's momentum.
+Then come 2, 4, ... groups, up to the fewest that are within 5 % of the fastest. Each number of
+groups gets a grid around the best setting of the number before it. Last, the best settings of all
+numbers of groups are compared after equal seconds. If one group wins, the search also tries its
+momenta.
 
 Where both momentum and learning rate may be chosen, theory gives the settings with which other
 numbers of groups learn alike (`alike`). The grids include these settings. If several of them tie,
@@ -30,8 +31,9 @@ from collections.abc import Mapping, Sequence
 
 from roles.tuning.choices import TENTH, Choices, Chosen, Setting, Trial, alike
 from roles.tuning.grids import Grids
+from roles.tuning.hardware import fewest
 from roles.tuning.judgement import LEAST_IN, clearly_worse, ended_in, judged, mean
-from roles.tuning.short import AS_FAST, Short, holds
+from roles.tuning.short import Short, holds
 from roles.tuning.trials import SpentUp, Trials
 
 UNTRIED = Trial((), 0.0, diverged=True)  # worse than every tried setting
@@ -83,6 +85,9 @@ class _Search:
         self.grids = Grids(trials, choices, now)
         self.saturated = before.saturated if before else 0
         self._begin = (before.next_groups if before and choices.groups else 0) or now.groups
+        known = {groups: trials.iteration_seconds.get(groups, 0.0) for groups in choices.groups}
+        if before and known and all(known.values()) and fewest(known) != self.saturated:
+            self._begin = self.saturated = fewest(known)  # the cluster is not what it was
         self._cold = before is None
         self.why = ""
         self._theory = False
@@ -112,7 +117,7 @@ class _Search:
             return await self._by_theory()
         await self.trials.of(best)  # first: the choice is compared with the run's own setting
         if self.choices.groups:
-            await self._measure_groups(best)
+            self._saturate(best)
         if self._counts() and self._costs() > self.trials.left_to_spend:
             if self._alike:
                 return await self._by_theory()
@@ -132,9 +137,12 @@ class _Search:
             self.why = self._lowest(best)
             return best
         bests = [best]
-        for groups in self._counts():
+        done = 1
+        while groups := next((each for each in self._counts() if each > done), 0):
             by_theory = [setting for setting in self._alike if setting.groups == groups]
             bests.append(await self.grids.around(bests[-1], groups, beside=by_theory))
+            done = groups
+            self._saturate(best)  # a probe may have shown that the model was wrong
         return await self._momentum_alone(await self._race(bests))
 
     async def _by_theory(self) -> Setting:
@@ -144,7 +152,7 @@ class _Search:
             "settings that learn alike"
         )
         short = Short(self.trials, [self.now, *self._alike])
-        await short.time(tell=not self.saturated)
+        await short.agree()
         self.saturated = short.saturated
         best = await short.choose()
         self.why = short.why
@@ -220,29 +228,18 @@ class _Search:
         )
         return grids + len(self.choices.rates) * self.trials.cost_of_another(1)
 
-    async def _measure_groups(self, best: Setting) -> None:
-        """Measure the seconds of an iteration for each number of groups.
-
-        The probes use the settings that learn alike. Where theory gives no setting, they use the
-        smallest momentum that may be chosen, usually 0: it is in every grid and does not diverge.
-        """
-        momentum = min(self.choices.momenta, default=best.momentum)
+    def _saturate(self, best: Setting) -> None:
+        """Find the fewest groups that are as fast as any, by the model of the cluster. Without a
+        model, all groups are taken to be faster than fewer."""
+        known = self.trials.iteration_seconds
+        seconds = {groups: known[groups] for groups in self.choices.groups if groups in known}
+        before = self.saturated
+        self.saturated = fewest(seconds) if len(seconds) > 1 else max(self.choices.groups)
         self._alike = self._learning_as(best)
-        by_theory = {setting.groups: setting for setting in self._alike}
-        for groups in self.choices.groups[1:]:
-            await self.trials.of(
-                by_theory.get(groups) or best.but(groups=groups, momentum=momentum)
-            )
-        seconds = self.trials.iteration_seconds
-        timed = {groups: seconds[groups] for groups in self.choices.groups if groups in seconds}
-        if not timed:  # all diverged at once
+        if self.saturated == before or len(seconds) < 2:
             return
-        self.saturated = next(
-            groups for groups in timed if timed[groups] <= AS_FAST * min(timed.values())
-        )
-        shown = ", ".join(f"{1000 * value:.4g}" for value in timed.values())
-        self._alike = [setting for setting in self._alike if setting.groups <= self.saturated]
-        text = f"an iteration takes {shown} ms with {', '.join(map(str, timed))} groups"
+        shown = ", ".join(f"{1000 * value:.4g}" for value in seconds.values())
+        text = f"an iteration takes {shown} ms with {', '.join(map(str, seconds))} groups"
         self.trials.tell(f"{text}; the fewest that are as fast as any: {self.saturated}")
 
     def _learning_as(self, best: Setting) -> list[Setting]:

@@ -1,11 +1,11 @@
 """The cold start of a run whose budget does not pay for a grid at each number of groups.
 
-For each number of groups, theory gives the setting that learns alike (`choices.alike`). The probes
-answer the questions that theory leaves open.
+For each number of groups, theory gives the setting that learns alike (`choices.alike`), and the
+model of the cluster gives the seconds of an iteration (`hardware`). The fewest groups that are as
+fast as any are probed. The probes answer the questions that theory and model leave open.
 
-The first question is how fast each number of groups is. Probes start with the most groups and go
-down until fewer are clearly slower. An iteration with fewer groups takes no less time, so the slow
-ones are never probed: an iteration of one group may take as long as six of eight.
+The first question is whether the setting learns. The same probe shows whether the model is right
+about its seconds. If it is not, the model is fitted to the probe, and the choice is made again.
 
 The second question is whether the published rate is too low. Three times the rate is compared with
 it, again and again, as long as the higher rate is clearly better.
@@ -14,8 +14,7 @@ If the loss does not fall with that rate, the question is whether it is too high
 gradients, the longest step that a net bears may be a tenth of the step that it bears with one
 group. With 8 groups, CIFAR-10 quick does not learn at the rate that learns alike. It learns at an
 eighth of it, the rate that the run had. More groups then need more iterations, and fewer may reach
-the target sooner. Fewer groups are therefore timed at that rate, from the most down, until they are
-no better.
+the target sooner. The model's seconds decide how many groups are taken at that rate.
 
 All of these settings learn alike, so a probe whose loss falls is training and is kept. A probe at
 the rate that the run had is kept also if its loss does not fall yet.
@@ -27,24 +26,20 @@ import math
 from collections.abc import Sequence
 
 from roles.tuning.choices import Setting, Trial
+from roles.tuning.hardware import fewest
 from roles.tuning.judgement import RISES, THRESHOLD, clearly_worse, judged, mean, rises
 from roles.tuning.trials import SpentUp, Trials
 
-AS_FAST = 1.05  # times the fastest seconds per iteration
 # the factor from one rate to the next, half a decade: ten times a rate that learns well usually
 # diverges
 STEP = 3.0
 # times the expected cost of two probes must be left, so that the budget does not end in the second
 MARGIN = 1.25
-# Groups that start together use links and servers in step for some eight turns, which is longer
-# than a probe. CIFAR-10 quick with 8 groups at 1 Gbit/s shows 4.3 ms an iteration, and takes 2.9 ms
-# later. The budget is calculated with the later pace.
-SETTLED = 2 / 3
 # g groups need g ** STALE times as many iterations as one group where old gradients keep their
 # steps short. cifar10_quick took 311, 540, 958 and 1 526 iterations to a loss of 1.5 with 1, 2, 4
 # and 8 groups, at one rate and at momenta that make the total 0.9.
 STALE = 0.75
-TIMED = 4  # turns of each group; the later half shows how long an iteration takes
+STEADY = 4  # turns of each group in a probe at the rate of the run
 # iterations of a long probe, and turns of each group in it: with stale gradients, a loss that
 # diverges has risen after 4 to 6 turns
 LOOK = 24
@@ -55,14 +50,14 @@ class Short:
     """The search among the settings of `alike`, one for each number of groups, in ascending order;
     the first is the run's own.
 
-    `saturated`: the fewest groups that are as fast as any, once they are timed. `why`: the reason
+    `saturated`: the fewest groups that are as fast as any, once a probe agrees. `why`: the reason
     of the choice.
     """
 
     def __init__(self, trials: Trials, alike: Sequence[Setting]) -> None:
         self._trials = trials
         self._alike = list(alike)
-        self._timed: dict[Setting, Trial] = {}
+        self._probed: dict[Setting, Trial] = {}
         self._first = math.inf  # the loss of the model that the search begins with
         self.saturated = 0
         self.why = ""
@@ -73,24 +68,22 @@ class Short:
             "groups are as fast as any>"
         )
 
-    async def time(self, *, tell: bool = True) -> None:
-        """Measure and report the seconds of an iteration. Raises SpentUp if the budget ends
-        before."""
-        timed: dict[int, float] = {}
-        for setting in reversed(self._alike):
-            trial = self._timed[setting] = await self._trials.of(setting, kept=True)
+    async def agree(self) -> None:
+        """Probe the fewest groups that are as fast as any by the model, until the model agrees with
+        a probe. Raises SpentUp if the budget ends before."""
+        while (setting := self._fewest()) not in self._probed:
+            trial = self._probed[setting] = await self._trials.of(setting, kept=True)
             if math.isinf(self._first) and trial.losses:
                 self._first = trial.losses[0]
-            timed[setting.groups] = _pace(trial)
-            if timed[setting.groups] > AS_FAST * min(timed.values()):
-                break
-        self.saturated = min(
-            groups for groups in timed if timed[groups] <= AS_FAST * min(timed.values())
-        )
-        shown = ", ".join(f"{1000 * seconds:.4g}" for seconds in timed.values())
-        text = f"an iteration takes {shown} ms with {', '.join(map(str, timed))} groups"
-        if tell:
-            self._trials.tell(f"{text}; the fewest that are as fast as any: {self.saturated}")
+        self.saturated = setting.groups
+
+    def _fewest(self) -> Setting:
+        """The setting with the fewest groups that are as fast as any; the most groups if no seconds
+        are known."""
+        known = self._trials.iteration_seconds
+        counts = [each.groups for each in self._alike if each.groups in known]
+        groups = fewest({count: known[count] for count in counts})
+        return next((each for each in self._alike if each.groups == groups), self._alike[-1])
 
     async def choose(self) -> Setting:
         """The most groups that are worth having and whose probe agrees with theory, with the rate
@@ -104,10 +97,10 @@ class Short:
             f"by theory this setting learns like the one that the run had, and {best.groups} "
             "groups are the fastest whose probe agrees"
         )
-        timed = self._timed.get(best)
-        if timed is None or self._falls(timed):
+        probed = self._probed.get(best)
+        if probed is None or self._falls(probed):
             return await self._bolder(best)
-        self.why += f"; with base_lr {best.base_lr:.4g} its loss does not fall ({_loss(timed)})"
+        self.why += f"; with base_lr {best.base_lr:.4g} its loss does not fall ({_loss(probed)})"
         return await self._lower(await self._fewer(best))
 
     async def _holds(self, setting: Setting) -> bool:
@@ -116,10 +109,10 @@ class Short:
         A probe whose loss rises is repeated for longer: of twelve losses, the last three may be
         high by chance.
         """
-        trial = self._timed.get(setting) or await self._trials.of(setting)
+        trial = self._probed.get(setting) or await self._trials.of(setting)
         if holds(trial) or trial.diverged:
             return not trial.diverged
-        longer = self._timed[setting] = await self._trials.of(
+        longer = self._probed[setting] = await self._trials.of(
             setting, self._long(setting), kept=True
         )
         return holds(longer) and self._falls(longer)
@@ -138,23 +131,13 @@ class Short:
 
     async def _fewer(self, most: Setting) -> Setting:
         """The setting, with at most as many groups as `most`, that learns soonest if steps are as
-        short as old gradients make them."""
-        needs: dict[Setting, float] = {}
-        for setting in reversed([each for each in self._alike if each.groups <= most.groups]):
-            trial = self._timed.get(setting)
-            if (
-                trial is None
-                or setting == most
-                or self._needs(setting.groups) < min(needs.values())
-            ):
-                trial = await self._trained(self._careful(setting))
-            if trial is None:
-                self.why += f"; the budget is too small to time {setting.groups} groups"
-                break
-            needs[setting] = math.inf if trial.diverged else self._needs(setting.groups)
-            if needs[setting] > min(needs.values()):
-                break
-        best = min(needs, key=needs.__getitem__, default=most)
+        short as old gradients make them, and that does not diverge at the rate of the run."""
+        known = self._trials.iteration_seconds
+        needs = {
+            each: known[each.groups] * math.pow(each.groups, STALE)
+            for each in self._alike
+            if each.groups <= most.groups and each.groups in known
+        }
         if len(needs) > 1:
             shown = ", ".join(f"{1000 * seconds:.4g}" for seconds in needs.values())
             counts = ", ".join(str(setting.groups) for setting in needs)
@@ -163,23 +146,18 @@ class Short:
                 f"; {rate}, {counts} groups usually need {shown} ms to learn as much as one "
                 "group learns in an iteration"
             )
-        self.saturated = min(self.saturated, best.groups)
-        return best
-
-    def _needs(self, groups: int) -> float:
-        """Seconds in which `groups` groups learn as much as one group does in an iteration.
-
-        The fastest probe counts, whatever its rate: groups that start together slow one another
-        down.
-        """
-        paces = (_pace(trial) for setting, trial in self._trials.made if setting.groups == groups)
-        return min(paces, default=math.inf) * math.pow(groups, STALE)
+        for best in sorted(needs, key=needs.__getitem__):
+            trial = await self._trained(self._careful(best))
+            if trial is None or not trial.diverged:
+                self.saturated = min(self.saturated, best.groups)
+                return best
+        return most
 
     async def _trained(self, setting: Setting) -> Trial | None:
         """A probe of four turns that is kept as training, whatever its loss, unless the loss rises.
         None if the budget would not pay for it if it were not kept."""
-        turns = max(self._trials.length, TIMED * setting.groups)
-        if MARGIN * self._trials.cost(setting, turns) > self._trials.left_at(SETTLED):
+        turns = max(self._trials.length, STEADY * setting.groups)
+        if MARGIN * self._trials.cost(setting, turns) > self._trials.left_to_spend:
             return None
         try:
             return await self._trials.of(setting, turns, kept=True, falls=0.0)
@@ -211,7 +189,7 @@ class Short:
         model. False if the budget does not pay for the comparison."""
         length = self._long(best)
         costs = sum(self._trials.cost(each, length) for each in (best, wider))
-        if MARGIN * costs > self._trials.left_at(SETTLED):
+        if MARGIN * costs > self._trials.left_to_spend:
             self.why += f"; the budget is too small to try base_lr {wider.base_lr:.4g}"
             return False
         try:
@@ -237,10 +215,6 @@ def holds(trial: Trial) -> bool:
     not far above the loss of an untrained model."""
     losses = judged(trial)
     return bool(losses) and not rises(trial) and mean(losses) <= RISES * trial.losses[0]
-
-
-def _pace(trial: Trial) -> float:
-    return float("inf") if trial.diverged else trial.iteration_seconds
 
 
 def _loss(trial: Trial) -> str:

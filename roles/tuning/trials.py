@@ -26,7 +26,11 @@ ROUNDS = 2  # iterations of each group in a probe, at least
 
 
 class Lab(Protocol):
-    """A place to try settings: the training cluster, or a model of one."""
+    """A place to try settings: the training cluster, or a model of one. `seconds`: seconds of an
+    iteration by groups, as far as they are predicted."""
+
+    @property
+    def seconds(self) -> Mapping[int, float]: ...
 
     async def probe(
         self,
@@ -101,19 +105,20 @@ class Trials:
 
     @property
     def iteration_seconds(self) -> dict[int, float]:
-        """Seconds per iteration, by groups, from the last probe with each number of groups."""
-        return dict(self._known)
+        """Seconds per iteration, by groups: as predicted, or else from the last probe.
+
+        The prediction is of a long run, and fits the probes. In a short probe, groups that began
+        together are in each other's way.
+        """
+        return self._known | dict(self._lab.seconds)
 
     @property
     def left_to_spend(self) -> float:
         """Seconds of the budget that are left; infinite before any measurement."""
-        return self.left_at(1.0)
-
-    def left_at(self, part: float) -> float:
-        """The same, if training takes `part` of the seconds per iteration that probes show."""
-        if not self._known:
+        known = self.iteration_seconds
+        if not known:
             return float("inf")
-        training = self._trained + self.left * min(part * min(self._known.values()), self._lately)
+        training = self._trained + self.left * min(*known.values(), self._lately)
         return self._choices.budget * training - self._paused - self.spent
 
     @property
@@ -122,11 +127,12 @@ class Trials:
 
         Groups that were not measured may be twice as fast, which would halve the budget.
         """
-        if not self._known:
+        known = self.iteration_seconds
+        if not known:
             return float("inf")
-        factor = 1.0 if set(self._choices.groups) <= set(self._known) else 0.5
-        training = self._trained + self.left * min(factor * min(self._known.values()), self._lately)
-        ahead = max(0, self._planned - len(self.made)) * self.length * max(self._known.values())
+        factor = 1.0 if set(self._choices.groups) <= set(known) else 0.5
+        training = self._trained + self.left * min(factor * min(known.values()), self._lately)
+        ahead = max(0, self._planned - len(self.made)) * self.length * max(known.values())
         return self._choices.budget * training - self._paused - self.spent - ahead
 
     def cost(self, setting: Setting, iterations: int) -> float:
@@ -141,10 +147,9 @@ class Trials:
     def cost_of_another(self, groups: int, iterations: int = 0) -> float:
         """Seconds that a new probe with `groups` groups will take, of the usual length or of
         `iterations`."""
-        nearest = min(self._known, key=lambda known: abs(known - groups), default=0)
-        return (
-            _whole(iterations or self.length, groups) * self._known.get(nearest, 0.0) + self._beside
-        )
+        seconds = self.iteration_seconds
+        nearest = min(seconds, key=lambda known: abs(known - groups), default=0)
+        return _whole(iterations or self.length, groups) * seconds.get(nearest, 0.0) + self._beside
 
     async def of(
         self, setting: Setting, iterations: int = 0, *, kept: bool = False, falls: float = THRESHOLD
@@ -160,6 +165,8 @@ class Trials:
         limit = left - self._beside if self._known else 0.0
         trial = _told(await self._lab.probe(setting, iterations, limit, kept=kept, falls=falls))
         self.made.append((setting, trial))
+        if trial.why:
+            self.tell(trial.why)
         self._count(trial)
         if trial.losses:
             self._beside = max(

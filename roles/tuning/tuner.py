@@ -10,7 +10,6 @@ the total momentum where it is wanted, without probes.
 from __future__ import annotations
 
 import asyncio
-import dataclasses
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -19,11 +18,13 @@ from typing import Any
 from roles.base.role import Held as Memory
 from roles.base.role import RoleOptions
 from roles.base.shapes import Shapes
-from roles.messages import Done, Held, Hold, Probe, Probed, Regroup, Release, Released
+from roles.messages import Done, Held, Hold, Regroup, Release, Released
 from roles.tuning.batch_choice import Batches, noise_of, worth_telling
-from roles.tuning.choices import Choices, Chosen, Setting, Trial
+from roles.tuning.choices import Choices, Chosen, Setting
+from roles.tuning.cluster_model import ClusterModel
 from roles.tuning.gradient_statistics import GetGradientStatistics, GradientStatistics
-from roles.tuning.judgement import THRESHOLD, judged, mean
+from roles.tuning.hardware import Cluster, Hardware
+from roles.tuning.held_cluster import HeldCluster, RunEnds, changed, shown
 from roles.tuning.momentum_following import EVERY, Change, Following
 from roles.tuning.record import FILE, Start, as_chosen, search_of, write
 from roles.tuning.search import instead, tune
@@ -43,11 +44,13 @@ class TunerOptions(RoleOptions):
     `start` is the choice of another run, if this run starts from its record. `measuring` are the
     model servers that measure gradients. `follow` is the number of groups with which the run
     starts, if momentum is to be kept at a total without probes; else 0. If a cold start has
-    something to choose, it comes first.
+    something to choose, it comes first. `cluster` is the cluster that the model describes, if
+    the tuner chooses groups.
     """
 
     coordinator: str
     choices: Choices
+    cluster: Cluster | None = None
     start: Start | None = None
     measuring: tuple[str, ...] = ()
     follow: int = 0
@@ -71,10 +74,6 @@ class TunerOptions(RoleOptions):
         }
 
 
-class _Ends(Exception):
-    """The run winds down and is not held any more."""
-
-
 class Tuner(Actor):
     """Searches for settings, or follows momentum, as the module's docstring describes."""
 
@@ -87,6 +86,10 @@ class Tuner(Actor):
         self._start = options.start
         self._measuring = options.measuring
         self._follow = options.follow
+        self._model: ClusterModel | None = None
+        if options.cluster is not None and options.choices.groups:
+            hardware = Hardware(options.cluster, options.choices.groups)
+            self._model = ClusterModel(self, hardware, options.coordinator)
         self._searches: list[dict[str, Any]] = []
         self._chosen: Chosen | None = None
         # seconds for which the run trained, and for which it was held
@@ -104,7 +107,7 @@ class Tuner(Actor):
                 again = await self._search()
             if self._follow:
                 await self._keep_momentum()
-        except _Ends:
+        except RunEnds:
             self._tell("no further search: the run ends")
         except Refused as refused:  # the run winds down or has ended
             self._tell(f"no further {'change' if self._follow else 'search'}: {refused}")
@@ -118,13 +121,16 @@ class Tuner(Actor):
         self._trained += began - self._since
         held = await self.ask(self._coordinator, Hold(), Held)
         now = Setting(held.groups, held.momentum, held.base_lr, held.batch).but()
+        if self._model is not None and self._chosen is not None:
+            await self._model.fit(held.workers, now)
         left = self._choices.last - held.iteration
         if self._chosen is not None and held.iteration > self._from:
             self._lately = (began - self._since) / (held.iteration - self._from)
         try:
-            trials, chosen = await self._choose(
-                _Cluster(self, self._coordinator, now), now, left, began
+            cluster = HeldCluster(
+                self, self._coordinator, now, held.workers, self._model, self._choices
             )
+            trials, chosen = await self._choose(cluster, now, left, began)
         except Refused:
             await self._release(now, now)
             raise
@@ -144,6 +150,8 @@ class Tuner(Actor):
                 if trials.diverges(chosen.setting) or falls == FALLS
                 else self._choices.epoch(trials.length)
             )
+            if self._model is not None:
+                await self._model.begin()
             released = await self._release(was, chosen.setting, min(left - trials.kept, watched))
             if not released.diverged:
                 return again
@@ -159,10 +167,14 @@ class Tuner(Actor):
 
     async def _choice(self, iteration: int, chosen: Chosen, seconds: float) -> None:
         """Report the choice and write it into the record. The run was held for `seconds`."""
-        spent = {"probes": len(chosen.tried), "seconds": seconds}
-        self.emit(
-            "tuning", iteration=iteration, **self.shown(chosen.setting), **spent, why=chosen.why
-        )
+        predicted = self._model.seconds.get(chosen.setting.groups, 0.0) if self._model else 0.0
+        spent = {
+            "probes": len(chosen.tried),
+            "seconds": seconds,
+            "predicted_seconds": predicted,
+        }
+        setting = shown(chosen.setting, self._choices)
+        self.emit("tuning", iteration=iteration, **setting, **spent, why=chosen.why)
         self._searches.append(search_of(iteration, chosen))
         try:
             await self.compute(
@@ -205,7 +217,7 @@ class Tuner(Actor):
         )
 
     async def _choose(
-        self, cluster: _Cluster, now: Setting, left: int, began: float
+        self, cluster: HeldCluster, now: Setting, left: int, began: float
     ) -> tuple[Trials, Chosen]:
         """Try settings in a run that has `left` iterations to go and has been held since `began`.
         Return the trials and the choice."""
@@ -273,7 +285,7 @@ class Tuner(Actor):
         return as_chosen(start, setting, trial, trials.iteration_seconds, trials.spent)
 
     async def _release(self, now: Setting, then: Setting, watched: int = 0) -> Released:
-        wish = Release(**_changed(now, then), watched=watched)
+        wish = Release(**changed(now, then), watched=watched)
         return await self.ask(self._coordinator, wish, Released)
 
     def _pays_for_another(self, trials: Trials, chosen: Chosen, left: int) -> bool:
@@ -310,65 +322,5 @@ class Tuner(Actor):
             return True
         return False
 
-    def shown(self, setting: Setting) -> dict[str, Any]:
-        """The fields of an event for a setting. `batch` is included only where the batch is
-        chosen."""
-        found = dataclasses.asdict(setting)
-        return (
-            found
-            if self._choices.batches
-            else {name: found[name] for name in found if name != "batch"}
-        )
-
     def _tell(self, why: str) -> None:
         self.emit("tuning", why=why)
-
-
-class _Cluster:
-    """The training cluster as a laboratory, while the run is held with the setting `now`."""
-
-    def __init__(self, tuner: Tuner, coordinator: str, now: Setting) -> None:
-        self._tuner = tuner
-        self._coordinator = coordinator
-        self._now = now
-
-    async def probe(
-        self,
-        setting: Setting,
-        iterations: int,
-        seconds: float,
-        *,
-        kept: bool = False,
-        falls: float = THRESHOLD,
-    ) -> Trial:
-        """Probe through the coordinator. Raises Refused or _Ends if the run winds down."""
-        tuner = self._tuner
-        began = self._tuner.now()
-        changed = _changed(self._now, setting)
-        wish = Probe(iterations=iterations, seconds=seconds, kept=kept, falls=falls, **changed)
-        found = await tuner.ask(self._coordinator, wish, Probed)
-        if (
-            not found.diverged
-            and len(found.losses) < iterations
-            and (not seconds or found.seconds < seconds)
-        ):
-            raise _Ends  # neither limit of the probe was reached, so the end of the run cut it
-        trial = Trial(
-            found.losses, found.seconds, found.diverged, tuner.now() - began, found.pace, found.kept
-        )
-        loss = "diverged" if trial.diverged else mean(judged(trial))
-        shown = {
-            **tuner.shown(setting),
-            "iterations": len(trial.losses),
-            "seconds": trial.seconds,
-            "loss": loss,
-        }
-        tuner.emit("probe", **shown, **({"kept": True} if trial.kept else {}))
-        return trial
-
-
-def _changed(now: Setting, then: Setting) -> dict[str, Any]:
-    """The fields of Probe and Release for a change of settings. Only values that differ are set, so
-    the others stay equal to the last bit."""
-    was = dataclasses.asdict(now)
-    return {name: value for name, value in dataclasses.asdict(then).items() if value != was[name]}

@@ -27,11 +27,14 @@ from runtime.actors.conversation import Conversation
 from runtime.actors.handlers import handlers_of
 from runtime.actors.reserved_names import Handlers, Overrides, refuse_class, reserved_names
 from runtime.compute.compute import Compute
+from runtime.compute.work_sums import processor_seconds
 from runtime.messages.message import (
     Envelope,
+    GetWork,
     Message,
     Save,
     WindDown,
+    WorkTaken,
 )
 
 R = TypeVar("R", bound=Message)
@@ -83,6 +86,12 @@ class Actor(Measured, Working):
     async def on_save(self, message: Save, envelope: Envelope) -> None:
         """Write a checkpoint. Only the lead actor is asked. The default has nothing to save."""
 
+    async def on_get_work(self, message: GetWork, envelope: Envelope) -> None:
+        """Answer how long the work of this actor has taken. Every actor answers."""
+        state = self._runtime
+        taken = WorkTaken(work=state.host.work.of(state.name), processor=processor_seconds())
+        await self.reply(envelope, taken)
+
     async def tell(self, to: str, message: Message, *, step: int = -1) -> None:
         """Send a message. Does not wait for an answer, only for byte credits of the link."""
         state = self._runtime
@@ -129,4 +138,4 @@ class Actor(Measured, Working):
 
 
 RESERVED = reserved_names(Actor)
-Actor.handlers = Handlers({WindDown: "on_wind_down", Save: "on_save"})
+Actor.handlers = Handlers({WindDown: "on_wind_down", Save: "on_save", GetWork: "on_get_work"})

@@ -44,7 +44,7 @@ from runtime.cluster.lifecycle import (
 from runtime.cluster.preparing import PREPARING, LoggedHold, LoggedPreparation
 from runtime.cluster.warnings import WARNING, LoggedWarnings
 from runtime.compute.compute import Item
-from runtime.compute.work_sums import PROCESSOR
+from runtime.compute.work_sums import PROCESSOR, processor_seconds
 from runtime.errors import ActorStopped, LaunchError, MessageError
 from runtime.messages.message import Envelope, Message
 from runtime.plan.topology import SUPERVISOR
@@ -273,7 +273,7 @@ class Agent(Actor):
 
     async def _beat(self) -> None:
         due = told = self._beaten = self.now()
-        used = sum(os.times()[:2])  # seconds of processor time
+        used = processor_seconds()  # seconds of processor time
         while True:
             due += self._heartbeat_seconds
             await asyncio.sleep(max(0.0, due - self.now()))
@@ -284,7 +284,7 @@ class Agent(Actor):
             work = {}
             received = {}
             if due - told >= WORK_SECONDS:
-                used, before = sum(os.times()[:2]), used
+                used, before = processor_seconds(), used
                 self.took(PROCESSOR, used - before)
                 work = self._home.work.changed()
                 received = self._home.received()

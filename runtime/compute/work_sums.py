@@ -3,6 +3,7 @@ times while it goes on."""
 
 from __future__ import annotations
 
+import os
 from collections.abc import Mapping, Sequence
 
 # the label under which the agent of a process notes processor time: seconds of all its threads
@@ -36,6 +37,10 @@ class WorkSums:
         sums[1] += seconds
         sums[2] += seconds * seconds
 
+    def of(self, actor: str) -> dict[str, list[float]]:
+        """Return the sums of one actor by label."""
+        return {label: list(sums) for (who, label), sums in self._sums.items() if who == actor}
+
     def changed(self) -> dict[str, dict[str, list[float]]]:
         """Return the sums, since the process started, of all work that was added to since the last
         call."""
@@ -45,3 +50,8 @@ class WorkSums:
                 self._told[actor, label] = sums[0]
                 found.setdefault(actor, {})[label] = list(sums)
         return found
+
+
+def processor_seconds() -> float:
+    """Return the processor time of all threads of this process so far, in seconds."""
+    return sum(os.times()[:2])

@@ -204,6 +204,21 @@ class Save(Message):
 
 
 @message
+class GetWork(Message):
+    """Any actor asks any other, at any time: how long has your work taken? Answered with
+    WorkTaken."""
+
+
+@message
+class WorkTaken(Message):
+    """The answer to GetWork: label -> number of pieces, seconds, and sum of squared seconds, since
+    the actor's process started. `processor`: seconds of processor time of the whole process."""
+
+    work: Json
+    processor: float
+
+
+@message
 class HandOver(Message):
     """Sent to the lead actor: finish the work under way, save the state, and end, so that another
     run resumes from there. Answered with HandedOver. If the lead refuses, its run continues."""

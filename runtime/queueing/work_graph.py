@@ -101,19 +101,29 @@ class Evaluated:
 
 
 def evaluate(
-    groups: Sequence[Sequence[Piece]], rates: Mapping[str, float], seed: int = 1
+    groups: Sequence[Sequence[Piece]],
+    rates: Mapping[str, float],
+    seed: int = 1,
+    *,
+    rounds: int = 0,
+    draws: int = DRAWS,
 ) -> Evaluated:
-    """Evaluate groups with these cycles, over ways with these rates in bytes per second. Raises
-    ValueError if a piece waits for one that does not exist, or a cycle can never end."""
+    """Evaluate groups with these cycles, over ways with these rates in bytes per second.
+
+    `rounds`: the later half of exactly so many cycles of each group, at least 2, from the moment at
+    which all groups begin at once, in place of the mean of a long run (0). `draws`: the most draws
+    whose mean is the result. Raises ValueError if a piece waits for one that does not exist, or a
+    cycle can never end.
+    """
     cycles = [_Cycle(pieces) for pieces in groups]
     chance = random.Random(seed)  # noqa: S311  # a simulation
     found: list[Evaluated] = []
     pieces = 0
     while True:
-        one = _Evaluation(cycles, rates, chance)
+        one = _Evaluation(cycles, rates, chance, rounds)
         found.append(one.run())
         pieces += one.done
-        if len(cycles) == 1 or one.error < ORDERLY or len(found) == DRAWS or pieces > PIECES:
+        if len(cycles) == 1 or one.error < ORDERLY or len(found) == draws or pieces > PIECES:
             return _mean(found)
 
 
@@ -204,9 +214,14 @@ class _Evaluation:
     mean."""
 
     def __init__(
-        self, cycles: list[_Cycle], rates: Mapping[str, float], chance: random.Random
+        self,
+        cycles: list[_Cycle],
+        rates: Mapping[str, float],
+        chance: random.Random,
+        rounds: int,
     ) -> None:
         self._cycles = cycles
+        self._rounds = rounds
         self._rates = rates
         self._sharing = Sharing(rates)
         self._chance = chance
@@ -234,9 +249,12 @@ class _Evaluation:
         while True:
             marks.append((self._until(groups), dict(self._busy), dict(self._sharing.carried)))
             # the first rounds are not measured, since all groups begin at once
-            later = marks[len(marks) // 2 :]
+            first = self._rounds // 2 - 1 if self._rounds else len(marks) // 2
+            later = marks[first:]
             taken = [after - before for (before, *_), (after, *_) in pairwise(later)]
-            if len(marks) >= least:
+            if self._rounds and len(marks) >= self._rounds:
+                break
+            if not self._rounds and len(marks) >= least:
                 self.error = _error(taken)
                 known = (
                     self.error < ENOUGH

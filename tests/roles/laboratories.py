@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 
 import numpy as np
 
@@ -17,7 +18,10 @@ Losses = Callable[[Setting, int], float]  # the loss of a setting at an iteratio
 class Written:
     """A laboratory with given losses. `losses(setting, iteration)` is the loss, and NaN or infinity
     if training diverges there. `seconds(groups)` is the time of an iteration. With `keeps`, a probe
-    that shall be kept is kept if its loss falls, and iterations continue from there."""
+    that shall be kept is kept if its loss falls, and iterations continue from there.
+
+    From the first probe on, its model predicts `predicted`, by groups: without it the true
+    seconds."""
 
     def __init__(
         self,
@@ -26,9 +30,12 @@ class Written:
         *,
         beside: float = 0.0,
         keeps: bool = False,
+        predicted: Mapping[int, float] | None = None,
     ) -> None:
         self._losses = losses
         self._seconds = seconds
+        self.seconds: Mapping[int, float] = {}
+        self._predicted = _known(seconds) if predicted is None else predicted
         self._beside = beside
         self._keeps = keeps
         self._done = 0
@@ -44,6 +51,7 @@ class Written:
         falls: float = THRESHOLD,
     ) -> Trial:
         self.asked.append((setting, iterations))
+        self.seconds = self._predicted
         each = self._seconds(setting.groups)
         if seconds:
             iterations = min(iterations, math.floor(seconds / each + 1e-9))
@@ -65,6 +73,15 @@ class Written:
         )
 
 
+def _known(seconds: Callable[[int], float]) -> dict[int, float]:
+    """The seconds of the numbers of groups that a laboratory has."""
+    found = {}
+    for groups in (1, 2, 4, 8, 16):
+        with suppress(KeyError):
+            found[groups] = seconds(groups)
+    return found
+
+
 class Quadratic:
     """Noisy SGD on sum(h w^2) / 2 + 0.1 by g groups that take turns, so that a gradient is g - 1
     updates old. It uses the coupled momentum of Caffe. Iteration n has the same samples in every
@@ -82,6 +99,7 @@ class Quadratic:
         self._noise = noise
         self._seed = seed
         self._seconds = dict(seconds)
+        self.seconds: Mapping[int, float] = {}
         self.now = (np.ones_like(self._h), np.zeros_like(self._h))
         self.iteration = 0
         self.asked: list[tuple[Setting, int]] = []
@@ -96,6 +114,7 @@ class Quadratic:
         falls: float = THRESHOLD,
     ) -> Trial:
         self.asked.append((setting, iterations))
+        self.seconds = self._seconds
         each = self._seconds[setting.groups]
         if seconds:
             iterations = min(iterations, math.floor(seconds / each + 1e-9))

@@ -29,6 +29,7 @@ class Lab:
     def __init__(self, seconds: Callable[[int], float], wild: int = 0) -> None:
         self._seconds = seconds
         self._wild = wild
+        self.seconds: dict[int, float] = {}
         self.asked: list[tuple[int, int]] = []
 
     async def probe(

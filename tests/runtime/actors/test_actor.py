@@ -12,7 +12,7 @@ import pytest
 
 from runtime.actors.actor import Actor
 from runtime.errors import MessageError
-from runtime.messages.message import Envelope, Message, Save, WindDown
+from runtime.messages.message import Envelope, GetWork, Message, Save, WindDown
 from runtime.transport import Endpoints, Limits
 from tests.helpers.node_pair import Answer, Bulk, Other, Pair, Question, on_virtual_time
 
@@ -96,8 +96,8 @@ def test_a_subclass_inherits_the_handlers_of_its_base_and_may_override_them() ->
         async def on_other(self, said: Other, envelope: Envelope) -> None: ...
         async def on_save(self, message: Save, envelope: Envelope) -> None: ...
 
-    assert set(Derived.handlers) == {Question, Other, Save, WindDown}
-    assert set(Base.handlers) == {Question, Save, WindDown}
+    assert set(Derived.handlers) == {Question, Other, GetWork, Save, WindDown}
+    assert set(Base.handlers) == {Question, GetWork, Save, WindDown}
     assert repr(Derived()) == "<Derived (not placed)>"
 
 
@@ -112,7 +112,7 @@ def test_an_actor_with_two_bases_has_the_handlers_of_both_in_either_order() -> N
 
     class Last(Told, Asked): ...
 
-    assert set(First.handlers) == set(Last.handlers) == {Question, Other, Save, WindDown}
+    assert set(First.handlers) == set(Last.handlers) == {Question, Other, GetWork, Save, WindDown}
 
 
 # -- what an actor shows of its work

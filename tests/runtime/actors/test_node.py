@@ -362,6 +362,6 @@ async def test_a_handler_that_sends_a_message_its_receiver_does_not_understand_f
     ((name, error),) = pair.failures
     assert name == "server"
     assert (
-        "server cannot send Other(number=-5) to asker; asker understands Save, WindDown"
+        "server cannot send Other(number=-5) to asker; asker understands GetWork, Save, WindDown"
     ) in str(error)
     assert rejected(pair.q, "not_understood") == 0

@@ -1,0 +1,208 @@
+"""The model of the cluster that the tuner asks: seconds of an iteration for each number of groups
+(hardware efficiency; Omnivore, section 4.1).
+
+The model is fitted to the work that the run has done: the service times of every actor with their
+spread, the seconds between two iterations, and what is left for messages. It is the queueing model
+of `roles.forecasting`, so the tuner, the live prediction of a run and `plan` have one model.
+
+A probe is compared with the prediction for exactly such a probe: groups that all begin at once are
+in each other's way at first. If they differ by more than the error of the prediction, the probe is
+believed. The station that explains the difference is named, and the model is fitted to the probe.
+
+Plain arithmetic, which takes up to a second for each number of groups: callers run it in the
+compute thread.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from roles.tuning.choices import AS_FAST
+
+if TYPE_CHECKING:
+    from roles.forecasting.fitted_model import Fitted
+
+ERROR = 0.10  # of the predicted seconds; predictions of real work err by 2.3 % (median)
+LEAST = 8  # iterations of a probe that can contradict a prediction
+# Rounds of all groups in a probe that can be compared, at least; and in a prediction of a long run,
+# of which the later half counts. More rounds and draws make a prediction four times as long, while
+# the run is held, and change it by about 1 %.
+ROUNDS = (2, 24)
+
+
+@dataclass(frozen=True)
+class Work:
+    """The work of all actors over some iterations: actor -> label -> number of pieces, seconds, sum
+    of squared seconds. `processor`: processor seconds of all processes."""
+
+    sums: Mapping[str, Mapping[str, Sequence[float]]] = field(default_factory=dict)
+    processor: float = 0.0
+
+    def since(self, before: Work) -> Work:
+        """The work that was done after `before`."""
+        none: Mapping[str, Sequence[float]] = {}
+        return Work(
+            {
+                actor: {
+                    label: tuple(
+                        now - then
+                        for now, then in zip(
+                            sums,
+                            before.sums.get(actor, none).get(label, (0.0, 0.0, 0.0)),
+                            strict=True,
+                        )
+                    )
+                    for label, sums in labels.items()
+                }
+                for actor, labels in self.sums.items()
+            },
+            self.processor - before.processor,
+        )
+
+    @property
+    def of_training(self) -> dict[str, dict[str, tuple[float, ...]]]:
+        """The sums of work that was done and that is training."""
+        from roles.forecasting.live_times import NOT_TRAINING
+
+        return {
+            actor: {
+                label: tuple(sums)
+                for label, sums in labels.items()
+                if sums[0] and not label.startswith(NOT_TRAINING)
+            }
+            for actor, labels in self.sums.items()
+        }
+
+
+@dataclass(frozen=True)
+class Stretch:
+    """A stretch of training: `iterations` of `workers` workers in `groups` groups with a batch of
+    `batch` images each, every iteration `seconds` after the one before. `begun`: its groups all
+    began at once, as those of a probe do."""
+
+    workers: int
+    groups: int
+    batch: int
+    iterations: int
+    seconds: float
+    work: Work
+    begun: bool = False
+
+    @property
+    def rounds(self) -> int:
+        """The rounds of a probe; 0: these were iterations of a long run."""
+        return self.iterations // self.groups if self.begun else 0
+
+
+@dataclass(frozen=True)
+class Known:
+    """What the model says: the seconds of an iteration by groups, in a long run. `why`: how a probe
+    differs from its prediction; "" if it does not. `expected`: the predicted seconds of that
+    probe; 0 if nothing was predicted."""
+
+    seconds: Mapping[int, float]
+    why: str = ""
+    expected: float = 0.0
+
+
+@dataclass(frozen=True, kw_only=True)
+class Cluster:
+    """The cluster of a run as plain data: its `placement` (`Placement.to_data`), the rate and
+    latency of its network, and the number of processors that all processes share (0: they share
+    none). `bytes_per_second` 0: processes share memory."""
+
+    placement: dict[str, Any]
+    latency: float = 0.0
+    bytes_per_second: float = 0.0
+    interfaces: dict[str, str] = field(default_factory=dict)
+    processors: int = 0
+
+
+class Hardware:
+    """The model of one run's cluster, for these numbers of groups."""
+
+    def __init__(self, cluster: Cluster, counts: Sequence[int]) -> None:
+        self._cluster = cluster
+        self._counts = tuple(counts)
+        self._model: Fitted | None = None
+        # actor -> process
+        self.home = {
+            actor: process["name"]
+            for process in cluster.placement["processes"]
+            for actor in process["actors"]
+        }
+        self._known: dict[int, float] = {}
+
+    def __repr__(self) -> str:
+        return f"<model of {self._known}>"
+
+    def fit(self, stretch: Stretch) -> Known:
+        """Fit the model to a stretch, and predict every number of groups."""
+        model = self._fitted()
+        model.regroup(stretch.workers, stretch.groups, stretch.batch)
+        model.forget()
+        spent = stretch.iterations * stretch.seconds * self._cluster.processors
+        busy = min(1.0, stretch.work.processor / spent) if spent else 0.0
+        model.fit(stretch.work.of_training, stretch.seconds, busy, rounds=stretch.rounds)
+        found = {
+            groups: model.of_groups(groups, rounds=ROUNDS[1] if groups > 1 else 0, draws=1)
+            for groups in self._counts
+        }
+        self._known = {groups: fit.seconds for groups, fit in found.items() if fit is not None}
+        return Known(dict(self._known))
+
+    def compared(self, stretch: Stretch) -> Known:
+        """Compare a probe with its prediction, and fit the model to the probe if they differ by
+        more than ERROR."""
+        from roles.forecasting.prediction_error import difference
+
+        if stretch.iterations < LEAST or stretch.rounds < ROUNDS[0]:
+            return Known(dict(self._known))
+        if self._model is None:
+            return self.fit(stretch)
+        expected = self._model.of_groups(stretch.groups, rounds=stretch.rounds)
+        if expected is None or not expected.seconds:
+            return Known(dict(self._known))
+        if abs(stretch.seconds - expected.seconds) <= ERROR * expected.seconds:
+            return Known(dict(self._known), expected=expected.seconds)
+        foreseen = {name: use * expected.seconds for name, use in expected.use.items()}
+        miss = difference(expected.seconds, stretch.seconds, foreseen, self._worked(stretch))
+        known = self.fit(stretch)
+        return Known(known.seconds, miss.why, expected.seconds)
+
+    def _fitted(self) -> Fitted:
+        """The model, which is made at the first call."""
+        from roles.forecasting.fitted_model import Fitted
+        from roles.forecasting.prediction import Network
+        from runtime.plan.program import checked
+        from runtime.plan.topology import Placement
+
+        if self._model is None:
+            cluster = self._cluster
+            placed = Placement.from_data(cluster.placement)
+            placed = Placement(checked(placed.topology), placed.processes)
+            network = Network(cluster.latency, cluster.bytes_per_second or None, cluster.interfaces)
+            self._model = Fitted(placed, network, learns=True, processors=cluster.processors)
+        return self._model
+
+    def _worked(self, stretch: Stretch) -> dict[str, float]:
+        """Station -> the seconds of its work in an iteration of the stretch. Actors of one process
+        share its device."""
+        alone = {
+            actor: sum(sums[1] for sums in labels.values()) / stretch.iterations
+            for actor, labels in stretch.work.of_training.items()
+        }
+        shared: defaultdict[str, float] = defaultdict(float)
+        for actor, seconds in alone.items():
+            shared[self.home[actor]] += seconds
+        return {actor: shared[self.home[actor]] for actor in alone}
+
+
+def fewest(seconds: Mapping[int, float]) -> int:
+    """The fewest groups whose iterations take at most AS_FAST times as long as the fastest; 0 if no
+    seconds are known."""
+    fastest = min(seconds.values(), default=0.0)
+    return next((g for g in sorted(seconds) if seconds[g] <= AS_FAST * fastest), 0)
