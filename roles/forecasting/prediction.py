@@ -60,7 +60,8 @@ class Prediction:
     and "INTERFACE out" belong to the network, where INTERFACE is the name of the process if the
     process has its own. `bottleneck`: the busiest station. `notes`: the values that are not known,
     and what they were counted as. `work`: seconds of array work in an iteration, of all actors.
-    `messages`: the number of messages between processes in an iteration.
+    `messages`: the number of messages between processes in an iteration. `spread`: the standard
+    deviation of the draws of times, as a part of `seconds`.
     """
 
     seconds: float
@@ -69,6 +70,7 @@ class Prediction:
     notes: tuple[str, ...] = ()
     work: float = 0.0
     messages: float = 0.0
+    spread: float = 0.0
 
 
 def predict(
@@ -110,6 +112,7 @@ def predict(
         tuple(asked.notes),
         work,
         asked.messages / iterations,
+        found.spread,
     )
 
 

@@ -8,6 +8,8 @@ import math
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 
+from roles.tuning.momentum import at_whole_gain, compensated
+
 # iterations of a probe without a configured length; at most 50 are judged (Omnivore, E.3)
 LEAST = 10
 MOST = 50
@@ -56,21 +58,21 @@ class Setting:
 
 def alike(setting: Setting, groups: int) -> Setting | None:
     """The setting with which `groups` groups learn as much in an iteration as those of `setting`
-    do, to first order.
-
-    g groups have an implicit momentum of 1 - 1/g (Omnivore, Theorem 1). So the explicit momentum is
-    lowered until the total is as before. The rate is changed in proportion to 1 - momentum, so that
-    a gradient moves the model as far as before in the long run. None if the explicit momentum would
-    have to be negative.
+    do, if the net bears it: the gain of a gradient, base_lr / (1 - momentum), and the mean delay of
+    its effect stay (`momentum.at_whole_gain`). None if there is none.
     """
-    rest = (1.0 - setting.momentum) * groups / setting.groups
-    return (
-        setting.but(
-            groups=groups, momentum=1.0 - rest, base_lr=setting.base_lr * groups / setting.groups
-        )
-        if rest <= 1.0 + 1e-6
-        else None
-    )
+    momentum = at_whole_gain(setting.momentum, groups - setting.groups)
+    if momentum is None:
+        return None
+    rate = setting.base_lr * (1.0 - momentum) / (1.0 - setting.momentum)
+    return setting.but(groups=groups, momentum=momentum, base_lr=rate)
+
+
+def careful(setting: Setting, groups: int) -> Setting:
+    """The setting for as many groups at the same rate: the total momentum stays, and the gain of a
+    gradient falls as the groups grow (`momentum.compensated`)."""
+    late = groups / setting.groups - 1.0
+    return setting.but(groups=groups, momentum=compensated(setting.momentum, late))
 
 
 @dataclass(frozen=True)

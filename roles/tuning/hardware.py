@@ -25,7 +25,11 @@ from roles.tuning.choices import AS_FAST
 if TYPE_CHECKING:
     from roles.forecasting.fitted_model import Fitted
 
-ERROR = 0.10  # of the predicted seconds; predictions of real work err by 2.3 % (median)
+# The error of the prediction of a probe: a part of its seconds, at least, and standard deviations of
+# its draws. Predictions of long runs of real work err by 2.3 % (median). A probe is short, and the
+# order in which its groups meet is chance: on the virtual clock predictions of probes err by 10 %.
+ERROR = 0.15
+SIGMAS = 3.0
 LEAST = 8  # iterations of a probe that can contradict a prediction
 # Rounds of all groups in a probe that can be compared, at least; and in a prediction of a long run,
 # of which the later half counts. More rounds and draws make a prediction four times as long, while
@@ -156,7 +160,7 @@ class Hardware:
 
     def compared(self, stretch: Stretch) -> Known:
         """Compare a probe with its prediction, and fit the model to the probe if they differ by
-        more than ERROR."""
+        more than the error of the prediction."""
         from roles.forecasting.prediction_error import difference
 
         if stretch.iterations < LEAST or stretch.rounds < ROUNDS[0]:
@@ -166,7 +170,8 @@ class Hardware:
         expected = self._model.of_groups(stretch.groups, rounds=stretch.rounds)
         if expected is None or not expected.seconds:
             return Known(dict(self._known))
-        if abs(stretch.seconds - expected.seconds) <= ERROR * expected.seconds:
+        error = max(ERROR, SIGMAS * expected.found.spread) * expected.seconds
+        if abs(stretch.seconds - expected.seconds) <= error:
             return Known(dict(self._known), expected=expected.seconds)
         foreseen = {name: use * expected.seconds for name, use in expected.use.items()}
         miss = difference(expected.seconds, stretch.seconds, foreseen, self._worked(stretch))

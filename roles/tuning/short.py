@@ -7,17 +7,17 @@ fast as any are probed. The probes answer the questions that theory and model le
 The first question is whether the setting learns. The same probe shows whether the model is right
 about its seconds. If it is not, the model is fitted to the probe, and the choice is made again.
 
-The second question is whether the published rate is too low. Three times the rate is compared with
-it, again and again, as long as the higher rate is clearly better.
+If the loss falls, the second question is whether the published rate is too low. Three times the
+rate is compared with it, again and again, as long as the higher rate is clearly better.
 
-If the loss does not fall with that rate, the question is whether it is too high. With old
-gradients, the longest step that a net bears may be a tenth of the step that it bears with one
-group. With 8 groups, CIFAR-10 quick does not learn at the rate that learns alike. It learns at an
-eighth of it, the rate that the run had. More groups then need more iterations, and fewer may reach
-the target sooner. The model's seconds decide how many groups are taken at that rate.
+If the loss does not fall, the net does not bear the whole gain. With old gradients, the longest
+step that a net bears may be a tenth of the step that it bears with one group. CIFAR-10 quick with 8
+groups learns at an eighth of the gain: at the rate that the run had, with less momentum
+(`choices.careful`). More groups then need more iterations, and fewer may reach the target sooner.
+The model's seconds decide how many groups are taken. A third of that rate is compared with it.
 
-All of these settings learn alike, so a probe whose loss falls is training and is kept. A probe at
-the rate that the run had is kept also if its loss does not fall yet.
+A probe at the whole gain whose loss falls is training and is kept. A probe at the rate that the run
+had is kept also if its loss does not fall yet.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 
-from roles.tuning.choices import Setting, Trial
+from roles.tuning.choices import Setting, Trial, careful
 from roles.tuning.hardware import fewest
 from roles.tuning.judgement import RISES, THRESHOLD, clearly_worse, judged, mean, rises
 from roles.tuning.trials import SpentUp, Trials
@@ -86,22 +86,24 @@ class Short:
         return next((each for each in self._alike if each.groups == groups), self._alike[-1])
 
     async def choose(self) -> Setting:
-        """The most groups that are worth having and whose probe agrees with theory, with the rate
-        that they bear."""
-        best = self._alike[0]
-        for setting in reversed([each for each in self._alike if each.groups <= self.saturated]):
-            if await self._holds(setting):
-                best = setting
+        """The most groups that are worth having and whose probe bears the whole gain of a gradient.
+        If none does, the groups that learn soonest at the rate of the run."""
+        worth = [each for each in self._alike if each.groups <= self.saturated]
+        for best in reversed(worth[1:] or worth):
+            if not await self._holds(best):
+                continue
+            if not self._falls(self._probed[best]):
                 break
-        self.why = (
-            f"by theory this setting learns like the one that the run had, and {best.groups} "
-            "groups are the fastest whose probe agrees"
-        )
-        probed = self._probed.get(best)
-        if probed is None or self._falls(probed):
+            self.why = (
+                "by theory this setting learns like the one that the run had, and "
+                f"{best.groups} groups are the fastest whose probe agrees"
+            )
             return await self._bolder(best)
-        self.why += f"; with base_lr {best.base_lr:.4g} its loss does not fall ({_loss(probed)})"
-        return await self._lower(await self._fewer(best))
+        self.why = (
+            f"{best} would learn like the setting that the run had, but its loss does not fall "
+            f"({_loss(self._probed[best])})"
+        )
+        return await self._lower(await self._fewer(worth[-1]))
 
     async def _holds(self, setting: Setting) -> bool:
         """True if the probe of the setting does not contradict theory.
@@ -109,7 +111,9 @@ class Short:
         A probe whose loss rises is repeated for longer: of twelve losses, the last three may be
         high by chance.
         """
-        trial = self._probed.get(setting) or await self._trials.of(setting)
+        if setting not in self._probed:
+            self._probed[setting] = await self._trials.of(setting, kept=True)
+        trial = self._probed[setting]
         if holds(trial) or trial.diverged:
             return not trial.diverged
         longer = self._probed[setting] = await self._trials.of(
@@ -130,8 +134,8 @@ class Short:
         return max(LOOK, TURNS * setting.groups, self._trials.length)
 
     async def _fewer(self, most: Setting) -> Setting:
-        """The setting, with at most as many groups as `most`, that learns soonest if steps are as
-        short as old gradients make them, and that does not diverge at the rate of the run."""
+        """The setting of the groups, at most as many as `most` has, that learn soonest if steps are
+        as short as old gradients make them, and whose loss does not rise at the rate of the run."""
         known = self._trials.iteration_seconds
         needs = {
             each: known[each.groups] * math.pow(each.groups, STALE)
@@ -148,10 +152,10 @@ class Short:
             )
         for best in sorted(needs, key=needs.__getitem__):
             trial = await self._trained(self._careful(best))
-            if trial is None or not trial.diverged:
+            if trial is None or holds(trial):
                 self.saturated = min(self.saturated, best.groups)
                 return best
-        return most
+        return self._alike[0]
 
     async def _trained(self, setting: Setting) -> Trial | None:
         """A probe of four turns that is kept as training, whatever its loss, unless the loss rises.
@@ -165,19 +169,15 @@ class Short:
             return None
 
     def _careful(self, setting: Setting) -> Setting:
-        """The setting with the rate that the run has."""
-        return setting.but(base_lr=self._alike[0].base_lr)
+        """The setting for as many groups at the rate that the run has."""
+        return careful(self._alike[0], setting.groups)
 
     async def _lower(self, best: Setting) -> Setting:
-        """The setting with the rate that the run has, or a third of the rate that learns alike, if
-        that is clearly better."""
-        careful = self._careful(best)
-        third = best.but(base_lr=best.base_lr / STEP)
-        return (
-            third
-            if third.base_lr > careful.base_lr and await self._is_better(third, careful)
-            else careful
-        )
+        """The setting with the rate that the run has, or a third of it, if that is clearly
+        better."""
+        kept = self._careful(best)
+        third = kept.but(base_lr=kept.base_lr / STEP)
+        return third if await self._is_better(third, kept) else kept
 
     async def _bolder(self, best: Setting) -> Setting:
         while await self._is_better(best.but(base_lr=STEP * best.base_lr), best):

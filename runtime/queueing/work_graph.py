@@ -29,7 +29,7 @@ from collections import defaultdict, deque
 from collections.abc import Hashable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import count, pairwise
-from statistics import fmean
+from statistics import fmean, pstdev
 from typing import NamedTuple
 
 from runtime.queueing.rate_sharing import Sharing, Transfer
@@ -93,11 +93,13 @@ class Evaluated:
     - `seconds`: mean time between two ends of cycles, of all groups together.
     - `use`: the part of the time in which each station and way is busy.
     - `cycles`: the number of measured cycles.
+    - `spread`: the standard deviation of the draws, as a part of their mean; 0 for one draw.
     """
 
     seconds: float
     use: Mapping[str, float]
     cycles: int
+    spread: float = 0.0
 
 
 def evaluate(
@@ -130,7 +132,10 @@ def evaluate(
 def _mean(found: Sequence[Evaluated]) -> Evaluated:
     """Return the mean of several draws."""
     use = {name: fmean(one.use.get(name, 0.0) for one in found) for name in found[0].use}
-    return Evaluated(fmean(one.seconds for one in found), use, sum(one.cycles for one in found))
+    seconds = [one.seconds for one in found]
+    mean = fmean(seconds)
+    spread = pstdev(seconds, mean) / mean if mean else 0.0
+    return Evaluated(mean, use, sum(one.cycles for one in found), spread)
 
 
 class _Cycle:

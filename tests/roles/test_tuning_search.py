@@ -13,7 +13,7 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from roles.tuning.choices import Choices, Chosen, Setting, alike, counts_up_to
+from roles.tuning.choices import Choices, Chosen, Setting, alike, careful, counts_up_to
 from roles.tuning.search import tune
 from roles.tuning.trials import ROSE, Lab, Trials
 from tests.roles.laboratories import Quadratic, Written
@@ -333,19 +333,31 @@ def test_where_one_group_is_the_best_its_momenta_are_tried_too_if_the_budget_pay
 
 
 @given(st.integers(1, 8), st.integers(1, 32), st.floats(0.0, 0.99), st.floats(1e-6, 10.0))
-def test_settings_that_learn_alike_have_the_same_total_momentum_and_step_size(
+def test_settings_that_learn_alike_have_the_same_mean_delay_and_gain(
     before: int, groups: int, momentum: float, rate: float
 ) -> None:
+    """A gradient that is s updates late with momentum m takes effect 1 / (1 - m) - 1 + s updates
+    late on average. Its gain is rate / (1 - m)."""
     now = Setting(before, momentum, rate)
     found = alike(now, groups)
-    left = (1 - momentum) / before  # 1 - total momentum (Omnivore, Theorem 1)
+    delay = 1 / (1 - momentum) - 1 + before - 1
     if found is None:
-        assert left * groups > 1
+        assert delay < groups - 1
     else:
-        assert (1 - found.momentum) / groups == pytest.approx(left, abs=1e-5)
+        assert 1 / (1 - found.momentum) - 1 + groups - 1 == pytest.approx(delay, rel=1e-3, abs=1e-3)
         assert found.base_lr / (1 - found.momentum) == pytest.approx(
             rate / (1 - momentum), rel=1e-4
         )
+
+
+@given(st.integers(1, 8), st.integers(1, 32), st.floats(0.0, 0.99), st.floats(1e-6, 10.0))
+def test_careful_settings_have_the_same_rate_and_total_momentum(
+    before: int, groups: int, momentum: float, rate: float
+) -> None:
+    found = careful(Setting(before, momentum, rate), groups)
+    left = (1 - momentum) / before  # 1 - total momentum (Omnivore, Theorem 1)
+    assert found.base_lr == pytest.approx(rate, rel=1e-5)
+    assert (1 - found.momentum) / groups == pytest.approx(min(left, 1 / groups), abs=1e-5)
 
 
 def test_settings_that_do_not_learn_alike_are_not_a_tie() -> None:
