@@ -25,9 +25,9 @@ from roles.tuning.choices import AS_FAST
 if TYPE_CHECKING:
     from roles.forecasting.fitted_model import Fitted
 
-# The error of the prediction of a probe: a part of its seconds, at least, and standard deviations of
-# its draws. Predictions of long runs of real work err by 2.3 % (median). A probe is short, and the
-# order in which its groups meet is chance: on the virtual clock predictions of probes err by 10 %.
+# The error of the prediction of a probe: a part of its seconds, at least, and standard deviations
+# of its draws. Predictions of long runs of real work err by 2.3 % (median). A probe is short, and
+# the order in which its groups meet is chance: on the virtual clock its prediction errs by 10 %.
 ERROR = 0.15
 SIGMAS = 3.0
 LEAST = 8  # iterations of a probe that can contradict a prediction
