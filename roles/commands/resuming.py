@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import dataclasses
 from pathlib import Path
+from typing import Any
 
 from nets import NetError
 from nets.files import checkpoint
@@ -19,7 +20,7 @@ from roles.options import AUTO, Options, Strategy, Train
 from roles.planning.auto_settings import AutoSettings
 from roles.planning.contents import Contents
 from roles.planning.measured_runs import options_of_run
-from roles.planning.planner import plan
+from roles.planning.planner import ANY, plan, with_any_preset
 from roles.planning.strategies import preset_called
 from runtime.config.sections import ClusterConfig
 from runtime.errors import ConfigError
@@ -76,10 +77,10 @@ def _in_memory(config: ClusterConfig, options: Options, file: Path) -> tuple[Opt
 def as_tuned(train: Train, config: ClusterConfig, run: Path) -> Train:
     """The same [train] section, with a tuner that begins with the settings that the resumed run had
     found for its "auto" keys. Nothing changes if cluster.toml names another start."""
-    if train.strategy.preset == AUTO:  # it is not known yet which keys can be tuned
-        return train
     base = config.raw.path.resolve().parent
-    return AutoSettings(train, preset_called(train.strategy.preset), base).going_on(run)
+    name = train.strategy.preset
+    preset = preset_called(ANY if name == AUTO else name)  # every preset would start alike
+    return AutoSettings(train, preset, base).going_on(run)
 
 
 def as_scaled(strategy: Strategy, run: Path) -> tuple[Strategy, list[str]]:
@@ -94,7 +95,7 @@ def as_scaled(strategy: Strategy, run: Path) -> tuple[Strategy, list[str]]:
         return strategy, []
     before = said.train.strategy
     after = theirs.train.strategy
-    changed = {
+    changed: dict[str, Any] = {
         key: getattr(after, key)
         for key in ("workers", "groups")
         if getattr(strategy, key) == getattr(before, key) != getattr(after, key)
@@ -105,6 +106,8 @@ def as_scaled(strategy: Strategy, run: Path) -> tuple[Strategy, list[str]]:
         (f"{value} {key}, where cluster.toml says {getattr(strategy, key)}")
         for key, value in changed.items()
     )
+    if strategy.preset == AUTO:  # the number of groups belongs to the preset that was scaled
+        changed["preset"] = after.preset
     return strategy.model_copy(update=changed), [f"scaled     as {run.name} was: {now}"]
 
 
@@ -119,9 +122,8 @@ class _Search:
         plain = options.model_copy(
             update={"train": options.train.model_copy(update={"resume": None})}
         )
-        any_preset = preset_called("single") if self._preset == AUTO else None
         # other mistakes are reported as always
-        topology = plan(config, plain, any_preset, tell=False)
+        topology = plan(config, with_any_preset(plain), tell=False)
         (lead,) = (actor.options for actor in topology.actors if actor.name == topology.lead)
         self._job = dataclasses.replace(lead.job, kernels="numpy")
         with told():

@@ -15,7 +15,7 @@ from roles.base.role import TuningOptions
 from roles.coordination.coordinator import CoordinatorOptions
 from roles.coordination.schedule import Timetable
 from roles.learning.job import Job
-from roles.options import AUTO, Train, Tuning
+from roles.options import Strategy, Train, Tuning, is_auto
 from roles.planning.diagnostics import Diagnostics
 from roles.planning.refusals import Problem
 from roles.planning.strategies import KINDS, WHY
@@ -36,6 +36,31 @@ ABOUT = {"momenta": MOMENTUM, "rates": BASE_LR, "batches": BATCH, "momentum_by":
 UNKNOWN = "no actor holds two gradients of a batch to compare, so their noise is not known"
 
 
+def named(train: Train, name: str, preset: Preset) -> Train:
+    """The section in which the preset of this name stands in place of "auto"."""
+    strategy = train.strategy
+    workers = 1 if preset.alone else strategy.workers
+    named = strategy.model_copy(update={"preset": name, "workers": workers})
+    changed = train.model_copy(update={"strategy": named})
+    return changed if can_regroup(named, preset) else in_one_number(changed)
+
+
+def can_regroup(strategy: Strategy, preset: Preset) -> bool:
+    """True if the tuner can choose the number of groups of these workers."""
+    return _regroups(preset) and strategy.workers > 1
+
+
+def in_one_number(train: Train) -> Train:
+    """The section in which groups = "auto" is the one number that a preset without a choice has.
+    [train.tuning] is left out if nothing else is "auto"."""
+    if not is_auto(train.strategy.groups):
+        return train
+    strategy = train.strategy.model_copy(update={"groups": Strategy.model_fields["groups"].default})
+    others = (train.momentum, train.base_lr, train.batch)
+    tuning = train.tuning if any(map(is_auto, others)) else Tuning()
+    return train.model_copy(update={"strategy": strategy, "tuning": tuning})
+
+
 class AutoSettings:
     """The settings of one [train] that are "auto". Falsy if none is."""
 
@@ -45,7 +70,7 @@ class AutoSettings:
         self._base = base
         said: dict[tuple[str, ...], Any] = {GROUPS: train.strategy.groups}
         said |= {MOMENTUM: train.momentum, BASE_LR: train.base_lr, BATCH: train.batch}
-        self.keys = [keys for keys, value in said.items() if value == AUTO]
+        self.keys = [keys for keys, value in said.items() if is_auto(value)]
 
     def __repr__(self) -> str:
         return f"<auto: {', '.join(keys[-1] for keys in self.keys) or 'nothing'}>"
@@ -72,10 +97,6 @@ class AutoSettings:
         return bool(self.keys) and not (self._follows and self.keys == [MOMENTUM])
 
     @property
-    def _can_regroup(self) -> bool:
-        return self._preset.uses >= {"groups", "live"}
-
-    @property
     def begun_with(self) -> Train:
         """The section with which the run starts: one group, which can be changed; the solver's
         rates; the net's batch; nothing to tune."""
@@ -83,7 +104,7 @@ class AutoSettings:
         values |= {"tuning": Tuning()} if self.keys else {}
         if GROUPS in self.keys:
             values["strategy"] = self._train.strategy.model_copy(
-                update={"groups": 1, "live": self._can_regroup}
+                update={"groups": 1, "live": _regroups(self._preset)}
             )
         return self._train.model_copy(update=values)
 
@@ -105,9 +126,8 @@ class AutoSettings:
         """The largest batch that a batch of this size may become; 0 if it does not change."""
         return batch * max(self._tuning.batches) if BATCH in self.keys else 0
 
-    def mistakes(self) -> Iterator[Problem]:
-        """Find settings that cannot be chosen here, and keys of [train.tuning] without effect. No
-        file is read."""
+    def refused(self) -> Iterator[Problem]:
+        """Find settings that cannot be chosen here with any preset. No file is read."""
         strategy = self._train.strategy
         for keys in self.keys:
             if strategy.reproducible:
@@ -120,16 +140,22 @@ class AutoSettings:
                 )
             if any(device.startswith("emulated") for device in self._train.devices.values()):
                 yield "found 'auto', but emulated devices have no losses to compare", keys
+        if GROUPS in self.keys and "live" in strategy.model_fields_set and not strategy.live:
+            yield (
+                ("found false, but groups = 'auto' changes groups while the run goes on"),
+                ("strategy", "live"),
+            )
+
+    def mistakes(self) -> Iterator[Problem]:
+        """Find settings that cannot be chosen here, and keys of [train.tuning] without effect. No
+        file is read."""
+        strategy = self._train.strategy
+        yield from self.refused()
         if GROUPS in self.keys:
-            if not self._can_regroup:
+            if not _regroups(self._preset):
                 yield f"found 'auto', but {WHY['groups'].format(strategy.preset)}", GROUPS
             elif strategy.workers == 1:
                 yield "found 'auto', but 1 worker is 1 group", GROUPS
-            if "live" in strategy.model_fields_set and not strategy.live:
-                yield (
-                    ("found false, but groups = 'auto' changes groups while the run goes on"),
-                    ("strategy", "live"),
-                )
             if strategy.pipeline > 1:
                 text = (
                     f"found {strategy.pipeline}, but with groups = 'auto' the tuner chooses "
@@ -302,6 +328,10 @@ class AutoSettings:
             budget=tuning.budget,
             last=timetable.last,
         )
+
+
+def _regroups(preset: Preset) -> bool:
+    return preset.uses >= {"groups", "live"}
 
 
 def _telling(topology: Topology, of: str = "momentum") -> Iterator[str]:
