@@ -166,6 +166,11 @@ class Tuning(Section):
     tried."""
     start: Text | None = None
     """The tuning.json of another run. The tuner begins with the settings that it chose."""
+    learnt: list[Text] = Field(default=[])
+    """Default: none. With preset and groups `"auto"`: directories of runs. The iterations in which
+    they reached `target` show what an iteration with several groups is worth."""
+    target: Text | None = None
+    """The value that these runs had to reach: `"loss=0.3"` or a score, `"accuracy=0.985"`."""
     momentum_by: Literal["probes", "closed-loop"] = "probes"
     """`"closed-loop"`: momentum follows measurements of the run, without probes
     (docs/tuning.md#momentum-without-probes)."""

@@ -6,7 +6,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from roles.choosing.iteration_worth import Theory
+from roles.choosing.iteration_worth import Worth
 from roles.choosing.preset_candidates import Candidate
 from roles.choosing.speeds import Speed
 from roles.forecasting.prediction_error import spoken
@@ -15,11 +15,13 @@ from roles.tuning.short import AS_FAST
 
 @dataclass(frozen=True)
 class Counted:
-    """A candidate and its predicted speeds by groups. It is compared with `groups` groups."""
+    """A candidate and its predicted speeds by groups. It is compared with `groups` groups, of which
+    `iterations` are worth one iteration of one group."""
 
     candidate: Candidate
     groups: int
     speeds: Mapping[int, Speed]
+    iterations: float = 1.0
 
     @property
     def speed(self) -> Speed:
@@ -39,7 +41,8 @@ class Counted:
         )
 
     def __str__(self) -> str:
-        return f"{self.named} {spoken(self.seconds)}"
+        times = "" if self.iterations == 1 else f" x {self.iterations:.3g}"
+        return f"{self.named} {spoken(self.seconds)}{times}"
 
     @property
     def named(self) -> str:
@@ -49,17 +52,19 @@ class Counted:
         return f"{self.candidate.name} with {self.groups} group{'s'[: self.groups != 1]}"
 
 
-def counted(candidate: Candidate, speeds: Mapping[int, Speed], theory: Theory) -> Counted:
+def counted(candidate: Candidate, speeds: Mapping[int, Speed], worth: Worth) -> Counted:
     """Count the candidate with the fewest groups whose iteration takes at most 5 % longer than its
     fastest. The optimizer of Omnivore starts there, too (section 5.2).
 
-    Of several groups, only those count whose iteration is worth as much as one of one group.
+    The time for the work of an iteration of one group is compared. Several groups of which nothing
+    is known do not count.
     """
-    worth = {groups: speed for groups, speed in speeds.items() if theory.holds(groups)}
-    worth = worth or dict(speeds)
-    limit = AS_FAST * min(speed.seconds for speed in worth.values())
-    fewest = min(groups for groups, speed in worth.items() if speed.seconds <= limit)
-    return Counted(candidate, fewest, speeds)
+    needed = {groups: worth.needed(candidate, groups) for groups in speeds}
+    known = {groups: each for groups, each in needed.items() if each is not None}
+    known = known or {min(speeds): 1.0}
+    seconds = {groups: each * speeds[groups].seconds for groups, each in known.items()}
+    fewest = min(groups for groups in seconds if seconds[groups] <= AS_FAST * min(seconds.values()))
+    return Counted(candidate, fewest, speeds, known[fewest])
 
 
 def in_words(candidates: Sequence[Counted]) -> str:

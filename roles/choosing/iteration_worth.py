@@ -3,11 +3,53 @@ with other numbers of groups are compared by it."""
 
 from __future__ import annotations
 
+from typing import Protocol
+
 from nets import SolverSpec
+from roles.choosing.preset_candidates import Candidate
+from roles.forecasting.statistical import NOT_REACHED, Efficiency
 from roles.options import Train, is_auto
-from roles.planning.strategies import HIGH, KINDS, ROUNDING
+from roles.planning.learnt import Target, learnt
+from roles.planning.strategies import HIGH, KINDS, ROUNDING, manner_of
 from roles.tuning.choices import Setting, alike, counts_up_to
 from roles.tuning.momentum import expected, total
+from runtime.config.sections import ClusterConfig
+from runtime.errors import ConfigError
+
+
+class Worth(Protocol):
+    """The knowledge of what iterations are worth. `assumed` describes it in words."""
+
+    assumed: str
+
+    def needed(self, candidate: Candidate, groups: int) -> float | None:
+        """The iterations of so many groups that teach as much as one iteration of one group. None
+        if that is not known, or if so many groups do not learn."""
+
+
+def worth_of(config: ClusterConfig, asked: Train, candidate: Candidate) -> Worth:
+    """The knowledge from the runs that [train.tuning] names, and else from theory. Raises
+    ConfigError for a run that trained something else, and for a wrong target.
+
+    `candidate`: any of them, since all train the same.
+    """
+    job = candidate.job
+    theory = Theory(asked, job.solver_spec)
+    if not (asked.tuning.learnt and asked.tuning.target):
+        return theory
+    base = config.raw.path.resolve().parent
+    runs = [base / run for run in asked.tuning.learnt]
+    key = "target"
+    try:
+        target = Target.of(asked.tuning.target)
+        key = "learnt"
+        found = learnt(target, runs, candidate.options, job, candidate.first)
+    except ConfigError as error:
+        texts = [problem.removeprefix(f"--{key} ") for problem in error.problems]
+        raise ConfigError(
+            [config.raw.problem(("train", "tuning", key), text).text for text in texts]
+        ) from None
+    return FromRuns(found.efficiency, theory, target)
 
 
 class Theory:
@@ -28,6 +70,10 @@ class Theory:
 
     def __repr__(self) -> str:
         return f"<{self.assumed}>"
+
+    def needed(self, candidate: Candidate, groups: int) -> float | None:
+        """As `Worth.needed`: one or None, whatever the candidate."""
+        return 1.0 if self.holds(groups) else None
 
     def holds(self, groups: int) -> bool:
         """True if an iteration of `groups` groups is worth as much as one of one group."""
@@ -51,3 +97,29 @@ class Theory:
             else f"with {momentum} the total of g groups stays below {HIGH:g}"
         )
         return f"an iteration of g groups is worth one of 1 group while {limit}: up to {most}"
+
+
+class FromRuns:
+    """Earlier runs reached a target with one group and with several, which shows how many
+    iterations are worth as much as one of one group. Where they do not show it, theory counts."""
+
+    def __init__(self, efficiency: Efficiency, theory: Theory, target: Target) -> None:
+        self._efficiency = efficiency
+        self._theory = theory
+        self.assumed = (
+            f"iterations to {target} as in runs with as many groups; else {theory.assumed}"
+        )
+
+    def __repr__(self) -> str:
+        return f"<{self.assumed}>"
+
+    def needed(self, candidate: Candidate, groups: int) -> float | None:
+        """As `Worth.needed`."""
+        manner = manner_of(candidate.options.train.strategy, groups)
+        alone = self._efficiency.needed(manner, 1)
+        several = self._efficiency.needed(manner, groups)
+        if several.why == NOT_REACHED:
+            return None
+        if alone.steps is None or several.steps is None:
+            return self._theory.needed(candidate, groups)
+        return several.steps / max(1, alone.steps)

@@ -11,13 +11,14 @@ from typing import Any
 
 from roles.checkpoints.checkpoint_timing import NEVER
 from roles.choosing.counted import Counted, counted, in_words
-from roles.choosing.iteration_worth import Theory
+from roles.choosing.iteration_worth import Worth, worth_of
 from roles.choosing.preset_candidates import Candidate, as_trial, candidates, mistakes
 from roles.choosing.speeds import speeds
 from roles.choosing.stopwatch import Stopwatch, apart
 from roles.coordination.coordinator import CoordinatorOptions
 from roles.forecasting.prediction_error import spoken
 from roles.options import AUTO, Options, Train, is_auto
+from roles.planning.auto_settings import after_choice
 from roles.planning.measured_runs import options_of_run
 from roles.planning.planner import plan
 from runtime.config.sections import ClusterConfig
@@ -58,16 +59,16 @@ def choice(config: ClusterConfig, options: Options) -> PresetChoice:
         return PresetChoice(told, (), chosen(found[0], why), chosen)
     known, unpredicted = speeds(config, found)
     told += [("left out", {"preset": name, "why": why}) for name, why in unpredicted.items()]
-    theory = Theory(options.train, found[0].job.solver_spec)
+    worth = worth_of(config, options.train, found[0])
     best = sorted(
-        (counted(each, known[each.name], theory) for each in found if each.name in known),
-        key=lambda each: each.seconds,
+        (counted(each, known[each.name], worth) for each in found if each.name in known),
+        key=lambda each: each.iterations * each.seconds,
     )
     if not best:
         raise ConfigError([next(iter(unpredicted.values()))])
     told += [("candidate", _told(each)) for each in best]
     if is_auto(options.train.strategy.groups):
-        chosen = partial(_chosen, options.train, _compared_by(best, theory))
+        chosen = partial(_chosen, options.train, _compared_by(best, worth))
     if best[0].seconds <= 0:
         why = "array work takes no time here, so all are equally fast"
         return PresetChoice(told, (), chosen(best[0].candidate, why), chosen)
@@ -136,10 +137,12 @@ class PresetChoice:
     def chosen(self) -> Chosen:
         """The fastest preset that was measured; the expected one if none was."""
         measured = sorted(
-            (trial.seconds, at) for at, trial in enumerate(self.trials) if trial.seconds is not None
+            (trial.counted.iterations * trial.seconds, trial.seconds, at)
+            for at, trial in enumerate(self.trials)
+            if trial.seconds is not None
         )
         if measured:
-            seconds, at = measured[0]
+            _, seconds, at = measured[0]
             best = self.trials[at]
             others = ", ".join(_measured(trial) for trial in self.trials if trial is not best)
             with_groups = best.counted.named.removeprefix(best.name)
@@ -174,14 +177,14 @@ def _of_groups(asked: Train, candidate: Candidate) -> str:
         return "the run begins with 1 group, and the tuner chooses"
     [groups] = candidate.counts
     text = f"'{candidate.name}' cannot regroup, so groups = 'auto' is {groups}"
-    unused = asked.tuning != candidate.options.train.tuning
+    unused = after_choice(asked.tuning) != candidate.options.train.tuning
     return f"{text}, and [train.tuning] has no effect" if unused else text
 
 
-def _compared_by(best: Sequence[Counted], theory: Theory) -> dict[str, str]:
+def _compared_by(best: Sequence[Counted], worth: Worth) -> dict[str, str]:
     """The comparison of presets whose groups are chosen too: what was predicted, and what was
     assumed."""
-    return {"predicted": in_words(best), "assumed": theory.assumed}
+    return {"predicted": in_words(best), "assumed": worth.assumed}
 
 
 def _expected(trials: Sequence[PresetTrial]) -> str:

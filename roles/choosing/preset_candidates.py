@@ -15,7 +15,7 @@ from roles.forecasting.plan_forecast import plainly
 from roles.forecasting.regrouped import regrouped
 from roles.learning.job import Job
 from roles.options import AUTO, Options, Strategy, Train, Tuning, is_auto
-from roles.planning.auto_settings import AutoSettings, in_one_number, named
+from roles.planning.auto_settings import COMPARES, OF_CHOICE, AutoSettings, named, sized
 from roles.planning.planner import plan
 from roles.planning.refusals import Problem
 from roles.planning.strategies import preset_called
@@ -62,6 +62,16 @@ class Candidate:
         return found
 
     @property
+    def first(self) -> int:
+        """The iteration at which the run begins."""
+        timetables = (
+            actor.options.timetable
+            for actor in self.topology.actors
+            if actor.name == self.topology.lead
+        )
+        return int(next(timetables).first)
+
+    @property
     def counts(self) -> tuple[int, ...]:
         """The numbers of groups that the run may have."""
         strategy = self.options.train.strategy
@@ -92,6 +102,18 @@ def mistakes(train: Train) -> Iterator[Problem]:
                 "use this key: name a preset"
             )
             yield text, ("strategy", key)
+    yield from _of_runs(train)
+
+
+def _of_runs(train: Train) -> Iterator[Problem]:
+    """Find runs to learn from without effect, and a target without runs."""
+    found = {key: getattr(train.tuning, key) for key in OF_CHOICE}
+    for key, value in found.items():
+        missing = next(other for other in OF_CHOICE if other != key)
+        if value and not is_auto(train.strategy.groups):
+            yield f"found {value!r}, but {COMPARES}", ("tuning", key)
+        elif value and not found[missing]:
+            yield f"found {value!r}, but no {missing}: both are needed", ("tuning", key)
 
 
 def candidates(config: ClusterConfig, options: Options) -> tuple[list[Candidate], dict[str, str]]:
@@ -174,7 +196,7 @@ def _with_one_group(config: ClusterConfig, found: Iterable[Candidate]) -> dict[s
     """
     left: dict[str, str] = {}
     for one in (candidate for candidate in found if candidate.regroups):
-        train = in_one_number(one.options.train)
+        train = sized(one.options.train, {"groups": 1})
         fixed = plan(config, one.options.model_copy(update={"train": train}), tell=False)
         for other in found:
             if not other.regroups and other.topology == fixed:

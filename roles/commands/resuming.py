@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import dataclasses
 from pathlib import Path
-from typing import Any
 
 from nets import NetError
 from nets.files import checkpoint
@@ -16,8 +15,8 @@ from roles.checkpoints.newest import newest
 from roles.commands.common import told
 from roles.learning.resume import kept_of, place_in
 from roles.messages import TRAIN
-from roles.options import AUTO, Options, Strategy, Train
-from roles.planning.auto_settings import AutoSettings
+from roles.options import AUTO, Options, Train
+from roles.planning.auto_settings import AutoSettings, named, sized
 from roles.planning.contents import Contents
 from roles.planning.measured_runs import options_of_run
 from roles.planning.planner import ANY, plan, with_any_preset
@@ -51,8 +50,8 @@ def resumed(config: ClusterConfig, options: Options, run: Path | None) -> tuple[
             else (f"{search.directory}, among {len(runs)} runs of this name")
         )
         raise ConfigError([f"--resume: found no checkpoint to resume in {where}", *skipped])
-    strategy, told = as_scaled(options.train.strategy, found.parent)
-    train = options.train.model_copy(update={"resume": str(found.absolute()), "strategy": strategy})
+    train, told = as_scaled(options.train, found.parent)
+    train = train.model_copy(update={"resume": str(found.absolute())})
     train = as_tuned(train, config, found.parent)
     return options.model_copy(update={"train": train}), [*skipped, search.taken(found), *told]
 
@@ -83,32 +82,33 @@ def as_tuned(train: Train, config: ClusterConfig, run: Path) -> Train:
     return AutoSettings(train, preset, base).going_on(run)
 
 
-def as_scaled(strategy: Strategy, run: Path) -> tuple[Strategy, list[str]]:
-    """The strategy with as many workers and groups as the resumed run had after it was scaled, and
-    a line that reports this.
+def as_scaled(train: Train, run: Path) -> tuple[Train, list[str]]:
+    """The section with as many workers and groups as the resumed run had after it was scaled, and a
+    line that reports this.
 
     A number changes only if cluster.toml has the same number as when that run began.
     """
     said = options_of_run(run, SAID)
     theirs = options_of_run(run)
     if said is None or theirs is None:
-        return strategy, []
+        return train, []
+    strategy = train.strategy
     before = said.train.strategy
     after = theirs.train.strategy
-    changed: dict[str, Any] = {
+    changed = {
         key: getattr(after, key)
         for key in ("workers", "groups")
         if getattr(strategy, key) == getattr(before, key) != getattr(after, key)
     }
     if not changed:
-        return strategy, []
+        return train, []
     now = ", ".join(
         (f"{value} {key}, where cluster.toml says {getattr(strategy, key)}")
         for key, value in changed.items()
     )
     if strategy.preset == AUTO:  # the number of groups belongs to the preset that was scaled
-        changed["preset"] = after.preset
-    return strategy.model_copy(update=changed), [f"scaled     as {run.name} was: {now}"]
+        train = named(train, after.preset, preset_called(after.preset))
+    return sized(train, changed), [f"scaled     as {run.name} was: {now}"]
 
 
 class _Search:

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import dataclasses
 import itertools
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -33,6 +33,9 @@ BASE_LR = ("base_lr",)
 BATCH = ("batch",)
 # keys of [train.tuning] -> the setting that they are about
 ABOUT = {"momenta": MOMENTUM, "rates": BASE_LR, "batches": BATCH, "momentum_by": MOMENTUM}
+# keys of [train.tuning] with which presets are compared that have several groups
+OF_CHOICE = ("learnt", "target")
+COMPARES = "numbers of groups are compared only with preset = 'auto' and groups = 'auto'"
 UNKNOWN = "no actor holds two gradients of a batch to compare, so their noise is not known"
 
 
@@ -41,8 +44,17 @@ def named(train: Train, name: str, preset: Preset) -> Train:
     strategy = train.strategy
     workers = 1 if preset.alone else strategy.workers
     named = strategy.model_copy(update={"preset": name, "workers": workers})
-    changed = train.model_copy(update={"strategy": named})
-    return changed if can_regroup(named, preset) else in_one_number(changed)
+    changed = train.model_copy(update={"strategy": named, "tuning": after_choice(train.tuning)})
+    if not is_auto(strategy.groups) or can_regroup(named, preset):
+        return changed
+    return sized(changed, {"groups": Strategy.model_fields["groups"].default})
+
+
+def after_choice(tuning: Tuning) -> Tuning:
+    """The section without the keys that only the choice of a preset uses."""
+    return tuning.model_copy(
+        update={key: Tuning.model_fields[key].get_default() for key in OF_CHOICE}
+    )
 
 
 def can_regroup(strategy: Strategy, preset: Preset) -> bool:
@@ -50,14 +62,13 @@ def can_regroup(strategy: Strategy, preset: Preset) -> bool:
     return _regroups(preset) and strategy.workers > 1
 
 
-def in_one_number(train: Train) -> Train:
-    """The section in which groups = "auto" is the one number that a preset without a choice has.
-    [train.tuning] is left out if nothing else is "auto"."""
-    if not is_auto(train.strategy.groups):
-        return train
-    strategy = train.strategy.model_copy(update={"groups": Strategy.model_fields["groups"].default})
-    others = (train.momentum, train.base_lr, train.batch)
-    tuning = train.tuning if any(map(is_auto, others)) else Tuning()
+def sized(train: Train, numbers: Mapping[str, int]) -> Train:
+    """The section with other numbers of workers or groups. If groups were all that was "auto",
+    [train.tuning] is left out."""
+    strategy = train.strategy.model_copy(update=dict(numbers))
+    others = (strategy.groups, train.momentum, train.base_lr, train.batch)
+    tuned = not is_auto(train.strategy.groups) or any(map(is_auto, others))
+    tuning = train.tuning if tuned else Tuning()
     return train.model_copy(update={"strategy": strategy, "tuning": tuning})
 
 
@@ -174,7 +185,9 @@ class AutoSettings:
             found = getattr(self._tuning, key)
             if found == field.default:
                 continue
-            if ABOUT.get(key) not in (None, *self.keys):
+            if key in OF_CHOICE:
+                yield f"found {found!r}, but {COMPARES}", ("tuning", key)
+            elif ABOUT.get(key) not in (None, *self.keys):
                 yield f"found {found!r}, but {ABOUT[key][0]} is not 'auto'", ("tuning", key)
             elif not self.keys:
                 yield (

@@ -13,8 +13,9 @@ import roles
 from nets import load_solver
 from roles.choosing.iteration_worth import Theory
 from roles.choosing.preset import PresetChoice, PresetTrial, choice
+from roles.commands.rescaling import scaled
 from roles.commands.resuming import as_scaled, as_tuned
-from roles.options import AUTO, Train
+from roles.options import AUTO, Train, Tuning
 from roles.planning.planner import job_of, plan
 from roles.tuning.tuner import TunerOptions
 from runtime import ConfigError
@@ -308,13 +309,24 @@ def test_a_resumed_run_has_the_groups_to_which_the_run_was_scaled_and_its_preset
 ) -> None:
     chosen = "preset = 'omnivore'\nworkers = 4\n"
     run = left(tmp_path, f"{chosen}groups = 'auto'\n", f"{chosen}groups = 2\n")
-    of = load_with_program(cluster(tmp_path))
+    more = learning(trained(tmp_path, 1, at=10)) + "budget = 0.2\n"
+    of = load_with_program(cluster(tmp_path, train="", more=more))
     assert isinstance(of.options, roles.Options)
-    strategy, [line] = as_scaled(of.options.train.strategy, run)
+    train, [line] = as_scaled(of.options.train, run)
+    strategy = train.strategy
     assert (strategy.preset, strategy.workers, strategy.groups) == ("omnivore", 4, 2)
     assert line == f"scaled     as {run.name} was: 2 groups, where cluster.toml says auto"
-    train = of.options.train.model_copy(update={"strategy": strategy})
     plan(of.config, of.options.model_copy(update={"train": train}))
+
+
+def test_a_run_whose_groups_were_chosen_can_be_scaled_to_given_groups(tmp_path: Path) -> None:
+    path = cluster(tmp_path, train="", more="[train.tuning]\nbudget = 0.2\n")
+    of = load_with_program(path, ["train.strategy.preset=omnivore"])
+    assert isinstance(of.options, roles.Options)
+    after = scaled(of.config, of.options, 3, 2)
+    assert (after.train.strategy.workers, after.train.strategy.groups) == (3, 2)
+    assert after.train.tuning == Tuning()
+    plan(of.config, after)
 
 
 def test_a_resumed_run_begins_with_what_the_tuner_had_chosen(tmp_path: Path) -> None:
@@ -325,3 +337,89 @@ def test_a_resumed_run_begins_with_what_the_tuner_had_chosen(tmp_path: Path) -> 
     of = load_with_program(cluster(tmp_path))
     assert isinstance(of.options, roles.Options)
     assert as_tuned(of.options.train, of.config, run).tuning.start == str(run / "tuning.json")
+
+
+# -- what earlier runs have shown
+
+
+def trained(folder: Path, groups: int, *, at: int | None, preset: str = "omnivore") -> str:
+    """The directory of a run with so many groups, whose loss fell to 0.3 at iteration `at`."""
+    run = folder / f"{preset}-{groups}"
+    run.mkdir()
+    text = "[train]\nmax_iter = 3000\n"
+    text += 'data = { train = { format = "digits", split = "train" } }\n'
+    text += f"[train.strategy]\npreset = '{preset}'\nworkers = 4\ngroups = {groups}\n"
+    (run / "config.toml").write_text(text)
+    loss = {number: 0.2 if at is not None and number >= at else 0.9 for number in (10, 40, 50, 80)}
+    told = [
+        {"t": number, "actor": "coordinator", "event": "progress", "iteration": number, "loss": of}
+        for number, of in loss.items()
+    ]
+    (run / "events.jsonl").write_text("".join(f"{json.dumps(each)}\n" for each in told))
+    return run.name
+
+
+def learning(*runs: str, target: str = "loss=0.3") -> str:
+    return f"[train.tuning]\nlearnt = {json.dumps(runs)}\ntarget = '{target}'\n"
+
+
+def test_groups_that_needed_more_iterations_count_for_less(tmp_path: Path) -> None:
+    runs = [trained(tmp_path, 1, at=10), trained(tmp_path, 4, at=40)]
+    found = chosen(cluster(tmp_path, more=learning(*runs)))
+    said = of_event(found)
+    # four groups need four times as many iterations; two, between them, twice as many
+    alone = compared(found)["omnivore"]["by_groups"].split(", ")[0].removeprefix("1: ")
+    assert f"omnivore with 1 group {alone}" in said["predicted"]
+    assert (
+        "singa with 4 groups" in said["predicted"]
+    )  # all of its layers are stale: no run shows it
+    assert said["assumed"].startswith(
+        "iterations to loss 0.3 as in runs with as many groups; else "
+    )
+    assert train_of(found).tuning.learnt == []
+
+
+def test_the_shown_seconds_have_the_iterations_that_they_count_for(tmp_path: Path) -> None:
+    runs = [trained(tmp_path, 1, at=40), trained(tmp_path, 4, at=50)]
+    found = chosen(cluster(tmp_path, more=learning(*runs)))
+    omnivore = next(trial.counted for trial in found.trials if trial.name == "omnivore")
+    assert (omnivore.groups, omnivore.iterations) == (4, 1.25)
+    assert str(omnivore).endswith(" ms x 1.25")
+
+
+def test_groups_that_did_not_reach_the_target_do_not_count(tmp_path: Path) -> None:
+    runs = [trained(tmp_path, 1, at=10), trained(tmp_path, 4, at=None)]
+    assert compared(chosen(cluster(tmp_path, more=learning(*runs))))["omnivore"]["groups"] < 4
+
+
+@pytest.mark.parametrize(
+    ("more", "setting", "said"),
+    [
+        (learning("none"), "", "learnt: {folder}/none: not a run directory"),
+        (learning("omnivore-1", target="loss"), "", "target: loss: expected NAME=NUMBER"),
+        (learning("omnivore-1", target="loss=0.3"), "train.batch=32", "learnt: "),
+        ("[train.tuning]\ntarget = 'loss=1'\n", "", "target: found 'loss=1', but no learnt"),
+        (
+            learning("omnivore-1"),
+            "train.strategy.groups=1",
+            "target: found 'loss=0.3', but numbers",
+        ),
+    ],
+)
+def test_runs_that_show_nothing_of_this_one_are_refused_with_their_key(
+    tmp_path: Path, more: str, setting: str, said: str
+) -> None:
+    trained(tmp_path, 1, at=10)
+    with pytest.raises(ConfigError) as refused:
+        chosen(cluster(tmp_path, more=more), *[setting] * bool(setting))
+    expected = f"train.tuning.{said.format(folder=tmp_path)}"
+    assert any(expected in problem for problem in refused.value.problems)
+
+
+def test_runs_to_learn_from_are_refused_where_the_preset_is_named(tmp_path: Path) -> None:
+    trained(tmp_path, 1, at=10)
+    path = cluster(tmp_path, more=learning("omnivore-1"))
+    of = load_with_program(path, ["train.strategy.preset=omnivore"])
+    assert isinstance(of.options, roles.Options)
+    with pytest.raises(ConfigError, match=r"train\.tuning\.learnt: found .* only with preset = 'a"):
+        plan(of.config, of.options)
