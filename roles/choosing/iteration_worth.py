@@ -115,6 +115,8 @@ class FromRuns:
 
     def needed(self, candidate: Candidate, groups: int) -> float | None:
         """As `Worth.needed`."""
+        if groups == 1:
+            return 1.0
         manner = manner_of(candidate.options.train.strategy, groups)
         alone = self._efficiency.needed(manner, 1)
         several = self._efficiency.needed(manner, groups)

@@ -168,6 +168,15 @@ def test_presets_that_are_another_one_with_one_group_are_left_out(tmp_path: Path
     assert "omnivore" not in left
 
 
+def test_on_several_hosts_presets_with_one_group_remain_since_they_add_up_on_each_host(
+    tmp_path: Path,
+) -> None:
+    hosts = '[[machine]]\nhost = "a"\nname = "a"\n[[machine]]\nhost = "b"\nname = "b"\n'
+    path = cluster(tmp_path)
+    path.write_text(f"{hosts}{path.read_text()}")
+    assert {"sync", "omnivore"} <= compared(chosen(path)).keys()
+
+
 @pytest.mark.parametrize(
     ("momentum", "solver", "holds"),
     [
@@ -385,6 +394,13 @@ def test_the_shown_seconds_have_the_iterations_that_they_count_for(tmp_path: Pat
     omnivore = next(trial.counted for trial in found.trials if trial.name == "omnivore")
     assert (omnivore.groups, omnivore.iterations) == (4, 1.25)
     assert str(omnivore).endswith(" ms x 1.25")
+
+
+def test_one_group_counts_also_if_a_run_with_it_did_not_reach_the_target(tmp_path: Path) -> None:
+    runs = [trained(tmp_path, 1, at=None), trained(tmp_path, 4, at=40)]
+    found = compared(chosen(cluster(tmp_path, more=learning(*runs))))
+    assert found["omnivore"]["groups"] == 4
+    assert "single" in found
 
 
 def test_groups_that_did_not_reach_the_target_do_not_count(tmp_path: Path) -> None:
