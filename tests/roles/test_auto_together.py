@@ -4,6 +4,7 @@ may have, and the run has the tuner of the chosen preset."""
 from __future__ import annotations
 
 import json
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
@@ -11,16 +12,22 @@ import pytest
 
 import roles
 from nets import load_solver
+from roles.choosing import speeds
+from roles.choosing.counted import counted
 from roles.choosing.iteration_worth import Theory
 from roles.choosing.preset import PresetChoice, PresetTrial, choice
+from roles.choosing.speeds import Speed
 from roles.commands.rescaling import scaled
 from roles.commands.resuming import as_scaled, as_tuned
+from roles.forecasting.costs import Timed
+from roles.learning.job import Job
 from roles.options import AUTO, Train, Tuning
 from roles.planning.planner import job_of, plan
 from roles.tuning.tuner import TunerOptions
 from runtime import ConfigError
 from runtime.config.file import Loaded, load_with_program
 from runtime.plan.run_plan import SAID
+from tests.roles.test_auto_preset import in_proportion
 
 BATCH = 64
 SLOW = "bytes_per_second = 12500000\nlatency = 0.0001\n"
@@ -141,24 +148,51 @@ def test_groups_whose_momentum_nothing_lowers_do_not_count(tmp_path: Path) -> No
 # -- the number of groups that counts
 
 
-def test_a_preset_counts_with_the_fewest_groups_that_are_as_fast_as_any(tmp_path: Path) -> None:
-    # two groups already keep an FC server busy that takes half as long as a worker's batch
-    found = chosen(cluster(tmp_path, times={"conv": 0.4, "fc": 0.1}, network=FAST))
-    omnivore = compared(found)["omnivore"]
-    seconds = {
-        int(groups): each
-        for groups, each in (part.split(": ") for part in omnivore["by_groups"].split(", "))
-    }
-    assert [*seconds] == [1, 2, 4]
-    limit = 1.05 * min(_seconds(each) for each in seconds.values())
-    fewest = min(groups for groups, each in seconds.items() if _seconds(each) <= limit)
-    assert omnivore["groups"] == fewest
-    assert omnivore["predicted_seconds"] == pytest.approx(_seconds(seconds[fewest]), rel=1e-2)
+@pytest.mark.parametrize(
+    ("seconds", "fewest"),
+    [
+        ({1: 0.1, 2: 0.0525, 4: 0.05}, 2),  # 5 % more than the fastest
+        ({1: 0.1, 2: 0.0526, 4: 0.05}, 4),
+        ({1: 0.1, 2: 0.1, 4: 0.1}, 1),
+        ({1: 0.1, 2: 0.05, 4: 0.2}, 2),
+    ],
+)
+def test_a_preset_counts_with_the_fewest_groups_that_are_as_fast_as_any(
+    tmp_path: Path, seconds: dict[int, float], fewest: int
+) -> None:
+    path = cluster(tmp_path)
+    of = load_with_program(path)
+    assert isinstance(of.options, roles.Options)
+    candidate = made(of).trials[0].candidate
+    theory = Theory(of.options.train, candidate.job.solver_spec)
+    known = {groups: Speed(each, "", 1.0) for groups, each in seconds.items()}
+    found = counted(candidate, known, theory)
+    assert (found.groups, found.seconds) == (fewest, seconds[fewest])
 
 
-def _seconds(said: str) -> float:
-    number, unit = said.split()
-    return float(number) * {"s": 1.0, "ms": 1e-3}[unit]
+def test_a_candidate_shows_its_seconds_with_each_number_of_groups(tmp_path: Path) -> None:
+    omnivore = compared(chosen(cluster(tmp_path, strategy="workers = 3\n")))["omnivore"]
+    shown = dict(part.split(": ") for part in omnivore["by_groups"].split(", "))
+    assert [*shown] == ["1", "2", "3"]
+    assert shown[str(omnivore["groups"])] == f"{1000 * omnivore['predicted_seconds']:.3g} ms"
+
+
+def test_layers_are_timed_with_the_rows_of_each_number_of_groups(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    timed: set[int] = set()
+
+    def noted(job: Job, rows: Iterable[int]) -> Timed:
+        timed.update(rows)
+        return in_proportion(job, rows)
+
+    monkeypatch.setattr(speeds, "timed_quickly", noted)
+    path = cluster(tmp_path)
+    real = path.read_text().partition("[train]\n")
+    path.write_text(f"[[machine]]\nthreads = 1\n{real[1]}{real[2]}")
+    omnivore = compared(chosen(path))["omnivore"]
+    assert timed >= {BATCH // 4, BATCH // 2, BATCH}  # one, two and four groups of four workers
+    assert omnivore["by_groups"].startswith("1: ")
 
 
 def test_presets_that_are_another_one_with_one_group_are_left_out(tmp_path: Path) -> None:
