@@ -19,8 +19,14 @@ Fraction = Annotated[float, Field(ge=0, lt=1), Expected("a number >= 0 and < 1")
 
 
 # the tuner chooses settings while the run goes on (roles.tuning); the preset is chosen before the
-# run starts (roles.choosing)
+# run starts (roles.choosing), with the groups that it may have
 AUTO = "auto"
+
+
+def is_auto(value: object) -> bool:
+    """True if a setting is open."""
+    return value == AUTO
+
 
 # before a topology is laid out, the planner replaces "auto" by the value that the run begins with
 if TYPE_CHECKING:
@@ -89,12 +95,14 @@ class Strategy(Section):
 
     preset: Annotated[str, AfterValidator(_preset)] = "omnivore"
     """One of the systems in docs/strategies.md, or of an installed package. `"auto"`: `up` finds
-    out which preset that computes the same as `single` is the fastest (docs/tuning.md)."""
+    out which preset that computes the same as `single` is the fastest (docs/tuning.md); with groups
+    `"auto"` too, each preset is compared with the groups that make it fastest."""
     workers: Count = 2
     """The number of workers."""
     groups: Groups = 1
     """The number of groups of workers (`omnivore`, `singa`, `adam`, `local-fc-shards`). Their sizes
-    differ by at most one worker. `"auto"`: the tuner chooses (docs/tuning.md)."""
+    differ by at most one worker. `"auto"`: the tuner chooses (docs/tuning.md), also with preset
+    `"auto"`; if the chosen preset has no such choice, its one number counts."""
     servers: Count | None = None
     """Default: by preset. The number of model servers of an unmerged preset, or of FC servers of
     `local-fc-shards`."""
@@ -158,6 +166,11 @@ class Tuning(Section):
     tried."""
     start: Text | None = None
     """The tuning.json of another run. The tuner begins with the settings that it chose."""
+    learnt: list[Text] = Field(default=[])
+    """Default: none. With preset and groups `"auto"`: directories of runs. The iterations in which
+    they reached `target` show what an iteration with several groups is worth."""
+    target: Text | None = None
+    """The value that these runs had to reach: `"loss=0.3"` or a score, `"accuracy=0.985"`."""
     momentum_by: Literal["probes", "closed-loop"] = "probes"
     """`"closed-loop"`: momentum follows measurements of the run, without probes
     (docs/tuning.md#momentum-without-probes)."""

@@ -64,7 +64,6 @@ LARGE = {
     "ops/reference/recurrent.py": "LSTM and RNN, which share their checks and products",
     "roles/commands/convert.py convert": "half of it is the help of the command",
     "roles/coordination/coordinator.py": "one class: the handlers of the lead, a few lines each",
-    "roles/planning/auto_settings.py mistakes": "one rule after the other, each with its message",
     "roles/tuning/search.py": "one class: the questions of a search in their order",
     "runtime/cluster/process.py _live": STEPS,
     "runtime/cluster/supervisor.py": f"one class: {STEPS}",

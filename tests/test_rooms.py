@@ -151,8 +151,8 @@ ROOMS: dict[str, str] = {
     " runtime.config runtime.drawing runtime.plan runtime.queueing runtime.records",
     "roles.choosing": "nets! ops! roles roles.base roles.checkpoints roles.coordination "
     "roles.forecasting"
-    " roles.learning roles.planning roles.presets runtime runtime.compute runtime.config "
-    "runtime.plan",
+    " roles.learning roles.planning roles.presets roles.tuning runtime runtime.compute "
+    "runtime.config runtime.plan",
     "roles.commands": "nets! nets.data nets.files nets.onnx nets.predict nets.tools ops! "
     "roles roles.base"
     " roles.checkpoints roles.forecasting roles.learning roles.planning runtime runtime.cli"

@@ -1,4 +1,5 @@
-"""`preset = "auto"`: the choice of the fastest preset that computes the same as `single`.
+"""`preset = "auto"`: the choice of the fastest preset that computes the same as `single`, at least
+with one group.
 
 preset_candidates  The presets that could stand in place of "auto"
 speeds             Predictions of how long an iteration of each candidate takes, before any of them
@@ -6,6 +7,9 @@ speeds             Predictions of how long an iteration of each candidate takes,
 stopwatch          The time of an iteration in a trial, from its progress reports, and the decision
                    when enough is known
 preset             The choice of a preset where `preset = "auto"`
+counted            The number of groups with which a candidate is compared with others
+iteration_worth    The worth of an iteration with several groups, compared with an iteration of one
+                   group
 
 See docs/decisions/tuning.md.
 """

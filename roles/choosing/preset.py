@@ -4,17 +4,21 @@ candidate, the two fastest are tried, and the faster one is chosen."""
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 from roles.checkpoints.checkpoint_timing import NEVER
+from roles.choosing.counted import Counted, counted, in_words
+from roles.choosing.iteration_worth import Worth, worth_of
 from roles.choosing.preset_candidates import Candidate, as_trial, candidates, mistakes
-from roles.choosing.speeds import Speed, speeds
+from roles.choosing.speeds import speeds
 from roles.choosing.stopwatch import Stopwatch, apart
 from roles.coordination.coordinator import CoordinatorOptions
 from roles.forecasting.prediction_error import spoken
-from roles.options import AUTO, Options
+from roles.options import AUTO, Options, Train, is_auto
+from roles.planning.auto_settings import after_choice
 from roles.planning.measured_runs import options_of_run
 from roles.planning.planner import plan
 from runtime.config.sections import ClusterConfig
@@ -34,13 +38,13 @@ def choice(config: ClusterConfig, options: Options) -> PresetChoice:
         raise ConfigError(wrong)
     found, left = candidates(config, options)
     told = [("left out", {"preset": name, "why": why}) for name, why in left.items()]
+    chosen = partial(_chosen, options.train, {})
     if (before := _of_checkpoint(config, options)) is not None:
         run, name = before
         same = next((candidate for candidate in found if candidate.name == name), None)
         if same is not None:
-            return PresetChoice(
-                told, (), _chosen(same, (f"the preset of {run}, whose checkpoint is resumed"))
-            )
+            why = f"the preset of {run}, whose checkpoint is resumed"
+            return PresetChoice(told, (), chosen(same, why), chosen)
         told.append(
             (
                 "left out",
@@ -51,45 +55,44 @@ def choice(config: ClusterConfig, options: Options) -> PresetChoice:
             )
         )
     if len(found) == 1:
-        return PresetChoice(
-            told,
-            (),
-            _chosen(found[0], ("no other preset that computes the same can train this here")),
-        )
+        why = "no other preset that computes the same can train this here"
+        return PresetChoice(told, (), chosen(found[0], why), chosen)
     known, unpredicted = speeds(config, found)
     told += [("left out", {"preset": name, "why": why}) for name, why in unpredicted.items()]
+    worth = worth_of(config, options.train, found[0])
     best = sorted(
-        (candidate for candidate in found if candidate.name in known),
-        key=lambda c: known[c.name].seconds,
+        (counted(each, known[each.name], worth) for each in found if each.name in known),
+        key=lambda each: each.iterations * each.seconds,
     )
     if not best:
         raise ConfigError([next(iter(unpredicted.values()))])
-    told += [("candidate", _told(candidate.name, known[candidate.name])) for candidate in best]
-    if known[best[0].name].seconds <= 0:
-        return PresetChoice(
-            told, (), _chosen(best[0], ("array work takes no time here, so all are equally fast"))
-        )
-    trials = tuple(PresetTrial(config, each, known[each.name].seconds) for each in best[:TRIED])
-    return PresetChoice(
-        told, trials if len(trials) > 1 else (), _chosen(best[0], _expected(trials))
-    )
+    told += [("candidate", _told(each)) for each in best]
+    if is_auto(options.train.strategy.groups):
+        chosen = partial(_chosen, options.train, _compared_by(best, worth))
+    if best[0].seconds <= 0:
+        why = "array work takes no time here, so all are equally fast"
+        return PresetChoice(told, (), chosen(best[0].candidate, why), chosen)
+    trials = tuple(PresetTrial(config, each) for each in best[:TRIED])
+    expected = chosen(best[0].candidate, _expected(trials))
+    return PresetChoice(told, trials if len(trials) > 1 else (), expected, chosen)
 
 
 class PresetTrial:
     """The trial of one candidate: the run as configured, but without tests, checkpoints and a
     tuner."""
 
-    def __init__(self, config: ClusterConfig, candidate: Candidate, predicted: float) -> None:
-        self.candidate = candidate
-        self.predicted = predicted
+    def __init__(self, config: ClusterConfig, counted: Counted) -> None:
+        self.counted = counted
+        self.candidate = candidate = counted.candidate
+        self.predicted = counted.seconds
         self.name = candidate.name
-        self.options = as_trial(candidate.options)
+        self.options = as_trial(candidate, counted.groups)
         plain = (
             candidate.topology
             if self.options is candidate.options
             else plan(config, self.options, tell=False)
         )
-        self.topology = _unsaved(plain, predicted)
+        self.topology = _unsaved(plain, self.predicted)
         self._watch = Stopwatch()
         self.failed = False
 
@@ -110,74 +113,101 @@ class PresetTrial:
         """The event that reports the result. `why`: the error that ended the trial, or ""."""
         self.failed = bool(why)
         seconds = self.seconds
+        tried = {"preset": self.name, **_groups_of(self.counted)}
         if why or seconds is None:
-            return "trial", {
-                "preset": self.name,
-                "failed": why or "the run is too short to be measured",
-            }
+            return "trial", tried | {"failed": why or "the run is too short to be measured"}
         measured = {
             "measured_seconds": seconds,
             "predicted_seconds": self.predicted,
             "iterations": self._watch.iterations,
         }
-        return "trial", {"preset": self.name, **measured}
+        return "trial", tried | measured
 
 
 @dataclasses.dataclass(frozen=True)
 class PresetChoice:
-    """The choice among the candidates, as `runtime.plan.open_choice.Choice` describes it."""
+    """The choice among the candidates, as `runtime.plan.open_choice.Choice` describes it.
+    `choose`: makes a candidate the choice, for a reason."""
 
     told: Sequence[Told]
     trials: tuple[PresetTrial, ...]
     expected: Chosen
+    choose: Callable[[Candidate, str], Chosen]
 
     def chosen(self) -> Chosen:
         """The fastest preset that was measured; the expected one if none was."""
         measured = sorted(
-            (trial.seconds, at) for at, trial in enumerate(self.trials) if trial.seconds is not None
+            (trial.counted.iterations * trial.seconds, trial.seconds, at)
+            for at, trial in enumerate(self.trials)
+            if trial.seconds is not None
         )
         if measured:
-            seconds, at = measured[0]
-            others = (_compared(trial) for trial in self.trials if trial is not self.trials[at])
-            return _chosen(
-                self.trials[at].candidate,
-                (f"measured {spoken(seconds)} an iteration, {', '.join(others)}"),
-            )
+            _, seconds, at = measured[0]
+            best = self.trials[at]
+            others = ", ".join(_measured(trial) for trial in self.trials if trial is not best)
+            with_groups = best.counted.named.removeprefix(best.name)
+            why = f"measured {spoken(seconds)} an iteration{with_groups}, {others}"
+            return self.choose(best.candidate, why)
         if self.trials:
-            return _chosen(
-                self.trials[0].candidate,
-                ("predicted to be the fastest; the run is too short to measure"),
-            )
+            why = "predicted to be the fastest; the run is too short to measure"
+            return self.choose(self.trials[0].candidate, why)
         return self.expected
 
 
-def _compared(trial: PresetTrial) -> str:
+def _measured(trial: PresetTrial) -> str:
     told = "not measured" if trial.seconds is None else spoken(trial.seconds)
-    return f"{trial.name} {told if not trial.failed else 'failed'}"
+    return f"{trial.counted.named} {told if not trial.failed else 'failed'}"
 
 
-def _chosen(candidate: Candidate, why: str) -> Chosen:
-    fields = {
-        "preset": candidate.name,
-        "workers": candidate.options.train.strategy.workers,
-        "why": why,
-    }
-    return Chosen(candidate.options, candidate.topology, ("choice", fields))
+def _chosen(asked: Train, about: Mapping[str, str], candidate: Candidate, why: str) -> Chosen:
+    """The candidate as the choice. `about`: further fields of the event that reports it."""
+    strategy = candidate.options.train.strategy
+    fields: dict[str, Any] = {"preset": candidate.name, "workers": strategy.workers}
+    if is_auto(asked.strategy.groups):
+        fields["groups"] = strategy.groups
+        why = f"{why}; {_of_groups(asked, candidate)}"
+    return Chosen(
+        candidate.options, candidate.topology, ("choice", {**fields, "why": why, **about})
+    )
+
+
+def _of_groups(asked: Train, candidate: Candidate) -> str:
+    """The meaning of groups = "auto" for the chosen preset."""
+    if candidate.regroups:
+        return "the run begins with 1 group, and the tuner chooses"
+    [groups] = candidate.counts
+    text = f"'{candidate.name}' cannot regroup, so groups = 'auto' is {groups}"
+    unused = after_choice(asked.tuning) != candidate.options.train.tuning
+    return f"{text}, and [train.tuning] has no effect" if unused else text
+
+
+def _compared_by(best: Sequence[Counted], worth: Worth) -> dict[str, str]:
+    """The comparison of presets whose groups are chosen too: what was predicted, and what was
+    assumed."""
+    return {"predicted": in_words(best), "assumed": worth.assumed}
 
 
 def _expected(trials: Sequence[PresetTrial]) -> str:
     if len(trials) < TRIED:
         return "no other preset can be predicted"
-    names = " and ".join(trial.name for trial in trials)
+    names = " and ".join(trial.counted.named for trial in trials)
     return f"predicted; `up` measures {names} before it begins, and takes the faster"
 
 
-def _told(name: str, speed: Speed) -> dict[str, Any]:
+def _told(counted: Counted) -> dict[str, Any]:
+    speed = counted.speed
     return {
-        "preset": name,
+        "preset": counted.candidate.name,
+        **_groups_of(counted),
         "predicted_seconds": speed.seconds,
         "busiest": f"{speed.busiest} {speed.use:.0%}",
+        **({"by_groups": counted.by_groups} if counted.candidate.regroups else {}),
     }
+
+
+def _groups_of(counted: Counted) -> dict[str, int]:
+    """The number of groups by which a candidate is compared, if it has a choice of them."""
+    return {"groups": counted.groups} if counted.candidate.regroups else {}
 
 
 def _unsaved(topology: Topology, predicted: float) -> Topology:

@@ -7,7 +7,7 @@ numbers of threads and rows that the candidates' workers have.
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
 import numpy as np
@@ -52,35 +52,46 @@ class Speed:
         return Speed(found.seconds, found.bottleneck, found.use.get(found.bottleneck, 0.0))
 
 
+Speeds = dict[int, Speed]  # by the number of groups
+
+
 def speeds(
     config: ClusterConfig, found: Iterable[Candidate]
-) -> tuple[dict[str, Speed], dict[str, str]]:
-    """The speed of each candidate by its name; and the reason for each candidate that cannot be
-    predicted. Raises ConfigError if layers cannot be timed."""
-    known: dict[str, Speed] = {}
+) -> tuple[dict[str, Speeds], dict[str, str]]:
+    """The speeds of each candidate by its name, for each number of groups that it may have; and the
+    reason for each candidate that cannot be predicted. Raises ConfigError if layers cannot be
+    timed."""
+    known: dict[str, Speeds] = {}
     left: dict[str, str] = {}
     here: list[_Measured] = []
     for candidate in found:
-        measured = _Measured(candidate)
-        if measured.way[0] != EMULATED and config.simulation.clock == "real":
-            here.append(measured)
+        measured = [_Measured(candidate, groups) for groups in candidate.counts]
+        if measured[0].way[0] != EMULATED and config.simulation.clock == "real":
+            here += measured
             continue
         try:
-            known[candidate.name] = _emulated(config, candidate.placement)
+            known[candidate.name] = {
+                each.groups: _emulated(config, each.placement) for each in measured
+            }
         except ConfigError as error:
             left[candidate.name] = error.problems[0]
     try:
-        return known | _measured(config, here), left
+        for each, speed in _measured(config, here):
+            known.setdefault(each.candidate.name, {})[each.groups] = speed
+        return known, left
     except (NetError, OpsError, OSError) as error:
         raise ConfigError([f"preset 'auto': its layers cannot be timed: {error}"]) from None
 
 
 class _Measured:
-    """The rows, the device and the threads with which a candidate's layers must be measured."""
+    """The rows, the device and the threads with which the layers of a candidate must be measured,
+    for one number of groups."""
 
-    def __init__(self, candidate: Candidate) -> None:
+    def __init__(self, candidate: Candidate, groups: int) -> None:
         self.candidate = candidate
-        self.shapes = Shapes(plainly(candidate.topology))
+        self.groups = groups
+        self.placement = candidate.in_groups(groups)
+        self.shapes = Shapes(plainly(self.placement.topology))
         loads = loads_of(self.shapes)
         self.rows = {load.rows for of in loads.values() for load in of if load.rows}
         working = {name for name, of in loads.items() if any(load.rows for load in of)}
@@ -91,9 +102,7 @@ class _Measured:
         }
         self.job: Job = next(jobs[name] for name in [*sorted(working & jobs.keys()), *jobs])
         emulated = any(actor.emulated is not None for actor in candidate.topology.actors)
-        threads = [
-            spec.threads for spec in candidate.placement.processes if working & {*spec.actors}
-        ]
+        threads = [spec.threads for spec in self.placement.processes if working & {*spec.actors}]
         self.way: Way = EMULATED if emulated else self.job.device, max(threads, default=1)
 
     def speed(self, times: Timed, processors: int) -> Speed:
@@ -102,7 +111,7 @@ class _Measured:
         An iteration takes at least the time that its work and its messages need of all processors,
         divided by their number `processors`. 0: processes do not share processors.
         """
-        placement = self.candidate.placement
+        placement = self.placement
         table = Times.of_profile(table_of(self.shapes, times))
         found = predict(placement.topology, table, Network(MESSAGE), placement.process_of())
         if not processors:
@@ -115,7 +124,7 @@ class _Measured:
         return Speed(least, PROCESSORS, 1.0) if least > found.seconds else Speed.of(found)
 
 
-def _measured(config: ClusterConfig, here: list[_Measured]) -> dict[str, Speed]:
+def _measured(config: ClusterConfig, here: list[_Measured]) -> Iterator[tuple[_Measured, Speed]]:
     """The speeds of these candidates. Each number of rows is timed once for each device and number
     of threads."""
     rows = defaultdict[Way, set[int]](set)
@@ -123,15 +132,11 @@ def _measured(config: ClusterConfig, here: list[_Measured]) -> dict[str, Speed]:
     for each in here:
         rows[each.way] |= each.rows
         jobs[each.way] = each.job
-    known: dict[str, Speed] = {}
     for way, job in jobs.items():
         with using(way[1]), np.errstate(over="ignore"):
             times = timed_quickly(job, rows[way] or {job.batch})
         processors = processors_of(config) if job.device == "cpu" else 0
-        known |= {
-            each.candidate.name: each.speed(times, processors) for each in here if each.way == way
-        }
-    return known
+        yield from ((each, each.speed(times, processors)) for each in here if each.way == way)
 
 
 def _emulated(config: ClusterConfig, placement: Placement) -> Speed:

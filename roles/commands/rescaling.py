@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from roles.options import Options
+from roles.planning.auto_settings import sized
 from roles.planning.strategies import WHY, preset_called
 from runtime.config.sections import ClusterConfig
 from runtime.errors import ConfigError
@@ -21,7 +22,5 @@ def scaled(config: ClusterConfig, options: Options, workers: int, groups: int) -
     for key, said in wanted.items():
         if said and key not in preset.uses and not (key == "workers" and said == 1):
             raise ConfigError([f"found {said} {key}, but {WHY[key].format(strategy.preset)}"])
-    changed = strategy.model_copy(update={key: said for key, said in wanted.items() if said})
-    return options.model_copy(
-        update={"train": options.train.model_copy(update={"strategy": changed})}
-    )
+    train = sized(options.train, {key: said for key, said in wanted.items() if said})
+    return options.model_copy(update={"train": train})

@@ -15,11 +15,11 @@ from roles.checkpoints.newest import newest
 from roles.commands.common import told
 from roles.learning.resume import kept_of, place_in
 from roles.messages import TRAIN
-from roles.options import AUTO, Options, Strategy, Train
-from roles.planning.auto_settings import AutoSettings
+from roles.options import AUTO, Options, Train
+from roles.planning.auto_settings import AutoSettings, named, sized
 from roles.planning.contents import Contents
 from roles.planning.measured_runs import options_of_run
-from roles.planning.planner import plan
+from roles.planning.planner import ANY, plan, with_any_preset
 from roles.planning.strategies import preset_called
 from runtime.config.sections import ClusterConfig
 from runtime.errors import ConfigError
@@ -50,8 +50,8 @@ def resumed(config: ClusterConfig, options: Options, run: Path | None) -> tuple[
             else (f"{search.directory}, among {len(runs)} runs of this name")
         )
         raise ConfigError([f"--resume: found no checkpoint to resume in {where}", *skipped])
-    strategy, told = as_scaled(options.train.strategy, found.parent)
-    train = options.train.model_copy(update={"resume": str(found.absolute()), "strategy": strategy})
+    train, told = as_scaled(options.train, found.parent)
+    train = train.model_copy(update={"resume": str(found.absolute())})
     train = as_tuned(train, config, found.parent)
     return options.model_copy(update={"train": train}), [*skipped, search.taken(found), *told]
 
@@ -76,22 +76,23 @@ def _in_memory(config: ClusterConfig, options: Options, file: Path) -> tuple[Opt
 def as_tuned(train: Train, config: ClusterConfig, run: Path) -> Train:
     """The same [train] section, with a tuner that begins with the settings that the resumed run had
     found for its "auto" keys. Nothing changes if cluster.toml names another start."""
-    if train.strategy.preset == AUTO:  # it is not known yet which keys can be tuned
-        return train
     base = config.raw.path.resolve().parent
-    return AutoSettings(train, preset_called(train.strategy.preset), base).going_on(run)
+    name = train.strategy.preset
+    preset = preset_called(ANY if name == AUTO else name)  # every preset would start alike
+    return AutoSettings(train, preset, base).going_on(run)
 
 
-def as_scaled(strategy: Strategy, run: Path) -> tuple[Strategy, list[str]]:
-    """The strategy with as many workers and groups as the resumed run had after it was scaled, and
-    a line that reports this.
+def as_scaled(train: Train, run: Path) -> tuple[Train, list[str]]:
+    """The section with as many workers and groups as the resumed run had after it was scaled, and a
+    line that reports this.
 
     A number changes only if cluster.toml has the same number as when that run began.
     """
     said = options_of_run(run, SAID)
     theirs = options_of_run(run)
     if said is None or theirs is None:
-        return strategy, []
+        return train, []
+    strategy = train.strategy
     before = said.train.strategy
     after = theirs.train.strategy
     changed = {
@@ -100,12 +101,14 @@ def as_scaled(strategy: Strategy, run: Path) -> tuple[Strategy, list[str]]:
         if getattr(strategy, key) == getattr(before, key) != getattr(after, key)
     }
     if not changed:
-        return strategy, []
+        return train, []
     now = ", ".join(
         (f"{value} {key}, where cluster.toml says {getattr(strategy, key)}")
         for key, value in changed.items()
     )
-    return strategy.model_copy(update=changed), [f"scaled     as {run.name} was: {now}"]
+    if strategy.preset == AUTO:  # the number of groups belongs to the preset that was scaled
+        train = named(train, after.preset, preset_called(after.preset))
+    return sized(train, changed), [f"scaled     as {run.name} was: {now}"]
 
 
 class _Search:
@@ -119,9 +122,8 @@ class _Search:
         plain = options.model_copy(
             update={"train": options.train.model_copy(update={"resume": None})}
         )
-        any_preset = preset_called("single") if self._preset == AUTO else None
         # other mistakes are reported as always
-        topology = plan(config, plain, any_preset, tell=False)
+        topology = plan(config, with_any_preset(plain), tell=False)
         (lead,) = (actor.options for actor in topology.actors if actor.name == topology.lead)
         self._job = dataclasses.replace(lead.job, kernels="numpy")
         with told():

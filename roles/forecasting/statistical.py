@@ -22,6 +22,7 @@ from statistics import median_high
 
 from runtime.plan.prospects import Needed
 
+NOT_REACHED = "not reached"  # runs with so many groups did not reach the target
 ONE_GRADIENT = "no gradient stale"  # the manner of one group, whatever is stale with several
 
 
@@ -64,7 +65,7 @@ class Efficiency:
         known = self._of(manner)
         if groups in known:
             steps = known[groups][0]
-            return Needed(steps, seen=True) if steps < math.inf else Needed(why="not reached")
+            return Needed(steps, seen=True) if steps < math.inf else Needed(why=NOT_REACHED)
         fewer = max((g for g in known if g < groups), default=0)
         more = min((g for g in known if g > groups), default=0)
         if not (fewer and more and max(known[fewer][0], known[more][0]) < math.inf):

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import dataclasses
 import itertools
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -16,7 +16,7 @@ from roles.coordination.coordinator import CoordinatorOptions
 from roles.coordination.schedule import Timetable
 from roles.forecasting.fitted_model import network_of, processors_of
 from roles.learning.job import Job
-from roles.options import AUTO, Train, Tuning
+from roles.options import Strategy, Train, Tuning, is_auto
 from roles.planning.diagnostics import Diagnostics
 from roles.planning.refusals import Problem
 from roles.planning.strategies import KINDS, WHY
@@ -37,7 +37,43 @@ BASE_LR = ("base_lr",)
 BATCH = ("batch",)
 # keys of [train.tuning] -> the setting that they are about
 ABOUT = {"momenta": MOMENTUM, "rates": BASE_LR, "batches": BATCH, "momentum_by": MOMENTUM}
+# keys of [train.tuning] with which presets are compared that have several groups
+OF_CHOICE = ("learnt", "target")
+COMPARES = "numbers of groups are compared only with preset = 'auto' and groups = 'auto'"
 UNKNOWN = "no actor holds two gradients of a batch to compare, so their noise is not known"
+
+
+def named(train: Train, name: str, preset: Preset) -> Train:
+    """The section in which the preset of this name stands in place of "auto"."""
+    strategy = train.strategy
+    workers = 1 if preset.alone else strategy.workers
+    named = strategy.model_copy(update={"preset": name, "workers": workers})
+    changed = train.model_copy(update={"strategy": named, "tuning": after_choice(train.tuning)})
+    if not is_auto(strategy.groups) or can_regroup(named, preset):
+        return changed
+    return sized(changed, {"groups": Strategy.model_fields["groups"].default})
+
+
+def after_choice(tuning: Tuning) -> Tuning:
+    """The section without the keys that only the choice of a preset uses."""
+    return tuning.model_copy(
+        update={key: Tuning.model_fields[key].get_default() for key in OF_CHOICE}
+    )
+
+
+def can_regroup(strategy: Strategy, preset: Preset) -> bool:
+    """True if the tuner can choose the number of groups of these workers."""
+    return _regroups(preset) and strategy.workers > 1
+
+
+def sized(train: Train, numbers: Mapping[str, int]) -> Train:
+    """The section with other numbers of workers or groups. If groups were all that was "auto",
+    [train.tuning] is left out."""
+    strategy = train.strategy.model_copy(update=dict(numbers))
+    others = (strategy.groups, train.momentum, train.base_lr, train.batch)
+    tuned = not is_auto(train.strategy.groups) or any(map(is_auto, others))
+    tuning = train.tuning if tuned else Tuning()
+    return train.model_copy(update={"strategy": strategy, "tuning": tuning})
 
 
 class AutoSettings:
@@ -49,7 +85,7 @@ class AutoSettings:
         self._base = base
         said: dict[tuple[str, ...], Any] = {GROUPS: train.strategy.groups}
         said |= {MOMENTUM: train.momentum, BASE_LR: train.base_lr, BATCH: train.batch}
-        self.keys = [keys for keys, value in said.items() if value == AUTO]
+        self.keys = [keys for keys, value in said.items() if is_auto(value)]
 
     def __repr__(self) -> str:
         return f"<auto: {', '.join(keys[-1] for keys in self.keys) or 'nothing'}>"
@@ -76,10 +112,6 @@ class AutoSettings:
         return bool(self.keys) and not (self._follows and self.keys == [MOMENTUM])
 
     @property
-    def _can_regroup(self) -> bool:
-        return self._preset.uses >= {"groups", "live"}
-
-    @property
     def begun_with(self) -> Train:
         """The section with which the run starts: one group, which can be changed; the solver's
         rates; the net's batch; nothing to tune."""
@@ -87,7 +119,7 @@ class AutoSettings:
         values |= {"tuning": Tuning()} if self.keys else {}
         if GROUPS in self.keys:
             values["strategy"] = self._train.strategy.model_copy(
-                update={"groups": 1, "live": self._can_regroup}
+                update={"groups": 1, "live": _regroups(self._preset)}
             )
         return self._train.model_copy(update=values)
 
@@ -109,9 +141,8 @@ class AutoSettings:
         """The largest batch that a batch of this size may become; 0 if it does not change."""
         return batch * max(self._tuning.batches) if BATCH in self.keys else 0
 
-    def mistakes(self) -> Iterator[Problem]:
-        """Find settings that cannot be chosen here, and keys of [train.tuning] without effect. No
-        file is read."""
+    def refused(self) -> Iterator[Problem]:
+        """Find settings that cannot be chosen here with any preset. No file is read."""
         strategy = self._train.strategy
         for keys in self.keys:
             if strategy.reproducible:
@@ -124,16 +155,22 @@ class AutoSettings:
                 )
             if any(device.startswith("emulated") for device in self._train.devices.values()):
                 yield "found 'auto', but emulated devices have no losses to compare", keys
+        if GROUPS in self.keys and "live" in strategy.model_fields_set and not strategy.live:
+            yield (
+                ("found false, but groups = 'auto' changes groups while the run goes on"),
+                ("strategy", "live"),
+            )
+
+    def mistakes(self) -> Iterator[Problem]:
+        """Find settings that cannot be chosen here, and keys of [train.tuning] without effect. No
+        file is read."""
+        strategy = self._train.strategy
+        yield from self.refused()
         if GROUPS in self.keys:
-            if not self._can_regroup:
+            if not _regroups(self._preset):
                 yield f"found 'auto', but {WHY['groups'].format(strategy.preset)}", GROUPS
             elif strategy.workers == 1:
                 yield "found 'auto', but 1 worker is 1 group", GROUPS
-            if "live" in strategy.model_fields_set and not strategy.live:
-                yield (
-                    ("found false, but groups = 'auto' changes groups while the run goes on"),
-                    ("strategy", "live"),
-                )
             if strategy.pipeline > 1:
                 text = (
                     f"found {strategy.pipeline}, but with groups = 'auto' the tuner chooses "
@@ -152,7 +189,9 @@ class AutoSettings:
             found = getattr(self._tuning, key)
             if found == field.default:
                 continue
-            if ABOUT.get(key) not in (None, *self.keys):
+            if key in OF_CHOICE:
+                yield f"found {found!r}, but {COMPARES}", ("tuning", key)
+            elif ABOUT.get(key) not in (None, *self.keys):
                 yield f"found {found!r}, but {ABOUT[key][0]} is not 'auto'", ("tuning", key)
             elif not self.keys:
                 yield (
@@ -331,6 +370,10 @@ def _cluster_of(topology: Topology, config: ClusterConfig) -> Cluster | None:
         interfaces=dict(network.interfaces),
         processors=processors_of(config),
     )
+
+
+def _regroups(preset: Preset) -> bool:
+    return preset.uses >= {"groups", "live"}
 
 
 def _telling(topology: Topology, of: str = "momentum") -> Iterator[str]:

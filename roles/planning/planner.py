@@ -3,8 +3,11 @@ is reported before anything starts."""
 
 from __future__ import annotations
 
+from pathlib import Path
+
 from roles.learning.job import Job
 from roles.options import AUTO, Options
+from roles.planning.auto_settings import AutoSettings, named
 from roles.planning.briefing import brief
 from roles.planning.diagnostics import Diagnostics
 from roles.planning.host_layout import lay_out
@@ -14,6 +17,8 @@ from roles.planning.strategies import preset_called
 from roles.presets.request import Preset
 from runtime.config.sections import ClusterConfig
 from runtime.plan.topology import Topology
+
+ANY = "single"  # the preset that refuses the fewest nets and solvers
 
 
 def plan(
@@ -35,10 +40,18 @@ def plan(
 def job_of(config: ClusterConfig, options: Options) -> Job:
     """The job that `options` describe, for commands that need no topology. Raises ConfigError as
     `plan` does."""
-    # the job does not depend on the preset that will be chosen
-    preset = preset_called("single") if options.train.strategy.preset == AUTO else None
     diagnostics = Diagnostics(config.raw)
-    job = read_job(inputs_of(config, options, preset, diagnostics), diagnostics)
+    job = read_job(inputs_of(config, with_any_preset(options), None, diagnostics), diagnostics)
     diagnostics.stop_if_wrong()
     diagnostics.tell()
     return job
+
+
+def with_any_preset(options: Options) -> Options:
+    """The options with some preset in place of "auto", which has nothing to tune. For questions
+    whose answer does not depend on the preset."""
+    if options.train.strategy.preset != AUTO:
+        return options
+    preset = preset_called(ANY)
+    train = named(options.train, ANY, preset)
+    return options.model_copy(update={"train": AutoSettings(train, preset, Path()).begun_with})

@@ -80,7 +80,7 @@ def predicted(folder: Path) -> PresetChoice:
 def made(folder: Path, predicted: PresetChoice) -> PresetChoice:
     """A choice in which no preset was tried yet."""
     config = load_with_program(folder / "cluster.toml").config
-    trials = (PresetTrial(config, trial.candidate, trial.predicted) for trial in predicted.trials)
+    trials = (PresetTrial(config, trial.counted) for trial in predicted.trials)
     return dataclasses.replace(predicted, trials=tuple(trials))
 
 
@@ -131,8 +131,8 @@ def test_a_mistake_of_all_candidates_is_reported_as_a_mistake_of_single(tmp_path
     ("key", "said"),
     [
         (
-            "groups = 'auto'",
-            ("groups: found 'auto', but preset = 'auto' chooses among presets that do not all use"),
+            "groups = 4",
+            ("groups: found 4, but preset = 'auto' chooses among presets that do not all use"),
         ),
         (
             "live = true",

@@ -1,0 +1,127 @@
+"""The worth of an iteration with several groups, compared with an iteration of one group. Presets
+with other numbers of groups are compared by it."""
+
+from __future__ import annotations
+
+from typing import Protocol
+
+from nets import SolverSpec
+from roles.choosing.preset_candidates import Candidate
+from roles.forecasting.statistical import NOT_REACHED, Efficiency
+from roles.options import Train, is_auto
+from roles.planning.learnt import Target, learnt
+from roles.planning.strategies import HIGH, KINDS, ROUNDING, manner_of
+from roles.tuning.choices import Setting, alike, counts_up_to
+from roles.tuning.momentum import expected, total
+from runtime.config.sections import ClusterConfig
+from runtime.errors import ConfigError
+
+
+class Worth(Protocol):
+    """The knowledge of what iterations are worth. `assumed` describes it in words."""
+
+    assumed: str
+
+    def needed(self, candidate: Candidate, groups: int) -> float | None:
+        """The iterations of so many groups that teach as much as one iteration of one group. None
+        if that is not known, or if so many groups do not learn."""
+
+
+def worth_of(config: ClusterConfig, asked: Train, candidate: Candidate) -> Worth:
+    """The knowledge from the runs that [train.tuning] names, and else from theory. Raises
+    ConfigError for a run that trained something else, and for a wrong target.
+
+    `candidate`: any of them, since all train the same.
+    """
+    job = candidate.job
+    theory = Theory(asked, job.solver_spec)
+    if not (asked.tuning.learnt and asked.tuning.target):
+        return theory
+    base = config.raw.path.resolve().parent
+    runs = [base / run for run in asked.tuning.learnt]
+    key = "target"
+    try:
+        target = Target.of(asked.tuning.target)
+        key = "learnt"
+        found = learnt(target, runs, candidate.options, job, candidate.first)
+    except ConfigError as error:
+        texts = [problem.removeprefix(f"--{key} ") for problem in error.problems]
+        raise ConfigError(
+            [config.raw.problem(("train", "tuning", key), text).text for text in texts]
+        ) from None
+    return FromRuns(found.efficiency, theory, target)
+
+
+class Theory:
+    """Groups add momentum (Omnivore, Theorem 1). An iteration of several groups teaches as much as
+    one of one group, as long as the solver's momentum can make up for that.
+
+    If momentum is "auto", the tuner lowers it until the total is as before. Otherwise the total has
+    to stay below the value from which runs diverge. Of solvers other than SGD and Nesterov nothing
+    is known. `assumed` is the assumption in words.
+    """
+
+    def __init__(self, train: Train, solver: SolverSpec) -> None:
+        self._lowered = is_auto(train.momentum)
+        self._solver = solver
+        self.assumed = self._in_words(
+            max(groups for groups in counts_up_to(train.strategy.workers) if self.holds(groups))
+        )
+
+    def __repr__(self) -> str:
+        return f"<{self.assumed}>"
+
+    def needed(self, candidate: Candidate, groups: int) -> float | None:
+        """As `Worth.needed`: one or None, whatever the candidate."""
+        return 1.0 if self.holds(groups) else None
+
+    def holds(self, groups: int) -> bool:
+        """True if an iteration of `groups` groups is worth as much as one of one group."""
+        if groups == 1:
+            return True
+        if self._solver.type not in KINDS:
+            return False
+        momentum = self._solver.momentum
+        if self._lowered:
+            return alike(Setting(1, momentum, self._solver.base_lr), groups) is not None
+        return total(momentum, expected(groups)) < HIGH - ROUNDING
+
+    def _in_words(self, most: int) -> str:
+        """The assumption. `most`: the largest number of groups for which it holds."""
+        if self._solver.type not in KINDS:
+            return f"1 group, since nothing is known of groups with solver {self._solver.type}"
+        momentum = f"momentum {self._solver.momentum:.3g}"
+        limit = (
+            f"{momentum} can be lowered by the 1 - 1/g that g groups add"
+            if self._lowered
+            else f"with {momentum} the total of g groups stays below {HIGH:g}"
+        )
+        return f"an iteration of g groups is worth one of 1 group while {limit}: up to {most}"
+
+
+class FromRuns:
+    """Earlier runs reached a target with one group and with several, which shows how many
+    iterations are worth as much as one of one group. Where they do not show it, theory counts."""
+
+    def __init__(self, efficiency: Efficiency, theory: Theory, target: Target) -> None:
+        self._efficiency = efficiency
+        self._theory = theory
+        self.assumed = (
+            f"iterations to {target} as in runs with as many groups; else {theory.assumed}"
+        )
+
+    def __repr__(self) -> str:
+        return f"<{self.assumed}>"
+
+    def needed(self, candidate: Candidate, groups: int) -> float | None:
+        """As `Worth.needed`."""
+        if groups == 1:
+            return 1.0
+        manner = manner_of(candidate.options.train.strategy, groups)
+        alone = self._efficiency.needed(manner, 1)
+        several = self._efficiency.needed(manner, groups)
+        if several.why == NOT_REACHED:
+            return None
+        if alone.steps is None or several.steps is None:
+            return self._theory.needed(candidate, groups)
+        return several.steps / max(1, alone.steps)
