@@ -37,6 +37,7 @@ from roles.tuning.ratio import Measured, Ratio
 Sample = np.ndarray[Any, np.dtype[np.float32]]
 LEAST_REACH = 4
 LONGEST = 64  # updates of a layer that are remembered; gradients older than that are left out
+ROUNDED = 1e-5  # a solver's momentum is a float32
 MOST = 0.99  # the largest explicit momentum that is ever proposed
 
 
@@ -70,7 +71,7 @@ def at_whole_gain(momentum: float, staleness: float) -> float | None:
     earlier and is larger at once, and LeNet with eight groups diverges with half of the seeds.
     """
     left = 1.0 / (1.0 - momentum) - staleness
-    return 1.0 - 1.0 / left if left >= 1.0 - 1e-6 else None
+    return max(0.0, 1.0 - 1.0 / left) if left >= 1.0 - ROUNDED else None
 
 
 def from_staleness(counts: Mapping[int, int]) -> float:
