@@ -16,6 +16,8 @@ measurements, and the time that it takes.
     momentum    the momentum of asynchronous groups compared with 1 - 1/g (Omnivore, Figure 6); about 10 minutes of two
                 cores
     nan         does asynchrony alone make a run end in NaN; about 40 minutes of two cores
+    rules       momentum and rate of g groups by several rules, on a grid (`rules`); 3 hours of a core; continues if it
+                was cut off
 
 Every comparison has its confidence interval. A missed bar is reported in a line, and the command
 ends with 1.
@@ -37,6 +39,7 @@ from benchmarks.tuning.lesion import lesion
 from benchmarks.tuning.momentum import momentum
 from benchmarks.tuning.nan import nan
 from benchmarks.tuning.prediction import prediction
+from benchmarks.tuning.rules import compare_rules
 from benchmarks.tuning.tradeoff import CONFIGURATIONS
 from benchmarks.tuning.tradeoff_real import tradeoff_real
 from runtime.queueing.efficiency import Phases, by_server, by_tree, conv_seconds, iteration_seconds
@@ -230,4 +233,5 @@ PARTS: dict[str, tuple[str, Callable[[Record, int], None]]] = {
     "bayes": ("The tuner's search beside a Bayesian one", bayes),
     "momentum": ("Implicit momentum of asynchronous groups, Omnivore's Figure 6", momentum),
     "nan": ("Runs that end in NaN", nan),
+    "rules": ("Momentum and rate of several groups by four rules", compare_rules),
 }
