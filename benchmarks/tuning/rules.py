@@ -9,7 +9,7 @@ learns, on the virtual clock, up to a mean training loss. Service times are expo
 Each momentum is tried at the solver's rate, and at the rate that keeps the gain of a gradient, rate
 / (1 - momentum). Where a rule has a choice, the losses of PROBE iterations decide: another rate
 than the solver's is taken if its mean loss is 5 % lower. `chosen` is what the tuner does: the whole
-gain with `at_whole_gain`, or the solver's rate or a third of it with `compensated`.
+gain with `at_whole_gain`, or the solver's rate with `compensated` or `subtracted`.
 
 A cell's figure is the mean of the seconds of its seeds, infinite if one of them does not get there.
 A run ends when it is so far behind the best one of its cell that it cannot be near it. The runs are
@@ -41,8 +41,7 @@ from benchmarks.tuning.runs import (
     trial,
 )
 from roles.tuning.judgement import THRESHOLD
-from roles.tuning.momentum import at_whole_gain, compensated, expected
-from roles.tuning.short import STEP
+from roles.tuning.momentum import at_whole_gain, compensated, subtracted
 from runtime.drawing.panels import Curve, Panel, panels
 
 FILE = ROOT / "benchmarks" / "tuning" / "rules.jsonl"
@@ -75,7 +74,7 @@ def kept_gain(momentum: float, groups: int) -> Made:
 
 def by_theorem(groups: int) -> float:
     """The implicit momentum of Theorem 1 is subtracted; never negative."""
-    return round(max(0.0, MOMENTUM - expected(groups)), 6)
+    return round(subtracted(MOMENTUM, groups - 1), 6)
 
 
 def by_total(groups: int) -> float:
@@ -101,7 +100,7 @@ def rules(groups: int) -> dict[str, tuple[Made, ...]]:
     chosen = (
         kept_rate(careful, groups),
         kept_gain(by_delay(groups), groups),
-        kept_rate(careful, groups, 1.0 / STEP),
+        kept_rate(by_theorem(groups), groups),
     )
     return {**plain, "chosen": chosen}
 

@@ -8,7 +8,7 @@ import math
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 
-from roles.tuning.momentum import at_whole_gain, compensated
+from roles.tuning.momentum import at_whole_gain, compensated, subtracted
 
 # iterations of a probe without a configured length; at most 50 are judged (Omnivore, E.3)
 LEAST = 10
@@ -73,6 +73,12 @@ def careful(setting: Setting, groups: int) -> Setting:
     gradient falls as the groups grow (`momentum.compensated`)."""
     late = groups / setting.groups - 1.0
     return setting.but(groups=groups, momentum=compensated(setting.momentum, late))
+
+
+def most_careful(setting: Setting, groups: int) -> Setting:
+    """The same with still less momentum and gain (`momentum.subtracted`)."""
+    late = groups / setting.groups - 1.0
+    return setting.but(groups=groups, momentum=subtracted(setting.momentum, late))
 
 
 @dataclass(frozen=True)

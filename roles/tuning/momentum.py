@@ -61,6 +61,12 @@ def compensated(momentum: float, staleness: float) -> float:
     return max(0.0, 1.0 - (staleness + 1.0) * (1.0 - momentum))
 
 
+def subtracted(momentum: float, staleness: float) -> float:
+    """The explicit momentum that is left if the implicit momentum of Theorem 1 is subtracted, at
+    least 0. It is below `compensated`, so a gradient's gain is smaller still at the same rate."""
+    return max(0.0, momentum - staleness / (staleness + 1.0))
+
+
 def at_whole_gain(momentum: float, staleness: float) -> float | None:
     """The explicit momentum for late gradients whose gain stays as it is with `momentum` and
     gradients that are not late. None if no momentum has as short a delay.

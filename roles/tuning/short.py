@@ -14,7 +14,8 @@ If the loss does not fall, the net does not bear the whole gain. With old gradie
 step that a net bears may be a tenth of the step that it bears with one group. CIFAR-10 quick with 8
 groups learns at an eighth of the gain: at the rate that the run had, with less momentum
 (`choices.careful`). More groups then need more iterations, and fewer may reach the target sooner.
-The model's seconds decide how many groups are taken. A third of that rate is compared with it.
+The model's seconds decide how many groups are taken. Still less momentum is
+compared with it (`choices.most_careful`).
 
 A probe at the whole gain whose loss falls is training and is kept. A probe at the rate that the run
 had is kept also if its loss does not fall yet.
@@ -25,7 +26,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 
-from roles.tuning.choices import Setting, Trial, careful
+from roles.tuning.choices import Setting, Trial, careful, most_careful
 from roles.tuning.hardware import fewest
 from roles.tuning.judgement import RISES, THRESHOLD, clearly_worse, judged, mean, rises
 from roles.tuning.trials import SpentUp, Trials
@@ -173,40 +174,40 @@ class Short:
         return careful(self._alike[0], setting.groups)
 
     async def _lower(self, best: Setting) -> Setting:
-        """The setting with the rate that the run has, or a third of it, if that is clearly
-        better."""
+        """The setting with the rate that the run has, or that with less momentum, if that is
+        clearly better."""
         kept = self._careful(best)
-        third = kept.but(base_lr=kept.base_lr / STEP)
-        return third if await self._is_better(third, kept) else kept
+        less = most_careful(self._alike[0], best.groups)
+        return less if less != kept and await self._is_better(less, kept) else kept
 
     async def _bolder(self, best: Setting) -> Setting:
         while await self._is_better(best.but(base_lr=STEP * best.base_lr), best):
             best = best.but(base_lr=STEP * best.base_lr)
         return best
 
-    async def _is_better(self, wider: Setting, best: Setting) -> bool:
-        """True if `wider` is clearly better than `best` after as many iterations from the same
+    async def _is_better(self, other: Setting, best: Setting) -> bool:
+        """True if `other` is clearly better than `best` after as many iterations from the same
         model. False if the budget does not pay for the comparison."""
         length = self._long(best)
-        costs = sum(self._trials.cost(each, length) for each in (best, wider))
+        by_rate = other.base_lr != best.base_lr
+        what = f"base_lr {other.base_lr:.4g}" if by_rate else f"momentum {other.momentum:.4g}"
+        costs = sum(self._trials.cost(each, length) for each in (best, other))
         if MARGIN * costs > self._trials.left_to_spend:
-            self.why += f"; the budget is too small to try base_lr {wider.base_lr:.4g}"
+            self.why += f"; the budget is too small to try {what}"
             return False
         try:
-            there = await self._trials.of(wider, length)
+            there = await self._trials.of(other, length)
             here = await self._trials.of(best, length, kept=True)
         except SpentUp:
-            self.why += f"; the budget ended before base_lr {wider.base_lr:.4g} was tried"
+            self.why += f"; the budget ended before {what} was tried"
             return False
         both = min(len(here.losses), len(there.losses))
         better = holds(there) and clearly_worse(
             judged(here, both), judged(there, both), paired=True
         )
-        compared = f"{_loss(there)}, {_loss(here)} with {best.base_lr:.4g}"
-        self.why += (
-            f"; base_lr {wider.base_lr:.4g} is {'' if better else 'not '}clearly "
-            f"better ({compared})"
-        )
+        than = f"{best.base_lr:.4g}" if by_rate else f"{best.momentum:.4g}"
+        compared = f"{_loss(there)}, {_loss(here)} with {than}"
+        self.why += f"; {what} is {'' if better else 'not '}clearly better ({compared})"
         return better
 
 
