@@ -135,10 +135,10 @@ ROOMS: dict[str, str] = {
     "roles.learning runtime!"
     " runtime.config runtime.plan",
     "roles.coordination": "nets! nets.data nets.predict roles roles.base roles.checkpoints "
-    "roles.learning runtime!"
+    "roles.learning roles.tuning runtime!"
     " runtime.messages",
     "roles.presets": "roles roles.coordination roles.exchange roles.fc roles.learning "
-    "roles.servers roles.workers"
+    "roles.servers roles.tuning roles.workers"
     " runtime.plan",
     "roles.forecasting": "nets! nets.tools roles roles.base roles.learning runtime "
     "runtime.compute runtime.config"

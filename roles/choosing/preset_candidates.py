@@ -10,7 +10,7 @@ from roles import registry
 from roles.base.shapes import Shapes
 from roles.forecasting.plan_forecast import plainly
 from roles.learning.job import Job
-from roles.options import AUTO, Options, Strategy, Train, Tuning
+from roles.options import AUTO, SOLVER, Options, Strategy, Train, Tuning
 from roles.planning.planner import plan
 from roles.planning.refusals import Problem
 from roles.planning.strategies import preset_called
@@ -83,7 +83,8 @@ def candidates(config: ClusterConfig, options: Options) -> tuple[list[Candidate]
 def as_trial(options: Options) -> Options:
     """The same options, without the settings that are chosen while a run goes on."""
     train = options.train
-    keys = {key: None for key in ("base_lr", "momentum", "batch") if getattr(train, key) == AUTO}
+    begun = {"base_lr": None, "momentum": SOLVER, "batch": None}
+    keys = {key: value for key, value in begun.items() if getattr(train, key) == AUTO}
     return _with(options, tuning=Tuning(), **keys) if keys else options
 
 

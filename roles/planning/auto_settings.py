@@ -15,12 +15,13 @@ from roles.base.role import TuningOptions
 from roles.coordination.coordinator import CoordinatorOptions
 from roles.coordination.schedule import Timetable
 from roles.learning.job import Job
-from roles.options import AUTO, Train, Tuning
+from roles.options import AUTO, SOLVER, Train, Tuning
 from roles.planning.diagnostics import Diagnostics
 from roles.planning.refusals import Problem
-from roles.planning.strategies import KINDS, WHY
+from roles.planning.strategies import WHY
 from roles.presets.request import Preset
 from roles.tuning.choices import Choices, counts_up_to
+from roles.tuning.momentum import KINDS
 from roles.tuning.record import FILE, Start, read
 from roles.tuning.tuner import TunerOptions
 from runtime.errors import ConfigError
@@ -80,6 +81,7 @@ class AutoSettings:
         """The section with which the run starts: one group, which can be changed; the solver's
         rates; the net's batch; nothing to tune."""
         values: dict[str, Any] = {keys[0]: None for keys in self.keys if keys != GROUPS}
+        values |= {"momentum": SOLVER} if self.momentum else {}
         values |= {"tuning": Tuning()} if self.keys else {}
         if GROUPS in self.keys:
             values["strategy"] = self._train.strategy.model_copy(
@@ -220,9 +222,12 @@ class AutoSettings:
             )
             text = text.format(self._train.strategy.preset)
             remarks.problem(text, "train", "tuning", "momentum_by")
+        choices = dataclasses.replace(
+            self._choices(timetable), compensation=getattr(lead.options, "compensation", None)
+        )
         options = TunerOptions(
             coordinator=lead.name,
-            choices=self._choices(timetable),
+            choices=choices,
             start=self.start,
             measuring=measuring,
             follow=len(lead.options.groups) if self._follows and measuring else 0,

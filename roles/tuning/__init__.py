@@ -19,6 +19,7 @@ noise                The noise of gradients, and the worth of a larger batch
 ratio                A ratio of two sums of noisy pairs, with its standard error
 watch                A watch of the gradients that a model server applies
 gradient_statistics  The statistics of a model server's gradients, momentum and noise
+compensation         The explicit momentum that follows the number of asynchronous groups
 
 See docs/decisions/tuning.md.
 """

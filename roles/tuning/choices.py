@@ -8,6 +8,9 @@ import math
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 
+from roles.tuning.compensation import Compensation
+from roles.tuning.momentum import can_compensate, compensated, expected, total
+
 # iterations of a probe without a configured length; at most 50 are judged (Omnivore, E.3)
 LEAST = 10
 MOST = 50
@@ -57,19 +60,16 @@ def alike(setting: Setting, groups: int) -> Setting | None:
     """The setting with which `groups` groups learn as much in an iteration as those of `setting`
     do, to first order.
 
-    g groups have an implicit momentum of 1 - 1/g (Omnivore, Theorem 1). So the explicit momentum is
-    lowered until the total is as before. The rate is changed in proportion to 1 - momentum, so that
-    a gradient moves the model as far as before in the long run. None if the explicit momentum would
-    have to be negative.
+    Groups add momentum, so the explicit momentum is lowered until the total is as before
+    (`compensated`). The rate is changed in proportion to 1 - momentum, so that a gradient moves the
+    model as far as before in the long run. None if the explicit momentum would have to be negative.
     """
-    rest = (1.0 - setting.momentum) * groups / setting.groups
-    return (
-        setting.but(
-            groups=groups, momentum=1.0 - rest, base_lr=setting.base_lr * groups / setting.groups
-        )
-        if rest <= 1.0 + 1e-6
-        else None
-    )
+    together = total(setting.momentum, expected(setting.groups))
+    if not can_compensate(together, groups - 1):
+        return None
+    momentum = compensated(together, groups - 1)
+    rate = setting.base_lr * (1.0 - momentum) / (1.0 - setting.momentum)
+    return setting.but(groups=groups, momentum=momentum, base_lr=rate)
 
 
 @dataclass(frozen=True)
@@ -110,7 +110,7 @@ class Choices:
     A probe that shows no clear winner is repeated at most `prolonged` times, each time with twice
     as many. All probes together take at most `budget` of the seconds of the training. The search is
     repeated after `epoch_iterations` (0: as many as the budget needs). `last`: the iterations of
-    the run.
+    the run. `compensation`: momentum follows the number of groups by itself; None: it does not.
     """
 
     groups: tuple[int, ...] = ()
@@ -122,6 +122,15 @@ class Choices:
     budget: float = 0.1
     prolonged: int = 2
     last: int = 0
+    compensation: Compensation | None = None
+
+    def in_groups(self, setting: Setting, groups: int) -> Setting:
+        """The same setting with another number of groups, and with the momentum that the run then
+        has."""
+        found = self.compensation
+        if found is None or not found.gives(setting.momentum, setting.groups):
+            return setting.but(groups=groups)
+        return setting.but(groups=groups, momentum=found.momentum(groups))
 
     @property
     def any(self) -> bool:

@@ -188,7 +188,7 @@ class _Search:
         freely = False
         while True:
             if not self._cold:
-                self.grids.stays = self.now.but(groups=groups)
+                self.grids.stays = self.choices.in_groups(self.now, groups)
             best = await self.grids.around(self.now, groups, freely=freely)
             if not self.choices.momenta or best.momentum:
                 return best
@@ -226,13 +226,12 @@ class _Search:
         The probes use the settings that learn alike. Where theory gives no setting, they use the
         smallest momentum that may be chosen, usually 0: it is in every grid and does not diverge.
         """
-        momentum = min(self.choices.momenta, default=best.momentum)
         self._alike = self._learning_as(best)
         by_theory = {setting.groups: setting for setting in self._alike}
         for groups in self.choices.groups[1:]:
-            await self.trials.of(
-                by_theory.get(groups) or best.but(groups=groups, momentum=momentum)
-            )
+            plain = self.choices.in_groups(best, groups)
+            momentum = min(self.choices.momenta, default=plain.momentum)
+            await self.trials.of(by_theory.get(groups) or plain.but(momentum=momentum))
         seconds = self.trials.iteration_seconds
         timed = {groups: seconds[groups] for groups in self.choices.groups if groups in seconds}
         if not timed:  # all diverged at once
@@ -304,7 +303,7 @@ class _Search:
         the settings with fewer groups that learn alike: the one with the most groups.
         """
         learning = self._learning_as(self.now)
-        as_it_was = self.now.but(groups=fell.groups)
+        as_it_was = self.choices.in_groups(self.now, fell.groups)
         if not self.choices.is_short(self.trials.left) or fell not in [*learning, as_it_was]:
             return None
         if self.trials.fallen == [fell] and not self.trials.diverges(as_it_was):

@@ -255,7 +255,8 @@ class Tuner(Actor):
         chosen: dict[str, Any] = {"groups": choices.groups, "momentum": choices.momenta}
         # the learning rate is taken over together with the batch
         chosen |= {"batch": batches, "base_lr": choices.rates or batches}
-        setting = now.but(
+        groups = start.setting.groups if choices.groups else now.groups
+        setting = choices.in_groups(now, groups).but(
             **{name: getattr(start.setting, name) for name, among in chosen.items() if among}
         )
         try:
@@ -273,7 +274,7 @@ class Tuner(Actor):
         return as_chosen(start, setting, trial, trials.iteration_seconds, trials.spent)
 
     async def _release(self, now: Setting, then: Setting, watched: int = 0) -> Released:
-        wish = Release(**_changed(now, then), watched=watched)
+        wish = Release(**self.changed(now, then), watched=watched)
         return await self.ask(self._coordinator, wish, Released)
 
     def _pays_for_another(self, trials: Trials, chosen: Chosen, left: int) -> bool:
@@ -320,6 +321,18 @@ class Tuner(Actor):
             else {name: found[name] for name in found if name != "batch"}
         )
 
+    def changed(self, now: Setting, then: Setting) -> dict[str, Any]:
+        """The fields of Probe and Release for a change of settings. Only values that differ are
+        set, so the others stay equal to the last bit. A momentum that follows the number of groups
+        is not set, since it would then follow no more."""
+        was = dataclasses.asdict(now)
+        follows = self._choices.compensation is not None
+        return {
+            name: value
+            for name, value in dataclasses.asdict(then).items()
+            if value != was[name] and not (follows and name == "momentum")
+        }
+
     def _tell(self, why: str) -> None:
         self.emit("tuning", why=why)
 
@@ -344,7 +357,7 @@ class _Cluster:
         """Probe through the coordinator. Raises Refused or _Ends if the run winds down."""
         tuner = self._tuner
         began = self._tuner.now()
-        changed = _changed(self._now, setting)
+        changed = tuner.changed(self._now, setting)
         wish = Probe(iterations=iterations, seconds=seconds, kept=kept, falls=falls, **changed)
         found = await tuner.ask(self._coordinator, wish, Probed)
         if (
@@ -365,10 +378,3 @@ class _Cluster:
         }
         tuner.emit("probe", **shown, **({"kept": True} if trial.kept else {}))
         return trial
-
-
-def _changed(now: Setting, then: Setting) -> dict[str, Any]:
-    """The fields of Probe and Release for a change of settings. Only values that differ are set, so
-    the others stay equal to the last bit."""
-    was = dataclasses.asdict(now)
-    return {name: value for name, value in dataclasses.asdict(then).items() if value != was[name]}

@@ -14,6 +14,7 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from roles.tuning.choices import Choices, Chosen, Setting, alike, counts_up_to
+from roles.tuning.momentum import can_compensate, expected, total
 from roles.tuning.search import tune
 from roles.tuning.trials import ROSE, Lab, Trials
 from tests.roles.laboratories import Quadratic, Written
@@ -332,11 +333,12 @@ def test_settings_that_learn_alike_have_the_same_total_momentum_and_step_size(
 ) -> None:
     now = Setting(before, momentum, rate)
     found = alike(now, groups)
-    left = (1 - momentum) / before  # 1 - total momentum (Omnivore, Theorem 1)
+    together = total(momentum, expected(before))
     if found is None:
-        assert left * groups > 1
+        assert not can_compensate(together, groups - 1)
     else:
-        assert (1 - found.momentum) / groups == pytest.approx(left, abs=1e-5)
+        assert found.momentum >= 0
+        assert total(found.momentum, expected(groups)) == pytest.approx(together, abs=1e-5)
         assert found.base_lr / (1 - found.momentum) == pytest.approx(
             rate / (1 - momentum), rel=1e-4
         )

@@ -8,7 +8,9 @@ import pytest
 
 from nets import load_solver
 from roles.options import Strategy
-from roles.planning.strategies import preset_called, told_of_momentum
+from roles.planning.compensating import told_of_momentum
+from roles.planning.strategies import preset_called
+from roles.tuning.momentum import compensated, expected, total
 from runtime.cli.main import main
 from tests.helpers.support import configure
 
@@ -20,9 +22,9 @@ def said(preset: str, momentum: float, **strategy: int) -> str:
 
 def test_two_asynchronous_workers_at_momentum_0_9_give_a_warning_with_the_total() -> None:
     assert said("mxnet-async", 0.9, workers=2) == (
-        "preset 'mxnet-async' with momentum 0.9 and 2 groups learns as with momentum 0.95, "
-        "and may diverge; "
-        "momentum 0.8 keeps the total at 0.9"
+        "preset 'mxnet-async' with momentum 0.9 and 2 groups learns as with momentum "
+        f"{total(0.9, expected(2)):.3g}, and may diverge; "
+        f"momentum {compensated(0.9, 1):.3g} keeps the total at 0.9"
     )
     assert said("omnivore", 0.9, workers=16, groups=16).endswith(
         "; momentum 0, or fewer groups, come nearest to 0.9"
@@ -32,10 +34,10 @@ def test_two_asynchronous_workers_at_momentum_0_9_give_a_warning_with_the_total(
 @pytest.mark.parametrize(
     ("preset", "momentum", "workers"),
     [
-        ("mxnet-async", 0.8, 2),
+        ("mxnet-async", compensated(0.9, 1), 2),
         ("sync", 0.99, 8),
         ("replicas", 0.99, 8),
-        ("async", 0.6, 4),
+        ("async", compensated(0.9, 3), 4),
         ("async", 0.0, 32),
     ],
 )
@@ -49,3 +51,10 @@ def test_check_names_the_key_of_the_momentum(
     cluster = configure(tmp_path, "async", workers=2)
     assert main(["check", str(cluster)]) == 0
     assert "train.solver: preset 'async' with momentum 0.9 and 2 groups" in caplog.text
+
+
+def test_a_pipeline_counts_as_more_groups() -> None:
+    """Workers of a pipeline are of other groups, also where the preset has one group."""
+    assert said("sync", 0.9, workers=2) == ""
+    assert "with momentum 0.9 and 2 groups" in said("sync", 0.9, workers=2, pipeline=2)
+    assert "with momentum 0.9 and 4 groups" in said("async", 0.9, workers=2, pipeline=2)
