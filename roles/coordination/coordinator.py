@@ -382,7 +382,7 @@ class Coordinator(Actor):
     def _trained(self, ended: Iteration, done: int) -> None:
         """Report an iteration that has ended. `done` iterations have ended now."""
         self._scores.trained(ended, self._shape.batch, self._shape.solver.rate(done - 1))
-        self._gauges.trained(ended.loss, done, self._shape.batch, self._shape.solver.rate(done))
+        self._gauges.trained(ended.loss, done, self._shape.batch, self._shape.solver)
         table = self._schedule.table
         regular = bool(self._display and done % self._display == 0)
         if (first := done == table.first + 1) or regular:

@@ -24,7 +24,12 @@ from roles.tuning.compensation import Compensation
 from roles.tuning.momentum import can_compensate, compensated
 from runtime.cli.main import main
 from runtime.config.file import load_with_program
+from runtime.page.run_history import read
+from runtime.plan.placement import place
+from runtime.plan.program import made_of
 from runtime.plan.topology import Topology
+from runtime.simulation.clock import run_virtual
+from runtime.simulation.cluster import Simulation
 from tests.helpers.support import configure, events, run_directory, run_up
 from tests.journeys.tuning.test_regroup import LIVE, meddled
 
@@ -226,6 +231,36 @@ def test_the_journal_says_how_the_run_began(tmp_path: Path) -> None:
         "momentum": right(4),
         "solver_momentum": pytest.approx(SUITED),
     }
+
+
+def test_the_coordinators_page_of_metrics_has_the_momentum_in_use(tmp_path: Path) -> None:
+    cluster = configure(tmp_path, "omnivore", workers=4, groups=4, iterations=6)
+    topology = planned(cluster)
+    placement = place(topology, load_with_program(cluster).config)
+    pages: list[str] = []
+
+    async def run() -> None:
+        def watch(actor: str, event: str, fields: dict[str, Any]) -> None:
+            if event == "finished":
+                pages.extend(node.metrics.text() for node, _ in simulation.nodes.values())
+
+        simulation = Simulation(placement, directory=tmp_path, watch=watch)
+        await simulation.run(lambda spec: made_of(roles.ROLES, spec))
+
+    run_virtual(run())
+    (line,) = {
+        line
+        for page in pages
+        for line in page.splitlines()
+        if line.startswith("convoy_momentum_ratio")
+    }
+    assert float(line.split()[-1]) == right(4)
+
+
+def test_the_report_lists_how_the_momentum_was_chosen(run: Path) -> None:
+    story = read(run_directory(run), lives=False)
+    (decision,) = story.decisions
+    assert (decision["event"], decision["momentum"]) == ("compensated", right(2))
 
 
 # -- runs that follow one another
