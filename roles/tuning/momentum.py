@@ -46,14 +46,15 @@ def remaining(momentum: float, staleness: float) -> float:
     """The part of `momentum` that asynchrony leaves to the solver, where `momentum` suits gradients
     that are not late. Negative if gradients that are `staleness` updates late give more than that.
 
-    The rule: 1 - momentum grows in proportion to the number of groups, which is staleness + 1.
+    The rule: 1 - momentum grows in proportion to the number of groups, which is staleness + 1. A
+    change of the rule changes this function and its inverse, `total`.
     """
     return 1.0 - (staleness + 1.0) * (1.0 - momentum)
 
 
 def total(explicit: float, implicit: float) -> float:
     """Explicit and implicit momentum together, the inverse of `remaining`: the momentum that would
-    do as much if gradients were not late."""
+    do as much if gradients were not late. Below 1 if both are."""
     return 1.0 - (1.0 - explicit) * (1.0 - implicit)
 
 
@@ -169,8 +170,8 @@ class ClosedLoop:
 
     def next(self, implicit: float, wanted: float) -> float:
         """The next explicit momentum, from 0 to MOST, after a measurement of the implicit one. It
-        stays as it is if the total or `wanted` is not in [0, 1)."""
-        if implicit < 1.0 and 0.0 <= total(self.explicit, implicit) < 1.0 and 0.0 <= wanted < 1.0:
+        stays as it is if `wanted` is not in [0, 1), or if no momentum can be `implicit`."""
+        if abs(implicit) < 1.0 and 0.0 <= wanted < 1.0:
             aim = min(MOST, remaining(wanted, staleness_of(implicit)))
             here = math.log1p(-self.explicit)
             rest = here + self._gain * (math.log1p(-aim) - here)

@@ -91,7 +91,7 @@ def test_a_run_counts_with_the_momentum_that_it_really_had(
 ) -> None:
     seen = asked(cluster, lowered, target="loss=1.5")
     (_, (_, setting, _)) = seen.learnt
-    assert setting.startswith(f"2 groups, momentum {compensated(0.9, 1):.3g}, base_lr 0.03")
+    assert setting.startswith(f"2 groups, momentum {compensated(0.9, 1):g}, base_lr 0.03")
     # the plan itself has one group, but its row with 2 groups has the run's momentum
     assert not [note for note in seen.notes if "the iterations are those of a run" in note]
     # an older version did not lower it, and its journal does not say so
