@@ -205,7 +205,7 @@ class PassDone(Message):
 class Regroup(Message):
     """Any actor asks the coordinator: from the next iteration on, use so many `workers` in so many
     `groups`, these rates, and a `batch` of so many images. 0, or a negative rate or momentum: as it
-    is. Answered with Done once it is so."""
+    is, except that a momentum may follow the groups. Answered with Done once it is so."""
 
     workers: int = 0
     groups: int = 0
@@ -237,7 +237,7 @@ class Probe(Message):
     """The tuner asks the coordinator of a held run: train with these settings for `iterations`, or
     until `seconds` have passed (0: no limit), then put the model back. The samples come again. A
     probe that is to be `kept`, and that ends before anything else is due, is training instead,
-    unless its loss rises, or `falls` by a smaller part. 0, or negative: as before."""
+    unless its loss rises, or `falls` by a smaller part. 0, or negative: as for Regroup."""
 
     iterations: int
     seconds: float = 0.0
@@ -266,7 +266,7 @@ class Probed(Message):
 @message
 class Release(Message):
     """The tuner asks the coordinator of a held run: go on from the kept model, with these groups,
-    rates and batch. 0, or negative: as before the hold. If training diverges within `watched`
+    rates and batch. 0, or negative: as for Regroup. If training diverges within `watched`
     iterations, go back to that model, and hold the run again. Answered with Released once these
     iterations have ended."""
 

@@ -21,6 +21,7 @@ Fraction = Annotated[float, Field(ge=0, lt=1), Expected("a number >= 0 and < 1")
 # the tuner chooses settings while the run goes on (roles.tuning); the preset is chosen before the
 # run starts (roles.choosing), with the groups that it may have
 AUTO = "auto"
+SOLVER = "solver"  # momentum as the solver has it, whatever the number of groups
 
 
 def is_auto(value: object) -> bool:
@@ -33,12 +34,14 @@ if TYPE_CHECKING:
     Batch = int
     Groups = int
     Rate = float
-    Momentum = float
+    Momentum = float | Literal["auto", "solver"]
 else:
     Batch = Annotated[Count | Literal[AUTO], Expected("an integer >= 1, or 'auto'")]
     Groups = Annotated[Count | Literal[AUTO], Expected("an integer >= 1, or 'auto'")]
     Rate = Annotated[Positive | Literal[AUTO], Expected("a finite number > 0, or 'auto'")]
-    Momentum = Annotated[Fraction | Literal[AUTO], Expected("a number >= 0 and < 1, or 'auto'")]
+    Momentum = Annotated[
+        Fraction | Literal[AUTO, SOLVER], Expected("a number >= 0 and < 1, 'auto' or 'solver'")
+    ]
 
 DEVICE = r"^(cpu|cuda:[0-9]{1,3}|emulated(:.+)?)$"
 DEVICES = "'cpu', 'cuda:N', 'emulated' or 'emulated:PROFILE.json'"
@@ -264,7 +267,9 @@ class Train(Section):
     base_lr: Rate | None = None
     """Default: from the solver. The learning rate; may be `"auto"` (docs/tuning.md)."""
     momentum: Momentum | None = None
-    """Default: from the solver. May be `"auto"`."""
+    """Default: from the solver, lowered where asynchronous groups act like momentum
+    (docs/strategies.md#asynchrony-and-momentum). `"solver"`: the solver's, never lowered. May be
+    `"auto"`."""
     batch: Batch | None = None
     """Default: from the net. The batch of one group; may be `"auto"`."""
     resume: Text | None = None
@@ -277,6 +282,11 @@ class Train(Section):
     tuning: Tuning = Tuning()
     stop: Stop | None = None
     gradients: Gradients = Gradients()
+
+    @property
+    def set_momentum(self) -> float | None:
+        """The momentum that this section sets; None: the solver's counts."""
+        return None if isinstance(self.momentum, str) else self.momentum
 
 
 class Checkpoint(Section):

@@ -139,10 +139,10 @@ ROOMS: dict[str, str] = {
     "roles.learning runtime!"
     " runtime.config runtime.plan",
     "roles.coordination": "nets! nets.data nets.predict roles roles.base roles.checkpoints "
-    "roles.learning runtime!"
+    "roles.learning roles.tuning runtime!"
     " runtime.messages",
     "roles.presets": "roles roles.coordination roles.exchange roles.fc roles.learning "
-    "roles.servers roles.workers"
+    "roles.servers roles.tuning roles.workers"
     " runtime.plan",
     "roles.planning": "nets! nets.data nets.files ops! roles roles.base roles.checkpoints "
     "roles.coordination"

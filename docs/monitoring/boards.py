@@ -231,6 +231,7 @@ ERROR = f"abs({value(SECONDS, MEASURED)} / ignoring (kind) {value(SECONDS, PREDI
 LEARNT = f"-1e6 * deriv(convoy_loss{{{RUN}, split='train'}}[$__rate_interval])"
 LEARNT += f" / on (run) ({rate('images_total', LEAD)} > 0)"
 MOMENTUM = (
+    now("momentum_ratio", "explicit"),
     now("implicit_momentum_ratio", "implicit, by {{by}}"),
     now("total_momentum_ratio", "total"),
 )

@@ -14,13 +14,14 @@ from roles.base.shapes import Shapes
 from roles.forecasting.plan_forecast import plainly
 from roles.forecasting.regrouped import regrouped
 from roles.learning.job import Job
-from roles.options import AUTO, Options, Strategy, Train, Tuning, is_auto
+from roles.options import AUTO, SOLVER, Options, Strategy, Train, Tuning, is_auto
 from roles.planning.auto_settings import COMPARES, OF_CHOICE, AutoSettings, named, sized
 from roles.planning.planner import plan
 from roles.planning.refusals import Problem
 from roles.planning.strategies import preset_called
 from roles.presets.request import SHAPE, Preset
 from roles.tuning.choices import counts_up_to
+from roles.tuning.momentum import compensated
 from runtime.config.sections import ClusterConfig
 from runtime.errors import ConfigError
 from runtime.plan.host_map import several
@@ -150,12 +151,14 @@ def as_trial(candidate: Candidate, groups: int) -> Options:
     momentum, such that they do not diverge.
     """
     train = candidate.options.train
-    keys = {key: None for key in ("base_lr", "momentum", "batch") if is_auto(getattr(train, key))}
-    values: dict[str, object] = dict(keys)
+    begun = {"base_lr": None, "momentum": SOLVER, "batch": None}
+    values: dict[str, object] = {
+        key: value for key, value in begun.items() if is_auto(getattr(train, key))
+    }
     if candidate.regroups:
         values["strategy"] = train.strategy.model_copy(update={"groups": groups, "live": True})
         if groups > 1 and (momentum := candidate.job.solver_spec.momentum):
-            values["momentum"] = max(0.0, 1.0 - groups * (1.0 - momentum))
+            values["momentum"] = compensated(momentum, groups - 1)
     return _with(candidate.options, tuning=Tuning(), **values) if values else candidate.options
 
 

@@ -17,6 +17,7 @@ from roles.learning.resume import kept_of, place_in
 from roles.messages import TRAIN
 from roles.options import AUTO, Options, Train
 from roles.planning.auto_settings import AutoSettings, named, sized
+from roles.planning.compensating import as_it_was
 from roles.planning.contents import Contents
 from roles.planning.measured_runs import options_of_run
 from roles.planning.planner import ANY, plan, with_any_preset
@@ -52,8 +53,10 @@ def resumed(config: ClusterConfig, options: Options, run: Path | None) -> tuple[
         raise ConfigError([f"--resume: found no checkpoint to resume in {where}", *skipped])
     train, told = as_scaled(options.train, found.parent)
     train = train.model_copy(update={"resume": str(found.absolute())})
+    train, more = search.with_momentum(train, found)
     train = as_tuned(train, config, found.parent)
-    return options.model_copy(update={"train": train}), [*skipped, search.taken(found), *told]
+    lines = [*skipped, search.taken(found), *told, *more]
+    return options.model_copy(update={"train": train}), lines
 
 
 def _in_memory(config: ClusterConfig, options: Options, file: Path) -> tuple[Options, list[str]]:
@@ -126,6 +129,8 @@ class _Search:
         topology = plan(config, with_any_preset(plain), tell=False)
         (lead,) = (actor.options for actor in topology.actors if actor.name == topology.lead)
         self._job = dataclasses.replace(lead.job, kernels="numpy")
+        values = {key: value for key, value in lead.job.solver_values.items() if key != "momentum"}
+        self._plain = dataclasses.replace(lead.job, solver_values=values)
         with told():
             self._net = self._job.build(
                 TRAIN, "all", self._job.shapes(TRAIN, self._job.source(TRAIN))
@@ -180,6 +185,14 @@ class _Search:
         except NetError as error:
             return "; ".join(text.removeprefix(f"{file.name}: ") for text in error.problems[:2])
         return ""
+
+    def with_momentum(self, train: Train, file: Path) -> tuple[Train, list[str]]:
+        """The section with the momentum that the run of this checkpoint had; see `as_it_was`."""
+        theirs = options_of_run(file.parent)
+        if train.strategy.preset == AUTO or theirs is None:
+            return train, []
+        facts = checkpoint.verify(file)
+        return as_it_was(train, theirs.train, self._plain.solver_spec, facts, file.parent.name)
 
     def taken(self, file: Path) -> str:
         """The line that reports the chosen checkpoint."""

@@ -45,6 +45,7 @@ from roles.messages import (
     Ticket,
     Updated,
 )
+from roles.tuning.compensation import Compensation
 from runtime import (
     Actor,
     Conversation,
@@ -74,6 +75,7 @@ class CoordinatorOptions(JobOptions):
     watched      the decisions that follow from tests
     seen         facts of the data, from which checkpoints describe the model's use
     replicas     the actors that have the whole model after whole iterations
+    compensation the way in which momentum follows the number of groups; None: it does not
     """
 
     anew: ClassVar[Anew] = Anew.WITH_THE_RUN
@@ -92,6 +94,7 @@ class CoordinatorOptions(JobOptions):
     watched: Watched = NOTHING
     seen: Seen | None = None
     replicas: tuple[str, ...] = ()
+    compensation: Compensation | None = None
 
 
 class Coordinator(Actor):
@@ -119,6 +122,7 @@ class Coordinator(Actor):
             shares=self._shares,
             rows=min(table.batch, *(test.batch for test in table.tests), table.batch),
             batches=(table.batch, max(table.batch, self._job.largest)),
+            compensation=options.compensation,
         )
         servers = () if self._job.emulated else options.servers  # emulated devices have no model
         keepers = () if self._job.emulated else options.keepers
@@ -167,6 +171,7 @@ class Coordinator(Actor):
         self._scores.begin(self.now(), losses_of(facts))
         if facts:
             self._follow(await self._tests.resumed(self._job.resume, dict(facts)))
+        self._shape.tell_decision(self._schedule.completed)
         await self._shape.go_on(facts, self._schedule.completed)
         if (kept := kept_of(facts)) is not None:
             self._schedule.begin_unsettled(test=self._tests.due(kept))
@@ -377,7 +382,7 @@ class Coordinator(Actor):
     def _trained(self, ended: Iteration, done: int) -> None:
         """Report an iteration that has ended. `done` iterations have ended now."""
         self._scores.trained(ended, self._shape.batch, self._shape.solver.rate(done - 1))
-        self._gauges.trained(ended.loss, done, self._shape.batch, self._shape.solver.rate(done))
+        self._gauges.trained(ended.loss, done, self._shape.batch, self._shape.solver)
         table = self._schedule.table
         regular = bool(self._display and done % self._display == 0)
         if (first := done == table.first + 1) or regular:

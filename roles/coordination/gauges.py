@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 from pathlib import Path
 
+from nets import SolverSpec
 from roles.coordination.schedule import Timetable
 from roles.learning.job import Job
 from runtime import Actor
@@ -23,6 +24,8 @@ class RunGauges:
         gauge = actor.gauge
         self._loss = gauge("loss", "Loss of the last iteration (`train`).", split="train")
         self._rate = gauge("learning_rate", "Learning rate of the next iteration.")
+        text = "The momentum with which the solver updates the model in the next iteration."
+        self._momentum = gauge("momentum_ratio", text)
         self._eta = gauge(
             "eta_seconds",
             (
@@ -67,13 +70,15 @@ class RunGauges:
         text = "Seconds since the last checkpoint; before the first one, since training began."
         self._actor.gauge("checkpoint_age_seconds", text).set_function(self._age)
 
-    def trained(self, loss: float | None, done: int, images: int, rate: float) -> None:
-        """Report that iteration `done`, with so many images, has ended."""
+    def trained(self, loss: float | None, done: int, images: int, solver: SolverSpec) -> None:
+        """Report that iteration `done`, with so many images, has ended. `solver` has the rates of
+        the next."""
         if loss is not None:
             self._loss.set(loss)
         self._done.inc()
         self._images.inc(images)
-        self._rate.set(rate)
+        self._rate.set(solver.rate(done))
+        self._momentum.set(solver.momentum)
         count = done - self._table.first
         if count > 0:
             self._eta.set((self._table.last - done) * (self._clock() - self._began) / count)

@@ -12,6 +12,7 @@ from roles.learning.tree import forest, split
 from roles.messages import Place, Probe, Regroup, Release
 from runtime import MessageError
 
+SUITED = "suited_momentum"  # the momentum for one group, if momentum follows the groups
 Wish = Regroup | Probe | Release  # requests for other groups, workers, rates and batches
 
 
@@ -73,18 +74,40 @@ def gone_on(known: str, planned: Mapping[str, float]) -> Regroup | None:
     none.
 
     `known` is a JSON list of the settings that were planned, and of the settings that the run had
-    in the end. A setting that is planned differently now is not taken over.
+    in the end. A setting that is planned differently now is not taken over. A momentum that follows
+    the number of groups is compared by the momentum `SUITED` that it follows from, and is not taken
+    over, since the number of groups gives it.
     """
     try:
         before, after = json.loads(known or "[{}, {}]")
         changed = (
-            {key: after[key] for key in planned if before[key] == planned[key] != after[key]}
+            {
+                key: after[key]
+                for key in planned
+                if key != SUITED
+                and _meant(before, key) == _meant(planned, key) != _meant(after, key)
+            }
             if before
             else {}
         )
         return Regroup(**changed) if changed else None
     except (ValueError, KeyError, TypeError, RecursionError):
         return None
+
+
+def followed(known: str) -> bool:
+    """True if the run that wrote `known` began with a momentum that follows its groups. False if
+    `known` is empty or cannot be read: the run had no such momentum."""
+    try:
+        before, _ = json.loads(known or "[{}, {}]")
+        return SUITED in before
+    except (ValueError, TypeError, RecursionError):
+        return False
+
+
+def _meant(settings: Mapping[str, float], key: str) -> float:
+    """The value of a setting that does not depend on the number of groups."""
+    return settings.get(SUITED, settings[key]) if key == "momentum" else settings[key]
 
 
 FIXED = Live()  # the groups stay as they are at the start

@@ -12,21 +12,25 @@ from typing import NamedTuple
 
 from nets import NetError, SolverSpec
 from roles.coordination.grouping import Grouping
-from roles.coordination.regroup import Live, Wish, gone_on, impossible
+from roles.coordination.regroup import SUITED, Live, Wish, gone_on, impossible
 from roles.learning.batch_split import Shares
 from roles.messages import Done, Rates, Regroup
+from roles.tuning.compensation import Compensation
 from runtime import Actor, Envelope, Message, MessageError
 from runtime.messages.message import Refusal
 
 BECAME = "became"  # in a checkpoint's metadata
+COMPENSATED = "compensated"  # the event of a run that begins with a lowered momentum
 
 
 class Settings(NamedTuple):
-    """The workers of each group, the solver with its rates, and the images of a group's batch."""
+    """The workers of each group, the solver with its rates, and the images of a group's batch.
+    `follows`: momentum follows the number of groups."""
 
     groups: list[list[str]]
     solver: SolverSpec
     batch: int
+    follows: bool
 
 
 class RunSettings:
@@ -34,7 +38,8 @@ class RunSettings:
 
     `holders` hold parameters. `live` has the changes that are possible. `rows` is the least number
     of rows of any batch, which is cut among the members of a group. `batches` are the images of a
-    batch at the beginning, and at most.
+    batch at the beginning, and at most. `compensation`: the way in which momentum follows the
+    number of groups, until a request names a momentum; None: it does not.
     """
 
     def __init__(
@@ -48,6 +53,7 @@ class RunSettings:
         shares: Shares,
         rows: int,
         batches: tuple[int, int],
+        compensation: Compensation | None = None,
     ) -> None:
         self._actor = actor
         self._holders = tuple(holders)
@@ -57,8 +63,10 @@ class RunSettings:
         self.grouping = Grouping(groups)
         self.solver = solver
         (self.batch, _) = self._batches = batches
+        self._compensation = compensation
+        self._follows = compensation is not None
         self._asked: deque[tuple[Regroup, Envelope]] = deque()
-        self._planned = self._now()
+        self._planned = self._facts()
 
     def __repr__(self) -> str:
         return f"<{self.grouping!r}, {self.rates!r}>"
@@ -67,7 +75,10 @@ class RunSettings:
     def settings(self) -> Settings:
         """The present settings."""
         return Settings(
-            [list(members) for members in self.grouping.groups], self.solver, self.batch
+            [list(members) for members in self.grouping.groups],
+            self.solver,
+            self.batch,
+            self._follows,
         )
 
     @property
@@ -88,12 +99,7 @@ class RunSettings:
         for name, rate in given.items():
             if not math.isfinite(rate):
                 raise impossible(f"found {name} {rate}, expected a finite number")
-        try:
-            solver = self.solver.override(
-                {name: value for name, value in given.items() if value >= 0}
-            )
-        except NetError as error:
-            raise impossible(str(error)) from None
+        follows = self._follows and wish.momentum < 0
         least, most = self._batches
         if wish.batch and not least <= wish.batch <= most:
             planned = (
@@ -103,7 +109,15 @@ class RunSettings:
             )
             raise impossible(f"found a batch of {wish.batch} images, expected {planned}")
         groups = self._live.groups(wish, self.grouping.groups, self._shares, self._rows)
-        return Settings(groups, solver, wish.batch or self.batch)
+        if self._compensation is not None and follows and len(groups) != len(self.sizes):
+            given["momentum"] = self._compensation.momentum(len(groups))
+        try:
+            solver = self.solver.override(
+                {name: value for name, value in given.items() if value >= 0}
+            )
+        except NetError as error:
+            raise impossible(str(error)) from None
+        return Settings(groups, solver, wish.batch or self.batch, follows)
 
     def hear(self, message: Regroup, envelope: Envelope) -> None:
         """Take a request, which is done once nothing is under way. Raises MessageError with the
@@ -130,7 +144,7 @@ class RunSettings:
         under way. Returns True if any setting has changed."""
         before = self.settings
         rates = self.rates
-        groups, self.solver, self.batch = wanted
+        groups, self.solver, self.batch, self._follows = wanted
         told: list[tuple[str, Message]] = []
         now = self.rates
         if other_rates := (now.base_lr, now.momentum, now.batch) != (
@@ -145,14 +159,24 @@ class RunSettings:
         await asyncio.gather(*(self._actor.ask(name, what, Done) for name, what in told))
         return other_rates or groups != before.groups
 
+    def tell_decision(self, iteration: int) -> None:
+        """Report as an event that the run begins with another momentum than the solver's."""
+        decided = self._compensation
+        groups = len(self.sizes)
+        if decided is not None and groups > 1:
+            rates = {"momentum": decided.momentum(groups), "solver_momentum": decided.suited}
+            self._actor.emit(COMPENSATED, iteration=iteration, groups=groups, **rates)
+
     def tell(self, iteration: int) -> None:
         """Report the settings from this iteration on as an event."""
         self._actor.emit("regrouped", iteration=iteration, **self._now())
 
     def facts(self) -> dict[str, str]:
-        """The metadata of a checkpoint: the planned and the present settings, if they differ."""
-        now = self._now()
-        return {BECAME: json.dumps([self._planned, now])} if now != self._planned else {}
+        """The metadata of a checkpoint: the planned and the present settings, if they differ or if
+        momentum was planned to follow the groups."""
+        now = self._facts()
+        wanted = now != self._planned or self._compensation is not None
+        return {BECAME: json.dumps([self._planned, now])} if wanted else {}
 
     async def go_on(self, facts: Mapping[str, str], iteration: int) -> None:
         """Take over the settings that the resumed run had in the end, if it was planned alike.
@@ -169,6 +193,12 @@ class RunSettings:
             self._actor.log.warning(
                 ("the resumed run had %r, which this run cannot take over: %s"), wish, error
             )
+
+    def _facts(self) -> dict[str, float]:
+        """The present settings for `gone_on`."""
+        if self._compensation is None or not self._follows:
+            return self._now()
+        return self._now() | {SUITED: self._compensation.suited}
 
     def _now(self) -> dict[str, float]:
         rates = self.rates

@@ -19,6 +19,7 @@ live_times         Service times of a live run, from the sums of work that its p
 prediction_error   The decision whether a prediction was wrong, and which station explains the
                    difference
 regrouped          The topology of a run whose groups or batch were changed
+tuned_cluster      The cluster of a run as plain data, so that its tuner can make the model of it
 
 See docs/decisions/tuning.md.
 """

@@ -47,14 +47,17 @@ def memory(topology: Topology) -> dict[str, int]:
 
 
 def decided(topology: Topology) -> tuple[str, ...]:
-    """The way of sums from host to host, where there are several."""
+    """The way of sums from host to host, where there are several. The momentum, where the preset
+    lowers the solver's."""
     exchanges = [
         getattr(getattr(actor.options, "exchange", None), "options", None)
         for actor in topology.actors
     ]
-    return tuple(
-        dict.fromkeys(told for options in exchanges if (told := getattr(options, "told", "")))
-    )
+    sums = dict.fromkeys(told for options in exchanges if (told := getattr(options, "told", "")))
+    (lead,) = (actor.options for actor in topology.actors if actor.name == topology.lead)
+    compensation = getattr(lead, "compensation", None)
+    momentum = compensation.told(len(lead.groups)) if compensation is not None else ""
+    return (*sums, *([momentum] if momentum else []))
 
 
 def _in_most_groups(topology: Topology) -> Iterator[Topology]:

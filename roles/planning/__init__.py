@@ -4,8 +4,7 @@ planner          The way from cluster.toml to a topology
 diagnostics      The mistakes and warnings that a plan finds in cluster.toml and its files
 by_solver        The settings that the solver gives where cluster.toml does not
 script_topology  Training from Python
-strategies       Presets by name, the keys that each allows, and the effect of groups on a solver's
-                 momentum
+strategies       Presets by name, and the keys that each allows
 refusals         Refusals for the two kinds of runs whose numbers are to be compared with those of
                  others
 host_layout      The layout of a preset's topology on its hosts, such that each host sums before it
@@ -24,6 +23,7 @@ learnt           The iterations in which earlier runs reached a target, from the
 briefing         The briefing of the actors with tests, checkpoints, wire formats and devices
 job_checks       The checks of a job: its nets and its files must fit the preset
 job_reading      The reading of a job from [train] and from its files, each of which is opened once
+compensating     The effect of asynchronous groups on a plan's momentum
 
 See docs/decisions/tuning.md.
 """

@@ -14,20 +14,19 @@ from nets import NetError
 from roles.base.role import TuningOptions
 from roles.coordination.coordinator import CoordinatorOptions
 from roles.coordination.schedule import Timetable
-from roles.forecasting.fitted_model import network_of, processors_of
+from roles.forecasting.tuned_cluster import cluster_of
 from roles.learning.job import Job
-from roles.options import Strategy, Train, Tuning, is_auto
+from roles.options import SOLVER, Strategy, Train, Tuning, is_auto
 from roles.planning.diagnostics import Diagnostics
 from roles.planning.refusals import Problem
-from roles.planning.strategies import KINDS, WHY
+from roles.planning.strategies import WHY
 from roles.presets.request import Preset
 from roles.tuning.choices import Choices, counts_up_to
-from roles.tuning.hardware import Cluster
+from roles.tuning.momentum import KINDS
 from roles.tuning.record import FILE, Start, read
 from roles.tuning.tuner import TunerOptions
 from runtime.config.sections import ClusterConfig
 from runtime.errors import ConfigError
-from runtime.plan.placement import place
 from runtime.plan.topology import ActorSpec, Topology
 
 TUNER = "tuner"
@@ -116,6 +115,7 @@ class AutoSettings:
         """The section with which the run starts: one group, which can be changed; the solver's
         rates; the net's batch; nothing to tune."""
         values: dict[str, Any] = {keys[0]: None for keys in self.keys if keys != GROUPS}
+        values |= {"momentum": SOLVER} if self.momentum else {}
         values |= {"tuning": Tuning()} if self.keys else {}
         if GROUPS in self.keys:
             values["strategy"] = self._train.strategy.model_copy(
@@ -268,11 +268,14 @@ class AutoSettings:
             text = text.format(self._train.strategy.preset)
             remarks.problem(text, "train", "tuning", "momentum_by")
         chooses_groups = GROUPS in self.keys and bool(measuring)
-        cluster = _cluster_of(topology, config) if chooses_groups else None
+        cluster = cluster_of(topology, config) if chooses_groups else None
+        choices = dataclasses.replace(
+            self._choices(timetable), compensation=getattr(lead.options, "compensation", None)
+        )
         options = TunerOptions(
             coordinator=lead.name,
             cluster=cluster,
-            choices=self._choices(timetable),
+            choices=choices,
             start=self.start,
             measuring=measuring,
             follow=len(lead.options.groups) if self._follows and measuring else 0,
@@ -353,23 +356,6 @@ class AutoSettings:
             budget=tuning.budget,
             last=timetable.last,
         )
-
-
-def _cluster_of(topology: Topology, config: ClusterConfig) -> Cluster | None:
-    """The cluster that the topology would run on, for the tuner's model. None if it cannot be
-    placed, which the caller of the planner reports."""
-    try:
-        placed = place(topology, config)
-    except ConfigError:
-        return None
-    network, _ = network_of(placed, config)
-    return Cluster(
-        placement=placed.to_data(),
-        latency=network.latency,
-        bytes_per_second=network.bytes_per_second or 0.0,
-        interfaces=dict(network.interfaces),
-        processors=processors_of(config),
-    )
 
 
 def _regroups(preset: Preset) -> bool:

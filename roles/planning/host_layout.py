@@ -65,6 +65,7 @@ def _request(inputs: PlanInputs, checked: CheckedJob) -> Request:
         exchange=strategy.exchange or inputs.preset.exchange,
         options=checked.options,
         heals=inputs.config.heals,
+        compensation=checked.compensation,
     )
 
 

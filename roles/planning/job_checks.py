@@ -16,16 +16,12 @@ from roles.learning.job import InputShape, Job
 from roles.learning.tree import split
 from roles.learning.wire_formats import Layers, layers_of
 from roles.messages import TRAIN
+from roles.planning.compensating import told_of_momentum
 from roles.planning.contents import Contents, check_rates
 from roles.planning.diagnostics import Diagnostics
 from roles.planning.job_reading import PlanInputs, ReadJob
-from roles.planning.strategies import (
-    PRESETS,
-    idle_servers,
-    mistakes_of,
-    options_of,
-    told_of_momentum,
-)
+from roles.planning.strategies import PRESETS, idle_servers, mistakes_of, options_of
+from roles.tuning.compensation import Compensation
 
 
 @dataclass(frozen=True)
@@ -33,7 +29,7 @@ class CheckedJob:
     """A job without mistakes.
 
     `timetable` includes the tests. `layers` are those of the part that the workers compute, whose
-    gradients travel. `options` are the preset's.
+    gradients travel. `options` are the preset's. `compensation` is that of `ReadJob`.
     """
 
     job: Job
@@ -42,6 +38,7 @@ class CheckedJob:
     nets: Mapping[str, Net]
     layers: Layers
     options: Any
+    compensation: Compensation | None
 
 
 def check(inputs: PlanInputs, read: ReadJob, diagnostics: Diagnostics) -> CheckedJob:
@@ -58,7 +55,7 @@ def check(inputs: PlanInputs, read: ReadJob, diagnostics: Diagnostics) -> Checke
     diagnostics.stop_if_wrong()
     timetable = with_tests(read.timetable, read.job, read.sources)
     _check_tests(inputs, timetable, diagnostics)
-    return CheckedJob(read.job, timetable, read.sources, nets, layers, options)
+    return CheckedJob(read.job, timetable, read.sources, nets, layers, options, read.compensation)
 
 
 def _check_strategy(inputs: PlanInputs, job: Job, diagnostics: Diagnostics) -> Any:
@@ -194,17 +191,17 @@ def _look_into_files(
     if not diagnostics.problems:
         for text, keys in contents.warnings:
             diagnostics.warn(text, "train", *keys)
-        _warn(inputs, read.job, diagnostics)
+        _warn(inputs, read, diagnostics)
 
 
-def _warn(inputs: PlanInputs, job: Job, diagnostics: Diagnostics) -> None:
+def _warn(inputs: PlanInputs, read: ReadJob, diagnostics: Diagnostics) -> None:
     """Warn of keys without effect, and of a momentum that is too high for the number of groups."""
     train = inputs.train
     simulation = inputs.config.simulation
-    if not inputs.auto.momentum and (
-        text := told_of_momentum(job.solver_spec, inputs.preset, train.strategy)
+    if not (inputs.auto.momentum or read.compensation) and (
+        text := told_of_momentum(read.job.solver_spec, inputs.preset, train.strategy)
     ):
-        diagnostics.warn(text, "train", "solver" if train.momentum is None else "momentum")
+        diagnostics.warn(text, "train", "solver" if train.set_momentum is None else "momentum")
     emulated = any(device.startswith("emulated") for device in train.devices.values())
     if simulation.seed != type(simulation).model_fields["seed"].default and not (
         emulated or simulation.service_times

@@ -21,10 +21,12 @@ from roles.messages import TRAIN
 from roles.options import Checkpoint, Options, Train
 from roles.planning.auto_settings import AutoSettings
 from roles.planning.by_solver import as_the_solver_says, augment_of
+from roles.planning.compensating import compensation_of
 from roles.planning.diagnostics import Diagnostics
 from roles.planning.refusals import DOUBLE, mistakes
 from roles.planning.strategies import preset_called
 from roles.presets.request import Preset
+from roles.tuning.compensation import Compensation
 from runtime.config.sections import ClusterConfig
 from runtime.plan.placement import data_here
 
@@ -48,12 +50,14 @@ class PlanInputs:
 @dataclass(frozen=True)
 class ReadJob:
     """A job and the contents of its files: the data of each phase, and the first weights.
-    `timetable` is None if the solver cannot be read."""
+    `timetable` is None if the solver cannot be read. `compensation`: the way in which momentum
+    follows the number of groups; the job has the momentum of the first groups."""
 
     job: Job
     timetable: Timetable | None
     sources: Mapping[str, Source]
     weights: Weights
+    compensation: Compensation | None
 
 
 def inputs_of(
@@ -73,7 +77,7 @@ def inputs_of(
 
 def read(inputs: PlanInputs, diagnostics: Diagnostics) -> ReadJob:
     """Read the job, its data and its first weights. Notes every file that cannot be read."""
-    job = read_job(inputs, diagnostics)
+    job, compensation = _compensated(read_job(inputs, diagnostics), inputs, diagnostics)
     sources: dict[str, Source] = {}
     timetable = None
     with diagnostics.reading("train", "net"):
@@ -91,7 +95,7 @@ def read(inputs: PlanInputs, diagnostics: Diagnostics) -> ReadJob:
     with diagnostics.reading("train", "weights"):
         if job.weights:
             weights = read_each(job.weights, job.shared if readable else {})
-    return ReadJob(job, timetable, sources, weights)
+    return ReadJob(job, timetable, sources, weights, compensation)
 
 
 def read_job(inputs: PlanInputs, diagnostics: Diagnostics) -> Job:
@@ -126,11 +130,26 @@ def read_job(inputs: PlanInputs, diagnostics: Diagnostics) -> Job:
     return job  # noqa: RET504  # without its batches, if the net could not be read
 
 
+def _compensated(
+    job: Job, inputs: PlanInputs, diagnostics: Diagnostics
+) -> tuple[Job, Compensation | None]:
+    """The job with the momentum for its number of groups, where the preset lowers it."""
+    found: Compensation | None = None
+    with diagnostics.reading("train", "solver"):
+        found = compensation_of(job.solver_spec, inputs.preset, inputs.train)
+    groups = inputs.preset.groups_in_all(inputs.train.strategy)
+    if found is not None and groups > 1:
+        values = {**job.solver_values, "momentum": found.momentum(groups)}
+        job = dataclasses.replace(job, solver_values=values)
+    return job, found
+
+
 def _as_written(inputs: PlanInputs, diagnostics: Diagnostics) -> Job:
     """The job as [train] alone describes it. No file is read yet, except to find the weights of a
     run."""
     train = inputs.train
-    values = {"max_iter": train.max_iter, "base_lr": train.base_lr, "momentum": train.momentum}
+    values = {"max_iter": train.max_iter, "base_lr": train.base_lr}
+    values |= {"momentum": train.set_momentum}
     return Job(
         net=_located(inputs.base, train.net),
         solver=_located(inputs.base, train.solver),

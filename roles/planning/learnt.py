@@ -16,6 +16,7 @@ from typing import Any
 
 from nets import SolverSpec, load_solver
 from nets.data import batch_of_net
+from roles.coordination.run_settings import COMPENSATED
 from roles.forecasting.statistical import Counted, Efficiency, Setting
 from roles.learning.job import Job
 from roles.messages import TRAIN
@@ -94,10 +95,9 @@ class Target:
 @dataclass(frozen=True)
 class Learnt:
     """The result from all runs: the statistical efficiency, and a row of text for each run, below
-    `HEAD`. `rates`: momentum and base_lr of the plan."""
+    `HEAD`."""
 
     efficiency: Efficiency
-    rates: tuple[float, float]
     rows: tuple[tuple[str, ...], ...]
 
 
@@ -130,7 +130,7 @@ def learnt(target: Target, runs: Iterable[Path], options: Options, job: Job, fir
         if len(used) == 1:
             counted.append(Counted(used[0], None if at is None else at[0] - first))
         rows.append((str(run), _with(used), _told(target, seen, at, changed=len(used) > 1)))
-    return Learnt(Efficiency(counted), _rates(job.solver_spec), tuple(rows))
+    return Learnt(Efficiency(counted), tuple(rows))
 
 
 def _seen(run: Path, target: Target, events: Events) -> list[tuple[int, float, float]]:
@@ -194,9 +194,13 @@ def _settings(
         theirs.train, preset_called(theirs.train.strategy.preset), Path()
     ).begun_with
     strategy = train.strategy
-    said = {"base_lr": train.base_lr, "momentum": train.momentum}
+    said = {"base_lr": train.base_lr, "momentum": train.set_momentum}
+    # a run of an older version has no such event, and had the solver's momentum
+    for event in events:
+        if event["event"] == COMPENSATED:
+            said["momentum"] = float(event["momentum"])
     begun = solver.override({name: value for name, value in said.items() if value is not None})
-    stretches = {first: (preset_called(strategy.preset).groups(strategy), *_rates(begun))}
+    stretches = {first: (preset_called(strategy.preset).groups(strategy), *rates_of(begun))}
     for event in events:
         if event["event"] == "regrouped":
             rates = _short(float(event["momentum"])), _short(float(event["base_lr"]))
@@ -209,7 +213,8 @@ def _settings(
         last = setting
 
 
-def _rates(solver: SolverSpec) -> tuple[float, float]:
+def rates_of(solver: SolverSpec) -> tuple[float, float]:
+    """Momentum and base_lr of a solver."""
     return _short(solver.proto.momentum), _short(solver.proto.base_lr)
 
 

@@ -17,7 +17,7 @@ from roles.forecasting.prediction_inputs import PredictionInputs, basis_of
 from roles.options import Options
 from roles.planning.alternatives import Candidate, by_groups, by_preset, changed
 from roles.planning.auto_settings import BATCH, GROUPS, AutoSettings
-from roles.planning.learnt import Learnt, Target, learnt
+from roles.planning.learnt import Learnt, Target, learnt, rates_of
 from roles.planning.measured_runs import measured, options_of_run
 from roles.planning.strategies import manner_of, preset_called
 from runtime.config.sections import ClusterConfig
@@ -173,7 +173,7 @@ class _Asked:
             found.seconds,
             found.use,
             found.bottleneck,
-            self._needed(one),
+            self._needed(one, topology),
             hourly(basis.prices(placed)),
             self._memory(placed) if self._presets else None,
         )
@@ -187,15 +187,17 @@ class _Asked:
             held[machines[home[actor]]] += sum(parts.values())
         return max(held.values(), default=0)
 
-    def _needed(self, one: Candidate) -> Needed:
+    def _needed(self, one: Candidate, topology: Topology) -> Needed:
         """The iterations to the target. Notes rates of the runs that differ from those of this
-        plan."""
+        candidate."""
         if self._seen is None:
             return Needed()
         manner = manner_of(one.strategy, one.groups)
         best = self._seen.efficiency.best(manner, one.groups)
-        if best is not None and (best.momentum, best.base_lr) != self._seen.rates:
-            momentum, rate = self._seen.rates
+        (lead,) = (actor.options for actor in topology.actors if actor.name == topology.lead)
+        rates = rates_of(lead.job.solver_spec)
+        if best is not None and (best.momentum, best.base_lr) != rates:
+            momentum, rate = rates
             text = (
                 f"{one.name}: the iterations are those of a run with momentum "
                 f"{best.momentum:g} and base_lr"

@@ -1,4 +1,4 @@
-"""Presets by name, the keys that each allows, and the effect of groups on a solver's momentum.
+"""Presets by name, and the keys that each allows.
 
 A strategy is data: actors and links. The roles do not know it.
 """
@@ -8,18 +8,13 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from nets import SolverSpec
 from roles import registry
 from roles.exchange.chosen_exchange import exchange_called
 from roles.options import AUTO, MICRO_BATCHES, Strategy
 from roles.presets.request import SHAPE, Preset
-from roles.tuning.momentum import expected, total
 from runtime.actor_options import typed
 from runtime.errors import ConfigError
 
-HIGH = 0.95  # total momentum from which runs ended in NaN, see docs/tuning.md
-ROUNDING = 1e-6  # a prototxt's 0.9 is 0.89999998
-KINDS = ("SGD", "Nesterov")
 LIVE_ONLY = "every group of preset '{}' has one worker, which only live = true can change"
 WHY = {
     "workers": "preset '{}' has one worker",
@@ -212,24 +207,3 @@ def _shards_that_repeat(
             "through the micro-batches of a reproducible run"
         )
         yield text, ("strategy", "workers")
-
-
-def told_of_momentum(solver: SolverSpec, preset: Preset, strategy: Strategy) -> str:
-    """A warning of a total momentum that may diverge, with a momentum that does not; "" if the
-    total is low enough."""
-    groups = preset.groups(strategy)
-    momentum = solver.momentum
-    together = total(momentum, expected(groups))
-    if groups < 2 or solver.type not in KINDS or not momentum or together < HIGH - ROUNDING:
-        return ""
-    kept = 1.0 - groups * (1.0 - momentum)
-    advice = (
-        f"{kept:.3g} keeps the total at"
-        if kept > ROUNDING
-        else "0, or fewer groups, come nearest to"
-    )
-    return (
-        f"preset '{strategy.preset}' with momentum {momentum:.3g} and {groups} groups learns "
-        "as with momentum "
-        f"{together:.3g}, and may diverge; momentum {advice} {momentum:.3g}"
-    )

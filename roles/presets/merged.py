@@ -70,9 +70,9 @@ def adam(request: Request) -> Topology:
 
 OF_GROUPS = keys("workers groups fan_in shares live pipeline")
 # groups of one worker do not cut batches and have no tree, until the groups are changed
-OMNIVORE = Preset(omnivore, OF_GROUPS, groups=as_chosen, equals_single=True)
+OMNIVORE = Preset(omnivore, OF_GROUPS, groups=as_chosen, equals_single=True, compensates=True)
 SYNC = Preset(sync, keys("workers fan_in shares live pipeline"), equals_single=True)
 ASYNC = Preset(
     asynchronous, keys("workers live pipeline"), keys("fan_in shares"), groups=as_many_as_workers
 )
-ADAM = Preset(adam, OF_GROUPS, groups=as_chosen, races=True)
+ADAM = Preset(adam, OF_GROUPS, groups=as_chosen, races=True, compensates=True)

@@ -16,6 +16,7 @@ from roles.exchange.exchange import TREE, Between, Home, Layout, Members
 from roles.learning.batch_split import Cutting
 from roles.learning.job import InputShape, Job
 from roles.options import Strategy
+from roles.tuning.compensation import Compensation
 from runtime.plan.host_map import Host
 from runtime.plan.topology import ActorSpec, Topology
 
@@ -50,7 +51,8 @@ class Request:
     own (`Preset.options`). `hosts`: the hosts of the topology's actors, in the order of the
     machines; a single host of all actors, or none, where sums do not depend on hosts. `between`:
     the ways of sums from host to host. `heals`: if a worker dies, the run goes on from the memory
-    of another worker, which has the whole model.
+    of another worker, which has the whole model. `compensation`: the way in which momentum follows
+    the number of groups; None: it does not.
     """
 
     job: Job
@@ -64,6 +66,7 @@ class Request:
     hosts: tuple[Host, ...] = ()
     between: Between = TREE
     heals: bool = False
+    compensation: Compensation | None = None
 
     @property
     def workers(self) -> int:
@@ -126,6 +129,9 @@ class Preset:
     `exchange`: the default exchange of its workers, which hold replicas. `options`: a dataclass for
     the keys of [train.strategy.options]; None: it has none.
 
+    `compensates`: the solver's momentum is lowered where asynchronous groups act like momentum,
+    unless cluster.toml sets a momentum. Presets that stand for other systems leave it as it is.
+
     `equals_single`: with one group and without `variable_batch` it computes the same as the preset
     `single`. Every update is then the gradient of a whole batch at the parameters before it. Only
     such a preset may be chosen by `preset = "auto"`.
@@ -145,6 +151,11 @@ class Preset:
     exchange: str = ""
     options: type[Any] | None = None
     equals_single: bool = False
+    compensates: bool = False
+
+    def groups_in_all(self, strategy: Strategy) -> int:
+        """The number of groups that do not wait for one another. A pipeline multiplies them."""
+        return self.groups(strategy) * strategy.pipeline
 
 
 def keys(names: str) -> frozenset[str]:
@@ -191,5 +202,6 @@ def coordinator(
         shares=Cutting(**request.strategy.cutting),
         live=live,
         replicas=tuple(replicas),
+        compensation=request.compensation,
     )
     return ActorSpec(COORDINATOR, "coordinator", options)

@@ -112,6 +112,7 @@ LOCAL_FC_SHARDS = Preset(
     servers=fc_servers,
     shards=fc_servers,
     equals_single=True,
+    compensates=True,
 )
 ONE_WEIRD_TRICK = Preset(
     one_weird_trick,

@@ -129,6 +129,7 @@ SINGA = Preset(
     groups=as_chosen,
     servers=chosen,
     equals_single=True,
+    compensates=True,
 )
 DISTBELIEF = Preset(
     distbelief, *APART, part="all", groups=as_many_as_workers, servers=downpour_servers

@@ -22,6 +22,7 @@ gradient_statistics  The statistics of a model server's gradients, momentum and 
 cluster_model        The model of the cluster of a live run
 hardware             The model of the cluster that the tuner asks
 held_cluster         The training cluster as a laboratory
+compensation         The explicit momentum that follows the number of asynchronous groups
 
 See docs/decisions/tuning.md.
 """

@@ -8,6 +8,7 @@ import math
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 
+from roles.tuning.compensation import Compensation
 from roles.tuning.momentum import at_whole_gain, compensated, subtracted
 
 # iterations of a probe without a configured length; at most 50 are judged (Omnivore, E.3)
@@ -121,7 +122,7 @@ class Choices:
     A probe that shows no clear winner is repeated at most `prolonged` times, each time with twice
     as many. All probes together take at most `budget` of the seconds of the training. The search is
     repeated after `epoch_iterations` (0: as many as the budget needs). `last`: the iterations of
-    the run.
+    the run. `compensation`: momentum follows the number of groups by itself; None: it does not.
     """
 
     groups: tuple[int, ...] = ()
@@ -133,6 +134,15 @@ class Choices:
     budget: float = 0.1
     prolonged: int = 2
     last: int = 0
+    compensation: Compensation | None = None
+
+    def in_groups(self, setting: Setting, groups: int) -> Setting:
+        """The same setting with another number of groups, and with the momentum that the run then
+        has."""
+        found = self.compensation
+        if found is None or not found.gives(setting.momentum, setting.groups):
+            return setting.but(groups=groups)
+        return setting.but(groups=groups, momentum=found.momentum(groups))
 
     @property
     def any(self) -> bool:

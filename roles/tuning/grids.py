@@ -85,7 +85,7 @@ class Grids:
         A momentum above that of `last` is not tried at the same learning rate, unless `freely`
         (Omnivore, E.3 and E.4).
         """
-        here = last.but(groups=groups)
+        here = self.choices.in_groups(last, groups)
         rate = here.base_lr
         lower = here.base_lr * TENTH
         settings = [here] if groups == last.groups or not self.choices.momenta else []

@@ -18,8 +18,9 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
+from roles.forecasting.tuned_cluster import Cluster
 from roles.tuning.choices import AS_FAST
 
 if TYPE_CHECKING:
@@ -112,19 +113,6 @@ class Known:
     expected: float = 0.0
 
 
-@dataclass(frozen=True, kw_only=True)
-class Cluster:
-    """The cluster of a run as plain data: its `placement` (`Placement.to_data`), the rate and
-    latency of its network, and the number of processors that all processes share (0: they share
-    none). `bytes_per_second` 0: processes share memory."""
-
-    placement: dict[str, Any]
-    latency: float = 0.0
-    bytes_per_second: float = 0.0
-    interfaces: dict[str, str] = field(default_factory=dict)
-    processors: int = 0
-
-
 class Hardware:
     """The model of one run's cluster, for these numbers of groups."""
 
@@ -139,12 +127,18 @@ class Hardware:
             for actor in process["actors"]
         }
         self._known: dict[int, float] = {}
+        # what the model says of the groups that it was fitted to, by their own probes
+        self._own: dict[int, float] = {}
 
     def __repr__(self) -> str:
         return f"<model of {self._known}>"
 
     def fit(self, stretch: Stretch) -> Known:
-        """Fit the model to a stretch, and predict every number of groups."""
+        """Fit the model to a stretch, and predict every number of groups.
+
+        A number of groups that the model was fitted to by an earlier probe keeps the seconds that
+        it had then, unless this is training since the last search: the cluster may have changed.
+        """
         model = self._fitted()
         model.regroup(stretch.workers, stretch.groups, stretch.batch)
         model.forget()
@@ -155,7 +149,10 @@ class Hardware:
             groups: model.of_groups(groups, rounds=ROUNDS[1] if groups > 1 else 0, draws=1)
             for groups in self._counts
         }
-        self._known = {groups: fit.seconds for groups, fit in found.items() if fit is not None}
+        seconds = {groups: fit.seconds for groups, fit in found.items() if fit is not None}
+        before = self._own if stretch.begun else {}
+        self._own = before | {g: seconds[g] for g in (stretch.groups,) if g in seconds}
+        self._known = seconds | self._own
         return Known(dict(self._known))
 
     def compared(self, stretch: Stretch) -> Known:

@@ -54,7 +54,7 @@ class HeldCluster:
         """Probe through the coordinator. Raises Refused or RunEnds if the run winds down."""
         tuner = self._tuner
         began = tuner.now()
-        values = changed(self._now, setting)
+        values = changed(self._now, setting, self._choices)
         wish = Probe(iterations=iterations, seconds=seconds, kept=kept, falls=falls, **values)
         if self._model is not None:
             await self._model.begin()
@@ -85,11 +85,17 @@ class HeldCluster:
         return trial
 
 
-def changed(now: Setting, then: Setting) -> dict[str, Any]:
+def changed(now: Setting, then: Setting, choices: Choices) -> dict[str, Any]:
     """The fields of Probe and Release for a change of settings. Only values that differ are set, so
-    the others stay equal to the last bit."""
+    the others stay equal to the last bit. A momentum that follows the number of groups is not set,
+    since it would then follow no more."""
     was = dataclasses.asdict(now)
-    return {name: value for name, value in dataclasses.asdict(then).items() if value != was[name]}
+    follows = choices.compensation is not None
+    return {
+        name: value
+        for name, value in dataclasses.asdict(then).items()
+        if value != was[name] and not (follows and name == "momentum")
+    }
 
 
 def shown(setting: Setting, choices: Choices) -> dict[str, Any]:

@@ -1,9 +1,9 @@
-"""The momentum that asynchrony adds: its expected value, and its measurement from staleness and
-from gradients.
+"""The momentum that asynchrony adds: its expected value, its measurement from staleness and from
+gradients, and the explicit momentum that fits it.
 
 With g groups that do not wait for one another, updates are in expectation those of one process with
-momentum 1 - 1/g (Omnivore, Theorem 1). With an explicit momentum m the total is 1 - (1 - m) / g:
-one gradient moves the parameters as far in the long run, and as late, as with that momentum.
+momentum 1 - 1/g (Omnivore, Theorem 1). `remaining` has the rule for the explicit momentum that is
+right then, and `total` is the same rule read backwards. Nothing else in Convoy knows the rule.
 
 The measurement works as follows. A[v] is the gradient that was applied to version v of a layer.
 R[v] is a gradient that was computed on version v. If service times are exponential, the next update
@@ -37,17 +37,25 @@ from roles.tuning.ratio import Measured, Ratio
 Sample = np.ndarray[Any, np.dtype[np.float32]]
 LEAST_REACH = 4
 LONGEST = 64  # updates of a layer that are remembered; gradients older than that are left out
-ROUNDED = 1e-5  # a solver's momentum is a float32
+ROUNDING = 1e-6  # a prototxt's 0.9 is 0.89999998
+ROUNDED = 1e-5  # the same for 1 / (1 - momentum)
 MOST = 0.99  # the largest explicit momentum that is ever proposed
+KINDS = ("SGD", "Nesterov")  # the solvers whose momentum adds up with that of asynchrony
 
 
-def expected(groups: int) -> float:
-    """The implicit momentum of `groups` groups, by Theorem 1."""
-    return 1.0 - 1.0 / groups
+def remaining(momentum: float, staleness: float) -> float:
+    """The part of `momentum` that asynchrony leaves to the solver, where `momentum` suits gradients
+    that are not late. Negative if gradients that are `staleness` updates late give more than that.
+
+    The rule: 1 - momentum grows in proportion to the number of groups, which is staleness + 1. A
+    change of the rule changes this function and its inverse, `total`.
+    """
+    return 1.0 - (staleness + 1.0) * (1.0 - momentum)
 
 
 def total(explicit: float, implicit: float) -> float:
-    """Explicit and implicit momentum together: 1 - (1 - explicit)(1 - implicit)."""
+    """Explicit and implicit momentum together, the inverse of `remaining`: the momentum that would
+    do as much if gradients were not late. Below 1 if both are."""
     return 1.0 - (1.0 - explicit) * (1.0 - implicit)
 
 
@@ -55,10 +63,25 @@ def compensated(momentum: float, staleness: float) -> float:
     """The explicit momentum for gradients that are `staleness` updates late on average (g - 1 with
     g groups), where `momentum` suits gradients that are not late. Never negative.
 
-    The total stays: 1 - (s + 1)(1 - m). At the solver's rate a gradient then moves the model less
-    far in the long run: rate / (1 - momentum), its gain, falls to 1 / (s + 1).
+    The total stays as it is. At the solver's rate a gradient then moves the model less far in the
+    long run: rate / (1 - momentum), its gain, falls to 1 / (staleness + 1).
     """
-    return max(0.0, 1.0 - (staleness + 1.0) * (1.0 - momentum))
+    return max(0.0, remaining(momentum, staleness)) if staleness else momentum
+
+
+def can_compensate(momentum: float, staleness: float) -> bool:
+    """True if asynchrony alone does not give more than `momentum`."""
+    return remaining(momentum, staleness) >= -ROUNDING
+
+
+def expected(groups: int) -> float:
+    """The implicit momentum of `groups` groups, by Theorem 1."""
+    return 1.0 - 1.0 / groups
+
+
+def staleness_of(implicit: float) -> float:
+    """The staleness that gives this implicit momentum below 1, by Theorem 1: g - 1 for 1 - 1/g."""
+    return implicit / (1.0 - implicit)
 
 
 def subtracted(momentum: float, staleness: float) -> float:
@@ -158,8 +181,8 @@ class ClosedLoop:
     (YellowFin, section 4).
 
     YellowFin adds 0.01 times the difference at every update. Measurements here are rarer and more
-    exact, so a step is larger. It is made in log(1 - momentum), where explicit and implicit
-    momentum add up. `momentum_following` takes the steps.
+    exact, so a step is larger. It goes a part of the way, in log(1 - momentum), to the explicit
+    momentum that `remaining` gives. `momentum_following` takes the steps.
     """
 
     def __init__(self, explicit: float, gain: float = 0.5) -> None:
@@ -169,11 +192,12 @@ class ClosedLoop:
     def __repr__(self) -> str:
         return f"<closed loop, explicit momentum {self.explicit:.3f}>"
 
-    def next(self, measured: float, wanted: float) -> float:
-        """The next explicit momentum, from 0 to MOST. It stays as it is if `measured` or `wanted`
-        is not in [0, 1)."""
-        if 0.0 <= measured < 1.0 and 0.0 <= wanted < 1.0:
-            step = math.log1p(-wanted) - math.log1p(-measured)
-            rest = math.log1p(-self.explicit) + self._gain * step
+    def next(self, implicit: float, wanted: float) -> float:
+        """The next explicit momentum, from 0 to MOST, after a measurement of the implicit one. It
+        stays as it is if `wanted` is not in [0, 1), or if no momentum can be `implicit`."""
+        if abs(implicit) < 1.0 and 0.0 <= wanted < 1.0:
+            aim = min(MOST, remaining(wanted, staleness_of(implicit)))
+            here = math.log1p(-self.explicit)
+            rest = here + self._gain * (math.log1p(-aim) - here)
             self.explicit = min(MOST, max(0.0, -math.expm1(rest)))
         return self.explicit

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from roles.tuning.gradient_statistics import GradientStatistics
-from roles.tuning.momentum import ClosedLoop, expected, total
+from roles.tuning.momentum import ClosedLoop, compensated, expected, total
 
 EVERY = 50  # iterations between two requests for statistics
 COUNTED = 64  # updates that a measurement by staleness needs
@@ -44,14 +44,11 @@ class Following:
         return f"<{self._loop!r}, wanted in all {self.wanted}>"
 
     def begin(self, groups: int) -> Change | None:
-        """The first change, before any measurement, by Theorem 1; None if none is needed."""
+        """The first change, before any measurement, by theory; None if none is needed."""
         if self.wanted is None or groups == 1:
             return None
-        return self._changed(
-            ClosedLoop(self._loop.explicit, gain=1.0),
-            expected(groups),
-            f"{groups} groups, by theory",
-        )
+        after = compensated(self.wanted, groups - 1)
+        return self._changed(after, expected(groups), f"{groups} groups, by theory")
 
     def heard(self, said: Sequence[GradientStatistics]) -> Change | None:
         """The change after new statistics; None if no change is needed."""
@@ -63,13 +60,16 @@ class Following:
         if self.wanted is None:
             self.wanted = total(self._loop.explicit, implicit)
             return None
-        return self._changed(self._loop, implicit, by)
+        before = self._loop.explicit
+        after = self._loop.next(implicit, self.wanted)
+        self._loop.explicit = before
+        return self._changed(after, implicit, by)
 
-    def _changed(self, loop: ClosedLoop, implicit: float, by: str) -> Change | None:
+    def _changed(self, after: float, implicit: float, by: str) -> Change | None:
         assert self.wanted is not None
-        before = loop.explicit
-        now = total(loop.explicit, implicit)
-        after = round(loop.next(now, self.wanted), 4)
+        before = self._loop.explicit
+        now = total(before, implicit)
+        after = round(after, 4)
         self._loop.explicit = after
         why = f"asynchrony gives {implicit:.3g} ({by}): total {now:.3g}, wanted {self.wanted:.3g}"
         beyond = self._is_beyond

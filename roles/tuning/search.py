@@ -118,6 +118,7 @@ class _Search:
         await self.trials.of(best)  # first: the choice is compared with the run's own setting
         if self.choices.groups:
             self._saturate(best)
+            await self._look_at_most(best)
         if self._counts() and self._costs() > self.trials.left_to_spend:
             if self._alike:
                 return await self._by_theory()
@@ -196,7 +197,7 @@ class _Search:
         freely = False
         while True:
             if not self._cold:
-                self.grids.stays = self.now.but(groups=groups)
+                self.grids.stays = self.choices.in_groups(self.now, groups)
             best = await self.grids.around(self.now, groups, freely=freely)
             if not self.choices.momenta or best.momentum:
                 return best
@@ -227,6 +228,18 @@ class _Search:
             for groups in self._counts()
         )
         return grids + len(self.choices.rates) * self.trials.cost_of_another(1)
+
+    async def _look_at_most(self, best: Setting) -> None:
+        """Probe the most groups if the model, which has seen only the run's own, finds no others
+        faster: the time of work may depend on its rows in another way than in proportion."""
+        if self.saturated != best.groups or len(self.trials.iteration_seconds) < 2:
+            return
+        self.saturated = 0
+        by_theory = self._learning_as(best)
+        plain = self.choices.in_groups(best, max(self.choices.groups))
+        momentum = min(self.choices.momenta, default=plain.momentum)
+        await self.trials.of(by_theory[-1] if by_theory else plain.but(momentum=momentum))
+        self._saturate(best)
 
     def _saturate(self, best: Setting) -> None:
         """Find the fewest groups that are as fast as any, by the model of the cluster. Without a
@@ -301,7 +314,7 @@ class _Search:
         the settings with fewer groups that learn alike: the one with the most groups.
         """
         learning = self._learning_as(self.now)
-        as_it_was = self.now.but(groups=fell.groups)
+        as_it_was = self.choices.in_groups(self.now, fell.groups)
         if not self.choices.is_short(self.trials.left) or fell not in [*learning, as_it_was]:
             return None
         if self.trials.fallen == [fell] and not self.trials.diverges(as_it_was):

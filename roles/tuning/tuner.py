@@ -18,12 +18,13 @@ from typing import Any
 from roles.base.role import Held as Memory
 from roles.base.role import RoleOptions
 from roles.base.shapes import Shapes
+from roles.forecasting.tuned_cluster import Cluster
 from roles.messages import Done, Held, Hold, Regroup, Release, Released
 from roles.tuning.batch_choice import Batches, noise_of, worth_telling
 from roles.tuning.choices import Choices, Chosen, Setting
 from roles.tuning.cluster_model import ClusterModel
 from roles.tuning.gradient_statistics import GetGradientStatistics, GradientStatistics
-from roles.tuning.hardware import Cluster, Hardware
+from roles.tuning.hardware import Hardware
 from roles.tuning.held_cluster import HeldCluster, RunEnds, changed, shown
 from roles.tuning.momentum_following import EVERY, Change, Following
 from roles.tuning.record import FILE, Start, as_chosen, search_of, write
@@ -267,7 +268,8 @@ class Tuner(Actor):
         chosen: dict[str, Any] = {"groups": choices.groups, "momentum": choices.momenta}
         # the learning rate is taken over together with the batch
         chosen |= {"batch": batches, "base_lr": choices.rates or batches}
-        setting = now.but(
+        groups = start.setting.groups if choices.groups else now.groups
+        setting = choices.in_groups(now, groups).but(
             **{name: getattr(start.setting, name) for name, among in chosen.items() if among}
         )
         try:
@@ -285,7 +287,7 @@ class Tuner(Actor):
         return as_chosen(start, setting, trial, trials.iteration_seconds, trials.spent)
 
     async def _release(self, now: Setting, then: Setting, watched: int = 0) -> Released:
-        wish = Release(**changed(now, then), watched=watched)
+        wish = Release(**changed(now, then, self._choices), watched=watched)
         return await self.ask(self._coordinator, wish, Released)
 
     def _pays_for_another(self, trials: Trials, chosen: Chosen, left: int) -> bool:

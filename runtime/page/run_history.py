@@ -42,7 +42,7 @@ TOLD = {
     "missed",
     "misprediction",
 }
-DECISIONS = {"tuning", "probe", "regrouped"}
+DECISIONS = {"tuning", "probe", "regrouped", "compensated"}
 MOST_TOLD = 200  # events of a kind shown at most: the last ones
 
 Event = Mapping[str, Any]

@@ -15,6 +15,7 @@ import pytest
 
 from benchmarks.helpers.survivor import Survivor, events
 from nets.files import checkpoint
+from roles.tuning.momentum import compensated
 from runtime import ConvoyError, attach
 from runtime.cli.main import main
 from tests.chaos.recovering import PRESETS, Starts, assert_same_bits, cluster_of, last_checkpoint
@@ -98,7 +99,7 @@ def test_samples_of_asynchronous_groups_are_each_used_once_over_several_changes(
     tmp_path: Path, survivor: Starts
 ) -> None:
     """An iteration trains on the images that its number gives. So each checkpoint must count 16
-    images, one batch, for each of its iterations.
+    images, one batch, for each of its iterations. Momentum follows the number of groups.
     """
     cluster = configure(
         tmp_path, "omnivore", workers=2, groups=2, iterations=1_000_000, paced=True, pace=0.02
@@ -119,6 +120,9 @@ def test_samples_of_asynchronous_groups_are_each_used_once_over_several_changes(
         assert first.split()[2].startswith(f"{at + 1}/"), (
             "the run did not go on at the iteration after the saved one"
         )
+        lowered = [event["momentum"] for event in events(run.newest, "compensated")]
+        expected = pytest.approx(compensated(0.9, groups - 1), abs=1e-5)
+        assert lowered == ([expected] if groups > 1 else [])
     run.process.terminate()
     assert run.end()[0] == 143
 

@@ -18,7 +18,7 @@ import pytest
 from nets.files import checkpoint
 from nets.files.histories import SOLVER
 from roles.checkpoints.best import _read as heard_before
-from roles.coordination.regroup import gone_on
+from roles.coordination.regroup import SUITED, followed, gone_on
 from roles.coordination.schedule import NetTest, RunStage, Schedule, Timetable
 from roles.coordination.state_holders import HELD, NOBODY, holders_of
 from roles.learning.job import Job
@@ -153,6 +153,46 @@ def test_a_run_with_an_unchanged_plan_keeps_the_settings_that_the_run_before_had
     before: dict[str, float], after: dict[str, float], expected: Regroup | None
 ) -> None:
     assert repr(gone_on(json.dumps([before, after]), PLANNED)) == repr(expected)
+
+
+FOLLOWS = {**PLANNED, SUITED: 0.9, "groups": 4, "momentum": 0.6}
+FEWER = {**FOLLOWS, "groups": 2, "momentum": 0.8}
+BY_HAND = {**{key: FOLLOWS[key] for key in PLANNED}, "momentum": 0.5}
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "planned", "expected"),
+    [
+        pytest.param(FOLLOWS, FEWER, FOLLOWS, Regroup(groups=2), id="fewer groups"),
+        pytest.param(FOLLOWS, FOLLOWS, FEWER, None, id="scaled since"),
+        pytest.param(FOLLOWS, BY_HAND, FOLLOWS, Regroup(momentum=0.5), id="set by a request"),
+        pytest.param(FOLLOWS, BY_HAND, FEWER, Regroup(momentum=0.5), id="set, then scaled"),
+        # 0.6 is what the rule gives too, but a request has named it
+        pytest.param(
+            FOLLOWS,
+            {**BY_HAND, "momentum": 0.6},
+            FOLLOWS,
+            Regroup(momentum=0.6),
+            id="set to the rule's",
+        ),
+        pytest.param(PLANNED, {**PLANNED, "momentum": 0.5}, FEWER, Regroup(momentum=0.5), id="old"),
+        pytest.param(PLANNED, {**PLANNED, "groups": 2}, FEWER, None, id="old, planned otherwise"),
+    ],
+)
+def test_a_momentum_that_followed_the_groups_is_not_taken_over_but_one_by_hand_is(
+    before: dict[str, float],
+    after: dict[str, float],
+    planned: dict[str, float],
+    expected: Regroup | None,
+) -> None:
+    assert repr(gone_on(json.dumps([before, after]), planned)) == repr(expected)
+
+
+@pytest.mark.parametrize("known", ["", "nonsense", "[1]", "[{}, {}]", "[1, 2]", "[" * 100_000])
+def test_a_run_of_an_older_version_did_not_lower_its_momentum(known: str) -> None:
+    assert not followed(known)
+    assert not followed(json.dumps([PLANNED, FEWER]))
+    assert followed(json.dumps([FOLLOWS, PLANNED]))
 
 
 DEEP = pytest.param("[" * 100_000, id="nested without end")

@@ -15,6 +15,7 @@ import pytest
 
 from roles.messages import Held, Hold, Probe, Probed, Release, Released
 from roles.tuning.choices import Choices, Setting
+from roles.tuning.compensation import Compensation
 from roles.tuning.gradient_statistics import GetGradientStatistics, GradientStatistics
 from roles.tuning.noise import gain
 from roles.tuning.record import FILE, Start, read
@@ -28,6 +29,7 @@ from tests.roles.laboratories import Quadratic
 SECONDS = {1: 1.0, 2: 0.6, 4: 0.5}
 BATCH = 16
 MOMENTA = (0.0, 0.3, 0.6, 0.9)
+FOLLOWS = Compensation(0.9, "omnivore")
 
 
 class Coordinator(Actor):
@@ -35,7 +37,8 @@ class Coordinator(Actor):
     is not held. It refuses probes after `patience` of them, like a coordinator whose run winds
     down. It cuts the probe with the number `cut` and lets the run go on, like a coordinator whose
     run winds down during a probe. After that it accepts no requests. Twice the batch takes `slower`
-    times as long. After a release, rates from `falls` on diverge within 5 iterations."""
+    times as long. After a release, rates from `falls` on diverge within 5 iterations. With
+    `follows`, momentum follows the number of groups, and a request that names one is reported."""
 
     def __init__(
         self,
@@ -46,8 +49,10 @@ class Coordinator(Actor):
         cut: int = 0,
         slower: float = 1.0,
         falls: float = math.inf,
+        follows: bool = False,
     ) -> None:
         self._falls = falls
+        self._follows = follows
         self._slower = slower
         self._last = last
         self._patience = patience
@@ -131,9 +136,13 @@ class Coordinator(Actor):
 
     def _wanted(self, wish: Probe | Release) -> Setting:
         now = self._now
+        groups = wish.groups or now.groups
+        if self._follows and wish.momentum >= 0:
+            self.emit("named", momentum=wish.momentum)
+        before = FOLLOWS.momentum(groups) if self._follows else now.momentum
         return Setting(
-            wish.groups or now.groups,
-            now.momentum if wish.momentum < 0 else wish.momentum,
+            groups,
+            before if wish.momentum < 0 else wish.momentum,
             now.base_lr if wish.base_lr < 0 else wish.base_lr,
             wish.batch or now.batch,
         )
@@ -449,3 +458,37 @@ def test_a_file_that_is_not_a_record_is_refused_in_words(
         (tmp_path / FILE).write_text(text)
     with pytest.raises(ConfigError, match=why):
         read(tmp_path / FILE)
+
+
+@pytest.mark.parametrize("rates", [(), (0.1, 1.0, 10.0)], ids=["groups", "groups and rate"])
+def test_a_momentum_that_follows_the_groups_is_shown_as_the_run_has_it_and_never_named(
+    tmp_path: Path, rates: tuple[float, ...]
+) -> None:
+    choices = everything(6000, momenta=(), rates=rates, compensation=FOLLOWS)
+    journal = tuned(tmp_path, choices, follows=True)
+    probes = journal.of("probe")
+    assert {probe["groups"] for probe in probes} >= {1, 2}
+    for setting in (*probes, *choices_of(journal), *journal.of("released")):
+        assert setting["momentum"] == pytest.approx(FOLLOWS.momentum(setting["groups"]), abs=1e-6)
+    assert journal.of("named") == []
+    record = read(tmp_path / FILE).setting
+    assert record.momentum == pytest.approx(FOLLOWS.momentum(record.groups), abs=1e-6)
+
+
+def test_a_start_with_other_groups_has_the_momentum_for_them(tmp_path: Path) -> None:
+    start = Start(Setting(4, 0.1, 0.1), 4, 4, "tuning.json")
+    journal = tuned(
+        tmp_path, everything(6000, momenta=(), rates=(), compensation=FOLLOWS), start, follows=True
+    )
+    first = journal.of("probe")[0]
+    assert (first["groups"], first["momentum"]) == (4, pytest.approx(FOLLOWS.momentum(4)))
+    assert journal.of("named") == []
+
+
+def test_a_momentum_that_was_set_by_hand_is_kept_with_other_groups() -> None:
+    choices = everything(6000, momenta=(), compensation=FOLLOWS)
+    by_hand = Setting(4, 0.5, 0.1, BATCH)
+    assert choices.in_groups(by_hand, 2).momentum == 0.5
+    by_rule = by_hand.but(momentum=FOLLOWS.momentum(4))
+    assert choices.in_groups(by_rule, 2).momentum == pytest.approx(FOLLOWS.momentum(2))
+    assert choices.in_groups(by_rule, 1).momentum == pytest.approx(0.9)

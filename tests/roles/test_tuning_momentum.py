@@ -7,16 +7,21 @@ from collections import Counter
 
 import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 from numpy.typing import NDArray
 
 from roles.tuning.momentum import (
     MOST,
     ClosedLoop,
     ImplicitMomentum,
+    can_compensate,
+    compensated,
     expected,
     expected_of,
     from_staleness,
     reach_of,
+    staleness_of,
     total,
 )
 from roles.tuning.ratio import BLOCK, LEAST, Ratio
@@ -116,9 +121,37 @@ def test_momentum_hidden_by_noise_is_not_reported() -> None:
     assert measured.value == pytest.approx(1.0, abs=5 * measured.error)
 
 
-def test_explicit_and_implicit_momentum_keep_one_minus_momentum_over_g() -> None:
-    assert total(0.8, expected(2)) == pytest.approx(0.9)
-    assert total(0.6, expected(4)) == pytest.approx(0.9)
+@given(st.floats(0.0, 0.99), st.integers(1, 64))
+def test_the_total_of_a_compensated_momentum_is_the_momentum_that_suits_one_group(
+    suited: float, groups: int
+) -> None:
+    explicit = compensated(suited, groups - 1)
+    together = total(explicit, expected(groups))
+    if can_compensate(suited, groups - 1):
+        assert together == pytest.approx(suited, abs=1e-5)
+    else:
+        assert explicit == 0.0
+        assert together > suited
+
+
+@given(st.floats(0.0, 0.99), st.floats(0.0, 100.0), st.floats(0.0, 100.0))
+def test_later_gradients_leave_less_momentum_to_the_solver_and_never_a_negative_one(
+    suited: float, one: float, other: float
+) -> None:
+    less, more = sorted((one, other))
+    rounding = 1e-12
+    assert suited + rounding >= compensated(suited, less)
+    assert compensated(suited, less) + rounding >= compensated(suited, more) >= 0.0
+
+
+@pytest.mark.parametrize("suited", [0.0, 0.1, 0.8999999761581421, 0.99])
+def test_gradients_that_are_not_late_leave_the_momentum_to_the_last_bit(suited: float) -> None:
+    assert compensated(suited, 0) == suited
+
+
+@pytest.mark.parametrize("groups", [1, 2, 4, 16])
+def test_the_staleness_of_an_implicit_momentum_is_g_minus_1(groups: int) -> None:
+    assert staleness_of(expected(groups)) == pytest.approx(groups - 1)
     assert expected(1) == 0.0
 
 
@@ -127,7 +160,7 @@ def test_the_closed_loop_brings_the_total_to_its_goal(implicit: float, wanted: f
     loop = ClosedLoop(0.9)
     draw = np.random.default_rng(1)
     for _ in range(60):
-        loop.next(total(loop.explicit, implicit) + 0.005 * draw.normal(), wanted)
+        loop.next(implicit + 0.005 * draw.normal() * (1 - implicit), wanted)
     assert total(loop.explicit, implicit) == pytest.approx(wanted, abs=0.01)
 
 
@@ -140,7 +173,7 @@ def test_the_closed_loop_stays_between_zero_and_the_maximum_and_ignores_invalid_
     assert loop.explicit == 0.0
     for _ in range(50):
         loop.next(0.0, 0.999)
-    assert loop.explicit == MOST
+    assert loop.explicit == pytest.approx(MOST)
 
 
 def test_no_counted_staleness_gives_no_distribution() -> None:

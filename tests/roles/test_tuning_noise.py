@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 
 from roles.messages import LayerGradient
+from roles.tuning.momentum import compensated, total
 from roles.tuning.noise import NoiseScale, efficiency, gain
 from roles.tuning.watch import BURST, LAYERS, PERIOD, GradientWatch, Leaves
 from tests.helpers.support import configure, train
@@ -204,5 +205,6 @@ def test_the_page_of_a_model_server_shows_momentum_and_noise(
     assert shown["convoy_implicit_momentum_ratio", "groups"] == 0.5
     by_staleness = shown["convoy_implicit_momentum_ratio", "staleness"]
     assert 0.0 <= by_staleness < 1.0
-    assert shown["convoy_total_momentum_ratio", ""] == pytest.approx(1 - 0.1 * (1 - by_staleness))
+    together = total(compensated(0.9, 1), by_staleness)
+    assert shown["convoy_total_momentum_ratio", ""] == pytest.approx(together, abs=1e-5)
     assert shown["convoy_gradient_noise_images", ""] > 0

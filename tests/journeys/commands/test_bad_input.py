@@ -94,8 +94,7 @@ BROKEN: dict[str, tuple[str, Mapping[str, str | bytes], list[str], list[str]]] =
         [
             (
                 "cluster.toml:2: train.momentum: found 1.5 (float), expected a number >= 0 "
-                "and < 1, "
-                "or 'auto'"
+                "and < 1, 'auto' or 'solver'"
             )
         ],
     ),

@@ -3,12 +3,14 @@ groups on the digits."""
 
 from __future__ import annotations
 
+import json
 import re
 import xml.etree.ElementTree as ET
 from pathlib import Path
 
 import pytest
 
+from roles.tuning.momentum import compensated
 from runtime.plan.prospects import Needed, Prospects, Wanted
 from tests.helpers.learnt_runs import cluster_in, copied, events, found, told, trained
 
@@ -76,6 +78,31 @@ def test_iterations_of_real_runs_times_predicted_seconds_are_the_time_that_they_
     # several groups stand still around each of the many tests
     took = training_seconds(runs[1], reached(runs[1])[0])
     assert choices[0].to_target == pytest.approx(took, rel=0.2)
+
+
+@pytest.fixture(scope="module")
+def lowered(cluster: Path) -> Path:
+    """A run with 2 groups, whose momentum was lowered by itself."""
+    return trained(cluster, "lowered", "train.strategy.groups=2")
+
+
+def test_a_run_counts_with_the_momentum_that_it_really_had(
+    cluster: Path, lowered: Path, tmp_path: Path
+) -> None:
+    seen = asked(cluster, lowered, target="loss=1.5")
+    (_, (_, setting, _)) = seen.learnt
+    assert setting.startswith(f"2 groups, momentum {compensated(0.9, 1):g}, base_lr 0.03")
+    # the plan itself has one group, but its row with 2 groups has the run's momentum
+    assert not [note for note in seen.notes if "the iterations are those of a run" in note]
+    # an older version did not lower it, and its journal does not say so
+    older = copied(lowered, tmp_path / "older")
+    lines = [json.dumps(event) for event in events(lowered) if event["event"] != "compensated"]
+    (older / "events.jsonl").write_text("".join(f"{line}\n" for line in lines))
+    seen = asked(cluster, older, target="loss=1.5")
+    assert seen.learnt[1][1].startswith("2 groups, momentum 0.9, base_lr 0.03")
+    (note,) = (note for note in seen.notes if "the iterations are those of a run" in note)
+    assert note.startswith("2 groups of 2: the iterations are those of a run with momentum 0.9")
+    assert note.endswith(f"this plan has {compensated(0.9, 1):g} and 0.03")
 
 
 def test_a_training_loss_smoothed_as_in_reports_is_a_target_too(

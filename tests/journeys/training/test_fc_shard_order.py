@@ -13,6 +13,7 @@ import pytest
 from roles.fc.swap import Columns, FcTurn
 from roles.learning.parameter_store import ParameterStore
 from roles.messages import ActivationSlice
+from roles.tuning.momentum import compensated
 from runtime.actors.router import Router
 from runtime.messages.message import Message
 from runtime.transport.inproc import InprocNetwork
@@ -96,7 +97,9 @@ def test_groups_and_rates_change_while_the_shards_go_on(
     ]
     journal = meddled(cluster, changes, [])
     assert [fields["groups"] for fields in journal.of("regrouped")] == [3, 1]
-    assert told == [pytest.approx((0.005, 0.5))] * 4  # the conv model and every shard
+    # the conv model and every shard: momentum follows the groups until a request names one
+    followed = pytest.approx((0.01, compensated(0.9, 2)), abs=1e-5)
+    assert told == [followed] * 4 + [pytest.approx((0.005, 0.5))] * 4
     assert len(journal.of("progress")) == 40
 
 

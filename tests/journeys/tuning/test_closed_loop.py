@@ -13,7 +13,7 @@ import pytest
 
 from roles import ROLES, Options, plan
 from roles.tuning.gradient_statistics import GetGradientStatistics, GradientStatistics
-from roles.tuning.momentum import total
+from roles.tuning.momentum import compensated, total
 from runtime import Actor
 from runtime.config.file import load_with_program
 from runtime.plan.placement import place
@@ -92,7 +92,7 @@ def test_the_total_momentum_reaches_its_goal_with_four_groups(
     journal = followed(cluster, servers, "train.max_iter=400", draw=draws[law])
     changes = journal.of("tuning")
     assert all(fields["why"] for fields in changes)
-    assert changes[0]["momentum"] == pytest.approx(0.6)
+    assert changes[0]["momentum"] == pytest.approx(compensated(WANTED, 3), abs=1e-4)
     assert "4 groups, by theory" in changes[0]["why"]
     regrouped = [fields["momentum"] for fields in journal.of("regrouped")]
     assert regrouped == pytest.approx([fields["momentum"] for fields in changes], abs=1e-4)
@@ -133,6 +133,6 @@ def test_the_loop_runs_in_processes_until_the_run_ends(tmp_path: Path) -> None:
     assert (done.returncode, done.stderr) == (0, "")
     directory = run_directory(cluster)
     (first, *_) = events(directory, "tuning")
-    assert first["momentum"] == pytest.approx(0.8)
+    assert first["momentum"] == pytest.approx(compensated(WANTED, 1), abs=1e-4)
     assert events(directory, "finished")[0]["iterations"] == 300
-    assert events(directory, "regrouped")[0]["momentum"] == pytest.approx(0.8)
+    assert events(directory, "regrouped")[0]["momentum"] == pytest.approx(first["momentum"])

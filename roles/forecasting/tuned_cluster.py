@@ -1,0 +1,43 @@
+"""The cluster of a run as plain data, so that its tuner can make the model of it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any
+
+from runtime.config.sections import ClusterConfig
+from runtime.errors import ConfigError
+from runtime.plan.placement import place
+from runtime.plan.topology import Topology
+
+
+@dataclass(frozen=True, kw_only=True)
+class Cluster:
+    """The cluster of a run as plain data: its `placement` (`Placement.to_data`), the rate and
+    latency of its network, and the number of processors that all processes share (0: they share
+    none). `bytes_per_second` 0: processes share memory."""
+
+    placement: dict[str, Any]
+    latency: float = 0.0
+    bytes_per_second: float = 0.0
+    interfaces: dict[str, str] = field(default_factory=dict)
+    processors: int = 0
+
+
+def cluster_of(topology: Topology, config: ClusterConfig) -> Cluster | None:
+    """The cluster that the topology would run on, for the tuner's model. None if it cannot be
+    placed, which the caller of the planner reports."""
+    from roles.forecasting.fitted_model import network_of, processors_of
+
+    try:
+        placed = place(topology, config)
+    except ConfigError:
+        return None
+    network, _ = network_of(placed, config)
+    return Cluster(
+        placement=placed.to_data(),
+        latency=network.latency,
+        bytes_per_second=network.bytes_per_second or 0.0,
+        interfaces=dict(network.interfaces),
+        processors=processors_of(config),
+    )
