@@ -29,7 +29,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 
-from roles.tuning.choices import TENTH, Choices, Chosen, Setting, Trial, alike
+from roles.tuning.choices import TENTH, Choices, Chosen, Setting, Trial, alike, careful
 from roles.tuning.grids import Grids
 from roles.tuning.hardware import fewest
 from roles.tuning.judgement import LEAST_IN, clearly_worse, ended_in, judged, mean
@@ -309,17 +309,17 @@ class _Search:
         """The setting to try after a setting chosen by theory diverged; None where theory gives no
         other.
 
-        The first choice has as many groups, and the momentum and rate that the run had. These move
-        the model as far in the long run and less at once. If that diverges too, the choice is among
-        the settings with fewer groups that learn alike: the one with the most groups.
+        The first choice has as many groups at the rate that the run had (`careful`), where a
+        gradient has less gain. If that diverges too, the choice is among the settings with fewer
+        groups that learn alike: the one with the most groups.
         """
         learning = self._learning_as(self.now)
-        as_it_was = self.choices.in_groups(self.now, fell.groups)
-        if not self.choices.is_short(self.trials.left) or fell not in [*learning, as_it_was]:
+        lower = careful(self.now, fell.groups)
+        if not self.choices.is_short(self.trials.left) or fell not in [*learning, lower]:
             return None
-        if self.trials.fallen == [fell] and not self.trials.diverges(as_it_was):
-            self.why = f"{fell} diverged; now with the momentum and the rate that the run had"
-            return as_it_was
+        if self.trials.fallen == [fell] and not self.trials.diverges(lower):
+            self.why = f"{fell} diverged; now with the rate that the run had and less momentum"
+            return lower
         diverged = {setting for setting, trial in self.trials.made if trial.diverged}
         fewer = [each for each in learning if each.groups < fell.groups and each not in diverged]
         left = [setting for setting in fewer if not self.trials.diverges(setting)]

@@ -213,9 +213,7 @@ def test_kept_probes_of_a_short_run_cost_nothing() -> None:
     )
 
 
-def test_a_short_run_that_diverges_continues_with_its_own_rates_and_then_with_fewer_groups() -> (
-    None
-):
+def test_a_short_run_that_diverges_continues_with_less_gain_and_then_with_fewer_groups() -> None:
     lab = Written(lambda setting, at: learns(at), PACES.__getitem__, keeps=True)
     trials = Trials(lab, SHORT, SHORT.last)
     found = asyncio.run(tune(trials, SHORT, START))
@@ -224,7 +222,7 @@ def test_a_short_run_that_diverges_continues_with_its_own_rates_and_then_with_fe
         trials.fell(found.setting)
         found = instead(trials, SHORT, START, found)
         taken.append(found.setting)
-    assert taken == [WHOLE[4], Setting(4, 0.9, 0.01), WHOLE[2], START]
+    assert taken == [WHOLE[4], careful(START, 4), WHOLE[2], START]
     assert "no other setting can be compared" in found.why
 
 
