@@ -6,9 +6,8 @@ graph for each group: a layer is pulled while another is computed, members wait 
 and groups meet at a server. The graphs are evaluated (`runtime.queueing.work_graph`), with times
 drawn from means and variations. No message is sent, and no role runs. The assumptions are:
 
-    devices     an actor's work is done in the order in which it is asked for; actors with a device
-                of their own (an emulated one) work in parallel, others that share a process work
-                one after the other
+    devices     a device does work in the order in which it is asked for; the actors of a process
+                share its device, and emulated ones share its emulated device (`device`)
     network     interfaces with one rate each way, shared as TCP connections share it (max-min, as
                 `network_model`); a message from one process to many receivers leaves at one pace;
                 messages without arrays take the latency only
@@ -28,7 +27,7 @@ from roles.base.steps import SENT, Key, Sending, Step, Turn, Work, sent
 from roles.forecasting.plan_forecast import plainly
 from roles.forecasting.traffic import traffic_of
 from roles.forecasting.work_times import Moments, Rows, Times
-from runtime.plan.topology import Topology
+from runtime.plan.topology import ActorSpec, Topology
 from runtime.queueing.work_graph import Piece, Sent, evaluate
 from runtime.transport.interface import Limits
 
@@ -124,6 +123,13 @@ def rows_of(topology: Topology, shapes: Shapes | None = None) -> Rows:
     return {(actor, work.label): work.rows for actor, work in works if work.rows}
 
 
+def device(actor: ActorSpec, home: Mapping[str, str]) -> str:
+    """The device that does the actor's work: the emulated device of its process, or the process
+    itself. `home`: actor -> process."""
+    process = home.get(actor.name, actor.name)
+    return f"{process}/" if actor.emulated is not None else f"{process}//"
+
+
 class _Asked:
     """The steps of a topology as pieces of a graph."""
 
@@ -210,11 +216,7 @@ class _Asked:
         return {"station": station, "seconds": mean, "variation": variation}
 
     def _device(self, actor: str) -> str:
-        """The actor's own device if it is emulated, else the device of its process."""
-        own = self._actors[actor].emulated is not None
-        return self.stations.setdefault(
-            actor, f"{actor}/" if own else f"{self._home.get(actor, actor)}//"
-        )
+        return self.stations.setdefault(actor, device(self._actors[actor], self._home))
 
     def _sending(self, name: Key, sending: Sending) -> dict[str, Any]:
         self._told |= {(name[0], to) for to in sending.to}
