@@ -89,8 +89,10 @@ class Placement(Section):
     processes: Literal["one-per-actor", "one"] = "one-per-actor"
     """`"one"`: all actors that no `[[process]]` names run in one process."""
     spread: Text = "*"
-    """The machines that workers are spread over: names, a list or patterns. The other actors run on
-    the first machine."""
+    """The machines that workers are spread over: names, a list or patterns."""
+    servers: Text = "*"
+    """The machines of servers, such as the FC server and the conv model: names, a list or patterns.
+    Each server gets the machine with the fewest servers (docs/cluster.md)."""
 
 
 class Process(Section):

@@ -52,9 +52,22 @@ class ActorSpec:
         return bool(getattr(self.options, "spread", False))
 
     @property
+    def apart(self) -> bool:
+        """Whether the actor is a server that computes. It gets a machine without workers, if there
+        is one and cluster.toml does not place it elsewhere."""
+        return bool(getattr(self.options, "apart", False))
+
+    @property
+    def serves(self) -> bool:
+        """Whether the actor is a server with much traffic and little work. It gets a machine with
+        workers but without other servers, if there is one and cluster.toml does not place it
+        elsewhere."""
+        return bool(getattr(self.options, "serves", False))
+
+    @property
     def beside(self) -> str:
-        """The actor on whose machine this actor runs if it is not spread. "" places it on the first
-        machine."""
+        """The actor on whose machine this actor runs if it is neither a worker nor a server. ""
+        places it on the first machine."""
         return str(getattr(self.options, "beside", ""))
 
 
