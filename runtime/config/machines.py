@@ -103,6 +103,9 @@ class Machine(Section):
     """Default: `directory`. The folder on the machine that relative sources of data start from."""
     environment: Annotated[dict[str, str], AfterValidator(_variables)] = Field(default={})
     """Environment variables of its processes."""
+    kind: Text | None = None
+    """A kind of machine in the catalogue, such as `"c4.4xlarge"`: `plan` takes its speed, network
+    and price from there. Groups and shares of batches follow the speeds (docs/cluster.md)."""
     price_per_hour: Annotated[float, Field(gt=0, allow_inf_nan=False)] | None = None
     """The price that `plan` multiplies with the predicted time, in any currency
     (docs/tuning.md)."""

@@ -93,6 +93,9 @@ class Placement(Section):
     servers: Text = "*"
     """The machines of servers, such as the FC server and the conv model: names, a list or patterns.
     Each server gets the machine with the fewest servers (docs/cluster.md)."""
+    kinds: Text | None = None
+    """Default: the catalogue of Convoy. A file with kinds of your own for `machine.kind`, relative
+    to this file (docs/tuning.md)."""
 
 
 class Process(Section):
