@@ -80,8 +80,9 @@ class Machine(Section):
     """The address at which its processes listen: a loopback address if the launcher is `"local"`,
     or else a network, an interface or `"auto"` (docs/cluster.md)."""
     cores: Count | None = None
-    """Default: all. The cores that `threads = "auto"` shares among the machine's processes. Workers
-    are spread in proportion to `cores` if all of their machines give it."""
+    """Default: all. The cores that `threads = "auto"` shares among the machine's processes
+    (docs/cluster.md#threads-and-cores). Workers are spread in proportion to `cores` if all of their
+    machines give it."""
     threads: Count | Literal["auto"] = "auto"
     """BLAS threads of each process."""
     port: Port | None = None

@@ -37,15 +37,32 @@ def place(topology: Topology, config: ClusterConfig) -> Placement:
         here[group[1]].append(group)
     machines = {machine.name: machine for machine in config.machine}
     position = {group[0]: number for crowd in here.values() for number, group in enumerate(crowd)}
+    crowds = {machine: _computing(here[machine], topology, config) for machine in here}
     specs = []
     for name, machine, actors in groups:
         settings = machines[machine]
         # two lanes, two ports per process
         port = settings.port + 2 * position[name] if settings.port else 0
-        specs.append(
-            ProcessSpec(name, machine, actors, _threads(settings, config, len(here[machine])), port)
-        )
+        crowd = len(crowds[machine]) if name in crowds[machine] else 0
+        threads = _threads(settings, config, crowd or len(here[machine]))
+        specs.append(ProcessSpec(name, machine, actors, threads, port, crowd=crowd))
     return Placement(topology, _pinned(specs, config))
+
+
+def _computing(crowd: Sequence[Group], topology: Topology, config: ClusterConfig) -> set[str]:
+    """Return the processes of a machine that share its cores among themselves: those with workers
+    or with servers that compute.
+
+    The other processes there have little work, and a worker that leaves cores to them would delay
+    the workers of all other machines. On a single machine, and where processes are pinned, all
+    processes share the cores, and the result is empty.
+    """
+    (_, name, _) = crowd[0]
+    settings = next(machine for machine in config.machine if machine.name == name)
+    if len(config.machine) == 1 or settings.pin:
+        return set()
+    heavy = {actor.name for actor in topology.actors if actor.spread or actor.apart}
+    return {process for process, _, actors in crowd if not heavy.isdisjoint(actors)}
 
 
 def machines_wanted(topology: Topology, config: ClusterConfig) -> int:

@@ -111,7 +111,8 @@ class ProcessSpec:
     all).
 
     `first_core` is used on a machine whose cores are not known here. The process then stays on that
-    core and the following ones, as many as it has threads; see `cores.settled`.
+    core and the following ones, as many as it has threads; see `cores.settled`. `crowd` is the
+    number of processes that share the machine's cores, itself included (0: all of the machine).
     """
 
     name: str
@@ -121,6 +122,7 @@ class ProcessSpec:
     port: int = 0
     cores: tuple[int, ...] = ()
     first_core: int | None = None
+    crowd: int = 0
 
     @property
     def threads_told(self) -> str:
