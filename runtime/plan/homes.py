@@ -8,7 +8,8 @@ servers  actors whose options set `apart` or `serves`. One after the other, firs
          server that is `apart` prefers the first machine without workers, or else the one with the
          fewest processes for its cores, or else the last one. Another server prefers the first
          machine with workers, whose traffic to it then stays on the machine
-others   live on the machine of the actor that their options name as `beside`, or else on the first
+others   and a process of servers that also has the lead, as with `placement.processes = "one"`,
+         live on the machine of the actor that their options name as `beside`, or else on the first
          machine
 """
 
@@ -30,8 +31,11 @@ def at_home(groups: Sequence[Group], topology: Topology, config: ClusterConfig) 
     homes = {process: machine for process, machine, _ in groups if machine}
     open_ = [process for process, machine, _ in groups if not machine]
     homes |= _of_workers(open_, members, config)
+    lead = specs[topology.lead]
     servers = _servers(
-        {process: members[process] for process in open_ if process not in homes}.items()
+        (process, members[process])
+        for process in open_
+        if process not in homes and lead not in members[process]
     )
     near = {
         process: actor.beside

@@ -100,6 +100,15 @@ def test_placement_servers_and_rules_count_before_the_default(tmp_path: Path) ->
     assert found == {"n1": "lead model-0 w-0", "n2": "f w-1", "n3": "w-2", "n4": "fc-0"}
 
 
+def test_servers_in_the_process_of_the_lead_stay_with_it_on_the_first_machine(
+    tmp_path: Path,
+) -> None:
+    text = f"{ELSEWHERE}hosts = 'n[1-3]'\n[placement]\nprocesses = 'one'\n"
+    text += "[[process]]\nname = 'w'\nmachine = 'n[1-3]'\nactors = ['w-*']"
+    found = homes(placed(tmp_path, text, topology(3, 2)))
+    assert found == {"n1": "w-n1 convoy", "n2": "w-n2", "n3": "w-n3"}
+
+
 def test_a_machine_of_placement_servers_that_does_not_exist_is_reported_with_its_line(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
