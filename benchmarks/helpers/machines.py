@@ -30,11 +30,11 @@ class Machine:
 
 @contextmanager
 def machines(
-    count: int, bits_per_second: int | Sequence[int], burst: str = BURST
+    count: int, bits_per_second: int | Sequence[int], burst: float | None = None
 ) -> Iterator[list[Machine]]:
     """Make `count` machines that reach each other and this one, with cables of one rate or of a
-    rate each. After a pause a cable carries a `burst` at once. Needs root. Raises Refused with the
-    reason if they cannot be made."""
+    rate each. After a pause a cable carries BURST at once, or the bytes of `burst` seconds. Needs
+    root. Raises Refused with the reason if they cannot be made."""
     rates = [bits_per_second] * count if isinstance(bits_per_second, int) else bits_per_second
     prefix = f"cv{os.getpid() % 100_000}{chr(ord('a') + next(_made) % 26)}"
     network = _free_network()
@@ -84,8 +84,9 @@ def _free_network() -> str:
     )
 
 
-def _rate(bits_per_second: int, burst: str) -> str:
-    return f"root tbf rate {bits_per_second}bit burst {burst} latency {QUEUE}"
+def _rate(bits_per_second: int, burst: float | None) -> str:
+    at_once = BURST if burst is None else f"{int(bits_per_second / 8 * burst)}b"
+    return f"root tbf rate {bits_per_second}bit burst {at_once} latency {QUEUE}"
 
 
 def _do(*commands: str) -> None:
