@@ -104,8 +104,9 @@ class Strategy(Section):
     """The number of workers."""
     groups: Groups = 1
     """The number of groups of workers (`omnivore`, `singa`, `adam`, `local-fc-shards`). Their sizes
-    differ by at most one worker. `"auto"`: the tuner chooses (docs/tuning.md), also with preset
-    `"auto"`; if the chosen preset has no such choice, its one number counts."""
+    differ by at most one worker, or follow the speeds of machines of different kinds
+    (docs/cluster.md). `"auto"`: the tuner chooses (docs/tuning.md), also with preset `"auto"`; if
+    the chosen preset has no such choice, its one number counts."""
     servers: Count | None = None
     """Default: by preset. The number of model servers of an unmerged preset, or of FC servers of
     `local-fc-shards`."""
@@ -114,9 +115,10 @@ class Strategy(Section):
     of firecaffe's tree."""
     tau: Count = 10
     """Iterations between two averages of parameters in `sparknet` and `dl4j`."""
-    shares: Literal["equal", "throughput"] = "equal"
-    """`"throughput"`: a group's batch is cut in proportion to the rows per second that its members
-    have computed so far."""
+    shares: Literal["equal", "throughput"] | None = None
+    """Default: `"throughput"` if the workers' machines have kinds of different speeds, or else
+    `"equal"`. `"throughput"`: a group's batch is cut in proportion to the rows per second that its
+    members have computed so far, at first to the speeds of their machines' kinds."""
     live: bool = False
     """Workers and groups can be changed while the run goes on. Reducers and links for any grouping
     are started."""

@@ -6,7 +6,7 @@ from __future__ import annotations
 import itertools
 import os
 import subprocess
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 
@@ -29,9 +29,13 @@ class Machine:
 
 
 @contextmanager
-def machines(count: int, bits_per_second: int) -> Iterator[list[Machine]]:
-    """Make `count` machines that reach each other and this one. Needs root. Raises Refused with the
-    reason if they cannot be made."""
+def machines(
+    count: int, bits_per_second: int | Sequence[int], burst: float | None = None
+) -> Iterator[list[Machine]]:
+    """Make `count` machines that reach each other and this one, with cables of one rate or of a
+    rate each. After a pause a cable carries BURST at once, or the bytes of `burst` seconds. Needs
+    root. Raises Refused with the reason if they cannot be made."""
+    rates = [bits_per_second] * count if isinstance(bits_per_second, int) else bits_per_second
     prefix = f"cv{os.getpid() % 100_000}{chr(ord('a') + next(_made) % 26)}"
     network = _free_network()
     made = [Machine(f"{prefix}{number}", f"{network}.{number + 1}") for number in range(count)]
@@ -52,8 +56,8 @@ def machines(count: int, bits_per_second: int) -> Iterator[list[Machine]]:
                 f"{inside} addr add {machine.address}/24 dev eth0",
                 f"{inside} link set lo up",
                 f"{inside} link set eth0 up",
-                f"tc qdisc add dev {cable} {_rate(bits_per_second)}",
-                f"tc -n {machine.namespace} qdisc add dev eth0 {_rate(bits_per_second)}",
+                f"tc qdisc add dev {cable} {_rate(rates[number], burst)}",
+                f"tc -n {machine.namespace} qdisc add dev eth0 {_rate(rates[number], burst)}",
             )
         yield made
     finally:
@@ -80,8 +84,9 @@ def _free_network() -> str:
     )
 
 
-def _rate(bits_per_second: int) -> str:
-    return f"root tbf rate {bits_per_second}bit burst {BURST} latency {QUEUE}"
+def _rate(bits_per_second: int, burst: float | None) -> str:
+    at_once = BURST if burst is None else f"{int(bits_per_second / 8 * burst)}b"
+    return f"root tbf rate {bits_per_second}bit burst {at_once} latency {QUEUE}"
 
 
 def _do(*commands: str) -> None:

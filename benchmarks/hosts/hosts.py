@@ -11,6 +11,8 @@ on the same machines.
     learning  seconds until CIFAR-10 quick reaches a loss, with `groups = "auto"`
     start     seconds from `up` to the first iteration of sixteen machines, and the bar
     thousand  seconds of one core until a thousand machines are planned, placed and told to begin, and the bar
+    placements  the machines of actors and the time of an iteration as `plan` predicts them, and of runs whose work is
+              paced: twelve placements on two to nine machines of one or two kinds, and the bar
 
 In the first four, both sides are up at once and take turns; a ratio is the median of the ratios of
 the turns. Both sides have the same batch, one worker with one thread on each machine, and links
@@ -31,7 +33,7 @@ from typing import Any
 from benchmarks.helpers.machines import Machine, Refused, machines
 from benchmarks.helpers.report import ROOT, Record, machine, missing, ratio, write
 from benchmarks.helpers.survivor import Gone
-from benchmarks.hosts import clusters, starts
+from benchmarks.hosts import clusters, placements, starts
 from benchmarks.hosts.clusters import GIGABIT, WORKS, Work
 from benchmarks.hosts.sides import Ddp, Learnt, Ours, Side, torch_times
 from benchmarks.messages.pair import Lost
@@ -349,4 +351,5 @@ PARTS: dict[str, tuple[str, Callable[[Record, Bench], Awaitable[None]]]] = {
 STARTS: dict[str, tuple[str, Callable[[Record, int], None]]] = {
     "start": ("From `up` to the first iteration of sixteen machines", starts.start),
     "thousand": ("Until a thousand machines have begun", starts.thousand),
+    "placements": ("Placements as `plan` predicts them", placements.placements),
 }

@@ -81,6 +81,15 @@ class Ours:
         await self._run.ask("coordinator", Hold(), Held)
         return (last.time - first.time) / iterations
 
+    async def settled(self, skipped: int, iterations: int) -> float:
+        """The mean seconds of so many iterations, after `skipped` ones of a run that is not
+        held."""
+        for _ in range(skipped):
+            first = await self._next("progress")
+        for _ in range(iterations):
+            last = await self._next("progress")
+        return (last.time - first.time) / iterations
+
     async def learn(self, target: float, window: int, seconds: float) -> tuple[Learnt, list[str]]:
         """Train until the mean loss of the last `window` iterations is at most `target`, or for so
         many seconds. Also returns the choices that the tuner made meanwhile."""

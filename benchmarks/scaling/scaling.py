@@ -47,6 +47,7 @@ BUSY = 0.9  # of the processor's time: above this, a figure of real time does no
 STALE = 0.1  # difference in updates, or relative to g - 1
 IDEAL = 0.1  # largest excess over the time in proportion to the devices' speeds
 LINKS = VIRTUAL.format(rate=GIGABIT, latency=1e-4)
+PROCESSES = 4  # that share the workers, on the real clock
 # of one stage, forward or backward, on the real clock; the machine must keep up with all workers
 STAGE_SECONDS = 0.05
 SERVERS = "parameter-server"
@@ -273,13 +274,16 @@ def processes(record: Record, folder: Path, most: int) -> None:
         reports = [event for event in events if event["event"] == "progress"]
         stale = settled(reports, groups)
         rate = (len(reports) - 1) / (reports[-1]["t"] - reports[0]["t"])
-        record.row(groups, wanted.iterations, stale, groups - 1, rate, groups / (4 * STAGE_SECONDS))
+        devices = min(PROCESSES, groups)  # the workers of a process share its device
+        record.row(
+            groups, wanted.iterations, stale, groups - 1, rate, devices / (4 * STAGE_SECONDS)
+        )
         fresh(record, f"{groups} groups in processes", stale, groups)
 
 
 def together(groups: int) -> str:
     """The tables of up to four processes that share the workers."""
-    count = min(4, groups)
+    count = min(PROCESSES, groups)
     shares = [
         [f'"conv-{group}-0"' for group in range(groups) if group % count == index]
         for index in range(count)

@@ -12,7 +12,9 @@ Each role has them in its own file, as a frozen dataclass `Options` on `RoleOpti
     RecoveryOptions    anew: how it is restarted after a death
                        keeps_beside: does it keep lasting state that is in no model?
     DeviceOptions      on_device: its options for another device
-                       spread: is its kind spread over machines by default?
+                       spread: is it a worker, which is spread over the machines?
+                       apart: is it a server that computes, and gets a machine without workers?
+                       serves: is it a server with much traffic, and avoids other servers?
     TuningOptions      any_batch: does it take any batch of up to `Job.largest` rows?
                        tells_of: the statistics of gradients that it can report: momentum, noise
                        most_groups: the most groups that it may ask the run to have
@@ -20,8 +22,8 @@ Each role has them in its own file, as a frozen dataclass `Options` on `RoleOpti
 Other code asks these classes and does not know roles by name. Each caller asks only the concern
 that it needs, so the options of a role from another package may use some of these classes only.
 `RoleOptions` is all of them. By default a role sends, holds and computes nothing. A field `beside`
-names the actor on whose machine the role lives if it is not spread; if it is "" or missing, the
-role lives on the first machine.
+names the actor on whose machine the role lives if it is neither worker nor server; if it is "" or
+missing, the role lives on the first machine.
 """
 
 from __future__ import annotations
@@ -132,6 +134,8 @@ class DeviceOptions:
     """The device on which a role computes, and the machine on which it lives."""
 
     spread: ClassVar[bool] = False
+    apart: ClassVar[bool] = False
+    serves: ClassVar[bool] = False
 
     def on_device(self, device: str, blank: Mapping[str, Any]) -> Self | None:
         """The same options for "cpu", "cuda:N" or "emulated"; None if the role computes nothing

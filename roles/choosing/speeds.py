@@ -144,5 +144,5 @@ def _emulated(config: ClusterConfig, placement: Placement) -> Speed:
     not have this preset's work."""
     basis = basis_of(config, placement, Wanted())
     network, _ = network_of(placement, config)
-    times = Times.of_profile(NO_TIME) if basis is None else basis.times(placement.topology)
+    times = Times.of_profile(NO_TIME) if basis is None else basis.times(placement)
     return Speed.of(predict(placement.topology, times, network, placement.process_of()))

@@ -35,6 +35,7 @@ class FcOptions(JobOptions):
 
     anew: ClassVar[Anew] = Anew.FROM_STATE
     any_batch: ClassVar[bool] = True
+    apart: ClassVar[bool] = True
     image_shape: InputShape
 
     def sends(self, name: str, shapes: Shapes) -> Sent:

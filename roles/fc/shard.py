@@ -53,6 +53,7 @@ class ShardOptions(JobOptions):
 
     anew: ClassVar[Anew] = Anew.FROM_STATE
     any_batch: ClassVar[bool] = True
+    apart: ClassVar[bool] = True
     image_shape: InputShape
     shards: tuple[str, ...]
     scheme: str

@@ -11,7 +11,7 @@ statistical        Statistical efficiency: the number of iterations that a targe
 costs              The time of array work, calculated from the work's `Load`
 layer_times        The time of array work on this machine, measured layer by layer, for profiles and
                    for the choice of a preset
-catalogue          Kinds of machines to rent: their speed, network and price
+catalogue          Kinds of machines: their speed, network and price
 observer           The observer of a run, which compares the predicted with the measured time of an
                    iteration
 fitted_model       The model of a live run
@@ -20,6 +20,8 @@ prediction_error   The decision whether a prediction was wrong, and which statio
                    difference
 regrouped          The topology of a run whose groups or batch were changed
 tuned_cluster      The cluster of a run as plain data, so that its tuner can make the model of it
+kind_machines      Machines of known kinds as the inputs of a prediction
+prediction_basis   The declaration of a prediction's inputs, and a profile as a source of times
 
 See docs/decisions/tuning.md.
 """

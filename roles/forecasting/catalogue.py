@@ -1,15 +1,16 @@
-"""Kinds of machines to rent: their speed, network and price. `machines.toml` has the known
-kinds."""
+"""Kinds of machines: their speed, network and price. `machines.toml` has the known kinds, and
+`placement.kinds` names another file."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated
 
 from pydantic import Field
 
 from runtime.config.problems import Expected, validated
-from runtime.config.sections import Bytes, Section
+from runtime.config.sections import Bytes, ClusterConfig, Section
 from runtime.config.toml_source import in_order, read
 from runtime.errors import ConfigError
 from runtime.suggest import hint
@@ -54,7 +55,37 @@ def kind_called(name: str, file: Path | None = None) -> Kind:
     """The kind of this name. Raises ConfigError as `kinds` does, or if there is no such kind."""
     known = kinds(file)
     if name not in known:
-        raise ConfigError(
-            [(f"--machine {name}: no such kind in {file or 'the catalogue'}{hint(name, known)}")]
-        )
+        raise ConfigError([f"--machine {name}: no such kind{_where(name, known, file)}"])
     return known[name]
+
+
+def kinds_of(config: ClusterConfig) -> dict[str, Kind]:
+    """Machine -> its kind, as cluster.toml gives it. Empty if no machine has one. Raises
+    ConfigError with every unknown kind, and if only some machines have one."""
+    machines = config.machine
+    if not any(machine.kind for machine in machines):
+        return {}
+    file = file_of(config)
+    known = kinds(file)
+    wrong: dict[str, None] = {}
+    for machine in machines:
+        if machine.kind is None:
+            text = f"missing for machine '{machine.name}', but other machines have one"
+        elif machine.kind not in known:
+            text = f"found '{machine.kind}', no such kind{_where(machine.kind, known, file)}"
+        else:
+            continue
+        wrong[config.raw.problem(("machine", machine.entry, "kind"), text).text] = None
+    if wrong:
+        raise ConfigError(list(wrong))
+    return {machine.name: known[machine.kind] for machine in machines if machine.kind}
+
+
+def file_of(config: ClusterConfig) -> Path | None:
+    """The user's catalogue, if `placement.kinds` names one."""
+    said = config.placement.kinds
+    return None if said is None else config.raw.path.parent / said
+
+
+def _where(name: str, known: Mapping[str, Kind], file: Path | None) -> str:
+    return f" in {file or 'the catalogue'}{hint(name, known)}"

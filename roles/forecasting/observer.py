@@ -14,6 +14,7 @@ from typing import Any
 
 from roles.forecasting.fitted_model import PROCESSORS, Fit, Fitted, network_of, processors_of
 from roles.forecasting.live_times import LiveTimes
+from roles.forecasting.prediction import device
 from roles.forecasting.prediction_error import TOLERATED, Patience, difference, spoken
 from roles.learning.scoreboard import HELD, RELEASED
 from runtime.compute.work_sums import Sums
@@ -60,10 +61,7 @@ class Forecaster:
         self._model = Fitted(placement, network, learns=learns, processors=self._processors)
         home = placement.process_of()
         actors = placement.topology.actors
-        self._device = {
-            actor.name: actor.name if actor.emulated else f"{home[actor.name]}//"
-            for actor in actors
-        }
+        self._device = {actor.name: device(actor, home) for actor in actors}
         self._live = LiveTimes(placement.topology.lead)
         self._patience = Patience()
         self._fit: Fit | None = None

@@ -4,6 +4,7 @@ bytes on each link."""
 from __future__ import annotations
 
 import dataclasses
+import itertools
 from collections.abc import Iterator
 from typing import Any
 
@@ -47,17 +48,30 @@ def memory(topology: Topology) -> dict[str, int]:
 
 
 def decided(topology: Topology) -> tuple[str, ...]:
-    """The way of sums from host to host, where there are several. The momentum, where the preset
-    lowers the solver's."""
+    """The way of sums from host to host, where there are several. The groups and shares that follow
+    from kinds of machines. The momentum, where the preset lowers the solver's."""
     exchanges = [
         getattr(getattr(actor.options, "exchange", None), "options", None)
         for actor in topology.actors
     ]
-    sums = dict.fromkeys(told for options in exchanges if (told := getattr(options, "told", "")))
+    said = dict.fromkeys(told for options in exchanges if (told := getattr(options, "told", "")))
     (lead,) = (actor.options for actor in topology.actors if actor.name == topology.lead)
     compensation = getattr(lead, "compensation", None)
     momentum = compensation.told(len(lead.groups)) if compensation is not None else ""
-    return (*sums, *([momentum] if momentum else []))
+    return (*said, *_by_kinds(topology), *([momentum] if momentum else []))
+
+
+def _by_kinds(topology: Topology) -> Iterator[str]:
+    shapes = Shapes(topology)
+    if any(getattr(options.shares, "expected", ()) for options in shapes.having("shares").values()):
+        cuts = [shapes.cuts(members[0]) for members in shapes.groups if members]
+        rows = "; ".join(
+            ", ".join(str(high - low) for low, high in itertools.pairwise(of)) for of in cuts
+        )
+        yield (
+            "each group's workers get rows by the kinds of their machines, and by measured speeds "
+            f"as soon as the run has them: {rows}"
+        )
 
 
 def _in_most_groups(topology: Topology) -> Iterator[Topology]:

@@ -6,10 +6,9 @@ graph for each group: a layer is pulled while another is computed, members wait 
 and groups meet at a server. The graphs are evaluated (`runtime.queueing.work_graph`), with times
 drawn from means and variations. No message is sent, and no role runs. The assumptions are:
 
-    devices     an actor's work is done in the order in which it is asked for; actors with a device
-                of their own (an emulated one) work in parallel, others that share a process work
-                one after the other
-    network     interfaces with one rate each way, shared as TCP connections share it (max-min, as
+    devices     a device does work in the order in which it is asked for; the actors of a process
+                share its device, and emulated ones share its emulated device (`device`)
+    network     interfaces with a rate each way, shared as TCP connections share it (max-min, as
                 `network_model`); a message from one process to many receivers leaves at one pace;
                 messages without arrays take the latency only
     groups      run without a stop: no test, no checkpoint, no first iteration
@@ -18,8 +17,9 @@ drawn from means and variations. No message is sent, and no role runs. The assum
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
+from types import MappingProxyType
 from typing import Any
 
 from roles.base.role import PredictionOptions
@@ -28,11 +28,13 @@ from roles.base.steps import SENT, Key, Sending, Step, Turn, Work, sent
 from roles.forecasting.plan_forecast import plainly
 from roles.forecasting.traffic import traffic_of
 from roles.forecasting.work_times import Moments, Rows, Times
-from runtime.plan.topology import Topology
+from runtime.plan.topology import ActorSpec, Topology
 from runtime.queueing.work_graph import DRAWS, Piece, Sent, evaluate
 from runtime.transport.interface import Limits
 
 __all__ = ["Network", "Prediction", "Rows", "Times", "predict", "rows_of", "shapes_of"]
+
+NO_DEVICES: Mapping[str, str] = MappingProxyType({})
 
 
 @dataclass(frozen=True)
@@ -42,13 +44,32 @@ class Network:
     `latency` is in seconds. `bytes_per_second` is the rate of every interface, each way (None:
     unlimited, as with shared memory). `interfaces`: process -> its interface, if it shares one;
     processes behind one interface reach one another at once. `credit_bytes`: bytes that may be
-    under way on a link, as in [links].
+    under way on a link, as in [links]. `own`: the latency and rate of single interfaces. A message
+    takes the larger latency of the interfaces that it passes. `devices`: process -> its device, if
+    processes share one.
     """
 
     latency: float = 0.0
     bytes_per_second: float | None = None
     interfaces: Mapping[str, str] = field(default_factory=dict)
     credit_bytes: int = Limits().credit_bytes
+    own: Mapping[str, tuple[float, float | None]] = field(default_factory=dict)
+    devices: Mapping[str, str] = field(default_factory=dict)
+
+    @property
+    def limited(self) -> bool:
+        """Whether any interface has a rate."""
+        rates = (self.bytes_per_second, *(rate for _, rate in self.own.values()))
+        return any(rate is not None for rate in rates)
+
+    def rate(self, interface: str) -> float:
+        """Bytes per second of the interface, each way; infinite if it has no limit."""
+        _, rate = self.own.get(interface, (0.0, self.bytes_per_second))
+        return rate or math.inf
+
+    def delay(self, interfaces: Iterable[str]) -> float:
+        """Seconds of a message that passes these interfaces."""
+        return max(self.own.get(name, (self.latency, None))[0] for name in interfaces)
 
 
 @dataclass(frozen=True)
@@ -93,14 +114,14 @@ def predict(
     asked = _Asked(topology, times, network, home, shapes or shapes_of(topology, network))
     groups = [list(asked.cycle(members)) for members in asked.groups]
     rates = {
-        way: network.bytes_per_second or math.inf
+        way: network.rate(way.rpartition(" ")[0])
         for pieces in groups
         for piece in pieces
         for way in piece.ways
     }
     found = evaluate(groups, rates, rounds=-(-rounds // asked.period), draws=draws)
     asked.note_untold()
-    use = {name: min(1.0, found.use.get(station, 0.0)) for name, station in asked.stations.items()}
+    use = {name: min(1.0, found.use.get(station, 0.0)) for name, station in asked.devices()}
     use |= {way: min(1.0, found.use.get(way, 0.0)) for way in rates}
     bottleneck = max(use, key=lambda name: use[name], default="")
     iterations = len(groups) * asked.period
@@ -118,7 +139,7 @@ def predict(
 
 def shapes_of(topology: Topology, network: Network) -> Shapes:
     """The shapes of the actors' arrays, as predictions need them."""
-    return Shapes(plainly(topology), shared_memory=network.bytes_per_second is None)
+    return Shapes(plainly(topology), shared_memory=not network.limited)
 
 
 def rows_of(topology: Topology, shapes: Shapes | None = None) -> Rows:
@@ -130,6 +151,18 @@ def rows_of(topology: Topology, shapes: Shapes | None = None) -> Rows:
     every = [step for members in asked.groups for step in asked.steps(members, 0)]
     works = [(step.name[0], step.does) for step in every if isinstance(step.does, Work)]
     return {(actor, work.label): work.rows for actor, work in works if work.rows}
+
+
+def device(
+    actor: ActorSpec, home: Mapping[str, str], shared: Mapping[str, str] = NO_DEVICES
+) -> str:
+    """The device that does the actor's work: the emulated device of its process, or the process
+    itself, or the device that several processes share (process -> device). `home`: actor ->
+    process."""
+    process = home.get(actor.name, actor.name)
+    if process in shared:
+        return f"{shared[process]}///"
+    return f"{process}/" if actor.emulated is not None else f"{process}//"
 
 
 class _Asked:
@@ -173,6 +206,15 @@ class _Asked:
                         "no role declares"
                     )
                 yield self._piece(step, names, number)
+
+    def devices(self) -> Iterator[tuple[str, str]]:
+        """Each actor and its device. On devices that processes share, only actors whose work takes
+        time."""
+        shared = {f"{name}///" for name in self._network.devices.values()}
+        busy = {actor for (actor, _, _), moments in self._moments.items() if moments.mean}
+        for name, station in self.stations.items():
+            if name in busy or station not in shared:
+                yield name, station
 
     def steps(self, members: list[str], number: int) -> Iterator[Step]:
         """The steps of all actors in one iteration of these members."""
@@ -218,11 +260,8 @@ class _Asked:
         return {"station": station, "seconds": mean, "variation": variation}
 
     def _device(self, actor: str) -> str:
-        """The actor's own device if it is emulated, else the device of its process."""
-        own = self._actors[actor].emulated is not None
-        return self.stations.setdefault(
-            actor, f"{actor}/" if own else f"{self._home.get(actor, actor)}//"
-        )
+        spec = self._actors[actor]
+        return self.stations.setdefault(actor, device(spec, self._home, self._network.devices))
 
     def _sending(self, name: Key, sending: Sending) -> dict[str, Any]:
         self._told |= {(name[0], to) for to in sending.to}
@@ -236,8 +275,9 @@ class _Asked:
                 f"{name[0]}: the size that it sends as {name[1]} depends on the numbers: "
                 "counted as 0"
             )
-        if not sending.size or self._network.bytes_per_second is None:
-            return {"delay": self._network.latency}
+        delay = self._network.delay((sender, *away))
+        if not sending.size or not self._network.limited:
+            return {"delay": delay}
         ways = {f"{sender} out": len(away)}
         for there in away:
             ways[f"{there} in"] = ways.get(f"{there} in", 0) + 1
@@ -252,7 +292,7 @@ class _Asked:
             "ways": ways,
             "lane": lane,
             "window": window,
-            "delay": self._network.latency,
+            "delay": delay,
         }
 
     def _interface(self, actor: str) -> str:

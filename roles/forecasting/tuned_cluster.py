@@ -15,13 +15,15 @@ from runtime.plan.topology import Topology
 class Cluster:
     """The cluster of a run as plain data: its `placement` (`Placement.to_data`), the rate and
     latency of its network, and the number of processors that all processes share (0: they share
-    none). `bytes_per_second` 0: processes share memory."""
+    none). `bytes_per_second` 0: processes share memory. `warms`: the first pieces of work are
+    slower than later ones, as everywhere but on the virtual clock."""
 
     placement: dict[str, Any]
     latency: float = 0.0
     bytes_per_second: float = 0.0
     interfaces: dict[str, str] = field(default_factory=dict)
     processors: int = 0
+    warms: bool = False
 
 
 def cluster_of(topology: Topology, config: ClusterConfig) -> Cluster | None:
@@ -40,4 +42,5 @@ def cluster_of(topology: Topology, config: ClusterConfig) -> Cluster | None:
         bytes_per_second=network.bytes_per_second or 0.0,
         interfaces=dict(network.interfaces),
         processors=processors_of(config),
+        warms=config.simulation.clock == "real",
     )

@@ -21,11 +21,13 @@ class Cutting:
 
     `in_proportion`: in proportion to the measured rows per second of the workers (Omnivore, section
     5.1: a device is a black box of known throughput). With `micro_batches`, cuts are only between
-    two of these.
+    two of these. `expected`: (worker, speed) as the kinds of their machines have it, in any unit.
+    These speeds count until all members of a group have been measured.
     """
 
     in_proportion: bool = False
     micro_batches: int = 0
+    expected: tuple[tuple[str, float], ...] = ()
 
 
 EQUAL = Cutting()
@@ -38,6 +40,7 @@ class Shares:
         self._in_proportion = cutting.in_proportion
         self._micro_batches = cutting.micro_batches
         self._rates: dict[str, float] = {}  # worker -> rows per second
+        self._expected = dict(cutting.expected)
 
     def __repr__(self) -> str:
         return (
@@ -74,11 +77,12 @@ class Shares:
         member has at least one row."""
         if self._micro_batches and rows >= self._micro_batches:
             return micro_cuts(rows, self._micro_batches)[:: self._micro_batches // len(members)]
-        known = all(worker in self._rates for worker in members)
-        if not self._in_proportion or not known:
+        measured = all(worker in self._rates for worker in members)
+        rates = self._rates if measured else self._expected
+        if not self._in_proportion or not all(worker in rates for worker in members):
             sizes = split(rows, len(members))
         else:
-            sizes = _in_proportion([self._rates[worker] for worker in members], rows)
+            sizes = _in_proportion([rates[worker] for worker in members], rows)
         return (0, *itertools.accumulate(sizes))
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from types import MappingProxyType
@@ -126,6 +127,18 @@ def reducers_needed(
 def _alone(groups: Sequence[Sequence[str]], homes: Mapping[str, str]) -> bool:
     """True if the root is the last reducer of these groups."""
     return len(groups) == 1 and not homes
+
+
+def split_by(weights: Sequence[float], parts: int) -> list[int]:
+    """The numbers of neighbours in `parts` blocks with sums of `weights` as even as possible. Each
+    block has one at least."""
+    sums = list(itertools.accumulate(weights, initial=0.0))
+    cuts = [0]
+    for part in range(1, parts):
+        among = range(cuts[-1] + 1, len(weights) - (parts - part) + 1)
+        wanted = sums[-1] * part / parts
+        cuts.append(min(among, key=lambda cut: abs(sums[cut] - wanted)))
+    return [high - low for low, high in itertools.pairwise((*cuts, len(weights)))]
 
 
 def split(total: int, parts: int) -> list[int]:

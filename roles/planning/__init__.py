@@ -24,6 +24,7 @@ briefing         The briefing of the actors with tests, checkpoints, wire format
 job_checks       The checks of a job: its nets and its files must fit the preset
 job_reading      The reading of a job from [train] and from its files, each of which is opened once
 compensating     The effect of asynchronous groups on a plan's momentum
+kind_speeds      The speeds of workers whose machines have kinds
 
 See docs/decisions/tuning.md.
 """

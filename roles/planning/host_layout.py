@@ -17,6 +17,7 @@ from roles.options import Strategy
 from roles.planning.diagnostics import Diagnostics
 from roles.planning.job_checks import CheckedJob
 from roles.planning.job_reading import PlanInputs
+from roles.planning.kind_speeds import groups_of, speeds_of, with_speeds
 from roles.presets.request import Request
 from runtime.config.sections import ClusterConfig
 from runtime.errors import ConfigError
@@ -47,7 +48,8 @@ def lay_out(inputs: PlanInputs, checked: CheckedJob, diagnostics: Diagnostics) -
         topology = with_typed_options(inputs.preset.layout(request))
         return inputs.auto.with_tuner(diagnostics, topology, request.timetable, inputs.config)
 
-    return _for_hosts(lay, _request(inputs, checked), inputs.config, diagnostics)
+    achieved = speeds_of(inputs.config, diagnostics)
+    return _for_hosts(lay, _request(inputs, checked), inputs.config, achieved, diagnostics)
 
 
 def _request(inputs: PlanInputs, checked: CheckedJob) -> Request:
@@ -73,21 +75,23 @@ def _for_hosts(
     lay: Callable[[Request], Topology],
     request: Request,
     config: ClusterConfig,
+    achieved: Mapping[str, float],
     remarks: Diagnostics,
 ) -> Topology:
-    """The topology of a request whose hosts are not known yet. Notes values of `between` that are
-    impossible or without effect."""
+    """The topology of a request whose hosts are not known yet. `achieved`: machine -> the FLOP/s of
+    its kind. Notes values of `between` that are impossible or without effect."""
     strategy = request.strategy
     if not several(config):
         _warn_of_ways(strategy, remarks)
         return lay(replace(request, hosts=(only_host(config),)))
-    topology = lay(request)
     try:
+        request = with_speeds(lay, request, config, achieved, remarks)
+        topology = lay(request)
         hosts = hosts_of(place(topology, config), config)
     except ConfigError:
-        return topology  # the caller places the topology next and gets this error then
+        return lay(request)  # the caller places the topology next and gets this error then
     homes = {name: host.name for host in hosts for name in host.actors}
-    groups = _groups_of(topology)
+    groups = groups_of(topology)
     count = max((len({homes[name] for name in members}) for members in groups), default=0)
     if count < 2:
         _warn_of_ways(strategy, remarks)
@@ -105,13 +109,6 @@ def _for_hosts(
         remarks.problem(NOT_BY_HALVES.format(count, why), "train", "strategy", "between")
         return topology
     return lay(replace(request, hosts=hosts, between=_between(strategy, count, config)))
-
-
-def _groups_of(topology: Topology) -> Sequence[Sequence[str]]:
-    """The workers of each group by rank, as the lead has them."""
-    lead = next(actor.options for actor in topology.actors if actor.name == topology.lead)
-    found: Sequence[Sequence[str]] = getattr(lead, "groups", ())
-    return found
 
 
 def _not_in_pairs(members: Sequence[str], homes: Mapping[str, str]) -> list[int]:

@@ -8,12 +8,13 @@ to the target come from runs.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 
 from roles.forecasting.plan_forecast import forecast
 from roles.forecasting.prediction import predict
-from roles.forecasting.prediction_inputs import PredictionInputs, basis_of
+from roles.forecasting.prediction_basis import PredictionInputs
+from roles.forecasting.prediction_inputs import basis_of
 from roles.options import Options
 from roles.planning.alternatives import Candidate, by_groups, by_preset, changed
 from roles.planning.auto_settings import BATCH, GROUPS, AutoSettings
@@ -24,6 +25,7 @@ from runtime.config.sections import ClusterConfig
 from runtime.errors import ConfigError
 from runtime.plan.placement import place
 from runtime.plan.prospects import Needed, Prospect, Prospects, Wanted, hourly
+from runtime.plan.rented import on_rented
 from runtime.plan.topology import Placement, Topology
 from runtime.records.run_identity import CONFIG
 
@@ -60,12 +62,17 @@ def prospects(
     config: ClusterConfig, options: Options, placement: Placement, wanted: Wanted
 ) -> Prospects:
     """Make the predictions for a plan. Raises ConfigError for a wrong profile, kind of machine, run
-    file or target."""
+    file or target.
+
+    If `wanted` names a kind of machine, the plan is laid out and placed on such machines, as
+    `placement` may be already.
+    """
     chosen_by_tuner = list(_chosen_by_tuner(_tuned(options)))
     options = _as_begun(options)
-    folder = None if wanted.profile is None else wanted.profile.parent
-    run = None if folder is None else options_of_run(folder)
-    profiled = None if folder is None or run is None else _as_run(config, options, run, folder)
+    written = config
+    if wanted.machine:
+        config, placement = _on_rented(config, lambda there: changed(there, options))
+    run, profiled = _profiled(written, options, wanted)
     basis = basis_of(config, placement, wanted, profiled)
     if basis is None:
         return Prospects(notes=(HOW,))
@@ -78,7 +85,7 @@ def prospects(
     seen = None if target is None else learnt(target, wanted.learnt, options, job, table.first)
     every = list(enumerate(by_preset(strategy, topology), 1)) if wanted.presets else []
     every = every or [(one.groups, one) for one in by_groups(strategy, topology)]
-    asked = _Asked(config, options, basis, seen, presets=wanted.presets)
+    asked = _Asked(written, options, basis, seen, wanted)
     if run is not None and {GROUPS, BATCH} & {*_tuned(run).keys}:
         asked.notes[SEVERAL] = None
     choices = list(asked.choices(every))
@@ -122,14 +129,14 @@ class _Asked:
         options: Options,
         basis: PredictionInputs,
         seen: Learnt | None,
-        *,
-        presets: bool,
+        wanted: Wanted,
     ) -> None:
         self._config = config
         self._options = options
         self._basis = basis
         self._seen = seen
-        self._presets = presets
+        self._presets = wanted.presets
+        self._rented = bool(wanted.machine)
         self._refused: dict[str, list[str]] = {}  # reason -> names of candidates
         self.notes = dict.fromkeys(basis.notes)
 
@@ -141,7 +148,7 @@ class _Asked:
         """
         for number, one in candidates:
             try:
-                placed = place(one.topology(self._config, self._options), self._config)
+                placed = self._placed(one)
             except ConfigError as error:
                 self._refuse(one, error)
                 continue
@@ -151,6 +158,11 @@ class _Asked:
                 if not self._presets:
                     raise
                 self._refuse(one, error)
+
+    def _placed(self, one: Candidate) -> Placement:
+        if self._rented:
+            return _on_rented(self._config, lambda there: one.topology(there, self._options))[1]
+        return place(one.topology(self._config, self._options), self._config)
 
     def _refuse(self, one: Candidate, error: ConfigError) -> None:
         for problem in error.problems:
@@ -165,7 +177,7 @@ class _Asked:
     def _choice(self, number: int, one: Candidate, placed: Placement) -> Prospect:
         basis = self._basis
         topology = placed.topology
-        found = predict(topology, basis.times(topology), basis.network(placed), placed.process_of())
+        found = predict(topology, basis.times(placed), basis.network(placed), placed.process_of())
         self.notes |= dict.fromkeys(found.notes)
         return Prospect(
             one.name,
@@ -207,6 +219,13 @@ class _Asked:
         return self._seen.efficiency.needed(manner, one.groups)
 
 
+def _on_rented(
+    config: ClusterConfig, lay: Callable[[ClusterConfig], Topology]
+) -> tuple[ClusterConfig, Placement]:
+    there, topology = on_rented(config, lay)
+    return there, place(topology, there)
+
+
 def _of_target(choices: Sequence[Prospect]) -> Iterator[str]:
     yield SEEDS
     if all(choice.hourly is None for choice in choices):
@@ -229,6 +248,17 @@ def _as_begun(options: Options) -> Options:
 
 def _tuned(options: Options) -> AutoSettings:
     return AutoSettings(options.train, preset_called(options.train.strategy.preset), Path())
+
+
+def _profiled(
+    config: ClusterConfig, options: Options, wanted: Wanted
+) -> tuple[Options | None, Topology | None]:
+    """The options and the topology of the run that left the profile, if a run did."""
+    folder = None if wanted.profile is None else wanted.profile.parent
+    run = None if folder is None else options_of_run(folder)
+    if folder is None or run is None:
+        return None, None
+    return run, _as_run(config, options, run, folder)
 
 
 def _as_run(config: ClusterConfig, options: Options, run: Options, folder: Path) -> Topology:

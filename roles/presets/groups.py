@@ -6,7 +6,7 @@ import dataclasses
 from collections.abc import Sequence
 
 from roles.coordination.regroup import FIXED, Live, LiveTree
-from roles.learning.tree import forest, reducers_needed, split
+from roles.learning.tree import forest, reducers_needed, split, split_by
 from roles.presets.request import COORDINATOR, Request
 from roles.servers.tree_reducer import ReducerOptions
 from runtime.plan.topology import ActorSpec, Link
@@ -22,7 +22,8 @@ def with_groups(request: Request, groups: int) -> Request:
 def groups_of(request: Request) -> list[list[str]]:
     """The names of the workers of each group. A pipeline multiplies the workers and the groups
     (Omnivore, appendix D.4.2)."""
-    sizes = split(request.workers, request.strategy.groups)
+    groups = request.strategy.groups
+    sizes = split_by(request.speeds, groups) if request.speeds else split(request.workers, groups)
     return [
         [f"conv-{group * request.strategy.pipeline + turn}-{rank}" for rank in range(members)]
         for group, members in enumerate(sizes)

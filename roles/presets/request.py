@@ -4,7 +4,7 @@ presets have."""
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any
 
@@ -52,7 +52,9 @@ class Request:
     machines; a single host of all actors, or none, where sums do not depend on hosts. `between`:
     the ways of sums from host to host. `heals`: if a worker dies, the run goes on from the memory
     of another worker, which has the whole model. `compensation`: the way in which momentum follows
-    the number of groups; None: it does not.
+    the number of groups; None: it does not. `speeds`: the speed of each worker's machine in the
+    order of ranks, which decides on the sizes of groups; () if they are equally large. `expected`:
+    worker -> this speed, where it decides on the first shares of a batch.
     """
 
     job: Job
@@ -67,6 +69,16 @@ class Request:
     between: Between = TREE
     heals: bool = False
     compensation: Compensation | None = None
+    speeds: tuple[float, ...] = ()
+    expected: Mapping[str, float] = field(default_factory=dict)
+
+    @property
+    def cutting(self) -> Cutting:
+        """How batches are cut among the members of a group."""
+        said = Cutting(**self.strategy.cutting)
+        if not self.expected:
+            return said
+        return replace(said, in_proportion=True, expected=tuple(self.expected.items()))
 
     @property
     def workers(self) -> int:
@@ -199,7 +211,7 @@ def coordinator(
         display=request.display,
         image_shape=request.image_shape,
         holders=tuple(servers if holders is None else holders),
-        shares=Cutting(**request.strategy.cutting),
+        shares=request.cutting,
         live=live,
         replicas=tuple(replicas),
         compensation=request.compensation,

@@ -49,6 +49,7 @@ class ModelOptions(JobOptions):
 
     anew: ClassVar[Anew] = Anew.FROM_STATE
     any_batch: ClassVar[bool] = True
+    serves: ClassVar[bool] = True
     image_shape: InputShape
     coordinator: str
     part: str = "conv"

@@ -17,10 +17,12 @@ LATELY = 20  # iterations since the last search without which the model is not f
 class ClusterModel:
     """The model of the cluster that a tuner asks. `lead` is the coordinator."""
 
-    def __init__(self, actor: Actor, hardware: Hardware, lead: str) -> None:
+    def __init__(self, actor: Actor, hardware: Hardware, lead: str, *, cold: bool) -> None:
         self._actor = actor
         self._hardware = hardware
         self._lead = lead
+        # the first pieces of work are still to come, which are slower than later ones
+        self.cold = cold
         self._known = Known({})
         self._before = Work()
 

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from roles.messages import Probe, Probed
-from roles.tuning.choices import Choices, Setting, Trial
+from roles.tuning.choices import WARM, Choices, Setting, Trial
 from roles.tuning.cluster_model import ClusterModel
 from roles.tuning.judgement import THRESHOLD, judged, mean
 from runtime import Actor
@@ -57,6 +57,10 @@ class HeldCluster:
         values = changed(self._now, setting, self._choices)
         wish = Probe(iterations=iterations, seconds=seconds, kept=kept, falls=falls, **values)
         if self._model is not None:
+            if self._model.cold:  # what these iterations take tells nothing of later ones
+                first = WARM * setting.groups
+                await tuner.ask(self._coordinator, Probe(iterations=first, **values), Probed)
+                self._model.cold = False
             await self._model.begin()
         found = await tuner.ask(self._coordinator, wish, Probed)
         if (

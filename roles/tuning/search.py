@@ -68,7 +68,7 @@ def instead(trials: Trials, choices: Choices, now: Setting, fell: Chosen) -> Cho
     that is too short for grids has tried hardly any settings: see `left_of_theory`.
     """
     search = _Search(trials, choices, now, fell)
-    setting = search.left_of_theory(fell.setting) or search.best_seen(f"{fell.setting} diverged")
+    setting = search.left_of_theory(fell) or search.best_seen(f"{fell.setting} diverged")
     if choices.rates and trials.diverges(setting):
         setting = setting.but(base_lr=TENTH * fell.setting.base_lr)
         search.why += ", so a tenth of the rate"
@@ -305,7 +305,7 @@ class _Search:
         )
         return self.now
 
-    def left_of_theory(self, fell: Setting) -> Setting | None:
+    def left_of_theory(self, chosen: Chosen) -> Setting | None:
         """The setting to try after a setting chosen by theory diverged; None where theory gives no
         other.
 
@@ -313,10 +313,12 @@ class _Search:
         gradient has less gain. If that diverges too, the choice is among the settings with fewer
         groups that learn alike: the one with the most groups.
         """
+        if not chosen.by_theory:
+            return None
+        self._theory = True
+        fell = chosen.setting
         learning = self._learning_as(self.now)
         lower = careful(self.now, fell.groups)
-        if not self.choices.is_short(self.trials.left) or fell not in [*learning, lower]:
-            return None
         if self.trials.fallen == [fell] and not self.trials.diverges(lower):
             self.why = f"{fell} diverged; now with the rate that the run had and less momentum"
             return lower

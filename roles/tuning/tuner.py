@@ -90,7 +90,8 @@ class Tuner(Actor):
         self._model: ClusterModel | None = None
         if options.cluster is not None and options.choices.groups:
             hardware = Hardware(options.cluster, options.choices.groups)
-            self._model = ClusterModel(self, hardware, options.coordinator)
+            cold = options.cluster.warms
+            self._model = ClusterModel(self, hardware, options.coordinator, cold=cold)
         self._searches: list[dict[str, Any]] = []
         self._chosen: Chosen | None = None
         # seconds for which the run trained, and for which it was held

@@ -3,6 +3,7 @@ drawings."""
 
 from __future__ import annotations
 
+import json
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -48,10 +49,11 @@ def plan(
         Predict times from measured times of array work: a file that `time --profile` wrote, or the
         service-times.json of a run.
     machine
-        Predict times for rented machines of this kind, such as c4.4xlarge. Several kinds are
-        compared.
+        Lay the run out on machines of this kind, such as c4.4xlarge, and predict its time there.
+        Several kinds are compared. There are as many machines as [[machine]] entries, or, with one
+        entry, as the run can use.
     machines
-        Your own catalogue that has these kinds.
+        Your own catalogue that has these kinds, and the kinds of [[machine]].
     chart
         Draw seconds per iteration over the number of groups into this file, and the time to a
         target.
@@ -66,6 +68,9 @@ def plan(
     """
     from runtime.plan.prospects import Wanted
 
+    if machines is not None:
+        # also for the kinds of [[machine]]
+        settings = (*settings, f"placement.kinds={json.dumps(str(machines.absolute()))}")
     kinds = dict.fromkeys(machine or ("",))
     wanted = [Wanted(profile, kind, machines, measured, learnt, target, presets) for kind in kinds]
     _plan(file, settings, wanted, svg, chart)
@@ -86,7 +91,7 @@ def _plan(
                 )
             ]
         )
-    checked = check(file, settings, starts=False)
+    checked = check(file, settings, starts=False, rented=bool(wanted[0].machine))
     found = _prospects(checked, wanted)
     picture = None if chart is None else _chart(found, chart)
     _tell(checked, found, svg)
@@ -119,8 +124,8 @@ def _prospects(checked: Checked, wanted: Sequence[Wanted]) -> list[Prospects]:
     """The program's predictions of time for each kind of machine. Raises ConfigError if they were
     asked for and the program has none."""
     first = wanted[0]
-    _check(first)
     config = checked.loaded.config
+    _check(first, kinds=any(machine.kind for machine in config.machine))
     options = checked.loaded.options
     told = (
         checked.loaded.program.prospects(config, options, checked.placement, one) for one in wanted
@@ -141,12 +146,14 @@ def _prospects(checked: Checked, wanted: Sequence[Wanted]) -> list[Prospects]:
     return found
 
 
-def _check(wanted: Wanted) -> None:
-    """Raise ConfigError for an option that has no effect without another one."""
-    timed = wanted.profile or wanted.machine
+def _check(wanted: Wanted, *, kinds: bool) -> None:
+    """Raise ConfigError for an option that has no effect without another one. `kinds`: the machines
+    of cluster.toml have kinds."""
+    named = wanted.machine or kinds
+    timed = wanted.profile or named
     for said, needs, option, missing in (
         (wanted.measured, timed, "--measured", "--profile FILE or --machine NAME"),
-        (wanted.machines, wanted.machine, f"--machines {wanted.machines}", "--machine NAME"),
+        (wanted.machines, named, f"--machines {wanted.machines}", "--machine NAME"),
         (
             wanted.target,
             wanted.learnt,

@@ -24,7 +24,7 @@ from runtime.cluster.agent import Agent
 from runtime.cluster.lifecycle import FIRST, Failure, agent_of
 from runtime.compute import threads
 from runtime.compute.compute import ThreadCompute
-from runtime.compute.emulated_device import device_of
+from runtime.compute.emulated_device import Turns, device_of
 from runtime.compute.service_times import Recorder
 from runtime.errors import ConvoyError, LaunchError
 from runtime.machine import descriptors, namespaces, private, stacks
@@ -162,10 +162,11 @@ async def _live(
 def _add_actors(node: Node, plan: RunPlan, spec: ProcessSpec) -> None:
     program = import_program(plan.placement.topology.program)
     node.router.vocabulary = vocabulary_of(program.roles, plan.placement.topology)
+    turns = Turns()
     for actor in plan.placement.topology.actors:
         if actor.name in spec.actors:
             made = actor_of(program, actor, plan.files.get(spec.machine))
-            node.add(actor.name, actor.role, made, device_of(actor.role, actor.emulated))
+            node.add(actor.name, actor.role, made, device_of(actor.role, actor.emulated, turns))
 
 
 def _agent(

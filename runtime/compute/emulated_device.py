@@ -1,9 +1,9 @@
 """Emulated devices: an actor's array work takes time on the event loop's clock, but almost no
 computing.
 
-Each emulated actor has a device of its own, so many actors in one process do not wait for each
-other. A device does its pieces of work one after the other. The work itself runs on the event loop
-and must cost little: it belongs to an emulated net, which computes nothing.
+The emulated actors of one process share one device, as real actors share the compute thread of
+their process. It does their pieces of work one after the other. The work itself runs on the event
+loop and must cost little: it belongs to an emulated net, which computes nothing.
 """
 
 from __future__ import annotations
@@ -25,14 +25,25 @@ TIMERS = 0.002
 _HERE: ContextVar[EmulatedDevice | None] = ContextVar("device", default=None)
 
 
-class EmulatedDevice(InlineCompute):
-    """The device of one actor. `rows` is the number of rows that its work processes, as set by
-    `is_about`; 0 if it is not known."""
+class Turns:
+    """The order in which the emulated actors of one process use its device. `late`: the seconds by
+    which earlier pieces of work took too long."""
 
-    def __init__(self, role: str, times: ServiceTimes) -> None:
+    def __init__(self) -> None:
+        self.lock = asyncio.Lock()
+        self.late = 0.0
+
+
+class EmulatedDevice(InlineCompute):
+    """The device of a process as one of its actors uses it. `rows` is the number of rows that the
+    actor's work processes, as set by `is_about`; 0 if it is not known. Actors with the same `turns`
+    wait for one another."""
+
+    def __init__(self, role: str, times: ServiceTimes, turns: Turns) -> None:
         super().__init__(lambda actor, label: times.seconds(actor, role, label, self._about()))
         self.rows = self._piece = 0
-        self._late = 0.0  # seconds by which earlier pieces took too long
+        self._turns = turns
+        self._turn = turns.lock
 
     async def run(self, actor: str, label: str, work: Callable[..., T], *args: Any) -> T:
         token = _HERE.set(self)
@@ -45,11 +56,12 @@ class EmulatedDevice(InlineCompute):
         """Let `seconds` pass. Timers of a real loop are late: the next piece of work is shorter by
         that delay."""
         loop = asyncio.get_running_loop()
+        turns = self._turns
         began = loop.time()
-        wanted = max(0.0, seconds - self._late)
-        self._late -= seconds - wanted
+        wanted = max(0.0, seconds - turns.late)
+        turns.late -= seconds - wanted
         await asyncio.sleep(wanted)
-        self._late = min(TIMERS, self._late + loop.time() - began - wanted)
+        turns.late = min(TIMERS, turns.late + loop.time() - began - wanted)
 
     def is_about(self, rows: int) -> None:
         """Set the number of rows that work processes from now on."""
@@ -72,15 +84,16 @@ def device_here() -> EmulatedDevice | None:
     return _HERE.get()
 
 
-def device_of(role: str, emulated: Mapping[str, Any] | None) -> EmulatedDevice | None:
-    """Make the emulated device of an actor from `ActorSpec.emulated`. Returns None if the actor has
-    none. Raises ConfigError if its profile cannot be read."""
+def device_of(role: str, emulated: Mapping[str, Any] | None, turns: Turns) -> EmulatedDevice | None:
+    """Make the emulated device of an actor from `ActorSpec.emulated`. The actors of one process
+    have the same `turns`. Returns None if the actor has no emulated device. Raises ConfigError if
+    its profile cannot be read."""
     if emulated is None:
         return None
     profile = emulated["profile"]
     seed = emulated["seed"]
     table = _table(profile) if profile else {"*/*": 0}
-    return EmulatedDevice(role, ServiceTimes(table, seed, profile or "service times"))
+    return EmulatedDevice(role, ServiceTimes(table, seed, profile or "service times"), turns)
 
 
 @cache

@@ -80,8 +80,9 @@ class Machine(Section):
     """The address at which its processes listen: a loopback address if the launcher is `"local"`,
     or else a network, an interface or `"auto"` (docs/cluster.md)."""
     cores: Count | None = None
-    """Default: all. The cores that `threads = "auto"` shares among the machine's processes. Workers
-    are spread in proportion to `cores` if all of their machines give it."""
+    """Default: all. The cores that `threads = "auto"` shares among the machine's processes
+    (docs/cluster.md#threads-and-cores). Workers are spread in proportion to `cores` if all of their
+    machines give it."""
     threads: Count | Literal["auto"] = "auto"
     """BLAS threads of each process."""
     port: Port | None = None
@@ -103,6 +104,9 @@ class Machine(Section):
     """Default: `directory`. The folder on the machine that relative sources of data start from."""
     environment: Annotated[dict[str, str], AfterValidator(_variables)] = Field(default={})
     """Environment variables of its processes."""
+    kind: Text | None = None
+    """A kind of machine in the catalogue, such as `"c4.4xlarge"`: `plan` takes its speed, network
+    and price from there. Groups and shares of batches follow the speeds (docs/cluster.md)."""
     price_per_hour: Annotated[float, Field(gt=0, allow_inf_nan=False)] | None = None
     """The price that `plan` multiplies with the predicted time, in any currency
     (docs/tuning.md)."""

@@ -66,7 +66,7 @@ def _of_another_kind(raw: RawConfig, sections: Sections) -> Iterator[Problem]:
 
 
 def _unknown_machines(raw: RawConfig, sections: Sections, entries: Entries) -> Iterator[Problem]:
-    """Yield a mistake for each machine that a process or placement.spread names and that does not
+    """Yield a mistake for each machine that a process or [placement] names and that does not
     exist."""
     if not entries.all_known:
         return
@@ -75,6 +75,7 @@ def _unknown_machines(raw: RawConfig, sections: Sections, entries: Entries) -> I
         for index, process in enumerate(sections.process)
     ]
     named.append((("placement", "spread"), sections.placement.spread))
+    named.append((("placement", "servers"), sections.placement.servers))
     for keys, said in named:
         if said and (text := _unknown(said, entries.names)):
             yield raw.problem(keys, text)

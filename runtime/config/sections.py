@@ -89,8 +89,13 @@ class Placement(Section):
     processes: Literal["one-per-actor", "one"] = "one-per-actor"
     """`"one"`: all actors that no `[[process]]` names run in one process."""
     spread: Text = "*"
-    """The machines that workers are spread over: names, a list or patterns. The other actors run on
-    the first machine."""
+    """The machines that workers are spread over: names, a list or patterns."""
+    servers: Text = "*"
+    """The machines of servers, such as the FC server and the conv model: names, a list or patterns.
+    Each server gets the machine with the fewest servers (docs/cluster.md)."""
+    kinds: Text | None = None
+    """Default: the catalogue of Convoy. A file with kinds of your own for `machine.kind`, relative
+    to this file (docs/tuning.md)."""
 
 
 class Process(Section):

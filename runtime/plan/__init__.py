@@ -16,4 +16,6 @@ room           Checking whether a plan fits into memory, before anything starts
 prospects      The expected time and price of a plan, as a program predicts them before anything
                starts
 open_choice    A choice that a program leaves open until its run starts
+homes          The machine of each process that no [[process]] places
+rented         The machines of `plan --machine KIND`
 """

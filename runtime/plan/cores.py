@@ -13,7 +13,7 @@ from runtime.plan.topology import Placement, ProcessSpec
 def settled(spec: ProcessSpec, placement: Placement, cores: Sequence[int]) -> ProcessSpec:
     """Return the process with its number of threads and, if it is pinned, with its cores. `cores`
     are the cores that the machine lets it use. They may be too few; `check` reports that."""
-    crowd = sum(other.machine == spec.machine for other in placement.processes)
+    crowd = spec.crowd or sum(other.machine == spec.machine for other in placement.processes)
     threads = spec.threads or max(1, len(cores) // crowd)
     mine = (
         spec.cores

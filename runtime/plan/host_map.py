@@ -25,9 +25,10 @@ class Host:
 
 def host_of(machine: Machine) -> str:
     """Return the name of the machine's host. It is the same for all machines of one host, and
-    differs between hosts. A namespace counts as a host."""
+    differs between hosts. A namespace counts as a host, and so does a machine of a given kind,
+    wherever it runs."""
     if not is_far(machine):
-        return HERE
+        return HERE if machine.kind is None else f"kind {machine.name}"
     if machine.namespace is not None:
         return f"namespace {machine.namespace}"
     return (machine.host or machine.name).rpartition("@")[2]

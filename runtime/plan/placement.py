@@ -1,17 +1,12 @@
 """Placing actors into processes, and processes on machines and cores, as the configuration asks.
 
-An actor that no [[process]] names runs on the first machine, unless its options set `spread`, as
-those of workers do. Such actors are spread over all machines of `placement.spread` in blocks, so
-that neighbours by rank share a machine. The blocks are in proportion to the machines' cores if all
-machines give them, and equal otherwise. An actor whose options name another actor as `beside` runs
-on that actor's machine.
+The [[process]] tables come first. `homes` chooses the machines of all other processes.
 """
 
 from __future__ import annotations
 
 import dataclasses
 import fnmatch
-import itertools
 import os
 from collections import defaultdict
 from collections.abc import Sequence
@@ -19,6 +14,7 @@ from collections.abc import Sequence
 from runtime.config.hostfile import matching
 from runtime.config.sections import ClusterConfig, Machine
 from runtime.errors import ConfigError
+from runtime.plan.homes import at_home, wanted
 from runtime.plan.machine_files import Files
 from runtime.plan.topology import (
     Group,
@@ -26,7 +22,6 @@ from runtime.plan.topology import (
     ProcessRule,
     ProcessSpec,
     Topology,
-    blocks,
     group_into_processes,
 )
 
@@ -36,67 +31,59 @@ MOST_NAMED = 5  # machines in a warning
 def place(topology: Topology, config: ClusterConfig) -> Placement:
     """Return the placement of a topology. Raises ConfigError with every rule that matches no actor
     or repeats the name of a process, and with every process pinned to cores that do not exist."""
-    names = [machine.name for machine in config.machine]
-    together = config.placement.processes == "one"
-    rules = list(_rules(config, names))
-    groups = _spread(group_into_processes(topology, rules, "", together), topology, config)
+    groups = at_home(_grouped(topology, config), topology, config)
     here: defaultdict[str, list[Group]] = defaultdict(list)
     for group in groups:
         here[group[1]].append(group)
     machines = {machine.name: machine for machine in config.machine}
     position = {group[0]: number for crowd in here.values() for number, group in enumerate(crowd)}
+    crowds = {machine: _computing(here[machine], topology, config) for machine in here}
     specs = []
     for name, machine, actors in groups:
         settings = machines[machine]
         # two lanes, two ports per process
         port = settings.port + 2 * position[name] if settings.port else 0
-        specs.append(
-            ProcessSpec(name, machine, actors, _threads(settings, config, len(here[machine])), port)
-        )
+        crowd = len(crowds[machine]) if name in crowds[machine] else 0
+        threads = _threads(settings, config, crowd or len(here[machine]))
+        specs.append(ProcessSpec(name, machine, actors, threads, port, crowd=crowd))
     return Placement(topology, _pinned(specs, config))
 
 
-def _rules(config: ClusterConfig, names: Sequence[str]) -> list[ProcessRule]:
+def _computing(crowd: Sequence[Group], topology: Topology, config: ClusterConfig) -> set[str]:
+    """Return the processes of a machine that share its cores among themselves: those with workers
+    or with servers that compute.
+
+    The other processes there have little work, and a worker that leaves cores to them would delay
+    the workers of all other machines. On a single machine, and where processes are pinned, all
+    processes share the cores, and the result is empty.
+    """
+    (_, name, _) = crowd[0]
+    settings = next(machine for machine in config.machine if machine.name == name)
+    if len(config.machine) == 1 or settings.pin:
+        return set()
+    heavy = {actor.name for actor in topology.actors if actor.spread or actor.apart}
+    return {process for process, _, actors in crowd if not heavy.isdisjoint(actors)}
+
+
+def machines_wanted(topology: Topology, config: ClusterConfig) -> int:
+    """Return the number of machines on which each process that computes has one for itself. Raises
+    ConfigError as `place` does."""
+    return wanted(_grouped(topology, config), topology)
+
+
+def _grouped(topology: Topology, config: ClusterConfig) -> list[Group]:
+    together = config.placement.processes == "one"
+    return group_into_processes(topology, _rules(config), "", together)
+
+
+def _rules(config: ClusterConfig) -> list[ProcessRule]:
     found = []
+    names = [machine.name for machine in config.machine]
     for index, rule in enumerate(config.process):
         machines = matching(rule.machine, names)
         where = config.raw.place(("process", index, "actors"))
         found.append(ProcessRule(rule.name, machines[0], rule.actors, where, machines))
     return found
-
-
-def _spread(groups: Sequence[Group], topology: Topology, config: ClusterConfig) -> list[Group]:
-    """Return the groups, with a machine for each group that had none."""
-    first = config.machine[0].name
-    order = {machine.name: machine for machine in config.machine}
-    chosen = [order[name] for name in matching(config.placement.spread, order)]
-    kinds = {actor.name: actor.role for actor in topology.actors if actor.spread}
-    # role -> the processes with an actor of it
-    alike: defaultdict[str, list[str]] = defaultdict(list)
-    for process, machine, actors in groups:
-        role = next((kinds[actor] for actor in actors if actor in kinds), None)
-        if not machine and role is not None:
-            alike[role].append(process)
-    homes: dict[str, str] = {}
-    for processes in alike.values():
-        taken = chosen[: len(processes)]  # the first machines, if there are more than processes
-        weights = [machine.cores or 0 for machine in taken]
-        cuts = blocks(len(processes), weights if all(weights) else [1] * len(taken))
-        for one, (low, high) in zip(taken, itertools.pairwise(cuts), strict=True):
-            homes |= dict.fromkeys(processes[low:high], one.name)
-    homes = {process: homes.get(process, first) for process, _, _ in groups}
-    at = {
-        actor: machine or homes[process] for process, machine, actors in groups for actor in actors
-    }
-    near = {actor.name: at[actor.beside] for actor in topology.actors if actor.beside}
-    return [
-        (
-            process,
-            machine or next((near[actor] for actor in actors if actor in near), homes[process]),
-            actors,
-        )
-        for process, machine, actors in groups
-    ]
 
 
 def cores_of(machine: Machine, config: ClusterConfig) -> int | None:

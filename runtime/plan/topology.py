@@ -52,9 +52,22 @@ class ActorSpec:
         return bool(getattr(self.options, "spread", False))
 
     @property
+    def apart(self) -> bool:
+        """Whether the actor is a server that computes. It gets a machine without workers, if there
+        is one and cluster.toml does not place it elsewhere."""
+        return bool(getattr(self.options, "apart", False))
+
+    @property
+    def serves(self) -> bool:
+        """Whether the actor is a server with much traffic and little work. It gets a machine with
+        workers but without other servers, if there is one and cluster.toml does not place it
+        elsewhere."""
+        return bool(getattr(self.options, "serves", False))
+
+    @property
     def beside(self) -> str:
-        """The actor on whose machine this actor runs if it is not spread. "" places it on the first
-        machine."""
+        """The actor on whose machine this actor runs if it is neither a worker nor a server. ""
+        places it on the first machine."""
         return str(getattr(self.options, "beside", ""))
 
 
@@ -98,7 +111,8 @@ class ProcessSpec:
     all).
 
     `first_core` is used on a machine whose cores are not known here. The process then stays on that
-    core and the following ones, as many as it has threads; see `cores.settled`.
+    core and the following ones, as many as it has threads; see `cores.settled`. `crowd` is the
+    number of processes that share the machine's cores, itself included (0: all of the machine).
     """
 
     name: str
@@ -108,6 +122,7 @@ class ProcessSpec:
     port: int = 0
     cores: tuple[int, ...] = ()
     first_core: int | None = None
+    crowd: int = 0
 
     @property
     def threads_told(self) -> str:

@@ -145,7 +145,7 @@ def _on(
             placement = placed(topology, config)
         except ConfigError:
             raise
-        # a [[process]] or placement.spread names a machine that is left out
+        # a [[process]] or [placement] names a machine that is left out
         except ValueError as error:
             raise ConfigError([f"cluster.toml places actors there: {error}"]) from None
     return dataclasses.replace(

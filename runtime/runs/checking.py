@@ -19,6 +19,7 @@ from runtime.machine.memory import MachineMemory
 from runtime.plan import room
 from runtime.plan.placement import idle, place
 from runtime.plan.program import planned
+from runtime.plan.rented import on_rented
 from runtime.plan.roads import roads_of
 from runtime.plan.topology import SUPERVISOR, Placement, Topology
 from runtime.program_interface import Program
@@ -26,6 +27,12 @@ from runtime.program_interface import Program
 if TYPE_CHECKING:
     from runtime.plan.open_choice import Choice
     from runtime.report.console import RunConsole
+
+
+OF_KINDS = (
+    "machine.kind: `plan` predicts with the figures of the kinds; `up` starts the same processes "
+    "on whatever these machines are, and neither checks their speed nor limits their network"
+)
 
 
 @dataclass(frozen=True)
@@ -58,7 +65,9 @@ class Checked:
     def notes(self) -> tuple[str, ...]:
         """Decisions that the program made by itself, one line each: not warnings, but worth
         knowing."""
-        return tuple(self.loaded.program.decided(self.placement.topology))
+        decided = self.loaded.program.decided(self.placement.topology)
+        kinds = any(machine.kind for machine in self.loaded.config.machine)
+        return (*decided, *([OF_KINDS] if kinds else []))
 
     def tell(self, console: RunConsole) -> None:
         """Show the warnings, the decisions, and the facts about the choice. For commands that start
@@ -73,13 +82,18 @@ class Checked:
 
 
 def check(
-    path: Path, overrides: Sequence[str] = (), resume: Resume | None = None, *, starts: bool = True
+    path: Path,
+    overrides: Sequence[str] = (),
+    resume: Resume | None = None,
+    *,
+    starts: bool = True,
+    rented: bool = False,
 ) -> Checked:
     """Read cluster.toml, plan and place: `load_with_program`, then `check_plan`. Raises ConfigError
     with every mistake."""
     with kept_warnings() as told:
         loaded = load_with_program(path, overrides)
-    return check_plan(loaded, resume, starts=starts, told=told)
+    return check_plan(loaded, resume, starts=starts, rented=rented, told=told)
 
 
 def check_plan(
@@ -87,30 +101,43 @@ def check_plan(
     resume: Resume | None = None,
     *,
     starts: bool = True,
+    rented: bool = False,
     told: Sequence[str] = (),
 ) -> Checked:
     """Plan and place what cluster.toml describes. Raises ConfigError with every mistake.
 
     Warnings logged meanwhile are kept for the user, after the warnings `told` during loading.
     `resume`: the run resumes from another. `starts`: the run shall start on this machine, so
-    anything that the machine lacks is a mistake. A plan alone may be for other machines.
+    anything that the machine lacks is a mistake. A plan alone may be for other machines. `rented`:
+    the plan is placed on machines that could be rented (`on_rented`).
     """
     with kept_warnings() as more:
         _restarts(loaded)
         loaded, resumed = _resumed(loaded, resume)
-        choice: Choice | None = loaded.program.choice(loaded.config, loaded.options)
-        if choice is not None:
-            loaded = dataclasses.replace(loaded, options=choice.expected.options)
+        if rented:
+            with kept_warnings():
+                config, _ = on_rented(loaded.config, lambda config: _planned(loaded, config)[2])
+        else:
+            config = loaded.config
+        loaded, choice, topology = _planned(loaded, config)
         program = loaded.program
-        topology = planned(program, loaded.config, loaded.options)
-        placement = placed(topology, loaded.config)
-        if starts and (lacking := program.lacking(loaded.config, topology)):
+        placement = placed(topology, config)
+        if starts and (lacking := program.lacking(config, topology)):
             raise ConfigError([*lacking])
-        remarks = remarks_on_room(program, topology, loaded.config)
-        warnings = (*told, *loaded.unused, *more, *idle(placement, loaded.config), *remarks)
+        remarks = remarks_on_room(program, topology, config, starts=starts)
+        warnings = (*told, *loaded.unused, *more, *idle(placement, config), *remarks)
         end = program.finished(topology)
         finished = None if end is None else end[1]
         return Checked(loaded, placement, warnings, choice, resumed, finished)
+
+
+def _planned(loaded: Loaded, config: ClusterConfig) -> tuple[Loaded, Choice | None, Topology]:
+    """Plan for the machines of `config`. Returns the options that are planned, the open choice and
+    the topology."""
+    choice: Choice | None = loaded.program.choice(config, loaded.options)
+    if choice is not None:
+        loaded = dataclasses.replace(loaded, options=choice.expected.options)
+    return loaded, choice, planned(loaded.program, config, loaded.options)
 
 
 def _restarts(loaded: Loaded) -> None:
@@ -147,11 +174,14 @@ def _resumed(loaded: Loaded, resume: Resume | None) -> tuple[Loaded, tuple[str, 
 
 
 def remarks_on_room(
-    program: Program | None, topology: Topology, config: ClusterConfig
+    program: Program | None, topology: Topology, config: ClusterConfig, *, starts: bool = True
 ) -> list[str]:
     """Return remarks about memory, if the program says how much its actors hold and they will live
-    on this machine. Raises ConfigError if the machine can never have enough."""
+    on this machine. A plan for machines of given kinds is not for this one. Raises ConfigError if
+    the machine can never have enough."""
     if program is None or config.launcher.kind != "local":
+        return []
+    if not starts and any(machine.kind for machine in config.machine):
         return []
     held = program.memory(topology)
     if held is None:

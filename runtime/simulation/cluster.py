@@ -18,7 +18,7 @@ from runtime.actors.actor import Actor
 from runtime.actors.metrics import Metrics
 from runtime.actors.node import Node
 from runtime.compute.compute import Compute, InlineCompute
-from runtime.compute.emulated_device import device_of
+from runtime.compute.emulated_device import Turns, device_of
 from runtime.compute.service_times import Recorder
 from runtime.plan.program import made_of
 from runtime.plan.topology import ActorSpec, Placement
@@ -160,9 +160,11 @@ class Simulation:
             await road.open()
             for peer, actors in self.placement.neighbours(process.name).items():
                 node.connect(peer, FIRST, NOWHERE, actors, road)
+            turns = Turns()
             for spec in map(specs.__getitem__, process.actors):
                 self.failed = spec.name
-                node.add(spec.name, spec.role, make(spec), device_of(spec.role, spec.emulated))
+                device = device_of(spec.role, spec.emulated, turns)
+                node.add(spec.name, spec.role, make(spec), device)
         cells = {
             name: cell for node, _ in self.nodes.values() for name, cell in node.actors.items()
         }

@@ -9,20 +9,23 @@ import json
 import math
 from collections.abc import AsyncGenerator, Iterator
 from contextlib import nullcontext
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
-from benchmarks.helpers.machines import Machine, machines
+from benchmarks.helpers.machines import Machine, Refused, machines
 from benchmarks.helpers.report import Record
 from benchmarks.hosts import clusters as hosts_clusters
 from benchmarks.hosts import hosts
+from benchmarks.hosts import placements as hosts_placements
 from benchmarks.hosts import starts as hosts_starts
 from benchmarks.hosts.clusters import Work
 from benchmarks.hosts.sides import Learnt, Ours
 from roles.forecasting.costs import Timed
 from roles.planning.strategies import preset_called
 from runtime import Event
+from runtime.plan.topology import Placement
 from tests.helpers.far_machines import or_skip
 
 LENET = Work("lenet", (1, 28, 28), 10, 16, 0.01, 0.0005)
@@ -210,3 +213,84 @@ def test_both_sides_are_measured_at_a_small_size(
         ((net, batch, preset, ours, theirs, *_),) = parts[name]["tables"][0]["rows"]
         assert (net, batch, preset) == ("lenet", 16, fastest)
         assert min(ours, theirs) > 0
+
+
+def test_placements_are_twelve_on_two_to_nine_machines_with_three_nets_and_mixed_kinds() -> None:
+    cases = hosts_placements.CASES
+    assert len(cases) == 12
+    assert {len(case.kinds) for case in cases} <= set(range(2, 10))
+    assert {case.net for case in cases} == set(hosts_placements.NETS)
+    assert sum(len({*case.kinds}) > 1 for case in cases) >= 3
+
+
+@pytest.mark.parametrize("case", hosts_placements.CASES[:1] + hosts_placements.CASES[8:9])
+def test_paced_work_takes_the_time_of_its_machines_kind(
+    case: hosts_placements.Case, tmp_path: Path
+) -> None:
+    made = [Machine(f"nowhere{n}", f"10.87.64.{n + 1}") for n in range(len(case.kinds))]
+    path = hosts_placements.write(tmp_path, case, made)
+    table = json.loads((tmp_path / "times.json").read_text())
+    predicted, planned = hosts_placements.foretold(path)
+    net = hosts_placements.NETS[case.net]
+    worker = table["conv-0-0/backward conv2"]
+    flops = net.kinds[case.kinds[0]][0]
+    # the layer's multiplications and additions for one image, for its weights and for its input
+    assert worker["mean"] / worker["rows"] == pytest.approx(
+        2 * 2 * 50 * 20 * 25 * 8 * 8 / flops, rel=0.01
+    )
+    assert predicted > sum(
+        entry["mean"]
+        for key, entry in table.items()
+        if key.startswith("conv-0-0/") and isinstance(entry, dict)
+    )
+    assert hosts_placements.homes(planned.placement)[f"m{len(made) - 1}"] == ["fc_server"]
+
+
+@pytest.mark.parametrize(
+    ("seconds", "same", "told"),
+    [
+        (1.09, True, ""),
+        (1.11, True, "+0.110 from the prediction, at most 0.1"),
+        (0.89, True, "-0.110 from the prediction"),
+        (1.0, False, "the run's actors are not on the machines that plan tells"),
+    ],
+)
+def test_a_placement_is_judged_by_its_actors_and_its_time(
+    seconds: float,
+    same: bool,
+    told: str,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    case = hosts_placements.CASES[0]
+    made = [Machine(f"nowhere{n}", f"10.87.64.{n + 1}") for n in range(2)]
+    planned = hosts_clusters.check(hosts_placements.write(tmp_path, case, made), starts=False)
+    other = replace(planned.placement, processes=planned.placement.processes[:-1])
+
+    async def run(*_: object) -> tuple[float, Placement]:
+        return seconds, planned.placement if same else other
+
+    monkeypatch.setattr(hosts_placements, "machines", lambda *_: nullcontext(made))
+    monkeypatch.setattr(hosts_placements, "foretold", lambda path: (1.0, planned))
+    monkeypatch.setattr(hosts_placements, "_run", run)
+    record = Record("r")
+    record.table("t", *"0123456789")
+    found = hosts_placements.measured(record, case)
+    assert (told in found) if told else not found
+    assert record.tables[0].rows[0][5] == ("yes" if same else "NO")
+
+
+@pytest.mark.slow
+def test_a_paced_run_over_cables_has_the_actors_of_its_plan(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(hosts_placements, "MEASURED", 4)
+    record = Record("r")
+    record.table("t", *"0123456789")
+    try:
+        hosts_placements.measured(record, hosts_placements.CASES[0])
+    except Refused as why:
+        pytest.skip(str(why))
+    ((*_, as_planned, predicted, seconds, _, _),) = record.tables[0].rows
+    assert as_planned == "yes"
+    assert min(predicted, seconds) > 0

@@ -10,14 +10,29 @@ import pytest
 from roles.forecasting.catalogue import OURS, kind_called, kinds
 from runtime import ConfigError
 
+RENTED = {"c4.4xlarge", "c4.8xlarge", "g2.2xlarge", "g2.8xlarge"}
 
-def test_the_built_in_machines_are_omnivores_with_a_source_each() -> None:
+
+def test_the_built_in_machines_are_those_of_the_four_papers_with_a_source_each() -> None:
     known = kinds()
-    assert set(known) == {"c4.4xlarge", "c4.8xlarge", "g2.2xlarge", "g2.8xlarge"}
+    assert set(known) == RENTED | {"titan-k20x", "k20", "power8-p100"}
     assert known["c4.4xlarge"].achieved == pytest.approx(742e9 * 0.56)
     assert known["g2.8xlarge"].bytes_per_second == 1_250_000_000
-    assert all(kind.price_per_hour for kind in known.values())
-    assert "Figure 3" in OURS.read_text("utf-8")
+    assert {name for name, kind in known.items() if kind.price_per_hour} == RENTED
+    assert known["k20"].achieved == pytest.approx(2e12, rel=0.01)  # as One weird trick counts it
+    text = OURS.read_text("utf-8")
+    for paper in ("Omnivore", "FireCaffe", "One weird trick", "Accumulating"):
+        assert paper in text
+
+
+def test_the_machines_take_the_times_that_their_papers_tell() -> None:
+    known = kinds()
+    images = 1_281_167  # of an epoch
+    nin = 47 * images * 6.7e12 / 1024  # FireCaffe, Tables 1 and 2, on a K20
+    k20_of_firecaffe = known["titan-k20x"].share * known["k20"].flops
+    assert nin / k20_of_firecaffe / 86400 == pytest.approx(5.8, rel=0.05)
+    alexnet = 21_000 * 256 * 4.14e9  # each of four P100
+    assert alexnet / known["power8-p100"].achieved / 60 == pytest.approx(62, rel=0.05)
 
 
 def test_a_catalogue_of_the_user_is_read_with_its_defaults(tmp_path: Path) -> None:

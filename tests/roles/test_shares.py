@@ -52,3 +52,15 @@ def test_one_slow_pass_moves_a_share_by_a_fifth_of_the_difference() -> None:
     # one measurement of 50 rows per second: the estimate is 90 from now on
     shares.seen("a", 100, 2.0)
     assert shares.cuts(["a", "b"], 190)[1] == pytest.approx(90, abs=1)
+
+
+def test_expected_speeds_count_until_all_members_were_measured() -> None:
+    shares = Shares(Cutting(in_proportion=True, expected=(("a", 3e12), ("b", 1e12))))
+    assert shares.cuts(["a", "b"], 42) == (0, 31, 42)
+    shares.seen("a", 10, 1.0)
+    assert shares.cuts(["a", "b"], 42) == (0, 31, 42)  # rows a second and FLOP/s are not compared
+    shares.seen("b", 10, 1.0)
+    assert shares.cuts(["a", "b"], 42) == (0, 21, 42)
+    assert shares.cuts(["a", "c"], 42) == (0, 21, 42)
+    equal = Shares(Cutting(expected=(("a", 3.0), ("b", 1.0))))
+    assert equal.cuts(["a", "b"], 42) == (0, 21, 42)

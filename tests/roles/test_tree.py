@@ -13,6 +13,7 @@ from roles.learning.tree import (
     reducers_needed,
     reduction_tree,
     split,
+    split_by,
 )
 
 counts = st.integers(1, 200)
@@ -150,3 +151,26 @@ def test_groups_that_share_the_root_and_hosts_that_send_to_it_have_separate_redu
     homes = {"a": "host", "b": "host"}
     assert forest([["a", "b"]], 2, "root", ["r"], homes)["r"] == ("root", 0, 1)
     assert reducers_needed([["a", "b"]], 2, homes) == 1
+
+
+@given(
+    st.lists(st.floats(0.1, 10.0), min_size=1, max_size=30).flatmap(
+        lambda weights: st.tuples(st.just(weights), st.integers(1, len(weights)))
+    )
+)
+def test_blocks_by_weight_take_everything_and_none_is_empty(
+    made: tuple[list[float], int],
+) -> None:
+    weights, parts = made
+    sizes = split_by(weights, parts)
+    assert len(sizes) == parts
+    assert sum(sizes) == len(weights)
+    assert min(sizes) >= 1
+
+
+def test_blocks_by_weight_have_sums_that_are_as_even_as_possible() -> None:
+    assert split_by([5, 1, 1, 1, 1, 1], 2) == [1, 5]
+    assert split_by([1, 1, 1, 3], 2) == [3, 1]
+    assert split_by([2, 2, 1, 1, 1, 1], 2) == [2, 4]
+    assert split_by([9, 1, 1], 3) == [1, 1, 1]
+    assert split_by([1] * 8, 4) == [2, 2, 2, 2]

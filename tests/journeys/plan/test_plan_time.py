@@ -13,11 +13,11 @@ from statistics import mean
 import pytest
 
 import roles
-from roles.forecasting.prediction_inputs import machines_of
 from runtime.cli.main import main
 from runtime.plan.prospects import Prospects, Wanted
 from runtime.runs.checking import check
 from tests.helpers.support import configure, train
+from tests.runtime.plan.test_placement import homes
 
 TIMES = {
     "conv_compute/forward *": {"mean": 0.004, "rows": 16},
@@ -221,12 +221,15 @@ def test_a_run_that_chose_its_groups_is_measured_with_each_of_them_and_not_while
 def test_rented_machines_are_one_for_each_process_that_computes_and_the_others_live_with_them(
     tmp_path: Path,
 ) -> None:
-    placement = check(configure(tmp_path, "omnivore", workers=4)).placement
-    machines = machines_of(placement)
-    assert set(machines.values()) == {"fc_server", "conv-0-0", "conv-0-1", "conv-0-2", "conv-0-3"}
-    assert machines["conv_model"] == "conv-0-0"  # Omnivore, appendix D.4.2
-    assert machines["reducer-1"] == "conv-0-2"
-    assert machines["coordinator"] == "fc_server"
+    placement = check(configure(tmp_path, "omnivore", workers=4), starts=False, rented=True)
+    at = homes(placement.placement)
+    assert at == {
+        "machine-1": "coordinator conv_model reducer-0 reducer-2 conv-0-0",
+        "machine-2": "conv-0-1",
+        "machine-3": "reducer-1 conv-0-2",
+        "machine-4": "conv-0-3",
+        "machine-5": "fc_server",
+    }  # Omnivore, Figure 5a and appendix D.4.2
 
 
 def test_a_rented_machine_computes_by_its_flops_and_costs_its_price(

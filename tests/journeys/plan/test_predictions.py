@@ -277,18 +277,19 @@ def test_processes_behind_one_interface_do_not_wait_for_it(tmp_path: Path) -> No
     assert predicted(placement, Network(), TIMES).seconds < 0.7 * apart.seconds
 
 
-def test_actors_of_one_process_share_its_device_unless_each_has_its_own(
-    tmp_path: Path,
+@pytest.mark.parametrize("emulated", [True, False])
+def test_actors_of_one_process_share_its_device_whether_it_is_emulated_or_not(
+    tmp_path: Path, emulated: bool
 ) -> None:
     topology = check(written("async", tmp_path)).placement.topology
     times = Times.of_profile({"conv_compute/*ward *": 0.01, "*/*": 0})
     home = {actor.name: "one" for actor in topology.actors}
-    own = predict(topology, times, Network(), home)
-    plain = replace(
-        topology, actors=tuple(replace(actor, emulated=None) for actor in topology.actors)
-    )
-    assert predict(plain, times, Network(), home).seconds == pytest.approx(
-        3 * own.seconds, rel=0.02
+    if not emulated:
+        plain = tuple(replace(actor, emulated=None) for actor in topology.actors)
+        topology = replace(topology, actors=plain)
+    apart = predict(topology, times, Network(), {})
+    assert predict(topology, times, Network(), home).seconds == pytest.approx(
+        3 * apart.seconds, rel=0.02
     )
 
 

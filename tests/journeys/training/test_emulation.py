@@ -9,9 +9,13 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+import roles
 from nets.data import Batches
 from roles.planning.strategies import PRESETS
 from runtime.cli.main import main
+from runtime.plan.prospects import Wanted
+from runtime.runs.checking import check
+from runtime.runs.virtual_run import service_time_of
 from runtime.transport.inproc import InprocNetwork, Transfer
 from tests.helpers.support import configure, events, run_directory, run_up, train
 
@@ -100,14 +104,42 @@ def test_an_iteration_takes_the_time_of_the_profile(tmp_path: Path) -> None:
     assert [report["images_per_second"] for report in reports] == [pytest.approx(64 / 0.25)] * 4
 
 
-def test_emulated_workers_in_one_process_do_not_wait_for_one_another(tmp_path: Path) -> None:
+def test_emulated_workers_in_one_process_share_its_device_as_real_ones_do(tmp_path: Path) -> None:
     together = '[placement]\nprocesses = "one"\n[simulation]\nclock = "virtual"\n'
     cluster = emulated(tmp_path, "async", workers=8, iterations=80, clock=together)
     (tmp_path / "times.json").write_text(
         '{"conv_compute/forward *": 0.05, "conv_compute/backward *": 0.05, "*/*": 0}'
     )
     (finished,) = train(cluster, checkpoint=False).journal.of("finished")
-    assert finished["seconds"] == pytest.approx(80 / 8 * 0.2)  # two layers, twice 0.05 s each
+    assert finished["seconds"] == pytest.approx(80 * 0.2)  # two layers, twice 0.05 s each
+
+
+def test_a_pipeline_takes_the_same_time_predicted_emulated_and_with_real_arrays(
+    tmp_path: Path,
+) -> None:
+    times = {"conv_compute/forward *": 0.002, "conv_compute/backward *": 0.003, "*/*": 0}
+    found = {}
+    for name, clock in (
+        ("emulated", '[simulation]\nclock = "virtual"\n' + EMULATED),
+        ("real", '[simulation]\nclock = "virtual"\nservice_times = "times.json"\n'),
+    ):
+        cluster = configure(tmp_path / name, "omnivore", workers=2, iterations=80, more=clock)
+        cluster.write_text(cluster.read_text() + "pipeline = 2\n")
+        (tmp_path / name / "times.json").write_text(json.dumps(times))
+        made = check(cluster)
+        assert isinstance(made.loaded.options, roles.Options)
+        found[f"{name}, predicted"] = roles.prospects(
+            made.loaded.config, made.loaded.options, made.placement, Wanted()
+        ).of_chosen.seconds
+        service_time = None
+        if name == "real":
+            service_time = service_time_of(made.placement, made.loaded.config)
+        (finished,) = train(cluster, checkpoint=False, service_time=service_time).journal.of(
+            "finished"
+        )
+        found[name] = finished["seconds"] / 80
+    # two layers, forward and backward, for each of the two groups that share a process
+    assert found == pytest.approx(dict.fromkeys(found, 0.01), rel=0.05)
 
 
 @pytest.mark.slow

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from runtime.compute.emulated_device import EmulatedDevice, device_here, device_of
+from runtime.compute.emulated_device import EmulatedDevice, Turns, device_here, device_of
 from runtime.compute.service_times import Recorder, ServiceTimes, as_text, gather, read_table
 from runtime.errors import ConfigError, ProgramFailed
 from runtime.simulation.clock import VirtualTimeLoop, run_virtual
@@ -140,11 +140,18 @@ def test_the_records_of_several_processes_become_one_profile_that_reads_back(
     assert ServiceTimes(found, 1).seconds("s", "server", "update") == 1.0
 
 
-def test_emulated_devices_of_one_process_work_in_parallel_and_each_one_piece_at_a_time() -> None:
+@pytest.mark.parametrize(("processes", "other"), [("12", 2.0), ("11", 6.0)])
+def test_emulated_actors_share_the_device_of_their_process_which_does_one_piece_at_a_time(
+    processes: str, other: float
+) -> None:
     async def main() -> list[tuple[str, float]]:
         times = ServiceTimes({"*/*": 2.0}, 1)
         ends = []
-        devices = {name: EmulatedDevice("worker", times) for name in "ab"}
+        turns = {process: Turns() for process in processes}
+        devices = {
+            name: EmulatedDevice("worker", times, turns[process])
+            for name, process in zip("ab", processes, strict=True)
+        }
 
         async def piece(name: str) -> None:
             await devices[name].run(name, "work", lambda: None)
@@ -153,7 +160,7 @@ def test_emulated_devices_of_one_process_work_in_parallel_and_each_one_piece_at_
         await asyncio.gather(piece("a"), piece("a"), piece("b"))
         return sorted(ends)
 
-    assert run_virtual(main()) == [("a", 2.0), ("a", 4.0), ("b", 2.0)]
+    assert run_virtual(main()) == [("a", 2.0), ("a", 4.0), ("b", other)]
 
 
 class CoarseLoop(VirtualTimeLoop):
@@ -166,7 +173,7 @@ class CoarseLoop(VirtualTimeLoop):
 @pytest.mark.parametrize(("seconds", "pieces"), [(0.0004, 500), (0.0013, 300)])
 def test_timers_that_ring_late_do_not_add_up(seconds: float, pieces: int) -> None:
     async def main() -> float:
-        device = EmulatedDevice("worker", ServiceTimes({"*/*": seconds}, 1))
+        device = EmulatedDevice("worker", ServiceTimes({"*/*": seconds}, 1), Turns())
         for _ in range(pieces):
             await device.run("a", "work", lambda: None)
         return asyncio.get_running_loop().time()
@@ -177,7 +184,8 @@ def test_timers_that_ring_late_do_not_add_up(seconds: float, pieces: int) -> Non
 
 def test_work_can_report_its_number_of_rows_only_to_the_device_that_runs_it() -> None:
     async def main() -> float:
-        device = EmulatedDevice("worker", ServiceTimes({"*/*": {"mean": 1.0, "rows": 10}}, 1))
+        times = ServiceTimes({"*/*": {"mean": 1.0, "rows": 10}}, 1)
+        device = EmulatedDevice("worker", times, Turns())
 
         def work() -> None:
             here = device_here()
@@ -192,10 +200,10 @@ def test_work_can_report_its_number_of_rows_only_to_the_device_that_runs_it() ->
 
 
 def test_an_actor_has_its_own_device_only_if_its_topology_says_so(tmp_path: Path) -> None:
-    assert device_of("r", None) is None
-    free = device_of("r", {"profile": "", "seed": 1})
+    assert device_of("r", None, Turns()) is None
+    free = device_of("r", {"profile": "", "seed": 1}, Turns())
     (tmp_path / "p.json").write_text('{"r/*": 0.5}')
-    timed = device_of("r", {"profile": str(tmp_path / "p.json"), "seed": 1})
+    timed = device_of("r", {"profile": str(tmp_path / "p.json"), "seed": 1}, Turns())
     assert free is not None and timed is not None
 
     async def main() -> tuple[float, float]:

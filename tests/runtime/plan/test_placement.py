@@ -132,6 +132,27 @@ def test_threads_are_shares_of_each_machines_cores_and_left_open_if_these_are_un
     assert (there.threads, there.cores) == (6, ())
 
 
+def test_workers_do_not_leave_cores_to_processes_with_little_work_on_several_machines(
+    tmp_path: Path,
+) -> None:
+    hosts = f"{ELSEWHERE}hosts = 'n[1-2]'\n"
+    made = placed(tmp_path, f"{hosts}cores = 8\n", topology(4, 3))
+    assert {spec.name: spec.threads for spec in made.processes} == {
+        **dict.fromkeys(("server-0", "server-1", "server-2"), 1),
+        **{f"worker-{n}": 4 for n in range(4)},
+    }
+    unknown = placed(tmp_path, hosts, topology(4, 3))
+    there = {spec.name: cores.settled(spec, unknown, range(10)) for spec in unknown.processes}
+    assert {name: spec.threads for name, spec in there.items()} == {
+        **dict.fromkeys(("server-0", "server-1", "server-2"), 2),
+        **{f"worker-{n}": 5 for n in range(4)},
+    }
+    pinned = placed(tmp_path, f"{hosts}cores = 10\npin = ['worker-*']", topology(4, 3))
+    assert [spec.threads for spec in pinned.processes] == [2, 2, 2, 2, 2, 5, 5]
+    alone = placed(tmp_path, "[[machine]]\ncores = 10\n", topology(2, 3))
+    assert [(spec.threads, spec.crowd) for spec in alone.processes] == [(2, 0)] * 5
+
+
 def test_pinned_processes_elsewhere_stay_on_the_cores_that_their_machine_lets_them_use(
     tmp_path: Path,
 ) -> None:

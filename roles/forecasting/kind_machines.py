@@ -1,0 +1,138 @@
+"""Machines of known kinds as the inputs of a prediction: rented ones of one kind, or those of
+cluster.toml, whose kinds may differ."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping
+from typing import NamedTuple
+
+from roles.base.shapes import Shapes
+from roles.forecasting.catalogue import Kind, file_of, kind_called, kinds_of
+from roles.forecasting.costs import ByFlops, profile
+from roles.forecasting.plan_forecast import plainly
+from roles.forecasting.prediction import Network
+from roles.forecasting.prediction_basis import HANDLING, PredictionInputs, Profile
+from roles.forecasting.work_times import Moments, Times
+from runtime.config.sections import ClusterConfig
+from runtime.plan.prospects import Prices, Wanted
+from runtime.plan.topology import Placement
+
+PRODUCTS_ONLY = "all work but matrix products: ReLU, pooling, updates, sums, reading data"
+SIMULATED = "the network of [simulation]: the machines' kinds count instead"
+
+
+class Named(NamedTuple):
+    """A machine's kind, its name, and the price of the machine for an hour."""
+
+    name: str
+    kind: Kind
+    price: float | None
+
+
+def kinds_for(config: ClusterConfig, wanted: Wanted) -> dict[str, Named]:
+    """Machine -> its kind: the one that is asked for, or the one that cluster.toml gives; empty
+    without either. Raises ConfigError for an unknown kind."""
+    if wanted.machine:
+        file = wanted.machines or file_of(config)
+        kinds = dict.fromkeys(
+            (machine.name for machine in config.machine), kind_called(wanted.machine, file)
+        )
+    else:
+        kinds = kinds_of(config)
+    return {
+        machine.name: Named(
+            wanted.machine or machine.kind or "",
+            kinds[machine.name],
+            machine.price_per_hour or kinds[machine.name].price_per_hour,
+        )
+        for machine in config.machine
+        if kinds
+    }
+
+
+class OfKinds(PredictionInputs):
+    """Machines of known kinds. Without a profile, the processes of a machine share its FLOP/s: it
+    is one device.
+
+    `kinds`: machine -> its kind. Rented machines have one kind, and an alternative of the plan may
+    need more of them than `kinds` names.
+    """
+
+    def __init__(
+        self, config: ClusterConfig, kinds: Mapping[str, Named], table: Profile | None
+    ) -> None:
+        self._kinds = kinds
+        self._first = next(iter(kinds.values()))
+        self._table = table
+        self._credit = config.links.credit_bytes
+        known = {named.name: named.kind for named in kinds.values()}
+        told = " and ".join(f"{name}, {_rate(kind)}" for name, kind in known.items())
+        self.name = f"machines of kind{'s'[: len(known) > 1]} {told}" + (
+            f", times of {table.file}" if table else ""
+        )
+        unknown = [
+            f"the {what} of {name}, which is not known: counted as {value}"
+            for name, kind in known.items()
+            for what, value, said in (
+                ("network's rate", "unlimited", kind.bytes_per_second),
+                ("latency", "0", kind.latency),
+            )
+            if said is None
+        ]
+        simulated = [SIMULATED] * (config.simulation.clock == "virtual")
+        of_times = table.notes if table else [PRODUCTS_ONLY]
+        self.notes = (*of_times, HANDLING, *unknown, *simulated)
+
+    def times(self, placement: Placement) -> Times:
+        """Without a profile, times are calculated from FLOPs."""
+        if self._table is not None:
+            return self._table.times(placement.topology)
+        shapes = Shapes(plainly(placement.topology))
+        job = next(options.job for options in shapes.having("job").values())
+        flops = profile(shapes, ByFlops(shapes.net(job, "all"), 1.0).seconds)
+        counted = Times.of_profile(flops | {"*/read": 0, "*/gather": 0})
+        home = placement.process_of()
+        machines = self.machines(placement)
+
+        def of(actor: str, role: str, label: str, rows: int) -> Moments | None:
+            found = counted.moments(actor, role, label, rows)
+            if found is None:
+                return None
+            machine = self._of(machines[home[actor]])
+            return found._replace(mean=found.mean / machine.kind.achieved)
+
+        return Times(of)
+
+    def network(self, placement: Placement) -> Network:
+        """Every machine has the interface of its kind."""
+        machines = self.machines(placement)
+        own = {
+            name: (kind.latency or 0.0, _float(kind.bytes_per_second))
+            for name in dict.fromkeys(machines.values())
+            for kind in (self._of(name).kind,)
+        }
+        return Network(
+            interfaces=machines,
+            credit_bytes=self._credit,
+            own=own,
+            devices=machines if self._table is None else {},
+        )
+
+    def prices(self, placement: Placement) -> Prices:
+        """Only machines that have processes count."""
+        used = [self._of(name) for name in dict.fromkeys(self.machines(placement).values())]
+        alike = Counter((named.name, named.price) for named in used)
+        return tuple((count, name, price) for (name, price), count in alike.items())
+
+    def _of(self, machine: str) -> Named:
+        return self._kinds.get(machine, self._first)
+
+
+def _rate(kind: Kind) -> str:
+    rate = kind.bytes_per_second
+    return f"{rate / 1e6:g} MB/s each way" if rate else "links without a limit"
+
+
+def _float(rate: int | None) -> float | None:
+    return None if rate is None else float(rate)
