@@ -19,16 +19,18 @@ import os
 from collections.abc import Mapping
 from copy import copy
 from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
 
 from roles.base.shapes import Shapes
 from roles.forecasting.live_times import Labels
 from roles.forecasting.prediction import Network, Prediction, Rows, predict, rows_of, shapes_of
 from roles.forecasting.regrouped import regrouped, with_batch
 from roles.forecasting.work_times import Times
-from runtime.config.sections import LOCAL, ClusterConfig
-from runtime.plan.host_map import several
 from runtime.plan.topology import Placement
 from runtime.queueing.work_graph import DRAWS
+
+if TYPE_CHECKING:
+    from runtime.config.sections import ClusterConfig
 
 WAYS = (" in", " out")  # the ends of the names of interfaces (`Prediction.use`)
 # the difference, as a part of the predicted seconds, up to which a network is as it was declared
@@ -74,6 +76,10 @@ class Fit:
 def network_of(placement: Placement, config: ClusterConfig) -> tuple[Network, list[str]]:
     """The network of [simulation], or of [links] between several hosts, and a line for each part of
     it that is not counted."""
+    from runtime.plan.host_map import (
+        several,
+    )  # a tuner, in a role process, does without its imports
+
     wanted = config.simulation
     if wanted.clock == "real" and not several(config):
         return Network(), []
@@ -98,6 +104,8 @@ def network_of(placement: Placement, config: ClusterConfig) -> tuple[Network, li
 def processors_of(config: ClusterConfig) -> int:
     """The number of processors that all processes share; 0 if it is not known, or they do not share
     any."""
+    from runtime.config.sections import LOCAL
+
     if config.simulation.clock != "real" or config.launcher.kind != LOCAL:
         return 0
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 0

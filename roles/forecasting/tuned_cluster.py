@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from runtime.config.sections import ClusterConfig
 from runtime.errors import ConfigError
-from runtime.plan.placement import place
 from runtime.plan.topology import Topology
+
+if TYPE_CHECKING:
+    from runtime.config.sections import ClusterConfig
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -29,7 +30,9 @@ class Cluster:
 def cluster_of(topology: Topology, config: ClusterConfig) -> Cluster | None:
     """The cluster that the topology would run on, for the tuner's model. None if it cannot be
     placed, which the caller of the planner reports."""
+    # role processes do without these modules and their libraries
     from roles.forecasting.fitted_model import network_of, processors_of
+    from runtime.plan.placement import place
 
     try:
         placed = place(topology, config)

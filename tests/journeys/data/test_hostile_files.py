@@ -221,8 +221,8 @@ UNUSED = {
     ),
     "[[machine]]\ncores = 2\nthreads = 1\n": "machine[0].cores: has no effect if threads",
     (
-        "[[machine]]\n[[machine]]\nname = 'b'\n[[machine]]\nname = 'c'\n"
-    ): "nothing is placed on machine 'c'",
+        "[[machine]]\n[[machine]]\nname = 'b'\n[[machine]]\nname = 'c'\n[[machine]]\nname = 'd'\n"
+    ): "nothing is placed on machine 'd'",
     "[simulation]\nseed = 7\n": "simulation.seed: has no effect where nothing is emulated",
     (
         "[simulation]\nclock = 'virtual'\ninterfaces = 'link'\n"
