@@ -7,6 +7,7 @@ service times belong to one machine. Continuing it, on any machine, uses the sam
 
 from __future__ import annotations
 
+import ast
 import hashlib
 import json
 from collections.abc import Callable, Iterable
@@ -19,15 +20,39 @@ from benchmarks.helpers.report import ROOT, machine
 from benchmarks.tuning.runs import AUTO, OMNIVORE, Reached, Setting, Task, Times, measured, trial
 
 FILE = ROOT / "benchmarks" / "tuning" / "trials.jsonl"
-# the files of the tuner, in addition to the files that every run uses
-CODE = ("roles/tuning/*.py", "roles/coordination/*.py")
+# the files of the tuner and of its model, in addition to the files that every run uses
+CODE = (
+    "roles/tuning/*.py",
+    "roles/coordination/*.py",
+    "roles/forecasting/*.py",
+    "runtime/queueing/*.py",
+)
 Make = Callable[[Setting | None, int, Reached | None, str], Reached]  # setting, seed, rival, preset
 
 
 def digest() -> str:
-    """The hash of the tuner's code. Runs that tune themselves are made again when it changes."""
+    """The hash of the tuner's code without its comments and docstrings. Runs that tune themselves
+    are made again when it changes."""
     files = sorted(path for pattern in CODE for path in ROOT.glob(pattern))
-    return hashlib.sha256(b"".join(path.read_bytes() for path in files)).hexdigest()[:12]
+    code = "\n".join(_code(path.read_text("utf-8")) for path in files)
+    return hashlib.sha256(code.encode()).hexdigest()[:12]
+
+
+def _code(text: str) -> str:
+    tree = ast.parse(text)
+    for node in ast.walk(tree):
+        body = getattr(node, "body", None)
+        if isinstance(body, list) and body and _is_text(body[0]):
+            del body[0]
+    return ast.dump(tree)
+
+
+def _is_text(node: ast.AST) -> bool:
+    return (
+        isinstance(node, ast.Expr)
+        and isinstance(node.value, ast.Constant)
+        and isinstance(node.value.value, str)
+    )
 
 
 TUNER = f"{AUTO} {digest()}"  # of the code that this process runs

@@ -3,6 +3,7 @@ believes a probe that contradicts it, and names the station."""
 
 from __future__ import annotations
 
+import dataclasses
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +13,7 @@ import roles
 from benchmarks.tuning.runs import SPREAD, Clock, Times
 from benchmarks.tuning.virtual import learn
 from roles import Options
-from roles.tuning.hardware import fewest
+from roles.tuning.hardware import Hardware, Known, Stretch, fewest
 from runtime import Topology
 from runtime.config.file import of_script, program_options
 from runtime.simulation.cluster import Simulation
@@ -109,3 +110,30 @@ def test_the_fewest_groups_within_five_percent_of_the_fastest_are_as_fast_as_any
     assert fewest({1: 1.0, 2: 0.52, 4: 0.5, 8: 0.499}) == 2
     assert fewest({1: 1.0}) == 1
     assert fewest({}) == 0
+
+
+def test_a_link_that_slows_down_in_mid_run_changes_every_prediction(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The training since the last search is what the model of the next search is fitted to."""
+    stretches: list[Stretch] = []
+    models: list[Hardware] = []
+    compared = Hardware.compared
+
+    def noted(self: Hardware, stretch: Stretch) -> Known:
+        models.append(self)
+        stretches.append(stretch)
+        return compared(self, stretch)
+
+    monkeypatch.setattr(Hardware, "compared", noted)
+    tuned(planned(tmp_path))
+    fast = models[0]
+    before = fast.fit(stretches[0]).seconds
+    stretches.clear()
+    tuned(planned(tmp_path), rate=RATE / 10)
+    slow = {stretch.groups: stretch for stretch in stretches}
+    since = dataclasses.replace(slow[1], begun=False)
+    after = fast.fit(since).seconds
+    assert after[1] == pytest.approx(slow[1].seconds, rel=0.05)
+    assert after[4] == pytest.approx(slow[4].seconds, rel=0.35)  # of a probe
+    assert after[4] > 4 * before[4]
