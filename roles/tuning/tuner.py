@@ -21,7 +21,7 @@ from roles.base.shapes import Shapes
 from roles.forecasting.tuned_cluster import Cluster
 from roles.messages import Done, Held, Hold, Regroup, Release, Released
 from roles.tuning.batch_choice import Batches, noise_of, worth_telling
-from roles.tuning.choices import Choices, Chosen, Setting
+from roles.tuning.choices import Choices, Chosen, Setting, in_words
 from roles.tuning.cluster_model import ClusterModel
 from roles.tuning.gradient_statistics import GetGradientStatistics, GradientStatistics
 from roles.tuning.hardware import Hardware
@@ -298,7 +298,10 @@ class Tuner(Actor):
         fastest = min(self._lately, *(chosen.iteration_seconds.values() or (0.0,)))
         training = self._trained + left * fastest
         paid = self._choices.budget * training - self._paused
-        if each == 0:
+        if chosen.setting.groups not in chosen.iteration_seconds:
+            many = in_words(chosen.setting.groups)
+            self._tell(f"no further search: no probe showed how long an iteration of {many} takes")
+        elif each == 0:
             self._tell("no further search: an iteration takes no time here")
         elif (
             chosen.by_theory
