@@ -146,12 +146,11 @@ class Tuner(Actor):
             self._from = held.iteration + trials.kept
             self._paused += self._since - began
             await self._choice(held.iteration + trials.kept, chosen, self._since - began)
-            again = not self._follow and self._pays_for_another(trials, chosen, left)
-            watched = (
-                0
-                if trials.diverges(chosen.setting) or falls == FALLS
-                else self._choices.epoch(trials.length)
-            )
+            is_last = trials.diverges(chosen.setting) or falls == FALLS
+            watched = 0 if is_last else self._choices.epoch(trials.length)
+            if is_last:
+                self._tell("no further search: all settings that are left diverged")
+            again = not (self._follow or is_last) and self._pays_for_another(trials, chosen, left)
             if self._model is not None:
                 await self._model.begin()
             released = await self._release(was, chosen.setting, min(left - trials.kept, watched))
