@@ -292,6 +292,18 @@ def prospects_of(cluster: Path, wanted: Wanted | None = None) -> Prospects:
     )
 
 
+def test_a_row_of_the_plan_has_the_sizes_that_its_groups_have_on_machines_of_other_kinds(
+    tmp_path: Path,
+) -> None:
+    case = Case("lenet", "omnivore", 6, (FAST, *[SLOW] * 6), "groups = 2\n")
+    found = prospects_of(case.write(tmp_path, case.mixed()))
+    names = [choice.name for choice in found.choices]
+    assert names[:2] == ["1 group of 6", "2 groups of 1 to 5"]
+    every = prospects_of(tmp_path / "cluster.toml", Wanted(presets=True))
+    assert "omnivore, 2 groups of 1 to 5" in {choice.name for choice in every.choices}
+    assert "single, 1 group of 1" in {choice.name for choice in every.choices}
+
+
 def test_each_machine_has_the_speed_the_network_and_the_price_of_its_kind(tmp_path: Path) -> None:
     catalogue = tmp_path / "k.toml"
 
