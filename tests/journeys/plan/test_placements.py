@@ -253,7 +253,7 @@ def test_a_note_tells_the_rows_that_follow_from_kinds(tmp_path: Path) -> None:
         ),
         (
             f'[placement]\nkinds = "no.toml"\n[[machine]]\nkind = "{SLOW}"\n',
-            "no.toml: no such file",
+            "cluster.toml:2: placement.kinds: ",
         ),
     ],
 )
