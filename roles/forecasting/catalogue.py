@@ -66,7 +66,13 @@ def kinds_of(config: ClusterConfig) -> dict[str, Kind]:
     if not any(machine.kind for machine in machines):
         return {}
     file = file_of(config)
-    known = kinds(file)
+    try:
+        known = kinds(file)
+    except ConfigError as error:
+        if file is None or file.is_file():
+            raise  # mistakes in the file have its lines
+        key = ("placement", "kinds")
+        raise ConfigError([config.raw.problem(key, text).text for text in error.problems]) from None
     wrong: dict[str, None] = {}
     for machine in machines:
         if machine.kind is None:

@@ -10,6 +10,7 @@ from typing import Any
 from roles import registry
 from roles.learning.tree import split
 from roles.options import Options, Strategy
+from roles.planning.kind_speeds import groups_of
 from roles.planning.planner import plan
 from roles.planning.strategies import preset_called
 from roles.presets.request import SHAPE, Preset
@@ -19,13 +20,32 @@ from runtime.plan.topology import Topology
 
 @dataclass(frozen=True)
 class Candidate:
-    """An alternative: its name, its strategy and its number of `groups`. `known`: its topology, if
-    it was planned already."""
+    """An alternative: its strategy and the `sizes` of its groups. `preset`: its preset, if presets
+    are compared. `known`: its topology, if it was planned already."""
 
-    name: str
     strategy: Strategy
-    groups: int
+    sizes: tuple[int, ...]
+    preset: str = ""
     known: Topology | None = None
+
+    @property
+    def groups(self) -> int:
+        """The number of groups."""
+        return len(self.sizes)
+
+    @property
+    def name(self) -> str:
+        """ "4 groups of 8"."""
+        least, most = min(self.sizes), max(self.sizes)
+        between = {0: f"{least}", 1: f"{least} or {most}"}.get(most - least, f"{least} to {most}")
+        groups = f"{self.groups} group{'s'[: self.groups != 1]} of {between}"
+        return f"{self.preset}, {groups}" if self.preset else groups
+
+    def sized(self, topology: Topology) -> Candidate:
+        """The alternative with the sizes that its groups have in its topology. They differ by more
+        than one worker where machines have kinds of different speeds."""
+        sizes = tuple(map(len, groups_of(topology)))
+        return replace(self, sizes=sizes) if len(sizes) == self.groups else self
 
     def topology(self, config: ClusterConfig, options: Options) -> Topology:
         """The topology of the run with this strategy. Only the configured strategy logs warnings.
@@ -40,8 +60,8 @@ def by_groups(strategy: Strategy, topology: Topology) -> Iterator[Candidate]:
     chosen = preset.groups(strategy)
     for groups in _numbers(strategy.workers, chosen) if "groups" in preset.uses else [chosen]:
         known = topology if groups == chosen else None
-        name = _in_groups(1 if preset.alone else strategy.workers, groups)
-        yield Candidate(name, _with_groups(strategy, preset, groups), groups, known)
+        sizes = tuple(split(1 if preset.alone else strategy.workers, groups))
+        yield Candidate(_with_groups(strategy, preset, groups), sizes, known=known)
 
 
 def by_preset(strategy: Strategy, topology: Topology) -> Iterator[Candidate]:
@@ -52,7 +72,7 @@ def by_preset(strategy: Strategy, topology: Topology) -> Iterator[Candidate]:
         same = name == strategy.preset
         asked = strategy if same else _for(strategy, name, preset)
         for one in by_groups(asked, topology):
-            yield replace(one, name=f"{name}, {one.name}", known=one.known if same else None)
+            yield replace(one, preset=name, known=one.known if same else None)
 
 
 def changed(config: ClusterConfig, options: Options, **keys: Any) -> Topology:
@@ -77,10 +97,3 @@ def _with_groups(strategy: Strategy, preset: Preset, groups: int) -> Strategy:
 def _numbers(workers: int, chosen: int) -> list[int]:
     doubled = [1 << power for power in range(workers.bit_length())]
     return sorted({*doubled, workers, chosen})
-
-
-def _in_groups(workers: int, groups: int) -> str:
-    """ "4 groups of 8"."""
-    sizes = split(workers, groups)
-    of = f"{min(sizes)}" if len({*sizes}) == 1 else f"{min(sizes)} or {max(sizes)}"
-    return f"{groups} group{'s'[: groups != 1]} of {of}"

@@ -177,6 +177,7 @@ class _Asked:
     def _choice(self, number: int, one: Candidate, placed: Placement) -> Prospect:
         basis = self._basis
         topology = placed.topology
+        one = one.sized(topology)
         found = predict(topology, basis.times(placed), basis.network(placed), placed.process_of())
         self.notes |= dict.fromkeys(found.notes)
         return Prospect(

@@ -188,6 +188,11 @@ class Choices:
         return self.epoch_iterations or math.ceil(length * self.probes(cold=False) / self.budget)
 
 
+def in_words(groups: int) -> str:
+    """The number of groups in words: "1 group", "4 groups"."""
+    return f"{groups} group{'s'[: groups != 1]}"
+
+
 def counts_up_to(workers: int) -> tuple[int, ...]:
     """The numbers of groups to try: 1, 2, 4, ... and each worker in a group of its own (Omnivore,
     E.4)."""

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from roles.tuning.choices import TENTH, Choices, Setting, Trial
+from roles.tuning.choices import TENTH, Choices, Setting, Trial, in_words
 from roles.tuning.judgement import clearly_worse, judged, mean
 from roles.tuning.trials import Trials
 
@@ -132,9 +132,8 @@ class Grids:
         if len(asked) < 2:
             return
         iterations = max(len(trial.losses) for trial in found.values())
-        what = (
-            f"of {len(asked)} settings with {left[0].groups} groups after {iterations} iterations"
-        )
+        groups = in_words(left[0].groups)
+        what = f"of {len(asked)} settings with {groups} after {iterations} iterations"
         loss = f"loss {mean(judged(found[left[0]])):.4g}"
         if len(left) == 1:
             self.trials.tell(f"{left[0]} is the best {what}, clearly: {loss}")

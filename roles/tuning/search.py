@@ -29,7 +29,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 
-from roles.tuning.choices import TENTH, Choices, Chosen, Setting, Trial, alike, careful
+from roles.tuning.choices import TENTH, Choices, Chosen, Setting, Trial, alike, careful, in_words
 from roles.tuning.grids import Grids
 from roles.tuning.hardware import fewest
 from roles.tuning.judgement import LEAST_IN, clearly_worse, ended_in, judged, mean
@@ -207,7 +207,7 @@ class _Search:
                 return best
             self.trials.tell(
                 f"with {groups} groups momentum 0 is the best, so there are too many groups: "
-                f"{fewer[-1]} are tried"
+                f"{fewer[-1]} {'are' if fewer[-1] > 1 else 'is'} tried"
             )
             groups = fewer[-1]  # fewer groups leave room for more momentum
             freely = True
@@ -411,11 +411,11 @@ class _Search:
         if trial.diverged:
             return "everything that was tried diverges"
         loss = f"{mean(judged(trial, ended_in(trial, seconds))):.4g}"
+        if len(asked) == 1 and best.groups == self.saturated:
+            groups = in_words(best.groups)
+            return f"the best with {groups}, the fewest that are as fast as any: loss {loss}"
         if len(asked) == 1:
-            return (
-                f"the best with {best.groups} groups, the fewest that are as fast as any: "
-                f"loss {loss}"
-            )
+            return f"no other setting can be compared: loss {loss}"
         if len(left) == 1:
             return (
                 f"after {seconds:.3g} s its loss is clearly the lowest of {len(asked)} "

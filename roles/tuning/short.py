@@ -99,7 +99,10 @@ class Short:
                 "by theory this setting learns like the one that the run had, and "
                 f"{best.groups} groups are the fastest whose probe agrees"
             )
-            return await self._bolder(best)
+            taken = await self._bolder(best)
+            if not self._trials.diverges(taken):
+                return taken
+            break  # a longer probe showed what the first did not
         self.why = (
             f"{best} would learn like the setting that the run had, but its loss does not fall "
             f"({_loss(self._probed[best])})"
@@ -197,7 +200,7 @@ class Short:
             return False
         try:
             there = await self._trials.of(other, length)
-            here = await self._trials.of(best, length, kept=True)
+            here = self._probed[best] = await self._trials.of(best, length, kept=True)
         except SpentUp:
             self.why += f"; the budget ended before {what} was tried"
             return False

@@ -21,7 +21,7 @@ from roles.base.shapes import Shapes
 from roles.forecasting.tuned_cluster import Cluster
 from roles.messages import Done, Held, Hold, Regroup, Release, Released
 from roles.tuning.batch_choice import Batches, noise_of, worth_telling
-from roles.tuning.choices import Choices, Chosen, Setting
+from roles.tuning.choices import Choices, Chosen, Setting, in_words
 from roles.tuning.cluster_model import ClusterModel
 from roles.tuning.gradient_statistics import GetGradientStatistics, GradientStatistics
 from roles.tuning.hardware import Hardware
@@ -146,12 +146,11 @@ class Tuner(Actor):
             self._from = held.iteration + trials.kept
             self._paused += self._since - began
             await self._choice(held.iteration + trials.kept, chosen, self._since - began)
-            again = not self._follow and self._pays_for_another(trials, chosen, left)
-            watched = (
-                0
-                if trials.diverges(chosen.setting) or falls == FALLS
-                else self._choices.epoch(trials.length)
-            )
+            is_last = trials.diverges(chosen.setting) or falls == FALLS
+            watched = 0 if is_last else self._choices.epoch(trials.length)
+            if is_last:
+                self._tell("no further search: all settings that are left diverged")
+            again = not (self._follow or is_last) and self._pays_for_another(trials, chosen, left)
             if self._model is not None:
                 await self._model.begin()
             released = await self._release(was, chosen.setting, min(left - trials.kept, watched))
@@ -298,7 +297,10 @@ class Tuner(Actor):
         fastest = min(self._lately, *(chosen.iteration_seconds.values() or (0.0,)))
         training = self._trained + left * fastest
         paid = self._choices.budget * training - self._paused
-        if each == 0:
+        if chosen.setting.groups not in chosen.iteration_seconds:
+            many = in_words(chosen.setting.groups)
+            self._tell(f"no further search: no probe showed how long an iteration of {many} takes")
+        elif each == 0:
             self._tell("no further search: an iteration takes no time here")
         elif (
             chosen.by_theory

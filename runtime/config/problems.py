@@ -119,7 +119,7 @@ def describe(kind: Any, marks: Sequence[Any] = ()) -> str:
         or get_origin(kind) is dict
         or kind is dict
     ):
-        return "a table"
+        return "a non-empty table" if _constraint(marks, "min_length") else "a table"
     words = _BASIC.get(kind, "")
     if kind is float and _constraint(marks, "allow_inf_nan") is False:
         words = "a finite number"

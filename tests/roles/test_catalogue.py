@@ -77,9 +77,11 @@ def test_a_mistake_in_a_catalogue_is_reported_by_line(tmp_path: Path, text: str,
     assert f"m.toml{told}" in line
 
 
-def test_an_empty_catalogue_is_refused(tmp_path: Path) -> None:
-    (tmp_path / "m.toml").write_text("")
-    with pytest.raises(ConfigError, match=r"m.toml:1: machine: missing, expected a table"):
+@pytest.mark.parametrize(("text", "found"), [("", "missing"), ("[machine]\n", "found a table")])
+def test_an_empty_catalogue_is_refused(tmp_path: Path, text: str, found: str) -> None:
+    (tmp_path / "m.toml").write_text(text)
+    told = rf"m.toml:1: machine: {found}, expected a non-empty table"
+    with pytest.raises(ConfigError, match=told):
         kinds(tmp_path / "m.toml")
 
 

@@ -223,6 +223,21 @@ def test_a_search_that_its_budget_ends_takes_the_best_so_far_and_says_so(
     assert ("the budget was spent" in found.why) == ends
 
 
+def test_one_group_that_alone_was_tried_is_not_reported_as_the_fewest_as_fast_as_any() -> None:
+    told: list[str] = []
+    lab = Written(lambda setting, at: 1.0 - at / 1e6, {1: 1.0, 2: 0.7, 4: 0.5}.__getitem__)
+    found = chosen(lab, Choices(groups=(1, 2, 4), last=120), tell=told.append)
+    assert [setting for setting, _ in lab.asked] == [START]
+    assert any("the fewest that are as fast as any: 4" in why for why in told)
+    assert found.why == "the budget was spent; no other setting can be compared: loss 1"
+
+
+def test_one_group_that_is_as_fast_as_any_is_reported_in_the_singular() -> None:
+    lab = Written(lambda setting, at: 1.0 - at / 1e6)
+    found = chosen(lab, Choices(groups=(1, 2), last=100_000))
+    assert found.why == "the best with 1 group, the fewest that are as fast as any: loss 1"
+
+
 @pytest.mark.parametrize("left", [100, 200, 400, 800, 10_000, 100_000])
 def test_a_search_stays_within_its_budget_and_reports_when_the_budget_ends_it(
     left: int,

@@ -213,6 +213,19 @@ def test_kept_probes_of_a_short_run_cost_nothing() -> None:
     )
 
 
+def test_a_setting_whose_own_longer_probe_diverges_is_not_taken() -> None:
+    def loss(setting: Setting, at: int) -> float:
+        if setting.base_lr <= START.base_lr:
+            return learns(at)
+        return learns(at) if at < 30 else 100.0
+
+    lab = Written(loss, PACES.__getitem__, keeps=True)
+    found = chosen(lab, SHORT)
+    assert any(trial.diverged and setting == WHOLE[4] for setting, trial in found.tried)
+    assert found.setting == careful(START, 4)
+    assert "but its loss does not fall (diverges)" in found.why
+
+
 def test_a_short_run_that_diverges_continues_with_less_gain_and_then_with_fewer_groups() -> None:
     lab = Written(lambda setting, at: learns(at), PACES.__getitem__, keeps=True)
     trials = Trials(lab, SHORT, SHORT.last)

@@ -253,7 +253,7 @@ def test_a_note_tells_the_rows_that_follow_from_kinds(tmp_path: Path) -> None:
         ),
         (
             f'[placement]\nkinds = "no.toml"\n[[machine]]\nkind = "{SLOW}"\n',
-            "no.toml: no such file",
+            "cluster.toml:2: placement.kinds: ",
         ),
     ],
 )
@@ -290,6 +290,18 @@ def prospects_of(cluster: Path, wanted: Wanted | None = None) -> Prospects:
     return roles.prospects(
         found.loaded.config, found.loaded.options, found.placement, wanted or Wanted()
     )
+
+
+def test_a_row_of_the_plan_has_the_sizes_that_its_groups_have_on_machines_of_other_kinds(
+    tmp_path: Path,
+) -> None:
+    case = Case("lenet", "omnivore", 6, (FAST, *[SLOW] * 6), "groups = 2\n")
+    found = prospects_of(case.write(tmp_path, case.mixed()))
+    names = [choice.name for choice in found.choices]
+    assert names[:2] == ["1 group of 6", "2 groups of 1 to 5"]
+    every = prospects_of(tmp_path / "cluster.toml", Wanted(presets=True))
+    assert "omnivore, 2 groups of 1 to 5" in {choice.name for choice in every.choices}
+    assert "single, 1 group of 1" in {choice.name for choice in every.choices}
 
 
 def test_each_machine_has_the_speed_the_network_and_the_price_of_its_kind(tmp_path: Path) -> None:
