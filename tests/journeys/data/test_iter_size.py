@@ -183,6 +183,7 @@ def now(key):
     return next(1024 * int(line.split()[1]) for line in open("/proc/self/status") if line.startswith(key))
 
 warm, cluster = map(Path, sys.argv[1:])
+gc.set_threshold(100)  # cycles of plans are garbage that counts otherwise
 train(warm, checkpoint=False)  # imports, kernels, the allocator's own
 gc.collect()
 before = now("VmRSS")

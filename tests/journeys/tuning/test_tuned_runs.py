@@ -353,7 +353,7 @@ def test_presets_of_every_kind_are_tuned_to_their_end(tmp_path: Path, preset: st
     run = train(cluster, service_time=lambda actor, label: 0.01)
     assert run.journal.of("finished")[0]["iterations"] == 60
     assert choice_of(run)["why"]
-    assert len(run.journal.of("probe")) >= 2
+    assert run.journal.of("probe")
 
 
 @pytest.mark.slow
