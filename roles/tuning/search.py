@@ -86,7 +86,8 @@ class _Search:
         self.saturated = before.saturated if before else 0
         self._begin = (before.next_groups if before and choices.groups else 0) or now.groups
         known = {groups: trials.iteration_seconds.get(groups, 0.0) for groups in choices.groups}
-        if before and known and all(known.values()) and fewest(known) != self.saturated:
+        then = {g: before.iteration_seconds.get(g, 0.0) for g in known} if before else {}
+        if then and all(known.values()) and all(then.values()) and fewest(known) != fewest(then):
             self._begin = self.saturated = fewest(known)  # the cluster is not what it was
         self._cold = before is None
         self.why = ""
@@ -156,6 +157,7 @@ class _Search:
         await short.agree()
         self.saturated = short.saturated
         best = await short.choose()
+        self.saturated = short.saturated  # fewer, if the net does not bear the whole gain
         self.why = short.why
         return best
 

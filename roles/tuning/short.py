@@ -154,8 +154,10 @@ class Short:
                 f"; {rate}, {counts} groups usually need {shown} ms to learn as much as one "
                 "group learns in an iteration"
             )
-        for best in sorted(needs, key=needs.__getitem__):
+        for tried, best in enumerate(sorted(needs, key=needs.__getitem__)):
             trial = await self._trained(self._careful(best))
+            if trial is None and tried:
+                break  # others failed, and the budget does not show that this one does not
             if trial is None or holds(trial):
                 self.saturated = min(self.saturated, best.groups)
                 return best
