@@ -57,9 +57,10 @@ class Theory:
     """Groups add momentum (Omnivore, Theorem 1). An iteration of several groups teaches as much as
     one of one group, as long as the solver's momentum can make up for that.
 
-    If momentum is "auto", the tuner lowers it until the total is as before. Otherwise the total has
-    to stay below the value from which runs diverge. Of solvers other than SGD and Nesterov nothing
-    is known. `assumed` is the assumption in words.
+    If momentum is "auto", the tuner chooses it together with the rate. Otherwise the rate is the
+    solver's, at which less momentum also means less gain, so the solver's momentum and that of
+    groups have to stay below the value from which runs diverge. Of solvers other than SGD and
+    Nesterov nothing is known. `assumed` is the assumption in words.
     """
 
     def __init__(self, train: Train, solver: SolverSpec) -> None:
@@ -95,7 +96,7 @@ class Theory:
         limit = (
             f"{momentum} can be lowered by the 1 - 1/g that g groups add"
             if self._lowered
-            else f"with {momentum} the total of g groups stays below {HIGH:g}"
+            else f"the solver's {momentum} and that of g groups stay below {HIGH:g} together"
         )
         return f"an iteration of g groups is worth one of 1 group while {limit}: up to {most}"
 

@@ -76,9 +76,8 @@ class Fit:
 def network_of(placement: Placement, config: ClusterConfig) -> tuple[Network, list[str]]:
     """The network of [simulation], or of [links] between several hosts, and a line for each part of
     it that is not counted."""
-    from runtime.plan.host_map import (
-        several,
-    )  # a tuner, in a role process, does without its imports
+    # the tuner, in a role process, does without these imports and their libraries
+    from runtime.plan.host_map import several
 
     wanted = config.simulation
     if wanted.clock == "real" and not several(config):

@@ -71,7 +71,9 @@ class HeldCluster:
             raise RunEnds  # neither limit of the probe was reached, so the end of the run cut it
         trial = Trial(found.losses, found.seconds, found.diverged, pace=found.pace, kept=found.kept)
         expected = 0.0
-        if self._model is not None and trial.pace and setting.batch == self._now.batch:
+        # the work of a probe that diverged goes on for longer than its losses
+        alike = not trial.diverged and setting.batch == self._now.batch
+        if self._model is not None and trial.pace and alike:
             known = await self._model.compared(self._workers, setting, trial)
             expected = known.expected
             trial = dataclasses.replace(trial, why=known.why)

@@ -199,7 +199,7 @@ class _Search:
         freely = False
         while True:
             if not self._cold:
-                self.grids.stays = self.choices.in_groups(self.now, groups)
+                self.grids.stays = careful(self.now, groups)
             best = await self.grids.around(self.now, groups, freely=freely)
             if not self.choices.momenta or best.momentum:
                 return best

@@ -14,8 +14,8 @@ If the loss does not fall, the net does not bear the whole gain. With old gradie
 step that a net bears may be a tenth of the step that it bears with one group. CIFAR-10 quick with 8
 groups learns at an eighth of the gain: at the rate that the run had, with less momentum
 (`choices.careful`). More groups then need more iterations, and fewer may reach the target sooner.
-The model's seconds decide how many groups are taken. Still less momentum is
-compared with it (`choices.most_careful`).
+The model's seconds decide how many groups are taken. A setting of still less momentum is compared
+with the one that was taken (`choices.most_careful`).
 
 A probe at the whole gain whose loss falls is training and is kept. A probe at the rate that the run
 had is kept also if its loss does not fall yet.
@@ -158,7 +158,7 @@ class Short:
             trial = await self._trained(self._careful(best))
             if trial is None and tried:
                 break  # others failed, and the budget does not show that this one does not
-            if trial is None or holds(trial):
+            if trial is None or (holds(trial) and not _ends_high(trial)):
                 self.saturated = min(self.saturated, best.groups)
                 return best
         return self._alike[0]
@@ -221,6 +221,12 @@ def holds(trial: Trial) -> bool:
     not far above the loss of an untrained model."""
     losses = judged(trial)
     return bool(losses) and not rises(trial) and mean(losses) <= RISES * trial.losses[0]
+
+
+def _ends_high(trial: Trial) -> bool:
+    """True if the last quarter of the losses is far above the first loss: its mean over the later
+    half may still be low."""
+    return mean(trial.losses[-(len(trial.losses) // 4 or 1) :]) > RISES * trial.losses[0]
 
 
 def _loss(trial: Trial) -> str:

@@ -138,8 +138,8 @@ def test_groups_whose_momentum_nothing_lowers_do_not_count(tmp_path: Path) -> No
     found = chosen(cluster(tmp_path, **setting, train=""))
     assert of_event(found)["preset"] == "firecaffe"
     assert of_event(found)["assumed"] == (
-        "an iteration of g groups is worth one of 1 group while with momentum 0.9 the total of g "
-        "groups stays below 0.95: up to 1"
+        "an iteration of g groups is worth one of 1 group while the solver's momentum 0.9 and that "
+        "of g groups stay below 0.95 together: up to 1"
     )
     lowered = chosen(cluster(tmp_path, **setting, train="momentum = 'auto'\n"))
     assert of_event(lowered)["preset"] == "omnivore"
