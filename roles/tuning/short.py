@@ -156,7 +156,7 @@ class Short:
             )
         for tried, best in enumerate(sorted(needs, key=needs.__getitem__)):
             trial = await self._trained(self._careful(best))
-            if trial is None and tried:
+            if trial is None and (tried or self._trials.diverges(best)):
                 break  # others failed, and the budget does not show that this one does not
             if trial is None or (holds(trial) and not _ends_high(trial)):
                 self.saturated = min(self.saturated, best.groups)

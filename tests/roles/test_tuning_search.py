@@ -287,6 +287,7 @@ def test_no_setting_is_probed_twice_for_as_long() -> None:
 @example(workers=5, groups=True, momentum=True, rate=True, base_lr=0.05, last=150, seed=0)
 @example(workers=7, groups=True, momentum=True, rate=True, base_lr=0.003, last=30_000, seed=0)
 @example(workers=7, groups=True, momentum=True, rate=True, base_lr=0.5, last=1500, seed=289)
+@example(workers=9, groups=True, momentum=True, rate=True, base_lr=0.5, last=1500, seed=0)
 @example(workers=5, groups=True, momentum=True, rate=False, base_lr=0.5, last=1500, seed=0)
 @example(workers=21, groups=True, momentum=True, rate=False, base_lr=0.05, last=30_000, seed=10)
 def test_any_search_ends_within_its_budget_probes_possible_settings_and_ends_no_worse_than_it_began(
