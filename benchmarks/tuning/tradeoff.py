@@ -10,13 +10,16 @@ trials that it had cut are made again, and the next best point counts. They are 
 group and with as many groups as workers at momentum 0.9 and the published rate, as other systems
 run. They are also compared with a run that tunes itself; the tuner's time is part of its seconds.
 Last, a Bayesian search asks for points of the same grid.
+
+Two more nets have a grid with fewer seeds: the tuner's constants were chosen without them
+(`unseen`).
 """
 
 from __future__ import annotations
 
 import math
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from statistics import fmean
@@ -28,42 +31,67 @@ from benchmarks.tuning.kept import FILE, Kept, Repeated, Trials, on_virtual_cloc
 from benchmarks.tuning.learning import DATA, missing
 from benchmarks.tuning.pictures import tradeoff
 from benchmarks.tuning.runs import Reached, Setting, Task, around, lenet, quick
+from benchmarks.tuning.unseen import plain, residual
 from roles.tuning.choices import counts_up_to
 
 MOMENTA = (0.0, 0.3, 0.6, 0.9)
 FACTORS = (1.0, 3.0, 10.0)  # of the published rate
 FEW = 2
 SEEDS = 5
-NEAR = 1.25  # the tuner's bar: so many times the seconds of the best point of the grid
-OVERHEAD = 0.1  # the largest share of the whole training's seconds that the tuner may spend
-CHANGING = 0.005  # the same, for holding the run and changing groups
+UNSEEN_SEEDS = 3
+NEAR = 1.15  # the tuner's bar: so many times the seconds of the best point of the grid
+UNSEEN_NEAR = 1.25
+HELD = 0.06  # the largest share of the seconds to the target for which the tuner may hold the run
+
+
+@dataclass(frozen=True)
+class Learner:
+    """A net that learns up to a target. `near`: the tuner's bar, with `seeds` seeds."""
+
+    title: str
+    make: Callable[[Data, Path], Task]
+    seeds: int = SEEDS
+    near: float = NEAR
+
+
+LEARNERS = {
+    "mnist": Learner("LeNet on MNIST", lambda data, folder: lenet(data, folder, 1500, 0.985)),
+    "cifar10": Learner("CIFAR-10 quick", lambda data, folder: quick(data, folder, 2500, 1.5)),
+    "plain": Learner(
+        "a net without BatchNorm",
+        lambda data, folder: plain(data, folder, 2000, 1.5),
+        UNSEEN_SEEDS,
+        UNSEEN_NEAR,
+    ),
+    "resnet20": Learner(
+        "ResNet-20",
+        lambda data, folder: residual(data, folder, 800, 1.65),
+        UNSEEN_SEEDS,
+        UNSEEN_NEAR,
+    ),
+}
 
 
 @dataclass(frozen=True)
 class Configuration:
-    """A task, a number of workers, and a network."""
+    """A net of LEARNERS, a number of workers, and a network."""
 
-    data: str  # "mnist" or "cifar10"
+    learner: str
     workers: int
     gigabits: int
 
     def __str__(self) -> str:
-        return f"{self.data}-{self.workers}-{self.gigabits}"
+        return f"{self.learner}-{self.workers}-{self.gigabits}"
 
     @property
     def title(self) -> str:
         """The title for readers."""
-        name = {"mnist": "LeNet on MNIST", "cifar10": "CIFAR-10 quick"}[self.data]
+        name = LEARNERS[self.learner].title
         return f"Groups, momentum, rate: {name}, {self.workers} workers, {self.gigabits} Gbit/s"
 
     def task(self, folder: Path) -> Task:
-        """The task up to the target of its data."""
-        data = Data(DATA / "mnist", DATA / "cifar10")
-        return (
-            lenet(data, folder, 1500, 0.985)
-            if self.data == "mnist"
-            else quick(data, folder, 2500, 1.5)
-        )
+        """The task up to the target of its net."""
+        return LEARNERS[self.learner].make(Data(DATA / "mnist", DATA / "cifar10"), folder)
 
     def run(self, record: Record, cycles: int) -> None:
         """Measure the part. `cycles` is not used."""
@@ -71,11 +99,12 @@ class Configuration:
             record.status = "skipped"
             record.note(lacks)
             return
+        learner = LEARNERS[self.learner]
         with tempfile.TemporaryDirectory(prefix="convoy-benchmark-") as folder:
             trials = on_virtual_clock(
                 self.task(Path(folder)), self.workers, self.gigabits, Kept(FILE)
             )
-            compare(record, trials, MOMENTA, FACTORS, SEEDS)
+            compare(record, trials, MOMENTA, FACTORS, learner.seeds, learner.near)
             record.facts |= trials.source
         if self == PICTURED:
             PICTURE.write_text(tradeoff(record.tables[0].rows, self.title))
@@ -84,15 +113,23 @@ class Configuration:
 PICTURED = Configuration("mnist", 8, 1)
 PICTURE = ROOT / "docs" / "pictures" / "tradeoff.svg"
 CONFIGURATIONS = [
-    Configuration(data, workers, gigabits)
-    for data in ("mnist", "cifar10")
-    for workers in (8, 32)
-    for gigabits in (1, 10)
+    *(
+        Configuration(learner, workers, gigabits)
+        for learner in ("mnist", "cifar10")
+        for workers in (8, 32)
+        for gigabits in (1, 10)
+    ),
+    *(Configuration(learner, 8, 1) for learner in ("plain", "resnet20")),
 ]
 
 
 def compare(
-    record: Record, trials: Trials, momenta: Sequence[float], factors: Sequence[float], seeds: int
+    record: Record,
+    trials: Trials,
+    momenta: Sequence[float],
+    factors: Sequence[float],
+    seeds: int,
+    near: float = NEAR,
 ) -> None:
     """Compare all points of the grid, the usual settings, the tuner and the Bayesian search."""
     task = trials.task
@@ -134,7 +171,7 @@ def compare(
     auto = row(record, "auto", None, tuned)
     record.facts["auto / best point"] = auto / least
     _told(record, grid, rates, point)
-    _judged(record, tuned, task, least)
+    _judged(record, tuned, near, least)
     points = {setting: (found.took, _cost(found, task)) for setting, found in grid.found.items()}
     searches_of(record, points, auto)
 
@@ -235,29 +272,24 @@ def _told(record: Record, grid: Grid, rates: Sequence[float], best: Setting) -> 
         record.note("the rate of the best point is at an edge of the grid")
 
 
-def _judged(record: Record, tuned: Repeated, task: Task, best: float) -> None:
+def _judged(record: Record, tuned: Repeated, near: float, best: float) -> None:
     """Note the tuner's choices and seconds, and judge whether it came near enough to the best
-    point."""
+    point, and how long it held the run."""
     for seed, found in enumerate(tuned.runs, start=1):
         for event in found.chosen:
             setting = Setting(event["groups"], event["momentum"], event["base_lr"])
             when = f"auto, seed {seed}, iteration {event['iteration']}"
             spent = f"{event['probes']} probes in {event['seconds']:.3g} s"
             record.note(f"{when}: {setting} after {spent}: {event['why']}")
-        training = found.pace * task.iterations
-        if found.held > (OVERHEAD + CHANGING) * training:
-            spent = (
-                f"held for {found.held:.3g} s, at most {OVERHEAD:.0%} of {training:.3g} "
-                "s of training"
-            )
-            record.fail(f"auto, seed {seed}: {spent}")
     reached = [found for found in tuned.runs if found.seconds]
     if reached:
         share = fmean(found.held / found.took for found in reached)
         record.facts["auto was held, of its seconds to the target"] = f"{share:.1%}"
+        if share > HELD:
+            record.fail(f"auto was held for {share:.1%} of its seconds, at most {HELD:.0%}")
     for event in (event for event in tuned.runs[0].events if "groups" not in event):
         record.note(f"auto, seed 1: {event['why']}")
     auto = tuned.took
-    if not auto <= NEAR * best:
+    if not auto <= near * best:
         took = "did not always reach the target" if math.isinf(auto) else f"took {auto:.3g} s"
-        record.fail(f"auto {took}, at most {NEAR:g} times the {best:.3g} s of the best point")
+        record.fail(f"auto {took}, at most {near:g} times the {best:.3g} s of the best point")
