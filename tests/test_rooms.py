@@ -115,7 +115,7 @@ ROOMS: dict[str, str] = {
     "roles": "roles.formats runtime runtime.config runtime.messages",
     "roles.learning": "nets! nets.data nets.files nets.graph nets.sharding ops! roles "
     "roles.formats runtime runtime!"
-    " runtime.compute runtime.messages",
+    " runtime.compute runtime.machine runtime.messages",
     "roles.base": (
         "nets! nets.data nets.sharding ops! roles roles.learning runtime "
         "runtime.messages runtime.plan"
@@ -130,7 +130,7 @@ ROOMS: dict[str, str] = {
         "nets! nets.data ops! roles roles.base roles.exchange roles.fc roles.learning runtime!"
     ),
     "roles.forecasting": "nets! nets.tools roles roles.base roles.learning runtime "
-    "runtime.compute runtime.config"
+    "runtime.compute runtime.config runtime.machine"
     " runtime.plan runtime.queueing runtime.transport",
     "roles.tuning": "nets.files roles roles.base roles.forecasting roles.learning runtime runtime! "
     "runtime.plan runtime.records",

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import itertools
 import logging
-import os
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any, Self
@@ -30,8 +29,9 @@ class Predictor:
     time.
 
     `weights`: layer -> blobs, in the shapes of the net. `backend`: the backend that computes (None:
-    the compiled kernels on all cores, or plain NumPy if there are no kernels). Raises NetError if
-    the net does not take one image, or if a layer has no weights.
+    the compiled kernels on one thread, or plain NumPy if there are no kernels). `get_backend("cpu",
+    threads=4)` computes on four threads. Raises NetError if the net does not take one image, or if
+    a layer has no weights.
     """
 
     def __init__(
@@ -188,7 +188,7 @@ def _batched(items: Iterable[Any], size: int) -> Iterator[Sequence[Any]]:
 def _backend() -> Backend:
     """Return the compiled kernels if they are installed, otherwise NumPy with a warning."""
     try:
-        return get_backend("cpu", threads=os.cpu_count() or 1, precision="fast")
+        return get_backend("cpu", precision="fast")
     except KernelsMissing as missing:
         logging.getLogger("nets").warning(
             ("%s; computing with plain NumPy, several times slower"), missing

@@ -18,6 +18,7 @@ from nets.predict.deployment import ORDERS, read_classes
 from nets.predict.given import mean_given
 from nets.predict.ranking import best
 from roles.commands.common import say, source_config, told, weights_meant
+from roles.learning.backends import cpu_ops
 from runtime.cli.arguments import Switch
 from runtime.errors import ConfigError
 
@@ -109,7 +110,8 @@ def predict(
         found_words = "images and --data" if images else "neither images nor --data"
         raise ConfigError([f"predict: found {found_words}, expected one of the two"])
     with told():
-        predictor = Predictor.load(weights_meant(weights), said.given, batch=batch)
+        backend = cpu_ops("compiled")
+        predictor = Predictor.load(weights_meant(weights), said.given, batch=batch, backend=backend)
         found = predictor.files(images, top) if data is None else _of_source(predictor, data, top)
         failed = 0
         for prediction in found:

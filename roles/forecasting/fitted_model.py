@@ -15,7 +15,6 @@ an iteration.
 
 from __future__ import annotations
 
-import os
 from collections.abc import Mapping
 from copy import copy
 from dataclasses import dataclass, replace
@@ -26,6 +25,7 @@ from roles.forecasting.live_times import Labels
 from roles.forecasting.prediction import Network, Prediction, Rows, predict, rows_of, shapes_of
 from roles.forecasting.regrouped import regrouped, with_batch
 from roles.forecasting.work_times import Times
+from runtime.machine.usable_cores import usable
 from runtime.plan.topology import Placement
 from runtime.queueing.work_graph import DRAWS
 
@@ -107,7 +107,7 @@ def processors_of(config: ClusterConfig) -> int:
 
     if config.simulation.clock != "real" or config.launcher.kind != LOCAL:
         return 0
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 0
+    return len(usable())
 
 
 class Fitted:

@@ -7,7 +7,6 @@ The machines are those of cluster.toml, which may have kinds, or rented ones of 
 
 from __future__ import annotations
 
-import os
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -19,6 +18,7 @@ from roles.forecasting.prediction import Network
 from roles.forecasting.prediction_basis import HANDLING, PredictionInputs, Profile
 from roles.forecasting.work_times import Times
 from runtime.config.sections import ClusterConfig
+from runtime.machine.usable_cores import usable
 from runtime.plan.prospects import Prices, Wanted
 from runtime.plan.topology import Placement, Topology
 
@@ -105,7 +105,7 @@ class Here(PredictionInputs):
             if spec.machine in here and set(spec.actors) & computing.keys()
         ]
         threads = sum(spec.threads for spec in crowd)
-        cores = _cores()
+        cores = len(usable())
         if threads <= cores or self._table.of_run:
             return []
         text = (
@@ -135,7 +135,3 @@ def _own_profile(config: ClusterConfig, topology: Topology) -> Path | None:
 
 def _from_to(names: Sequence[str]) -> str:
     return names[0] if len(names) == 1 else f"{names[0]} to {names[-1]}"
-
-
-def _cores() -> int:
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1

@@ -8,6 +8,7 @@ import os
 
 import ops
 from runtime.errors import LaunchError
+from runtime.machine.usable_cores import usable
 
 GPU_PRECISIONS = ("tf32", "bf16")  # of products of float32 numbers
 THREADS_VARIABLE = "CONVOY_THREADS"  # set by runtime's launcher
@@ -54,4 +55,4 @@ def cpu_ops(
 def team_size() -> int:
     """The number of threads for the kernels of this process: as its launcher set it, else one per
     core."""
-    return int(os.environ.get(THREADS_VARIABLE, 0)) or os.cpu_count() or 1
+    return int(os.environ.get(THREADS_VARIABLE, 0)) or len(usable())

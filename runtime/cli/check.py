@@ -20,7 +20,7 @@ def check(file: Path = Path("cluster.toml"), *, settings: Settings = ()) -> int:
     file
         The cluster's description.
     """
-    from runtime.plan.placement import unknown
+    from runtime.plan.placement import limited, unknown
     from runtime.report.console import Teller
     from runtime.runs.checking import check as check_config
 
@@ -35,8 +35,9 @@ def check(file: Path = Path("cluster.toml"), *, settings: Settings = ()) -> int:
         cores = f" on core {', '.join(map(str, spec.cores))}" if spec.cores else ""
         actors = ", ".join(spec.actors)
         console.say(f"  {spec.name:<14} on {spec.machine}, {_threads(spec)}{cores}: {actors}")
-    if text := unknown(placement, checked.loaded.config):
-        console.say(text)
+    for describe in (limited, unknown):
+        if text := describe(placement, checked.loaded.config):
+            console.say(text)
     return 0
 
 

@@ -105,15 +105,16 @@ def _tell(checked: Checked, found: Sequence[Prospects], svg: Path | None) -> Non
     from runtime.drawing.svg import outline
     from runtime.drawing.svg import svg as drawn
     from runtime.plan.forecast import Forecast
-    from runtime.plan.placement import unknown
+    from runtime.plan.placement import limited, unknown
     from runtime.report.console import Teller
 
     forecast = checked.loaded.program.forecast(checked.placement.topology) or Forecast()
     console = Teller()
     checked.tell(console)
     console.say(outline(checked.placement, forecast))
-    if text := unknown(checked.placement, checked.loaded.config):
-        console.say(f"\n{text}")
+    for describe in (limited, unknown):
+        if text := describe(checked.placement, checked.loaded.config):
+            console.say(f"\n{text}")
     if found:
         console.say(f"\n{told(*found)}")
     if svg is not None:

@@ -29,6 +29,7 @@ from runtime.compute.service_times import Recorder
 from runtime.errors import ConvoyError, LaunchError
 from runtime.machine import descriptors, namespaces, private, stacks
 from runtime.machine.loop import event_loop_factory
+from runtime.machine.usable_cores import usable
 from runtime.machine.versions import build, identity
 from runtime.memory.arena import Arena
 from runtime.plan import cores
@@ -55,7 +56,7 @@ def live(plan: RunPlan, directory: Path, name: str, incarnation: int) -> int:
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # the launcher handles Ctrl-C
     descriptors.more()
     planned = next(spec for spec in plan.placement.processes if spec.name == name)
-    spec = cores.settled(planned, plan.placement, threads.usable())
+    spec = cores.settled(planned, plan.placement, usable())
     threads.use(spec.threads)
     if spec.cores:
         # before the first thread is started: threads inherit the affinity
@@ -102,7 +103,7 @@ async def _live(
     dial()
     pages = None
     try:
-        cores.check(spec, threads.usable())
+        cores.check(spec, usable())
         endpoints = await road.open()
         address = (
             plan.address(spec.machine) if plan.metrics_address == MACHINE else plan.metrics_address

@@ -13,6 +13,8 @@ from contextlib import contextmanager
 
 from threadpoolctl import threadpool_limits
 
+from runtime.machine.usable_cores import usable
+
 # Every BLAS and OpenMP that numpy may be built with reads one of these at import. A program's own
 # kernels read the first.
 VARIABLES = (
@@ -31,15 +33,6 @@ def variables(threads: int) -> dict[str, str]:
     """Return the environment variables that give `threads` threads to libraries loaded from here
     on."""
     return dict.fromkeys(VARIABLES, str(threads))
-
-
-def usable() -> list[int]:
-    """Return the cores of this machine that this process may use."""
-    return (
-        sorted(os.sched_getaffinity(0))
-        if hasattr(os, "sched_getaffinity")
-        else list(range(os.cpu_count() or 1))
-    )
 
 
 def use(threads: int) -> None:

@@ -18,6 +18,7 @@ versions       The versions of the software that a process runs
 commit         The commit that this source came from, if it is known
 loop           The event loop that every process of a run uses
 parent         A request to the system about the parent of this process
+usable_cores   The cores of this machine that this process may use
 
 See docs/decisions/processes.md.
 """

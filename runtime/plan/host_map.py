@@ -3,10 +3,10 @@ laid out by this map."""
 
 from __future__ import annotations
 
-import os
 from dataclasses import dataclass
 
 from runtime.config.sections import ClusterConfig, Machine
+from runtime.machine.usable_cores import usable
 from runtime.plan.roads import is_far
 from runtime.plan.topology import Placement
 
@@ -68,4 +68,4 @@ def _cores(config: ClusterConfig, machines: list[Machine]) -> int | None:
     said = [machine.cores for machine in machines]
     if all(said):
         return sum(filter(None, said))
-    return (os.cpu_count() or 1) if all(map(config.is_here, machines)) else None
+    return len(usable()) if all(map(config.is_here, machines)) else None

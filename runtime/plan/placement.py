@@ -14,6 +14,7 @@ from collections.abc import Sequence
 from runtime.config.hostfile import matching
 from runtime.config.sections import ClusterConfig, Machine
 from runtime.errors import ConfigError
+from runtime.machine.usable_cores import limits, usable
 from runtime.plan.homes import at_home, wanted
 from runtime.plan.machine_files import Files
 from runtime.plan.topology import (
@@ -89,7 +90,19 @@ def _rules(config: ClusterConfig) -> list[ProcessRule]:
 def cores_of(machine: Machine, config: ClusterConfig) -> int | None:
     """Return the number of the machine's cores: the number given in cluster.toml, or the number of
     this machine's cores if it is this machine, or else None."""
-    return machine.cores or ((os.cpu_count() or 1) if config.is_here(machine) else None)
+    return machine.cores or (len(usable()) if config.is_here(machine) else None)
+
+
+def limited(placement: Placement, config: ClusterConfig) -> str:
+    """Describe what keeps the processes of this machine from some of its cores; "" if nothing does,
+    or if cluster.toml gives the number of cores."""
+    used = {spec.machine for spec in placement.processes}
+    counted = any(
+        machine.name in used and not machine.cores and config.is_here(machine)
+        for machine in config.machine
+    )
+    why = limits() if counted else ""
+    return f"cores of this machine: {len(usable())}, since {why}" if why else ""
 
 
 def unknown(placement: Placement, config: ClusterConfig) -> str:
@@ -129,7 +142,9 @@ def _pinned(specs: Sequence[ProcessSpec], config: ClusterConfig) -> tuple[Proces
     crowds: defaultdict[str, list[ProcessSpec]] = defaultdict(list)
     for spec in specs:
         crowds[spec.machine].append(spec)
-    free = _cores()  # machines of one host share its cores
+    free = (
+        usable() if hasattr(os, "sched_setaffinity") else []
+    )  # machines of one host share its cores
     for machine in config.machine:
         crowd = crowds[machine.name]
         wanted = [spec for spec in crowd if any(_fits(spec, pattern) for pattern in machine.pin)]
@@ -174,12 +189,6 @@ def _too_many(
 
 def _named(specs: Sequence[ProcessSpec]) -> str:
     return ", ".join(f"{spec.name} ({spec.threads})" for spec in specs)
-
-
-def _cores() -> list[int]:
-    """Return the cores that this process may use; empty if the system cannot keep a process on
-    cores."""
-    return sorted(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else []
 
 
 def _fits(spec: ProcessSpec, pattern: str) -> bool:

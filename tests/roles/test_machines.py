@@ -5,7 +5,6 @@ from __future__ import annotations
 
 import dataclasses
 import json
-import os
 from pathlib import Path
 
 import pytest
@@ -17,6 +16,7 @@ from roles.learning.job import Job
 from roles.workers.replica import ReplicaOptions
 from runtime.cli.main import main
 from runtime.config.sections import ClusterConfig
+from runtime.machine.usable_cores import usable
 from runtime.plan.machine_files import Files
 from runtime.plan.placement import unknown
 from runtime.plan.topology import Placement
@@ -54,7 +54,7 @@ def adders(made: Checked) -> tuple[int | None, ...]:
 def test_as_many_members_of_a_host_add_up_as_it_has_cores_and_all_if_the_number_is_unknown(
     tmp_path: Path,
 ) -> None:
-    assert adders(planned(tmp_path, "")) == (min(6, os.cpu_count() or 1),)
+    assert adders(planned(tmp_path, "")) == (min(6, len(usable())),)
     assert adders(planned(tmp_path, "[[machine]]\ncores = 3\n")) == (3,)
     assert adders(planned(tmp_path, f"{ELSEWHERE}cores = 1\n", "machine.0.threads=1")) == (1, 1, 1)
     assert adders(planned(tmp_path, ELSEWHERE)) == (2, 2, 2)

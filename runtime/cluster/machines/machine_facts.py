@@ -9,8 +9,8 @@ import socket
 import tempfile
 
 from runtime.cluster.machines.agent_messages import Joined
-from runtime.compute import threads
 from runtime.machine.memory import MachineMemory
+from runtime.machine.usable_cores import usable
 from runtime.machine.versions import sources, versions
 
 OURS = "convoy-runtime"
@@ -29,7 +29,7 @@ def facts_here(machine: str, address: str) -> Joined:
         pid=os.getpid(),
         versions=dict(versions()),
         sources=sources(),
-        cores=len(threads.usable()),
+        cores=len(usable()),
         memory=-1 if memory is None else memory,
         disk=disk,
         address=address,

@@ -4,7 +4,6 @@ itself.
 
 from __future__ import annotations
 
-import os
 from dataclasses import dataclass
 from pathlib import Path
 from typing import ClassVar
@@ -14,7 +13,8 @@ import pytest
 from runtime.config.file import load
 from runtime.config.unused import unused
 from runtime.errors import ConfigError, LaunchError
-from runtime.plan import cores
+from runtime.machine.usable_cores import usable
+from runtime.plan import cores, placement
 from runtime.plan.placement import idle, place
 from runtime.plan.topology import ActorSpec, Placement, Topology, blocks
 
@@ -126,10 +126,30 @@ def test_threads_are_shares_of_each_machines_cores_and_left_open_if_these_are_un
     )
     made = placed(tmp_path, text, topology(6, 0))
     assert [(spec.machine, spec.threads) for spec in made.processes] == [
-        ("a", 4), ("a", 4), ("b", 0), ("b", 0), *[("me", max(1, (os.cpu_count() or 1) // 2))] * 2,
+        ("a", 4), ("a", 4), ("b", 0), ("b", 0), *[("me", max(1, len(usable()) // 2))] * 2,
     ]  # fmt: skip
     there = cores.settled(made.processes[2], made, range(10, 22))
     assert (there.threads, there.cores) == (6, ())
+
+
+def test_a_limit_of_cores_is_described_for_this_machine_unless_its_cores_are_given(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(placement, "usable", lambda: [0, 1])
+    monkeypatch.setattr(placement, "limits", lambda: "a control group allows 2.5 of 8 CPUs")
+
+    def told(text: str) -> str:
+        path = tmp_path / "cluster.toml"
+        path.write_text(text)
+        found = load(path)
+        return placement.limited(place(topology(2, 1), found), found)
+
+    here = "cores of this machine: 2, since a control group allows 2.5 of 8 CPUs"
+    assert told("[[machine]]") == here
+    assert told("[[machine]]\ncores = 4") == ""
+    assert told(f"{ELSEWHERE}host = 'a'") == ""
+    monkeypatch.setattr(placement, "limits", lambda: "")
+    assert told("[[machine]]") == ""
 
 
 def test_workers_do_not_leave_cores_to_processes_with_little_work_on_several_machines(
