@@ -33,8 +33,9 @@ encryption = "none"
 latency = {latency}
 bytes_per_second = {rate}
 [liveness]
-start_seconds = 120.0
+start_seconds = 300.0
 heartbeat_seconds = 2.0
+link_seconds = 30.0
 standstill_seconds = 1000.0
 [train]
 net = "{net}"

@@ -128,6 +128,8 @@ def main(arguments: list[str] | None = None) -> int:
     )
     parser.add_argument("--results", type=Path, default=ROOT / "benchmarks" / "results")
     given = parser.parse_args(arguments)
+    if given.lives < 1:
+        parser.error(f"argument --lives: found {given.lives}, expected at least 1")
     records = {name: Record({**PARTS, **OWN}[name][0]) for name in given.parts}
     if missing({"torch": "torch"}):
         why = (

@@ -15,7 +15,6 @@ from __future__ import annotations
 
 import json
 import math
-import os
 import sys
 import time
 from collections import deque
@@ -248,7 +247,6 @@ def grid(options: dict[str, Any]) -> dict[str, int | None]:
     """The iterations until the mean loss of the last `window` iterations is at most `target`, by
     rate. None: `most` iterations do not reach it, or more than the best rate before needs; or the
     loss diverges."""
-    torch.set_num_threads(len(os.sched_getaffinity(0)))
     found: dict[str, int | None] = {}
     most = options["most"]
     for rate in options["rates"]:

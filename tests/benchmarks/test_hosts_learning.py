@@ -172,6 +172,16 @@ def test_a_net_without_its_data_is_left_out_with_the_names_of_folder_and_option(
     ]
 
 
+def test_other_nets_and_no_lives_are_reported(capsys: pytest.CaptureFixture[str]) -> None:
+    record = Record("r")
+    learning.learning(record, asked(nets=["caffenet"]))
+    assert record.status == "skipped"
+    assert record.notes == ["left out: it measures cifar10_quick and lenet; --nets names neither"]
+    with pytest.raises(SystemExit):
+        hosts.main(["--parts", "learning", "--lives", "0"])
+    assert "argument --lives: found 0, expected at least 1" in capsys.readouterr().err
+
+
 def test_without_slow_machines_the_part_is_left_out_with_the_reason(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
