@@ -26,10 +26,12 @@ _made = itertools.count()
 
 @dataclass(frozen=True)
 class Quota:
-    """A group. `home` is the group of the process that made it."""
+    """A group, whose part of a core is the `slower`-th. `home` is the group of the process that
+    made it."""
 
     folder: Path
     home: Path
+    slower: int
 
     @property
     def before(self) -> tuple[str, ...]:
@@ -47,6 +49,24 @@ class Quota:
         return int(counts["nr_periods"]), int(counts["nr_throttled"])
 
     @contextmanager
+    def slowed(self) -> Iterator[None]:
+        """Limit the group to its part of a core, and lift the limit at the end."""
+        self.limit(QUOTA)
+        try:
+            yield
+        finally:
+            self.limit(None)
+
+    def limit(self, quota: int | None) -> None:
+        """Set the microseconds of each period; None: no limit."""
+        period = QUOTA * self.slower
+        if self.folder.parent.name == "cpu":
+            (self.folder / "cpu.cfs_period_us").write_text(str(period))
+            (self.folder / "cpu.cfs_quota_us").write_text(str(quota or -1))
+        else:
+            (self.folder / "cpu.max").write_text(f"{quota or 'max'} {period}")
+
+    @contextmanager
     def inside(self) -> Iterator[None]:
         """Move this process, with its threads, into the group, and back at the end."""
         (self.folder / PROCESSES).write_text(str(os.getpid()))
@@ -60,15 +80,16 @@ class Quota:
 def quotas(
     count: int, slower: int, root: Path = ROOT, own: Path = Path("/proc/self/cgroup")
 ) -> Iterator[list[Quota]]:
-    """Make `count` groups, each with a core's `slower`-th part. `root`: the mounted control groups;
-    `own`: the list of this process's groups. Raises Refused with the reason if they cannot be
-    made."""
+    """Make `count` groups, each with a core's `slower`-th part while it is `slowed`. `root`: the
+    mounted control groups; `own`: the list of this process's groups. Raises Refused with the reason
+    if they cannot be made or limited."""
     made: list[Quota] = []
     try:
         try:
             for _ in range(count):
-                made.append(_quota(root, own))
-                _limit(made[-1].folder, slower)
+                made.append(_quota(slower, root, own))
+                with made[-1].slowed():
+                    pass  # a limit that is not allowed is found here
         except OSError as error:
             raise Refused(f"no quota of a processor: {error}") from None
         yield made
@@ -77,8 +98,8 @@ def quotas(
             _remove(quota)
 
 
-def _quota(root: Path, own: Path) -> Quota:
-    """A new group without a limit, with the cpu controller."""
+def _quota(slower: int, root: Path, own: Path) -> Quota:
+    """A new group with the cpu controller."""
     name = f"convoy-{os.getpid()}-{next(_made)}"
     groups = [line.split(":", 2) for line in own.read_text().splitlines()]
     homes = {controller: path for _, names, path in groups for controller in names.split(",")}
@@ -94,16 +115,7 @@ def _quota(root: Path, own: Path) -> Quota:
         raise Refused(f"no quota of a processor: {root} has no control groups with 'cpu'")
     folder = top / name
     folder.mkdir()
-    return Quota(folder, top / home.strip("/"))
-
-
-def _limit(folder: Path, slower: int) -> None:
-    period = QUOTA * slower
-    if folder.parent.name == "cpu":
-        (folder / "cpu.cfs_period_us").write_text(str(period))
-        (folder / "cpu.cfs_quota_us").write_text(str(QUOTA))
-    else:
-        (folder / "cpu.max").write_text(f"{QUOTA} {period}")
+    return Quota(folder, top / home.strip("/"), slower)
 
 
 def _remove(quota: Quota) -> None:

@@ -6,6 +6,7 @@ a fifth of a core (SLOWER) and a cable with a fifth of 1 Gbit/s, and all measure
 by five. All processes of a machine share its core, of either side. Ours are the agent of the machine,
 the nursery and the role processes, started through a script that stands for ssh; the process of `up`
 itself lives on the first machine. Both sides are checked for processes outside of their machine.
+Processes start at full speed: cores become slow when all of them have begun, as a life does.
 
 What slow motion does not scale, alike on both sides: a core rests in steps of 4 ms, 0.8 ms of the
 divided time, which a message may have to wait; the latency of a cable is shorter than a real one's;
@@ -24,8 +25,8 @@ DDP is tuned before: its rate is the best of FACTORS times the published one, it
 faster one. Neither is counted. Ours starts from the published rate and chooses groups, momentum and
 rate (`"auto"`) in the counted seconds, with the default budget for probes. The preset is
 `omnivore`; `"auto"` would try presets in runs before the first iteration, which no life counts.
-The solver's end, from which the budget follows, is as far as a user would train: several times what
-the target needs.
+The solver's end, from which the budget follows, is that of the published solvers: several times
+what the target needs.
 
 The lives of both sides alternate. The figure is the median over lives of DDP's seconds divided by
 ours, where a life of ours that does not reach the target counts as 0.
@@ -70,11 +71,12 @@ class Goal:
     files: Mapping[str, str]
 
 
+# BVLC's iterations: of CIFAR-10 quick until its rate falls, and of LeNet 10 000 of 64 images
 GOALS = {
     "cifar10_quick": Goal(1.4, 4000, "cifar10", "cifar10", {"files": "data_batch_*.bin*"}),
     "lenet": Goal(
         0.1,
-        2000,
+        5000,
         "idx",
         "mnist",
         {"images": "train-images-idx3-ubyte*", "labels": "train-labels-idx1-ubyte*"},

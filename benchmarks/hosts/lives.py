@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Mapping, Sequence
+from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
 from statistics import mean
@@ -100,12 +101,15 @@ class Bench:
         return await learning, []
 
     async def _watched(self, learning: Awaitable[tuple[Learnt, list[Event]]]) -> Life:
-        """The life that ends with `learning`. Raises Lost if a process was not on its machine's
-        core."""
-        before = [core.periods() for core in self.cores]
-        processor = Processor()
-        (seconds, iterations, loss), told = await learning
-        busy = processor.busy()
+        """The life that ends with `learning`, in which the cores are slow. Raises Lost if a process
+        was not on its machine's core."""
+        with ExitStack() as slowly:
+            for core in self.cores:
+                slowly.enter_context(core.slowed())
+            before = [core.periods() for core in self.cores]
+            processor = Processor()
+            (seconds, iterations, loss), told = await learning
+            busy = processor.busy()
         if outside := self.outside():
             raise Lost(f"found processes {outside} on machines, but not on their cores")
         used = [

@@ -47,6 +47,11 @@ def second_version(root: Path) -> Path:
     return own
 
 
+def limits(quota: Quota) -> dict[str, str]:
+    """The files of a group."""
+    return {file.name: file.read_text() for file in quota.folder.iterdir()}
+
+
 def emptied(quota: Quota) -> None:
     """Remove the files of a group, which the kernel removes with its folder."""
     for file in quota.folder.iterdir():
@@ -54,21 +59,33 @@ def emptied(quota: Quota) -> None:
 
 
 @pytest.mark.parametrize(
-    ("tree", "folder", "limits"),
+    ("tree", "folder", "slow", "free"),
     [
-        (first_version, "cpu", {"cpu.cfs_period_us": "5000", "cpu.cfs_quota_us": "1000"}),
-        (second_version, ".", {"cpu.max": "1000 5000"}),
+        (
+            first_version,
+            "cpu",
+            {"cpu.cfs_period_us": "5000", "cpu.cfs_quota_us": "1000"},
+            {"cpu.cfs_period_us": "5000", "cpu.cfs_quota_us": "-1"},
+        ),
+        (second_version, ".", {"cpu.max": "1000 5000"}, {"cpu.max": "max 5000"}),
     ],
 )
-def test_each_machine_gets_a_group_with_its_part_of_a_core_that_is_removed_at_the_end(
-    tree: Callable[[Path], Path], folder: str, limits: dict[str, str], tmp_path: Path
+def test_each_machine_gets_a_group_that_is_slow_when_asked_and_is_removed_at_the_end(
+    tree: Callable[[Path], Path],
+    folder: str,
+    slow: dict[str, str],
+    free: dict[str, str],
+    tmp_path: Path,
 ) -> None:
     own = tree(tmp_path)
     with quotas(2, 5, tmp_path, own) as made:
         assert len({quota.folder for quota in made}) == 2
         for quota in made:
             assert quota.folder.parent == tmp_path / folder
-            assert {file.name: file.read_text() for file in quota.folder.iterdir()} == limits
+            assert limits(quota) == free
+            with quota.slowed():
+                assert limits(quota) == slow
+            assert limits(quota) == free
             emptied(quota)
     assert not [quota for quota in made if quota.folder.exists()]
 
@@ -143,7 +160,7 @@ def test_a_command_and_its_children_use_up_their_part_of_a_core(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(quotas_module, "ENDING", 60.0)
-    with or_skip(quotas(1, 20)) as (made,):
+    with or_skip(quotas(1, 20)) as (made,), made.slowed():
         command = [*made.before, "sh", "-c", '"$@"; exit', "sh", sys.executable, "-c", BUSY]
         process = subprocess.Popen(command, stdout=subprocess.PIPE, start_new_session=True)
         try:
