@@ -54,9 +54,15 @@ class Far:
         """Start the sshd of a machine."""
         machine = self.machines[number]
         folder = self.folder
-        words = f"ip netns exec {machine.namespace} {_daemon()} -D -e -f".split()
         with (folder / f"m{number}.log").open("ab") as log:
-            command = [*words, folder / f"m{number}.conf"]
+            command = [
+                *machine.before,
+                str(_daemon()),
+                "-D",
+                "-e",
+                "-f",
+                folder / f"m{number}.conf",
+            ]
             self.daemons.append(subprocess.Popen(command, stderr=log, stdin=subprocess.DEVNULL))
 
     def revive(self, number: int) -> None:
@@ -130,10 +136,7 @@ def far_machines(folder: Path, count: int, bits_per_second: int = 10**9) -> Iter
 
 def _processes(machine: Machine) -> Iterator[tuple[int, str]]:
     """The number and command line of each process on a machine."""
-    pids = subprocess.run(
-        ["ip", "netns", "pids", machine.namespace], capture_output=True, text=True, check=True
-    )
-    for pid in map(int, pids.stdout.split()):
+    for pid in machine.pids():
         with suppress(OSError):  # it has ended
             words = Path(f"/proc/{pid}/cmdline").read_bytes().replace(b"\0", b" ").decode().strip()
             if words:

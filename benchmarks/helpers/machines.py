@@ -27,6 +27,17 @@ class Machine:
     namespace: str
     address: str
 
+    @property
+    def before(self) -> tuple[str, ...]:
+        """The words in front of a command that runs on the machine."""
+        return ("ip", "netns", "exec", self.namespace)
+
+    def pids(self) -> set[int]:
+        """The processes that live on the machine. Raises OSError or CalledProcessError."""
+        words = ["ip", "netns", "pids", self.namespace]
+        found = subprocess.run(words, capture_output=True, text=True, timeout=20, check=True)
+        return {int(pid) for pid in found.stdout.split()}
+
 
 @contextmanager
 def machines(

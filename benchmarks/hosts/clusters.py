@@ -33,8 +33,9 @@ encryption = "none"
 latency = {latency}
 bytes_per_second = {rate}
 [liveness]
-start_seconds = 120.0
+start_seconds = 300.0
 heartbeat_seconds = 2.0
+link_seconds = 30.0
 standstill_seconds = 1000.0
 [train]
 net = "{net}"
@@ -70,6 +71,7 @@ class Work:
 
 WORKS = {
     "cifar10_quick": Work("cifar10_quick", (3, 32, 32), 10, 128, 0.001, 0.004),
+    "lenet": Work("lenet", (1, 28, 28), 10, 128, 0.01, 0.0005),
     "caffenet": Work("caffenet", (3, 227, 227), 1000, 256, 0.01, 0.0005),
 }
 
@@ -85,10 +87,13 @@ def cluster(
     train: str = "",
     strategy: str = "",
     iterations: int = 10_000_000,
+    bits_per_second: int = GIGABIT,
+    tables: str | None = None,
 ) -> Path:
     """Write the cluster.toml of one worker on each machine, and its solver. `times`: the profile of
     emulated devices, which replace all other devices. `data`, `train` and `strategy`: lines in
-    these sections. The solver ends after `iterations`."""
+    these sections. The solver ends after `iterations`. `tables`: the [[machine]] tables; without
+    them `up` itself starts processes in the namespaces."""
     folder.mkdir(parents=True, exist_ok=True)
     solver = SOLVER.format(net=work.net, rate=work.rate, decay=work.decay, iterations=iterations)
     (folder / "solver.prototxt").write_text(solver)
@@ -97,7 +102,7 @@ def cluster(
         train += EMULATED
     text = CLUSTER.format(
         latency=LATENCY,
-        rate=GIGABIT // 8,
+        rate=bits_per_second // 8,
         net=work.net,
         batch=work.batch,
         train=train,
@@ -107,9 +112,9 @@ def cluster(
         strategy=strategy,
     )
     path = folder / "cluster.toml"
-    path.write_text(
-        text + "".join(MACHINE.format(number=number, at=at) for number, at in enumerate(made))
-    )
+    if tables is None:
+        tables = "".join(MACHINE.format(number=number, at=at) for number, at in enumerate(made))
+    path.write_text(text + tables)
     return path
 
 
@@ -124,10 +129,10 @@ def made_up(work: Work) -> str:
     return f'train = {{ format = "synthetic", {images} }}'
 
 
-def photographs(files: Sequence[Path]) -> str:
-    """The data lines for CIFAR-10 in a new order every epoch."""
-    named = json.dumps([str(file.resolve()) for file in files])
-    return f'train = {{ format = "cifar10", files = {named} }}\nshuffle = true'
+def shuffled(data: Mapping[str, Any]) -> str:
+    """The data lines for a format and its files, in a new order every epoch."""
+    told = ", ".join(f"{key} = {json.dumps(value)}" for key, value in data.items())
+    return f"train = {{ {told} }}\nshuffle = true"
 
 
 def timed_here(path: Path, machines: int) -> Timed:

@@ -8,14 +8,15 @@ on the same machines.
     cores     the same with layers that sleep as long as they take on one core, on both sides: as on eight machines
               with a core each. Messages and their sizes are real, and so are gradients and
               buckets of DDP
-    learning  seconds until CIFAR-10 quick reaches a loss, with `groups = "auto"`
+    learning  seconds until CIFAR-10 quick and LeNet on MNIST reach a loss, as on machines with a core each, and the
+              bar: real gradients in slow motion, with `groups`, `momentum` and `base_lr` "auto" (`learning`)
     start     seconds from `up` to the first iteration of sixteen machines, and the bar
     thousand  seconds of one core until a thousand machines are planned, placed and told to begin, and the bar
     placements  the machines of actors and the time of an iteration as `plan` predicts them, and of runs whose work is
               paced: twelve placements on two to nine machines of one or two kinds, and the bar
 
-In the first four, both sides are up at once and take turns; a ratio is the median of the ratios of
-the turns. Both sides have the same batch, one worker with one thread on each machine, and links
+In the first three, both sides are up at once and take turns; a ratio is the median of the ratios of
+the turns. In `learning` the lives of both sides alternate. Both sides have the same batch, one worker with one thread on each machine, and links
 without encryption, since gloo has no other. Needs root.
 """
 
@@ -33,9 +34,9 @@ from typing import Any
 from benchmarks.helpers.machines import Machine, Refused, machines
 from benchmarks.helpers.report import ROOT, Record, machine, missing, ratio, write
 from benchmarks.helpers.survivor import Gone
-from benchmarks.hosts import clusters, placements, starts
+from benchmarks.hosts import clusters, learning, placements, starts
 from benchmarks.hosts.clusters import GIGABIT, WORKS, Work
-from benchmarks.hosts.sides import Ddp, Learnt, Ours, Side, torch_times
+from benchmarks.hosts.sides import Ddp, Ours, Side, torch_times
 from benchmarks.messages.pair import Lost
 from benchmarks.scaling.runs import Processor
 from benchmarks.scaling.scaling import BUSY
@@ -45,18 +46,8 @@ from runtime.runs.checking import Checked
 
 BAR = 1.5  # times DDP's images a second
 LEAST = 2  # iterations of a turn
-REPEATS = {"cifar10_quick": 10, "caffenet": 3}  # of each layer, for DDP's profile
-TARGET = 1.1  # the mean loss of WINDOW iterations; DDP reaches it in 100 s on two slow cores
-WINDOW = 50
-LEARNING_SECONDS = 120.0  # of each side, at most
-# of BVLC's solver until its rate falls: `groups = "auto"` may spend a tenth of their seconds
-ITERATIONS = 4000
-LEARNT_NET = "cifar10_quick"
-# the settings that our side may choose: the lines in [train] and in [train.strategy]
-TUNED = {
-    "groups auto": ("", 'groups = "auto"'),
-    "groups, momentum and rate auto": ('momentum = "auto"\nbase_lr = "auto"', 'groups = "auto"'),
-}
+REPEATS = {"cifar10_quick": 10, "caffenet": 3}  # of each layer, for DDP's profile, by net
+Own = Callable[[Record, argparse.Namespace], None]
 
 
 @dataclass
@@ -97,6 +88,11 @@ class Bench:
             self.known[work.net] = Known(timed, found, seconds, theirs)
         return self.known[work.net]
 
+    @property
+    def works(self) -> list[Work]:
+        """The nets that are compared here, of those that the command names."""
+        return [WORKS[net] for net in REPEATS if net in self.given.nets]
+
     def told(self, work: Work, **more: Any) -> dict[str, Any]:
         """The options of a process of DDP."""
         return {**vars(work), "rows": work.batch // len(self.made), **more}
@@ -105,8 +101,14 @@ class Bench:
 def main(arguments: list[str] | None = None) -> int:
     """Run the parts and write the results. Returns 1 if a bar is missed or a part failed."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks.hosts", description=__doc__)
-    parser.add_argument("--parts", nargs="+", choices=(*PARTS, *STARTS), default=[*PARTS, *STARTS])
-    parser.add_argument("--nets", nargs="+", choices=tuple(WORKS), default=list(WORKS))
+    parser.add_argument("--parts", nargs="+", choices=(*PARTS, *OWN), default=[*PARTS, *OWN])
+    parser.add_argument(
+        "--nets",
+        nargs="+",
+        choices=tuple(WORKS),
+        default=list(WORKS),
+        help="of these, a part measures those that it has",
+    )
     parser.add_argument("--machines", type=int, default=8)
     parser.add_argument("--turns", type=int, default=3)
     parser.add_argument(
@@ -115,22 +117,29 @@ def main(arguments: list[str] | None = None) -> int:
         default=4.0,
         help=("seconds of a turn, which has at least two iterations"),
     )
-    parser.add_argument("--data", type=Path, default=ROOT.parent / "shared" / "data" / "cifar10")
+    parser.add_argument(
+        "--lives", type=int, default=5, help="runs of each side and net in the part learning"
+    )
+    parser.add_argument(
+        "--data",
+        type=Path,
+        default=ROOT.parent / "shared" / "data",
+        help="the folder of the folders cifar10 and mnist",
+    )
     parser.add_argument("--results", type=Path, default=ROOT / "benchmarks" / "results")
     given = parser.parse_args(arguments)
-    records = {name: Record({**PARTS, **STARTS}[name][0]) for name in given.parts}
-    for name in (name for name in records if name in STARTS):
-        started(records[name], STARTS[name][1], given.turns)
-    compared = {name: record for name, record in records.items() if name not in STARTS}
+    if given.lives < 1:
+        parser.error(f"argument --lives: found {given.lives}, expected at least 1")
+    records = {name: Record({**PARTS, **OWN}[name][0]) for name in given.parts}
     if missing({"torch": "torch"}):
-        skip(
-            compared,
-            (
-                "PyTorch is missing; install it with: python -m pip install "
-                "'convoy-runtime[reference]'"
-            ),
+        why = (
+            "PyTorch is missing; install it with: python -m pip install 'convoy-runtime[reference]'"
         )
-    elif compared:
+        skip({name: records[name] for name in records if name in NEED_TORCH}, why)
+    left = {name: record for name, record in records.items() if record.status == "running"}
+    for name in (name for name in left if name in OWN):
+        own(left[name], OWN[name][1], given)
+    if compared := {name: record for name, record in left.items() if name in PARTS}:
         measure(compared, given)
     measured = {name: record for name, record in records.items() if record.status != "skipped"}
     if measured:
@@ -149,16 +158,16 @@ def measure(records: Mapping[str, Record], given: argparse.Namespace) -> None:
             for name, record in records.items():
                 run(record, PARTS[name][1], bench)
     except Refused as why:
-        skip(records, f"no network namespaces here: {why}")
+        skip(records, f"no machines here: {why}")
 
 
-def started(record: Record, part: Callable[[Record, int], None], turns: int) -> None:
-    """Run a part that does not need PyTorch and makes its own machines."""
+def own(record: Record, part: Own, given: argparse.Namespace) -> None:
+    """Run a part that makes its own machines."""
     print(record.title, flush=True)
     try:
-        part(record, turns)
+        part(record, given)
     except Refused as why:
-        skip({"": record}, f"no network namespaces here: {why}")
+        skip({"": record}, f"no machines here: {why}")
     except Gone as error:
         record.fail(str(error))
     record.status = "passed" if record.status == "running" else record.status
@@ -174,6 +183,9 @@ def skip(records: Mapping[str, Record], why: str) -> None:
 def run(record: Record, part: Callable[[Record, Bench], Awaitable[None]], bench: Bench) -> None:
     """Run one part. The record has the error that ends it."""
     print(record.title, flush=True)
+    if not bench.works:
+        skip({"": record}, f"it measures {' and '.join(REPEATS)}; --nets names neither")
+        return
     record.facts["machines"] = (
         f"{len(bench.made)} network namespaces, veth pairs of 1 Gbit/s each way (tbf)"
     )
@@ -193,7 +205,7 @@ async def choice(record: Record, bench: Bench) -> None:
         "preset",
         "seconds",
     )
-    for work in (WORKS[net] for net in bench.given.nets):
+    for work in bench.works:
         known = bench.of(work)
         for preset, seconds in sorted(known.seconds.items(), key=lambda item: item[1]):
             record.row(work.net, work.batch, preset, seconds)
@@ -202,7 +214,7 @@ async def choice(record: Record, bench: Bench) -> None:
 async def worked(record: Record, bench: Bench) -> None:
     """Measure and judge real work."""
     begin(record)
-    for work in (WORKS[net] for net in bench.given.nets):
+    for work in bench.works:
         known = bench.of(work)
         ours = clusters.cluster(
             bench.folder / f"{work.net}-work",
@@ -223,7 +235,7 @@ async def worked(record: Record, bench: Bench) -> None:
 async def with_cores(record: Record, bench: Bench) -> None:
     """Measure layers that sleep."""
     begin(record)
-    for work in (WORKS[net] for net in bench.given.nets):
+    for work in bench.works:
         known = bench.of(work)
         times = clusters.profile(known.clusters[known.preset], known.timed)
         ours = clusters.cluster(
@@ -285,71 +297,20 @@ async def in_turns(
     return taken, busy
 
 
-async def learning(record: Record, bench: Bench) -> None:
-    """Measure the seconds until a loss is reached, one side after the other."""
-    work = WORKS[LEARNT_NET]
-    given = bench.given
-    files = sorted(given.data.glob("data_batch_*.bin*"))
-    if not files:
-        record.status = "skipped"
-        record.note(
-            f"left out: {given.data} has no data_batch_*.bin of CIFAR-10; --data "
-            "names another folder"
-        )
-        return
-    layout = bench.of(work).torch["layout"]
-    record.facts["target"] = (
-        f"a mean training loss of {TARGET} over {WINDOW} iterations; the time is that of training"
-    )
-    record.table(
-        "Seconds",
-        "side",
-        "seconds",
-        "iterations",
-        "loss",
-        "seconds of an iteration",
-        "times sooner than DDP",
-    )
-    told = bench.told(work, layout=layout, files=[str(file) for file in files], seed=1)
-    async with Ddp(bench.made, "work", told) as ddp:
-        theirs = await ddp.learn(TARGET, WINDOW, LEARNING_SECONDS)
-    reached(record, "DDP", theirs, theirs)
-    for name, (train, strategy) in TUNED.items():
-        path = clusters.cluster(
-            bench.folder / f"learning {name}",
-            work,
-            bench.made,
-            "omnivore",
-            data=clusters.photographs(files),
-            train=train,
-            strategy=strategy,
-            iterations=ITERATIONS,
-        )
-        async with Ours(path, held=False) as convoy:
-            ours, chosen = await convoy.learn(TARGET, WINDOW, LEARNING_SECONDS)
-        reached(record, f"omnivore, {name}", ours, theirs)
-        for text in chosen:
-            record.note(f"{name}: {text}")
-
-
-def reached(record: Record, side: str, found: Learnt, theirs: Learnt) -> None:
-    """Record a row. The record fails if the loss was not reached."""
-    sooner = theirs.seconds / found.seconds if max(found.loss, theirs.loss) <= TARGET else "-"
-    record.row(side, *found, found.seconds / max(1, found.iterations), sooner)
-    if found.loss > TARGET:
-        record.fail(
-            f"{side}: a loss of {found.loss:.3f} after {found.seconds:.0f} s, expected {TARGET}"
-        )
+def by_turns(part: Callable[[Record, int], None]) -> Own:
+    """A part of which only the number of turns can be chosen."""
+    return lambda record, given: part(record, given.turns)
 
 
 PARTS: dict[str, tuple[str, Callable[[Record, Bench], Awaitable[None]]]] = {
     "choice": ("Which preset is ours", choice),
     "work": ("Real work on the cores of this machine", worked),
     "cores": ("As on machines with a core each", with_cores),
-    "learning": ("Seconds until CIFAR-10 quick reaches a loss", learning),
 }
-STARTS: dict[str, tuple[str, Callable[[Record, int], None]]] = {
-    "start": ("From `up` to the first iteration of sixteen machines", starts.start),
-    "thousand": ("Until a thousand machines have begun", starts.thousand),
-    "placements": ("Placements as `plan` predicts them", placements.placements),
+OWN: dict[str, tuple[str, Own]] = {
+    "learning": ("Seconds until a loss is reached", learning.learning),
+    "start": ("From `up` to the first iteration of sixteen machines", by_turns(starts.start)),
+    "thousand": ("Until a thousand machines have begun", by_turns(starts.thousand)),
+    "placements": ("Placements as `plan` predicts them", by_turns(placements.placements)),
 }
+NEED_TORCH = {*PARTS, "learning"}

@@ -1,9 +1,11 @@
 """A process of PyTorch's DDP over gloo on one of several machines: `python -m benchmarks.hosts.peer
 KIND RANK OPTIONS`.
 
-    work    a net of ours as PyTorch modules (`torch_peer`), trained on noise, or on CIFAR-10 if files are named
+    work    a net of ours as PyTorch modules (`torch_peer`), trained on noise, or on the named data
     sleep   layers that compute nothing: each sleeps for its measured time, and has gradients of its size
     times   no DDP: the times of the layers on this machine, for `sleep`, and the faster of PyTorch's two layouts
+    grid    no DDP: the iterations to a loss at each of several rates. DDP is synchronous, so one process that
+            computes whole batches needs as many
 
 DDP has its default settings: buckets of 25 MB, sent while the backward pass goes on. Orders and
 answers are lines of JSON (`benchmarks.messages.pair.End`). The processes are started by `sides`.
@@ -12,28 +14,26 @@ answers are lines of JSON (`benchmarks.messages.pair.End`). The processes are st
 from __future__ import annotations
 
 import json
+import math
 import sys
 import time
 from collections import deque
 from collections.abc import Callable
-from pathlib import Path
 from statistics import mean, median
 from typing import Any
 
-import numpy as np
 import torch
 import torch.distributed as dist
 from torch import Tensor, nn
 from torch.nn.parallel import DistributedDataParallel
 
+from benchmarks.hosts.rows import Rows, rows_of
 from benchmarks.messages.pair import MARK
 from benchmarks.training.torch_peer import TorchPeer
 from nets import Net, load_net
-from nets.data import cifar10
 from ops import get_backend
 
 LAYOUTS = {"nchw": torch.contiguous_format, "nhwc": torch.channels_last}
-MEAN = (125.3, 123.0, 113.9)  # of CIFAR-10, as the net's prototxt has it
 MOMENTUM = 0.9
 CHECKED = 10  # iterations between two checks of the loss
 # a layer: the shapes of its parameters, seconds forward and backward
@@ -45,9 +45,8 @@ class Peer:
 
     def __init__(self, options: dict[str, Any]) -> None:
         dist.init_process_group("gloo")
-        self.iteration: Callable[[], Tensor] = (Slept if "parts" in options else Trained)(
-            options
-        ).iteration
+        side = Slept(options) if "parts" in options else distributed(options)
+        self.iteration: Callable[[], Tensor] = side.iteration
 
     def turn(self, iterations: int) -> float:
         """The mean seconds of an iteration over so many, after one that does not count."""
@@ -66,32 +65,36 @@ class Peer:
         losses = deque[float](maxlen=window)
         done = 0
         while True:
-            losses.append(float(self.iteration()))
-            done += 1
-            if done % CHECKED == 0:
-                told = torch.tensor([mean(losses), time.perf_counter() - began])
-                dist.all_reduce(told)  # all processes get the same numbers, and stop together
-                loss, taken = (told / dist.get_world_size()).tolist()
-                if (len(losses) == window and loss <= target) or taken > seconds:
+            told = torch.zeros(CHECKED, 2)
+            for row in told:
+                losses.append(float(self.iteration()))
+                row[0] = mean(losses)
+                row[1] = time.perf_counter() - began
+            dist.all_reduce(told)  # all processes get the same numbers, and stop together
+            for loss, taken in (told / dist.get_world_size()).tolist():
+                done += 1
+                if (done >= window and loss <= target) or taken > seconds:
                     return taken, done, loss
 
 
 class Trained:
-    """A net that is trained, with the solver's rates for each parameter."""
+    """A net that is trained, with the solver's rates for each parameter. `wrapped` makes the model
+    that is trained from the net's modules."""
 
-    def __init__(self, options: dict[str, Any]) -> None:
+    def __init__(
+        self, options: dict[str, Any], rows: Rows, wrapped: Callable[[nn.Module], nn.Module]
+    ) -> None:
         net = net_of(options)
-        form = LAYOUTS[options["layout"]]
-        peer = TorchPeer(net).to(memory_format=form)
+        peer = TorchPeer(net).to(memory_format=LAYOUTS[options["layout"]])
         self._optimiser = optimiser_of(peer, net, options["rate"], options["decay"])
-        self._model = DistributedDataParallel(peer)
-        self._rows = rows_of(options, form)
+        self._model = wrapped(peer)
+        self._rows = rows
 
     def iteration(self) -> Tensor:
-        """Train on the next rows of this process. Returns their loss."""
+        """Train on the next rows. Returns their loss."""
         x, labels = self._rows()
         self._optimiser.zero_grad()
-        loss = self._model(data=x, label=labels)
+        loss: Tensor = self._model(data=x, label=labels)
         loss.backward()
         self._optimiser.step()
         return loss.detach()
@@ -147,11 +150,25 @@ class _Backward(torch.autograd.Function):
         return (dy, None, *gradients)
 
 
+def distributed(options: dict[str, Any]) -> Trained:
+    """A net that DDP trains, on this process's rows of each batch."""
+    form = LAYOUTS[options["layout"]]
+    rows = rows_of(options, form, dist.get_rank(), dist.get_world_size())
+    return Trained(options, rows, DistributedDataParallel)
+
+
 def net_of(options: dict[str, Any]) -> Net:
-    """The net for this process's rows."""
+    """The net for this process's rows, with the first parameters of the seed."""
     spec = load_net(options["net"])
     image = tuple(options["shape"])
-    return Net(spec, "TRAIN", ops=get_backend("numpy"), batch=options["rows"], input_shape=image)
+    return Net(
+        spec,
+        "TRAIN",
+        ops=get_backend("numpy"),
+        batch=options["rows"],
+        input_shape=image,
+        seed=options.get("seed", 0),
+    )
 
 
 def optimiser_of(peer: TorchPeer, net: Net, rate: float, decay: float) -> torch.optim.SGD:
@@ -164,40 +181,6 @@ def optimiser_of(peer: TorchPeer, net: Net, rate: float, decay: float) -> torch.
         {"params": blobs, "lr": lr, "weight_decay": less} for (lr, less), blobs in kinds.items()
     ]
     return torch.optim.SGD(groups, lr=rate, momentum=MOMENTUM)
-
-
-def rows_of(
-    options: dict[str, Any], form: torch.memory_format
-) -> Callable[[], tuple[Tensor, Tensor]]:
-    """A function that returns this process's rows of the next batch: of CIFAR-10 in a new order
-    every epoch, or always the same noise."""
-    rows = options["rows"]
-    files = options.get("files")
-    if not files:
-        noise = torch.randn(rows, *options["shape"]).contiguous(memory_format=form)
-        labels = torch.randint(options["classes"], (rows,))
-        return lambda: (noise, labels)
-    read, known, _ = cifar10.read(base_dir=Path(), files=files)
-    images = torch.from_numpy(read.astype(np.float32) - np.array(MEAN, np.float32).reshape(3, 1, 1))
-    labels = torch.from_numpy(known)
-    order = torch.Generator().manual_seed(options["seed"])
-    whole = rows * dist.get_world_size()
-    first = rows * dist.get_rank()
-    left: list[Tensor] = []
-
-    def following() -> tuple[Tensor, Tensor]:
-        if not left:
-            left.extend(
-                reversed(
-                    torch.randperm(len(images), generator=order).split(whole)[
-                        : len(images) // whole
-                    ]
-                )
-            )
-        mine = left.pop()[first : first + rows]
-        return images[mine].contiguous(memory_format=form), labels[mine]
-
-    return following
 
 
 def times(options: dict[str, Any]) -> dict[str, Any]:
@@ -260,14 +243,48 @@ def parts_of(net: Net, options: dict[str, Any], form: torch.memory_format) -> li
     return found
 
 
+def grid(options: dict[str, Any]) -> dict[str, int | None]:
+    """The iterations until the mean loss of the last `window` iterations is at most `target`, by
+    rate. None: `most` iterations do not reach it, or more than the best rate before needs; or the
+    loss diverges."""
+    found: dict[str, int | None] = {}
+    most = options["most"]
+    for rate in options["rates"]:
+        rows = rows_of(options, LAYOUTS[options["layout"]])
+        trained = Trained({**options, "rate": rate}, rows, lambda peer: peer)
+        found[str(rate)] = taken = iterations_to(
+            trained.iteration, options["target"], options["window"], most
+        )
+        most = min(most, taken or most)
+    return found
+
+
+def iterations_to(
+    iteration: Callable[[], Tensor], target: float, window: int, most: int
+) -> int | None:
+    """The iterations until the mean of the last `window` losses is at most `target`; None if `most`
+    do not reach it, or if the loss diverges."""
+    losses = deque[float](maxlen=window)
+    for number in range(1, most + 1):
+        losses.append(float(iteration()))
+        if not math.isfinite(losses[-1]):
+            return None
+        if number >= window and mean(losses) <= target:
+            return number
+    return None
+
+
+ALONE = {"times": times, "grid": grid}
+
+
 def main() -> None:
     """Obey orders until standard input ends."""
     kind = sys.argv[1]
     _ = sys.argv[2]
     options = json.loads(sys.argv[3])
     torch.set_num_threads(1)
-    if kind == "times":
-        say(times(options))
+    if kind in ALONE:
+        say(ALONE[kind](options))
         return
     peer = Peer(options)
     say("ready")

@@ -51,6 +51,7 @@ class Ours:
         checked = check(cluster, [f'run.directory="{cluster.parent / "runs"}"'])
         self._run = Run(checked.placement, checked.loaded.config, options=checked.loaded.options)
         self._held = held
+        self._began = 0.0
         self._events: AsyncIterator[Event]
 
     def __repr__(self) -> str:
@@ -90,28 +91,32 @@ class Ours:
             last = await self._next("progress")
         return (last.time - first.time) / iterations
 
-    async def learn(self, target: float, window: int, seconds: float) -> tuple[Learnt, list[str]]:
-        """Train until the mean loss of the last `window` iterations is at most `target`, or for so
-        many seconds. Also returns the choices that the tuner made meanwhile."""
-        began = (await self._next("began")).time
+    async def begun(self) -> None:
+        """Wait until all actors have begun. The seconds of `learn` count from here."""
+        self._began = (await self._next("began")).time
+
+    async def learn(self, target: float, window: int, seconds: float) -> tuple[Learnt, list[Event]]:
+        """Train until the mean loss of the last `window` iterations is at most `target`, until the
+        run ends, or for so many seconds. Also returns the tuner's events until then."""
         losses = deque[float](maxlen=window)
         done = 0
-        chosen: list[str] = []
+        taken = 0.0
+        told: list[Event] = []
         try:
             async with asyncio.timeout(seconds):
                 while len(losses) < window or mean(losses) > target:
-                    event = await self._next("progress", "tuning")
-                    if event.name == "tuning":
-                        chosen.append(
-                            ", ".join(f"{key} {value}" for key, value in event.fields.items())
-                        )
-                        continue
-                    losses.append(event["loss"])
-                    done = done + 1
-                    taken = event.time - began
+                    event = await self._next("progress", "tuning", "probe", "finished")
+                    taken = event.time - self._began
+                    if event.name == "finished":
+                        break
+                    if event.name == "progress":
+                        losses.append(event["loss"])
+                        done += 1
+                    else:
+                        told.append(event)
         except TimeoutError:
             taken = seconds
-        return Learnt(taken, done, mean(losses) if losses else math.inf), chosen
+        return Learnt(taken, done, mean(losses) if losses else math.inf), told
 
     async def _next(self, *names: str) -> Event:
         """The next event with one of these names. Raises ConvoyError or Lost if the run ends
@@ -123,13 +128,20 @@ class Ours:
 
 
 class Ddp:
-    """A process of PyTorch's DDP on each machine; `options` are for `peer`."""
+    """A process of PyTorch's DDP on each machine; `options` are for `peer`. `befores`: the words in
+    front of each process's command; without them it enters its namespace."""
 
-    def __init__(self, made: Sequence[Machine], kind: str, options: dict[str, Any]) -> None:
+    def __init__(
+        self,
+        made: Sequence[Machine],
+        kind: str,
+        options: dict[str, Any],
+        befores: Sequence[tuple[str, ...]] | None = None,
+    ) -> None:
         place = {"WORLD_SIZE": str(len(made)), "MASTER_ADDR": made[0].address, "MASTER_PORT": PORT}
         # gloo warns that addresses have no names
         place |= {"GLOO_SOCKET_IFNAME": "eth0", "TORCH_CPP_LOG_LEVEL": "ERROR"}
-        self._made = made
+        self._befores = befores or [at.before for at in made]
         self._kind = kind
         self._options = options
         self._place = place
@@ -140,10 +152,9 @@ class Ddp:
 
     async def __aenter__(self) -> Self:
         try:
-            for rank, at in enumerate(self._made):
-                inside = ("ip", "netns", "exec", at.namespace)
+            for rank, before in enumerate(self._befores):
                 place = {**self._place, "RANK": str(rank)}
-                self._ends.append(End(self._kind, str(rank), self._options, inside, PEER, place))
+                self._ends.append(End(self._kind, str(rank), self._options, before, PEER, place))
             await self._heard()
         except BaseException:
             self._close(lost=True)
@@ -189,8 +200,14 @@ class Ddp:
 
 def torch_times(options: dict[str, Any]) -> dict[str, Any]:
     """The times of the layers on one core, from `peer.times`."""
-    end = End("times", "alone", options, (), PEER)
+    return dict(alone("times", options))
+
+
+def alone(kind: str, options: dict[str, Any], seconds: float = SECONDS) -> Any:
+    """The answer of a process that trains alone, on the cores of this machine. Raises Lost if it
+    ends first, or is silent for so long."""
+    end = End(kind, "alone", options, (), PEER)
     try:
-        return dict(end.hear(SECONDS))
+        return end.hear(seconds)
     finally:
         end.close()

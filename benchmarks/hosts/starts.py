@@ -23,6 +23,7 @@ from pathlib import Path
 from statistics import median
 
 import roles
+from benchmarks.helpers import logins
 from benchmarks.helpers.machines import Machine, machines
 from benchmarks.helpers.report import ROOT, Record
 from benchmarks.helpers.survivor import Survivor, environment
@@ -57,15 +58,6 @@ batch = {batch}
 [train.strategy]
 preset = "{preset}"
 workers = {workers}
-"""
-FAR = (
-    '[[machine]]\nname = "m{number}"\naddress = "{address}"\nthreads = 1\ncores = '
-    '{each}\npython = "{python}"\n'
-)
-SSH = """#!/bin/sh
-while [ "$1" != "--" ]; do shift; done
-host=$2; shift 2
-exec ip netns exec {prefix}${{host#m}} sh -c "$*"
 """
 THOUSAND = """[[machine]]
 hosts = "node[0001-1000]"
@@ -138,33 +130,17 @@ def bare() -> dict[str, str]:
 
 def cluster(folder: Path, made: Sequence[Machine]) -> Path:
     """Write the cluster.toml, and into `bin` the script that replaces ssh."""
-    script = folder / "bin" / "ssh"
-    script.parent.mkdir()
-    script.write_text(SSH.format(prefix=made[0].namespace[:-1]))
-    script.chmod(0o755)
-    settings = (
-        f'directory = "{folder}"\nenvironment = {{ PYTHONPATH = '
-        f'"{environment()["PYTHONPATH"]}" }}\n'
-    )
-    tables = "".join(
-        FAR.format(number=number, address=at.address, each=EACH, python=sys.executable) + settings
-        for number, at in enumerate(made)
-    )
+    logins.script(folder, [at.before for at in made])
     workers = EACH * len(made)
     path = folder / "cluster.toml"
     train = TRAIN.format(batch=4 * workers, preset="firecaffe", workers=workers)
-    path.write_text(f'{tables}[launcher]\nkind = "ssh"\n{train}')
+    path.write_text(logins.tables(folder, made, EACH) + train)
     return path
 
 
-def living(made: Sequence[Machine]) -> list[str]:
+def living(made: Sequence[Machine]) -> list[int]:
     """The processes that live on the machines."""
-    asked = (["ip", "netns", "pids", at.namespace] for at in made)
-    return [
-        pid
-        for words in asked
-        for pid in subprocess.run(words, capture_output=True, text=True, check=True).stdout.split()
-    ]
+    return [pid for at in made for pid in at.pids()]
 
 
 class Road(Transport):

@@ -79,21 +79,11 @@ async def test_real_work_is_judged_by_how_much_faster_it_is_than_ddp(
     )
 
 
-def test_a_loss_that_was_not_reached_is_a_failure_and_gets_no_ratio() -> None:
-    record = Record("r")
-    record.table("t")
-    theirs = Learnt(60.0, 600, hosts.TARGET)
-    hosts.reached(record, "ours", Learnt(30.0, 500, hosts.TARGET), theirs)
-    assert record.status == "running"
-    hosts.reached(record, "ours", Learnt(120.0, 900, hosts.TARGET + 0.1), theirs)
-    assert record.status == "failed"
-    assert [row[-1] for row in record.tables[0].rows] == [2.0, "-"]
-
-
 async def told(*losses: float) -> AsyncGenerator[Event, None]:
     """The events of a run that reports these losses, one a second, and then stays silent."""
     yield Event(5.0, "supervisor", "began", {})
     yield Event(5.0, "tuner", "tuning", {"why": "so"})
+    yield Event(5.0, "coordinator", "held", {})
     for number, loss in enumerate(losses, 1):
         yield Event(5.0 + number, "coordinator", "progress", {"loss": loss})
     await asyncio.Event().wait()
@@ -113,7 +103,25 @@ async def test_a_loss_is_reached_as_a_mean_of_a_window_or_the_time_is_over(
     ours = Ours.__new__(Ours)
     events = told(*losses)
     monkeypatch.setattr(ours, "_events", events, raising=False)
-    assert await ours.learn(1.5, 2, 0.2) == (expected, ["why so"])
+    await ours.begun()
+    learnt, tuned = await ours.learn(1.5, 2, 0.2)
+    assert (learnt, [event.name for event in tuned]) == (expected, ["tuning"])
+    await events.aclose()
+
+
+async def test_a_run_that_ends_before_the_loss_is_reached_has_its_last_loss(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    async def ended() -> AsyncGenerator[Event, None]:
+        yield Event(5.0, "supervisor", "began", {})
+        yield Event(6.0, "coordinator", "progress", {"loss": 3.0})
+        yield Event(7.0, "coordinator", "finished", {"iterations": 1})
+
+    ours = Ours.__new__(Ours)
+    events = ended()
+    monkeypatch.setattr(ours, "_events", events, raising=False)
+    await ours.begun()
+    assert await ours.learn(1.5, 2, 60.0) == (Learnt(2.0, 1, 3.0), [])
     await events.aclose()
 
 
@@ -145,11 +153,24 @@ def test_without_pytorch_it_names_the_extra_and_leaves_the_results_alone(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setattr(hosts, "missing", lambda modules: list(modules.values()))
-    assert hosts.main(["--parts", "work", "--results", str(tmp_path / "results")]) == 0
+    told = ["--parts", "work", "learning", "--results", str(tmp_path / "results")]
+    assert hosts.main(told) == 0
     assert (
         "PyTorch is missing; install it with: python -m pip install 'convoy-runtime[reference]'"
     ) in (capsys.readouterr().out)
     assert not (tmp_path / "results").exists()
+
+
+def test_a_part_that_has_none_of_the_named_nets_is_left_out(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    bench = hosts.Bench(NOWHERE, tmp_path, argparse.Namespace(nets=["lenet"]))
+    record = Record("r")
+    hosts.run(record, hosts.worked, bench)
+    assert record.status == "skipped"
+    assert "left out: it measures cifar10_quick and caffenet; --nets names neither" in (
+        capsys.readouterr().out
+    )
 
 
 def test_ours_is_the_fastest_predicted_preset_among_those_equal_to_ddp(
