@@ -32,8 +32,16 @@ from collections.abc import Mapping, Sequence
 from roles.tuning.choices import TENTH, Choices, Chosen, Setting, Trial, alike, careful, in_words
 from roles.tuning.grids import Grids
 from roles.tuning.hardware import fewest
-from roles.tuning.judgement import LEAST_IN, clearly_worse, ended_in, judged, mean
-from roles.tuning.short import Short, holds
+from roles.tuning.judgement import (
+    LEAST_IN,
+    best_of,
+    clearly_worse,
+    ended_in,
+    judged,
+    mean,
+    stays_low,
+)
+from roles.tuning.short import Short
 from roles.tuning.trials import SpentUp, Trials
 
 UNTRIED = Trial((), 0.0, diverged=True)  # worse than every tried setting
@@ -299,11 +307,14 @@ class _Search:
             await self._for(best, seconds)
         trials = {setting: self._longest(setting) for setting in (best, self.now)}
         seconds = _comparable(list(trials.values()))
-        if best == self.now or _level(trials, seconds) != [self.now]:
+        is_worse = _level(trials, seconds) == [self.now]
+        rises_again = stays_low(trials[self.now]) and not stays_low(trials[best])
+        if best == self.now or not (is_worse or rises_again):
             return best
+        text = "clearly worse than the setting that the run has"
         self.why = (
-            f"{best} is the best with its number of groups, but clearly worse than the "
-            "setting that the run has"
+            f"{best} is the best with its number of groups, but "
+            f"{text if is_worse else 'its loss rises again'}"
         )
         return self.now
 
@@ -351,7 +362,7 @@ class _Search:
                 f"{because}; of the settings that learn alike by theory it has the most groups"
             )
             return max(kept, key=lambda setting: setting.groups)
-        if not any(holds(trial) for trial in whole.values()) and self.now not in whole:
+        if not any(map(stays_low, whole.values())) and self.now not in whole:
             self.why = f"{because}; no other setting can be compared"
             return self.now
         seconds = _comparable(list(whole.values()))
@@ -367,14 +378,19 @@ class _Search:
         Otherwise the setting that the run has, then the fewest groups. A probe does not show the
         cost of staleness near the optimum.
         """
-        by_theory = [setting for setting in left if setting in self._alike and self._holds(setting)]
+        by_theory = [
+            setting for setting in left if setting in self._alike and self._stays_low(setting)
+        ]
         if by_theory:
             return max(by_theory, key=lambda setting: setting.groups)
-        return self.now if self.now in left else min(left, key=lambda setting: setting.groups)
+        if self.now in left:
+            return self.now
+        lasting = [setting for setting in left if self._stays_low(setting)]
+        return min(lasting or left, key=lambda setting: setting.groups)
 
-    def _holds(self, setting: Setting) -> bool:
-        """True if no observation of the setting speaks against theory."""
-        return holds(self._longest(setting))
+    def _stays_low(self, setting: Setting) -> bool:
+        """True if no observation speaks against training with the setting."""
+        return stays_low(self._longest(setting))
 
     def _longest(self, setting: Setting) -> Trial:
         return self.trials.longest(setting) or UNTRIED
@@ -444,10 +460,11 @@ def _comparable(trials: Sequence[Trial]) -> float:
 
 
 def _level(trials: Mapping[Setting, Trial], seconds: float) -> list[Setting]:
-    """The settings that tie with the best after `seconds`, the best first."""
+    """The settings that tie after `seconds` with the best whose loss stays low, the lowest loss
+    first."""
     losses = {setting: judged(trial, ended_in(trial, seconds)) for setting, trial in trials.items()}
     ranked = sorted(losses, key=lambda setting: mean(losses[setting]))
-    best = ranked[0]
+    best = best_of(ranked, trials)
     return [
         each
         for each in ranked

@@ -28,7 +28,14 @@ from collections.abc import Sequence
 
 from roles.tuning.choices import Setting, Trial, careful, most_careful
 from roles.tuning.hardware import fewest
-from roles.tuning.judgement import RISES, THRESHOLD, clearly_worse, judged, mean, rises
+from roles.tuning.judgement import (
+    THRESHOLD,
+    clearly_worse,
+    holds,
+    judged,
+    mean,
+    stays_low,
+)
 from roles.tuning.trials import SpentUp, Trials
 
 # the factor from one rate to the next, half a decade: ten times a rate that learns well usually
@@ -158,7 +165,7 @@ class Short:
             trial = await self._trained(self._careful(best))
             if trial is None and (tried or self._trials.diverges(best)):
                 break  # others failed, and the budget does not show that this one does not
-            if trial is None or (holds(trial) and not _ends_high(trial)):
+            if trial is None or stays_low(trial):
                 self.saturated = min(self.saturated, best.groups)
                 return best
         return self._alike[0]
@@ -207,26 +214,13 @@ class Short:
             self.why += f"; the budget ended before {what} was tried"
             return False
         both = min(len(here.losses), len(there.losses))
-        better = holds(there) and clearly_worse(
+        better = stays_low(there) and clearly_worse(
             judged(here, both), judged(there, both), paired=True
         )
         than = f"{best.base_lr:.4g}" if by_rate else f"{best.momentum:.4g}"
         compared = f"{_loss(there)}, {_loss(here)} with {than}"
         self.why += f"; {what} is {'' if better else 'not '}clearly better ({compared})"
         return better
-
-
-def holds(trial: Trial) -> bool:
-    """True if no observation speaks against training with this setting: its loss goes down, or is
-    not far above the loss of an untrained model."""
-    losses = judged(trial)
-    return bool(losses) and not rises(trial) and mean(losses) <= RISES * trial.losses[0]
-
-
-def _ends_high(trial: Trial) -> bool:
-    """True if the last quarter of the losses is far above the first loss: its mean over the later
-    half may still be low."""
-    return mean(trial.losses[-(len(trial.losses) // 4 or 1) :]) > RISES * trial.losses[0]
 
 
 def _loss(trial: Trial) -> str:

@@ -98,6 +98,20 @@ def test_a_short_run_takes_three_times_the_rate_as_long_as_that_is_clearly_bette
     ) in found.why or "too small to try" in found.why
 
 
+def test_a_higher_rate_whose_loss_ends_far_above_its_first_is_not_better() -> None:
+    """In the later half of its probe of 24 iterations the mean is the lower one of two. The last
+    quarter is 1.6 times the first loss, and no more than 1.5 times the quarter before."""
+
+    def loss(setting: Setting, at: int) -> float:
+        if setting.base_lr > WHOLE[4].base_lr:
+            return 1.0 if at == 0 else 0.8 if at < 12 else 1.2 if at < 18 else 1.6
+        return 1.0 if at == 0 else 0.9 if at < 12 else 1.7
+
+    found = chosen(Written(loss, PACES.__getitem__), SHORT)
+    assert found.setting == WHOLE[4]
+    assert "is not clearly better" in found.why
+
+
 @pytest.mark.parametrize(
     ("bears", "taken"), [(0.02, careful(START, 4)), (0.0125, most_careful(START, 4))]
 )
