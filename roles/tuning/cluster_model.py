@@ -38,6 +38,10 @@ class ClusterModel:
         """Begin a stretch: the model can be fitted to the training from here on."""
         self._before = await self.work()
 
+    def forget(self) -> None:
+        """Forget the predictions: the run has other workers."""
+        self._known = Known({})
+
     async def fit(self, workers: int, setting: Setting) -> None:
         """Fit the model to the training since `begin`, if it was at least LATELY iterations."""
         work = (await self.work()).since(self._before)

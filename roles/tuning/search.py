@@ -92,7 +92,8 @@ class _Search:
         self.now = now
         self.grids = Grids(trials, choices, now)
         self.saturated = before.saturated if before else 0
-        self._begin = (before.next_groups if before and choices.groups else 0) or now.groups
+        goes_on = before is not None and choices.groups and now.groups == before.setting.groups
+        self._begin = (before.next_groups if before and goes_on else 0) or now.groups
         known = {groups: trials.iteration_seconds.get(groups, 0.0) for groups in choices.groups}
         then = {g: before.iteration_seconds.get(g, 0.0) for g in known} if before else {}
         if then and all(known.values()) and all(then.values()) and fewest(known) != fewest(then):
