@@ -9,7 +9,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 
 from roles.tuning.compensation import Compensation
-from roles.tuning.momentum import at_whole_gain, compensated, subtracted
+from roles.tuning.momentum import at_whole_gain, can_compensate, compensated, subtracted
 
 # iterations of a probe without a configured length; at most 50 are judged (Omnivore, E.3)
 LEAST = 10
@@ -142,6 +142,18 @@ class Choices:
         if self.compensation is None:
             return setting.but(groups=groups)
         return setting.but(groups=groups, momentum=self.compensation.momentum(groups))
+
+    def by_rule(self, setting: Setting) -> list[Setting]:
+        """The setting with each number of groups for which the rule of momentum has one, if groups
+        are all that is chosen and momentum follows them; else none."""
+        found = self.compensation
+        if not self.groups or self.momenta or self.rates or self.batches or found is None:
+            return []
+        return [
+            self.in_groups(setting, groups)
+            for groups in self.groups
+            if can_compensate(found.suited, groups - 1)
+        ]
 
     def possible(self, wanted: Setting, now: Setting) -> Setting:
         """The wanted setting, with the values of `now` for all that may not be chosen. A wanted

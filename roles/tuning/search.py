@@ -12,7 +12,9 @@ Where both momentum and learning rate may be chosen, theory gives the settings w
 numbers of groups learn alike (`alike`). The grids include these settings. If several of them tie,
 the search takes the one with the most groups, since it is the fastest. If the budget does not pay
 for so many grids, or the run is too short for them, `short` chooses among the settings that learn
-alike. If theory gives no setting, the search uses the grid of Algorithm 1.
+alike. If theory gives no setting, the search uses the grid of Algorithm 1. Where
+groups are all that is chosen, momentum follows them, and the budget does not pay for a comparison,
+`short` takes the groups that learn soonest at the rate of the run.
 
 Algorithm 1 starts with a grid at the number of groups that the run has. After the cold start, it
 starts at the fewest groups that are as fast as any. If momentum 0 is the best, it tries 0.1 and 0.2
@@ -125,6 +127,9 @@ class _Search:
         self._alike = self._learning_as(best) if self.choices.is_short(self.trials.left) else []
         if self._alike:
             return await self._by_theory()
+        ruled = self.choices.by_rule(best)
+        if self._may_be_short(ruled) and (found := await self._by_rule(ruled)) is not None:
+            return found
         await self.trials.of(best)  # first: the choice is compared with the run's own setting
         if self.choices.groups:
             self._saturate(best)
@@ -167,6 +172,32 @@ class _Search:
         self.saturated = short.saturated
         best = await short.choose()
         self.saturated = short.saturated  # fewer, if the net does not bear the whole gain
+        self.why = short.why
+        return best
+
+    def _may_be_short(self, ruled: Sequence[Setting]) -> bool:
+        """True if the budget does not pay for a comparison after equal seconds, should an iteration
+        of g groups be g times as fast as that of one group."""
+        if len(ruled) < 2:
+            return False
+        most = len(ruled) * self.trials.length * self.choices.groups[-1]
+        return self.choices.budget * self.trials.left < most
+
+    async def _by_rule(self, ruled: Sequence[Setting]) -> Setting | None:
+        """The number of groups by the rule of momentum and the model of the cluster, where nothing
+        else is chosen. None if the budget pays for a comparison of all after equal seconds: one
+        group alone may take as long as all others together."""
+        short = Short(self.trials, ruled)
+        await short.begin_at_the_rate()
+        if len(ruled) * self.trials.cost_of_another(ruled[0].groups) <= self.trials.left_to_spend:
+            return None
+        self._theory = True
+        self.trials.tell(
+            "the budget does not pay for a comparison of the groups after equal seconds: the model "
+            "of the cluster and the rule of momentum decide"
+        )
+        best = await short.at_the_rate()
+        self.saturated = short.saturated
         self.why = short.why
         return best
 
@@ -331,7 +362,7 @@ class _Search:
             return None
         self._theory = True
         fell = chosen.setting
-        learning = self._learning_as(self.now)
+        learning = self._learning_as(self.now) or self.choices.by_rule(self.now)
         lower = careful(self.now, fell.groups)
         if self.trials.fallen == [fell] and not self.trials.diverges(lower):
             self.why = f"{fell} diverged; now with the rate that the run had and less momentum"

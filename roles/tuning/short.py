@@ -116,6 +116,21 @@ class Short:
         )
         return await self._lower(await self._fewer(worth[-1]))
 
+    async def begin_at_the_rate(self) -> None:
+        """Probe the most groups, where no other rate than that of the run is tried. An iteration of
+        them is the shortest, so the model is fitted at the least cost. They are left out if their
+        loss rises."""
+        most = self._alike[-1]
+        if not stays_low(await self._trials.of(most, kept=True, falls=0.0)):
+            self._alike.remove(most)
+
+    async def at_the_rate(self) -> Setting:
+        """The groups that learn soonest at the rate of the run."""
+        self.saturated = self._alike[-1].groups
+        best = await self._fewer(self._alike[-1])
+        self.why = f"momentum follows the groups{self.why}"
+        return best
+
     async def _holds(self, setting: Setting) -> bool:
         """True if the probe of the setting does not contradict theory.
 
