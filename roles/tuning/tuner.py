@@ -101,6 +101,7 @@ class Tuner(Actor):
         # seconds for which the run trained, and for which it was held
         self._trained = self._paused = 0.0
         self._workers = 0
+        self._no_more = False  # it is reported that no search follows
         self._from = 0  # the iteration of the last release
         self._lately = math.inf  # seconds of an iteration since then
 
@@ -115,9 +116,9 @@ class Tuner(Actor):
             if self._follow:
                 await self._keep_momentum()
         except RunEnds:
-            self._tell("no further search: the run ends")
+            self._tell_end("the run ends")
         except Refused as refused:  # the run winds down or has ended
-            self._tell(f"no further {'change' if self._follow else 'search'}: {refused}")
+            self._tell_end(str(refused))
 
     # -- inside
 
@@ -153,7 +154,7 @@ class Tuner(Actor):
             is_last = trials.diverges(chosen.setting) or falls == FALLS
             watched = 0 if is_last else self._choices.epoch(trials.length)
             if is_last:
-                self._tell("no further search: all settings that are left diverged")
+                self._tell_end("all settings that are left diverged")
             again = not (self._follow or is_last) and self._pays_for_another(trials, chosen, left)
             if self._model is not None:
                 await self._model.begin()
@@ -179,8 +180,9 @@ class Tuner(Actor):
         """Learn how long iterations take from the `seconds` of training since the last release,
         unless a request changed its groups meanwhile. Reports a change of the setting `then`."""
         is_whole = held.since <= self._from
-        if self._model is not None and is_whole:
-            await self._model.fit(held.workers, now)
+        why = await self._model.fit(held.workers, now) if self._model and is_whole else ""
+        if why:
+            self._tell(why)
         if held.iteration > self._from:
             each = seconds / (held.iteration - self._from)
             self._lately = each if is_whole else math.inf
@@ -207,7 +209,7 @@ class Tuner(Actor):
         spent = {
             "probes": len(chosen.tried),
             "seconds": seconds,
-            "predicted_seconds": predicted,
+            **({"predicted_seconds": predicted} if predicted else {}),
         }
         setting = shown(chosen.setting, self._choices)
         self.emit("tuning", iteration=iteration, **setting, **spent, why=chosen.why)
@@ -327,9 +329,9 @@ class Tuner(Actor):
         paid = self._choices.budget * training - self._paused
         if chosen.setting.groups not in chosen.iteration_seconds:
             many = in_words(chosen.setting.groups)
-            self._tell(f"no further search: no probe showed how long an iteration of {many} takes")
+            self._tell_end(f"no probe showed how long an iteration of {many} takes")
         elif each == 0:
-            self._tell("no further search: an iteration takes no time here")
+            self._tell_end("an iteration takes no time here")
         elif (
             chosen.by_theory
             and self._choices.is_short(self._choices.last)
@@ -337,23 +339,27 @@ class Tuner(Actor):
         ):
             # a search in 2500 iterations of CIFAR-10 quick took a tenth of the time and changed
             # nothing, with 5 seeds of 5
-            self._tell(
-                "no further search: a run that is too short for grids at first has no time for "
-                "one later"
-            )
+            self._tell_end("a run that is too short for grids at first has no time for one later")
         elif 2 * epoch > left:
             # the choice must be used for as long as an epoch, or it does not repay its search
-            self._tell(
-                f"no further search: it would start after {epoch} iterations and pay off after "
+            self._tell_end(
+                f"it would start after {epoch} iterations and pay off after "
                 f"as many more, but only {left} are left"
             )
         elif paid < self._choices.probes(cold=False) * self._choices.length(left - epoch) * each:
             used = f"{self._paused:.3g} s of {self._choices.budget * training:.3g} s are used"
-            self._tell(f"no further search: the budget has too little left ({used})")
+            self._tell_end(f"the budget has too little left ({used})")
         else:
+            self._no_more = False
             self._tell(f"the next search is after {epoch} iterations")
             return True
         return False
+
+    def _tell_end(self, why: str) -> None:
+        """Report once why no search, or no change, will follow."""
+        if not self._no_more:
+            self._tell(f"no further {'change' if self._follow else 'search'}: {why}")
+        self._no_more = True
 
     def _tell(self, why: str) -> None:
         self.emit("tuning", why=why)

@@ -364,6 +364,7 @@ def test_if_no_tried_setting_converges_a_lower_rate_is_taken_if_it_may_be_chosen
     assert made[-1]["why"].endswith(why)
     assert (made[-1]["base_lr"] < 0.002) == bool(rates)
     assert len(journal.of("released")) == len(made) <= 6
+    assert sum(why.startswith("no further search") for why in told(journal)) == 1
     assert journal.of("finished") == [{"iterations": 2000}]
 
 
