@@ -222,7 +222,8 @@ class Hold(Message):
 
 @message
 class Held(Message):
-    """Answer: the run is held after so many iterations, with these settings."""
+    """Answer: the run is held after so many iterations, with these settings. `since`: the iteration
+    from which it has had these workers, groups and batch. `follows`: momentum follows groups."""
 
     iteration: int
     workers: int
@@ -230,6 +231,8 @@ class Held(Message):
     base_lr: float
     momentum: float
     batch: int
+    since: int = 0
+    follows: bool = False
 
 
 @message
@@ -281,8 +284,15 @@ class Release(Message):
 @message
 class Released(Message):
     """Answer: the run went on, by now for so many iterations. Or it `diverged`, and is held where
-    it was before."""
+    it was before. The settings are those that the run has now, perhaps by a Regroup since the
+    release; `follows` as in Held."""
 
+    workers: int
+    groups: int
+    base_lr: float
+    momentum: float
+    batch: int
+    follows: bool = False
     iterations: int = 0
     diverged: bool = False
 

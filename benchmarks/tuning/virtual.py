@@ -32,17 +32,22 @@ def learn(
     latency: float = 0.0,
     rate: float = 0.0,
     prepared: Callable[[dict[str, Actor]], None] = lambda actors: None,
+    network: InprocNetwork | None = None,
 ) -> str:
     """Run to the end. Returns the error if training diverged, else "". `rate`: bytes per second of
-    each interface in each direction; 0 is unlimited. One thread computes, so nothing can race, and
+    each interface in each direction; 0 is unlimited. `network` can be given another rate meanwhile. One thread computes, so nothing can race, and
     several such runs can share a machine."""
     processes = tuple(ProcessSpec(actor.name, "local", (actor.name,)) for actor in topology.actors)
     role = {actor.name: actor.role for actor in topology.actors}
 
+    network = network or InprocNetwork()
+    network.latency, network.bytes_per_second = latency, rate
+    network.interfaces = {spec.name: spec.name for spec in processes}
+
     async def main(folder: Path) -> None:
         simulation = Simulation(
             Placement(topology, processes),
-            network=InprocNetwork(latency, rate, {spec.name: spec.name for spec in processes}),
+            network=network,
             service_time=lambda actor, label: seconds(actor, role[actor], label),
             directory=folder,
             watch=lambda actor, event, fields: watch(simulation, event, fields),

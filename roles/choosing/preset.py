@@ -176,7 +176,12 @@ def _of_groups(asked: Train, candidate: Candidate) -> str:
     if candidate.regroups:
         return "the run begins with 1 group, and the tuner chooses"
     [groups] = candidate.counts
-    text = f"'{candidate.name}' cannot regroup, so groups = 'auto' is {groups}"
+    one = candidate.options.train.strategy.workers == 1
+    text = (
+        "1 worker is 1 group"
+        if one
+        else f"'{candidate.name}' cannot regroup, so groups = 'auto' is {groups}"
+    )
     unused = after_choice(asked.tuning) != candidate.options.train.tuning
     return f"{text}, and [train.tuning] has no effect" if unused else text
 

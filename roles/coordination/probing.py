@@ -249,21 +249,18 @@ class Probing:
         self._standing.move(HOLD, RUN)
         held = Held(
             iteration=self._schedule.completed,
-            workers=sum(self._shape.sizes),
-            groups=len(self._shape.sizes),
-            base_lr=self._shape.rates.base_lr,
-            momentum=self._shape.rates.momentum,
-            batch=self._shape.batch,
+            since=self._shape.since,
+            **self._shape.present(),
         )
         self._held_at = self._actor.now()
         self._actor.emit(HELD, iteration=held.iteration)
         await self._actor.reply(envelope, held)
 
     async def _release(self, release: Release, envelope: Envelope) -> None:
-        if await self._shape.become(self._shape.wanted(release)):
-            self._shape.tell(self._schedule.completed)
-        await self._tell_keepers(TakeBack(last=not release.watched))
         done = self._schedule.completed
+        if await self._shape.become(self._shape.wanted(release), done):
+            self._shape.tell(done)
+        await self._tell_keepers(TakeBack(last=not release.watched))
         self._watch = Watch(
             envelope,
             done,
@@ -281,13 +278,17 @@ class Probing:
         """End the watch: the training since the release stays."""
         self._watch = self._kept = None
         await self._actor.reply(
-            watch.asked, Released(iterations=self._schedule.completed - watch.iterations)
+            watch.asked,
+            Released(
+                iterations=self._schedule.completed - watch.iterations, **self._shape.present()
+            ),
         )
 
     async def _go_back(self, watch: Watch) -> None:
         """Put everything back as it was before the release, except groups, rates and batch."""
         await self._put_back()
         self._divergence.forget()
+        self._shape.since = min(self._shape.since, watch.iterations)
         self._standing.move(GO_BACK, RUN)
         self._going_back = False
         self._watch = None
@@ -295,7 +296,8 @@ class Probing:
         self._held_at = self._actor.now()
         self._actor.emit(HELD, iteration=watch.iterations)
         undone = self._schedule.probed - watch.probed
-        await self._actor.reply(watch.asked, Released(iterations=undone, diverged=True))
+        released = Released(iterations=undone, diverged=True, **self._shape.present())
+        await self._actor.reply(watch.asked, released)
 
     async def _tell_keepers(self, what: Message) -> None:
         await asyncio.gather(*(self._actor.ask(name, what, Done) for name in self._keepers))

@@ -8,7 +8,7 @@ import json
 import math
 from collections import deque
 from collections.abc import Mapping, Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from nets import NetError, SolverSpec
 from roles.coordination.grouping import Grouping
@@ -65,6 +65,7 @@ class RunSettings:
         (self.batch, _) = self._batches = batches
         self._compensation = compensation
         self._follows = compensation is not None
+        self.since = 0  # the iteration from which workers, groups and batch have been the present
         self._asked: deque[tuple[Regroup, Envelope]] = deque()
         self._planned = self._facts()
 
@@ -135,14 +136,17 @@ class RunSettings:
                 # it was possible when it was asked for, but another request came first
                 await self._actor.reply(envelope, Refusal(error=str(error)))
                 continue
-            await self.become(wanted)
-            self.tell(iteration)
+            if await self.become(wanted, iteration):
+                self.tell(iteration)
             await self._actor.reply(envelope, Done())
 
-    async def become(self, wanted: Settings) -> bool:
+    async def become(self, wanted: Settings, iteration: int | None = None) -> bool:
         """Change to these settings, and send them to every actor that needs them. Nothing may be
-        under way. Returns True if any setting has changed."""
+        under way. The run has them from this `iteration` on; None: only a probe has them. Returns
+        True if any setting has changed."""
         before = self.settings
+        if iteration is not None and (wanted.groups, wanted.batch) != (before.groups, before.batch):
+            self.since = iteration
         rates = self.rates
         groups, self.solver, self.batch, self._follows = wanted
         told: list[tuple[str, Message]] = []
@@ -157,7 +161,7 @@ class RunSettings:
             told += self._live.places(groups)
             self.grouping = Grouping(groups)
         await asyncio.gather(*(self._actor.ask(name, what, Done) for name, what in told))
-        return other_rates or groups != before.groups
+        return other_rates or (groups, wanted.follows) != (before.groups, before.follows)
 
     def tell_decision(self, iteration: int) -> None:
         """Report as an event that the run begins with another momentum than the solver's."""
@@ -170,6 +174,10 @@ class RunSettings:
     def tell(self, iteration: int) -> None:
         """Report the settings from this iteration on as an event."""
         self._actor.emit("regrouped", iteration=iteration, **self._now())
+
+    def present(self) -> dict[str, Any]:
+        """The fields of an answer that has the present settings."""
+        return {**self._now(), "follows": self._follows}
 
     def facts(self) -> dict[str, str]:
         """The metadata of a checkpoint: the planned and the present settings, if they differ or if
@@ -187,8 +195,8 @@ class RunSettings:
         if wish is None:
             return
         try:
-            await self.become(self.wanted(wish))
-            self.tell(iteration)
+            if await self.become(self.wanted(wish), iteration):
+                self.tell(iteration)
         except MessageError as error:
             self._actor.log.warning(
                 ("the resumed run had %r, which this run cannot take over: %s"), wish, error

@@ -279,6 +279,7 @@ class AutoSettings:
             start=self.start,
             measuring=measuring,
             follow=len(lead.options.groups) if self._follows and measuring else 0,
+            suited=lead.options.job.solver_spec.momentum,
         )
         placed = dataclasses.replace(lead, process=process)
         actors = (*(placed if actor is lead else actor for actor in topology.actors),)

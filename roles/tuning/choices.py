@@ -9,7 +9,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 
 from roles.tuning.compensation import Compensation
-from roles.tuning.momentum import at_whole_gain, compensated, subtracted
+from roles.tuning.momentum import at_whole_gain, can_compensate, compensated, subtracted
 
 # iterations of a probe without a configured length; at most 50 are judged (Omnivore, E.3)
 LEAST = 10
@@ -139,10 +139,39 @@ class Choices:
     def in_groups(self, setting: Setting, groups: int) -> Setting:
         """The same setting with another number of groups, and with the momentum that the run then
         has."""
-        found = self.compensation
-        if found is None or not found.gives(setting.momentum, setting.groups):
+        if self.compensation is None:
             return setting.but(groups=groups)
-        return setting.but(groups=groups, momentum=found.momentum(groups))
+        return setting.but(groups=groups, momentum=self.compensation.momentum(groups))
+
+    def by_rule(self, setting: Setting) -> list[Setting]:
+        """The setting with each number of groups for which the rule of momentum has one, if groups
+        are all that is chosen and momentum follows them; else none."""
+        found = self.compensation
+        if not self.groups or self.momenta or self.rates or self.batches or found is None:
+            return []
+        return [
+            self.in_groups(setting, groups)
+            for groups in self.groups
+            if can_compensate(found.suited, groups - 1)
+        ]
+
+    def possible(self, wanted: Setting, now: Setting) -> Setting:
+        """The wanted setting, with the values of `now` for all that may not be chosen. A wanted
+        batch of 0 is not known; the learning rate is chosen together with the batch."""
+        batched = bool(self.batches) and wanted.batch > 0
+        chosen = {"momentum": self.momenta, "base_lr": self.rates or batched, "batch": batched}
+        values = {name: getattr(wanted, name) for name, may_be in chosen.items() if may_be}
+        may_regroup = wanted.groups <= max(self.groups, default=0)
+        return self.in_groups(now, wanted.groups if may_regroup else now.groups).but(**values)
+
+    def of(self, workers: int, *, follows: bool) -> Choices:
+        """The same choices in a run with so many workers. Without `follows`, momentum does not
+        follow the groups: a request has named it."""
+        return dataclasses.replace(
+            self,
+            groups=tuple(each for each in self.groups if each <= workers),
+            compensation=self.compensation if follows else None,
+        )
 
     @property
     def any(self) -> bool:

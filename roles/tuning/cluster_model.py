@@ -38,14 +38,20 @@ class ClusterModel:
         """Begin a stretch: the model can be fitted to the training from here on."""
         self._before = await self.work()
 
-    async def fit(self, workers: int, setting: Setting) -> None:
-        """Fit the model to the training since `begin`, if it was at least LATELY iterations."""
+    def forget(self) -> None:
+        """Forget the predictions: the run has other workers."""
+        self._known = Known({})
+
+    async def fit(self, workers: int, setting: Setting) -> str:
+        """Fit the model to the training since `begin`, if it was at least LATELY iterations.
+        Returns how it differs from the prediction; "" if it does not."""
         work = (await self.work()).since(self._before)
         count, seconds, _ = work.sums.get(self._lead, {}).get(ITERATION, (0, 0.0, 0.0))
         if count < LATELY or not seconds:
-            return
+            return ""
         stretch = Stretch(workers, setting.groups, setting.batch, int(count), seconds / count, work)
-        self._known = await self._actor.compute("fit", self._hardware.fit, stretch)
+        self._known = await self._actor.compute("fit", self._hardware.trained, stretch)
+        return self._known.why
 
     async def compared(self, workers: int, setting: Setting, trial: Trial) -> Known:
         """Compare a probe since `begin` with its prediction. The model is fitted to the first

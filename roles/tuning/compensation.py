@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from roles.tuning.momentum import ROUNDING, can_compensate, compensated
+from roles.tuning.momentum import can_compensate, compensated
 
 
 @dataclass(frozen=True)
@@ -23,10 +23,6 @@ class Compensation:
         if groups == 1:
             return self.suited
         return float(f"{compensated(self.suited, groups - 1):.6g}")
-
-    def gives(self, momentum: float, groups: int) -> bool:
-        """True if `momentum` is the explicit momentum with this number of groups."""
-        return abs(momentum - self.momentum(groups)) <= ROUNDING
 
     def told(self, groups: int) -> str:
         """The decision in words; "" with one group."""

@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from roles.tuning.choices import TENTH, Choices, Setting, Trial, in_words
-from roles.tuning.judgement import clearly_worse, judged, mean
+from roles.tuning.judgement import best_of, clearly_worse, judged, mean
 from roles.tuning.trials import Trials
 
 WIDENINGS = 3  # times that a grid is widened at each edge
@@ -33,7 +33,7 @@ class Grids:
 
     async def best_of(self, settings: Sequence[Setting]) -> Setting:
         """The setting with the lowest loss. If several tie to the end, the setting that the run
-        has, if it is among them; else the one with the lowest mean."""
+        has, if it is among them; else the one with the lowest mean that does not rise again."""
         left = list(dict.fromkeys(settings))
         times = 1
         while True:
@@ -45,8 +45,9 @@ class Grids:
             if len(left) == 1 or times == most or longer > self.trials.spare:
                 break
             times *= 2
-        self._tell(settings, left, found)
-        return self.stays if self.stays in left else left[0]
+        best = self.stays if self.stays in left else best_of(left, found)
+        self._tell(settings, left, found, best)
+        return best
 
     async def rates(self, start: Setting) -> Setting:
         """Choose the learning rate of the cold start: go up from the lowest until one is clearly
@@ -127,30 +128,33 @@ class Grids:
         return len(pair) > 1 and clearly_worse(judged(trials[1]), judged(trials[0]), paired=True)
 
     def _tell(
-        self, asked: Sequence[Setting], left: Sequence[Setting], found: dict[Setting, Trial]
+        self,
+        asked: Sequence[Setting],
+        left: Sequence[Setting],
+        found: dict[Setting, Trial],
+        best: Setting,
     ) -> None:
         if len(asked) < 2:
             return
         iterations = max(len(trial.losses) for trial in found.values())
-        groups = in_words(left[0].groups)
+        groups = in_words(best.groups)
         what = f"of {len(asked)} settings with {groups} after {iterations} iterations"
-        loss = f"loss {mean(judged(found[left[0]])):.4g}"
+        loss = f"loss {mean(judged(found[best])):.4g}"
         if len(left) == 1:
-            self.trials.tell(f"{left[0]} is the best {what}, clearly: {loss}")
-        else:
-            kept = self.stays if self.stays in left else left[0]
-            reason = "the run has it" if kept == self.stays else f"it has the lowest {loss}"
-            self.trials.tell(f"{len(left)} tie {what}: {kept} is taken, since {reason}")
+            self.trials.tell(f"{best} is the best {what}, clearly: {loss}")
+            return
+        lowest = "it has the lowest" if best == left[0] else "the lowest rises again, and it has"
+        reason = "the run has it" if best == self.stays else f"{lowest} {loss}"
+        self.trials.tell(f"{len(left)} tie {what}: {best} is taken, since {reason}")
 
 
 def _not_clearly_worse(found: dict[Setting, Trial]) -> list[Setting]:
-    """The settings that tie with the best, the best first. As many iterations of each are compared.
-    All settings if all diverged."""
+    """The settings that tie with the best whose loss stays low, the lowest loss first. As many
+    iterations of each are compared. All settings if all diverged."""
     iterations = min(
         (len(trial.losses) for trial in found.values() if not trial.diverged), default=0
     )
     losses = {setting: judged(trial, iterations) for setting, trial in found.items()}
     ranked = sorted(found, key=lambda setting: mean(losses[setting]))
-    return [
-        each for each in ranked if not clearly_worse(losses[each], losses[ranked[0]], paired=True)
-    ]
+    best = best_of(ranked, found)
+    return [each for each in ranked if not clearly_worse(losses[each], losses[best], paired=True)]

@@ -24,7 +24,7 @@ from roles.forecasting.tuned_cluster import Cluster
 from roles.tuning.choices import AS_FAST
 
 if TYPE_CHECKING:
-    from roles.forecasting.fitted_model import Fitted
+    from roles.forecasting.fitted_model import Fit, Fitted
 
 # The error of the prediction of a probe: a part of its seconds, at least, and standard deviations
 # of its draws. Predictions of long runs of real work err by 2.3 % (median). A probe is short, and
@@ -158,8 +158,6 @@ class Hardware:
     def compared(self, stretch: Stretch) -> Known:
         """Compare a probe with its prediction, and fit the model to the probe if they differ by
         more than the error of the prediction."""
-        from roles.forecasting.prediction_error import difference
-
         if stretch.iterations < LEAST or stretch.rounds < ROUNDS[0]:
             return Known(dict(self._known))
         if self._model is None:
@@ -170,10 +168,34 @@ class Hardware:
         error = max(ERROR, SIGMAS * expected.found.spread) * expected.seconds
         if abs(stretch.seconds - expected.seconds) <= error:
             return Known(dict(self._known), expected=expected.seconds)
-        foreseen = {name: use * expected.seconds for name, use in expected.use.items()}
-        miss = difference(expected.seconds, stretch.seconds, foreseen, self._worked(stretch))
         known = self.fit(stretch)
-        return Known(known.seconds, miss.why, expected.seconds)
+        return Known(known.seconds, self._miss(expected, stretch), expected.seconds)
+
+    def trained(self, stretch: Stretch) -> Known:
+        """Fit the model to the training since the last search. `why` names the station if it took
+        longer or shorter than the model had predicted."""
+        expected = None if self._model is None else self._model.of_groups(stretch.groups)
+        known = self.fit(stretch)
+        if expected is None or not expected.seconds:
+            return known
+        if abs(stretch.seconds - expected.seconds) <= ERROR * expected.seconds:
+            return known
+        return Known(known.seconds, self._miss(expected, stretch))
+
+    def _miss(self, expected: Fit, stretch: Stretch) -> str:
+        """The difference between a prediction and a stretch to which the model is fitted by now,
+        with the station that explains it. Of interfaces the fitted model tells the work."""
+        from roles.forecasting.fitted_model import WAYS
+        from roles.forecasting.prediction_error import difference
+
+        fitted = self._fitted().of_groups(stretch.groups, rounds=stretch.rounds) or expected
+        foreseen = {name: use * expected.seconds for name, use in expected.use.items()}
+        found = {
+            name: use * fitted.seconds for name, use in fitted.use.items() if name.endswith(WAYS)
+        }
+        return difference(
+            expected.seconds, stretch.seconds, foreseen, found | self._worked(stretch)
+        ).why
 
     def _fitted(self) -> Fitted:
         """The model, which is made at the first call."""

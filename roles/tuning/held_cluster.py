@@ -85,7 +85,7 @@ class HeldCluster:
             "seconds": trial.seconds,
             "loss": loss,
             "iteration_seconds": trial.pace,
-            "predicted_seconds": expected,
+            **({"predicted_seconds": expected} if expected else {}),
         }
         tuner.emit("probe", **fields, **({"kept": True} if trial.kept else {}))
         return trial

@@ -17,10 +17,10 @@ noise. Probes with different numbers of groups are compared after equal seconds,
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from statistics import fmean
 
-from roles.tuning.choices import Trial
+from roles.tuning.choices import Setting, Trial
 
 WINDOW = 50
 THRESHOLD = 0.05
@@ -59,6 +59,29 @@ def rises(trial: Trial) -> bool:
     losses = judged(trial)
     middle = len(losses) // 2
     return middle > 0 and mean(losses[middle:]) > RISES * mean(losses[:middle])
+
+
+def holds(trial: Trial) -> bool:
+    """True if no observation speaks against training with this setting: its loss goes down, or is
+    not far above the loss of an untrained model."""
+    losses = judged(trial)
+    return bool(losses) and not rises(trial) and mean(losses) <= RISES * trial.losses[0]
+
+
+def stays_low(trial: Trial) -> bool:
+    """True if the setting holds and its last losses are not far above the first one.
+
+    The mean of the later half may be low although the last quarter of the losses is high. Such a
+    setting is not taken as the better one of two.
+    """
+    last = trial.losses[-(len(trial.losses) // 4 or 1) :]
+    return holds(trial) and mean(last) <= RISES * trial.losses[0]
+
+
+def best_of(ranked: Sequence[Setting], trials: Mapping[Setting, Trial]) -> Setting:
+    """The first of the settings, ranked by their losses, whose loss stays low. The first of all if
+    no loss does. A setting whose loss rises at the end may have the lowest mean by then."""
+    return next((each for each in ranked if stays_low(trials[each])), ranked[0])
 
 
 def clearly_worse(one: Sequence[float], other: Sequence[float], *, paired: bool) -> bool:

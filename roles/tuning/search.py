@@ -12,7 +12,9 @@ Where both momentum and learning rate may be chosen, theory gives the settings w
 numbers of groups learn alike (`alike`). The grids include these settings. If several of them tie,
 the search takes the one with the most groups, since it is the fastest. If the budget does not pay
 for so many grids, or the run is too short for them, `short` chooses among the settings that learn
-alike. If theory gives no setting, the search uses the grid of Algorithm 1.
+alike. If theory gives no setting, the search uses the grid of Algorithm 1. Where
+groups are all that is chosen, momentum follows them, and the budget does not pay for a comparison,
+`short` takes the groups that learn soonest at the rate of the run.
 
 Algorithm 1 starts with a grid at the number of groups that the run has. After the cold start, it
 starts at the fewest groups that are as fast as any. If momentum 0 is the best, it tries 0.1 and 0.2
@@ -32,8 +34,16 @@ from collections.abc import Mapping, Sequence
 from roles.tuning.choices import TENTH, Choices, Chosen, Setting, Trial, alike, careful, in_words
 from roles.tuning.grids import Grids
 from roles.tuning.hardware import fewest
-from roles.tuning.judgement import LEAST_IN, clearly_worse, ended_in, judged, mean
-from roles.tuning.short import Short, holds
+from roles.tuning.judgement import (
+    LEAST_IN,
+    best_of,
+    clearly_worse,
+    ended_in,
+    judged,
+    mean,
+    stays_low,
+)
+from roles.tuning.short import Short
 from roles.tuning.trials import SpentUp, Trials
 
 UNTRIED = Trial((), 0.0, diverged=True)  # worse than every tried setting
@@ -84,7 +94,8 @@ class _Search:
         self.now = now
         self.grids = Grids(trials, choices, now)
         self.saturated = before.saturated if before else 0
-        self._begin = (before.next_groups if before and choices.groups else 0) or now.groups
+        goes_on = before is not None and choices.groups and now.groups == before.setting.groups
+        self._begin = (before.next_groups if before and goes_on else 0) or now.groups
         known = {groups: trials.iteration_seconds.get(groups, 0.0) for groups in choices.groups}
         then = {g: before.iteration_seconds.get(g, 0.0) for g in known} if before else {}
         if then and all(known.values()) and all(then.values()) and fewest(known) != fewest(then):
@@ -116,6 +127,9 @@ class _Search:
         self._alike = self._learning_as(best) if self.choices.is_short(self.trials.left) else []
         if self._alike:
             return await self._by_theory()
+        ruled = self.choices.by_rule(best)
+        if self._may_be_short(ruled) and (found := await self._by_rule(ruled)) is not None:
+            return found
         await self.trials.of(best)  # first: the choice is compared with the run's own setting
         if self.choices.groups:
             self._saturate(best)
@@ -158,6 +172,32 @@ class _Search:
         self.saturated = short.saturated
         best = await short.choose()
         self.saturated = short.saturated  # fewer, if the net does not bear the whole gain
+        self.why = short.why
+        return best
+
+    def _may_be_short(self, ruled: Sequence[Setting]) -> bool:
+        """True if the budget does not pay for a comparison after equal seconds, should an iteration
+        of g groups be g times as fast as that of one group."""
+        if len(ruled) < 2:
+            return False
+        most = len(ruled) * self.trials.length * self.choices.groups[-1]
+        return self.choices.budget * self.trials.left < most
+
+    async def _by_rule(self, ruled: Sequence[Setting]) -> Setting | None:
+        """The number of groups by the rule of momentum and the model of the cluster, where nothing
+        else is chosen. None if the budget pays for a comparison of all after equal seconds: one
+        group alone may take as long as all others together."""
+        short = Short(self.trials, ruled)
+        await short.begin_at_the_rate()
+        if len(ruled) * self.trials.cost_of_another(ruled[0].groups) <= self.trials.left_to_spend:
+            return None
+        self._theory = True
+        self.trials.tell(
+            "the budget does not pay for a comparison of the groups after equal seconds: the model "
+            "of the cluster and the rule of momentum decide"
+        )
+        best = await short.at_the_rate()
+        self.saturated = short.saturated
         self.why = short.why
         return best
 
@@ -299,11 +339,14 @@ class _Search:
             await self._for(best, seconds)
         trials = {setting: self._longest(setting) for setting in (best, self.now)}
         seconds = _comparable(list(trials.values()))
-        if best == self.now or _level(trials, seconds) != [self.now]:
+        is_worse = _level(trials, seconds) == [self.now]
+        rises_again = stays_low(trials[self.now]) and not stays_low(trials[best])
+        if best == self.now or not (is_worse or rises_again):
             return best
+        text = "clearly worse than the setting that the run has"
         self.why = (
-            f"{best} is the best with its number of groups, but clearly worse than the "
-            "setting that the run has"
+            f"{best} is the best with its number of groups, but "
+            f"{text if is_worse else 'its loss rises again'}"
         )
         return self.now
 
@@ -319,7 +362,7 @@ class _Search:
             return None
         self._theory = True
         fell = chosen.setting
-        learning = self._learning_as(self.now)
+        learning = self._learning_as(self.now) or self.choices.by_rule(self.now)
         lower = careful(self.now, fell.groups)
         if self.trials.fallen == [fell] and not self.trials.diverges(lower):
             self.why = f"{fell} diverged; now with the rate that the run had and less momentum"
@@ -351,7 +394,7 @@ class _Search:
                 f"{because}; of the settings that learn alike by theory it has the most groups"
             )
             return max(kept, key=lambda setting: setting.groups)
-        if not any(holds(trial) for trial in whole.values()) and self.now not in whole:
+        if not any(map(stays_low, whole.values())) and self.now not in whole:
             self.why = f"{because}; no other setting can be compared"
             return self.now
         seconds = _comparable(list(whole.values()))
@@ -367,14 +410,19 @@ class _Search:
         Otherwise the setting that the run has, then the fewest groups. A probe does not show the
         cost of staleness near the optimum.
         """
-        by_theory = [setting for setting in left if setting in self._alike and self._holds(setting)]
+        by_theory = [
+            setting for setting in left if setting in self._alike and self._stays_low(setting)
+        ]
         if by_theory:
             return max(by_theory, key=lambda setting: setting.groups)
-        return self.now if self.now in left else min(left, key=lambda setting: setting.groups)
+        if self.now in left:
+            return self.now
+        lasting = [setting for setting in left if self._stays_low(setting)]
+        return min(lasting or left, key=lambda setting: setting.groups)
 
-    def _holds(self, setting: Setting) -> bool:
-        """True if no observation of the setting speaks against theory."""
-        return holds(self._longest(setting))
+    def _stays_low(self, setting: Setting) -> bool:
+        """True if no observation speaks against training with the setting."""
+        return stays_low(self._longest(setting))
 
     def _longest(self, setting: Setting) -> Trial:
         return self.trials.longest(setting) or UNTRIED
@@ -444,10 +492,11 @@ def _comparable(trials: Sequence[Trial]) -> float:
 
 
 def _level(trials: Mapping[Setting, Trial], seconds: float) -> list[Setting]:
-    """The settings that tie with the best after `seconds`, the best first."""
+    """The settings that tie after `seconds` with the best whose loss stays low, the lowest loss
+    first."""
     losses = {setting: judged(trial, ended_in(trial, seconds)) for setting, trial in trials.items()}
     ranked = sorted(losses, key=lambda setting: mean(losses[setting]))
-    best = ranked[0]
+    best = best_of(ranked, trials)
     return [
         each
         for each in ranked

@@ -28,7 +28,14 @@ from collections.abc import Sequence
 
 from roles.tuning.choices import Setting, Trial, careful, most_careful
 from roles.tuning.hardware import fewest
-from roles.tuning.judgement import RISES, THRESHOLD, clearly_worse, judged, mean, rises
+from roles.tuning.judgement import (
+    THRESHOLD,
+    clearly_worse,
+    holds,
+    judged,
+    mean,
+    stays_low,
+)
 from roles.tuning.trials import SpentUp, Trials
 
 # the factor from one rate to the next, half a decade: ten times a rate that learns well usually
@@ -109,6 +116,21 @@ class Short:
         )
         return await self._lower(await self._fewer(worth[-1]))
 
+    async def begin_at_the_rate(self) -> None:
+        """Probe the most groups, where no other rate than that of the run is tried. An iteration of
+        them is the shortest, so the model is fitted at the least cost. They are left out if their
+        loss rises."""
+        most = self._alike[-1]
+        if not stays_low(await self._trials.of(most, kept=True, falls=0.0)):
+            self._alike.remove(most)
+
+    async def at_the_rate(self) -> Setting:
+        """The groups that learn soonest at the rate of the run."""
+        self.saturated = self._alike[-1].groups
+        best = await self._fewer(self._alike[-1])
+        self.why = f"momentum follows the groups{self.why}"
+        return best
+
     async def _holds(self, setting: Setting) -> bool:
         """True if the probe of the setting does not contradict theory.
 
@@ -158,7 +180,7 @@ class Short:
             trial = await self._trained(self._careful(best))
             if trial is None and (tried or self._trials.diverges(best)):
                 break  # others failed, and the budget does not show that this one does not
-            if trial is None or (holds(trial) and not _ends_high(trial)):
+            if trial is None or stays_low(trial):
                 self.saturated = min(self.saturated, best.groups)
                 return best
         return self._alike[0]
@@ -207,26 +229,13 @@ class Short:
             self.why += f"; the budget ended before {what} was tried"
             return False
         both = min(len(here.losses), len(there.losses))
-        better = holds(there) and clearly_worse(
+        better = stays_low(there) and clearly_worse(
             judged(here, both), judged(there, both), paired=True
         )
         than = f"{best.base_lr:.4g}" if by_rate else f"{best.momentum:.4g}"
         compared = f"{_loss(there)}, {_loss(here)} with {than}"
         self.why += f"; {what} is {'' if better else 'not '}clearly better ({compared})"
         return better
-
-
-def holds(trial: Trial) -> bool:
-    """True if no observation speaks against training with this setting: its loss goes down, or is
-    not far above the loss of an untrained model."""
-    losses = judged(trial)
-    return bool(losses) and not rises(trial) and mean(losses) <= RISES * trial.losses[0]
-
-
-def _ends_high(trial: Trial) -> bool:
-    """True if the last quarter of the losses is far above the first loss: its mean over the later
-    half may still be low."""
-    return mean(trial.losses[-(len(trial.losses) // 4 or 1) :]) > RISES * trial.losses[0]
 
 
 def _loss(trial: Trial) -> str:

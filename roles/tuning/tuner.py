@@ -10,6 +10,7 @@ the total momentum where it is wanted, without probes.
 from __future__ import annotations
 
 import asyncio
+import dataclasses
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -26,6 +27,7 @@ from roles.tuning.cluster_model import ClusterModel
 from roles.tuning.gradient_statistics import GetGradientStatistics, GradientStatistics
 from roles.tuning.hardware import Hardware
 from roles.tuning.held_cluster import HeldCluster, RunEnds, changed, shown
+from roles.tuning.momentum import ROUNDING
 from roles.tuning.momentum_following import EVERY, Change, Following
 from roles.tuning.record import FILE, Start, as_chosen, search_of, write
 from roles.tuning.search import instead, tune
@@ -44,9 +46,9 @@ class TunerOptions(RoleOptions):
 
     `start` is the choice of another run, if this run starts from its record. `measuring` are the
     model servers that measure gradients. `follow` is the number of groups with which the run
-    starts, if momentum is to be kept at a total without probes; else 0. If a cold start has
-    something to choose, it comes first. `cluster` is the cluster that the model describes, if
-    the tuner chooses groups.
+    starts, if momentum is to be kept at a total without probes; else 0. `suited` is that total, the
+    solver's momentum. If a cold start has something to choose, it comes first. `cluster` is the
+    cluster that the model describes, if the tuner chooses groups.
     """
 
     coordinator: str
@@ -55,6 +57,7 @@ class TunerOptions(RoleOptions):
     start: Start | None = None
     measuring: tuple[str, ...] = ()
     follow: int = 0
+    suited: float = 0.0
 
     @property
     def most_groups(self) -> int:
@@ -83,10 +86,11 @@ class Tuner(Actor):
 
     def __init__(self, options: TunerOptions) -> None:
         self._coordinator = options.coordinator
-        self._choices = options.choices
+        self._planned = self._choices = options.choices
         self._start = options.start
         self._measuring = options.measuring
         self._follow = options.follow
+        self._suited = options.suited
         self._model: ClusterModel | None = None
         if options.cluster is not None and options.choices.groups:
             hardware = Hardware(options.cluster, options.choices.groups)
@@ -96,6 +100,8 @@ class Tuner(Actor):
         self._chosen: Chosen | None = None
         # seconds for which the run trained, and for which it was held
         self._trained = self._paused = 0.0
+        self._workers = 0
+        self._no_more = False  # it is reported that no search follows
         self._from = 0  # the iteration of the last release
         self._lately = math.inf  # seconds of an iteration since then
 
@@ -110,9 +116,9 @@ class Tuner(Actor):
             if self._follow:
                 await self._keep_momentum()
         except RunEnds:
-            self._tell("no further search: the run ends")
+            self._tell_end("the run ends")
         except Refused as refused:  # the run winds down or has ended
-            self._tell(f"no further {'change' if self._follow else 'search'}: {refused}")
+            self._tell_end(str(refused))
 
     # -- inside
 
@@ -122,12 +128,11 @@ class Tuner(Actor):
         began = self.now()
         self._trained += began - self._since
         held = await self.ask(self._coordinator, Hold(), Held)
-        now = Setting(held.groups, held.momentum, held.base_lr, held.batch).but()
-        if self._model is not None and self._chosen is not None:
-            await self._model.fit(held.workers, now)
+        before = self._chosen
+        now = self._present(held)
+        if before is not None:
+            await self._learn_from(held, now, before.setting, began - self._since)
         left = self._choices.last - held.iteration
-        if self._chosen is not None and held.iteration > self._from:
-            self._lately = (began - self._since) / (held.iteration - self._from)
         try:
             cluster = HeldCluster(
                 self, self._coordinator, now, held.workers, self._model, self._choices
@@ -149,7 +154,7 @@ class Tuner(Actor):
             is_last = trials.diverges(chosen.setting) or falls == FALLS
             watched = 0 if is_last else self._choices.epoch(trials.length)
             if is_last:
-                self._tell("no further search: all settings that are left diverged")
+                self._tell_end("all settings that are left diverged")
             again = not (self._follow or is_last) and self._pays_for_another(trials, chosen, left)
             if self._model is not None:
                 await self._model.begin()
@@ -157,14 +162,46 @@ class Tuner(Actor):
             if not released.diverged:
                 return again
             began = self._since  # the seconds of undone iterations do not count as training
-            was = chosen.setting
+            was = self._present(released)
+            if was != chosen.setting:
+                self._tell(f"a request changed {chosen.setting} to {was} while it was watched")
+                chosen = dataclasses.replace(chosen, setting=was)
             falls = falls + 1
             self._tell(
                 f"training diverged within {released.iterations} iterations with {was}: "
-                f"it goes back to iteration {held.iteration + trials.kept}"
+                f"it goes back to iteration {self._from}"
             )
             trials.fell(was)
             chosen = instead(trials, self._choices, now, chosen)
+            possible = self._choices.possible(chosen.setting, was)
+            chosen = dataclasses.replace(chosen, setting=possible)
+
+    async def _learn_from(self, held: Held, now: Setting, then: Setting, seconds: float) -> None:
+        """Learn how long iterations take from the `seconds` of training since the last release,
+        unless a request changed its groups meanwhile. Reports a change of the setting `then`."""
+        is_whole = held.since <= self._from
+        why = await self._model.fit(held.workers, now) if self._model and is_whole else ""
+        if why:
+            self._tell(why)
+        if held.iteration > self._from:
+            each = seconds / (held.iteration - self._from)
+            self._lately = each if is_whole else math.inf
+        if now != then:
+            self._tell(
+                f"a request changed {then} to {now} since the last search; this one starts from it"
+            )
+
+    def _present(self, said: Held | Released) -> Setting:
+        """The setting that the run has, by the word of the coordinator, its owner. What may be
+        chosen follows from it too."""
+        self._choices = self._planned.of(said.workers, follows=said.follows)
+        if self._chosen is not None and said.workers != self._workers:
+            # all that is known of groups is known of groups of other workers
+            if self._model is not None:
+                self._model.forget()
+            self._chosen = dataclasses.replace(self._chosen, iteration_seconds={}, saturated=0)
+        self._workers = said.workers
+        return Setting(said.groups, said.momentum, said.base_lr, said.batch).but()
 
     async def _choice(self, iteration: int, chosen: Chosen, seconds: float) -> None:
         """Report the choice and write it into the record. The run was held for `seconds`."""
@@ -172,7 +209,7 @@ class Tuner(Actor):
         spent = {
             "probes": len(chosen.tried),
             "seconds": seconds,
-            "predicted_seconds": predicted,
+            **({"predicted_seconds": predicted} if predicted else {}),
         }
         setting = shown(chosen.setting, self._choices)
         self.emit("tuning", iteration=iteration, **setting, **spent, why=chosen.why)
@@ -189,8 +226,10 @@ class Tuner(Actor):
         Never returns."""
         said = await self._statistics()
         now = said[0].momentum
-        following = Following(now, None if self._chosen else now)
-        change = None if self._chosen else following.begin(self._follow)
+        following = Following(now, None if self._chosen else self._suited)
+        # a resumed run has the momentum that it followed to, not the solver's
+        is_new = abs(now - self._suited) <= ROUNDING
+        change = following.begin(self._follow) if is_new and not self._chosen else None
         while True:
             if change is not None:
                 await self._go_on_with(change, said)
@@ -262,16 +301,7 @@ class Tuner(Actor):
         self._start = None
         if start is None:
             return None
-        choices = self._choices
-        # an older record does not have the batch
-        batches = choices.batches if start.setting.batch else ()
-        chosen: dict[str, Any] = {"groups": choices.groups, "momentum": choices.momenta}
-        # the learning rate is taken over together with the batch
-        chosen |= {"batch": batches, "base_lr": choices.rates or batches}
-        groups = start.setting.groups if choices.groups else now.groups
-        setting = choices.in_groups(now, groups).but(
-            **{name: getattr(start.setting, name) for name, among in chosen.items() if among}
-        )
+        setting = self._choices.possible(start.setting, now)
         try:
             trial = await trials.of(setting)
         except SpentUp:
@@ -299,9 +329,9 @@ class Tuner(Actor):
         paid = self._choices.budget * training - self._paused
         if chosen.setting.groups not in chosen.iteration_seconds:
             many = in_words(chosen.setting.groups)
-            self._tell(f"no further search: no probe showed how long an iteration of {many} takes")
+            self._tell_end(f"no probe showed how long an iteration of {many} takes")
         elif each == 0:
-            self._tell("no further search: an iteration takes no time here")
+            self._tell_end("an iteration takes no time here")
         elif (
             chosen.by_theory
             and self._choices.is_short(self._choices.last)
@@ -309,23 +339,27 @@ class Tuner(Actor):
         ):
             # a search in 2500 iterations of CIFAR-10 quick took a tenth of the time and changed
             # nothing, with 5 seeds of 5
-            self._tell(
-                "no further search: a run that is too short for grids at first has no time for "
-                "one later"
-            )
+            self._tell_end("a run that is too short for grids at first has no time for one later")
         elif 2 * epoch > left:
             # the choice must be used for as long as an epoch, or it does not repay its search
-            self._tell(
-                f"no further search: it would start after {epoch} iterations and pay off after "
+            self._tell_end(
+                f"it would start after {epoch} iterations and pay off after "
                 f"as many more, but only {left} are left"
             )
         elif paid < self._choices.probes(cold=False) * self._choices.length(left - epoch) * each:
             used = f"{self._paused:.3g} s of {self._choices.budget * training:.3g} s are used"
-            self._tell(f"no further search: the budget has too little left ({used})")
+            self._tell_end(f"the budget has too little left ({used})")
         else:
+            self._no_more = False
             self._tell(f"the next search is after {epoch} iterations")
             return True
         return False
+
+    def _tell_end(self, why: str) -> None:
+        """Report once why no search, or no change, will follow."""
+        if not self._no_more:
+            self._tell(f"no further {'change' if self._follow else 'search'}: {why}")
+        self._no_more = True
 
     def _tell(self, why: str) -> None:
         self.emit("tuning", why=why)

@@ -159,6 +159,13 @@ class Network:
         self._outward: dict[str, Way] = {}
         self._inward: dict[str, Way] = {}
 
+    def change_rate(self, bytes_per_second: float) -> None:
+        """Give every interface another rate from now on. Messages on their way get their share of
+        it as soon as another message starts or leaves."""
+        self.bytes_per_second = bytes_per_second
+        for way in (*self._outward.values(), *self._inward.values()):
+            way.rate = bytes_per_second
+
     def route(self, a: str, b: str, lane: str) -> Route | None:
         """Return the route of one lane's messages from process `a` to process `b`. None: they
         arrive at once."""

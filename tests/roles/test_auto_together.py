@@ -129,6 +129,8 @@ def test_one_worker_is_one_group_of_any_preset(tmp_path: Path) -> None:
     found = chosen(cluster(tmp_path, strategy="workers = 1\n"))
     said = of_event(found)
     assert (said["preset"], said["workers"], said["groups"]) == ("single", 1, 1)
+    assert "cannot regroup" not in said["why"]
+    assert said["why"].endswith("; 1 worker is 1 group")
     assert not any("groups" in fields for fields in compared(found).values())
 
 

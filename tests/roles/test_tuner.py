@@ -8,6 +8,7 @@ import dataclasses
 import itertools
 import json
 import math
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -38,7 +39,8 @@ class Coordinator(Actor):
     down. It cuts the probe with the number `cut` and lets the run go on, like a coordinator whose
     run winds down during a probe. After that it accepts no requests. Twice the batch takes `slower`
     times as long. After a release, rates from `falls` on diverge within 5 iterations. With
-    `follows`, momentum follows the number of groups, and a request that names one is reported."""
+    `follows`, momentum follows the number of groups, and a request that names one is reported. Three
+    iterations after each release a script changes the settings, as the next of `regroups` says."""
 
     def __init__(
         self,
@@ -50,7 +52,10 @@ class Coordinator(Actor):
         slower: float = 1.0,
         falls: float = math.inf,
         follows: bool = False,
+        regroups: Sequence[Mapping[str, float]] = (),
     ) -> None:
+        self._regroups = list(regroups)
+        self._since = 0
         self._falls = falls
         self._follows = follows
         self._slower = slower
@@ -84,6 +89,8 @@ class Coordinator(Actor):
             base_lr=now.base_lr,
             momentum=now.momentum,
             batch=now.batch,
+            since=self._since,
+            follows=self._follows,
         )
         await self.reply(envelope, held)
 
@@ -118,6 +125,8 @@ class Coordinator(Actor):
 
     async def on_release(self, message: Release, envelope: Envelope) -> None:
         self._now = self._wanted(message)
+        if message.groups or message.batch:
+            self._since = self._lab.iteration
         self.emit("released", **vars(self._now))
         self.released.set()
         begin = self._lab.iteration
@@ -127,12 +136,31 @@ class Coordinator(Actor):
         while self._lab.iteration < until:
             self._ended.clear()
             await self._ended.wait()
+            if self._regroups and self._lab.iteration - begin == 3:
+                self._regroup(**self._regroups.pop(0))
         gone = self._lab.iteration - begin
         if fell:
             self.released.clear()
             self._lab.now = kept
             self._lab.iteration = begin
-        await self.reply(envelope, Released(iterations=gone, diverged=fell))
+        now = self._now
+        settings = {"groups": now.groups, "momentum": now.momentum, "base_lr": now.base_lr}
+        released = Released(
+            workers=4,
+            batch=now.batch,
+            follows=self._follows,
+            iterations=gone,
+            diverged=fell,
+            **settings,
+        )
+        await self.reply(envelope, released)
+
+    def _regroup(self, **values: float) -> None:
+        """Change the settings, as at the request of a script."""
+        self._follows = self._follows and "momentum" not in values
+        self._now = self._now.but(**values)
+        self._since = self._lab.iteration
+        self.emit("regrouped", **vars(self._now))
 
     def _wanted(self, wish: Probe | Release) -> Setting:
         now = self._now
@@ -336,6 +364,7 @@ def test_if_no_tried_setting_converges_a_lower_rate_is_taken_if_it_may_be_chosen
     assert made[-1]["why"].endswith(why)
     assert (made[-1]["base_lr"] < 0.002) == bool(rates)
     assert len(journal.of("released")) == len(made) <= 6
+    assert sum(why.startswith("no further search") for why in told(journal)) == 1
     assert journal.of("finished") == [{"iterations": 2000}]
 
 
@@ -458,37 +487,3 @@ def test_a_file_that_is_not_a_record_is_refused_in_words(
         (tmp_path / FILE).write_text(text)
     with pytest.raises(ConfigError, match=why):
         read(tmp_path / FILE)
-
-
-@pytest.mark.parametrize("rates", [(), (0.1, 1.0, 10.0)], ids=["groups", "groups and rate"])
-def test_a_momentum_that_follows_the_groups_is_shown_as_the_run_has_it_and_never_named(
-    tmp_path: Path, rates: tuple[float, ...]
-) -> None:
-    choices = everything(6000, momenta=(), rates=rates, compensation=FOLLOWS)
-    journal = tuned(tmp_path, choices, follows=True)
-    probes = journal.of("probe")
-    assert {probe["groups"] for probe in probes} >= {1, 2}
-    for setting in (*probes, *choices_of(journal), *journal.of("released")):
-        assert setting["momentum"] == pytest.approx(FOLLOWS.momentum(setting["groups"]), abs=1e-6)
-    assert journal.of("named") == []
-    record = read(tmp_path / FILE).setting
-    assert record.momentum == pytest.approx(FOLLOWS.momentum(record.groups), abs=1e-6)
-
-
-def test_a_start_with_other_groups_has_the_momentum_for_them(tmp_path: Path) -> None:
-    start = Start(Setting(4, 0.1, 0.1), 4, 4, "tuning.json")
-    journal = tuned(
-        tmp_path, everything(6000, momenta=(), rates=(), compensation=FOLLOWS), start, follows=True
-    )
-    first = journal.of("probe")[0]
-    assert (first["groups"], first["momentum"]) == (4, pytest.approx(FOLLOWS.momentum(4)))
-    assert journal.of("named") == []
-
-
-def test_a_momentum_that_was_set_by_hand_is_kept_with_other_groups() -> None:
-    choices = everything(6000, momenta=(), compensation=FOLLOWS)
-    by_hand = Setting(4, 0.5, 0.1, BATCH)
-    assert choices.in_groups(by_hand, 2).momentum == 0.5
-    by_rule = by_hand.but(momentum=FOLLOWS.momentum(4))
-    assert choices.in_groups(by_rule, 2).momentum == pytest.approx(FOLLOWS.momentum(2))
-    assert choices.in_groups(by_rule, 1).momentum == pytest.approx(0.9)

@@ -136,6 +136,37 @@ def test_momentum_above_the_best_of_fewer_groups_is_tried_at_a_tenth_of_the_lear
     assert {momentum for momentum, rate in of_four if rate == 0.001} == set(MOMENTA)
 
 
+def rising(at: int) -> float:
+    """A loss that is low first, and high again at the end of a probe of 20 iterations: still the
+    lowest mean of its later half."""
+    return 1.0 if at == 0 else 0.1 if at < 15 else 0.9
+
+
+def test_a_setting_of_a_grid_whose_loss_rises_again_does_not_win_by_its_mean() -> None:
+    def loss(setting: Setting, at: int) -> float:
+        return rising(at) if setting.momentum == 0.6 else 0.8 + setting.momentum / 10
+
+    told: list[str] = []
+    choices = alone(momenta=(0.0, 0.6), prolonged=0)
+    found = chosen(Written(loss), choices, tell=told.append)
+    assert found.setting.momentum == 0.0
+    assert any("the lowest rises again" in why for why in told)
+
+
+@pytest.mark.parametrize("momenta", [(), (0.9,)])
+def test_groups_whose_loss_rises_again_do_not_win_by_their_mean(
+    momenta: tuple[float, ...],
+) -> None:
+    def loss(setting: Setting, at: int) -> float:
+        return rising(at) if setting.groups == 4 else 0.8
+
+    choices = alone(groups=(1, 4), momenta=momenta, prolonged=0)
+    assert chosen(Written(loss), choices).setting == START
+    before = Chosen(START, "", saturated=4, next_groups=4)
+    found = chosen(Written(loss), choices, START, before)
+    assert found.setting == START
+
+
 def test_groups_are_compared_after_equal_seconds() -> None:
     # an iteration of four groups learns half as much, in a quarter of the time
     def loss(setting: Setting, at: int) -> float:

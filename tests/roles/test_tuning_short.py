@@ -4,12 +4,14 @@ setting."""
 from __future__ import annotations
 
 import asyncio
+import dataclasses
 import math
 from collections.abc import Callable
 
 import pytest
 
 from roles.tuning.choices import Choices, Setting, alike, careful, most_careful
+from roles.tuning.compensation import Compensation
 from roles.tuning.search import instead, tune
 from roles.tuning.trials import Trials
 from tests.roles.laboratories import Quadratic, Written
@@ -96,6 +98,20 @@ def test_a_short_run_takes_three_times_the_rate_as_long_as_that_is_clearly_bette
     assert (
         f"base_lr {3 * taken:.4g} is not clearly better"
     ) in found.why or "too small to try" in found.why
+
+
+def test_a_higher_rate_whose_loss_ends_far_above_its_first_is_not_better() -> None:
+    """In the later half of its probe of 24 iterations the mean is the lower one of two. The last
+    quarter is 1.6 times the first loss, and no more than 1.5 times the quarter before."""
+
+    def loss(setting: Setting, at: int) -> float:
+        if setting.base_lr > WHOLE[4].base_lr:
+            return 1.0 if at == 0 else 0.8 if at < 12 else 1.2 if at < 18 else 1.6
+        return 1.0 if at == 0 else 0.9 if at < 12 else 1.7
+
+    found = chosen(Written(loss, PACES.__getitem__), SHORT)
+    assert found.setting == WHOLE[4]
+    assert "is not clearly better" in found.why
 
 
 @pytest.mark.parametrize(
@@ -237,6 +253,72 @@ def test_a_short_run_that_diverges_continues_with_less_gain_and_then_with_fewer_
         taken.append(found.setting)
     assert taken == [WHOLE[4], careful(START, 4), WHOLE[2], START]
     assert "no other setting can be compared" in found.why
+
+
+FOLLOWS = Compensation(0.9, "omnivore")
+ONLY_GROUPS = Choices(groups=(1, 2, 4, 8), last=600, compensation=FOLLOWS)
+STEEP = {1: 6.0, 2: 3.0, 4: 1.6, 8: 0.9}  # seconds with which eight groups learn soonest
+
+
+def in_groups(groups: int) -> Setting:
+    return ONLY_GROUPS.in_groups(START, groups)
+
+
+@pytest.mark.parametrize(
+    ("last", "seconds", "taken"),
+    [
+        (300, STEEP, 8),
+        (600, STEEP, 8),
+        (2000, STEEP, 8),
+        (600, {1: 6.0, 2: 2.7, 4: 1.9, 8: 1.8}, 2),
+        (300, {1: 1.0, 2: 0.9, 4: 0.8, 8: 0.7}, 1),
+    ],
+)
+def test_where_only_groups_are_chosen_a_short_run_takes_those_that_usually_learn_soonest(
+    last: int, seconds: dict[int, float], taken: int
+) -> None:
+    lab = Written(lambda setting, at: learns(at), seconds.__getitem__, keeps=True)
+    choices = dataclasses.replace(ONLY_GROUPS, last=last)
+    found = chosen(lab, choices)
+    assert lab.asked[0][0] == in_groups(8)  # one group would take a third of the budget
+    assert found.setting == in_groups(taken)
+    assert "momentum follows the groups" in found.why
+    assert found.spent <= choices.budget * last * min(seconds.values())
+
+
+def test_where_only_groups_are_chosen_groups_whose_loss_rises_are_not_taken() -> None:
+    lab = Written(
+        lambda setting, at: 1.0 + at if setting.groups == 8 else learns(at),
+        STEEP.__getitem__,
+        keeps=True,
+    )
+    assert chosen(lab, ONLY_GROUPS).setting == in_groups(4)
+
+
+def test_where_only_groups_are_chosen_a_long_run_compares_them_after_equal_seconds() -> None:
+    """Eight groups learn slowly here, in spite of the rule."""
+    lab = Written(
+        lambda setting, at: learns(at // (20 if setting.groups > 2 else 1)),
+        STEEP.__getitem__,
+        keeps=True,
+    )
+    found = chosen(lab, dataclasses.replace(ONLY_GROUPS, last=100_000))
+    assert found.setting == in_groups(2)
+    assert {setting.groups for setting, _ in lab.asked} == {1, 2, 4, 8}
+
+
+def test_where_only_groups_are_chosen_and_training_diverges_fewer_groups_are_taken() -> None:
+    lab = Written(lambda setting, at: learns(at), STEEP.__getitem__, keeps=True)
+    trials = Trials(lab, ONLY_GROUPS, ONLY_GROUPS.last)
+    found = asyncio.run(tune(trials, ONLY_GROUPS, START))
+    trials.fell(found.setting)
+    assert instead(trials, ONLY_GROUPS, START, found).setting == in_groups(4)
+
+
+def test_groups_whose_momentum_the_rule_cannot_give_are_not_taken_by_it() -> None:
+    choices = Choices(groups=(1, 2, 4), last=600, compensation=Compensation(0.5, "omnivore"))
+    lab = Written(lambda setting, at: learns(at), {1: 9.0, 2: 3.0, 4: 1.0}.__getitem__, keeps=True)
+    assert chosen(lab, choices, Setting(1, 0.5, 0.01)).setting == Setting(2, 0.0, 0.01)
 
 
 def test_a_setting_with_smaller_steps_need_not_diverge_where_one_with_larger_steps_does() -> None:
