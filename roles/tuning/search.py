@@ -173,7 +173,8 @@ class _Search:
         best = await short.choose()
         self.saturated = short.saturated  # fewer, if the net does not bear the whole gain
         self.why = short.why
-        return best
+        known = self.trials.longest(self.now) is not None
+        return await self._unless_worse(best) if known else best
 
     def _may_be_short(self, ruled: Sequence[Setting]) -> bool:
         """True if the budget does not pay for a comparison after equal seconds, should an iteration

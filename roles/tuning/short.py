@@ -15,7 +15,8 @@ step that a net bears may be a tenth of the step that it bears with one group. C
 groups learns at an eighth of the gain: at the rate that the run had, with less momentum
 (`choices.careful`). More groups then need more iterations, and fewer may reach the target sooner.
 The model's seconds decide how many groups are taken. A setting of still less momentum is compared
-with the one that was taken (`choices.most_careful`).
+with the one that was taken (`choices.most_careful`). If it is the run's own number of groups, three
+times the rate is compared with it.
 
 A probe at the whole gain whose loss falls is training and is kept. A probe at the rate that the run
 had is kept also if its loss does not fall yet.
@@ -114,7 +115,9 @@ class Short:
             f"{best} would learn like the setting that the run had, but its loss does not fall "
             f"({_loss(self._probed[best])})"
         )
-        return await self._lower(await self._fewer(worth[-1]))
+        best = await self._fewer(worth[-1])
+        # late gradients did not bear the whole gain, so more groups bear no higher rate either
+        return await (self._bolder(best) if best == self._alike[0] else self._lower(best))
 
     async def begin_at_the_rate(self) -> None:
         """Probe the most groups, where no other rate than that of the run is tried. An iteration of

@@ -138,6 +138,24 @@ def test_a_net_that_does_not_bear_the_whole_gain_gets_less_momentum_at_the_rate_
     assert "its loss does not fall" in found.why
 
 
+def test_a_net_that_bears_no_late_gradients_gets_one_group_and_the_rate_that_suits_it() -> None:
+    """Several groups learn nothing, and one learns best at three times the rate."""
+
+    def loss(setting: Setting, at: int) -> float:
+        if setting.groups > 1:
+            return 2.3 + 0.1 * at
+        far = abs(math.log(setting.base_lr / (3 * START.base_lr)))
+        return 2.3 - 0.02 * at / (1 + far)
+
+    lab = Written(loss, {1: 1.0, 2: 0.9, 4: 0.8}.__getitem__, keeps=True)
+    choices = Choices(
+        groups=(1, 2, 4), momenta=MOMENTA, rates=RATES, last=2600, probe_iterations=16
+    )
+    found = chosen(lab, choices)
+    assert choices.is_short(2600)
+    assert found.setting == START.but(base_lr=3 * START.base_lr)
+
+
 @pytest.mark.parametrize(
     ("seconds", "taken"),
     [
