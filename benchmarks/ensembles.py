@@ -68,10 +68,15 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("--lenet-iterations", type=int, default=300)
     parser.add_argument("--cifar10-iterations", type=int, default=1500)
     parser.add_argument("--results", type=Path, default=ROOT / "benchmarks" / "results")
+    parser.add_argument("--only", choices=("lenet", "cifar10_quick"), help="measure one net")
     given = parser.parse_args(arguments)
-    records = {task.net: measured(task, given.seeds) for task in tasks(given)}
-    print("results:", *write(given.results, "ensembles", machine(), records))
-    return int(any(record.status == "failed" for record in records.values()))
+    failed = False
+    for task in tasks(given):
+        if given.only in (None, task.net):
+            record = measured(task, given.seeds)
+            print("results:", *write(given.results, "ensembles", machine(), {task.net: record}))
+            failed |= record.status == "failed"
+    return int(failed)
 
 
 def tasks(given: argparse.Namespace) -> list[Task]:
