@@ -131,6 +131,10 @@ class FedNet(PartOfNet):
             )
         self._gradients.add(index, given)
 
+    def release(self) -> None:
+        """Forget the arrays of the pass. None of its blobs can be read any more."""
+        self._arrays = {}
+
     def restart(self) -> None:
         """Make the next pass like the first one: no layer keeps its state."""
         self._rows = 0

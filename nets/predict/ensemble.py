@@ -131,6 +131,7 @@ class Ensemble(Classifier):
         total: NDArray[Any] | None = None
         for member in self.members:
             of_member = member.scores(as_seen(images, first, member.deployment))
+            member.net.release()  # it keeps no images while the next one computes
             total = of_member if total is None else total + of_member
         assert total is not None
         return np.asarray(total / len(self.members), np.float32)
@@ -146,7 +147,10 @@ class Ensemble(Classifier):
                 kept[key] = prepared(deployment, item)
             return kept[key]
 
-        found = [member.scored(items, once) for member in self.members]
+        found = []
+        for member in self.members:
+            found.append(member.scored(items, once))
+            member.net.release()
         return [_averaged(of_members) for of_members in zip(*found, strict=True)]
 
 

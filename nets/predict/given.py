@@ -34,7 +34,8 @@ def deployment_of(files: Sequence[Path]) -> Deployment | None:
     texts = {
         path: text
         for path in files
-        if path.suffix == ".safetensors" and (text := checkpoint.metadata(path).get(KEY))
+        if path.suffix == ".safetensors"
+        and (text := checkpoint.metadata(path).get(KEY)) is not None
     }
     if not texts:
         return None

@@ -3,6 +3,7 @@ which are images or the cluster.toml."""
 
 from __future__ import annotations
 
+import os
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -32,9 +33,9 @@ def members_of(words: Sequence[str], file: Path) -> list[Member]:
     """The members that these words name, which are reported on stderr if there are several. Raises
     NetError or ConfigError if files are missing, or if two words name the same weights."""
     found = [Member(word, weights_meant(word, file)) for word in words]
-    seen: dict[tuple[Path, ...], str] = {}
+    seen: dict[tuple[str, ...], str] = {}
     for member in found:
-        key = tuple(path.resolve() for path in member.files)
+        key = tuple(map(os.path.realpath, member.files))
         if key in seen:
             raise NetError(
                 f"{member.word}: found the same weights as {seen[key]}, expected each net of an "

@@ -87,7 +87,7 @@ class TestedNet:
         """The description that a checkpoint of this job has. Raises NetError if its net cannot be
         used for predictions."""
         inputs = {name: shape[1:] for name, shape in self.net.input_shapes.items()}
-        spec = self.net.spec
+        spec = self.job.spec(self.job.test_phases[0])  # as when the checkpoint is saved
         seen = Seen(self.source.shape, self._order, (), inputs)
         return Deployment.of(spec, seen, Transform.of_net(spec, TEST))
 
