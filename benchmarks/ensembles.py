@@ -66,7 +66,7 @@ def main(arguments: list[str] | None = None) -> int:
     )
     parser.add_argument("--seeds", type=int, nargs="+", default=[1, 2, 3])
     parser.add_argument("--lenet-iterations", type=int, default=300)
-    parser.add_argument("--cifar10-iterations", type=int, default=1500)
+    parser.add_argument("--cifar10-iterations", type=int, default=500)
     parser.add_argument("--results", type=Path, default=ROOT / "benchmarks" / "results")
     parser.add_argument("--only", choices=("lenet", "cifar10_quick"), help="measure one net")
     given = parser.parse_args(arguments)
