@@ -12,10 +12,10 @@ import pytest
 from PIL import Image
 
 from nets import load_net
-from nets.data import open_source
+from nets.data import Transform, open_source
 from nets.files import checkpoint
 from nets.files.weights import read_weights, write_weights
-from nets.predict import Ensemble, Predictor
+from nets.predict import Deployment, Ensemble, Predictor, Seen
 from nets.predict.deployment import KEY
 from ops import get_backend
 from runtime.cli.main import main
@@ -24,6 +24,13 @@ from tests.helpers.support import configure, train
 
 DIGITS = {"format": "digits", "split": "test"}
 COUNT = 359  # the digits' test images
+SMALL = """
+layer { name: "in" type: "Data" top: "data" top: "label" transform_param { scale: 0.01 }
+  data_param { batch_size: 4 } }
+layer { name: "ip" type: "InnerProduct" bottom: "data" top: "ip"
+  inner_product_param { num_output: 10 } }
+layer { name: "loss" type: "SoftmaxWithLoss" bottom: "ip" bottom: "label" top: "loss" }
+"""
 
 
 @pytest.fixture(scope="module")
@@ -154,6 +161,32 @@ def test_a_member_with_another_transform_computes_with_its_own(
     images, labels = digits()
     right = (together.scores(images).argmax(axis=1) == labels).mean()
     assert found["scores"]["accuracy"] == pytest.approx(right)
+
+
+@pytest.mark.usefixtures("here")
+def test_a_member_may_be_another_net_that_reads_smaller_images(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "small.prototxt").write_text(SMALL)
+    spec = load_net(tmp_path / "small.prototxt").for_phase("TEST")
+    seen = Seen((1, 14, 14), "gray", (), {"data": (1, 14, 14), "label": ()})
+    said = Deployment.of(spec, seen, Transform.of_net(spec, "TEST"))
+    small = str(tmp_path / "small.safetensors")
+    weight = np.random.default_rng(1).normal(0, 0.1, (10, 196)).astype("f4")
+    checkpoint.save(
+        Path(small), {"ip.0": weight, "ip.1": np.zeros(10, "f4")}, {KEY: said.to_text()}
+    )
+    together = Ensemble.load(["1.safetensors", small], backend=get_backend("numpy"))
+    images, labels = digits()
+    expected = together.scores(images)
+    for members in (["1.safetensors", small], [small, "1.safetensors"]):
+        assert main(["test", *members, "--json"]) == 0
+        told = capsys.readouterr()
+        assert f"ensemble   {small}: its own net and transform are used\n" in told.err
+        assert json.loads(told.out)["scores"] == {
+            "accuracy": pytest.approx((expected.argmax(axis=1) == labels).mean()),
+            "loss": pytest.approx(-np.log(expected[np.arange(COUNT), labels]).mean(), abs=1e-5),
+        }
 
 
 @pytest.mark.usefixtures("here")
