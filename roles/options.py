@@ -276,9 +276,10 @@ class Train(Section):
     """Default: from the net. The batch of one group; may be `"auto"`."""
     resume: Text | None = None
     """A checkpoint to resume; `up --resume` finds it by itself."""
-    weights: Text | None = None
+    weights: Text | Annotated[list[Text], Field(min_length=1)] | None = None
     """Default: the solver's `weights`. First parameters from a `.caffemodel`, `.h5` or
-    `.safetensors` file, or from a run directory (docs/predict.md), matched by layer names."""
+    `.safetensors` file, or from a run directory (docs/predict.md), matched by layer names. Several
+    files are a list, or one text with commas; for a layer in several files the last one counts."""
     data: Data = Data(test={"format": "digits", "split": "test"})
     strategy: Strategy = Strategy()
     tuning: Tuning = Tuning()

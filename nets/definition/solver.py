@@ -55,14 +55,8 @@ class SolverSpec(Updates):
 
     @property
     def weights(self) -> tuple[str, ...]:
-        """The files of first weights, as written. For a layer in several files the last one
-        counts."""
-        return tuple(
-            name.strip()
-            for names in self.proto.weights
-            for name in names.split(",")
-            if name.strip()
-        )
+        """The files of first weights, as written: `nets.files.parts.parts_of` reads them."""
+        return tuple(said.strip() for said in self.proto.weights if said.strip())
 
     @property
     def average_loss(self) -> int | None:

@@ -16,4 +16,5 @@ histories    The solver type of the histories in a checkpoint
 binary       Whole files, read with a size limit, and written so that a crash leaves the old file or
              the new one
 extras       Packages that only some files need
+parts        The names of the files that together hold the weights of one net
 """

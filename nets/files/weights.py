@@ -4,7 +4,7 @@ The suffix chooses the format."""
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any
@@ -18,6 +18,7 @@ from nets.errors import NetError, did_you_mean
 from nets.files import checkpoint, hdf5
 from nets.files.blobs import same_shape
 from nets.files.caffemodel import read_caffemodel, write_caffemodel
+from nets.files.parts import names
 from nets.files.shared import Lent, Numbered, Shapes, Weights, as_caffe, lent, numbered, owned
 
 SUFFIXES = (".caffemodel", ".caffemodel.h5", ".safetensors")
@@ -30,12 +31,23 @@ class Matched:
     """The result of fitting weights to a net.
 
     `blobs` are the net's weights, in its own shapes. `missing` are the net's layers that the file
-    does not have, `extra` the file's layers that the net does not have.
+    does not have, `extra` the file's layers that the net does not have. `told` are the lines of
+    `Several`.
     """
 
     blobs: Weights = field(repr=False)
     missing: tuple[str, ...]
     extra: tuple[str, ...]
+    told: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, eq=False)
+class Several:
+    """The weights of one net from several files. `told` has a line for each file whose layers
+    replace those of a file before it."""
+
+    weights: Weights = field(repr=False)
+    told: tuple[str, ...] = ()
 
 
 def read_weights(path: Path, shared: Lent = NONE) -> Weights:
@@ -58,12 +70,29 @@ def read_weights(path: Path, shared: Lent = NONE) -> Weights:
     )
 
 
-def read_each(paths: Iterable[str], shared: Lent = NONE) -> Weights:
-    """Read several files. If a layer is in several files, the last one counts, as in Caffe."""
+def read_each(paths: Iterable[str | Path], shared: Lent = NONE) -> Several:
+    """Read the files of one net. If a layer is in several files, the last one counts, as in Caffe's
+    CopyTrainedLayersFrom. Raises NetError with the mistakes of all files."""
     found: Weights = {}
-    for path in paths:
-        found |= read_weights(Path(path), shared)
-    return found
+    origin: dict[str, Path] = {}
+    told: list[str] = []
+    problems: list[str] = []
+    for path in map(Path, paths):
+        try:
+            more = read_weights(path, shared)
+        except NetError as error:
+            problems += error.problems
+            continue
+        again = [layer for layer in more if layer in found]
+        if again:
+            earlier = ", ".join(dict.fromkeys(str(origin[layer]) for layer in again))
+            shown = f"{', '.join(again[:8])}{', ...' if len(again) > 8 else ''}"
+            told.append(f"layers {shown}: those of {path} replace those of {earlier}")
+        found |= more
+        origin |= dict.fromkeys(more, path)
+    if problems:
+        raise NetError(problems)
+    return Several(found, tuple(told))
 
 
 def write_weights(
@@ -162,8 +191,11 @@ def match(
 
 
 def load_weights(
-    path: Path, params: Mapping[str, Sequence[ParamSpec]], shared: Lent = NONE
+    files: Path | Sequence[Path], params: Mapping[str, Sequence[ParamSpec]], shared: Lent = NONE
 ) -> Matched:
-    """Read `path` and fit it to a net's `params`. Layers that the file does not have are `missing`.
-    `shared`: the parameters that the net's layers borrow (`shared.lent`)."""
-    return match(read_weights(path, shared), params, path.name)
+    """Read one file, or the files of one net, and fit them to a net's `params`. Layers that the
+    files do not have are `missing`. `shared`: the parameters that the net's layers borrow
+    (`shared.lent`)."""
+    files = [files] if isinstance(files, Path) else files
+    found = read_each(files, shared)
+    return replace(match(found.weights, params, names(files)), told=found.told)

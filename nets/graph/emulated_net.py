@@ -33,7 +33,7 @@ class EmulatedNet(Net):
         self.on_rows(self._rows)
 
     def _place(self) -> None:
-        self._placed = True
+        self._placed = self._block.array
 
     def feed(self, name: str, array: Any) -> None:
         """Ignore an input."""

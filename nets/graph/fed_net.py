@@ -13,7 +13,21 @@ from nets.graph.gradients import Gradients
 from nets.graph.net_part import PartOfNet
 from nets.graph.wiring import Node
 from nets.layers import Run, Setup
-from ops import Array
+from ops import Array, Backend
+
+
+class Block:
+    """The memory of the arrays of a pass. Nets that compute one after the other may share it."""
+
+    def __init__(self, ops: Backend) -> None:
+        self.ops = ops
+        self.array = ops.empty((0,), np.uint8)
+
+    def grow(self, size: int) -> Array:
+        """Return the memory, with at least `size` bytes."""
+        if size > self.array.size:
+            self.array = self.ops.empty((size,), np.uint8)
+        return self.array
 
 
 class FedNet(PartOfNet):
@@ -24,8 +38,14 @@ class FedNet(PartOfNet):
         self._blobs: dict[str, Sequence[Array]] = {}
         self._gradients = Gradients(self.wiring, self._sharing, self.ops, self.dtype)
         self._run = Run(self.phase, self.seed, 0, 0, self.batch, self.batch)
-        self._block = self.ops.empty((0,), np.uint8)
-        self._placed = False
+        self._block = Block(self.ops)
+        self._placed: Array | None = None  # the memory in which the layers have their places
+
+    def share_memory(self, other: FedNet) -> None:
+        """Compute in the memory of another net with memory "reused" and the same backend. A pass of
+        either net ends the validity of the other's arrays."""
+        self._block = other._block
+        self._placed = None
 
     def begin(self, step: int, rows: tuple[int, int] | None = None, *more: tuple[int, int]) -> None:
         """Start a pass for step `step` over `rows` = [low, high) of the whole batch (default: all
@@ -38,8 +58,8 @@ class FedNet(PartOfNet):
         if count != self._rows:
             self.wiring.reshape(Setup(self.phase, count, self._input_shape))
             self._rows = count
-            self._placed = False
-        if self._reuses and not self._placed:
+            self._placed = None
+        if self._reuses and self._placed is not self._block.array:
             self._place()
         self._run = Run(self.phase, self.seed, step, spans[0][0], spans[-1][1], self.batch, spans)
         self._arrays = {}
@@ -53,10 +73,9 @@ class FedNet(PartOfNet):
     def _place(self) -> None:
         """Give the layers their places in the block. Enlarge the block if it is too small."""
         plan = self.memory_plan
-        if plan.size > self._block.size:
-            self._block = self.ops.empty((plan.size,), np.uint8)
+        self._placed = self._block.grow(plan.size)
         self._gradients.sums = {}
-        for (owner, key), array in plan.arrays(self.ops, self._block).items():
+        for (owner, key), array in plan.arrays(self.ops, self._placed).items():
             if owner < 0:
                 self._gradients.sums[-1 - owner] = array
             else:
@@ -64,7 +83,6 @@ class FedNet(PartOfNet):
         for node in self.nodes:
             node.layer.over_gradient = node.index in plan.over
             node.layer.written = plan.written.get(node.index, frozenset())
-        self._placed = True
 
     def feed(self, name: str, array: Any) -> None:
         """Give the input blob `name`. It is kept by reference, or converted if it does not have the
@@ -112,6 +130,10 @@ class FedNet(PartOfNet):
                 f"gradient of '{name}': found shape {tuple(given.shape)}, expected {expected_shape}"
             )
         self._gradients.add(index, given)
+
+    def release(self) -> None:
+        """Forget the arrays of the pass. None of its blobs can be read any more."""
+        self._arrays = {}
 
     def restart(self) -> None:
         """Make the next pass like the first one: no layer keeps its state."""

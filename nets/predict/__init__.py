@@ -8,6 +8,8 @@ deployed     A net for prediction
 ranking      Rankings of class scores
 image_files  Image files: found by name, decoded as the net's data were, and resized as Caffe's
              classify does
+classifier   The classification of images by one net or by several, batch by batch
+ensemble     Several trained nets whose scores are averaged
 
     from nets.predict import Predictor
 
@@ -16,20 +18,26 @@ image_files  Image files: found by name, decoded as the net's data were, and res
         print(found.name, found.classes)
 """
 
+from nets.predict.classifier import Classifier
 from nets.predict.deployed import Scored, scored
 from nets.predict.deployment import Deployment, Given, Seen
+from nets.predict.ensemble import Ensemble, Output, common_classes
 from nets.predict.predictor import Predictor, for_use
 from nets.predict.ranking import Class, Prediction, Tally
 
 __all__ = [
     "Class",
+    "Classifier",
     "Deployment",
+    "Ensemble",
     "Given",
+    "Output",
     "Prediction",
     "Predictor",
     "Scored",
     "Seen",
     "Tally",
+    "common_classes",
     "for_use",
     "scored",
 ]

@@ -33,6 +33,18 @@ class Scored:
     by: LayerSpec | None = None
 
     @property
+    def ending(self) -> str:
+        """The type of the layer that turns the scores into probabilities, as the loss does. "" if
+        the scores stay as they are."""
+        kind = self.by.proto.type if self.by is not None else ""
+        return "Softmax" if kind in SOFTMAX else "Sigmoid" if kind in SIGMOID else ""
+
+    @property
+    def ignored(self) -> int | None:
+        """The label of rows that are not counted, None if there is none."""
+        return None if self.by is None else ignored_label(self.by)
+
+    @property
     def axis(self) -> int:
         """The axis of the scores that has the classes."""
         if self.by is None:
@@ -45,6 +57,13 @@ class Scored:
                 proto.infogain_loss_param if proto.type == "InfogainLoss" else proto.softmax_param
             ).axis
         )
+
+
+def ignored_label(layer: LayerSpec) -> int | None:
+    """Return the label that a loss or an Accuracy ignores, None if it ignores none."""
+    proto = layer.proto
+    said = proto.accuracy_param if proto.type == "Accuracy" else proto.loss_param
+    return int(said.ignore_label) if said.HasField("ignore_label") else None
 
 
 def scored(spec: NetSpec) -> Scored:
@@ -91,8 +110,7 @@ def deployed(spec: NetSpec, shapes: Mapping[str, Shape]) -> tuple[caffe.NetParam
 
 def _ended(net: caffe.NetParameter, found: Scored) -> str:
     """Turn scores into probabilities if the loss did so. Returns the name of the output."""
-    kind = found.by.proto.type if found.by is not None else ""
-    if kind not in (*SOFTMAX, *SIGMOID):
+    if not found.ending:
         return found.scores
     names = {layer.name for layer in net.layer} | {top for layer in net.layer for top in layer.top}
     name = next(
@@ -102,11 +120,11 @@ def _ended(net: caffe.NetParameter, found: Scored) -> str:
     )
     last = net.layer.add(
         name=name,
-        type="Softmax" if kind in SOFTMAX else "Sigmoid",
+        type=found.ending,
         bottom=[found.scores],
         top=[name],
     )
-    if kind in SOFTMAX:
+    if found.ending == "Softmax":
         last.softmax_param.axis = found.axis
     return name
 

@@ -32,6 +32,7 @@ from nets.predict.deployed import deployed, net_of
 PLAIN = Transform()
 KEY = "deployment"
 VERSION = 1
+ENDINGS = ("Softmax", "Sigmoid")  # layers whose results are probabilities
 ORDERS = {"bgr": 3, "rgb": 3, "gray": 1}  # orders of an image's planes -> number of planes
 
 
@@ -84,6 +85,13 @@ class Deployment:
         return cls(
             net, output, tuple(seen.shape), seen.order, tuple(seen.classes), _in_use(transform)
         )
+
+    @property
+    def ending(self) -> str:
+        """The type of the layer that makes the output if it is a Softmax or a Sigmoid, else ""."""
+        makers = [layer.proto for layer in self.net.layers if self.output in layer.proto.top]
+        kind = makers[-1].type if makers else ""
+        return kind if kind in ENDINGS else ""
 
     def to_text(self) -> str:
         """Return the text for a checkpoint's metadata."""

@@ -4,8 +4,9 @@ gives, which complete or replace them."""
 from __future__ import annotations
 
 import dataclasses
+import logging
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -26,13 +27,24 @@ from nets.schema import caffe_pb2 as caffe
 CAFFES_SIZE = 256  # the size that Caffe's classify resizes to before it crops
 
 
-def deployment_of(path: Path) -> Deployment | None:
-    """Return the deployment in a weights file, None if the file has none. Raises CheckpointError if
-    it is damaged."""
-    if path.suffix != ".safetensors":
+def deployment_of(files: Sequence[Path]) -> Deployment | None:
+    """Return the deployment in the files of one net, None if no file has one. Of several the last
+    one counts, as for layers; a warning tells if they differ. Raises CheckpointError if one is
+    damaged."""
+    texts = {
+        path: text
+        for path in files
+        if path.suffix == ".safetensors"
+        and (text := checkpoint.metadata(path).get(KEY)) is not None
+    }
+    if not texts:
         return None
-    said = checkpoint.metadata(path).get(KEY)
-    return None if said is None else Deployment.from_text(said, path.name)
+    *others, (last, said) = texts.items()
+    if differ := [str(path) for path, text in others if text != said]:
+        logging.getLogger("nets").warning(
+            "the description of the net in %s replaces that in %s", last, ", ".join(differ)
+        )
+    return Deployment.from_text(said, last.name)
 
 
 def completed(said: Deployment | None, given: Given, weights: Weights, file: str) -> Deployment:

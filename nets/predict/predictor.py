@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import itertools
 import logging
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, Self
 
@@ -12,19 +11,19 @@ import numpy as np
 from numpy.typing import NDArray
 
 from nets.errors import NetError
+from nets.files.parts import Named, names, parts_of
 from nets.files.shared import Weights, lent
-from nets.files.weights import match, read_weights
+from nets.files.weights import match, read_each
 from nets.graph.graph import Net
-from nets.predict import image_files
+from nets.predict.classifier import Classifier, Prepare
 from nets.predict.deployment import Deployment, Given
 from nets.predict.given import completed, deployment_of
-from nets.predict.ranking import Prediction, best
 from ops import Backend, KernelsMissing, get_backend
 
 NOTHING_GIVEN = Given()
 
 
-class Predictor:
+class Predictor(Classifier):
     """Computes the scores of images, in batches of at most `batch`. Only one thread may use it at a
     time.
 
@@ -46,7 +45,9 @@ class Predictor:
             raise NetError(f"batch: found {batch}, expected an integer >= 1")
         self.deployment = deployment
         self.batch = batch
-        net = Net(deployment.net, "TEST", ops=backend or _backend(), batch=batch, memory="reused")
+        net = Net(
+            deployment.net, "TEST", ops=backend or fastest_backend(), batch=batch, memory="reused"
+        )
         inside = deployment.transform.shape(deployment.shape)
         found = {name: shape[1:] for name, shape in net.input_shapes.items()}
         if list(found.values()) != [inside] or len(inside) != 3:
@@ -70,16 +71,17 @@ class Predictor:
     @classmethod
     def load(
         cls,
-        path: str | Path,
+        named: Named,
         given: Given = NOTHING_GIVEN,
         *,
         batch: int = 64,
         backend: Backend | None = None,
     ) -> Self:
         """Load a checkpoint that has its deployment, or any weights (.safetensors, .caffemodel,
-        .h5) together with `given` facts, which replace those of the file. Raises NetError if facts
-        are missing or do not fit."""
-        deployment, weights = for_use(Path(path), given)
+        .h5) together with `given` facts, which replace those of the file. Several files of one net
+        are `named` as a sequence, or as one text with commas. Raises NetError if facts are missing
+        or do not fit."""
+        deployment, weights = for_use(named, given)
         return cls(deployment, weights, batch=batch, backend=backend)
 
     @property
@@ -107,42 +109,15 @@ class Predictor:
         parts = [
             self._scores(images[at : at + self.batch]) for at in range(0, len(images), self.batch)
         ]
-        return np.concatenate(parts) if parts else np.empty((0, self._width()), np.float32)
+        return np.concatenate(parts) if parts else np.empty((0, self.width), np.float32)
 
-    def classify(self, images: Iterable[NDArray[Any]], top: int = 5) -> Iterator[Prediction]:
-        """Yield the best classes of arrays (C, H, W) of any size, which are resized."""
-        fitted = (
-            (str(at), image_files.fitted(np.asarray(image), self.deployment.shape))
-            for at, image in enumerate(images)
-        )
-        yield from self._ranked(fitted, top)
-
-    def files(self, paths: Iterable[str | Path], top: int = 5) -> Iterator[Prediction]:
-        """Yield the best classes of image files, and of all images in folders, in their order. A
-        file that cannot be read has an `error` instead."""
-        yield from self._ranked(
-            ((str(path), self._image(path)) for path in image_files.named(paths)), top
-        )
-
-    def _image(self, path: Path) -> NDArray[Any] | str:
-        """Return an image, or the reason why it cannot be read."""
-        try:
-            return image_files.image(path, self.deployment.shape, self.deployment.order)
-        except NetError as error:
-            return str(error).removeprefix(f"{path}: ").removeprefix(f"{path.name}: ")
-
-    def _ranked(
-        self, images: Iterable[tuple[str, NDArray[Any] | str]], top: int
-    ) -> Iterator[Prediction]:
-        names = self.classes
-        for some in _batched(images, self.batch):
-            whole = [image for _, image in some if not isinstance(image, str)]
-            scores = iter(self.scores(np.stack(whole)) if whole else ())
-            for name, image in some:
-                if isinstance(image, str):
-                    yield Prediction(name, error=image)
-                else:
-                    yield Prediction(name, best(next(scores), top, names))
+    def scored(self, items: Sequence[Any], prepared: Prepare) -> list[NDArray[Any] | str]:
+        """Return the scores of each of at most `batch` items, or the reason why it has none.
+        `prepared` makes an item an image."""
+        images = [prepared(self.deployment, item) for item in items]
+        whole = [image for image in images if not isinstance(image, str)]
+        rows = iter(self.scores(np.stack(whole)) if whole else ())
+        return [image if isinstance(image, str) else next(rows) for image in images]
 
     def _scores(self, images: NDArray[Any]) -> NDArray[np.float32]:
         net = self._net
@@ -160,32 +135,28 @@ class Predictor:
             rows, -1
         )
 
-    def _width(self) -> int:
+    @property
+    def width(self) -> int:
+        """The number of scores of an image."""
         return int(np.prod(self._net.shape(self.deployment.output)[1:]))
 
 
-def for_use(path: Path, given: Given = NOTHING_GIVEN) -> tuple[Deployment, Weights]:
-    """Return the deployment of a weights file, completed by the `given` facts, and the file's blobs
-    in the shapes of its net. Layers that the file does not have are missing. Raises NetError as
+def for_use(named: Named, given: Given = NOTHING_GIVEN) -> tuple[Deployment, Weights]:
+    """Return the deployment of a net's weights, completed by the `given` facts, and its blobs in
+    the shapes of its net. Layers that the files do not have are missing. Raises NetError as
     `Predictor.load` does."""
-    said = None if given.net is not None else deployment_of(path)
-    weights: Weights = {}
-    if said is None:
-        net = given.net.for_phase("TEST") if given.net is not None else None
-        weights = read_weights(path, lent(net.layers) if net is not None else {})
-    deployment = completed(said, given, weights, path.name)
+    files = tuple(map(Path, parts_of(named)))
+    said = None if given.net is not None else deployment_of(files)
+    net = given.net if given.net is not None else said.net if said is not None else None
+    found = read_each(files, lent(net.for_phase("TEST").layers) if net is not None else {})
+    for line in found.told:
+        logging.getLogger("nets").warning("%s", line)
+    deployment = completed(said, given, found.weights, names(files))
     whole = Net(deployment.net, "TEST", ops=get_backend("numpy"), batch=1)
-    weights = weights or read_weights(path, lent(deployment.net.layers))
-    return deployment, match(weights, whole.params, path.name).blobs
+    return deployment, match(found.weights, whole.params, names(files)).blobs
 
 
-def _batched(items: Iterable[Any], size: int) -> Iterator[Sequence[Any]]:
-    iterator = iter(items)
-    while some := list(itertools.islice(iterator, size)):
-        yield some
-
-
-def _backend() -> Backend:
+def fastest_backend() -> Backend:
     """Return the compiled kernels if they are installed, otherwise NumPy with a warning."""
     try:
         return get_backend("cpu", precision="fast")

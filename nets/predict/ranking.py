@@ -1,5 +1,5 @@
 """Rankings of class scores: the best classes of an image, and over many images the top-k accuracy
-and the confusion matrix."""
+and the confusion matrix. Also the probabilities of raw scores."""
 
 from __future__ import annotations
 
@@ -53,11 +53,13 @@ class Tally:
     def __repr__(self) -> str:
         return f"<tally of {self.images} images in {len(self.confusion)} classes>"
 
-    def add(self, scores_NK: NDArray[Any], labels_N: NDArray[Any]) -> None:
+    def add(
+        self, scores_NK: NDArray[Any], labels_N: NDArray[Any], ignored: int | None = None
+    ) -> None:
         """Add images. A label counts as a hit if fewer than `top` classes have a higher score, as
-        in Caffe's Accuracy. A label that is not a class (ignored) is not counted."""
+        in Caffe's Accuracy. A label that is `ignored` or is not a class is not counted."""
         labels = labels_N.astype(np.int64)
-        known = (labels >= 0) & (labels < len(self.confusion))
+        known = counted(labels, len(self.confusion), ignored)
         scores = scores_NK[known]
         labels = labels[known]
         own = scores[np.arange(len(labels)), labels]
@@ -99,3 +101,19 @@ def rows_of(
     (N,)."""
     moved = np.moveaxis(scores, axis, -1)
     return moved.reshape(-1, moved.shape[-1]), labels.reshape(-1)
+
+
+def counted(labels: NDArray[np.int64], classes: int, ignored: int | None) -> NDArray[np.bool_]:
+    """Return which labels are a class that is not `ignored`."""
+    known: NDArray[np.bool_] = (labels >= 0) & (labels < classes)
+    return known if ignored is None else known & (labels != ignored)
+
+
+def probabilities(scores_NK: NDArray[Any], ending: str) -> NDArray[np.float64]:
+    """Return scores as the layer type `ending` ("Softmax", "Sigmoid") turns them into
+    probabilities; "" keeps them."""
+    scores = np.asarray(scores_NK, np.float64)
+    if ending == "Softmax":
+        powers = np.exp(scores - scores.max(axis=1, keepdims=True))
+        return np.asarray(powers / powers.sum(axis=1, keepdims=True))
+    return np.asarray(1 / (1 + np.exp(-scores))) if ending == "Sigmoid" else scores

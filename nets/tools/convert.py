@@ -7,7 +7,7 @@ Each conversion is a plain function that reads `source` and writes a new file.
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -24,6 +24,7 @@ from nets.errors import CheckpointError, DataError
 from nets.files import checkpoint
 from nets.files.histories import SOLVER, check_solver
 from nets.files.mean import write_mean
+from nets.files.parts import names
 from nets.files.shared import Lent, Shapes, Slot, lent
 from nets.files.solverstate import (
     SolverState,
@@ -37,7 +38,7 @@ from nets.files.weights import (
     SHARES,
     from_checkpoint,
     load_weights,
-    read_weights,
+    read_each,
     shares,
     write_weights,
 )
@@ -101,25 +102,28 @@ def mean_to_binaryproto(source: Source, target: Path) -> NDArray[np.float32]:
     return mean
 
 
-def convert_weights(source: Path, target: Path, net: NetSpec | None = None) -> tuple[str, ...]:
-    """Write the weights in `source` in the format of `target`'s suffix. Returns the names of the
-    layers.
+def convert_weights(
+    source: Path | Sequence[Path], target: Path, net: NetSpec | None = None
+) -> tuple[str, ...]:
+    """Write the weights in `source`, one file or the files of one net, in the format of `target`'s
+    suffix. Returns the names of the layers.
 
     Formats: .caffemodel, .caffemodel.h5 (.h5, .hdf5), .safetensors. `net`, in one state, describes
     the layers of a .caffemodel. It is required for Caffe's files of a net whose layers share
     parameters.
     """
-    if net is None and source.suffix == ".safetensors" and target.suffix != ".safetensors":
-        _, facts = checkpoint.load(source)
-        if SHARES in facts:
+    files = [source] if isinstance(source, Path) else source
+    for file in files if net is None and target.suffix != ".safetensors" else ():
+        if file.suffix == ".safetensors" and SHARES in checkpoint.metadata(file):
             text = (
                 "its net shares parameters between layers, and Caffe's files list the "
                 "blobs of each layer"
             )
-            raise CheckpointError(f"{source.name}: {text}: name the net with --net")
-    weights = read_weights(source, lent(net.layers) if net else {})
-    write_weights(target, weights, net)
-    return tuple(weights)
+            raise CheckpointError(f"{file.name}: {text}: name the net with --net")
+    found = read_each(files, lent(net.layers) if net else {})
+    _tell(found.told)
+    write_weights(target, found.weights, net)
+    return tuple(found.weights)
 
 
 def convert_solverstate(source: Path, target: Path) -> SolverState:
@@ -131,7 +135,7 @@ def convert_solverstate(source: Path, target: Path) -> SolverState:
 
 
 def checkpoint_from_caffe(
-    weights: Path,
+    weights: Path | Sequence[Path],
     target: Path,
     params: Params,
     state: Path | None = None,
@@ -141,7 +145,7 @@ def checkpoint_from_caffe(
     shared: Lent = NONE,
 ) -> int:
     """Write a checkpoint from which training continues where Caffe stopped. Returns the iteration
-    (0 without `state`).
+    (0 without `state`). `weights`: one file, or the files of one net.
 
     The checkpoint has `layer.i` and the solver's arrays `layer.i.history` and `layer.i.history2`,
     as many as a `solver` of this type has. They come from `state`, which does not name its type, or
@@ -150,10 +154,11 @@ def checkpoint_from_caffe(
     """
     histories = RULES[solver].histories
     matched = load_weights(weights, params, shared)
+    _tell(matched.told)
     if matched.missing:
+        files = names([weights] if isinstance(weights, Path) else weights)
         raise CheckpointError(
-            f"{weights.name}: found no weights for "
-            f"{', '.join(matched.missing)}, expected all layers"
+            f"{files}: found no weights for {', '.join(matched.missing)}, expected all layers"
         )
     found = read_solverstate(state) if state is not None else None
     history = split_history(found, params) if found else {}
@@ -242,3 +247,8 @@ def _histories(layer: str, index: int, param: ParamSpec, count: int) -> list[str
     zeros, and a checkpoint keeps nothing."""
     known = range(1, count + 1) if param.keep is None else ()
     return [f"{layer}.{index}.history{number if number > 1 else ''}" for number in known]
+
+
+def _tell(lines: Iterable[str]) -> None:
+    for line in lines:
+        logging.getLogger("nets").warning("%s", line)

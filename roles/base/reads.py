@@ -38,7 +38,11 @@ class ReadsJob:
         found["the solver"] = _checksum(_bytes(job.solver_spec.proto))
         files = {
             "train.resume": job.resume,
-            **{f"train.weights {Path(path).name}": path for path in job.weights},
+            # numbered, since files of several folders may have one name
+            **{
+                f"train.weights {number} {Path(path).name}": path
+                for number, path in enumerate(job.weights, 1)
+            },
         }
         found |= {name: of_file(Path(path)) for name, path in files.items() if path}
         return found | {

@@ -12,7 +12,7 @@ finished           Detection of a run that would train nothing, because the chec
                    resumes is already the end of the training
 newest             The newest checkpoint that is whole and fits a run, for a run that resumes
                    without a named file
-meant              The checkpoint to use where the user names a run directory and no file
+meant              The files of weights that the user means
 
 See docs/decisions/runs.md.
 """

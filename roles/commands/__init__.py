@@ -12,6 +12,9 @@ profile    A profile of this machine for a plan
 resuming   `up --resume`: the search for the checkpoint that the run resumes
 rescaling  `scale`: the options of a training with another number of workers or groups
 common     Functions that the commands share
+judging    The outputs of nets for the test data, and their scores
+members    The members of an ensemble among the words of `predict` and `test`
+scoring    The scores of nets on the test data, and those of an ensemble
 """
 
 COMMANDS = {

@@ -16,7 +16,7 @@ from nets import NetError, is_file, is_folder
 from nets.data.formats import FORMATS
 from ops import OpsError
 from roles.base.role import EMULATED
-from roles.checkpoints.meant import meant
+from roles.checkpoints.meant import files_meant
 from roles.learning.job import Job
 from roles.options import Options
 from roles.planning.planner import job_of
@@ -32,11 +32,16 @@ WEIGHTS = (".caffemodel", ".h5", ".hdf5", ".safetensors")
 
 def job_of_file(file: Path, settings: tuple[str, ...]) -> Job:
     """The job of a cluster.toml, on the device of a run with one worker. Raises ConfigError."""
+    return job_and_options(file, settings)[0]
+
+
+def job_and_options(file: Path, settings: tuple[str, ...]) -> tuple[Job, Options]:
+    """The job as from `job_of_file`, and the sections that it was made from."""
     loaded = load_with_program(file, settings)
     if not isinstance(loaded.options, Options):
         raise ConfigError([f"{file}: program '{loaded.config.program}' does not train nets"])
     job = job_of(loaded.config, loaded.options)
-    return dataclasses.replace(job, device=device_of(loaded.options.train.devices))
+    return dataclasses.replace(job, device=device_of(loaded.options.train.devices)), loaded.options
 
 
 def device_of(devices: Mapping[str, str]) -> str:
@@ -63,32 +68,41 @@ def told() -> Iterator[None]:
         raise ConfigError([str(error)]) from None
 
 
-def weights_meant(said: Path, file: Path = Path("cluster.toml")) -> Path:
-    """The file of weights that the user named, or the checkpoint to use of the run that the user
-    named.
+def weights_meant(named: str, file: Path = Path("cluster.toml")) -> tuple[Path, ...]:
+    """The files that together hold the weights of the net that the user named.
 
-    A run is named by its directory, or by its name in the `run.directory` of this cluster.toml. The
-    checkpoint that is used is reported on stderr. Raises NetError or ConfigError if no file is
-    found.
+    The user names a file, several files of one net with commas, or a run, for which the checkpoint
+    to use is chosen. A run is named by its directory, or by its name in the `run.directory` of this
+    cluster.toml. The checkpoint that is used is reported on stderr. Raises NetError or ConfigError
+    if a file is not found.
     """
-    if not is_file(said) and not is_folder(said) and said.suffix not in WEIGHTS:  # a name
-        below = runs_here(file)
-        run = run_directory(said, below)
-        if run is None:
-            text = f"found no such file, and no run of this name in {below}"
-            raise ConfigError(
-                [
-                    (
-                        f"{said}: {text}; expected a file of weights, a run "
-                        "directory, or the name of a run"
-                    )
-                ]
-            )
-        said = run
-    found, line = meant(said)
-    if line:
-        sys.stderr.write(f"{printable(f'weights    {line}')}\n")
-    return found
+
+    def absent(name: str) -> Path:
+        if Path(name).suffix in WEIGHTS:
+            return Path(name)
+        raise NetError(
+            f"{name}: found no such file, and no run of this name in {runs_here(file)}; expected "
+            "a file of weights, a run directory, or the name of a run"
+        )
+
+    found = files_meant(named, lambda name: weights_at(name, file), absent)
+    for line in found.told:
+        told_beside("weights", line)
+    return found.files
+
+
+def weights_at(name: str, file: Path) -> Path | None:
+    """The file or the directory that the user calls `name`, or else the directory of the run with
+    this name. None if there is neither."""
+    path = Path(name)
+    if is_file(path) or is_folder(path):
+        return path
+    return None if path.suffix in WEIGHTS else run_directory(path, runs_here(file))
+
+
+def told_beside(key: str, line: str) -> None:
+    """Write a line to stderr, since stdout has only results."""
+    sys.stderr.write(f"{printable(f'{key:<10} {line}')}\n")
 
 
 def say(line: str) -> None:

@@ -87,7 +87,7 @@ def convert(
     ----------
     source
         A file, a folder, or a data source. For weights also a run, by its directory or name: its
-        best model, else its newest checkpoint.
+        best model, else its newest checkpoint. Weights of one net in several files: A,B.
     target
         The file or database to write.
     state
@@ -103,11 +103,7 @@ def convert(
     """
     with told():
         if state is not None:
-            say(
-                _snapshot(
-                    weights_meant(Path(source), file), target, state, job_of_file(file, settings)
-                )
-            )
+            say(_snapshot(weights_meant(source, file), target, state, job_of_file(file, settings)))
         elif ".solverstate" in target.name:
             say(f"{target}: iteration {convert_solverstate(Path(source), target).iteration}")
         elif target.suffix == ".onnx":
@@ -119,14 +115,11 @@ def convert(
             given = Given(
                 net=load_net(net) if net else None, size=size, order="gray" if images.gray else ""
             )
-            say(
-                f"{target}: {export(*for_use(weights_meant(Path(source), file), given), target)} "
-                ""
-                "operators"
-            )
+            count = export(*for_use(weights_meant(source, file), given), target)
+            say(f"{target}: {count} operators")
         elif target.suffix in WEIGHTS:
             layers = convert_weights(
-                weights_meant(Path(source), file),
+                weights_meant(source, file),
                 target,
                 load_net(net).for_phase(TRAIN) if net else None,
             )
@@ -165,14 +158,23 @@ def _check_database(target: Path) -> None:
         raise NetError(f"{target}: found the ending '{target.suffix}', expected {TARGETS}")
 
 
-def _snapshot(source: Path, target: Path, state: Path, job: Job) -> str:
-    """Convert Caffe's two files to a checkpoint, or a checkpoint to them. Returns the line to
-    print."""
+def _snapshot(source: tuple[Path, ...], target: Path, state: Path, job: Job) -> str:
+    """Convert Caffe's weights and solver state to a checkpoint, or a checkpoint to them. Returns
+    the line to print."""
     net = job.build(TRAIN, "all", job.shapes(TRAIN, job.source(TRAIN)))
     solver = job.solver_spec.type
-    if source.suffix == ".safetensors":
+    if all(file.suffix == ".safetensors" for file in source):
+        if len(source) > 1:
+            found = ", ".join(map(str, source))
+            raise NetError(f"--state: found {found}, expected one checkpoint with its history")
         iteration = checkpoint_to_caffe(
-            source, target, state, net.params, solver=solver, net=net.spec, shapes=blob_shapes(net)
+            source[0],
+            target,
+            state,
+            net.params,
+            solver=solver,
+            net=net.spec,
+            shapes=blob_shapes(net),
         )
     else:
         name = job.net_spec.name

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json as json_text
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -13,11 +13,12 @@ from cyclopts import Parameter
 
 from nets import load_net
 from nets.data import open_source
-from nets.predict import Given, Prediction, Predictor
+from nets.predict import Classifier, Ensemble, Given, Prediction, Predictor
 from nets.predict.deployment import ORDERS, read_classes
 from nets.predict.given import mean_given
 from nets.predict.ranking import best
-from roles.commands.common import say, source_config, told, weights_meant
+from roles.commands.common import say, source_config, told
+from roles.commands.members import CLUSTER, Member, members_of, weights_and_images
 from roles.learning.backends import cpu_ops
 from runtime.cli.arguments import Switch
 from runtime.errors import ConfigError
@@ -74,7 +75,7 @@ NOTHING = Said()
 
 
 def predict(
-    weights: Path,
+    weights: str,
     *images: str,
     top: int = 5,
     data: str | None = None,
@@ -82,19 +83,23 @@ def predict(
     json: Switch = False,
     said: Said = NOTHING,
 ) -> int:
-    """Classify images with a trained net.
+    """Classify images with a trained net, or with an ensemble of nets.
 
     A checkpoint of Convoy contains its net, the transform of its images, and the names of its
     classes. Other weights need --net. Images of any size are resized. A folder stands for all
     images in it. Exit code 1: some images could not be read.
 
+    With further weights before the images, the scores of all these nets are averaged. A word names
+    weights by its ending (.safetensors, .caffemodel, .h5, .hdf5), as a folder with a model, or as
+    the name of a run.
+
     Parameters
     ----------
     weights
         A checkpoint of Convoy, a .caffemodel or Caffe's HDF5 weights; or a run, by its directory or
-        name: its best model, else its newest checkpoint.
+        name: its best model, else its newest checkpoint. One net in several files: A,B.
     images
-        Image files and folders.
+        Image files and folders. Before them: the weights of further nets.
     top
         The number of classes to print for each image, the best first.
     data
@@ -106,13 +111,14 @@ def predict(
     """
     if top < 1 or batch < 1:
         raise ConfigError([f"--top, --batch: found {top}, {batch}, expected integers >= 1"])
-    if bool(images) == (data is not None):
-        found_words = "images and --data" if images else "neither images nor --data"
-        raise ConfigError([f"predict: found {found_words}, expected one of the two"])
     with told():
-        backend = cpu_ops("compiled")
-        predictor = Predictor.load(weights_meant(weights), said.given, batch=batch, backend=backend)
-        found = predictor.files(images, top) if data is None else _of_source(predictor, data, top)
+        more, pictures = weights_and_images(images)
+        if bool(pictures) == (data is not None):
+            found_words = "images and --data" if pictures else "neither images nor --data"
+            raise ConfigError([f"predict: found {found_words}, expected one of the two"])
+        members = members_of([weights, *more], CLUSTER)
+        nets = _loaded(members, said.given, batch)
+        found = nets.files(pictures, top) if data is None else _of_source(nets, data, top)
         failed = 0
         for prediction in found:
             failed += bool(prediction.error)
@@ -120,14 +126,23 @@ def predict(
     return FAILED if failed else 0
 
 
-def _of_source(predictor: Predictor, data: str, top: int) -> Iterator[Prediction]:
+def _loaded(members: Sequence[Member], given: Given, batch: int) -> Classifier:
+    """The net of the only member, or the ensemble of all."""
+    backend = cpu_ops("compiled")
+    if len(members) == 1:
+        return Predictor.load(members[0].files, given, batch=batch, backend=backend)
+    files = {member.word: member.files for member in members}
+    return Ensemble.load(files, given, batch=batch, backend=backend)
+
+
+def _of_source(nets: Classifier, data: str, top: int) -> Iterator[Prediction]:
     """The predictions for the samples of a data source. A sample is named by its number."""
     source = open_source(source_config(data), Path.cwd())
-    for low in range(0, len(source), predictor.batch):
-        numbers = np.arange(low, min(low + predictor.batch, len(source)))
-        scores = predictor.scores(source.read(numbers)[0])
+    for low in range(0, len(source), nets.batch):
+        numbers = np.arange(low, min(low + nets.batch, len(source)))
+        scores = nets.scores(source.read(numbers)[0])
         for number, row in zip(numbers, scores, strict=True):
-            yield Prediction(f"{source.name} {number}", best(row, top, predictor.classes))
+            yield Prediction(f"{source.name} {number}", best(row, top, nets.classes))
 
 
 def _as_text(found: Prediction) -> str:

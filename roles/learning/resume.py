@@ -185,7 +185,7 @@ def restored(store: ParameterStore, job: Job, shard: Shard | None = None) -> Par
     """
     if job.weights:
         whole = shard.whole_params if shard else store.params
-        weights = read_each(job.weights, job.shared)
+        weights = read_each(job.weights, job.shared).weights
         mine = {layer: params for layer, params in whole.items() if layer in weights}
         blobs = match(weights, mine, ", ".join(job.weights)).blobs
         store.start_from(

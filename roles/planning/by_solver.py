@@ -4,11 +4,12 @@ the number of test nets."""
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
-from nets import SolverSpec
+from nets import NetError, SolverSpec
 from nets.data import Augment
+from roles.checkpoints.meant import files_meant
 from roles.learning.job import Job, phase_of_test
 from roles.options import Data, Train
 
@@ -32,7 +33,7 @@ def as_the_solver_says(job: Job, train: Train) -> tuple[Job, list[Remark], list[
         found["seed"] = solver.random_seed
     mistakes: list[Remark] = []
     if solver.weights and not train.weights and not train.resume:
-        found["weights"] = tuple(_weights(solver, mistakes))
+        found["weights"] = _weights(solver, mistakes)
     data, warnings = _data_of_tests(len(solver.test_iters), train, mistakes)
     if "net" in told and solver.tests_other_nets:
         warnings.append(
@@ -43,14 +44,18 @@ def as_the_solver_says(job: Job, train: Train) -> tuple[Job, list[Remark], list[
     return dataclasses.replace(job, **found), mistakes, warnings
 
 
-def _weights(solver: SolverSpec, mistakes: list[Remark]) -> Iterator[str]:
+def _weights(solver: SolverSpec, mistakes: list[Remark]) -> tuple[str, ...]:
     """The paths of the solver's files of first weights."""
-    for name in solver.weights:
-        path = solver.located(name)
-        if path is None:
-            mistakes.append((solver.missing("weights", name), ("solver",)))
-        else:
-            yield str(path.resolve())
+
+    def absent(name: str) -> Path:
+        raise NetError(solver.missing("weights", name))
+
+    try:
+        found = files_meant(solver.weights, solver.located, absent)
+    except NetError as error:
+        mistakes += [(problem, ("solver",)) for problem in error.problems]
+        return ()
+    return tuple(str(file.resolve()) for file in found.files)
 
 
 def augment_of(data: Data) -> Augment | None:

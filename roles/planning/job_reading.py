@@ -8,11 +8,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from nets import is_file
+from nets import is_file, is_folder
 from nets.data import Source, is_one
 from nets.files.shared import Weights
 from nets.files.weights import read_each
-from roles.checkpoints.meant import meant
+from roles.checkpoints.meant import Meant, files_meant
 from roles.coordination.schedule import Timetable
 from roles.coordination.timetable import timetable_of
 from roles.learning.job import Job
@@ -94,7 +94,10 @@ def read(inputs: PlanInputs, diagnostics: Diagnostics) -> ReadJob:
     weights: Weights = {}
     with diagnostics.reading("train", "weights"):
         if job.weights:
-            weights = read_each(job.weights, job.shared if readable else {})
+            found = read_each(job.weights, job.shared if readable else {})
+            weights = found.weights
+            for line in found.told:
+                diagnostics.warn(line, "train", "weights")
     return ReadJob(job, timetable, sources, weights, compensation)
 
 
@@ -182,16 +185,22 @@ def _beside(base: Path, name: str | None) -> str:
 
 
 def _weights(inputs: PlanInputs, diagnostics: Diagnostics) -> tuple[str, ...]:
-    """The file of first weights that cluster.toml names; () if it names none. For a run directory,
-    the file is chosen and reported."""
-    found: tuple[str, ...] = ()
+    """The files of first weights that cluster.toml names; () if it names none. A file that is
+    chosen in a run directory is reported."""
+
+    def beside(name: str) -> Path:
+        return Path(_beside(inputs.base, name))
+
+    def located(name: str) -> Path | None:
+        path = beside(name)
+        return path if is_file(path) or is_folder(path) else None
+
+    found = Meant(())
     with diagnostics.reading("train", "weights"):
-        if inputs.train.weights:
-            file, line = meant(Path(_beside(inputs.base, inputs.train.weights)))
-            found = (str(file),)
-            if line:
-                diagnostics.warn(line, "train", "weights")
-    return found
+        found = files_meant(inputs.train.weights or (), located, beside)
+        for line in found.told:
+            diagnostics.warn(line, "train", "weights")
+    return tuple(map(str, found.files))
 
 
 def _place(job: Job, diagnostics: Diagnostics) -> Place:

@@ -1,0 +1,275 @@
+"""The scores of nets on the test data, and those of an ensemble: the scores of the averages of what
+its members give each image."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from nets import Net, NetError
+from nets.data import Batches, Source, Transform
+from nets.files.weights import load_weights
+from nets.predict import Deployment, Output, Predictor, Seen, Tally, common_classes, for_use
+from nets.predict.ensemble import as_seen
+from nets.predict.given import deployment_of
+from ops import Array
+from roles.commands.common import told_beside
+from roles.commands.judging import Counts, Judge, Rows, averaged
+from roles.commands.members import Member
+from roles.learning.job import Job
+from roles.messages import TEST
+
+
+@dataclass(frozen=True)
+class Asked:
+    """What the user asks for besides the scores of the net's layers: the number of best classes for
+    top-k, and which classes are confused."""
+
+    top: int | None
+    confusion: bool
+
+    @property
+    def counts(self) -> bool:
+        """True if the rows of outputs are to be counted."""
+        return self.top is not None or self.confusion
+
+
+@dataclass
+class Found:
+    """The result of one test net, for a member, or for the ensemble (`member` is None). `scores`
+    are means over its images, by name. `missing` layers have no weights and kept their first
+    values.
+
+    `tally` has top-k and confusion if they were asked for, `names` the names of the classes. `net`
+    is a clause that names the test net if there are several.
+    """
+
+    net: str
+    images: int
+    member: Member | None
+    missing: tuple[str, ...] = ()
+    scores: dict[str, float] = field(default_factory=dict)
+    tally: Tally | None = None
+    names: Sequence[str] = ()
+
+    def count(self, rows: Rows, asked: Asked, ignored: int | None) -> None:
+        """Count a batch as it is asked for."""
+        if asked.counts:
+            self.tally = self.tally or Tally(rows.outputs.shape[1], asked.top or 1)
+            self.tally.add(rows.outputs, rows.labels, ignored)
+
+
+class TestedNet:
+    """The net of one test phase of the job, and its data."""
+
+    def __init__(self, job: Job, phase: str, order: str | None, memory: str) -> None:
+        self.job = job
+        self.phase = phase
+        self.source: Source = job.source(phase)
+        self._memory = memory
+        self.net = self.build()
+        self.judge = Judge(self.net.spec)
+        self.batches: Batches = job.batches(phase, self.source, self.net, more=1)
+        self.images = job.test_rows(phase, self.source)
+        self._order = "gray" if self.source.shape[0] == 1 else order or self.source.order
+
+    def build(self) -> Net:
+        """A net of this phase, for whole batches."""
+        shapes = self.job.shapes(self.phase, self.source)
+        return self.job.build(self.phase, "all", shapes, memory=self._memory)
+
+    def deployment(self) -> Deployment:
+        """The description that a checkpoint of this job has. Raises NetError if its net cannot be
+        used for predictions."""
+        inputs = {name: shape[1:] for name, shape in self.net.input_shapes.items()}
+        spec = self.job.spec(self.job.test_phases[0])  # as when the checkpoint is saved
+        seen = Seen(self.source.shape, self._order, (), inputs)
+        return Deployment.of(spec, seen, Transform.of_net(spec, TEST))
+
+    def read(self) -> Iterator[tuple[int, Sequence[NDArray[Any]]]]:
+        """Read the batches: their numbers and arrays, the inputs of the net and then labels that it
+        may not take. The last batch may be smaller."""
+        size = self.job.rows(self.phase)
+        for number in range(-(-self.images // size)):
+            yield number, self.batches.read(number, 0, min(size, self.images - number * size))
+
+    def raw(self, number: int, rows: int) -> NDArray[Any]:
+        """The images of a batch as the data give them, without any transform."""
+        low = number * self.job.rows(self.phase)
+        images: NDArray[Any] = self.source.read(self.batches.indices(low, low + rows))[0]
+        return images
+
+
+class Passes(Protocol):
+    """The passes of one member over the test data."""
+
+    output: Output
+    missing: tuple[str, ...]
+
+    def add(self, number: int, fed: Sequence[NDArray[Any]], wanted: bool) -> Rows | None:
+        """Compute one batch, and return its rows if they are `wanted`."""
+
+    @property
+    def scores(self) -> dict[str, float]:
+        """The scores of all batches so far."""
+
+
+class ByTestNet:
+    """A member that computes with the test net of cluster.toml, as a single net does."""
+
+    def __init__(self, tested: TestedNet, member: Member, net: Net) -> None:
+        judge = tested.judge
+        matched = load_weights(member.files, net.params, tested.job.shared)
+        for line in matched.told:
+            told_beside("weights", line)
+        self.missing = matched.missing
+        names = _names(member)
+        self.output = Output(member.word, judge.width(net), judge.ending, names)
+        self._net, self._judge = net, judge
+        self._sums: dict[str, float] = defaultdict(float)
+        self._images = 0
+        blobs = {**net.initial_blobs(), **matched.blobs}
+        self._blobs = {
+            layer: tuple(net.ops.asarray(blob, net.dtype) for blob in of)
+            for layer, of in blobs.items()
+        }
+
+    def add(self, number: int, fed: Sequence[NDArray[Any]], wanted: bool) -> Rows | None:
+        """Compute one batch with the test net."""
+        net = self._net
+        more = fed[len(net.inputs) :]
+        net.begin(number, (0, len(fed[0])))
+        for name, array in zip(net.inputs, fed, strict=False):
+            net.feed(name, array)
+        for stage in net.stages:
+            if stage.layer is not None:
+                net.load(stage.layer, self._blobs[stage.layer])
+            net.forward(stage)
+        for name, value in (net.scalars() or _outputs(net, *more)).items():
+            self._sums[name] += len(fed[0]) * value
+        self._images += len(fed[0])
+        return self._judge.rows(net, more) if wanted else None
+
+    @property
+    def scores(self) -> dict[str, float]:
+        return {name: value / self._images for name, value in self._sums.items()}
+
+
+class ByOwnNet:
+    """A member that computes with its own net and transform, which its checkpoint describes."""
+
+    missing: tuple[str, ...] = ()
+
+    def __init__(self, tested: TestedNet, member: Member) -> None:
+        self._tested = tested
+        self._seen = tested.deployment()
+        batch = tested.job.rows(tested.phase)
+        ops = tested.job.backend_ops
+        self._predictor = one = Predictor(*for_use(member.files), batch=batch, backend=ops)
+        self.output = Output(member.word, one.width, one.deployment.ending, one.classes)
+        self._counts = Counts(tested.judge)
+
+    def add(self, number: int, fed: Sequence[NDArray[Any]], wanted: bool) -> Rows | None:
+        """Compute one batch from the images as the data give them."""
+        tested = self._tested
+        raw = tested.raw(number, len(fed[0]))
+        outputs = self._predictor.scores(as_seen(raw, self._seen, self._predictor.deployment))
+        rows = Rows(outputs.astype(np.float64), tested.judge.labels(tested.net, fed))
+        self._counts.add(rows)
+        return rows if wanted else None
+
+    @property
+    def scores(self) -> dict[str, float]:
+        return self._counts.scores
+
+
+def found_by_test(
+    job: Job, phase: str, members: Sequence[Member], asked: Asked, order: str | None
+) -> list[Found]:
+    """Run a test net over its images: the result of each member, and of the ensemble if there are
+    several. `order`: the order of planes that cluster.toml declares."""
+    several = len(members) > 1
+    wanted = several or asked.counts
+    tested = TestedNet(job, phase, order, "kept" if wanted else "reused")
+    passes = _passes(tested, members)
+    outputs = [one.output for one in passes]
+    names = common_classes(outputs) or tested.source.class_names
+    of = f", test net {job.test_name(phase)}" if len(job.test_phases) > 1 else ""
+    found = [
+        Found(of, tested.images, member, one.missing, names=names)
+        for member, one in zip(members, passes, strict=True)
+    ]
+    whole = Found(of, tested.images, None, names=names)
+    counts = Counts(tested.judge)
+    ignored = tested.judge.judged.ignored
+    for number, fed in tested.read():
+        rows = [one.add(number, fed, wanted) for one in passes]
+        given = [each for each in rows if each is not None]
+        for result, each in zip(found, given, strict=False):
+            result.count(each, asked, ignored)
+        if several:
+            mean = averaged(given)
+            counts.add(mean)
+            whole.count(mean, asked, ignored)
+    for result, one in zip(found, passes, strict=True):
+        result.scores = one.scores
+    whole.scores = counts.scores
+    return [*found, whole] if several else found
+
+
+def _passes(tested: TestedNet, members: Sequence[Member]) -> list[Passes]:
+    """The passes of each member. In an ensemble, a member that describes another net, transform or
+    order of planes than cluster.toml computes with its own."""
+    found: list[Passes] = []
+    for at, member in enumerate(members):
+        if len(members) > 1 and _describes_another(tested, member):
+            told_beside("ensemble", f"{member.word}: its own net and transform are used")
+            found.append(ByOwnNet(tested, member))
+            continue
+        # a recurrent net keeps its state from batch to batch, so members cannot share one
+        net = tested.build() if at and tested.net.time_first else tested.net
+        found.append(ByTestNet(tested, member, net))
+    return found
+
+
+def _describes_another(tested: TestedNet, member: Member) -> bool:
+    said = deployment_of(member.files)
+    if said is None:
+        return False
+    try:
+        expected = tested.deployment()
+    except NetError:
+        return False
+    return replace(said, classes=()).to_text() != expected.to_text()
+
+
+def _names(member: Member) -> tuple[str, ...]:
+    """The names of the classes in a checkpoint, empty if it has none or cannot be read."""
+    try:
+        said = deployment_of(member.files)
+    except NetError:
+        return ()
+    return said.classes if said is not None else ()
+
+
+def _outputs(net: Net, labels: Array | None = None) -> dict[str, float]:
+    """Scores of a net that computes none. If the data have `labels`: the share of images whose
+    label has the largest number in the only output. Else: the mean of each output."""
+    outputs = {name: net.ops.to_host(net.blob(name)) for name in net.outputs}
+    name, first = next(iter(outputs.items()))
+    classes = (
+        first.ndim > 1 and first.size == first.shape[0] * first.shape[1] and first.shape[1] > 1
+    )
+    if labels is not None and labels.ndim == 1 and len(outputs) == 1 and classes:
+        best = first.reshape(len(first), -1).argmax(1)
+        return {
+            (f"accuracy by the data's labels (largest number of '{name}')"): float(
+                np.mean(best == labels)
+            )
+        }
+    return {f"mean of output '{name}'": float(array.mean()) for name, array in outputs.items()}
