@@ -44,7 +44,8 @@ class Tree:
 
     `mark` distinguishes the names of its reducers from those of other servers. With several hosts,
     the gradients of each host are summed there: every reducer lives on the host of the first worker
-    below it. Where groups can be changed, trees do not depend on hosts.
+    below it. Where groups can be changed, trees do not depend on hosts, and reducers that the
+    first groups do not use live on hosts at equal distances.
     """
 
     def __init__(self, request: Request, server: str, fan_in: int | None, mark: str = "") -> None:
@@ -53,6 +54,7 @@ class Tree:
         self.live = request.strategy.live
         self._groups = groups_of(request)
         self.workers = [name for members in self._groups for name in members]
+        self._far = bool(request.homes)
         self._homes = {} if self.live else request.homes
         self.reducers = [f"reducer{mark}-{number}" for number in range(self._needed())]
         self.places = forest(self._groups, fan_in, server, self.reducers, self._homes)
@@ -85,13 +87,18 @@ class Tree:
         return made
 
     def _beside(self) -> dict[str, str]:
-        """Reducer -> the first worker below it."""
+        """Reducer -> the first worker below it. On the first machine, all reducers together would
+        get each gradient through its one link."""
         found: dict[str, str] = {}
-        for worker in self.workers if self._homes else ():
+        if not self._far:
+            return found
+        for worker in self.workers:
             name = self.places[worker].name
             while name in self.places:
                 found.setdefault(name, worker)
                 name = self.places[name].name
+        for number, name in enumerate(self.reducers):
+            found.setdefault(name, self.workers[number * len(self.workers) // len(self.reducers)])
         return found
 
     def links(self) -> list[Link]:

@@ -69,6 +69,23 @@ def test_as_many_members_of_a_host_add_up_as_it_has_cores_and_all_if_the_number_
     assert adders_of(("a", "b"), 64) == 2
 
 
+@pytest.mark.parametrize("live", [False, True])
+def test_reducers_live_next_to_the_workers_whose_gradients_they_add_up(
+    live: bool, tmp_path: Path
+) -> None:
+    """On one machine together they would get all gradients through one link."""
+    machines = '[launcher]\nkind = "plain"\n[[machine]]\nhosts = "n[1-8]"\ncores = 1\n'
+    text = configure(tmp_path, "omnivore", workers=8, more=machines)
+    made = check(text, [f"train.strategy.live={str(live).lower()}"])
+    home = {actor: spec.machine for spec in made.placement.processes for actor in spec.actors}
+    reducers = {name: home[name] for name in home if name.startswith("reducer")}
+    assert len(set(reducers.values())) == 4
+    below = {"reducer-0": "conv-0-0", "reducer-1": "conv-0-2", "reducer-2": "conv-0-4"}
+    assert {name: reducers[name] for name in below} == {
+        name: home[worker] for name, worker in below.items()
+    }
+
+
 def test_check_and_plan_name_the_unknown_facts_about_other_machines(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -150,13 +167,13 @@ def test_the_identity_of_an_actors_input_depends_on_nets_solvers_and_files_but_n
         return Reader(dataclasses.replace(job, **changed)).reads()  # type: ignore[arg-type]
 
     before = read(weights=(str(tmp_path / "a" / "first.safetensors"),))
-    assert before.keys() == {"the net in TRAIN", "the solver", "train.weights first.safetensors"}
+    assert before.keys() == {"the net in TRAIN", "the solver", "train.weights 1 first.safetensors"}
     other = read(
         weights=(str(tmp_path / "b" / "first.safetensors"),),
         solver=str(tmp_path / "b" / "solver.prototxt"),
     )
     assert {name for name in before if before[name] != other[name]} == {
-        "train.weights first.safetensors"
+        "train.weights 1 first.safetensors"
     }
     assert read(solver_values={"base_lr": 0.5})["the solver"] != before["the solver"]
     assert read(net="cifar10_quick")["the net in TRAIN"] != before["the net in TRAIN"]
