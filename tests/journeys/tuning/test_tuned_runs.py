@@ -4,6 +4,7 @@ its end."""
 from __future__ import annotations
 
 import json
+import re
 import signal
 import subprocess
 from pathlib import Path
@@ -14,6 +15,7 @@ import pytest
 from roles import training
 from roles.planning.strategies import PRESETS
 from roles.tuning.choices import counts_up_to
+from roles.tuning.momentum import compensated
 from runtime import ConfigError, Topology
 from runtime.cli.main import main
 from runtime.config.file import load_with_program
@@ -406,14 +408,16 @@ def test_groups_auto_and_nothing_else_changed_trains_the_digits(tmp_path: Path) 
     assert (done.returncode, done.stderr) == (0, "")
     directory = run_directory(tmp_path / "cluster.toml")
     (end,) = events(directory, "finished")
-    assert end["accuracy"] >= 0.975
+    assert end["accuracy"] >= 0.965
     (chosen,) = (
         line
         for line in done.stdout.splitlines()
-        if line.startswith("tuning     iteration 0  groups ")
+        if re.match(r"tuning +iteration \d+  groups ", line)
     )
     assert "  why " in chosen
-    assert json.loads((directory / "tuning.json").read_text())["choice"]["momentum"] == 0.9
+    choice = json.loads((directory / "tuning.json").read_text())["choice"]
+    # the solver's momentum is 0.9, and it follows the groups
+    assert choice["momentum"] == pytest.approx(compensated(0.9, choice["groups"] - 1))
 
 
 @pytest.mark.slow
