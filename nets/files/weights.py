@@ -87,7 +87,7 @@ def read_each(paths: Iterable[str | Path], shared: Lent = NONE) -> Several:
         if again:
             earlier = ", ".join(dict.fromkeys(str(origin[layer]) for layer in again))
             shown = f"{', '.join(again[:8])}{', ...' if len(again) > 8 else ''}"
-            told.append(f"layers {shown}: those of {path} replace those of {earlier}")
+            told.append(f"layers {shown}: the weights in {path} replace the weights in {earlier}")
         found |= more
         origin |= dict.fromkeys(more, path)
     if problems:

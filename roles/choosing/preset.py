@@ -187,8 +187,8 @@ def _of_groups(asked: Train, candidate: Candidate) -> str:
 
 
 def _compared_by(best: Sequence[Counted], worth: Worth) -> dict[str, str]:
-    """The comparison of presets whose groups are chosen too: what was predicted, and what was
-    assumed."""
+    """The comparison of presets whose groups are chosen too: the predictions, and the assumption
+    behind them."""
     return {"predicted": in_words(best), "assumed": worth.assumed}
 
 

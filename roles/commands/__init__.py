@@ -14,7 +14,8 @@ rescaling  `scale`: the options of a training with another number of workers or 
 common     Functions that the commands share
 judging    The outputs of nets for the test data, and their scores
 members    The members of an ensemble among the words of `predict` and `test`
-scoring    The scores of nets on the test data, and those of an ensemble
+scoring    The scores of nets on the test data, and the scores of an ensemble, whose outputs are the
+           averages of its members' outputs
 """
 
 COMMANDS = {

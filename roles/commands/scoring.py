@@ -1,5 +1,5 @@
-"""The scores of nets on the test data, and those of an ensemble: the scores of the averages of what
-its members give each image."""
+"""The scores of nets on the test data, and the scores of an ensemble, whose outputs are the
+averages of its members' outputs."""
 
 from __future__ import annotations
 
@@ -27,8 +27,8 @@ from roles.messages import TEST
 
 @dataclass(frozen=True)
 class Asked:
-    """What the user asks for besides the scores of the net's layers: the number of best classes for
-    top-k, and which classes are confused."""
+    """The counts that the user asks for, in addition to the scores of the net's layers: top-k with
+    `top` best classes, and the confusion matrix."""
 
     top: int | None
     confusion: bool

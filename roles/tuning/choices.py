@@ -58,9 +58,9 @@ class Setting:
 
 
 def alike(setting: Setting, groups: int) -> Setting | None:
-    """The setting with which `groups` groups learn as much in an iteration as those of `setting`
-    do, if the net bears it: the gain of a gradient, base_lr / (1 - momentum), and the mean delay of
-    its effect stay (`momentum.at_whole_gain`). None if there is none.
+    """The setting with which `groups` groups learn as much in an iteration as the groups of
+    `setting` do, if the net bears it: the gain of a gradient, base_lr / (1 - momentum), and the
+    mean delay of its effect stay (`momentum.at_whole_gain`). None if there is none.
     """
     momentum = at_whole_gain(setting.momentum, groups - setting.groups)
     if momentum is None:

@@ -68,8 +68,8 @@ def test_of_a_layer_in_several_files_the_last_one_counts_and_a_line_names_both(
     found = read_each(names)
     assert (found.weights["ip2"][0] == 2).all()
     assert found.told == (
-        f"layers ip2: those of {names[1]} replace those of {names[0]}",
-        f"layers ip2: those of {names[2]} replace those of {names[1]}",
+        f"layers ip2: the weights in {names[1]} replace the weights in {names[0]}",
+        f"layers ip2: the weights in {names[2]} replace the weights in {names[1]}",
     )
     assert (read_each(names[::-1]).weights["ip2"][0] == 0).all()
     assert read_each(names[:1]).told == ()
@@ -138,7 +138,9 @@ def test_layers_that_one_file_replaces_are_reported(
     *files, net = halves
     write_weights(tmp_path / "more.h5", filled(3))
     given = Given(net=net.spec, size=(28, 28))
-    expected = f"layers ip2: those of {tmp_path / 'more.h5'} replace those of {files[1]}"
+    expected = (
+        f"layers ip2: the weights in {tmp_path / 'more.h5'} replace the weights in {files[1]}"
+    )
     for work in (
         lambda: for_use([*files, tmp_path / "more.h5"], given),
         lambda: convert_weights([*files, tmp_path / "more.h5"], tmp_path / "x.h5"),

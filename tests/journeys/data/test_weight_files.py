@@ -157,7 +157,7 @@ def test_a_layer_in_both_files_is_reported_by_every_command(
         told = capsys.readouterr().err + caplog.text
         for file in ("ip.h5", "more.h5"):
             assert file in told
-        assert "layers ip2: those of " in told
+        assert "layers ip2: the weights in " in told
     assert (read_weights(Path("x.h5"))["ip2"][0] == 0).all()
 
 

@@ -408,7 +408,6 @@ def test_groups_auto_and_nothing_else_changed_trains_the_digits(tmp_path: Path) 
     assert (done.returncode, done.stderr) == (0, "")
     directory = run_directory(tmp_path / "cluster.toml")
     (end,) = events(directory, "finished")
-    assert end["accuracy"] >= 0.965
     (chosen,) = (
         line
         for line in done.stdout.splitlines()
@@ -416,6 +415,8 @@ def test_groups_auto_and_nothing_else_changed_trains_the_digits(tmp_path: Path) 
     )
     assert "  why " in chosen
     choice = json.loads((directory / "tuning.json").read_text())["choice"]
+    # several groups have less momentum, so their model is a few iterations behind at the end
+    assert end["accuracy"] >= (0.975 if choice["groups"] == 1 else 0.97)
     # the solver's momentum is 0.9, and it follows the groups
     assert choice["momentum"] == pytest.approx(compensated(0.9, choice["groups"] - 1))
 
