@@ -118,7 +118,8 @@ def _tested(job: Job, phase: str, weights: Path, top: int | None, confusion: boo
         net.begin(number, (0, rows))
         fed = batches.read(number, 0, rows)
         for name, array in zip(net.inputs, fed, strict=False):  # the net may take no labels
-            net.feed(name, array)
+            net.feed_rows(name, array)
+        more = [net.laid_out(array) for array in fed[len(net.inputs) :]]
         for stage in net.stages:
             if stage.layer is not None:
                 net.load(
@@ -126,10 +127,10 @@ def _tested(job: Job, phase: str, weights: Path, top: int | None, confusion: boo
                     tuple(net.ops.asarray(blob, net.dtype) for blob in blobs[stage.layer]),
                 )
             net.forward(stage)
-        for name, value in (net.scalars() or _outputs(net, *fed[len(net.inputs) :])).items():
+        for name, value in (net.scalars() or _outputs(net, *more)).items():
             sums[name] += rows * value
         if counts:
-            found.tally = _counted(found.tally, net, judged, fed[len(net.inputs) :], top or 1)
+            found.tally = _counted(found.tally, net, judged, more, top or 1)
     found.scores = {name: value / total for name, value in sums.items()}
     return found
 
