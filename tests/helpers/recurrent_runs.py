@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
 
 import numpy as np
+
+from ops import Array
 
 STEPS = 4  # of time, in a pass
 STREAMS = 8
@@ -67,3 +70,10 @@ def configured(
     path = folder / "cluster.toml"
     path.write_text(text + strategy)
     return path
+
+
+def same_arrays(found: Mapping[str, Array], wanted: Mapping[str, Array]) -> None:
+    """Assert that both checkpoints have the same arrays, to the last bit."""
+    assert found.keys() == wanted.keys()
+    differ = [name for name, array in wanted.items() if found[name].tobytes() != array.tobytes()]
+    assert differ == []

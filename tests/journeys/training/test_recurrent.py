@@ -13,7 +13,7 @@ import pytest
 from nets.files import checkpoint
 from roles.learning.stream_states import StreamStates
 from runtime.errors import ConfigError
-from tests.helpers.recurrent_runs import SEQUENCE, STREAMS, configured
+from tests.helpers.recurrent_runs import SEQUENCE, STREAMS, configured, same_arrays
 from tests.helpers.support import Simulated, train
 from tests.journeys.tuning.test_probes import asks, tried
 from tests.journeys.tuning.test_regroup import meddled
@@ -27,9 +27,7 @@ SYNCHRONOUS = ["sync", "omnivore", "replicas", "firecaffe", "parameter-server"]
 
 def same(found: Simulated, wanted: Simulated) -> None:
     assert found.losses() == wanted.losses()
-    assert found.arrays.keys() == wanted.arrays.keys()
-    for name, expected in wanted.arrays.items():
-        assert found.arrays[name].tobytes() == expected.tobytes(), name
+    same_arrays(found.arrays, wanted.arrays)
 
 
 @pytest.fixture(scope="module")
@@ -67,8 +65,7 @@ def test_a_resumed_run_goes_on_from_the_states_with_any_preset_and_workers(
     rest.write_text(rest.read_text().replace("[train]\n", f'[train]\nresume = "../first/{file}"\n'))
     found = train(rest)
     assert found.losses() == alone.losses()[6:]
-    for name, expected in alone.arrays.items():
-        assert found.arrays[name].tobytes() == expected.tobytes(), name
+    same_arrays(found.arrays, alone.arrays)
 
 
 @pytest.mark.parametrize("preset", ["sync", "replicas", "sparknet"])
@@ -90,10 +87,7 @@ def test_states_move_with_their_streams_when_the_groups_change(tmp_path: Path) -
     assert len(journal.of("granted")) == 3
     file = cluster.parent / journal.of("checkpoint")[-1]["file"]
     arrays, _ = checkpoint.load(file)
-    differ = [
-        name for name, array in alone.arrays.items() if arrays[name].tobytes() != array.tobytes()
-    ]
-    assert differ == []
+    same_arrays(arrays, alone.arrays)
 
 
 def test_a_probe_with_other_groups_leaves_the_states_as_they_were(tmp_path: Path) -> None:
@@ -102,8 +96,7 @@ def test_a_probe_with_other_groups_leaves_the_states_as_they_were(tmp_path: Path
     cluster = configured(tmp_path / "live", "sync", workers=4, iterations=20, strategy=live)
     found = tried(cluster, asks({"iterations": 3}, {"iterations": 5, "groups": 2}))
     assert len(found.journal.of("probe")) == 2
-    for name, expected in alone.arrays.items():
-        assert found.arrays[name].tobytes() == expected.tobytes(), name
+    same_arrays(found.arrays, alone.arrays)
 
 
 def test_a_group_computes_whole_sequences_and_hands_on_their_states(
