@@ -18,9 +18,8 @@ from roles.learning.micro_batches import WorkerNet
 
 Span = tuple[int, int]  # streams [low, high)
 Slices = dict[str, list[int]]  # name -> [axis, low, high, total], as in State
-MARK = (
-    ".beside.streams."  # in the names of states in a checkpoint: LAYER.NUMBER.beside.streams.PLACE
-)
+# in the names of states in a checkpoint: LAYER.NUMBER.beside.streams.at-PLACE
+MARK = ".beside.streams.at-"
 
 
 class Piece(NamedTuple):

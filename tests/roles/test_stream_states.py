@@ -13,7 +13,7 @@ from roles.learning.micro_batches import MicroBatches
 from roles.learning.stream_states import StreamRows, StreamStates, place_of
 from tests.helpers.recurrent_runs import NET, STEPS, STREAMS
 
-NAME = "lstm.0.beside.streams.16"
+NAME = "lstm.0.beside.streams.at-16"
 
 
 def net_of(folder: Path) -> Net:
@@ -68,9 +68,9 @@ def test_states_of_other_workers_are_used_at_their_place(tmp_path: Path) -> None
     net = net_of(tmp_path)
     states = StreamStates(net)
     whole = np.repeat(np.arange(8, dtype=np.float32)[:, None], 7, axis=1)
-    states.give({NAME: whole, "lstm.1.beside.streams.16": whole, "lstm.0": whole})
+    states.give({NAME: whole, "lstm.1.beside.streams.at-16": whole, "lstm.0": whole})
     saved, slices = states.saved()
-    assert set(saved) == {NAME, "lstm.1.beside.streams.16"}
+    assert set(saved) == {NAME, "lstm.1.beside.streams.at-16"}
     assert slices[NAME] == [0, 0, 8, 8]
     assert begun(states, net, 16, 5, 7) == [5, 6]
 
@@ -96,12 +96,12 @@ def test_states_of_a_batch_are_put_together_and_one_with_a_missing_stream_is_lef
         states = StreamStates(net)
         passed(states, net, 8, low, high)
         arrays, slices = states.saved()
-        assert set(arrays) == {NAME, "lstm.1.beside.streams.16"}
+        assert set(arrays) == {NAME, "lstm.1.beside.streams.at-16"}
         for name, array in arrays.items():
             rows.add(name, array, slices[name])
-    rows.add("rnn.0.beside.streams.24", np.ones((4, 3), np.float32), [0, 0, 4, 8])
+    rows.add("rnn.0.beside.streams.at-24", np.ones((4, 3), np.float32), [0, 0, 4, 8])
     found = rows.arrays()
-    assert set(found) == {NAME, "lstm.1.beside.streams.16"}
+    assert set(found) == {NAME, "lstm.1.beside.streams.at-16"}
     np.testing.assert_array_equal(found[NAME][:, 0], np.arange(16, 24))
     rows.add(NAME, np.arange(16, 24, dtype=np.float32)[:, None] + np.zeros((8, 7)), [0, 0, 8, 8])
     np.testing.assert_array_equal(rows.arrays()[NAME], found[NAME])
@@ -109,5 +109,5 @@ def test_states_of_a_batch_are_put_together_and_one_with_a_missing_stream_is_lef
 
 def test_only_names_of_states_have_a_place() -> None:
     assert place_of(NAME) == 16
-    names = ("lstm.0", "ip.0.beside.0.conv-0-0", "lstm.0.beside.streams.x")
+    names = ("lstm.0", "ip.0.beside.0.conv-0-0", "lstm.0.beside.streams.at-x")
     assert [place_of(name) for name in names] == [None, None, None]

@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 from nets.files import checkpoint
+from nets.files.weights import read_weights
 from roles.learning.stream_states import StreamStates
 from runtime.errors import ConfigError
 from tests.helpers.recurrent_runs import SEQUENCE, STREAMS, configured, same_arrays
@@ -144,3 +145,14 @@ def test_several_passes_for_an_update_are_refused_in_words(tmp_path: Path) -> No
     solver.write_text(solver.read_text() + "iter_size: 2\n")
     with pytest.raises(ConfigError, match="found iter_size 2"):
         train(cluster)
+
+
+def test_a_checkpoint_with_states_gives_weights_as_any_other(tmp_path: Path) -> None:
+    """A user tests it, and another run starts from its weights."""
+    first = configured(tmp_path / "first", "sync", workers=2, iterations=6, strategy=REPRODUCIBLE)
+    found = train(first)
+    file = first.parent / found.journal.of("checkpoint")[-1]["file"]
+    assert set(read_weights(file)) == {"embed", "lstm", "next"}
+    rest = configured(tmp_path / "rest", "single", iterations=1)
+    rest.write_text(rest.read_text().replace("[train]\n", f'[train]\nweights = "{file}"\n'))
+    assert train(rest).losses()[0] < found.losses()[0]
