@@ -16,8 +16,8 @@ from tests.chaos.recovering import Starts, assert_same_bits, last_checkpoint
 from tests.helpers.recurrent_runs import configured
 from tests.helpers.support import Simulated, train
 
-ITERATIONS = 100
-EVERY = 10  # iterations between two checkpoints
+ITERATIONS = 40
+EVERY = 5  # iterations between two checkpoints
 CASES = [
     (preset, workers)
     for preset in ("sync", "replicas", "omnivore", "firecaffe", "parameter-server")
@@ -57,7 +57,7 @@ def test_a_run_that_loses_a_worker_ends_with_the_bits_of_one_worker(
 ) -> None:
     generator = random.Random(f"{preset} {workers}")
     run = survivor(cluster_of(tmp_path, preset, workers))
-    run.until(rf"progress +iteration {generator.randrange(EVERY, 2 * EVERY)}/")
+    run.until(rf"checkpoint +iteration {EVERY * generator.randrange(1, 4)} ")
     os.kill(run.pid(generator.choice(workers_of(run))), signal.SIGKILL)
     run.until("resumes ")
     assert run.end()[0] == 0
