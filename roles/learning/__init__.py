@@ -22,7 +22,7 @@ checkpoint_slices  The arrays of a checkpoint, which are whole parameters
 scoreboard         The sums behind a run's reports
 stream_states      The states that recurrent layers hand from one pass to the next, as their worker
                    keeps them
-test_phases        The phases of test nets in messages and jobs: "TEST", "TEST 1", "TEST 2", ...
+phases             The phases of test nets in messages and jobs: "TEST", "TEST 1", "TEST 2", ...
 
 See docs/decisions/sums.md.
 """

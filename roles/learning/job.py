@@ -42,7 +42,7 @@ from nets.sharding.slices import unit_parts
 from roles.learning.accumulated import AccumulatedNet, after_passes
 from roles.learning.backends import cpu_ops, ops_of
 from roles.learning.micro_batches import MicroBatches, WorkerNet
-from roles.learning.test_phases import number_of_test, phase_of_test
+from roles.learning.phases import number_of_test, phase_of_test
 from roles.messages import TEST, TRAIN
 from runtime.compute.emulated_device import device_here
 

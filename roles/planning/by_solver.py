@@ -10,7 +10,7 @@ from typing import Any
 from nets import SolverSpec
 from nets.data import Augment
 from roles.learning.job import Job
-from roles.learning.test_phases import phase_of_test
+from roles.learning.phases import phase_of_test
 from roles.options import Data, Train
 
 Remark = tuple[str, tuple[str, ...]]  # a line, and the keys below [train] that it is about
