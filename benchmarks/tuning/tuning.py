@@ -12,6 +12,8 @@ measurements, and the time that it takes.
     tradeoff-real   the same in processes, up to 4 workers; 8 minutes (no other load, please)
     lesion      the gain by each choice of the tuner (Omnivore, Figure 31); after tradeoff-mnist-8-1 and
                 tradeoff-cifar10-8-10
+    recurrent   groups, momentum and rate for a recurrent net (Omnivore, Figure 32); minutes of a core; continues if
+                it was cut off
     bayes       the tuner's search compared with a Bayesian one (`bayes`)
     momentum    the momentum of asynchronous groups compared with 1 - 1/g (Omnivore, Figure 6); about 10 minutes of two
                 cores
@@ -39,6 +41,7 @@ from benchmarks.tuning.lesion import lesion
 from benchmarks.tuning.momentum import momentum
 from benchmarks.tuning.nan import nan
 from benchmarks.tuning.prediction import prediction
+from benchmarks.tuning.recurrent import recurrent
 from benchmarks.tuning.rules import compare_rules
 from benchmarks.tuning.tradeoff import CONFIGURATIONS
 from benchmarks.tuning.tradeoff_real import tradeoff_real
@@ -230,6 +233,7 @@ PARTS: dict[str, tuple[str, Callable[[Record, int], None]]] = {
         tradeoff_real,
     ),
     "lesion": ("What each choice of the tuner is worth", lesion),
+    "recurrent": ("Groups, momentum, rate: an LSTM on Tiny Shakespeare", recurrent),
     "bayes": ("The tuner's search beside a Bayesian one", bayes),
     "momentum": ("Implicit momentum of asynchronous groups, Omnivore's Figure 6", momentum),
     "nan": ("Runs that end in NaN", nan),

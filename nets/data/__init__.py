@@ -1,38 +1,39 @@
 """Data sources: where a net's images and labels come from, and how they are read.
 
-source         The interface of data sources, and the simplest source, `MemorySource`, which holds
-               all samples in memory
-formats        The formats of data sources
-held_sets      Data sets in memory
-digits         The handwritten digits that ship with the package, enlarged to MNIST's 28 x 28
-idx            IDX files, the format of MNIST
-cifar10        CIFAR-10's binary format
-zipped         Opening of data files, plain or gzipped, with errors translated to DataError
-lmdb_source    Caffe's LMDB data sets: Datum records, read by index from a mapped file
-mdb            Reader of an LMDB database file (`data.mdb`) that works without the LMDB library
-datum          Conversion between a Datum (an image and its label, as Caffe's databases store them)
-               and an array
-images         Image files, named by a list ("path label" per line, Caffe's ImageData) or in one
-               folder per class
-decode         Decoding of image files to arrays, as Caffe has them through OpenCV
-hdf5_list      Caffe's HDF5Data source
-text           Characters of a text for Caffe's recurrent layers
-synthetic      Synthetic images that a net can learn
-blank          A source of zeros in any number and any shape, which takes no memory
-joined         Several sources joined to one, as Caffe's nets read them
-of_net         The data of a net in one phase
-transform      Caffe's transform_param: crop, subtract the mean, mirror, multiply by the scale
-augment        Random changes of training images, in addition to Caffe's crops and mirrors
-draws          Random numbers that depend only on (seed, position of a sample in the run, lane), so
-               that every process draws the same ones
-examined       A check of a source before training
-data_identity  A short description of a data source, with a checksum of a quick sample of it
-batches        The order of samples in a run, epoch after epoch, and the samples of batch number
-               `ticket`
-declared       The settings of a net's own data layers for reading
-prefetch       A thread that reads and transforms the next samples, so that the compute thread does
-               not wait for them
-writers        Writer of LMDB databases: Datum records under the keys that Caffe's tools use
+source          The interface of data sources, and the simplest source, `MemorySource`, which holds
+                all samples in memory
+formats         The formats of data sources
+held_sets       Data sets in memory
+digits          The handwritten digits that ship with the package, enlarged to MNIST's 28 x 28
+idx             IDX files, the format of MNIST
+cifar10         CIFAR-10's binary format
+zipped          Opening of data files, plain or gzipped, with errors translated to DataError
+lmdb_source     Caffe's LMDB data sets: Datum records, read by index from a mapped file
+mdb             Reader of an LMDB database file (`data.mdb`) that works without the LMDB library
+datum           Conversion between a Datum (an image and its label, as Caffe's databases store them)
+                and an array
+images          Image files, named by a list ("path label" per line, Caffe's ImageData) or in one
+                folder per class
+decode          Decoding of image files to arrays, as Caffe has them through OpenCV
+hdf5_list       Caffe's HDF5Data source
+text            Characters of a text for Caffe's recurrent layers
+synthetic       Synthetic images that a net can learn
+blank           A source of zeros in any number and any shape, which takes no memory
+joined          Several sources joined to one, as Caffe's nets read them
+of_net          The data of a net in one phase
+transform       Caffe's transform_param: crop, subtract the mean, mirror, multiply by the scale
+augment         Random changes of training images, in addition to Caffe's crops and mirrors
+draws           Random numbers that depend only on (seed, position of a sample in the run, lane), so
+                that every process draws the same ones
+examined        A check of a source before training
+data_identity   A short description of a data source, with a checksum of a quick sample of it
+batches         The order of samples in a run, epoch after epoch, and the samples of batch number
+                `ticket`
+declared        The settings of a net's own data layers for reading
+prefetch        A thread that reads and transforms the next samples, so that the compute thread does
+                not wait for them
+writers         Writer of LMDB databases: Datum records under the keys that Caffe's tools use
+stream_batches  Batches for a net whose rows are streams
 """
 
 from nets.data.augment import Augment
@@ -44,6 +45,7 @@ from nets.data.formats import FORMATS, open_source
 from nets.data.of_net import is_one, open_data
 from nets.data.prefetch import Prefetcher
 from nets.data.source import MemorySource, Source
+from nets.data.stream_batches import StreamBatches
 from nets.data.transform import Transform, first_transforming
 
 __all__ = [
@@ -53,6 +55,7 @@ __all__ = [
     "MemorySource",
     "Prefetcher",
     "Source",
+    "StreamBatches",
     "Transform",
     "batch_of_net",
     "declared",

@@ -44,10 +44,10 @@ class Batches:
         self._count = len(source.shapes) if count is None else count
         if batch < 1:
             raise DataError(f"batch: found {batch}, expected an integer >= 1")
-        if batch % source.unit:
+        if batch % source.unit and source.unit % batch:
             raise DataError(
                 f"batch: found {batch}, expected a multiple of the source's "
-                f"sequences of {source.unit}"
+                f"sequences of {source.unit}, or a divisor"
             )
         if rand_skip > len(source):
             raise DataError(

@@ -16,6 +16,7 @@ from typing import Any
 from numpy.typing import NDArray
 
 from nets.data.batches import Batches
+from nets.data.stream_batches import StreamBatches
 from nets.errors import DataError
 
 Share = tuple[int, int]  # samples [low, high), see Batches.samples
@@ -32,7 +33,9 @@ class Prefetcher:
     `with` block closes the prefetcher.
     """
 
-    def __init__(self, batches: Batches, depth: int = 2, place: Place | None = None) -> None:
+    def __init__(
+        self, batches: Batches | StreamBatches, depth: int = 2, place: Place | None = None
+    ) -> None:
         if depth < 1:
             raise DataError(f"prefetch: depth: found {depth}, expected an integer >= 1")
         self.batches = batches

@@ -17,4 +17,5 @@ classes       The inputs of a net that are numbers of classes or of words, and t
 warm          Preparation of a net before its first iteration
 net_part      A net before it computes
 fed_net       A net that is given the arrays of a pass
+streams       The streams of a net with recurrent layers
 """

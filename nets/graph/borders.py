@@ -63,11 +63,11 @@ def _ends(
     return [*(i for i in sources if wiring.values[i].name in through), *last]
 
 
-def first_rows(wiring: Wiring, inputs: Mapping[str, int], net: str) -> int:
-    """Return the batch size: the length of axis 0 of the first input or, without inputs, of the
-    first value that a layer makes."""
+def first_rows(wiring: Wiring, inputs: Mapping[str, int], net: str, axis: int = 0) -> int:
+    """Return the batch size: the length of the rows' axis of the first input or, without inputs, of
+    the first value that a layer makes."""
     made = [i for node in wiring.nodes if not node.bottoms for i in node.tops]
     shapes = [shape for i in (*inputs.values(), *made) if (shape := wiring.values[i].shape)]
     if not shapes:
         raise NetError(f"net '{net}': no layer gives data, expected a Data or Input layer")
-    return shapes[0][0]
+    return shapes[0][axis]

@@ -61,6 +61,12 @@ class EmulatedNet(Net):
         """Return an array of the blob's shape."""
         return self.blob(name)
 
+    def feed_rows(self, name: str, array: Any) -> None:
+        """Ignore an input."""
+
+    def set_grad_rows(self, name: str, array: Any) -> None:
+        """Ignore a gradient."""
+
     def scalars(self) -> dict[str, float]:
         """Return the scores of the real net by name, all 0."""
         found = {}

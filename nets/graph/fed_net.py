@@ -3,7 +3,7 @@ border. Its layers get their places in memory here."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -11,6 +11,7 @@ import numpy as np
 from nets.errors import NetError, did_you_mean
 from nets.graph.gradients import Gradients
 from nets.graph.net_part import PartOfNet
+from nets.graph.streams import turned
 from nets.graph.wiring import Node
 from nets.layers import Run, Setup
 from ops import Array, Backend
@@ -56,12 +57,15 @@ class FedNet(PartOfNet):
                 raise NetError(f"rows: found [{low}, {high}), expected a part of [0, {self.batch})")
         count = sum(high - low for low, high in spans)
         if count != self._rows:
-            self.wiring.reshape(Setup(self.phase, count, self._input_shape))
+            self.wiring.reshape(Setup(self.phase, count, self._input_shape, self.streams))
             self._rows = count
             self._placed = None
         if self._reuses and self._placed is not self._block.array:
             self._place()
-        self._run = Run(self.phase, self.seed, step, spans[0][0], spans[-1][1], self.batch, spans)
+        steps = 0 if self.streams is None else self.streams.steps
+        self._run = Run(
+            self.phase, self.seed, step, spans[0][0], spans[-1][1], self.batch, spans, steps
+        )
         self._arrays = {}
         self._blobs = {}
         self._gradients.begin()
@@ -135,11 +139,45 @@ class FedNet(PartOfNet):
         """Forget the arrays of the pass. None of its blobs can be read any more."""
         self._arrays = {}
 
+    def feed_rows(self, name: str, array: Any) -> None:
+        """Give the input blob `name` with its rows on axis 0."""
+        self.feed(name, self.laid_out(array))
+
+    def set_grad_rows(self, name: str, array: Any) -> None:
+        """Give the gradient of boundary blob `name` with its rows on axis 0."""
+        self.set_grad(name, self.laid_out(array))
+
+    def laid_out(self, array: Any) -> Any:
+        """Return an array that has its rows on axis 0 in the order of the net's axes."""
+        return array if self.streams is None else turned(array)
+
+    def states(self) -> dict[str, Array]:
+        """Return the states after the last pass, each (rows, H), by the layer's name and a number.
+        Recurrent layers with `expose_hidden` keep none."""
+        return {
+            f"{node.layer.name}.{number}": state
+            for node in self._recurrent
+            for number, state in enumerate(node.layer.state)
+        }
+
+    def set_states(self, states: Mapping[str, Array]) -> None:
+        """Let the next pass start from these `states`, after `begin`. A layer whose states are
+        missing starts from zeros."""
+        for node in self._recurrent:
+            names = [f"{node.layer.name}.{number}" for number in range(node.layer.states)]
+            kept = names if all(name in states for name in names) else []
+            node.layer.state = [self.ops.asarray(states[name].copy()) for name in kept]
+
     def restart(self) -> None:
         """Make the next pass like the first one: no layer keeps its state."""
         self._rows = 0
 
     # inside
+
+    @property
+    def _recurrent(self) -> list[Any]:
+        """The nodes of the layers that keep states from pass to pass."""
+        return [node for node in self.nodes if node.layer.time_first]
 
     def _given(self, i: int) -> Array:
         if i not in self._arrays:

@@ -19,6 +19,7 @@ from nets.errors import NetError
 from nets.graph.fed_net import FedNet
 from nets.graph.scores import scores
 from nets.graph.stages import Stage as Stage  # this module exports it
+from nets.graph.streams import turned
 from nets.graph.wiring import Node
 from nets.layers import Values
 from ops import Array, OpsError
@@ -64,6 +65,14 @@ class Net(FedNet):
         i = self._inputs[name] if name in self._inputs else self._index(name)
         found = self._gradients.of(i)
         return self.ops.zeros(self._value(i).shape, self.dtype) if found is None else found
+
+    def blob_rows(self, name: str) -> Array:
+        """Return boundary blob `name` of this pass with its rows on axis 0."""
+        return self.blob(name) if self.streams is None else turned(self.blob(name))
+
+    def grad_rows(self, name: str) -> Array:
+        """Return the gradient of boundary or input blob `name` with its rows on axis 0."""
+        return self.grad(name) if self.streams is None else turned(self.grad(name))
 
     def scalars(self) -> dict[str, float]:
         """Return every loss and accuracy that was computed in this pass, and their weighted total

@@ -3,10 +3,11 @@ batches fit."""
 
 from __future__ import annotations
 
-from nets.data import Batches, Source
+from nets.data import Batches, Source, StreamBatches
 from nets.definition.spec import LayerSpec, NetSpec
 from nets.errors import NetError
 from nets.graph.graph import Net
+from nets.graph.streams import streams_of
 from nets.layers import kind_of
 from nets.layers.base import Shape
 
@@ -28,7 +29,21 @@ def promised(layers: DataLayers, source: Source) -> dict[str, Shape]:
     return dict(zip(tops, source.shapes, strict=False))
 
 
-def check_inputs(net: Net, batches: Batches) -> None:
+def rows_given(spec: NetSpec, source: Source) -> int:
+    """Return how many rows the source has for a net in one state. A net with streams takes whole
+    batches of them. Raises NetError if there is not one."""
+    streams = streams_of(spec)
+    if streams is None:
+        return len(source)
+    if len(source) < streams.steps:
+        raise NetError(
+            f"{source.name}: found {len(source)} steps of time, expected at least "
+            f"{streams.steps}, the steps of the net"
+        )
+    return len(source) // streams.steps * streams.number
+
+
+def check_inputs(net: Net, batches: Batches | StreamBatches) -> None:
     """Raise NetError unless the batches give every input of the net in its shape. A net without a
     loss cannot be trained, so it is an error, too."""
     layers = [node.layer for stage in net.stages for node in stage.nodes]
@@ -47,10 +62,10 @@ def check_inputs(net: Net, batches: Batches) -> None:
     problems = [
         (
             f"{net.spec.path.name}: top '{name}': found samples of shape {found}, expected "
-            f"{net.input_shapes[name][1:]}"
+            f"{net.row_shape(name)}"
         )
         for name, found in shapes
-        if found != net.input_shapes[name][1:]
+        if found != net.row_shape(name)
     ]
     if problems:
         raise NetError(problems)

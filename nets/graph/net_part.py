@@ -16,6 +16,7 @@ from nets.graph.in_place import allow_in_place, owners, readers
 from nets.graph.net_memory import MemoryPlan, Planner
 from nets.graph.sharing import check_cut, share
 from nets.graph.stages import cut
+from nets.graph.streams import is_recurrent, streams_of
 from nets.graph.wiring import Node, Value, wire
 from nets.layers import Setup, make_layer
 from nets.layers.base import Shape
@@ -33,11 +34,14 @@ class PartOfNet:
     passes. `input_shape` is the data source's (C, H, W). `nodes` are the layers of this part in
     their order, `wiring` has the layers of all parts and the values that they read and write.
 
-    The FC phase ("fc") has every InnerProduct, Embed and recurrent layer, the layers that depend on
-    one, and the losses. The conv phase ("conv") has the other layers. A "link" is a piece of an FC
+    The FC phase ("fc") has every InnerProduct and Embed layer, the layers that depend on one, and
+    the losses. The conv phase ("conv") has the other layers. A "link" is a piece of an FC
     phase (`sharding`): it returns the gradients of its inputs `through`, and it is given the
-    gradient of its end. If `time_first` is true, the net has recurrent layers, which take the rows
-    as steps of time.
+    gradient of its end. Recurrent layers and all layers below them belong to the conv phase.
+
+    `recurrent`: the net has recurrent layers. `streams` are the streams of such a net, which are
+    then its rows (`nets.graph.streams`). They are None for other nets, and for recurrent nets whose
+    inputs have other shapes: there the rows are steps of time.
 
     With `memory` "reused", arrays that are never needed together share a place in one block. The
     block is planned before the first pass (`memory_plan`). After a pass, only inputs, outputs and
@@ -69,18 +73,20 @@ class PartOfNet:
         self.seed = seed
         self.dtype = np.dtype(dtype)
         self._input_shape = input_shape
-        setup = Setup(phase, batch, input_shape)
+        self.streams = streams_of(self.spec)
+        setup = Setup(phase, batch, input_shape, self.streams)
         force = part == "all" and self.spec.proto.force_backward
         self.wiring = wire(
             self.spec.layers, setup, lambda layer: make_layer(layer, ops, dtype), through, force
         )
-        self.time_first = any(node.layer.time_first for node in self.wiring.nodes)
+        self.recurrent = is_recurrent(self.spec)
         self._sharing = share([node.layer for node in self.wiring.nodes])
         self.nodes = [node for node in self.wiring.nodes if takes(node, part)]
         if part in ("conv", "fc"):
             check_cut(self._sharing, self.wiring.nodes)
         borders = find_borders(self.wiring, self.nodes, part, through, self.spec.name)
         self._boundary = borders.boundary
+        self._check_streams(batch)
         self._inputs = borders.inputs
         self._names = borders.names
         self.boundary = [self._value(i).name for i in self._boundary]
@@ -98,7 +104,8 @@ class PartOfNet:
         self.params = {
             layer.name: tuple(layer.params[at] for at in owned) for layer, owned in owners_of
         }
-        self.batch = self._rows = first_rows(self.wiring, self._inputs, self.spec.name)
+        axis = 0 if self.streams is None else 1
+        self.batch = self._rows = first_rows(self.wiring, self._inputs, self.spec.name, axis)
         self._reuses = memory == "reused"
         self._prepare()
 
@@ -170,6 +177,24 @@ class PartOfNet:
         for node in self.nodes:
             if isinstance(node.layer, InnerProduct):
                 node.layer.unit_parts = cut(node.layer.top_shape[-1])
+
+    def row_shape(self, name: str) -> Shape:
+        """Return the shape of one row of input or boundary blob `name`."""
+        shape = self.input_shapes[name] if name in self._inputs else self.boundary_shapes[name]
+        return shape[1:] if self.streams is None else (*shape[:1], *shape[2:])
+
+    def _check_streams(self, batch: int | None) -> None:
+        """Raise NetError if a blob crosses the cut without an axis of streams."""
+        if self.streams is None or self.part == "all":
+            return
+        expected = (self.streams.steps, batch or self.streams.number)
+        for i in self._boundary:
+            value = self._value(i)
+            if value.shape[:2] != expected:
+                raise NetError(
+                    f"net '{self.spec.name}': blob '{value.name}' crosses the cut with shape "
+                    f"{value.shape}, expected {expected} first: steps and streams"
+                )
 
     def _value(self, i: int) -> Value:
         return self.wiring.values[i]

@@ -96,6 +96,7 @@ def wire(
             broken |= set(spec.proto.top)
     if problems:
         raise PrototxtError(problems)
+    _keep_below_recurrent(wiring)
     return wiring
 
 
@@ -150,6 +151,19 @@ def _mark(wiring: Wiring, node: Node) -> None:
     node.in_fc = (
         after_fc or node.layer.is_dense or node.layer.scores or any(node.layer.loss_weights)
     )
+
+
+def _keep_below_recurrent(wiring: Wiring) -> None:
+    """Take the recurrent layers, and all layers below one, out of the FC phase. Their weights are
+    used in every step of time, so they have much work and few parameters, as convolutions have."""
+    below: set[int] = set()
+    for node in reversed(wiring.nodes):
+        if node.layer.time_first or node.index in below:
+            below |= {node.index, *(wiring.values[i].producer for i in node.bottoms)}
+    for node in wiring.nodes if below else ():
+        node.in_fc = False
+        if node.index not in below:
+            _mark(wiring, node)
 
 
 def _check_labels(wiring: Wiring, node: Node) -> None:

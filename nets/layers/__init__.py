@@ -29,6 +29,7 @@ softmax      Softmax and the losses of class scores (Caffe's `Softmax`, `Softmax
              `InfogainLoss`), and `Accuracy`
 kinds        The search for the class that computes a layer
 windows      Reader of the height/width pairs in convolution and pooling parameters
+run          One pass as its layers see it: the rows, and random numbers that belong to rows
 
 Importing a family registers its kinds. The arithmetic is in `ops`.
 """

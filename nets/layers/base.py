@@ -12,11 +12,11 @@ from dataclasses import dataclass, replace
 from typing import Any, ClassVar, TypeAlias
 
 import numpy as np
-from numpy.typing import NDArray
 
-from nets.definition.params import ParamSpec, check_filler, generator
+from nets.definition.params import ParamSpec, check_filler
 from nets.definition.spec import LayerSpec
 from nets.errors import NetError
+from nets.layers.run import Run as Run  # this module exports it
 from nets.schema import caffe_pb2 as caffe
 from ops import Array, Backend
 
@@ -33,66 +33,14 @@ class Setup:
     """The facts that shapes depend on, in addition to the bottoms: the phase, the rows per pass and
     the shape of the data source's samples.
 
-    `input_shape` is the shape of the first top, or of each top by name (HDF5Data).
+    `input_shape` is the shape of the first top, or of each top by name (HDF5Data). `streams` are
+    the sizes (T, N) that the net declares if its inputs are (T, N, ...): its rows are then streams.
     """
 
     phase: str
     batch: int | None
     input_shape: Shape | Mapping[str, Shape] | None
-
-
-@dataclass(frozen=True)
-class Run:
-    """One pass: rows [low, high) of a batch of `whole` rows, at training step `step`, in `phase`.
-
-    `spans`, if given, are the ranges of these rows that the pass computes.
-    """
-
-    phase: str
-    seed: int
-    step: int
-    low: int
-    high: int
-    whole: int
-    spans: tuple[tuple[int, int], ...] = ()
-
-    @property
-    def ranges(self) -> tuple[tuple[int, int], ...]:
-        """The ranges of rows of this pass, at least one."""
-        return self.spans or ((self.low, self.high),)
-
-    @property
-    def rows(self) -> int:
-        """The number of rows of this pass."""
-        return sum(high - low for low, high in self.ranges)
-
-    @property
-    def share(self) -> float:
-        """The fraction of the whole batch that this pass computes."""
-        return self.rows / self.whole
-
-    def uniforms(
-        self, key: str, name: str, shape: Shape, out: NDArray[np.float32] | None = None
-    ) -> NDArray[np.float32]:
-        """Return random numbers in [0, 1) that depend on (seed, step, key, name, row) only: every
-        worker draws the same numbers for a row.
-
-        `out`, if given, is C-contiguous host memory.
-        """
-        drawn = np.empty(shape, np.float32) if out is None else out
-        source = generator(self.seed, key, self.step, name)
-        each = shape[0] // self.rows  # 1 unless an axis was folded into the rows
-        done = before = 0
-        for low, high in self.ranges:
-            skipped = (low - before) * each
-            while skipped:  # numbers of other workers' rows are drawn and dropped
-                count = min(skipped, shape[0] - done)
-                source.random(dtype=np.float32, out=drawn[done : done + count])
-                skipped -= count
-            source.random(dtype=np.float32, out=drawn[done : done + (high - low) * each])
-            done = done + (high - low) * each
-            before = high
-        return drawn
+    streams: tuple[int, int] | None = None
 
 
 @dataclass(frozen=True)
@@ -141,8 +89,7 @@ class Layer:
     top_is_free           a later layer may write over its top
     passes_gradient       a bottom's gradient may be a view of the top's gradient
     labels                index of the bottom that must not depend on parameters
-    time_first            its bottoms are (T, N, ...): rows are steps of time, and one process
-                          computes all rows
+    time_first            its bottoms are (T, N, ...): T steps of time of N streams
 
     Attributes for the memory plan:
 

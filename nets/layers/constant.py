@@ -79,12 +79,13 @@ class DummyData(Layer):
         shape = self.shapes[index]
         filler = self.fillers[index]
         rng = generator(run.seed, "dummy", run.step, self.name, index)
-        if shape[0] != run.rows:  # axis 0 does not count rows
+        axis = 1 if shape[:2] == (run.steps, run.rows) else 0
+        if shape[axis] != run.rows:  # no axis counts rows
             return self.ops.asarray(FILLERS[filler.type](shape, filler, rng), self.dtype)
-        values = FILLERS[filler.type]((run.whole, *shape[1:]), filler, rng)
-        return self.ops.asarray(
-            np.concatenate([values[low:high] for low, high in run.ranges]), self.dtype
-        )
+        whole = (*shape[:axis], run.whole, *shape[axis + 1 :])
+        values = FILLERS[filler.type](whole, filler, rng)
+        rows = np.concatenate([np.arange(low, high) for low, high in run.ranges])
+        return self.ops.asarray(values.take(rows, axis), self.dtype)
 
 
 @register("Parameter")

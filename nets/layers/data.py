@@ -129,5 +129,12 @@ class Input(Source):
 
 
 def with_rows(shape: Shape, setup: Setup) -> Shape:
-    """Return `shape` with the caller's batch size as first size, if the caller gives one."""
-    return shape if setup.batch is None else (setup.batch, *shape[1:])
+    """Return `shape` with the caller's batch size as the number of rows, if the caller gives one.
+    If rows are streams, it is the second size of (T, N, ...), and the first of (N, ...)."""
+    if setup.batch is None:
+        return shape
+    if setup.streams is None:
+        return (setup.batch, *shape[1:])
+    if shape[:2] == setup.streams:
+        return (shape[0], setup.batch, *shape[2:])
+    return (setup.batch, *shape[1:]) if shape[0] == setup.streams[1] else shape

@@ -67,12 +67,9 @@ class Dropout(Layer):
         key = int(
             generator(run.seed, "dropout", run.step, self.name).integers(2**64, dtype=np.uint64)
         )
-        each = x.shape[0] // run.rows  # 1 unless an axis was folded into the rows
-        if len(run.ranges) == 1:
-            return self.ops.dropout(x, self.ratio, key, run.ranges[0][0] * each, out=out)
-        at = 0
-        for low, high in run.ranges:
-            part = slice(at, at + (high - low) * each)
-            self.ops.dropout(x[part], self.ratio, key, low * each, out=out[part])
-            at = part.stop
+        parts = list(run.parts(x.shape))
+        if len(parts) == 1:
+            return self.ops.dropout(x, self.ratio, key, parts[0][1], out=out)
+        for part, first in parts:
+            self.ops.dropout(x[part], self.ratio, key, first, out=out[part])
         return out

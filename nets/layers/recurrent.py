@@ -6,8 +6,7 @@ optional static input (N, ...); and, with `expose_hidden`, the states before the
 H). Tops: the outputs (T, N, H) and, with `expose_hidden`, the states after the last step.
 
 Without `expose_hidden`, a pass starts from the last state of the pass before, as in Caffe, unless
-cont is 0 at the first step. A checkpoint holds that state. The rows of a pass are steps of time, so
-one process computes all rows.
+cont is 0 at the first step. The owner of the net follows which streams that state belongs to.
 """
 
 from __future__ import annotations

@@ -41,7 +41,8 @@ class Reduction(Layer):
         if not wanted[0] or dy is None:
             return [None], ()
         # The mean over a share of the rows counts only in proportion to that share.
-        share = run.share if self.operation == "MEAN" and self.axis == 0 else 1.0
+        of_rows = self.axis <= (1 if run.steps else 0)
+        share = run.share if self.operation == "MEAN" and of_rows else 1.0
         into = self.buffer("bottom", x.shape)
         return [
             self.ops.reduction_backward(

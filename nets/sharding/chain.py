@@ -43,6 +43,13 @@ def chain_of(wiring: Wiring, sharing: Sharing, net: str) -> list[Link]:
         raise NetError(
             f"net '{net}': it has no {KIND} layer, so there is nothing to divide by output units"
         )
+    for node in wiring.nodes:
+        if node.layer.time_first:
+            raise node.layer.error(
+                "",
+                f"found '{node.layer.proto.type}', but layers behind a recurrent layer have a row "
+                "for every step of time, and cannot be divided by output units",
+            )
     links = [Link() for _ in range(count + 1)]
     place: dict[int, int] = {}  # index of a node -> its link
     problems: list[str] = []

@@ -99,8 +99,8 @@ class ShardedNet(Shard):
             net.batch = self.batch
             net.begin(step, rows, *more)
 
-    def feed(self, name: str, array: Any) -> None:
-        """Give one of `inputs` to the links that read it, as Net.feed does."""
+    def feed_rows(self, name: str, array: Any) -> None:
+        """Give one of `inputs` to the links that read it, as Net.feed_rows does."""
         readers = [net for net in self.nets if name in net.inputs]
         if name not in self.inputs or not readers:
             raise NetError(
@@ -176,7 +176,7 @@ class ShardedNet(Shard):
             self.nets[link].set_grad(self._name(link), sums.pop(0))
         return dict(zip(self.partial(link + 1), sums, strict=True))
 
-    def grad(self, name: str) -> Array:
+    def grad_rows(self, name: str) -> Array:
         """Return this shard's part of the gradient of an input, after backward(0)."""
         return self.nets[0].grad(name)
 

@@ -22,10 +22,9 @@ from roles.messages import TRAIN
 def crossing(net: Net, rows: int, *, back: bool = False) -> int:
     """Bytes that cross the cut of the net for so many rows: the blobs of a conv part, or (`back`)
     the gradients that come back."""
-    shapes = net.boundary_shapes
     names = net.boundary_grads if back else net.boundary
     number: int = net.dtype.itemsize
-    return number * rows * sum(math.prod(shapes[name][1:]) for name in names)
+    return number * rows * sum(math.prod(net.row_shape(name)) for name in names)
 
 
 def answers(

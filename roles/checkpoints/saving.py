@@ -23,6 +23,7 @@ from roles.checkpoints.state_average import MeanState
 from roles.learning.job import Job
 from roles.learning.model_holder import BESIDE, Copied, CopiedArray, GetCopy, KeepCopy, PutBeside
 from roles.learning.resume import Place, checkpoint_path, kept_of, writing
+from roles.learning.stream_states import StreamRows, place_of
 from roles.messages import Done, State
 from runtime import Actor
 
@@ -164,12 +165,20 @@ class Checkpoints:
         self._actor.emit("resumed", iteration=int(facts["iteration"]), **where)
         beside = {name: array for name, array in arrays.items() if BESIDE in name}
         for actor in self._keepers:
-            mine = {name: array for name, array in beside.items() if _owner(name) == actor}
+            mine = {
+                name: array
+                for name, array in beside.items()
+                if _owner(name) == actor or place_of(name) is not None
+            }
             if mine:
                 await self._actor.ask(
                     actor, PutBeside(names=tuple(mine), arrays=tuple(mine.values())), Done
                 )
-        lost = dict.fromkeys(owner for owner in map(_owner, beside) if owner not in self._keepers)
+        lost = dict.fromkeys(
+            owner
+            for name in beside
+            if (owner := _owner(name)) not in self._keepers and place_of(name) is None
+        )
         if lost:
             text = (
                 "%s: the state that %s kept for the next gradients is dropped: no actor of "
@@ -184,13 +193,19 @@ class Checkpoints:
         """Fetch the copy, write it, read it back, and remove old checkpoints."""
         began = self._actor.now()
         mean = MeanState()
+        streams = StreamRows()
         for name, copy in copied.items():
             for array in copy.names:
                 answer = await self._actor.ask(name, GetCopy(name=array), CopiedArray)
+                if (place := place_of(array)) is not None:
+                    # other places are those of groups that did not compute the last batch
+                    if place == of.place[1]:
+                        streams.add(array, answer.array, copy.slices[array])
+                    continue
                 slices = {array: copy.slices[array]} if array in copy.slices else {}
                 state = State(names=(array,), arrays=(answer.array,), version=0, slices=slices)
                 await asyncio.to_thread(mean.add, state)
-        arrays = await asyncio.to_thread(mean.arrays)
+        arrays = await asyncio.to_thread(mean.arrays) | streams.arrays()
         best = self._actor.run_directory / FILE
         path = checkpoint_path(self._actor.run_directory, of.place[0]) if of.regular else best
         if self._seen is not None:  # once: it reads the net

@@ -142,10 +142,10 @@ class ByTestNet:
     def add(self, number: int, fed: Sequence[NDArray[Any]], wanted: bool) -> Rows | None:
         """Compute one batch with the test net."""
         net = self._net
-        more = fed[len(net.inputs) :]
+        more = [net.laid_out(array) for array in fed[len(net.inputs) :]]
         net.begin(number, (0, len(fed[0])))
         for name, array in zip(net.inputs, fed, strict=False):
-            net.feed(name, array)
+            net.feed_rows(name, array)
         for stage in net.stages:
             if stage.layer is not None:
                 net.load(stage.layer, self._blobs[stage.layer])
@@ -232,7 +232,7 @@ def _passes(tested: TestedNet, members: Sequence[Member]) -> list[Passes]:
             found.append(ByOwnNet(tested, member))
             continue
         # a recurrent net keeps its state from batch to batch, so members cannot share one
-        net = tested.build() if at and tested.net.time_first else tested.net
+        net = tested.build() if at and tested.net.recurrent else tested.net
         found.append(ByTestNet(tested, member, net))
     return found
 

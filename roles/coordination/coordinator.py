@@ -27,7 +27,7 @@ from roles.coordination.schedule import Pass, RunStage, Schedule, Timetable
 from roles.coordination.state_holders import holders_of
 from roles.coordination.stragglers import Stragglers
 from roles.coordination.testing import Tests
-from roles.coordination.ticket_batching import Pace
+from roles.coordination.ticket_batching import Pace, in_sequence
 from roles.learning.batch_split import EQUAL, Cutting, Shares
 from roles.learning.job import InputShape
 from roles.learning.resume import SAVED, kept_of, losses_of, sweep
@@ -76,6 +76,7 @@ class CoordinatorOptions(JobOptions):
     seen         facts of the data, from which checkpoints describe the model's use
     replicas     the actors that have the whole model after whole iterations
     compensation the way in which momentum follows the number of groups; None: it does not
+    sequence     the number of consecutive batches in which recurrent layers hand on their states
     """
 
     anew: ClassVar[Anew] = Anew.WITH_THE_RUN
@@ -95,6 +96,7 @@ class CoordinatorOptions(JobOptions):
     seen: Seen | None = None
     replicas: tuple[str, ...] = ()
     compensation: Compensation | None = None
+    sequence: int = 1
 
 
 class Coordinator(Actor):
@@ -123,6 +125,7 @@ class Coordinator(Actor):
             rows=min(table.batch, *(test.batch for test in table.tests), table.batch),
             batches=(table.batch, max(table.batch, self._job.largest)),
             compensation=options.compensation,
+            keepers=options.keepers if options.job.recurrent() and not options.job.emulated else (),
         )
         servers = () if self._job.emulated else options.servers  # emulated devices have no model
         keepers = () if self._job.emulated else options.keepers
@@ -138,6 +141,7 @@ class Coordinator(Actor):
         workers = {*options.live.workers, *(name for members in options.groups for name in members)}
         self._ledger = PassLedger(workers, self._schedule.owes)
         self._updates = options.updates
+        self._sequence = options.sequence
         self._display = options.display
         self._asked: list[Envelope] = []
         self._begun = False  # no worker gets a ticket before
@@ -272,6 +276,7 @@ class Coordinator(Actor):
             losses=self._scores.losses,
             run=self.run_directory,
             more=self._tests.facts(self._schedule.completed) | self._shape.facts(),
+            recurrent=self._job.recurrent(),
         )
         await self.reply(envelope, found)
 
@@ -333,7 +338,7 @@ class Coordinator(Actor):
     def _next_pass(self, members: Sequence[str]) -> tuple[Pass, tuple[int, ...]] | None:
         """The next pass of a group, and the cuts of its batch."""
         at_once = (
-            1
+            in_sequence(self._schedule.images // self._shape.batch, self._sequence)
             if len(self._shape.sizes) > 1
             else self._pace.at_once(self._schedule, self._display, self.now())
         )

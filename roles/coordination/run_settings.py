@@ -14,6 +14,8 @@ from nets import NetError, SolverSpec
 from roles.coordination.grouping import Grouping
 from roles.coordination.regroup import SUITED, Live, Wish, gone_on, impossible
 from roles.learning.batch_split import Shares
+from roles.learning.model_holder import GetStreams, PutBeside, Streams
+from roles.learning.stream_states import StreamRows
 from roles.messages import Done, Rates, Regroup
 from roles.tuning.compensation import Compensation
 from runtime import Actor, Envelope, Message, MessageError
@@ -39,7 +41,8 @@ class RunSettings:
     `holders` hold parameters. `live` has the changes that are possible. `rows` is the least number
     of rows of any batch, which is cut among the members of a group. `batches` are the images of a
     batch at the beginning, and at most. `compensation`: the way in which momentum follows the
-    number of groups, until a request names a momentum; None: it does not.
+    number of groups, until a request names a momentum; None: it does not. `keepers` keep the states
+    of recurrent layers.
     """
 
     def __init__(
@@ -54,8 +57,10 @@ class RunSettings:
         rows: int,
         batches: tuple[int, int],
         compensation: Compensation | None = None,
+        keepers: Sequence[str] = (),
     ) -> None:
         self._actor = actor
+        self._keepers = tuple(keepers)
         self._holders = tuple(holders)
         self._live = live
         self._shares = shares
@@ -160,8 +165,21 @@ class RunSettings:
         if groups != before.groups:
             told += self._live.places(groups)
             self.grouping = Grouping(groups)
+            await self._share_states()
         await asyncio.gather(*(self._actor.ask(name, what, Done) for name, what in told))
         return other_rates or (groups, wanted.follows) != (before.groups, before.follows)
+
+    async def _share_states(self) -> None:
+        """Give the states of recurrent layers of all streams to every worker, since streams move
+        between workers."""
+        streams = StreamRows()
+        for name in self._keepers:
+            answer = await self._actor.ask(name, GetStreams(), Streams)
+            for state, array in zip(answer.names, answer.arrays, strict=True):
+                streams.add(state, array, answer.slices[state])
+        if states := streams.arrays():
+            put = PutBeside(names=tuple(states), arrays=tuple(states.values()))
+            await asyncio.gather(*(self._actor.ask(name, put, Done) for name in self._keepers))
 
     def tell_decision(self, iteration: int) -> None:
         """Report as an event that the run begins with another momentum than the solver's."""

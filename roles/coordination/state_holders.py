@@ -16,6 +16,7 @@ from roles.learning.resume import lead_facts
 from runtime import Holders
 
 NOBODY = "no other actor holds the whole model"
+STREAMS = "each worker holds only the states of its own streams"
 HELD = "the run was held, or its last iterations could have been undone"
 
 
@@ -28,10 +29,12 @@ def holders_of(
     losses: Sequence[float],
     run: Path,
     more: Mapping[str, str],
+    recurrent: bool,
 ) -> Holders:
     """The actors that hold all of one coordinator's run, and the facts that only the coordinator
-    has. `batch`: images of the iterations under way."""
-    why = "" if replicas and probing.quiet else HELD if replicas else NOBODY
+    has. `batch`: images of the iterations under way. `recurrent`: the net has recurrent layers,
+    whose states are a part of the run too."""
+    why = NOBODY if not replicas else STREAMS if recurrent else "" if probing.quiet else HELD
     under_way = schedule.issued - schedule.completed
     place = schedule.completed, schedule.images - under_way * batch
     facts = lead_facts(place, batch, losses, schedule.tested_at, run, more)

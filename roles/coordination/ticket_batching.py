@@ -6,6 +6,13 @@ from roles.coordination.schedule import Schedule
 
 SECONDS = 0.1  # of the iterations given at once: a save, a change or the end waits for them
 MOST = 64  # iterations: their reports come together
+MOST_OF_SEQUENCE = 16  # batches of a sequence: a save, a change or the end waits for them
+
+
+def in_sequence(number: int, length: int) -> int:
+    """The batches to hand out to one of several groups, from batch `number` on: the rest of a
+    sequence of `length` batches. So recurrent layers hand on their states in the group."""
+    return min(length - number % length, MOST_OF_SEQUENCE)
 
 
 class Pace:

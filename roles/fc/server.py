@@ -146,7 +146,7 @@ class FcServer(ModelHolder, ReadsJob):
             net.batch = rows
         net.begin(counted, (0, rows))
         for index, name in enumerate(net.inputs):
-            net.feed(name, joined_rows(net.ops, [part.blobs[index] for part in parts]))
+            net.feed_rows(name, joined_rows(net.ops, [part.blobs[index] for part in parts]))
         for stage in net.stages:
             if stage.layer is not None:
                 net.load(stage.layer, self._store.read(stage.layer))
@@ -160,4 +160,6 @@ class FcServer(ModelHolder, ReadsJob):
             net.backward(stage, self._gradients[stage.layer] if stage.layer is not None else None)
         for layer, gradients in self._gradients.items():
             self._store.apply(layer, gradients)
-        return tuple(net.ops.to_host(net.grad(name)) for name in net.boundary_grads)  # to be sent
+        return tuple(
+            net.ops.to_host(net.grad_rows(name)) for name in net.boundary_grads
+        )  # to be sent

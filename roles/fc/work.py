@@ -40,7 +40,7 @@ class FcWork:
             net.batch = rows
         net.begin(counted, *spans)
         for name, parts in zip(net.inputs, zip(*members, strict=True), strict=True):
-            net.feed(name, joined_rows(net.ops, parts))
+            net.feed_rows(name, joined_rows(net.ops, parts))
         for layer in net.params:
             net.load(layer, self._store.read(layer))
         return self._columns(0)
@@ -78,7 +78,7 @@ class FcWork:
         found = []
         low = 0
         whole = (
-            [net.ops.to_host(net.grad(name)) for name in net.boundary_grads]
+            [net.ops.to_host(net.grad_rows(name)) for name in net.boundary_grads]
             if net.phase == TRAIN
             else []
         )

@@ -20,6 +20,9 @@ buffers            The allocation of parameters, of their gradients, and of the 
 resume             Checkpoints of a training run
 checkpoint_slices  The arrays of a checkpoint, which are whole parameters
 scoreboard         The sums behind a run's reports
+stream_states      The states that recurrent layers hand from one pass to the next, as their worker
+                   keeps them
+phases             The phases of test nets in messages and jobs: "TEST", "TEST 1", "TEST 2", ...
 
 See docs/decisions/sums.md.
 """

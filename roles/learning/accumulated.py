@@ -102,7 +102,7 @@ class AccumulatedNet(Net):
         self._spans = spans
         self._present = number
         for name, array in zip(self.inputs, self._read(spans, number), strict=True):
-            self.feed(name, array)
+            self.feed_rows(name, array)
 
     def _go_on(self, number: int) -> None:
         """Start the next pass, with the same parameters."""

@@ -24,6 +24,7 @@ from nets.data import (
     Batches,
     Prefetcher,
     Source,
+    StreamBatches,
     Transform,
     batch_of_net,
     declared,
@@ -33,13 +34,15 @@ from nets.data import (
 )
 from nets.files.shared import Lent, lent
 from nets.graph.emulated_net import EmulatedNet, NoBatches
-from nets.graph.inputs import DataLayers, check_inputs, data_layers, promised
+from nets.graph.inputs import DataLayers, check_inputs, data_layers, promised, rows_given
+from nets.graph.streams import is_recurrent, streams_of
 from nets.graph.warm import warm
 from nets.sharding.division import ShardedNet
 from nets.sharding.slices import unit_parts
 from roles.learning.accumulated import AccumulatedNet, after_passes
 from roles.learning.backends import cpu_ops, ops_of
 from roles.learning.micro_batches import MicroBatches, WorkerNet
+from roles.learning.phases import number_of_test, phase_of_test
 from roles.messages import TEST, TRAIN
 from runtime.compute.emulated_device import device_here
 
@@ -94,9 +97,19 @@ class Job:
     def with_batches(self, batch: int | None) -> Job:
         """The job with the batch sizes that its net declares. `batch`, if given, is the size for
         training."""
-        train = batch or batch_of_net(self.spec(TRAIN), TRAIN)
-        tests = tuple(batch_of_net(self.spec(phase), TEST) for phase in self.test_phases)
+        train = batch or self.declared_rows(TRAIN)
+        tests = tuple(self.declared_rows(phase) for phase in self.test_phases)
         return dataclasses.replace(self, batch=train, test_batches=tests)
+
+    def declared_rows(self, phase: str) -> int:
+        """The rows of a batch that the net of a phase declares: its streams, if it has some."""
+        spec = self.spec(phase)
+        streams = streams_of(spec)
+        return batch_of_net(spec, spec.phase) if streams is None else streams.number
+
+    def recurrent(self, phase: str = TRAIN) -> bool:
+        """True if the net of a phase has recurrent layers."""
+        return is_recurrent(self.spec(phase))
 
     def moved(self, here: Callable[[str], str], data: str) -> Job:
         """The same job where files lie elsewhere. `here` gives their paths there; relative sources
@@ -132,9 +145,11 @@ class Job:
 
     def test_rows(self, phase: str, source: Source) -> int:
         """The number of images in a test: test_iter batches of the solver, but no image twice.
-        Without a test_iter, all images."""
+        Without a test_iter, all images. A net with streams is tested on whole batches. Raises
+        NetError if the data have less than one."""
         wanted = self.solver_spec.test_iters[number_of_test(phase)] * self.rows(phase)
-        return min(wanted, len(source)) if wanted else len(source)
+        rows = rows_given(self.spec(phase), source)
+        return min(wanted, rows) if wanted else rows
 
     def test_name(self, phase: str) -> str:
         """The name of a test net: the stages of its state, or its number."""
@@ -203,7 +218,9 @@ class Job:
             )
         )
 
-    def batches(self, phase: str, source: Source, net: Net | None = None, more: int = 0) -> Batches:
+    def batches(
+        self, phase: str, source: Source, net: Net | None = None, more: int = 0
+    ) -> Batches | StreamBatches:
         """The global batches of a phase, transformed according to the net's data layers.
 
         They have up to `more` arrays more than the layers have tops, if the source has them. Raises
@@ -221,16 +238,18 @@ class Job:
         ]
         if train and self.augment:
             transforms = [_augmented(transforms, self.augment, source)]
-        found = (NoBatches if self.emulated else Batches)(
+        streams = streams_of(spec)
+        read = (NoBatches if self.emulated else Batches)(
             source,
             transforms,
-            self.rows(phase),
+            self.rows(phase) if streams is None else streams.steps,
             shuffle=(self.shuffle and train) or (said is not None and said.shuffle),
             seed=self.seed,
             train=train,
             rand_skip=said.rand_skip if said is not None else 0,
             count=sum(len(layer.proto.top) for layer in layers) + more,
         )
+        found = read if streams is None else StreamBatches(read, streams.number)
         if net is not None:
             check_inputs(net, found)
         return found
@@ -366,16 +385,6 @@ def _augmented(transforms: Sequence[Transform], augment: Augment, source: Source
         )
     order = augment.order or source.order
     return dataclasses.replace(transforms[0], augment=dataclasses.replace(augment, order=order))
-
-
-def phase_of_test(number: int) -> str:
-    """The phase of test net `number` in messages and jobs."""
-    return f"{TEST} {number}" if number else TEST
-
-
-def number_of_test(phase: str) -> int:
-    """The number of the test net of this phase."""
-    return int(phase.removeprefix(TEST) or 0)
 
 
 def _time(net: Net) -> None:

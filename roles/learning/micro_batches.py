@@ -41,6 +41,7 @@ class Micro(Generic[Kind]):
         self.dtype: np.dtype[Any] = first.dtype
         self.batch: int = first.batch
         self.phase: str = first.phase
+        self.streams = getattr(first, "streams", None)
         self.params: Mapping[str, tuple[ParamSpec, ...]] = first.params
         self.inputs: list[str] = first.inputs
         self.boundary_grads: list[str] = first.boundary_grads
@@ -72,19 +73,19 @@ class Micro(Generic[Kind]):
         for net, (_, cut) in zip(self._nets, found, strict=True):
             net.begin(step, cut)
 
-    def feed(self, name: str, array: Any) -> None:
+    def feed_rows(self, name: str, array: Any) -> None:
         """Give an input blob, with all of the member's rows."""
         for net, (low, high) in zip(self._nets, self._cuts, strict=True):
-            net.feed(name, array[low:high])
+            net.feed_rows(name, array[low:high])
 
     def load(self, layer: str, blobs: Sequence[Array]) -> None:
         """Give a layer's parameters for this pass."""
         for net in self._nets:
             net.load(layer, blobs)
 
-    def grad(self, name: str) -> Array:
+    def grad_rows(self, name: str) -> Array:
         """The gradient of a blob that crossed the cut, for all of the member's rows."""
-        return self._rows([net.grad(name) for net in self._nets])
+        return self._rows([net.grad_rows(name) for net in self._nets])
 
     def initial_blobs(self) -> dict[str, Blobs]:
         """The initial parameters, as from a Net."""
@@ -139,14 +140,24 @@ class MicroBatches(Micro[Net]):
             return self.ops.add_all(parts, out)
         return self.ops.copy(parts[0], out) if out is not None else parts[0]
 
-    def blob(self, name: str) -> Array:
+    def blob_rows(self, name: str) -> Array:
         """A boundary blob of this pass, with all of the member's rows."""
-        return self._rows([net.blob(name) for net in self._nets])
+        return self._rows([net.blob_rows(name) for net in self._nets])
 
-    def set_grad(self, name: str, array: Any) -> None:
+    def set_grad_rows(self, name: str, array: Any) -> None:
         """Give the gradient of a boundary blob, with all of the member's rows."""
         for net, (low, high) in zip(self._nets, self._cuts, strict=True):
-            net.set_grad(name, array[low:high])
+            net.set_grad_rows(name, array[low:high])
+
+    def states(self) -> dict[str, Array]:
+        """The states of recurrent layers, as from a Net, of all of the member's streams."""
+        found = [net.states() for net in self._nets]
+        return {name: self._rows([of[name] for of in found]) for name in (found or [{}])[0]}
+
+    def set_states(self, states: Mapping[str, Array]) -> None:
+        """Let the next pass start from these states of all of the member's streams."""
+        for net, (low, high) in zip(self._nets, self._cuts, strict=True):
+            net.set_states({name: state[low:high] for name, state in states.items()})
 
 
 WorkerNet = Net | MicroBatches  # the nets of a worker

@@ -13,11 +13,12 @@ of the same name gets the state next to the model back.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Protocol
+from typing import Any, Protocol
 
 from nets import NetError
 from ops import Array
 from roles.learning.parameter_store import ParameterStore
+from roles.learning.stream_states import Slices, StreamStates, place_of
 from roles.messages import Done, GetState, Rates, SetState, State
 from runtime import Actor, Envelope, Json, Message, message
 from runtime.messages.message import Refusal
@@ -67,9 +68,25 @@ class CopiedArray(Message):
 
 
 @message
+class GetStreams(Message):
+    """Coordinator asks: which states do your recurrent layers have for the next batch? No iteration
+    is under way. Answered with Streams."""
+
+
+@message
+class Streams(Message):
+    """Answer: the states, by their names in a checkpoint; `slices` as in State."""
+
+    names: tuple[str, ...]
+    arrays: tuple[Array, ...]
+    slices: Json
+
+
+@message
 class PutBeside(Message):
-    """Coordinator asks before the first iteration: go on from these arrays of a checkpoint, your
-    state next to the model when it was made. Answered with Done."""
+    """Coordinator asks while no iteration is under way: go on from these arrays. They are the state
+    next to the model in a checkpoint, or states of recurrent layers of all streams. Answered with
+    Done."""
 
     names: tuple[str, ...]
     arrays: tuple[Array, ...]
@@ -82,10 +99,10 @@ BESIDE = ".beside."
 class Beside(Protocol):
     """State next to the model. All methods are called in the compute thread."""
 
-    def set_aside(self) -> Mapping[str, Array]:
-        """A copy of the state, as named arrays."""
+    def set_aside(self) -> Mapping[str, Any]:
+        """A copy of the state, as named arrays if a checkpoint has it."""
 
-    def take_back(self, kept: Mapping[str, Array]) -> None:
+    def take_back(self, kept: Mapping[str, Any]) -> None:
         """Go on from a copy, which is not changed."""
 
 
@@ -96,35 +113,45 @@ class KeepsBeside(Actor):
     """
 
     beside: Sequence[Beside] = ()
-    _aside: Sequence[Mapping[str, Array]] = ()
+    streams: StreamStates | None = None  # of the net that it trains, if that has recurrent layers
+    _aside: Sequence[Mapping[str, Any]] = ()
     _copy: dict[str, Array]
 
     async def on_set_aside(self, message: SetAside, envelope: Envelope) -> None:
         """Copy the state next to the model."""
-        self._aside = await self.compute(
-            "state", lambda: [each.set_aside() for each in self.beside]
-        )
+        self._aside = await self.compute("state", lambda: [each.set_aside() for each in self._all])
         await self.reply(envelope, Done())
 
     async def on_take_back(self, message: TakeBack, envelope: Envelope) -> None:
         """Go on from the copy."""
-        for each, kept in zip(self.beside, self._aside, strict=True):
+        for each, kept in zip(self._all, self._aside, strict=True):
             await self.compute("state", each.take_back, kept)
         self._aside = () if message.last else self._aside
         await self.reply(envelope, Done())
 
     async def on_keep_copy(self, message: KeepCopy, envelope: Envelope) -> None:
         """Copy everything that a checkpoint must hold."""
-        self._copy = await self.compute("state", self._copied)
-        await self.reply(envelope, Copied(names=tuple(self._copy), slices=self.slices(self._copy)))
+        self._copy, slices = await self.compute("state", self._copied)
+        await self.reply(envelope, Copied(names=tuple(self._copy), slices=slices))
 
     async def on_get_copy(self, message: GetCopy, envelope: Envelope) -> None:
         """Hand over an array of the copy."""
         await self.reply(envelope, CopiedArray(array=self._copy.pop(message.name)))
 
+    async def on_get_streams(self, message: GetStreams, envelope: Envelope) -> None:
+        """Hand over the states of recurrent layers."""
+        arrays, slices = await self.compute("state", self._states)
+        answer = Streams(names=tuple(arrays), arrays=tuple(arrays.values()), slices=slices)
+        await self.reply(envelope, answer)
+
     async def on_put_beside(self, message: PutBeside, envelope: Envelope) -> None:
-        """Go on from the state of an earlier run."""
+        """Go on from the state of an earlier run, or from states that other workers had."""
         found = dict(zip(message.names, message.arrays, strict=True))
+        if self.streams is not None:
+            await self.compute("state", self.streams.give, found)
+            if any(place_of(name) is None for name in found) and not self.beside:
+                text = "%s: states of recurrent layers of an older version are dropped"
+                self.log.warning(text, ", ".join(found))
         for number, each in enumerate(self.beside):
             end = f"{BESIDE}{number}.{self.name}"
             named = {
@@ -133,13 +160,23 @@ class KeepsBeside(Actor):
             await self.compute("state", each.take_back, named)
         await self.reply(envelope, Done())
 
-    def _copied(self) -> dict[str, Array]:
-        """The copy for a checkpoint. Runs in the compute thread."""
-        return self.state() | {
+    @property
+    def _all(self) -> Sequence[Beside]:
+        return [*self.beside, *([] if self.streams is None else [self.streams])]
+
+    def _states(self) -> tuple[dict[str, Array], Slices]:
+        return ({}, {}) if self.streams is None else self.streams.saved()
+
+    def _copied(self) -> tuple[dict[str, Array], Json]:
+        """The copy for a checkpoint, and its slices. Runs in the compute thread."""
+        mine = self.state()
+        beside = {
             f"{name}{BESIDE}{number}.{self.name}": array
             for number, each in enumerate(self.beside)
             for name, array in each.set_aside().items()
         }
+        states, slices = self._states()
+        return mine | beside | states, {**self.slices(mine), **slices}
 
     def state(self) -> dict[str, Array]:
         """The actor's part of the model, in arrays that are not written to any more."""

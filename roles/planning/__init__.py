@@ -25,6 +25,7 @@ job_checks       The checks of a job: its nets and its files must fit the preset
 job_reading      The reading of a job from [train] and from its files, each of which is opened once
 compensating     The effect of asynchronous groups on a plan's momentum
 kind_speeds      The speeds of workers whose machines have kinds
+recurrent_nets   The demands of nets with recurrent layers on the preset, the batch and the solver
 
 See docs/decisions/tuning.md.
 """

@@ -16,6 +16,7 @@ from roles.planning.gradient_links import gradient_links, mistakes, with_formats
 from roles.planning.job_checks import CheckedJob
 from roles.planning.job_reading import PlanInputs
 from roles.planning.largest import largest_array
+from roles.planning.recurrent_nets import batches_of_sequence
 from runtime.config.sections import ClusterConfig
 from runtime.errors import ConfigError
 from runtime.plan.topology import Topology
@@ -44,7 +45,9 @@ def _lead_briefed(
     for text, keys in wrong:
         diagnostics.problem(text, *keys)
     diagnostics.stop_if_wrong()
-    topology = lead_told(topology, **told)
+    topology = lead_told(
+        topology, **told, sequence=batches_of_sequence(checked.nets[TRAIN], checked.sources[TRAIN])
+    )
     if (over := finished(topology)) is not None:
         diagnostics.warn(over[0], "train", "resume")
     return topology

@@ -10,7 +10,8 @@ from typing import Any
 from nets import NetError, SolverSpec
 from nets.data import Augment
 from roles.checkpoints.meant import files_meant
-from roles.learning.job import Job, phase_of_test
+from roles.learning.job import Job
+from roles.learning.phases import phase_of_test
 from roles.options import Data, Train
 
 Remark = tuple[str, tuple[str, ...]]  # a line, and the keys below [train] that it is about

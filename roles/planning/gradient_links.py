@@ -12,6 +12,7 @@ from collections import defaultdict
 from collections.abc import Iterator
 
 from roles.base.role import GradientOptions, RecoveryOptions, Wires
+from roles.coordination.regroup import FIXED
 from roles.formats.format import FORMATS
 from roles.learning.job import Job
 from roles.learning.wire_formats import Layers, WireFormat
@@ -102,20 +103,30 @@ def with_formats(topology: Topology, gradients: Gradients, layers: Layers, job: 
 
     lossy = {sender for (sender, _), said in formats.items() if FORMATS[said].keeps}
     return _with_keepers(
-        dataclasses.replace(topology, actors=tuple(told(actor) for actor in topology.actors)), lossy
+        dataclasses.replace(topology, actors=tuple(told(actor) for actor in topology.actors)),
+        lossy | (_workers(topology) if job.recurrent() else set()),
     )
 
 
-def _with_keepers(topology: Topology, lossy: set[str]) -> Topology:
+def _workers(topology: Topology) -> set[str]:
+    """The workers that the lead has, or may have after a change of the groups."""
+    options = next(actor.options for actor in topology.actors if actor.name == topology.lead)
+    groups = getattr(options, "groups", ())
+    live = getattr(options, "live", FIXED).workers
+    return {*live, *(name for members in groups for name in members)}
+
+
+def _with_keepers(topology: Topology, keeping: set[str]) -> Topology:
     """Name to the lead the actors that keep state in addition to the model, and link the lead to
     them.
 
-    An actor whose format leaves out a part of a gradient keeps that part.
+    `keeping`: senders whose format leaves out a part of a gradient, which they keep, and workers
+    with the states of recurrent layers.
     """
     names = [
         actor.name
         for actor in topology.actors
-        if actor.name in lossy
+        if actor.name in keeping
         or (isinstance(actor.options, RecoveryOptions) and actor.options.keeps_beside)
     ]
     lead = topology.lead

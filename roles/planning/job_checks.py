@@ -20,6 +20,7 @@ from roles.planning.compensating import told_of_momentum
 from roles.planning.contents import Contents, check_rates
 from roles.planning.diagnostics import Diagnostics
 from roles.planning.job_reading import PlanInputs, ReadJob
+from roles.planning.recurrent_nets import recurrent_mistakes
 from roles.planning.strategies import PRESETS, idle_servers, mistakes_of, options_of
 from roles.tuning.compensation import Compensation
 
@@ -131,14 +132,13 @@ def _check_parts(
     Presets that cut the net need a conv phase to cut off, and rows that may be divided.
     """
     preset = inputs.preset
+    if whole.recurrent:
+        found = list(recurrent_mistakes(inputs, job, whole))
+        for text, keys in found:
+            diagnostics.problem(text, "train", *keys)
+        if found:
+            return {}
     if preset.alone:
-        return {}
-    if whole.time_first:
-        text = "found a net with recurrent layers, whose rows are steps of time: only "
-        text += (
-            f"preset {_named([name for name, preset in PRESETS.items() if preset.alone])} trains it"
-        )
-        diagnostics.problem(text, "train", "strategy", "preset")
         return {}
     if preset.part == "all":
         return layers_of(whole)

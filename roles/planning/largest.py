@@ -38,9 +38,9 @@ def _of_actors(shapes: Shapes) -> Iterator[Array]:
         yield size * shapes.number, f"a bucket of gradients of '{name}'"
     for name, options in shapes.having("fc_servers").items():
         net = shapes.net(_plain(options.job), "conv")
-        for blob, shape in net.boundary_shapes.items():
+        for blob in net.boundary:
             yield (
-                shapes.rows(name) * math.prod(shape[1:]) * shapes.number,
+                shapes.rows(name) * math.prod(net.row_shape(blob)) * shapes.number,
                 f"blob '{blob}' of '{name}'",
             )
     for name, options in shapes.having("shards").items():

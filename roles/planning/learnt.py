@@ -15,7 +15,6 @@ from pathlib import Path
 from typing import Any
 
 from nets import SolverSpec, load_solver
-from nets.data import batch_of_net
 from roles.coordination.run_settings import COMPENSATED
 from roles.forecasting.statistical import Counted, Efficiency, Setting
 from roles.learning.job import Job
@@ -164,7 +163,7 @@ def _check(run: Path, target: Target, options: Options, theirs: Options, job: Jo
     ]
     data = ["train", "shuffle", *(["test"] if target.name != LOSS else [])]
     pairs += [(f"data.{key}", getattr(mine.data, key), getattr(found.data, key)) for key in data]
-    pairs.append(("batch", job.batch, found.batch or batch_of_net(job.spec(TRAIN), TRAIN)))
+    pairs.append(("batch", job.batch, found.batch or job.declared_rows(TRAIN)))
     for key, expected, value in pairs:
         if expected != value:
             raise ConfigError(

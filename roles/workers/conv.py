@@ -276,7 +276,7 @@ class ConvCompute(KeepsBeside, PassWorker):
         if not self._fc_servers:
             self._scores = {} if net is self._nets[TRAIN] else net.scalars()
             return ()
-        return tuple(net.ops.to_host(net.blob(name)) for name in net.boundary)
+        return tuple(net.ops.to_host(net.blob_rows(name)) for name in net.boundary)
 
     def _backward_stage(
         self, net: WorkerNet, stage: Stage, incoming: Blobs
@@ -287,7 +287,7 @@ class ConvCompute(KeepsBeside, PassWorker):
         """
         if incoming:
             for name, gradient in zip(net.boundary_grads, incoming, strict=True):
-                net.set_grad(name, gradient)
+                net.set_grad_rows(name, gradient)
         out = layer_gradients(net, stage.layer) if stage.layer is not None else None
         gradients = tuple(net.ops.to_host(gradient) for gradient in net.backward(stage, out))
         if stage is net.stages[0] and not self._fc_servers:

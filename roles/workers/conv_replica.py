@@ -106,9 +106,9 @@ class ConvReplica(Replica):
         """The activations that the conv phase sends to the FC phase."""
         self._forward(ticket)
         net = self._nets[ticket.phase]
-        return tuple(net.ops.to_host(net.blob(name)) for name in net.boundary)
+        return tuple(net.ops.to_host(net.blob_rows(name)) for name in net.boundary)
 
     def _come_back(self, incoming: Blobs) -> None:
         net = self._nets[TRAIN]
         for name, gradient in zip(net.boundary_grads, incoming, strict=True):
-            net.set_grad(name, gradient)
+            net.set_grad_rows(name, gradient)

@@ -12,12 +12,14 @@ from abc import abstractmethod
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from functools import partial
 from itertools import zip_longest
+from types import MappingProxyType
 
 from nets.data import Prefetcher
 from ops import Array
 from roles.base.reads import ReadsJob
 from roles.learning.accumulated import AccumulatedNet, Span, spans_of
 from roles.learning.micro_batches import WorkerNet
+from roles.learning.stream_states import StreamStates
 from roles.messages import STOP, TRAIN, NextTicket, PassDone, Ticket
 from runtime import Actor
 
@@ -26,12 +28,19 @@ class Passes:
     """The passes of one worker.
 
     `readers` are its data by phase; this object closes them. With `repeats`, its training nets
-    compute their rows in that many passes and read the rows of each.
+    compute their rows in that many passes and read the rows of each. `states` are those of its nets
+    with recurrent layers, by phase.
     """
 
     def __init__(
-        self, actor: Actor, coordinator: str, readers: Mapping[str, Prefetcher], repeats: int = 1
+        self,
+        actor: Actor,
+        coordinator: str,
+        readers: Mapping[str, Prefetcher],
+        repeats: int = 1,
+        states: Mapping[str, StreamStates] = MappingProxyType({}),
     ) -> None:
+        self.states = states
         self._actor = actor
         self._coordinator = coordinator
         self._readers = readers
@@ -86,16 +95,25 @@ class Passes:
 
     def read(self, net: WorkerNet, ticket: Ticket) -> None:
         """Start the pass on this member's rows. Runs in the compute thread."""
-        low, high = ticket.mine
+        mine = ticket.mine
         if ticket.phase == TRAIN:
             net.batch = ticket.rows
         if isinstance(net, AccumulatedNet):
-            net.begin_with(ticket.counted, (low, high), partial(self._read_one, ticket))
+            read = partial(self._read_one, ticket)
+            self._begin(ticket, partial(net.begin_with, ticket.counted, mine, read))
             return
-        batch = self._readers[ticket.phase].get(*ticket.samples(low, high))
-        net.begin(ticket.counted, (low, high))
+        batch = self._readers[ticket.phase].get(*ticket.samples(*mine))
+        self._begin(ticket, partial(net.begin, ticket.counted, mine))
         for name, array in zip(net.inputs, batch, strict=True):
-            net.feed(name, array)
+            net.feed_rows(name, array)
+
+    def _begin(self, ticket: Ticket, begin: Callable[[], None]) -> None:
+        """Begin a pass. Recurrent layers then have the states of its streams."""
+        states = self.states.get(ticket.phase)
+        if states is None:
+            begin()
+        else:
+            states.begin(ticket.first, ticket.rows, ticket.mine, begin)
 
     def _read_one(self, ticket: Ticket, spans: Sequence[Span], at: int) -> Sequence[Array]:
         """The rows of one of the net's passes. The rows of the next are read meanwhile."""
@@ -126,6 +144,7 @@ class PassWorker(Actor, ReadsJob):
     `_open`."""
 
     _coordinator: str
+    streams: StreamStates | None = None
 
     async def on_start(self) -> None:
         """Open the data and build the nets."""
@@ -139,8 +158,14 @@ class PassWorker(Actor, ReadsJob):
         job = self._job
         sources = self._sources = {phase: job.source(phase) for phase in job.phases}
         readers = {phase: job.reader(phase, source) for phase, source in sources.items()}
-        self._passes = Passes(self, self._coordinator, readers, job.passes)
         self._nets = job.working_nets(part, sources)
+        states = {
+            phase: StreamStates(net)
+            for phase, net in self._nets.items()
+            if job.recurrent(phase) and not job.emulated
+        }
+        self.streams = states.get(TRAIN)
+        self._passes = Passes(self, self._coordinator, readers, job.passes, states)
 
     async def on_stop(self) -> None:
         """Stop reading ahead."""

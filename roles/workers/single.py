@@ -6,9 +6,8 @@ from __future__ import annotations
 import itertools
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import ClassVar
 
-from ops import Array, Backend
 from roles.base.loads import Load, Loads, first_passes, layers_in
 from roles.base.role import Anew, Held, JobOptions
 from roles.base.shapes import Shapes
@@ -65,23 +64,6 @@ class WholeOptions(JobOptions):
         yield Load("train", rows, layers if passes == 1 else (), layers, updated=tuple(net.params))
 
 
-class _State:
-    """The state of one recurrent layer."""
-
-    def __init__(self, layer: Any, ops: Backend) -> None:
-        self._layer = layer
-        self._ops = ops
-
-    def set_aside(self) -> dict[str, Array]:
-        return {
-            str(number): self._ops.to_host(state).copy()
-            for number, state in enumerate(self._layer.state)
-        }
-
-    def take_back(self, kept: Mapping[str, Array]) -> None:
-        self._layer.state = [self._ops.asarray(kept[number].copy()) for number in sorted(kept)]
-
-
 class Single(ModelHolder, PassWorker):
     """A worker that trains alone."""
 
@@ -99,8 +81,6 @@ class Single(ModelHolder, PassWorker):
         store = ParameterStore(
             params, net.initial_blobs(), job.solver_spec, job.backend_ops, in_place=True
         )
-        nodes = [node for stage in net.stages for node in stage.nodes]
-        self.beside = [_State(node.layer, net.ops) for node in nodes if node.layer.time_first]
         self._gradients = gradient_buffers(net)
         self._store = restored(store, job)
 

@@ -98,7 +98,7 @@ def sharded_pass(
     for shard in shards:
         shard.begin(step, *spans)
         for name, array in taken.items():
-            shard.feed(name, array)
+            shard.feed_rows(name, array)
         for layer, blobs in shard.initial_blobs().items():
             shard.load(layer, blobs)
     last = shards[0].last
@@ -166,7 +166,7 @@ def test_shards_compute_the_scores_and_gradients_of_the_whole_fc_phase(
             for shard, gradients in zip(shards, found, strict=True):
                 assert close(gradients[layer][at], shard.part_of(layer, at, array)), (layer, at)
     for blob in fc.boundary_grads:
-        assert close(sum(shard.grad(blob) for shard in shards), fc.grad(blob)), blob
+        assert close(sum(shard.grad_rows(blob) for shard in shards), fc.grad(blob)), blob
 
 
 def test_frozen_parameters_get_no_gradient_and_the_others_are_unchanged(tmp_path: Path) -> None:
@@ -304,7 +304,11 @@ def test_arrays_handed_to_other_shards_are_not_written_to_by_the_next_pass(tmp_p
     shards = shards_of(spec, "TRAIN", 2, memory="reused")
     sharded_pass(shards, given)
     shard = shards[0]
-    handed = [shard.nets[0].blob("fc6"), *(part[0] for part in shard.parts(1)), shard.grad("conv5")]
+    handed = [
+        shard.nets[0].blob("fc6"),
+        *(part[0] for part in shard.parts(1)),
+        shard.grad_rows("conv5"),
+    ]
     kept = [array.copy() for array in handed]
     sharded_pass(
         shards,

@@ -20,7 +20,7 @@ ROOT = Path(__file__).resolve().parents[2]
 SPEAKERS = speakers()
 TALKS = [(speaker.__name__, talk) for speaker in SPEAKERS for talk in speaker.conversations]
 # messages to actors that copy their state for checkpoints and probes
-OF_KEEPERS = ["GetCopy", "KeepCopy", "PutBeside", "SetAside", "TakeBack"]
+OF_KEEPERS = ["GetCopy", "GetStreams", "KeepCopy", "PutBeside", "SetAside", "TakeBack"]
 # messages to holders of parameters
 OF_HOLDERS = sorted([*OF_KEEPERS, "GetState", "Rates", "SetState"])
 MESSAGES = sorted(

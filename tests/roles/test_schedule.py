@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from roles.coordination.schedule import NetTest, RunStage, Schedule, Timetable
-from roles.learning.job import phase_of_test
+from roles.learning.phases import phase_of_test
 from roles.messages import TEST, TRAIN
 
 Event = tuple[str, int]

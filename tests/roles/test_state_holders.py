@@ -20,7 +20,7 @@ from nets.files.histories import SOLVER
 from roles.checkpoints.best import _read as heard_before
 from roles.coordination.regroup import SUITED, followed, gone_on
 from roles.coordination.schedule import NetTest, RunStage, Schedule, Timetable
-from roles.coordination.state_holders import HELD, NOBODY, holders_of
+from roles.coordination.state_holders import HELD, NOBODY, STREAMS, holders_of
 from roles.learning.job import Job
 from roles.learning.resume import KEPT, Kept, keep, kept_of, lead_facts, losses_of
 from roles.messages import TRAIN, Regroup, Ticket
@@ -36,10 +36,19 @@ from runtime.runs.healing import died_with, furthest
 TESTED = (NetTest(4, 4),)
 
 
-def holders(replicas: list[str], schedule: Schedule, *, quiet: bool = True) -> Holders:
+def holders(
+    replicas: list[str], schedule: Schedule, *, quiet: bool = True, recurrent: bool = False
+) -> Holders:
     probing: Any = SimpleNamespace(quiet=quiet)
     return holders_of(
-        replicas, schedule, probing, batch=8, losses=[0.5], run=Path("runs/one"), more={"a": "b"}
+        replicas,
+        schedule,
+        probing,
+        batch=8,
+        losses=[0.5],
+        run=Path("runs/one"),
+        more={"a": "b"},
+        recurrent=recurrent,
     )
 
 
@@ -52,6 +61,11 @@ def test_a_runs_known_position_is_the_last_iteration_with_all_reports_not_the_la
     assert {key: found.facts[key] for key in ("iteration", "images", "batch")} == {
         "iteration": 1, "images": 8, "batch": 8,
     }  # fmt: skip
+
+
+def test_no_worker_holds_all_of_a_run_with_recurrent_layers() -> None:
+    found = holders(["r0", "r1"], Schedule(Timetable(last=10, batch=8)), recurrent=True)
+    assert (found.actors, found.why) == ((), STREAMS)
 
 
 def test_a_run_that_is_held_or_has_one_model_only_has_no_holders() -> None:
