@@ -47,12 +47,8 @@ __all__ = ["install"]
 # The time of a case, or the number of rejected draws, depends on the machine more than on the code.
 # The examples of `house` depend on the test alone, so that one commit has one answer. Other examples
 # at each run: `--hypothesis-profile=explore`.
-settings.register_profile(
-    "explore", deadline=None, suppress_health_check=[HealthCheck.too_slow]
-)
-settings.register_profile(
-    "house", settings.get_profile("explore"), derandomize=True, database=None
-)
+settings.register_profile("explore", deadline=None, suppress_health_check=[HealthCheck.too_slow])
+settings.register_profile("house", settings.get_profile("explore"), derandomize=True, database=None)
 settings.load_profile("house")
 
 TESTS = Path(__file__).resolve().parent

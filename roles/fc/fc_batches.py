@@ -38,6 +38,11 @@ def fc_batches(scheme: str, cuts: Sequence[int]) -> list[Members]:
     return [members for members in found if members]
 
 
+def last_batches(batches: Sequence[Members]) -> dict[int, int]:
+    """Rank -> the number of the last FC batch that has rows of this member."""
+    return {rank: part for part, members in enumerate(batches) for rank, _ in members}
+
+
 def rows_in(members: Members) -> int:
     """The rows of an FC batch."""
     return sum(_size(span) for _, span in members)
