@@ -1,9 +1,11 @@
-"""The FC batches of a pass and their rows, by the three schemes of One weird trick, section 4.
+"""The FC batches of a pass and their rows, by the schemes of One weird trick, section 4.
 
     a   one batch of all members' rows
     b   a batch for each member, of its rows: done and answered one after the other
     c   as many batches, each of the same share of every member's rows, so that all send at the same
         time
+    cN  a hybrid of b and c: one team of N members after the other, each with the batches that c
+        makes of its rows. The last team may be smaller.
 
 Workers and FC shards derive the same batches from a ticket's cuts.
 """
@@ -18,23 +20,26 @@ Span = tuple[int, int]  # rows [low, high) of the whole batch
 Members = list[tuple[int, Span]]
 
 
+def team_of(scheme: str, members: int) -> int:
+    """The number of members whose rows are together in an FC batch."""
+    if scheme == "b":
+        return 1
+    return min(int(scheme[1:]), members) if scheme[1:] else members
+
+
 def fc_batches(scheme: str, cuts: Sequence[int]) -> list[Members]:
     """The FC batches of a pass with these cuts, in their order. Every row is in one batch, and no
     batch is empty."""
     spans = list(enumerate(itertools.pairwise(cuts)))
     if scheme == "a":
         return [spans]
-    if scheme == "b":
-        return [[member] for member in spans]
-    count = len(spans)
-    found = [
-        [
-            (rank, _share(span, part, count))
-            for rank, span in spans
-            if _size(_share(span, part, count))
-        ]
-        for part in range(count)
-    ]
+    size = team_of(scheme, len(spans))
+    found: list[Members] = []
+    for first in range(0, len(spans), size):
+        team = spans[first : first + size]
+        for part in range(len(team)):
+            shares = [(rank, _share(span, part, len(team))) for rank, span in team]
+            found.append([(rank, share) for rank, share in shares if _size(share)])
     return [members for members in found if members]
 
 

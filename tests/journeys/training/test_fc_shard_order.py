@@ -34,7 +34,7 @@ def times(actor: str, label: str) -> float:
 
 
 @pytest.mark.few("[b]")
-@pytest.mark.parametrize("scheme", ["a", "b", "c"])
+@pytest.mark.parametrize("scheme", ["a", "b", "c", "c2"])
 def test_whichever_actor_is_late_the_numbers_are_the_same_to_the_last_bit(
     tmp_path: Path, scheme: str
 ) -> None:
@@ -50,7 +50,7 @@ def test_whichever_actor_is_late_the_numbers_are_the_same_to_the_last_bit(
 
 
 @pytest.mark.few("[b]")
-@pytest.mark.parametrize("scheme", ["a", "b", "c"])
+@pytest.mark.parametrize("scheme", ["a", "b", "c", "c2"])
 def test_groups_that_compete_for_the_shards_are_served_in_one_order_by_all(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, scheme: str
 ) -> None:
@@ -137,7 +137,7 @@ def test_with_scheme_b_a_worker_is_answered_while_the_rows_of_the_next_are_compu
     assert conv < begun[-1]
 
 
-@pytest.mark.parametrize("scheme", ["a", "b", "c"])
+@pytest.mark.parametrize("scheme", ["a", "b", "c", "c2"])
 def test_no_worker_goes_backward_before_the_last_fc_batch_of_shards_on_the_same_devices(
     tmp_path: Path, scheme: str
 ) -> None:
@@ -159,7 +159,7 @@ def test_no_worker_goes_backward_before_the_last_fc_batch_of_shards_on_the_same_
 
 @pytest.mark.few("[c-4]", "[b-4]")
 @pytest.mark.parametrize("workers", [2, 4, 8])
-@pytest.mark.parametrize("scheme", ["b", "c"])
+@pytest.mark.parametrize("scheme", ["b", "c", "c2"])
 def test_more_fc_batches_take_only_the_time_of_their_own_pieces(
     tmp_path: Path, workers: int, scheme: str
 ) -> None:
@@ -177,7 +177,7 @@ def _seconds(directory: Path, scheme: str, workers: int, iterations: int) -> flo
         directory,
         "one-weird-trick",
         workers=workers,
-        batch=16,
+        batch=64,  # with scheme c, 8 batches of 8 rows
         iterations=iterations,
         strategy=f'scheme = "{scheme}"\n',
     )
