@@ -43,9 +43,21 @@ def fc_batches(scheme: str, cuts: Sequence[int]) -> list[Members]:
     return [members for members in found if members]
 
 
-def last_batches(batches: Sequence[Members]) -> dict[int, int]:
-    """Rank -> the number of the last FC batch that has rows of this member."""
-    return {rank: part for part, members in enumerate(batches) for rank, _ in members}
+def late_answers(batches: Sequence[Members]) -> set[tuple[int, int]]:
+    """(FC batch, rank) of the answers that leave after the last FC batch of the pass if shards and
+    workers share devices.
+
+    With its last answer a worker goes backward, and all shards would wait for its device. Answers
+    to a part of the members would keep the links to these members busy, and all shards would wait
+    for the columns behind them.
+    """
+    ends = {rank: part for part, members in enumerate(batches) for rank, _ in members}
+    return {
+        (part, rank)
+        for part, members in enumerate(batches)
+        for rank, _ in members
+        if part < len(batches) - 1 and (part == ends[rank] or len(members) < len(ends))
+    }
 
 
 def rows_in(members: Members) -> int:

@@ -9,7 +9,7 @@ from nets.sharding.division import ShardedNet
 from roles.base.shapes import Shapes
 from roles.base.sizes import answers
 from roles.base.steps import Key, Sending, Step, Steps, Work
-from roles.fc.fc_batches import fc_batches, last_batches, rows_in
+from roles.fc.fc_batches import fc_batches, late_answers, rows_in
 from roles.learning.job import Job
 from roles.messages import TRAIN
 
@@ -39,7 +39,7 @@ class IsShard(Protocol):
 
     @property
     def beside_workers(self) -> bool:
-        """Does each worker's last answer leave after the last FC batch?"""
+        """Do the shards share devices with the workers?"""
         ...
 
 
@@ -56,7 +56,7 @@ def pass_of_shard(options: IsShard, name: str, shapes: Shapes, members: Sequence
     answer = dict(answers(name, shapes, members))
     above: tuple[Key, ...] = ((first, "turn"), (first, "FcTurn"))
     last = len(batches) - 1
-    ends = last_batches(batches)
+    late = late_answers(batches) if options.beside_workers else set()
     for part, who in enumerate(batches):
         batch = str(part)
         rows = rows_in(who)
@@ -68,8 +68,7 @@ def pass_of_shard(options: IsShard, name: str, shapes: Shapes, members: Sequence
         for one, (low, high) in who:
             size = answer[members[one]] * (high - low) // rows_of[members[one]]
             grads = (name, "ActivationGrads", batch, members[one])
-            kept = options.beside_workers and part == ends[one]
-            done = (_done(name, last),) if kept else works.above
+            done = (_done(name, last),) if (part, one) in late else works.above
             yield Step(grads, Sending((members[one],), size), done)
         above = works.above
         if options.variable_batch or part == last:

@@ -25,7 +25,7 @@ from roles.base.role import Anew, Held, JobOptions, Sent
 from roles.base.shapes import Shapes
 from roles.base.sizes import activations, answers, at_once, model
 from roles.base.steps import Steps, Turn
-from roles.fc.fc_batches import Members, last_batches, rows_in
+from roles.fc.fc_batches import Members, late_answers, rows_in
 from roles.fc.micro_shards import MicroFcWork, MicroShards
 from roles.fc.pass_steps import pass_of_shard
 from roles.fc.queue import SLICE, TURN, FcQueue, Key, Slice
@@ -51,8 +51,8 @@ class ShardOptions(JobOptions):
     summation. `scheme` makes the FC batches (`fc_batches`). `variable_batch`: each FC batch has its
     own update.
 
-    `beside_workers`: each shard shares a device with a worker. The last answer to each worker then
-    leaves after the last FC batch of the pass (docs/decisions/training.md)."""
+    `beside_workers`: each shard shares a device with a worker. Some answers then leave after the
+    last FC batch of the pass (`late_answers`; docs/decisions/training.md)."""
 
     anew: ClassVar[Anew] = Anew.FROM_STATE
     any_batch: ClassVar[bool] = True
@@ -220,11 +220,9 @@ class FcShard(ModelHolder, ReadsJob):
 
     async def _pass(self, key: Key, batches: Sequence[Members]) -> None:
         """Do one FC batch after the other. The answers of one batch are under way while the next is
-        computed. With a worker's last answer its conv phase goes backward. On a device of the FC
-        phase that would keep all shards waiting, so last answers are kept until the last batch is
-        done."""
+        computed, except late answers, which are kept until the last batch is done."""
         rows = sum(map(rows_in, batches))
-        ends = last_batches(batches)
+        late = late_answers(batches) if self._keeps else set()
         kept: list[tuple[Slice, ActivationGrads]] = []
         async with asyncio.TaskGroup() as answering:
             for part, members in enumerate(batches):
@@ -236,7 +234,7 @@ class FcShard(ModelHolder, ReadsJob):
                     answers = await self._batch(key, part, rows, members, slices)
                 self._queue.answered(slices)
                 for slice_, answer in (*zip(slices, answers, strict=True), *(kept if last else ())):
-                    if self._keeps and not last and part == ends[slice_[0].rank]:
+                    if not last and (part, slice_[0].rank) in late:
                         kept.append((slice_, answer))
                     else:
                         answering.create_task(self.reply(slice_[1], answer))

@@ -12,7 +12,7 @@ from nets import NetError, load_net
 from nets.sharding.division import ShardedNet
 from ops import get_backend
 from roles.checkpoints.state_average import MeanState
-from roles.fc.fc_batches import fc_batches, last_batches, rows_in
+from roles.fc.fc_batches import fc_batches, late_answers, rows_in
 from roles.fc.queue import FcQueue
 from roles.fc.swap import Columns, ColumnSwap, FcTurn
 from roles.learning.checkpoint_slices import cut_state, slices_of_state
@@ -64,11 +64,14 @@ def test_teams_of_all_members_are_scheme_c_and_an_odd_member_is_a_team_by_itself
         assert fc_batches("c2", cuts)[-1] == [(members - 1, (cuts[-2], cuts[-1]))]
 
 
-def test_the_last_fc_batch_of_each_member_is_that_of_its_team() -> None:
+def test_answers_are_late_unless_a_batch_has_rows_of_all_members_and_is_not_their_last() -> None:
     cuts = (0, 4, 8, 12, 16)
-    assert last_batches(fc_batches("b", cuts)) == {0: 0, 1: 1, 2: 2, 3: 3}
-    assert last_batches(fc_batches("c", cuts)) == {0: 3, 1: 3, 2: 3, 3: 3}
-    assert last_batches(fc_batches("c2", cuts)) == {0: 1, 1: 1, 2: 3, 3: 3}
+    assert late_answers(fc_batches("a", cuts)) == set()
+    assert late_answers(fc_batches("b", cuts)) == {(0, 0), (1, 1), (2, 2)}
+    assert late_answers(fc_batches("c", cuts)) == set()
+    assert late_answers(fc_batches("c2", cuts)) == {(0, 0), (0, 1), (1, 0), (1, 1), (2, 2), (2, 3)}
+    # the first member has no row in the last batch
+    assert late_answers([[(0, (0, 1)), (1, (1, 2))], [(1, (2, 3))]]) == {(0, 0)}
 
 
 def slice_of(
