@@ -47,6 +47,10 @@ DEVICE = r"^(cpu|cuda:[0-9]{1,3}|emulated(:.+)?)$"
 DEVICES = "'cpu', 'cuda:N', 'emulated' or 'emulated:PROFILE.json'"
 Device = Annotated[str, Field(pattern=DEVICE), Expected(DEVICES)]
 
+SCHEME = r"^(a|b|c([2-9]|[1-9][0-9]{1,3})?)$"
+SCHEMES = "'a', 'b', 'c', or 'c' with a number of workers from 2, such as 'c4'"
+Scheme = Annotated[str, Field(pattern=SCHEME), Expected(SCHEMES)]
+
 
 if TYPE_CHECKING:
     GradientFormat = str
@@ -128,11 +132,13 @@ class Strategy(Section):
     pipeline: Count = 1
     """The number of conv workers, each of another group, that share a process: one computes while
     another waits for the FC phase."""
-    scheme: Literal["a", "b", "c"] = "a"
+    scheme: Scheme = "a"
     """How the FC phase makes its batches from rows (One weird trick): `"a"` all rows at once, `"b"`
-    one worker's rows after another's, `"c"` a part of every worker's rows at a time."""
+    one worker's rows after another's, `"c"` a part of every worker's rows at a time, `"c4"` a part
+    of the rows of 4 workers at a time, then of the next 4 (a hybrid of b and c; any number from 2
+    to the number of workers)."""
     variable_batch: bool = False
-    """With scheme b or c, the FC phase is updated after each of its batches."""
+    """With every scheme but a, the FC phase is updated after each of its batches."""
     exchange: Annotated[str, AfterValidator(registry.EXCHANGES.judged)] | None = None
     """Default: the preset's. How workers with replicas sum gradients: `collective`, `tree`, `ring`,
     `halving`, `host`, `per-host`, or an exchange of an installed package (docs/strategies.md)."""

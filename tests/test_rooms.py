@@ -146,7 +146,7 @@ ROOMS: dict[str, str] = {
     " runtime.plan",
     "roles.planning": "nets! nets.data nets.files ops! roles roles.base roles.checkpoints "
     "roles.coordination"
-    " roles.exchange roles.forecasting roles.formats roles.learning roles.presets "
+    " roles.exchange roles.fc roles.forecasting roles.formats roles.learning roles.presets "
     "roles.tuning runtime runtime.compute"
     " runtime.config runtime.drawing runtime.plan runtime.queueing runtime.records",
     "roles.choosing": "nets! ops! roles roles.base roles.checkpoints roles.coordination "

@@ -5,6 +5,7 @@ measurements, and the time that it takes.
     large       10 000 machines, event by event
     clusters    `plan` for Omnivore's own clusters (`clusters`)
     prediction  iterations of clusters on the virtual clock, compared with the prediction and with AdaptDL's model
+    weird-trick One weird trick's Table 1, as `plan` predicts it and on the virtual clock; some minutes
     real        predictions of runs of real work, compared with their measured times (no other load, please)
     tradeoff-D-W-G  groups, momentum and rate up to a target, and the tuner (Omnivore, Figure 7): data D, W workers,
                 links of G Gbit/s (`tradeoff`); 20 minutes of a core and more; continues if
@@ -45,6 +46,7 @@ from benchmarks.tuning.recurrent import recurrent
 from benchmarks.tuning.rules import compare_rules
 from benchmarks.tuning.tradeoff import CONFIGURATIONS
 from benchmarks.tuning.tradeoff_real import tradeoff_real
+from benchmarks.tuning.weird_trick import weird_trick
 from runtime.queueing.efficiency import Phases, by_server, by_tree, conv_seconds, iteration_seconds
 from runtime.queueing.estimates import Estimate, batch_means
 from runtime.queueing.event_simulation import Delay, Model, Together, Visit, exponential, gamma
@@ -223,6 +225,7 @@ PARTS: dict[str, tuple[str, Callable[[Record, int], None]]] = {
     "prediction": ("Predicted iterations beside clusters on the virtual clock", prediction),
     "large": ("10 000 machines, event by event", large),
     "clusters": ("Omnivore's own clusters, as `plan` has them", clusters),
+    "weird-trick": ("One weird trick's Table 1 by `plan` and on the virtual clock", weird_trick),
     "real": (
         ("Real work: predicted from a run's first iterations beside measured"),
         real.real,

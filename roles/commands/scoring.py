@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from nets import Net, NetError
-from nets.data import Batches, Source, Transform
+from nets.data import Batches, Source, StreamBatches, Transform
 from nets.files.weights import load_weights
 from nets.predict import Deployment, Output, Predictor, Seen, Tally, common_classes, for_use
 from nets.predict.ensemble import as_seen
@@ -74,7 +74,7 @@ class TestedNet:
         self._memory = memory
         self.net = self.build()
         self.judge = Judge(self.net.spec)
-        self.batches: Batches = job.batches(phase, self.source, self.net, more=1)
+        self.batches: Batches | StreamBatches = job.batches(phase, self.source, self.net, more=1)
         self.images = job.test_rows(phase, self.source)
         self._order = "gray" if self.source.shape[0] == 1 else order or self.source.order
 

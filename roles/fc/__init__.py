@@ -9,7 +9,6 @@ queue         The passes that wait for an FC shard
 swap          The messages between FC shards
 pass_steps    The steps of an FC shard in a group's iteration (`FcShard._pass`, read from top to
               bottom)
-fc_batches    The FC batches of a pass and their rows, by the three schemes of One weird trick,
-              section 4
+fc_batches    The FC batches of a pass and their rows, by the schemes of One weird trick, section 4
 micro_shards  A shard of the FC phase in micro-batches, and its work
 """

@@ -9,7 +9,7 @@ from nets.sharding.division import ShardedNet
 from roles.base.shapes import Shapes
 from roles.base.sizes import answers
 from roles.base.steps import Key, Sending, Step, Steps, Work
-from roles.fc.fc_batches import fc_batches, rows_in
+from roles.fc.fc_batches import fc_batches, late_answers, rows_in
 from roles.learning.job import Job
 from roles.messages import TRAIN
 
@@ -37,6 +37,11 @@ class IsShard(Protocol):
         """Does each FC batch have its own update?"""
         ...
 
+    @property
+    def beside_workers(self) -> bool:
+        """Do the shards share devices with the workers?"""
+        ...
+
 
 def pass_of_shard(options: IsShard, name: str, shapes: Shapes, members: Sequence[str]) -> Steps:
     """The steps of the shard `name` for a group of these members."""
@@ -50,6 +55,8 @@ def pass_of_shard(options: IsShard, name: str, shapes: Shapes, members: Sequence
     rows_of = {member: shapes.rows(member) for member in members}
     answer = dict(answers(name, shapes, members))
     above: tuple[Key, ...] = ((first, "turn"), (first, "FcTurn"))
+    last = len(batches) - 1
+    late = late_answers(batches) if options.beside_workers else set()
     for part, who in enumerate(batches):
         batch = str(part)
         rows = rows_in(who)
@@ -61,12 +68,18 @@ def pass_of_shard(options: IsShard, name: str, shapes: Shapes, members: Sequence
         for one, (low, high) in who:
             size = answer[members[one]] * (high - low) // rows_of[members[one]]
             grads = (name, "ActivationGrads", batch, members[one])
-            yield Step(grads, Sending((members[one],), size), works.above)
+            done = (_done(name, last),) if (part, one) in late else works.above
+            yield Step(grads, Sending((members[one],), size), done)
         above = works.above
-        if options.variable_batch or part == len(batches) - 1:
+        if options.variable_batch or part == last:
             yield Step((name, "update", batch), Work("update"), above)
             above = ((name, "update", batch),)
     yield Step((name, "passed"), None, above)
+
+
+def _done(name: str, batch: int) -> Key:
+    """The step that ends a shard's work on an FC batch."""
+    return (name, "fc answers", str(batch), "")
 
 
 def _turns(shards: Sequence[str], came: tuple[Key, ...]) -> Iterator[Step]:

@@ -138,7 +138,8 @@ class FcQueue:
         return found
 
     def answered(self, slices: Sequence[Slice]) -> None:
-        """Note that slices which were taken get their answers now. Then their workers may go on."""
+        """Note that slices which were taken have their answers. A worker that gets its answers may
+        go on."""
         for message, envelope in slices:
             training = message.phase == TRAIN
             sender = envelope.sender

@@ -25,7 +25,7 @@ from roles.base.role import Anew, Held, JobOptions, Sent
 from roles.base.shapes import Shapes
 from roles.base.sizes import activations, answers, at_once, model
 from roles.base.steps import Steps, Turn
-from roles.fc.fc_batches import Members, rows_in
+from roles.fc.fc_batches import Members, late_answers, rows_in
 from roles.fc.micro_shards import MicroFcWork, MicroShards
 from roles.fc.pass_steps import pass_of_shard
 from roles.fc.queue import SLICE, TURN, FcQueue, Key, Slice
@@ -49,7 +49,10 @@ from runtime import Conversation, Envelope, Json
 class ShardOptions(JobOptions):
     """The job, the shape of the data's images, and the names of all `shards` in the order of
     summation. `scheme` makes the FC batches (`fc_batches`). `variable_batch`: each FC batch has its
-    own update."""
+    own update.
+
+    `beside_workers`: each shard shares a device with a worker. Some answers then leave after the
+    last FC batch of the pass (`late_answers`; docs/decisions/training.md)."""
 
     anew: ClassVar[Anew] = Anew.FROM_STATE
     any_batch: ClassVar[bool] = True
@@ -58,6 +61,7 @@ class ShardOptions(JobOptions):
     shards: tuple[str, ...]
     scheme: str
     variable_batch: bool = False
+    beside_workers: bool = False
 
     def sends(self, name: str, shapes: Shapes) -> Sent:
         """Gradients to the workers, as an FC server sends them. Its columns, and its parts of the
@@ -138,6 +142,7 @@ class FcShard(ModelHolder, ReadsJob):
         self._shards = options.shards
         self._scheme = options.scheme
         self._variable = options.variable_batch
+        self._keeps = options.beside_workers
         self._asked: list[Envelope] = []  # requests that wait until no pass is under way
         self._changed = asyncio.Event()
 
@@ -215,19 +220,24 @@ class FcShard(ModelHolder, ReadsJob):
 
     async def _pass(self, key: Key, batches: Sequence[Members]) -> None:
         """Do one FC batch after the other. The answers of one batch are under way while the next is
-        computed."""
+        computed, except late answers, which are kept until the last batch is done."""
         rows = sum(map(rows_in, batches))
+        late = late_answers(batches) if self._keeps else set()
+        kept: list[tuple[Slice, ActivationGrads]] = []
         async with asyncio.TaskGroup() as answering:
             for part, members in enumerate(batches):
+                last = part == len(batches) - 1
                 with self.phase("wait_activations"):
                     await self._until(partial(self._queue.complete, key, part))
                 slices = self._queue.take(key, part)
                 with self.phase("fc"):
                     answers = await self._batch(key, part, rows, members, slices)
-                    self._queue.answered(slices)
-                    for slice_, answer in zip(slices, answers, strict=True):
+                self._queue.answered(slices)
+                for slice_, answer in (*zip(slices, answers, strict=True), *(kept if last else ())):
+                    if not last and (part, slice_[0].rank) in late:
+                        kept.append((slice_, answer))
+                    else:
                         answering.create_task(self.reply(slice_[1], answer))
-                last = part == len(batches) - 1
                 if key[0] == TRAIN and (last or self._variable):
                     factor = rows / rows_in(members) if self._variable else 1.0
                     await self.compute("update", self._work.update, factor, last)

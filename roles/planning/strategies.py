@@ -10,6 +10,7 @@ from typing import Any
 
 from roles import registry
 from roles.exchange.chosen_exchange import exchange_called
+from roles.fc.fc_batches import team_of
 from roles.options import AUTO, MICRO_BATCHES, Strategy
 from roles.presets.request import SHAPE, Preset
 from runtime.actor_options import typed
@@ -115,11 +116,12 @@ def mistakes_of(
     name = strategy.preset
     if preset.shards(strategy) and strategy.variable_batch and strategy.scheme == "a":
         text = (
-            "found true with scheme 'a', where all rows are one FC batch, expected scheme "
-            "'b' or 'c'"
+            "found true with scheme 'a', where all rows are one FC batch, expected another "
+            "scheme, such as 'b' or 'c'"
         )
         yield text, ("strategy", "variable_batch")
     yield from _unused(strategy, preset)
+    yield from _too_large_team(strategy, preset)
     if preset.exchange:
         yield from _of_exchange(strategy, strategy.exchange or preset.exchange)
     if not strategy.reproducible:
@@ -155,6 +157,17 @@ def _unused(strategy: Strategy, preset: Preset) -> Iterator[tuple[str, tuple[str
             why = LIVE_ONLY if key in preset.uses_live else WHY[key]
             said = str(found).lower() if isinstance(found, bool) else repr(found)
             yield f"found {said}, but {why.format(strategy.preset)}", ("strategy", key)
+
+
+def _too_large_team(strategy: Strategy, preset: Preset) -> Iterator[tuple[str, tuple[str, ...]]]:
+    """Find a scheme whose teams have more members than there are workers."""
+    count = strategy.scheme[1:]
+    if preset.shards(strategy) and count and int(count) > strategy.workers:
+        text = (
+            f"found '{strategy.scheme}', which needs {count} workers, but workers = "
+            f"{strategy.workers}: expected scheme 'c', or a number of at most {strategy.workers}"
+        )
+        yield text, ("strategy", "scheme")
 
 
 def _of_exchange(strategy: Strategy, name: str) -> Iterator[tuple[str, tuple[str, ...]]]:
@@ -201,9 +214,11 @@ def _shards_that_repeat(
             "found true, but a reproducible run adds up the gradients of all rows before it updates"
         )
         yield text, ("strategy", "variable_batch")
-    if strategy.scheme == "c" and strategy.workers > 2:
+    team = 1 if strategy.scheme == "a" else team_of(strategy.scheme, strategy.workers)
+    if team > 1 and MICRO_BATCHES % (team * strategy.workers):
         text = (
-            f"found {strategy.workers}, expected at most 2: with more workers, scheme 'c' cuts "
-            "through the micro-batches of a reproducible run"
+            f"found {strategy.workers}, but scheme '{strategy.scheme}' then cuts through the "
+            "micro-batches of a reproducible run: expected at most 2 workers with scheme 'c', "
+            "at most 4 with 'c2', or scheme 'a' or 'b'"
         )
         yield text, ("strategy", "workers")

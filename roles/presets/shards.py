@@ -97,6 +97,7 @@ def _shard(request: Request, name: str, shards: tuple[str, ...], process: str = 
         shards=shards,
         scheme=request.strategy.scheme,
         variable_batch=request.strategy.variable_batch,
+        beside_workers=bool(process),
     )
     return ActorSpec(name, "fc_shard", options, process)
 

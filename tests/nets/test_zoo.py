@@ -97,6 +97,16 @@ def test_every_solver_loads_with_its_net(name):
     assert solver.max_iter > 0 < solver.rate(solver.max_iter - 1) <= solver.rate(0)
 
 
+def test_one_weird_tricks_own_solver_cuts_the_rate_at_each_quarter_of_90_epochs():
+    solver = load_solver("alexnet_owt_paper")
+    assert solver.max_iter * 128 / 1_281_167 == pytest.approx(90, rel=1e-6)
+    for quarter in range(4):
+        expected = 0.01 * 250 ** (-quarter / 3)
+        first = math.ceil(quarter * solver.max_iter / 4)
+        last = (quarter + 1) * solver.max_iter // 4 - 1
+        assert [solver.rate(first), solver.rate(last)] == pytest.approx([expected] * 2, rel=1e-6)
+
+
 @pytest.mark.parametrize("name", NETS)
 def test_every_net_has_a_solver(name):
     assert f"{name}_solver" in SOLVERS

@@ -12,7 +12,7 @@ from nets import NetError, load_net
 from nets.sharding.division import ShardedNet
 from ops import get_backend
 from roles.checkpoints.state_average import MeanState
-from roles.fc.fc_batches import fc_batches, rows_in
+from roles.fc.fc_batches import fc_batches, late_answers, rows_in
 from roles.fc.queue import FcQueue
 from roles.fc.swap import Columns, ColumnSwap, FcTurn
 from roles.learning.checkpoint_slices import cut_state, slices_of_state
@@ -23,7 +23,7 @@ from tests.roles.placed import placed
 CUTS = [(0, 4), (0, 3, 6), (0, 4, 7, 10), (0, 1, 2, 9, 10), (0, 1, 2, 3, 4, 5)]
 
 
-@pytest.mark.parametrize("scheme", ["a", "b", "c"])
+@pytest.mark.parametrize("scheme", ["a", "b", "c", "c2", "c3"])
 @pytest.mark.parametrize("cuts", CUTS)
 def test_every_row_of_a_pass_is_in_one_fc_batch_and_a_member_has_its_own_rows_only(
     scheme: str, cuts: tuple[int, ...]
@@ -42,6 +42,36 @@ def test_the_schemes_follow_the_paper() -> None:
     assert fc_batches("a", cuts) == [[(0, (0, 4)), (1, (4, 8))]]
     assert fc_batches("b", cuts) == [[(0, (0, 4))], [(1, (4, 8))]]
     assert fc_batches("c", cuts) == [[(0, (0, 2)), (1, (4, 6))], [(0, (2, 4)), (1, (6, 8))]]
+
+
+def test_teams_of_two_take_turns_with_batches_of_half_of_their_rows() -> None:
+    cuts = (0, 2, 4, 6, 8)
+    assert fc_batches("c2", cuts) == [
+        [(0, (0, 1)), (1, (2, 3))],
+        [(0, (1, 2)), (1, (3, 4))],
+        [(2, (4, 5)), (3, (6, 7))],
+        [(2, (5, 6)), (3, (7, 8))],
+    ]
+
+
+@pytest.mark.parametrize("cuts", CUTS)
+def test_teams_of_all_members_are_scheme_c_and_an_odd_member_is_a_team_by_itself(
+    cuts: tuple[int, ...],
+) -> None:
+    members = len(cuts) - 1
+    assert fc_batches(f"c{max(2, members)}", cuts) == fc_batches("c", cuts)
+    if members % 2 and members > 1:
+        assert fc_batches("c2", cuts)[-1] == [(members - 1, (cuts[-2], cuts[-1]))]
+
+
+def test_answers_are_late_unless_a_batch_has_rows_of_all_members_and_is_not_their_last() -> None:
+    cuts = (0, 4, 8, 12, 16)
+    assert late_answers(fc_batches("a", cuts)) == set()
+    assert late_answers(fc_batches("b", cuts)) == {(0, 0), (1, 1), (2, 2)}
+    assert late_answers(fc_batches("c", cuts)) == set()
+    assert late_answers(fc_batches("c2", cuts)) == {(0, 0), (0, 1), (1, 0), (1, 1), (2, 2), (2, 3)}
+    # the first member has no row in the last batch
+    assert late_answers([[(0, (0, 1)), (1, (1, 2))], [(1, (2, 3))]]) == {(0, 0)}
 
 
 def slice_of(

@@ -85,8 +85,28 @@ BROKEN = {
             "[train.strategy]\npreset = 'one-weird-trick'\nscheme = 'c'\nworkers = "
             "4\nreproducible = true\n"
         ),
-        "cluster.toml:4: train.strategy.workers: found 4, expected at most 2: "
-        "with more workers, scheme 'c' cuts through the micro-batches of a reproducible run",
+        "cluster.toml:4: train.strategy.workers: found 4, but scheme 'c' then cuts through the "
+        "micro-batches of a reproducible run: expected at most 2 workers with scheme 'c', at most "
+        "4 with 'c2', or scheme 'a' or 'b'",
+    ),
+    "parts of micro-batches in teams": (
+        (
+            "[train.strategy]\npreset = 'one-weird-trick'\nscheme = 'c2'\nworkers = "
+            "8\nreproducible = true\n"
+        ),
+        "cluster.toml:4: train.strategy.workers: found 8, but scheme 'c2' then cuts through the "
+        "micro-batches of a reproducible run: expected at most 2 workers with scheme 'c', at most "
+        "4 with 'c2', or scheme 'a' or 'b'",
+    ),
+    "a team of more members than workers": (
+        "[train.strategy]\npreset = 'one-weird-trick'\nscheme = 'c5'\nworkers = 4\n",
+        "cluster.toml:3: train.strategy.scheme: found 'c5', which needs 5 workers, but workers = "
+        "4: expected scheme 'c', or a number of at most 4",
+    ),
+    "a team of one": (
+        "[train.strategy]\npreset = 'one-weird-trick'\nscheme = 'c1'\n",
+        "cluster.toml:3: train.strategy.scheme: found 'c1' (string), expected 'a', 'b', 'c', or 'c' with "
+        "a number of workers from 2, such as 'c4'",
     ),
     "reproducible sums of three": (
         "[train.strategy]\nfan_in = 3\nreproducible = true\n",
@@ -113,7 +133,7 @@ BROKEN = {
         "[train.strategy]\npreset = 'one-weird-trick'\nscheme = 'a'\nvariable_batch = true\n",
         "cluster.toml:4: train.strategy.variable_batch: found true with scheme 'a', where "
         "all rows are one FC batch, "
-        "expected scheme 'b' or 'c'",
+        "expected another scheme, such as 'b' or 'c'",
     ),
     "a GPU's precision on the CPU": (
         "[train]\nprecision = 'tf32'\n",

@@ -57,6 +57,8 @@ STRATEGIES = {
     "dl4j": ("dl4j", 4, f"tau = {PERIOD}\n"),
     "local-fc-shards": ("local-fc-shards", 4, GROUPS_3 + 'servers = 3\nscheme = "b"\n'),
     "one-weird-trick": ("one-weird-trick", 3, ""),
+    "one-weird-trick-b": ("one-weird-trick", 4, 'scheme = "b"\n'),
+    "one-weird-trick-hybrid": ("one-weird-trick", 4, 'scheme = "c2"\n'),
     "one-weird-trick-c": ("one-weird-trick", 3, 'scheme = "c"\nvariable_batch = true\n'),
 }
 
@@ -84,6 +86,7 @@ def predicted(placement: Placement, network: Network, times: dict[str, Any]) -> 
     "[local-fc-shards]",
     "[replicas]",
     "[mxnet-async]",
+    "[one-weird-trick-b]",
 )
 @pytest.mark.parametrize("name", STRATEGIES)
 def test_an_iteration_takes_as_long_as_predicted_within_a_tenth(name: str, tmp_path: Path) -> None:

@@ -28,11 +28,17 @@ from tests.helpers.support import events, run_directory, run_up, train
 pytestmark = pytest.mark.usefixtures("one_thread")
 
 
-@pytest.mark.few("[2-7-b]", "[2-7-c]")
+@pytest.mark.few("[2-7-b]", "[2-7-c]", "[3-7-c2]")
 # batch 10 over 4 workers: 3, 3, 2 and 2 rows; scheme c divides each again into 4, some of them
 # empty
-@pytest.mark.parametrize("scheme", ["a", "b", "c"])
-@pytest.mark.parametrize(("workers", "batch"), [(1, 4), (2, 7), (4, 10)])
+@pytest.mark.parametrize(
+    ("workers", "batch", "scheme"),
+    [
+        *((*shape, scheme) for shape in ((1, 4), (2, 7), (4, 10)) for scheme in "abc"),
+        (3, 7, "c2"),
+        (4, 10, "c2"),
+    ],
+)
 def test_one_weird_trick_equals_single_in_every_parameter_after_10_iterations(
     tmp_path: Path, workers: int, batch: int, scheme: str
 ) -> None:

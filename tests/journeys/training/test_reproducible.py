@@ -30,6 +30,7 @@ PRESETS = [
     *[("one-weird-trick", workers, 'scheme = "a"\n') for workers in (1, 2, 8)],
     *[("one-weird-trick", workers, 'scheme = "b"\n') for workers in (2, 4)],
     *[("one-weird-trick", workers, 'scheme = "c"\n') for workers in (1, 2)],
+    ("one-weird-trick", 4, 'scheme = "c2"\n'),
 ]
 
 

@@ -24,7 +24,12 @@ pytestmark = pytest.mark.usefixtures("one_thread")
 
 @pytest.mark.parametrize(
     ("preset", "scheme"),
-    [("one-weird-trick", "b"), ("one-weird-trick", "c"), ("local-fc-shards", "b")],
+    [
+        ("one-weird-trick", "b"),
+        ("one-weird-trick", "c"),
+        ("one-weird-trick", "c2"),
+        ("local-fc-shards", "b"),
+    ],
 )
 def test_with_a_variable_batch_the_fc_phase_is_updated_after_each_part_and_the_conv_phase_once(
     tmp_path: Path, preset: str, scheme: str
