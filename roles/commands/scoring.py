@@ -99,7 +99,10 @@ class TestedNet:
             yield number, self.batches.read(number, 0, min(size, self.images - number * size))
 
     def raw(self, number: int, rows: int) -> NDArray[Any]:
-        """The images of a batch as the data give them, without any transform."""
+        """The images of a batch as the data give them, without any transform. Raises NetError for a
+        net of streams, which reads no images."""
+        if isinstance(self.batches, StreamBatches):
+            raise NetError("ensembles: found a net of streams, expected a net of images")
         low = number * self.job.rows(self.phase)
         images: NDArray[Any] = self.source.read(self.batches.indices(low, low + rows))[0]
         return images
