@@ -26,7 +26,7 @@ from roles.forecasting.prediction import Network, Prediction, Rows, predict, row
 from roles.forecasting.regrouped import regrouped, with_batch
 from roles.forecasting.work_times import Times
 from runtime.machine.usable_cores import usable
-from runtime.plan.topology import Placement
+from runtime.plan.topology import Placement, Topology
 from runtime.queueing.work_graph import DRAWS
 
 if TYPE_CHECKING:
@@ -47,9 +47,10 @@ NEAR = 0.01  # the difference, as a part of the measured seconds, at which learn
 class Fit:
     """A prediction for a run.
 
-    In seconds per iteration: `work` is the part that service times alone explain, `rest` the part
-    that is neither work nor messages, and `processor` is processor time divided by the number of
-    processors. `message`: seconds of one message.
+    In seconds per iteration: `work` is the part that service times alone explain (0 from
+    `Fitted.of_groups`, which does not compute it), `rest` the part that is neither work nor
+    messages, and `processor` is processor time divided by the number of processors. `message`:
+    seconds of one message.
     """
 
     found: Prediction
@@ -126,7 +127,12 @@ class Fitted:
         self._processors = processors
         self._roles = {actor.name: actor.role for actor in self._topology.actors}
         self._shapes: Shapes | None = None
+        # groups -> the topology and its shapes, of so many workers and such a batch
+        self._by_groups: dict[int, tuple[Topology, Shapes]] = {}
+        self._sizes = (0, 0)
         self._times: Times | None = None
+        # (latency, bytes per second, draws) -> what these times and this topology predict
+        self._found: dict[tuple[float, float | None, int], Prediction] = {}
         self._rows: Rows = {}
         self._rest: float | None = None  # None: nothing is learnt yet
         # processor seconds of a second of array work, and of a message
@@ -136,30 +142,49 @@ class Fitted:
         return f"<model of {len(self._roles)} actors, {self._network.latency:g} s a message>"
 
     def fit(
-        self, work: Mapping[str, Labels], measured: float, busy: float = 0.0, *, rounds: int = 0
+        self,
+        work: Mapping[str, Labels],
+        measured: float,
+        busy: float = 0.0,
+        *,
+        rounds: int = 0,
+        draws: int = DRAWS,
     ) -> Fit:
         """Predict from sums of work, while iterations took `measured` seconds and the run kept the
         share `busy` of all processors busy. Learns the time of a message if it is not known.
 
         `rounds`: these were the first iterations of groups that all began at once, so many of each
-        group (`predict`); 0: iterations of a long run.
+        group (`predict`); 0: iterations of a long run. `draws` as for `predict`.
         """
         self._rows = self._rows or rows_of(self._topology, self._known())
         self._times = Times.measured(work, self._roles, self._rows)
+        self._found = {}
         self._rounds = rounds
+        self._draws = draws
         try:
             return self._made(measured, busy)
         finally:
             self._rounds = 0
+            self._draws = DRAWS
+            self._found = {}
 
     def regroup(self, workers: int, groups: int, batch: int) -> bool:
         """Change to these groups and this batch. Return False if the run has them already."""
-        topology = with_batch(regrouped(self._topology, workers, groups), batch)
+        if self._sizes != (workers, batch):
+            self._sizes = workers, batch
+            self._by_groups = {}
+        if groups not in self._by_groups:
+            topology = with_batch(regrouped(self._topology, workers, groups), batch)
+            same = topology is self._topology
+            shapes = self._known() if same else shapes_of(topology, self._network)
+            self._by_groups[groups] = topology, shapes
+        topology, shapes = self._by_groups[groups]
         if topology is self._topology:
             return False
         self._topology = topology
         self._rows = {}
-        self._shapes = None
+        self._shapes = shapes
+        self._found = {}
         return True
 
     def unmeasured(self) -> Fit | None:
@@ -170,12 +195,18 @@ class Fitted:
     def of_groups(self, groups: int, *, rounds: int = 0, draws: int = DRAWS) -> Fit | None:
         """Predict for the same workers in `groups` groups, and leave the model as it is. `rounds`
         as for `fit`, `draws` as for `predict`. None if no times are known."""
+        if self._times is None:
+            return None
         lead = {actor.name: actor.options for actor in self._topology.actors}[self._topology.lead]
         other = copy(self)
+        other._found = {}
         other.regroup(sum(map(len, lead.groups)), groups, lead.timetable.batch)
         other._rounds = rounds
         other._draws = draws
-        return other.unmeasured()
+        found = other._with(self._network.latency)
+        rest = other._rest or 0.0
+        processor = other._processor(found) if self._learns else 0.0
+        return Fit(found, 0.0, rest, self._network.latency, processor)
 
     def forget(self) -> None:
         """Learn the time of a message again with the next fit, from the declared network on."""
@@ -186,15 +217,16 @@ class Fitted:
         if not self._learns:
             found = self._with(self._network.latency)
             return Fit(found, found.seconds, 0.0, self._network.latency)
-        alone = self._with(0.0)
+        alone = self._with(0.0, draws=1)
         if measured is not None:
             self._spend(alone, self._processors * busy * measured)
         if self._rest is None and alone.seconds and measured is not None:
             if self._explains(measured):
                 self._rest = 0.0
             else:
-                self._learn(alone, measured)
-        found = self._with(self._network.latency) if self._network.latency else alone
+                self._learn(self._with(0.0), measured)
+        found = self._with(self._network.latency)
+        alone = found if not self._network.latency else alone
         return Fit(
             found, alone.seconds, self._rest or 0.0, self._network.latency, self._processor(alone)
         )
@@ -215,18 +247,22 @@ class Fitted:
         seconds = self._computing * alone.work + self._handling * alone.messages
         return seconds / self._processors if self._processors else 0.0
 
-    def _with(self, latency: float) -> Prediction:
+    def _with(self, latency: float, draws: int = 0) -> Prediction:
+        """Predict with this latency, each network once. `draws`: fewer than the usual ones."""
         assert self._times is not None
         network = replace(self._network, latency=latency)
-        return predict(
-            self._topology,
-            self._times,
-            network,
-            self._home,
-            self._known(),
-            rounds=self._rounds,
-            draws=self._draws,
-        )
+        asked = latency, network.bytes_per_second, draws or self._draws
+        if asked not in self._found:
+            self._found[asked] = predict(
+                self._topology,
+                self._times,
+                network,
+                self._home,
+                self._known(),
+                rounds=self._rounds,
+                draws=draws or self._draws,
+            )
+        return self._found[asked]
 
     def _known(self) -> Shapes:
         """The shapes of the topology, made at the first call."""
@@ -238,7 +274,7 @@ class Fitted:
         """Whether the network that the configuration declares explains the measured seconds."""
         if self._network.bytes_per_second is None:
             return False
-        seconds = self._with(self._network.latency).seconds
+        seconds = self._with(self._network.latency, draws=1).seconds
         return abs(measured - seconds) <= ENOUGH * seconds
 
     def _learn(self, without: Prediction, measured: float) -> None:

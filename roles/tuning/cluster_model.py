@@ -4,7 +4,7 @@ the model to that (`hardware`)."""
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 
 from roles.learning.scoreboard import ITERATION
 from roles.tuning.choices import Setting, Trial
@@ -50,8 +50,7 @@ class ClusterModel:
         if count < LATELY or not seconds:
             return ""
         stretch = Stretch(workers, setting.groups, setting.batch, int(count), seconds / count, work)
-        self._known = await self._actor.compute("fit", self._hardware.trained, stretch)
-        return self._known.why
+        return (await self._after(self._hardware.trained(stretch))).why
 
     async def compared(self, workers: int, setting: Setting, trial: Trial) -> Known:
         """Compare a probe since `begin` with its prediction. The model is fitted to the first
@@ -61,7 +60,12 @@ class ClusterModel:
         stretch = Stretch(
             workers, setting.groups, setting.batch, iterations, trial.iteration_seconds, work, True
         )
-        self._known = await self._actor.compute("fit", self._hardware.compared, stretch)
+        return await self._after(self._hardware.compared(stretch))
+
+    async def _after(self, pieces: Iterator[Known]) -> Known:
+        """Do these pieces of work. Returns what is known after the last one."""
+        while (known := await self._actor.compute("fit", next, pieces, None)) is not None:
+            self._known = known
         return self._known
 
     async def work(self) -> Work:

@@ -10,13 +10,14 @@ in each other's way at first. If they differ by more than the error of the predi
 believed. The station that explains the difference is named, and the model is fitted to the probe.
 
 Plain arithmetic, which takes up to a second for each number of groups: callers run it in the
-compute thread.
+compute thread. It comes in pieces, one for each number of groups, since a process whose piece of
+work takes too long counts as stuck.
 """
 
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
@@ -133,8 +134,9 @@ class Hardware:
     def __repr__(self) -> str:
         return f"<model of {self._known}>"
 
-    def fit(self, stretch: Stretch) -> Known:
-        """Fit the model to a stretch, and predict every number of groups.
+    def fit(self, stretch: Stretch) -> Iterator[Known]:
+        """Fit the model to a stretch, and predict every number of groups. Yields what is known
+        after each piece of work.
 
         A number of groups that the model was fitted to by an earlier probe keeps the seconds that
         it had then, unless this is training since the last search: the cluster may have changed.
@@ -144,43 +146,49 @@ class Hardware:
         model.forget()
         spent = stretch.iterations * stretch.seconds * self._cluster.processors
         busy = min(1.0, stretch.work.processor / spent) if spent else 0.0
-        model.fit(stretch.work.of_training, stretch.seconds, busy, rounds=stretch.rounds)
-        found = {
-            groups: model.of_groups(groups, rounds=ROUNDS[1] if groups > 1 else 0, draws=1)
-            for groups in self._counts
-        }
-        seconds = {groups: fit.seconds for groups, fit in found.items() if fit is not None}
+        rounds = stretch.rounds or ROUNDS[1]
+        model.fit(stretch.work.of_training, stretch.seconds, busy, rounds=rounds, draws=1)
+        seconds: dict[int, float] = {}
+        for groups in self._counts:
+            yield Known(dict(self._known))
+            found = model.of_groups(groups, rounds=ROUNDS[1], draws=1)
+            if found is not None:
+                seconds[groups] = found.seconds
         before = self._own if stretch.begun else {}
         self._own = before | {g: seconds[g] for g in (stretch.groups,) if g in seconds}
         self._known = seconds | self._own
-        return Known(dict(self._known))
+        yield Known(dict(self._known))
 
-    def compared(self, stretch: Stretch) -> Known:
+    def compared(self, stretch: Stretch) -> Iterator[Known]:
         """Compare a probe with its prediction, and fit the model to the probe if they differ by
-        more than the error of the prediction."""
+        more than the error of the prediction. Yields as `fit` does."""
         if stretch.iterations < LEAST or stretch.rounds < ROUNDS[0]:
-            return Known(dict(self._known))
+            yield Known(dict(self._known))
+            return
         if self._model is None:
-            return self.fit(stretch)
+            yield from self.fit(stretch)
+            return
         expected = self._model.of_groups(stretch.groups, rounds=stretch.rounds)
         if expected is None or not expected.seconds:
-            return Known(dict(self._known))
+            yield Known(dict(self._known))
+            return
         error = max(ERROR, SIGMAS * expected.found.spread) * expected.seconds
-        if abs(stretch.seconds - expected.seconds) <= error:
-            return Known(dict(self._known), expected=expected.seconds)
-        known = self.fit(stretch)
-        return Known(known.seconds, self._miss(expected, stretch), expected.seconds)
+        yield Known(dict(self._known), expected=expected.seconds)
+        if abs(stretch.seconds - expected.seconds) > error:
+            yield from self.fit(stretch)
+            yield Known(dict(self._known), self._miss(expected, stretch), expected.seconds)
 
-    def trained(self, stretch: Stretch) -> Known:
+    def trained(self, stretch: Stretch) -> Iterator[Known]:
         """Fit the model to the training since the last search. `why` names the station if it took
-        longer or shorter than the model had predicted."""
-        expected = None if self._model is None else self._model.of_groups(stretch.groups)
-        known = self.fit(stretch)
+        longer or shorter than the model had predicted. Yields as `fit` does."""
+        expected = None
+        if self._model is not None:
+            expected = self._model.of_groups(stretch.groups, rounds=ROUNDS[1], draws=1)
+        yield from self.fit(stretch)
         if expected is None or not expected.seconds:
-            return known
-        if abs(stretch.seconds - expected.seconds) <= ERROR * expected.seconds:
-            return known
-        return Known(known.seconds, self._miss(expected, stretch))
+            return
+        if abs(stretch.seconds - expected.seconds) > ERROR * expected.seconds:
+            yield Known(dict(self._known), self._miss(expected, stretch))
 
     def _miss(self, expected: Fit, stretch: Stretch) -> str:
         """The difference between a prediction and a stretch to which the model is fitted by now,
@@ -188,7 +196,8 @@ class Hardware:
         from roles.forecasting.fitted_model import WAYS
         from roles.forecasting.prediction_error import difference
 
-        fitted = self._fitted().of_groups(stretch.groups, rounds=stretch.rounds) or expected
+        rounds = stretch.rounds or ROUNDS[1]
+        fitted = self._fitted().of_groups(stretch.groups, rounds=rounds, draws=1) or expected
         foreseen = {name: use * expected.seconds for name, use in expected.use.items()}
         found = {
             name: use * fitted.seconds for name, use in fitted.use.items() if name.endswith(WAYS)

@@ -148,18 +148,21 @@ class Sharing:
         before = [transfer.rate for transfer in knot.transfers]
         if len(before) == 1:
             (alone,) = knot.transfers
-            alone.rate = min(self._rates[way] / copies for way, copies in alone.ways.items())
+            alone.rate = min([self._rates[way] / copies for way, copies in alone.ways.items()])
         else:
             self._fill(ways, knot.transfers)
+        first = math.inf
         for transfer, rate in zip(knot.transfers, before, strict=True):
             if transfer.knot is not None:
                 transfer.knot.is_old = True
             transfer.knot = knot
             if transfer.rate != rate:
-                transfer.left = max(0.0, transfer.left - rate * (now - transfer.since))
+                left = transfer.left - rate * (now - transfer.since)
+                transfer.left = max(0.0, left)
                 transfer.since = now
                 transfer.end = now + transfer.left / transfer.rate
-        first = min(transfer.end for transfer in knot.transfers)
+            if transfer.end < first:
+                first = transfer.end
         heapq.heappush(self._ends, (first, next(self._numbers), knot))
 
     def _fill(self, ways: Iterable[str], transfers: Sequence[Transfer]) -> None:

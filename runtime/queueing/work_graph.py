@@ -26,7 +26,7 @@ import heapq
 import math
 import random
 from collections import defaultdict, deque
-from collections.abc import Hashable, Iterator, Mapping, Sequence
+from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import count, pairwise
 from statistics import fmean, pstdev
@@ -54,7 +54,7 @@ class Sent(NamedTuple):
     name: Hashable
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, slots=True)
 class Piece:
     """A piece of work, or a transfer.
 
@@ -161,7 +161,8 @@ class _Cycle:
         self.then_sent: list[list[int]] = [[] for _ in self.pieces]
         self.then_next: list[list[int]] = [[] for _ in self.pieces]
         self.waits = [len(piece.after) for piece in self.pieces]
-        self.waits_since = [len(piece.since) for piece in self.pieces]
+        # of a turn that follows another
+        self.waits_next = [len(piece.after) + len(piece.since) for piece in self.pieces]
         for at, piece in enumerate(self.pieces):
             for name in piece.after:
                 (self.then_sent if isinstance(name, Sent) else self.then)[place[name]].append(at)
@@ -193,25 +194,24 @@ class Window:
     def __init__(self, size: float) -> None:
         self._size = size
         self._under_way = 0.0
-        self._waiting: deque[tuple[_Turn, int, float]] = deque()
+        self.waiting: deque[tuple[_Turn, int, float]] = deque()
 
     def comes(self, turn: _Turn, at: int, size: float) -> None:
         """Add a transfer of `size` bytes that waits to be admitted."""
-        self._waiting.append((turn, at, size))
+        self.waiting.append((turn, at, size))
 
     def gone(self, size: float) -> None:
         """Note that `size` bytes have arrived."""
         self._under_way -= size
 
-    def admitted(self) -> Iterator[tuple[_Turn, int]]:
-        """Yield the transfers for which there is room now."""
-        while self._waiting:
-            turn, at, size = self._waiting[0]
-            if self._under_way + size > self._size and self._under_way > self._size / 8:
-                return
-            self._under_way += size
-            self._waiting.popleft()
-            yield turn, at
+    def admitted(self) -> tuple[_Turn, int] | None:
+        """The first transfer of those that wait, if there is room for it now."""
+        turn, at, size = self.waiting[0]
+        if self._under_way + size > self._size and self._under_way > self._size / 8:
+            return None
+        self._under_way += size
+        self.waiting.popleft()
+        return turn, at
 
 
 class _Evaluation:
@@ -304,37 +304,43 @@ class _Evaluation:
     def _begin(self, turn: _Turn, at: int, now: float) -> None:
         """Begin a piece: all pieces that it waits for have ended."""
         piece = turn.cycle.pieces[at]
-        if piece.takes and piece.takes in self._taken:
-            self._taken[piece.takes].append((turn, at))
-            return
         if piece.takes:
+            if piece.takes in self._taken:
+                self._taken[piece.takes].append((turn, at))
+                return
             self._taken[piece.takes] = deque()
         self._work(piece, turn, at, now)
 
     def _work(self, piece: Piece, turn: _Turn, at: int, now: float) -> None:
         if piece.ways:
-            self._windows.setdefault(piece.lane, Window(piece.window)).comes(turn, at, piece.size)
-            self._admit(piece.lane, now)
+            window = self._windows.get(piece.lane)
+            if window is None:
+                window = self._windows[piece.lane] = Window(piece.window)
+            window.comes(turn, at, piece.size)
+            self._admit(window, now)
             return
-        self._go_on(turn, turn.cycle.then_sent[at], now)
-        if piece.station:
+        if then := turn.cycle.then_sent[at]:
+            self._go_on(turn, then, now)
+        if station := piece.station:
             seconds = piece.seconds
             if seconds and piece.variation:
                 seconds = self._chance.gammavariate(
                     1.0 / piece.variation, seconds * piece.variation
                 )
-            now = max(now, self._free[piece.station]) + seconds
-            self._free[piece.station] = now
-            self._busy[piece.station] += seconds
+            now = max(now, self._free[station]) + seconds
+            self._free[station] = now
+            self._busy[station] += seconds
         else:
             now += piece.seconds
         self._at(now + piece.delay, turn, at)
 
-    def _admit(self, lane: Hashable, now: float) -> None:
-        for turn, at in self._windows[lane].admitted():
+    def _admit(self, window: Window, now: float) -> None:
+        while window.waiting and (admitted := window.admitted()):
+            turn, at = admitted
             piece = turn.cycle.pieces[at]
-            self._sharing.start(Transfer((turn, at), piece.size, piece.ways, lane), now)
-            self._go_on(turn, turn.cycle.then_sent[at], now)
+            self._sharing.start(Transfer(admitted, piece.size, piece.ways, piece.lane), now)
+            if then := turn.cycle.then_sent[at]:
+                self._go_on(turn, then, now)
 
     def _go_on(self, turn: _Turn, places: Sequence[int], now: float) -> None:
         """Take one piece off the waits of each of these places."""
@@ -352,22 +358,22 @@ class _Evaluation:
 
     def _end(self, turn: _Turn, at: int, now: float) -> None:
         cycle = turn.cycle
-        piece = turn.cycle.pieces[at]
+        piece = cycle.pieces[at]
         if piece.gives:
             self._give(piece.gives, now)
         if piece.ways:
-            self._windows[piece.lane].gone(piece.size)
-            self._admit(piece.lane, now)
+            window = self._windows[piece.lane]
+            window.gone(piece.size)
+            self._admit(window, now)
         self.done += 1
         turn.left -= 1
         following = turn.following
         if following is None:
-            waits = [
-                here + since for here, since in zip(cycle.waits, cycle.waits_since, strict=True)
-            ]
-            following = turn.following = _Turn(cycle, waits, len(cycle.pieces))
-        self._go_on(turn, cycle.then[at], now)
-        self._go_on(following, cycle.then_next[at], now)
+            following = turn.following = _Turn(cycle, list(cycle.waits_next), len(cycle.pieces))
+        if then := cycle.then[at]:
+            self._go_on(turn, then, now)
+        if then := cycle.then_next[at]:
+            self._go_on(following, then, now)
         if not turn.left:
             self._ends.append(now)
             for place in cycle.roots:
