@@ -8,6 +8,8 @@ the events of this one.
 
 from __future__ import annotations
 
+import math
+import time
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -26,6 +28,12 @@ FIRST_ITERATIONS = 10
 EVERY = 3.0  # seconds between two events at least
 CHANGED = 0.03  # the change, of the last seconds or of use, that is worth another event
 AGAIN = 10.0  # seconds until the next prediction; then twice as many, and so on
+# the part of the real time that predictions may take: the first machine trains as well, and it may
+# be slow. Without this limit, `up` used a third of the core that it shared with a worker of eight.
+SHARE = 0.02
+# seconds between two looks at all stations: every process reports its work once a second, so a look
+# at each report would cost a run of many processes the square of their number
+LOOKS = 1.0
 
 MakeGauge = Callable[..., Any]
 Told = Iterator[tuple[str, dict[str, Any]]]
@@ -68,6 +76,8 @@ class Forecaster:
         self._is_wrong = True  # until there is one that holds
         self._is_held = False
         self._due = self._period = 0.0
+        self._is_real = learns  # predictions take no virtual time
+        self._rests = self._looked = -math.inf  # nothing is predicted until then; the last look
         self._said = _Said()
         self._gauge = gauge
 
@@ -77,8 +87,9 @@ class Forecaster:
     def worked(self, sums: Sums, now: float) -> Told:
         """Take sums of work, and return the events that they give rise to."""
         self._live.hear(sums, now)
-        if self._is_held:  # this work is done for probes
+        if self._is_held or now - self._looked < LOOKS:  # work while it is held is done for probes
             return
+        self._looked = now
         measured = self._live.iteration_seconds
         if (
             self._live.iterations < FIRST_ITERATIONS
@@ -86,12 +97,20 @@ class Forecaster:
         ):
             return
         fit = self._fit
-        if fit is None or self._is_wrong or (now >= self._due and self._holds(fit, measured)):
+        is_due = self._is_wrong or (
+            now >= self._due and fit is not None and self._holds(fit, measured)
+        )
+        if fit is None or (is_due and now >= self._rests):
+            began = time.perf_counter()
             fit = self._fit = self._model.fit(self._live.work(), measured, self._busy())
+            if self._is_real:
+                self._rests = now + (time.perf_counter() - began) / SHARE
             self._is_wrong = False
             self._period = max(AGAIN, 2 * self._period)
             self._due = now + self._period
-        elif fit.seconds and self._patience.lasted(fit.seconds, measured, now):
+        elif (
+            not self._is_wrong and fit.seconds and self._patience.lasted(fit.seconds, measured, now)
+        ):
             yield from self._missed(fit, measured)
             return
         yield from self._say(fit, measured, now)

@@ -19,7 +19,8 @@ with the one that was taken (`choices.most_careful`). If it is the run's own num
 times the rate is compared with it.
 
 A probe at the whole gain whose loss falls is training and is kept. A probe at the rate that the run
-had is kept also if its loss does not fall yet.
+had is kept also if its loss does not fall yet. The longer probe of a setting that a higher rate or
+less momentum is compared with is kept if its loss falls at all.
 """
 
 from __future__ import annotations
@@ -53,6 +54,7 @@ STEADY = 4  # turns of each group in a probe at the rate of the run
 # diverges has risen after 4 to 6 turns
 LOOK = 24
 TURNS = 6
+ANY = 1e-9  # the part by which a loss has to fall: at all
 
 
 class Short:
@@ -227,7 +229,7 @@ class Short:
             return False
         try:
             there = await self._trials.of(other, length)
-            here = self._probed[best] = await self._trials.of(best, length, kept=True)
+            here = self._probed[best] = await self._trials.of(best, length, kept=True, falls=ANY)
         except SpentUp:
             self.why += f"; the budget ended before {what} was tried"
             return False

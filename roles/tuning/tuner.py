@@ -152,7 +152,7 @@ class Tuner(Actor):
             self._paused += self._since - began
             await self._choice(held.iteration + trials.kept, chosen, self._since - began)
             is_last = trials.diverges(chosen.setting) or falls == FALLS
-            watched = 0 if is_last else self._choices.epoch(trials.length)
+            watched = 0 if is_last else self._epoch(trials, chosen)
             if is_last:
                 self._tell_end("all settings that are left diverged")
             again = not (self._follow or is_last) and self._pays_for_another(trials, chosen, left)
@@ -323,7 +323,7 @@ class Tuner(Actor):
     def _pays_for_another(self, trials: Trials, chosen: Chosen, left: int) -> bool:
         """True if another search will follow. Reports when, or why none does."""
         each = chosen.iteration_seconds.get(chosen.setting.groups, 0.0)
-        epoch = self._choices.epoch(trials.length)
+        epoch = self._epoch(trials, chosen)
         fastest = min(self._lately, *(chosen.iteration_seconds.values() or (0.0,)))
         training = self._trained + left * fastest
         paid = self._choices.budget * training - self._paused
@@ -354,6 +354,23 @@ class Tuner(Actor):
             self._tell(f"the next search is after {epoch} iterations")
             return True
         return False
+
+    def _epoch(self, trials: Trials, chosen: Chosen) -> int:
+        """The number of training iterations until the next search.
+
+        If the budget did not pay for grids at first, the training that is done by then has to pay
+        for all searches and for the next one (Omnivore, F.7: ten times as long as the optimizer
+        ran). Otherwise two searches would spend the budget of the whole run in its first part, and
+        probes as short as these change little: LeNet at a loss of 0.05, 7 of 7 settings tied.
+        """
+        choices = self._choices
+        epoch = choices.epoch(trials.length)
+        each = chosen.iteration_seconds.get(chosen.setting.groups, 0.0)
+        if not chosen.by_theory or choices.epoch_iterations or not each:
+            return epoch
+        next_one = choices.probes(cold=False) * trials.length * each
+        missing = (self._paused + next_one) / choices.budget - self._trained
+        return max(epoch, math.ceil(missing / each))
 
     def _tell_end(self, why: str) -> None:
         """Report once why no search, or no change, will follow."""
