@@ -68,15 +68,22 @@ class Bench:
         """The words in front of a command that runs on each machine, on its core."""
         return [(*core.before, *at.before) for at, core in zip(self.made, self.cores, strict=True)]
 
-    async def ddp(self, options: dict[str, Any], loss: float) -> Life:
-        """A life of DDP."""
+    async def ddp(self, options: dict[str, Any], loss: float, early: float) -> Life:
+        """A life of DDP until `loss`, with the loss `early` on the way."""
         async with Ddp(self.made, "work", options, self.befores) as ddp:
-            return await self._watched(self._alone(ddp.learn(loss, WINDOW, SECONDS * SLOWER)))
+            learning = ddp.learn(loss, WINDOW, SECONDS * SLOWER, early)
+            return await self._watched(self._alone(learning))
 
     async def ours(
-        self, work: Work, data: Mapping[str, Any], seed: int, loss: float, iterations: int
+        self,
+        work: Work,
+        data: Mapping[str, Any],
+        seed: int,
+        loss: float,
+        early: float,
+        iterations: int,
     ) -> Life:
-        """A life of ours. This process is that of `up`, and lives on the first machine."""
+        """A life of ours, as `ddp`. This process is that of `up`, and lives on the first machine."""
         folder = self.folder / f"{work.net}-{seed}"
         folder.mkdir()
         path = clusters.cluster(
@@ -94,7 +101,7 @@ class Bench:
         with logins.on_path(logins.script(folder, self.befores)), self.cores[0].inside():
             async with Ours(path, held=False) as ours:
                 await ours.begun()
-                return await self._watched(ours.learn(loss, WINDOW, SECONDS * SLOWER))
+                return await self._watched(ours.learn(loss, WINDOW, SECONDS * SLOWER, early))
 
     @staticmethod
     async def _alone(learning: Awaitable[Learnt]) -> tuple[Learnt, list[Event]]:
@@ -108,7 +115,7 @@ class Bench:
                 slowly.enter_context(core.slowed())
             before = [core.periods() for core in self.cores]
             processor = Processor()
-            (seconds, iterations, loss), told = await learning
+            (seconds, iterations, loss, early), told = await learning
             busy = processor.busy()
         if outside := self.outside():
             raise Lost(f"found processes {outside} on machines, but not on their cores")
@@ -118,7 +125,7 @@ class Bench:
                 (core.periods() for core in self.cores), before, strict=True
             )
         ]
-        learnt = Learnt(seconds / SLOWER, iterations, loss)
+        learnt = Learnt(seconds / SLOWER, iterations, loss, early / SLOWER)
         return Life(learnt, told, (used[0], mean(used)), busy)
 
     def outside(self) -> list[int]:

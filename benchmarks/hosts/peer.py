@@ -57,13 +57,17 @@ class Peer:
             self.iteration()
         return (time.perf_counter() - began) / iterations
 
-    def learn(self, target: float, window: int, seconds: float) -> tuple[float, int, float]:
+    def learn(
+        self, target: float, window: int, seconds: float, early: float
+    ) -> tuple[float, int, float, float]:
         """Train until the mean loss of the last `window` iterations is at most `target`, or for so
-        many seconds. Returns the seconds, the iterations and that loss."""
+        many seconds. Returns the seconds, the iterations, that loss, and the seconds until the loss
+        `early`."""
         dist.barrier()
         began = time.perf_counter()
         losses = deque[float](maxlen=window)
         done = 0
+        first = math.inf
         while True:
             told = torch.zeros(CHECKED, 2)
             for row in told:
@@ -73,8 +77,10 @@ class Peer:
             dist.all_reduce(told)  # all processes get the same numbers, and stop together
             for loss, taken in (told / dist.get_world_size()).tolist():
                 done += 1
+                if done >= window and loss <= early:
+                    first = min(first, taken)
                 if (done >= window and loss <= target) or taken > seconds:
-                    return taken, done, loss
+                    return taken, done, loss, first
 
 
 class Trained:

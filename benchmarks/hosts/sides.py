@@ -30,11 +30,12 @@ PEER = "benchmarks.hosts.peer"
 
 class Learnt(NamedTuple):
     """Seconds and iterations until a loss was reached, or until the time was over, and the loss at
-    that moment."""
+    that moment. `early`: the seconds until a higher loss was reached, infinite if it was not."""
 
     seconds: float
     iterations: int
     loss: float
+    early: float = math.inf
 
 
 class Side(Protocol):
@@ -95,12 +96,16 @@ class Ours:
         """Wait until all actors have begun. The seconds of `learn` count from here."""
         self._began = (await self._next("began")).time
 
-    async def learn(self, target: float, window: int, seconds: float) -> tuple[Learnt, list[Event]]:
+    async def learn(
+        self, target: float, window: int, seconds: float, early: float = -math.inf
+    ) -> tuple[Learnt, list[Event]]:
         """Train until the mean loss of the last `window` iterations is at most `target`, until the
-        run ends, or for so many seconds. Also returns the tuner's events until then."""
+        run ends, or for so many seconds. `early` is a higher loss on the way. Also returns the
+        tuner's events until then."""
         losses = deque[float](maxlen=window)
         done = 0
         taken = 0.0
+        first = math.inf
         told: list[Event] = []
         try:
             async with asyncio.timeout(seconds):
@@ -112,11 +117,13 @@ class Ours:
                     if event.name == "progress":
                         losses.append(event["loss"])
                         done += 1
+                        if len(losses) == window and mean(losses) <= early:
+                            first = min(first, taken)
                     else:
                         told.append(event)
         except TimeoutError:
             taken = seconds
-        return Learnt(taken, done, mean(losses) if losses else math.inf), told
+        return Learnt(taken, done, mean(losses) if losses else math.inf, first), told
 
     async def _next(self, *names: str) -> Event:
         """The next event with one of these names. Raises ConvoyError or Lost if the run ends
@@ -173,9 +180,12 @@ class Ddp:
         """The mean seconds of an iteration over so many, after one that does not count."""
         return float(await self._ordered("turn", iterations=iterations))
 
-    async def learn(self, target: float, window: int, seconds: float) -> Learnt:
+    async def learn(
+        self, target: float, window: int, seconds: float, early: float = -math.inf
+    ) -> Learnt:
         """Train as `Ours.learn` does."""
-        return Learnt(*await self._ordered("learn", target=target, window=window, seconds=seconds))
+        asked = {"target": target, "window": window, "seconds": seconds, "early": early}
+        return Learnt(*await self._ordered("learn", **asked))
 
     async def _ordered(self, what: str, **given: float) -> Any:
         for end in self._ends:

@@ -4,6 +4,7 @@ judged, and both sides once at a small size."""
 from __future__ import annotations
 
 import argparse
+import dataclasses
 import gzip
 import json
 import math
@@ -28,7 +29,7 @@ from benchmarks.messages.pair import Lost
 from runtime import Event
 
 NOWHERE = [Machine(f"nowhere{number}", f"10.87.64.{number + 1}") for number in range(2)]
-GOAL = Goal(1.0, 100, "idx", "mnist", {"images": "images*", "labels": "labels*"})
+GOAL = Goal(1.0, 2.0, 100, "idx", "mnist", {"images": "images*", "labels": "labels*"})
 TUNING = (
     Event(1.0, "tuner", "tuning", {"why": "so"}),
     Event(2.0, "tuner", "probe", {"groups": 2, "seconds": 4.0, "kept": True}),
@@ -39,7 +40,7 @@ TUNING = (
 
 def life(seconds: float, loss: float = GOAL.loss, busy: float = 0.5) -> Life:
     """A life of 10 iterations."""
-    return Life(Learnt(seconds, 10, loss), TUNING, (0.5, 0.25), busy)
+    return Life(Learnt(seconds, 10, loss, seconds / 2), TUNING, (0.5, 0.25), busy)
 
 
 def mnist(folder: Path) -> Path:
@@ -85,6 +86,14 @@ def test_a_life_of_ours_without_the_loss_counts_as_zero_and_one_of_ddp_does_not_
     assert learning.sooner(GOAL, theirs, ours) == expected
 
 
+def test_the_early_loss_is_compared_too() -> None:
+    never = dataclasses.replace(life(4.0), learnt=Learnt(4.0, 10, GOAL.loss))
+    assert learning.sooner_early(life(6.0), life(4.0)) == 1.5
+    assert learning.sooner_early(life(6.0), never) == 0.0
+    assert learning.sooner_early(life(6.0), None) == 0.0
+    assert learning.sooner_early(never, life(4.0)) is None
+
+
 @pytest.mark.parametrize(
     ("ratios", "status", "said"),
     [
@@ -118,14 +127,15 @@ def test_a_net_is_judged_by_the_median_of_its_lives(
 def test_a_row_tells_what_makes_a_life_doubtful(found: Life, status: str, said: list[str]) -> None:
     record = Record("r")
     record.table("t")
-    learning.reached(record, GOAL, "n", 3, "ours", found, 1.5)
+    learning.reached(record, GOAL, "n", 3, "ours", found, 1.5, 0.9)
     assert record.status == status
     assert [part in note for part, note in zip(said, record.notes, strict=True)] == [True] * len(
         said
     )
-    ((*start, held, ratio, first, mean, _),) = record.tables[0].rows
+    ((*start, held, ratio, early, at_first, first, mean, _),) = record.tables[0].rows
     assert start[:5] == ["n", 3, "ours", 1.0, 10]
-    assert (held, ratio, first, mean) == (found.held, 1.5, 0.5, 0.25)
+    assert (held, ratio, early, at_first) == (found.held, 1.5, 0.5, 0.9)
+    assert (first, mean) == (0.5, 0.25)
 
 
 def test_each_seed_has_a_life_of_ddp_and_one_of_ours_and_errors_end_only_their_life(
@@ -133,11 +143,13 @@ def test_each_seed_has_a_life_of_ddp_and_one_of_ours_and_errors_end_only_their_l
 ) -> None:
     lived: list[tuple[str, int]] = []
 
-    async def ddp(self: Bench, options: dict[str, Any], loss: float) -> Life:
+    async def ddp(self: Bench, options: dict[str, Any], loss: float, early: float) -> Life:
         lived.append(("DDP", options["seed"]))
         return life(6.0, loss)
 
-    async def ours(self: Bench, work: Work, data: Any, seed: int, loss: float, many: int) -> Life:
+    async def ours(
+        self: Bench, work: Work, data: Any, seed: int, loss: float, early: float, many: int
+    ) -> Life:
         lived.append(("ours", seed))
         if seed == 2:
             raise Lost("gone")
