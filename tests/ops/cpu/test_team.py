@@ -5,6 +5,7 @@ from __future__ import annotations
 import gc
 import os
 import threading
+import time
 import weakref
 
 import numpy as np
@@ -12,7 +13,9 @@ import pytest
 
 from ops import get_backend
 from ops.cpu.team import team as teams
-from ops.cpu.team.team import Team
+from ops.cpu.team.fast import Fast
+from ops.cpu.team.handover import ASLEEP, FIELDS
+from ops.cpu.team.team import LINE, Team
 
 
 def threads() -> set[threading.Thread]:
@@ -87,3 +90,46 @@ def test_a_thread_that_may_not_choose_its_core_stays_where_it_is(
     teams._settle(cores, 1)
     assert asked == [{1}]
     assert cores[1] == 0
+
+
+class NoDoor:
+    """The lock of a sleeping thread that nobody opens, as if its core were never free."""
+
+    def release(self) -> None: ...
+
+
+def test_the_caller_runs_the_shares_of_threads_that_do_not_come() -> None:
+    ops = get_backend("cpu", threads=3)
+    assert isinstance(ops, Fast)
+    rng = np.random.default_rng(1)
+    a = rng.standard_normal((96, 512), np.float32)
+    b = rng.standard_normal((512, 256), np.float32)
+    expected = ops.matmul(a, b, np.empty((96, 256), np.float32)).copy()
+    team = ops.team
+    asleep = team._state[FIELDS * LINE :: LINE]
+    while not (asleep[1:] == ASLEEP).all():  # 0.3 ms after the last kernel
+        time.sleep(0.001)
+    doors, team._locks = team._locks, [NoDoor(), NoDoor()]  # type: ignore[list-item]
+    out = np.empty((96, 256), np.float32)
+    caller = threading.Thread(target=ops.matmul, args=(a, b, out), daemon=True)
+    caller.start()
+    caller.join(30)
+    assert not caller.is_alive()
+    np.testing.assert_array_equal(out, expected)  # the same bits, whoever ran a share
+    team._locks = doors
+    for door in doors:
+        door.release()
+    np.testing.assert_array_equal(ops.matmul(a, b, out), expected)  # late threads find no share
+
+
+def test_a_team_ends_a_thread_that_has_not_woken_yet() -> None:
+    team = Team(2)
+    state, (door,) = team._state, team._locks
+    while state[(FIELDS + 1) * LINE] != ASLEEP:
+        time.sleep(0.001)
+    door.release()
+    del team
+    gc.collect()
+    for thread in threads():
+        thread.join(10)
+    assert not threads()
