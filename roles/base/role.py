@@ -15,6 +15,7 @@ Each role has them in its own file, as a frozen dataclass `Options` on `RoleOpti
                        spread: is it a worker, which is spread over the machines?
                        apart: is it a server that computes, and gets a machine without workers?
                        serves: is it a server with much traffic, and avoids other servers?
+                       computes: is it neither, but does much array work, for which it gets cores?
     TuningOptions      any_batch: does it take any batch of up to `Job.largest` rows?
                        tells_of: the statistics of gradients that it can report: momentum, noise
                        most_groups: the most groups that it may ask the run to have
@@ -136,6 +137,7 @@ class DeviceOptions:
     spread: ClassVar[bool] = False
     apart: ClassVar[bool] = False
     serves: ClassVar[bool] = False
+    computes: ClassVar[bool] = False
 
     def on_device(self, device: str, blank: Mapping[str, Any]) -> Self | None:
         """The same options for "cpu", "cuda:N" or "emulated"; None if the role computes nothing

@@ -30,6 +30,7 @@ class WholeOptions(JobOptions):
     anew: ClassVar[Anew] = Anew.FROM_STATE
     # the state that recurrent layers hand from one pass to the next, if the net has some
     keeps_beside: ClassVar[bool] = True
+    computes: ClassVar[bool] = True
     coordinator: str
 
     def steps(self, name: str, shapes: Shapes, turn: Turn) -> Steps:

@@ -54,15 +54,15 @@ def _computing(crowd: Sequence[Group], topology: Topology, config: ClusterConfig
     """Return the processes of a machine that share its cores among themselves: those with workers
     or with servers that compute.
 
-    The other processes there have little work, and a worker that leaves cores to them would delay
-    the workers of all other machines. On a single machine, and where processes are pinned, all
-    processes share the cores, and the result is empty.
+    The other processes there have little work, and cores that are left to them would be idle. Where
+    processes are pinned, or none is known to compute, all processes share the cores, and the result
+    is empty.
     """
     (_, name, _) = crowd[0]
     settings = next(machine for machine in config.machine if machine.name == name)
-    if len(config.machine) == 1 or settings.pin:
+    if settings.pin:
         return set()
-    heavy = {actor.name for actor in topology.actors if actor.spread or actor.apart}
+    heavy = {actor.name for actor in topology.actors if actor.computes}
     return {process for process, _, actors in crowd if not heavy.isdisjoint(actors)}
 
 

@@ -58,6 +58,12 @@ class ActorSpec:
         return bool(getattr(self.options, "apart", False))
 
     @property
+    def computes(self) -> bool:
+        """Whether the actor does much array work: the threads of its process get a share of the
+        machine's cores."""
+        return self.spread or self.apart or bool(getattr(self.options, "computes", False))
+
+    @property
     def serves(self) -> bool:
         """Whether the actor is a server with much traffic and little work. It gets a machine with
         workers but without other servers, if there is one and cluster.toml does not place it

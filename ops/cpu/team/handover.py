@@ -7,15 +7,23 @@ sleepers as bits; the caller wakes them and calls `finish`. `serve` is a thread'
 falls asleep.
 
 A share is claimed before it is run, by its thread or by the caller, so it is run once. Its result
-does not depend on who runs it. A thread that other programs keep from its core thus costs no more
-than its share: beside a busy program, two threads had 0.55 of the speed of one when the caller
-waited for them.
+does not depend on who runs it. So the caller does not wait for a thread that other programs keep
+from its core, unless the thread has begun.
+
+If the caller waits for longer than its own share took, the team is late, and the caller runs the
+next kernels alone: other programs want the cores. Their number doubles with each late kernel, up to
+MOST_ALONE, and halves with every TIMELY kernels that are not late. Beside one busy program on two
+cores, `single` with two threads had half the images per second of one thread before.
 
 No wake-up is lost (Dekker). A thread first marks itself as asleep and then looks for work once
 more; `post` first announces work and then looks for sleepers. So one of them sees the other.
 """
 
 from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 
 from llvmlite import ir
 
@@ -32,6 +40,13 @@ LINE_BYTES = 128
 # last turn whose share was claimed
 LAST = 1
 CLAIM = 3
+# places in the caller's line: kernels that it is still to run alone, how many at the next late
+# kernel, and kernels since then that were not late
+ALONE, PENALTY, TIMELY_SO_FAR = 4, 5, 6
+LEAST_ALONE = 16
+MOST_ALONE = 2048
+TIMELY = 256
+LEAST_LATE = 200_000  # nanoseconds: a shorter wait is never late
 PATIENCE = 20_000  # turns of a waiting loop, about 0.3 ms on x86; then a member sleeps
 # turns after which the caller yields the core between looks: a member may be waiting for it
 POLITE = 2_000
@@ -100,29 +115,18 @@ def _run(b: ir.IRBuilder, state: ir.Value, number: ir.Value, size: ir.Value) -> 
 
 
 def _finish(module: ir.Module) -> None:
-    """finish(state, size, kernel, block): run the caller's share and all shares that are not begun,
-    then wait for the others."""
-    b, (state, size, kernel, block) = _function(module, "finish", VOID, 4)
+    """finish(state, size, kernel, block, awake): run the caller's share and all shares that are not
+    begun, then wait for the others. Threads that were not all `awake` are not judged: to wake one
+    takes longer than many a share."""
+    b, (state, size, kernel, block, awake) = _function(module, "finish", VOID, 5)
+    clock = _Clock(b)
+    began = clock.now()
     _call(b, kernel, I64(0), size, block)
+    own = b.sub(clock.now(), began)
     turn = _read(b, state, TURN)
-    own, each, claim, helped, following, wait = (
-        b.block,
-        *(b.append_basic_block(n) for n in ("each", "claim", "helped", "following", "wait")),
-    )
-    b.branch(each)
-    b.position_at_end(each)
-    number = b.phi(I64)
-    number.add_incoming(I64(1), own)
-    b.cbranch(b.icmp_signed("<", number, size), claim, wait)
-    b.position_at_end(claim)
-    b.cbranch(_claimed(b, state, number, turn), helped, following)
-    b.position_at_end(helped)
-    _run(b, state, number, size)
-    b.branch(following)
-    b.position_at_end(following)
-    number.add_incoming(b.add(number, I64(1)), following)
-    b.branch(each)
-    b.position_at_end(wait)
+    with _each(b, I64(1), size) as number, b.if_then(_claimed(b, state, number, turn)):
+        _run(b, state, number, size)
+    waits = clock.now()
     start, head, again, rest, done = (
         b.block,
         *(b.append_basic_block(n) for n in ("head", "again", "rest", "done")),
@@ -142,13 +146,90 @@ def _finish(module: ir.Module) -> None:
     turns.add_incoming(I64(0), rest)
     b.branch(head)
     b.position_at_end(done)
+    waited = b.sub(clock.now(), waits)
+    with b.if_then(b.icmp_signed("!=", awake, I64(0))):
+        _judge(b, state, waited, own)
     b.ret_void()
+
+
+class _Clock:
+    """The time in nanoseconds."""
+
+    def __init__(self, b: ir.IRBuilder) -> None:
+        self._b = b
+        self._at = b.alloca(I64, 2)
+
+    def now(self) -> ir.Value:
+        b = self._b
+        read = declared(b, "clock_gettime", I32, [I32, I64.as_pointer()])
+        b.call(read, [I32(time.CLOCK_MONOTONIC), self._at])
+        seconds = b.load(self._at)
+        return b.add(b.mul(seconds, I64(10**9)), b.load(b.gep(self._at, [I64(1)])))
+
+
+def _judge(b: ir.IRBuilder, state: ir.Value, waited: ir.Value, own: ir.Value) -> None:
+    """Let the caller run the next kernels alone if it waited for longer than its own share took."""
+    alone, penalty, timely = (
+        _place(b, state, I64(0), at) for at in (ALONE, PENALTY, TIMELY_SO_FAR)
+    )
+    patient = b.select(b.icmp_signed(">", own, I64(LEAST_LATE)), own, I64(LEAST_LATE))
+    before = b.load(penalty)
+    with b.if_else(b.icmp_signed(">", waited, patient)) as (late, in_time):
+        with late:
+            b.store(before, alone)
+            twice = b.shl(before, I64(1))
+            most = I64(MOST_ALONE)
+            b.store(b.select(b.icmp_signed("<", twice, most), twice, most), penalty)
+            b.store(I64(0), timely)
+        with in_time:
+            many = b.add(b.load(timely), I64(1))
+            enough = b.icmp_signed(">=", many, I64(TIMELY))
+            b.store(b.select(enough, I64(0), many), timely)
+            half = b.ashr(before, I64(1))
+            least = I64(LEAST_ALONE)
+            less = b.select(b.icmp_signed(">", half, least), half, least)
+            b.store(b.select(enough, less, before), penalty)
+
+
+def _all_alone(
+    b: ir.IRBuilder, state: ir.Value, size: ir.Value, kernel: ir.Value, block: ir.Value
+) -> None:
+    """Run every share by the caller. They are claimed before the turn is announced, so the threads
+    find none, and fall asleep."""
+    turn = b.add(_read(b, state, TURN), I64(1))
+    with _each(b, I64(1), size) as number:
+        b.store_atomic(turn, _place(b, state, number, CLAIM), "seq_cst", 8)
+    _write(b, state, TURN, turn)
+    with _each(b, I64(0), size) as number:
+        _call(b, kernel, number, size, block)
+
+
+@contextmanager
+def _each(b: ir.IRBuilder, first: ir.Value, end: ir.Value) -> Iterator[ir.Value]:
+    """A loop over the numbers [first, end)."""
+    before = b.block
+    head, body, after = (b.append_basic_block(n) for n in ("head", "body", "after"))
+    b.branch(head)
+    b.position_at_end(head)
+    number = b.phi(I64)
+    number.add_incoming(first, before)
+    b.cbranch(b.icmp_signed("<", number, end), body, after)
+    b.position_at_end(body)
+    yield number
+    number.add_incoming(b.add(number, I64(1)), b.block)
+    b.branch(head)
+    b.position_at_end(after)
 
 
 def _post(module: ir.Module) -> None:
     """post(state, size, kernel, block) -> bits of the members that sleep; 0 if the kernel has been
     run."""
     b, (state, size, kernel, block) = _function(module, "post", I64, 4)
+    left = _place(b, state, I64(0), ALONE)
+    with b.if_then(b.icmp_signed(">", b.load(left), I64(0))):
+        b.store(b.sub(b.load(left), I64(1)), left)
+        _all_alone(b, state, size, kernel, block)
+        b.ret(I64(0))
     for index, value in ((KERNEL, kernel), (BLOCK, block), (DONE, I64(0))):
         _write(b, state, index, value)
     _write(b, state, TURN, b.add(_read(b, state, TURN), I64(1)))
@@ -167,7 +248,7 @@ def _post(module: ir.Module) -> None:
     b.branch(head)
     b.position_at_end(end)
     with b.if_then(b.icmp_signed("==", bits, I64(0))):
-        b.call(module.globals["finish"], [state, size, kernel, block])
+        b.call(module.globals["finish"], [state, size, kernel, block, I64(1)])
     b.ret(bits)
 
 
@@ -177,9 +258,12 @@ def _serve(module: ir.Module) -> None:
     b, (state, number, size) = _function(module, "serve", VOID, 3)
     mine = b.add(number, I64(FIELDS))
     last = _place(b, state, number, LAST)
-    start, look, work, wait, sleep, late, out = (
+    start, look, work, claimed, wait, sleep, late, out = (
         b.block,
-        *(b.append_basic_block(n) for n in ("look", "work", "wait", "sleep", "late", "out")),
+        *(
+            b.append_basic_block(n)
+            for n in ("look", "work", "claimed", "wait", "sleep", "late", "out")
+        ),
     )
     b.branch(look)
     b.position_at_end(look)
@@ -189,9 +273,10 @@ def _serve(module: ir.Module) -> None:
     b.cbranch(b.icmp_signed("!=", turn, b.load(last)), work, wait)
     b.position_at_end(work)
     b.store(turn, last)
-    with b.if_then(_claimed(b, state, number, turn)):
-        _run(b, state, number, size)
-    turns.add_incoming(I64(0), b.block)
+    b.cbranch(_claimed(b, state, number, turn), claimed, wait)
+    b.position_at_end(claimed)
+    _run(b, state, number, size)
+    turns.add_incoming(I64(0), claimed)
     b.branch(look)
     b.position_at_end(wait)
     _pause(b)

@@ -23,7 +23,7 @@ import numpy as np
 from ops.cpu.codegen.compiled import addresses
 from ops.cpu.codegen.kernel import CALL, Kernel
 from ops.cpu.codegen.wanted import load, wanted
-from ops.cpu.team.handover import AWAKE, FIELDS, build_handover
+from ops.cpu.team.handover import AWAKE, FIELDS, LEAST_ALONE, PENALTY, build_handover
 from ops.errors import Array
 
 LINE = 16  # int64 numbers between two threads' states, so that they share no cache line
@@ -41,11 +41,12 @@ class Team:
         self._turn = threading.Lock()
         self._locks = [threading.Lock() for _ in range(1, size)]
         self._state = np.zeros((FIELDS + size) * LINE, np.int64)
+        self._state[FIELDS * LINE + PENALTY] = LEAST_ALONE
         if size == 1:
             return
         at = addresses("handover", build_handover)
         self._post = ctypes.CFUNCTYPE(ctypes.c_int64, *[ctypes.c_int64] * 4)(at("post"))
-        self._finish = ctypes.CFUNCTYPE(None, *[ctypes.c_int64] * 4)(at("finish"))
+        self._finish = ctypes.CFUNCTYPE(None, *[ctypes.c_int64] * 5)(at("finish"))
         self._serve = ctypes.CFUNCTYPE(None, *[ctypes.c_int64] * 3)(at("serve"))
         ended: list[bool] = []
         for number, lock in enumerate(self._locks, 1):
@@ -75,7 +76,7 @@ class Team:
                 for number, lock in enumerate(self._locks, 1):
                     if sleepers >> number & 1:
                         lock.release()
-                self._finish(state, self.size, where, at)
+                self._finish(state, self.size, where, at, 0)
 
 
 def _member(

@@ -14,7 +14,7 @@ import pytest
 from ops import get_backend
 from ops.cpu.team import team as teams
 from ops.cpu.team.fast import Fast
-from ops.cpu.team.handover import ASLEEP, FIELDS
+from ops.cpu.team.handover import ALONE, ASLEEP, FIELDS
 from ops.cpu.team.team import LINE, Team
 
 
@@ -123,13 +123,30 @@ def test_the_caller_runs_the_shares_of_threads_that_do_not_come() -> None:
 
 
 def test_a_team_ends_a_thread_that_has_not_woken_yet() -> None:
+    before = threads()
     team = Team(2)
+    (made,) = threads() - before
     state, (door,) = team._state, team._locks
     while state[(FIELDS + 1) * LINE] != ASLEEP:
         time.sleep(0.001)
     door.release()
     del team
     gc.collect()
-    for thread in threads():
-        thread.join(10)
-    assert not threads()
+    made.join(10)
+    assert not made.is_alive()
+
+
+def test_the_caller_alone_leaves_the_same_bits_for_as_many_kernels_as_it_is_to() -> None:
+    ops = get_backend("cpu", threads=2)
+    assert isinstance(ops, Fast)
+    rng = np.random.default_rng(2)
+    a = rng.standard_normal((96, 512), np.float32)
+    b = rng.standard_normal((512, 256), np.float32)
+    expected = ops.matmul(a, b, np.empty((96, 256), np.float32)).copy()
+    state = ops.team._state[FIELDS * LINE :]
+    state[ALONE] = 3
+    for left in (2, 1, 0):
+        out = ops.matmul(a, b, np.zeros((96, 256), np.float32))
+        np.testing.assert_array_equal(out, expected)
+        assert state[ALONE] == left
+    np.testing.assert_array_equal(ops.matmul(a, b, np.zeros_like(expected)), expected)

@@ -152,7 +152,7 @@ def test_a_limit_of_cores_is_described_for_this_machine_unless_its_cores_are_giv
     assert told("[[machine]]") == ""
 
 
-def test_workers_do_not_leave_cores_to_processes_with_little_work_on_several_machines(
+def test_workers_do_not_leave_cores_to_processes_with_little_work(
     tmp_path: Path,
 ) -> None:
     hosts = f"{ELSEWHERE}hosts = 'n[1-2]'\n"
@@ -170,7 +170,9 @@ def test_workers_do_not_leave_cores_to_processes_with_little_work_on_several_mac
     pinned = placed(tmp_path, f"{hosts}cores = 10\npin = ['worker-*']", topology(4, 3))
     assert [spec.threads for spec in pinned.processes] == [2, 2, 2, 2, 2, 5, 5]
     alone = placed(tmp_path, "[[machine]]\ncores = 10\n", topology(2, 3))
-    assert [(spec.threads, spec.crowd) for spec in alone.processes] == [(2, 0)] * 5
+    assert [(spec.threads, spec.crowd) for spec in alone.processes] == [(2, 0)] * 3 + [(5, 2)] * 2
+    idle = placed(tmp_path, "[[machine]]\ncores = 10\n", topology(0, 5))
+    assert [(spec.threads, spec.crowd) for spec in idle.processes] == [(2, 0)] * 5
 
 
 def test_pinned_processes_elsewhere_stay_on_the_cores_that_their_machine_lets_them_use(
