@@ -50,6 +50,12 @@ def read_bytes(path: Path, limit: int) -> bytes:
         return file.read(size)  # what /proc shows has a size of 0, and may wait when it is read
 
 
+def decoded(data: bytes, errors: str = "strict") -> str:
+    """Return the text of a file in UTF-8, without the byte order mark that editors of Windows put
+    before it. Raises UnicodeDecodeError."""
+    return data.decode("utf-8", errors).removeprefix("\ufeff")
+
+
 def _check(found: os.stat_result) -> None:
     if stat.S_ISDIR(found.st_mode):
         raise OSError(errno.EISDIR, os.strerror(errno.EISDIR))

@@ -15,7 +15,7 @@ from nets.definition.prototxt import Node, Where, parse
 from nets.definition.upgrade import upgrade
 from nets.errors import PrototxtError, did_you_mean
 from nets.reasons import reason
-from nets.regular import is_file, read_bytes
+from nets.regular import decoded, is_file, read_bytes
 from nets.schema import caffe_pb2 as caffe
 from nets.schema.fields import SOURCE
 
@@ -183,7 +183,7 @@ def read_text(path: Path) -> str:
         content = read_bytes(path, MOST_BYTES)
     except OSError as error:
         raise PrototxtError(f"{path.name}: cannot be read: {reason(error)}") from None
-    lines = content.decode("utf-8", errors="surrogateescape").split("\n")
+    lines = decoded(content, "surrogateescape").split("\n")
     for number, line in enumerate(lines, 1):
         said = _SAID.match(line)
         end = said.end() if said else 0

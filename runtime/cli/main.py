@@ -21,7 +21,7 @@ from cyclopts import App
 from runtime.config.toml_source import BUILT_IN, MOST_BYTES
 from runtime.errors import ConfigError, ConvoyError
 from runtime.hidden import stop_if_hidden
-from runtime.regular import read_bytes
+from runtime.regular import decoded, read_bytes
 from runtime.terminal_text import printable
 
 HELP = "Train convolutional networks as a convoy of role processes."
@@ -135,7 +135,7 @@ def _commands_of(file: Path) -> Mapping[str, str]:
     """The commands of the program that a cluster.toml names. Empty if the file is faulty; the
     called command reports that."""
     try:
-        program = tomllib.loads(read_bytes(file, MOST_BYTES).decode()).get("program", BUILT_IN)
+        program = tomllib.loads(decoded(read_bytes(file, MOST_BYTES))).get("program", BUILT_IN)
     except (OSError, ValueError, RecursionError):
         return {}
     if program == BUILT_IN or not isinstance(program, str):

@@ -16,7 +16,7 @@ from runtime.config.toml_source import Problem, RawConfig, show_text
 from runtime.config.value_types import NAME, NAMED, Count, Name, Port, Section, Text, Word
 from runtime.machine.addresses import AUTO, mistake
 from runtime.reasons import reason
-from runtime.regular import read_bytes
+from runtime.regular import decoded, read_bytes
 from runtime.terminal_text import is_plain
 
 LOCAL_NAME = "local"  # the name of a machine that gives none
@@ -279,7 +279,7 @@ def _variable(text: str, environ: Mapping[str, str]) -> str:
 
 def _in_file(path: Path) -> list[Host]:
     try:
-        hosts = of_file(read_bytes(path, MOST_BYTES).decode())
+        hosts = of_file(decoded(read_bytes(path, MOST_BYTES)))
     except OSError as error:
         raise ValueError(f"{path}: cannot be read: {reason(error)}") from None
     except UnicodeDecodeError:
