@@ -87,10 +87,9 @@ def read_text(path: Path, limit: int, what: str) -> str:
 def is_file(path: Path) -> bool:
     """Whether the path is a regular file. An impossible file name is not."""
     try:
-        size_of(path)
+        return path.is_file()
     except OSError:
         return False
-    return True
 
 
 def is_folder(path: Path) -> bool:
@@ -100,6 +99,18 @@ def is_folder(path: Path) -> bool:
         return path.is_dir()
     except OSError:
         return False
+
+
+def is_there(path: Path) -> bool:
+    """Whether a file or folder has this name. True for a name that this user may not look at, or
+    that no file can have: opening it gives the reason."""
+    try:
+        path.stat()
+    except (FileNotFoundError, NotADirectoryError):
+        return False
+    except (OSError, ValueError):
+        return True
+    return True
 
 
 def _check(found: os.stat_result) -> None:

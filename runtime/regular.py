@@ -56,6 +56,35 @@ def decoded(data: bytes, errors: str = "strict") -> str:
     return data.decode("utf-8", errors).removeprefix("\ufeff")
 
 
+def is_file(path: Path) -> bool:
+    """Whether the path is a regular file. An impossible file name is not."""
+    try:
+        return path.is_file()
+    except OSError:
+        return False
+
+
+def is_folder(path: Path) -> bool:
+    """Whether the path is a folder. An impossible name is not, nor is a folder that this user may
+    not look at."""
+    try:
+        return path.is_dir()
+    except OSError:
+        return False
+
+
+def is_there(path: Path) -> bool:
+    """Whether a file or folder has this name. True for a name that this user may not look at, or
+    that no file can have: opening it gives the reason."""
+    try:
+        path.stat()
+    except (FileNotFoundError, NotADirectoryError):
+        return False
+    except (OSError, ValueError):
+        return True
+    return True
+
+
 def _check(found: os.stat_result) -> None:
     if stat.S_ISDIR(found.st_mode):
         raise OSError(errno.EISDIR, os.strerror(errno.EISDIR))

@@ -18,7 +18,7 @@ TWINS = [
     (
         "nets/regular.py",
         "runtime/regular.py",
-        ("KINDS", "opened", "read_bytes", "decoded", "_check"),
+        ("KINDS", "opened", "read_bytes", "decoded", "is_file", "is_folder", "is_there", "_check"),
     ),
 ]
 

@@ -20,6 +20,7 @@ from nets.data.images import read_file
 from nets.data.source import Source
 from nets.errors import DataError
 from nets.files.extras import need
+from nets.regular import is_there
 from nets.schema import caffe_pb2 as caffe
 
 COMMIT = 1000  # records per transaction, as in Caffe's convert_imageset
@@ -34,7 +35,7 @@ def write_lmdb(path: Path, records: Iterable[Record]) -> int:
     it is complete.
     """
     lmdb = need("lmdb", f"{path.name}: writing LMDB")
-    if path.exists():
+    if is_there(path):
         raise DataError(f"{path}: exists already, expected the name of a new folder")
     temporary = path.with_name(f".{path.name}.tmp")
     shutil.rmtree(temporary, ignore_errors=True)

@@ -15,7 +15,7 @@ from nets.definition.prototxt import Node, Where, parse
 from nets.definition.upgrade import upgrade
 from nets.errors import PrototxtError, did_you_mean
 from nets.reasons import reason
-from nets.regular import decoded, is_file, read_bytes
+from nets.regular import decoded, is_file, is_there, read_bytes
 from nets.schema import caffe_pb2 as caffe
 from nets.schema.fields import SOURCE
 
@@ -165,9 +165,9 @@ def locate(source: str | Path, suffixes: tuple[str, ...]) -> Path:
         return path
     for suffix in suffixes:
         candidate = ZOO / f"{source}{suffix}.prototxt"
-        if isinstance(source, str) and path.name == source and candidate.is_file():
+        if isinstance(source, str) and path.name == source and is_file(candidate):
             return candidate
-    if path.exists():
+    if is_there(path):
         return path  # the reader reports why it is not a file
     names = sorted(file.stem for file in ZOO.glob("*.prototxt"))
     raise PrototxtError(

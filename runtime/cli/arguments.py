@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 from cyclopts import Parameter
 
 from runtime.errors import ConfigError
+from runtime.regular import is_there
 
 if TYPE_CHECKING:
     from runtime.attached.observed_run import ObservedRun
@@ -69,7 +70,7 @@ def seen(
 def _card(said: str, key: Path) -> OperatorKey:
     from runtime.cluster.operators.operator_key import OperatorKey, is_address
 
-    if Path(said).exists() or not is_address(said):
+    if is_there(Path(said)) or not is_address(said):
         return OperatorKey.read(Path(said))
     return OperatorKey.read(key).at(said)
 
@@ -79,6 +80,6 @@ def runs_here(file: Path = Path("cluster.toml")) -> Path:
     file. Raises ConfigError if the file cannot be read."""
     from runtime.config.toml_source import read
 
-    said = read(file).data.get("run", {}) if file.exists() else {}
+    said = read(file).data.get("run", {}) if is_there(file) else {}
     named = said.get("directory") if isinstance(said, dict) else None
     return Path(named if isinstance(named, str) else "runs")

@@ -18,9 +18,9 @@ from typing import Any
 
 from cyclopts import App
 
+from runtime import own_packages
 from runtime.config.toml_source import BUILT_IN, MOST_BYTES
 from runtime.errors import ConfigError, ConvoyError
-from runtime.hidden import stop_if_hidden
 from runtime.regular import decoded, read_bytes
 from runtime.terminal_text import printable
 
@@ -52,7 +52,7 @@ def main(arguments: list[str] | None = None) -> int:
     """Run the command line. Errors for people go to stderr without a traceback."""
     words = sys.argv[1:] if arguments is None else arguments
     try:
-        stop_if_hidden()
+        own_packages.put_first()
         result = application(words, typed_name())(
             words, exit_on_error=False, print_error=True, result_action="return_value"
         )

@@ -82,7 +82,7 @@ class Launched(ABC):
     def last_lines(self, count: int = 20) -> list[str]:
         """Return the last lines of its log."""
         try:
-            return self.log.read_text(errors="replace").splitlines()[-count:]
+            return self.log.read_text("utf-8", "replace").splitlines()[-count:]
         except OSError:
             return []
 

@@ -128,7 +128,7 @@ def _lies_here(folder: Path) -> bool:
     """Whether the locks of the process that made the folder count here. They count if it ran on
     this kernel, or on this host before a reboot. Two hosts that share a file system may not see
     each other's locks. Raises OSError."""
-    with os.fdopen(owned.open_file(folder / HOST, os.O_RDONLY)) as file:
+    with os.fdopen(owned.open_file(folder / HOST, os.O_RDONLY), encoding="utf-8") as file:
         boot, _, host = file.read(HOST_BYTES).partition("\n")
     here = _here()
     return (boot != "" and boot == here[0]) or (host != "" and host == here[1])
