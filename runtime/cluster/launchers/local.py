@@ -285,7 +285,7 @@ class LocalLauncher(Launcher):
 
 def _how(nursery: Nursery) -> str:
     status = nursery.process.poll()
-    return f" ({describe_exit(status)})" if status else ""
+    return f" ({describe_exit(status, None)})" if status else ""
 
 
 def _stat(pid: int) -> tuple[str, int | None]:
