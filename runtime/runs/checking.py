@@ -15,6 +15,7 @@ from runtime.config import slurm_environment
 from runtime.config.file import Loaded, load_with_program
 from runtime.config.sections import ClusterConfig
 from runtime.errors import ConfigError
+from runtime.machine import descriptors
 from runtime.machine.memory import MachineMemory
 from runtime.plan import room
 from runtime.plan.placement import idle, place
@@ -122,13 +123,22 @@ def check_plan(
         loaded, choice, topology = _planned(loaded, config)
         program = loaded.program
         placement = placed(topology, config)
-        if starts and (lacking := program.lacking(config, topology)):
-            raise ConfigError([*lacking])
+        lacking = [*program.lacking(config, topology), *_too_few_files(placement, config)]
+        if starts and lacking:
+            raise ConfigError(lacking)
         remarks = remarks_on_room(program, topology, config, starts=starts)
         warnings = (*told, *loaded.unused, *more, *idle(placement, config), *remarks)
         end = program.finished(topology)
         finished = None if end is None else end[1]
         return Checked(loaded, placement, warnings, choice, resumed, finished)
+
+
+def _too_few_files(placement: Placement, config: ClusterConfig) -> list[str]:
+    """A line if `up` may not open as many files as it needs for these processes."""
+    if config.simulation.clock != "real":
+        return []
+    text = descriptors.lacking(len(placement.processes))
+    return [text] if text else []
 
 
 def _planned(loaded: Loaded, config: ClusterConfig) -> tuple[Loaded, Choice | None, Topology]:

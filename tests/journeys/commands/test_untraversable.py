@@ -6,12 +6,14 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
+import tempfile
 from pathlib import Path
 
 import pytest
 
+from runtime.cli.main import main
 from tests.helpers.support import environment
-from tests.helpers.surroundings import ORDINARY, allowed
+from tests.helpers.surroundings import ORDINARY, Surrounding, allowed
 
 # One process types all commands, since most of the time of each would be imports.
 TYPED = """
@@ -106,6 +108,36 @@ def typed(folder: Path, path: str) -> list[tuple[list[str], int, str]]:
     )
     assert done.returncode == 0, done.stderr
     return [tuple(json.loads(line)) for line in done.stdout.splitlines()]
+
+
+@pytest.mark.parametrize("value", ["locked/runs", "x" * 300, "cluster.toml/runs"])
+def test_check_and_up_refuse_the_same_run_directories(value: str, tmp_path: Path) -> None:
+    if not allowed(ORDINARY):
+        pytest.skip("root cannot become an ordinary user here")
+    (tmp_path / "cluster.toml").write_text("[train.strategy]\npreset = 'single'\nworkers = 1\n")
+    (tmp_path / "locked").mkdir(mode=0)
+    said = []
+    for command in ("check", "up"):
+        done = Surrounding(ORDINARY).run(tmp_path, command, "--set", f"run.directory={value}")
+        assert (done.returncode, len(done.stderr.splitlines())) == (3, 1), done.stderr
+        said.append(done.stderr.partition(" (")[0].strip())
+    assert said[0] == said[1]
+
+
+@pytest.mark.parametrize("command", ["check", "up"])
+def test_a_machine_without_a_temporary_folder_is_refused(
+    command: str,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    (tmp_path / "cluster.toml").write_text("[train.strategy]\npreset = 'single'\nworkers = 1\n")
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(tempfile, "tempdir", None)
+    monkeypatch.setattr(tempfile, "_candidate_tempdir_list", lambda: [str(tmp_path / "no")])
+    assert main([command]) == 3
+    *_, line = capsys.readouterr().err.splitlines()
+    assert line.endswith("set TMPDIR to a folder that this user may write to")
 
 
 @pytest.mark.parametrize("path", ["locked/inside", "x" * 300, "locked/" + "x" * 300])
