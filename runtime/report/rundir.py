@@ -9,8 +9,8 @@
     service-times.json  how long array work took, if `run.record_service_times`
     tensorboard/   the numbers of progress and tests, if `run.tensorboard`
 
-The program does not need these files to run; deleting a run directory loses only its history. Only
-its owner may read it.
+The program does not need these files to run; deleting a run directory loses only its history, and
+`remaking` makes it again. Only its owner may read it.
 """
 
 from __future__ import annotations
@@ -32,6 +32,7 @@ from runtime.records.run_identity import Identity, identity_of
 from runtime.records.runs import next_begin
 from runtime.report import log_table, usage
 from runtime.report.journal import Journal
+from runtime.report.remaking import Remaking
 from runtime.report.usage import Usage
 
 RESUMED = "resumed"  # the lead's event: the checkpoint that the run begins with
@@ -81,6 +82,7 @@ class RunDirectory:
         self._table: Journal | None = None
         self._lines: Journal | None = None  # usage.jsonl
         self._usage = Usage(self._use)
+        self._remaking = Remaking(self.path, self._journals, lambda text: self.on_trouble(text))
 
     @property
     def age(self) -> float:
@@ -99,6 +101,8 @@ class RunDirectory:
     def event(self, actor: str, event: str, fields: dict[str, Any]) -> None:
         """Append an event to events.jsonl. `t` is in seconds since the run began, `unix_seconds` in
         seconds since 1970. Progress reports and tests also become rows of log.csv."""
+        if not self._virtual:
+            self._remaking.look(self.age)
         stamp = {"t": self._since()}
         if not self._virtual:
             stamp["unix_seconds"] = round(time.time(), 3)
@@ -112,7 +116,10 @@ class RunDirectory:
             self._continue_from(fields.get("checkpoint"))
 
     def beat(self, process: str, heartbeat: Heartbeat) -> None:
-        """Add the totals of a heartbeat to usage.jsonl when a line is due."""
+        """Add the totals of a heartbeat to usage.jsonl when a line is due. A directory that was
+        removed is made again."""
+        self._remaking.keep()
+        self._remaking.look(self.age)
         self._usage.beat(process, heartbeat, self._since())
 
     def used(
@@ -132,9 +139,11 @@ class RunDirectory:
     def close(self) -> None:
         """Close the journal and the files next to it."""
         self._usage.end()
-        for journal in (self._journal, self._table, self._lines):
-            if journal is not None:
-                journal.close()
+        for journal in self._journals():
+            journal.close()
+
+    def _journals(self) -> list[Journal]:
+        return [each for each in (self._journal, self._table, self._lines) if each is not None]
 
     def discard(self) -> None:
         """Close and delete the run directory, since there was no run."""
