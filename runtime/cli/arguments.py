@@ -69,8 +69,13 @@ def seen(
 
 def _card(said: str, key: Path) -> OperatorKey:
     from runtime.cluster.operators.operator_key import OperatorKey, is_address
+    from runtime.errors import ConfigError
+    from runtime.machine.addresses import NOT_IPV6, is_ipv6
 
     if is_there(Path(said)) or not is_address(said):
+        host = said.rpartition(":")[0]
+        if not is_there(Path(said)) and (is_ipv6(said) or is_ipv6(host)):
+            raise ConfigError([f"--connect {said}: {NOT_IPV6}: expected IPv4 or a host name"])
         return OperatorKey.read(Path(said))
     return OperatorKey.read(key).at(said)
 

@@ -47,6 +47,7 @@ from runtime.cluster.machines.invitation import Invitation
 from runtime.cluster.machines.machine_facts import facts_here
 from runtime.errors import ConvoyError, LaunchError, RoleDied
 from runtime.heard_signals import heard
+from runtime.machine.addresses import NOT_IPV6, is_ipv6
 from runtime.machine.loop import event_loop_factory
 from runtime.machine.memory import MachineMemory
 from runtime.machine.parent import go_on_without_parent
@@ -95,6 +96,8 @@ def reached(address: str) -> str:
     host, _, port = address.rpartition(":")
     if not host or not port.isdecimal() or not 0 < int(port) < 1 << 16:
         raise LaunchError(f"{address}: expected the HOST:PORT that `up` shows")
+    if is_ipv6(host):
+        raise LaunchError(f"{address}: {NOT_IPV6}: expected the HOST:PORT that `up` shows")
     try:
         with socket.create_connection((host, int(port)), DIAL_SECONDS) as dialled:
             return str(dialled.getsockname()[0])
