@@ -21,6 +21,7 @@ from cyclopts import App
 from runtime import own_packages
 from runtime.config.toml_source import BUILT_IN, MOST_BYTES
 from runtime.errors import ConfigError, ConvoyError
+from runtime.reasons import reason
 from runtime.regular import decoded, read_bytes
 from runtime.terminal_text import printable
 
@@ -53,6 +54,8 @@ def main(arguments: list[str] | None = None) -> int:
     words = sys.argv[1:] if arguments is None else arguments
     try:
         own_packages.put_first()
+        if words[:1] != [VERSION]:
+            _check_working_folder()
         result = application(words, typed_name())(
             words, exit_on_error=False, print_error=True, result_action="return_value"
         )
@@ -69,6 +72,15 @@ def main(arguments: list[str] | None = None) -> int:
             raise
         return 2
     return result if isinstance(result, int) else 0
+
+
+def _check_working_folder() -> None:
+    """Raise ConfigError if the working folder was removed: paths cannot be looked up from there."""
+    try:
+        Path.cwd()
+    except OSError as error:
+        text = f"the working folder: {reason(error)}: start the command from another folder"
+        raise ConfigError([text]) from None
 
 
 def application(words: Sequence[str], name: str) -> App:

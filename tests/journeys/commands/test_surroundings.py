@@ -4,13 +4,14 @@ ends with one line. None ends with a traceback."""
 from __future__ import annotations
 
 import shutil
+import subprocess
 from pathlib import Path
 
 import numpy as np
 import pytest
 from PIL import Image
 
-from tests.helpers.support import run_directory, run_up
+from tests.helpers.support import environment, run_directory, run_up, runtime_command
 from tests.helpers.surroundings import SURROUNDINGS, Surrounding
 
 CLASSES = ("дуб", "сосна")
@@ -19,12 +20,13 @@ COMMANDS = {
     "check": ("check",),
     "plan": ("plan",),
     "predict": ("predict", "w.safetensors", "photos/сосна", "--top", "2"),
+    "test": ("test", "w.safetensors", "--top", "2", "--confusion"),
     "init": ("init", "made", "--images", "photos"),
     "report": ("report", "runs/trained"),
 }
 # A locale of ASCII cannot name these files: Python shows the bytes of their names, so a command
 # that reads or writes a name says that it cannot.
-REFUSED = {("ASCII locale", name) for name in ("up", "check", "plan", "predict", "init")}
+REFUSED = {("ASCII locale", name) for name in ("up", "check", "plan", "predict", "test", "init")}
 
 
 @pytest.fixture(scope="module")
@@ -63,6 +65,30 @@ def test_a_command_works_or_says_one_line_in_each_surrounding(
     if command == "up":
         logs = "".join(path.read_text("utf-8") for path in project.rglob("logs/*.log"))
         assert "Traceback" not in logs
+
+
+@pytest.mark.parametrize("command", ["up", "check", "ps", "init"])
+def test_a_command_in_a_folder_that_was_removed_is_refused_in_one_line(
+    command: str, tmp_path: Path
+) -> None:
+    gone = tmp_path / "gone"
+    gone.mkdir()
+    ended = subprocess.run(
+        [
+            *("sh", "-c", 'rmdir "$PWD" && exec "$@"', "sh"),
+            *runtime_command(command, tmp_path / "cluster.toml"),
+        ],
+        cwd=gone,
+        env=environment(),
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+    assert (ended.returncode, ended.stdout) == (2, "")
+    assert ended.stderr == (
+        "the working folder: No such file or directory: start the command from another folder\n"
+    )
 
 
 @pytest.mark.parametrize("name", ["no home", "latin-1 output", "all closed", "no name"])
