@@ -127,6 +127,29 @@ def test_a_distribution_that_was_installed_over_a_package_is_named_with_the_repa
     ]
 
 
+@pytest.mark.parametrize("command", ["check", "up", "init", "ps"])
+def test_each_command_says_that_another_distribution_was_installed_over_ops(
+    command: str, tmp_path: Path, project: Path
+) -> None:
+    site = tmp_path / "site"
+    for name in ("runtime", *PACKAGES):
+        shutil.copytree(ROOT / name, site / name, ignore=shutil.ignore_patterns("__pycache__"))
+    (site / "ops" / "__init__.py").write_text("from ops.charm import CharmBase\n")
+    (site / "ops" / "charm.py").write_text("class CharmBase: ...\n")
+    done = subprocess.run(
+        runtime_command(command),
+        cwd=project,
+        env={**environment(), "PYTHONPATH": str(site)},
+        capture_output=True,
+        text=True,
+        timeout=100,
+        check=False,
+    )
+    assert (done.returncode, done.stdout) == (2, "")
+    assert done.stderr.startswith(f"{site / 'ops' / '__init__.py'} is not Convoy's")
+    assert len(done.stderr.splitlines()) == 1
+
+
 def test_a_package_that_was_removed_together_with_another_distribution_is_missing(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
