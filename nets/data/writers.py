@@ -6,6 +6,7 @@ complete.
 
 from __future__ import annotations
 
+import os
 import shutil
 from collections.abc import Iterable, Iterator
 from itertools import islice
@@ -40,7 +41,8 @@ def write_lmdb(path: Path, records: Iterable[Record]) -> int:
     temporary = path.with_name(f".{path.name}.tmp")
     shutil.rmtree(temporary, ignore_errors=True)
     try:
-        with lmdb.open(str(temporary), map_size=MAP_SIZE, lock=False, meminit=False) as database:
+        where = os.fsencode(temporary)  # a name that is not UTF-8 too
+        with lmdb.open(where, map_size=MAP_SIZE, lock=False, meminit=False) as database:
             count = sum(_commit(database, chunk, path.name) for chunk in _chunks(records))
             database.sync(True)
         temporary.replace(path)

@@ -34,6 +34,7 @@ from runtime.report import log_table, usage
 from runtime.report.journal import Journal
 from runtime.report.remaking import Remaking
 from runtime.report.usage import Usage
+from runtime.terminal_text import one_line
 
 RESUMED = "resumed"  # the lead's event: the checkpoint that the run begins with
 
@@ -95,6 +96,12 @@ class RunDirectory:
         text = content if isinstance(content, str) else json.dumps(content, indent=1) + "\n"
         try:
             replace(self.path / name, text.encode())
+        except UnicodeEncodeError as error:
+            part = one_line(error.object[max(0, error.start - 40) : error.end + 40])
+            why = (
+                f"it would hold bytes that are not UTF-8, near '{part}': rename that file or folder"
+            )
+            raise LaunchError(f"{self.path / name}: cannot be written: {why}") from None
         except OSError as error:
             raise LaunchError(f"{self.path / name}: cannot be written: {reason(error)}") from None
 

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from runtime.errors import LaunchError
 from runtime.report import remaking
 from runtime.report.rundir import RunDirectory
 from tests.helpers.beats import beat
@@ -39,6 +40,15 @@ def test_the_journal_is_one_json_object_a_line_readable_while_the_run_goes_on(
     )
     assert second["text"] == "two\nlines and \u2028 more"
     assert 0 <= first["t"] <= second["t"]
+
+
+def test_a_name_that_is_not_utf_8_is_refused_before_the_configuration_is_written(
+    tmp_path: Path,
+) -> None:
+    run = RunDirectory(tmp_path, "digits")
+    with pytest.raises(LaunchError, match=r"would hold bytes that are not UTF-8, near 'resume = "):
+        run.write("config.toml", 'resume = "caf\udce9/runs"\n')
+    run.discard()
 
 
 def test_a_directory_that_is_removed_is_made_again_with_its_files_and_all_its_events(
