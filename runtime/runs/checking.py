@@ -123,9 +123,8 @@ def check_plan(
         loaded, choice, topology = _planned(loaded, config)
         program = loaded.program
         placement = placed(topology, config)
-        lacking = [*program.lacking(config, topology), *_too_few_files(placement, config)]
-        if starts and lacking:
-            raise ConfigError(lacking)
+        if starts:
+            _check_machine(program, topology, placement, config)
         remarks = remarks_on_room(program, topology, config, starts=starts)
         warnings = (*told, *loaded.unused, *more, *idle(placement, config), *remarks)
         end = program.finished(topology)
@@ -133,12 +132,15 @@ def check_plan(
         return Checked(loaded, placement, warnings, choice, resumed, finished)
 
 
-def _too_few_files(placement: Placement, config: ClusterConfig) -> list[str]:
-    """A line if `up` may not open as many files as it needs for these processes."""
-    if config.simulation.clock != "real":
-        return []
-    text = descriptors.lacking(len(placement.processes))
-    return [text] if text else []
+def _check_machine(
+    program: Program, topology: Topology, placement: Placement, config: ClusterConfig
+) -> None:
+    """Raise ConfigError with everything that the program or `up` needs and this machine lacks."""
+    lacking = [*program.lacking(config, topology)]
+    if config.simulation.clock == "real":
+        lacking += filter(None, [descriptors.lacking(len(placement.processes))])
+    if lacking:
+        raise ConfigError(lacking)
 
 
 def _planned(loaded: Loaded, config: ClusterConfig) -> tuple[Loaded, Choice | None, Topology]:

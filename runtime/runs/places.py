@@ -37,5 +37,7 @@ def _refusal(folder: Path) -> int:
             return error.errno or errno.EIO
         if not stat.S_ISDIR(mode):
             return errno.ENOTDIR
+        if os.statvfs(there).f_flag & os.ST_RDONLY:
+            return errno.EROFS
         return 0 if os.access(there, os.W_OK | os.X_OK, effective_ids=True) else errno.EACCES
     return 0
