@@ -19,6 +19,8 @@ reasons      The reasons why the system refused something, in words for users
 No code here knows messages, sockets or machines.
 """
 
+# part of convoy-runtime
+
 from nets.definition.builder import NetBuilder
 from nets.definition.params import ParamSpec
 from nets.definition.solver import SolverSpec, load_solver

@@ -65,11 +65,17 @@ def read_bytes(path: Path, limit: int) -> bytes:
         return file.read(size)  # files in /proc have a size of 0, and reading them may block
 
 
+def decoded(data: bytes, errors: str = "strict") -> str:
+    """Return the text of a file in UTF-8, without the byte order mark that editors of Windows put
+    before it. Raises UnicodeDecodeError."""
+    return data.decode("utf-8", errors).removeprefix("\ufeff")
+
+
 def read_text(path: Path, limit: int, what: str) -> str:
     """Return the text of a whole file in UTF-8. Raises DataError, with the reason in words, if it
     is not UTF-8 or cannot be read. `what` is its expected content, for the error text."""
     try:
-        return read_bytes(path, limit).decode("utf-8")
+        return decoded(read_bytes(path, limit))
     except OSError as error:
         raise DataError(f"{path}: cannot be read: {reason(error)}") from None
     except UnicodeDecodeError as error:
@@ -81,10 +87,9 @@ def read_text(path: Path, limit: int, what: str) -> str:
 def is_file(path: Path) -> bool:
     """Whether the path is a regular file. An impossible file name is not."""
     try:
-        size_of(path)
+        return path.is_file()
     except OSError:
         return False
-    return True
 
 
 def is_folder(path: Path) -> bool:
@@ -94,6 +99,18 @@ def is_folder(path: Path) -> bool:
         return path.is_dir()
     except OSError:
         return False
+
+
+def is_there(path: Path) -> bool:
+    """Whether a file or folder has this name. True for a name that this user may not look at, or
+    that no file can have: opening it gives the reason."""
+    try:
+        path.stat()
+    except (FileNotFoundError, NotADirectoryError):
+        return False
+    except (OSError, ValueError):
+        return True
+    return True
 
 
 def _check(found: os.stat_result) -> None:

@@ -14,6 +14,8 @@ gradcheck   The generic directional gradient check: one line proves a layer's ba
 nothing of layers, nets, files or messages, and imports no other package of Convoy.
 """
 
+# part of convoy-runtime
+
 from __future__ import annotations
 
 import sys

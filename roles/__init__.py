@@ -27,6 +27,8 @@ commands/      The commands that training adds to `python -m runtime`
 processes need ROLES only, so all other names are imported when they are asked for.
 """
 
+# part of convoy-runtime
+
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any

@@ -29,9 +29,11 @@ errors             Every error that the runtime raises, with the remedy for its 
                    choice of the error that is shown if there are several
 suggest            Suggestions of the nearest known name, which turn a typing mistake into a hint
 regular            The opening of files that a user names: only regular files are opened
+standard_streams   The standard streams of a command: they are open, and they show any text
+heard_signals      The signals that a process may handle
 terminal_text      Text that is safe for the user's terminal
 reasons            Reasons for which the system refuses something, in words for the user
-hidden             A check that no other package hides one of Convoy's packages by its name
+own_packages       Convoy's packages `ops`, `nets` and `roles`
 defaults           Defaults of keys of cluster.toml that packages below the configuration also use
 program_interface  The interface of a program to the runtime
 

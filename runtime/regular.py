@@ -50,6 +50,41 @@ def read_bytes(path: Path, limit: int) -> bytes:
         return file.read(size)  # what /proc shows has a size of 0, and may wait when it is read
 
 
+def decoded(data: bytes, errors: str = "strict") -> str:
+    """Return the text of a file in UTF-8, without the byte order mark that editors of Windows put
+    before it. Raises UnicodeDecodeError."""
+    return data.decode("utf-8", errors).removeprefix("\ufeff")
+
+
+def is_file(path: Path) -> bool:
+    """Whether the path is a regular file. An impossible file name is not."""
+    try:
+        return path.is_file()
+    except OSError:
+        return False
+
+
+def is_folder(path: Path) -> bool:
+    """Whether the path is a folder. An impossible name is not, nor is a folder that this user may
+    not look at."""
+    try:
+        return path.is_dir()
+    except OSError:
+        return False
+
+
+def is_there(path: Path) -> bool:
+    """Whether a file or folder has this name. True for a name that this user may not look at, or
+    that no file can have: opening it gives the reason."""
+    try:
+        path.stat()
+    except (FileNotFoundError, NotADirectoryError):
+        return False
+    except (OSError, ValueError):
+        return True
+    return True
+
+
 def _check(found: os.stat_result) -> None:
     if stat.S_ISDIR(found.st_mode):
         raise OSError(errno.EISDIR, os.strerror(errno.EISDIR))

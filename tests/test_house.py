@@ -227,6 +227,37 @@ def test_every_module_opens_with_its_rule() -> None:
     assert silent + tests == []
 
 
+def test_text_files_have_one_encoding_whatever_the_locale_is() -> None:
+    """Python's default is the locale's encoding. `open` without a mode reads text, too."""
+    found = [
+        f"{name}:{node.lineno}"
+        for name in OURS
+        for node in nodes_of(name)
+        if isinstance(node, ast.Call) and is_text_without_encoding(node)
+    ]
+    assert found == []
+
+
+def is_text_without_encoding(call: ast.Call) -> bool:
+    """Whether a call opens a file, or the pipes of a process, as text in the locale's encoding."""
+    name = getattr(call.func, "attr", getattr(call.func, "id", ""))
+    keywords = {keyword.arg for keyword in call.keywords}
+    if "encoding" in keywords:
+        return False
+    if name in ("read_text", "write_text"):
+        return len(call.args) <= (name == "write_text")
+    mode = [
+        word.value
+        for word in call.args
+        if isinstance(word, ast.Constant) and isinstance(word.value, str)
+    ]
+    # `x.open()` may be the method of any class
+    is_open = name == "fdopen" or (name == "open" and (mode or isinstance(call.func, ast.Name)))
+    return bool(keywords & {"text", "universal_newlines"}) or (
+        bool(is_open) and not any("b" in said for said in mode)
+    )
+
+
 def test_input_is_checked_by_errors_that_an_optimising_python_keeps() -> None:
     """An assert may only state an invariant. An assert with a message is the mark of one that
     checks input.

@@ -15,7 +15,11 @@ WHOLE = ()
 TWINS = [
     ("ops/cpu/codegen/owned.py", "runtime/machine/owned.py", WHOLE),
     ("nets/reasons.py", "runtime/reasons.py", ("reason_of", "reason")),
-    ("nets/regular.py", "runtime/regular.py", ("KINDS", "opened", "read_bytes", "_check")),
+    (
+        "nets/regular.py",
+        "runtime/regular.py",
+        ("KINDS", "opened", "read_bytes", "decoded", "is_file", "is_folder", "is_there", "_check"),
+    ),
 ]
 
 

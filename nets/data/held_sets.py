@@ -9,6 +9,7 @@ from typing import Any
 from weakref import WeakValueDictionary
 
 from nets.data.source import MemorySource
+from nets.regular import is_file
 
 _held: WeakValueDictionary[Hashable, MemorySource] = WeakValueDictionary()
 _turn = threading.Lock()  # a second caller waits until the first has read the set
@@ -39,6 +40,6 @@ def _files(options: Mapping[str, Any], base_dir: Path) -> Iterator[tuple[str, in
             if isinstance(value, (list, tuple))
             else ()
         ):
-            if isinstance(name, str) and (base_dir / name).is_file():
+            if isinstance(name, str) and is_file(base_dir / name):
                 stat = (base_dir / name).stat()
                 yield name, stat.st_ino, stat.st_size, stat.st_mtime_ns

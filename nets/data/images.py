@@ -14,7 +14,7 @@ from nets.data import decode
 from nets.data.source import Images, Labels, Source, stacked
 from nets.errors import DataError, did_you_mean
 from nets.reasons import reason
-from nets.regular import read_bytes, read_text
+from nets.regular import is_folder, read_bytes, read_text
 
 SUFFIXES = tuple(sorted(suffix for suffixes in decode.FORMATS.values() for suffix in suffixes))
 MAX_FILE = 1 << 28  # bytes of one encoded image
@@ -37,7 +37,7 @@ def open_images(
     """
     path = base_dir / source
     size = check_size("images", new_height, new_width, color)
-    if path.is_dir():
+    if is_folder(path):
         if root_folder:
             raise DataError(
                 f"images: root_folder: found '{root_folder}', but the source is a folder, "
@@ -119,7 +119,7 @@ def read_folders(path: Path) -> tuple[list[Path], list[int]]:
 
 def class_folders(path: Path) -> list[Path]:
     """Return the class folders in `path`, in the order of their labels."""
-    return sorted(folder for folder in path.iterdir() if folder.is_dir())
+    return sorted(folder for folder in path.iterdir() if is_folder(folder))
 
 
 class ImageSource(Source):

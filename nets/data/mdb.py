@@ -23,7 +23,7 @@ from numpy.typing import NDArray
 
 from nets.errors import DataError
 from nets.reasons import reason
-from nets.regular import size_of
+from nets.regular import is_folder, size_of
 
 MAGIC = 0xBEEFC0DE
 VERSION = 1
@@ -62,7 +62,7 @@ class Mdb:
 def open_mdb(path: Path) -> Mdb:
     """Open `path`, the database's folder or its file. Raises DataError if it is missing or
     damaged."""
-    file = path / "data.mdb" if path.is_dir() else path
+    file = path / "data.mdb" if is_folder(path) else path
     try:
         if (size := size_of(file)) < 2 * HEADER + META:
             raise DataError(f"{path.name}: found {size} bytes, expected an LMDB file")

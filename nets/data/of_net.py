@@ -18,6 +18,7 @@ from nets.data.joined import JoinedSource
 from nets.data.source import Source
 from nets.definition.spec import LayerSpec
 from nets.errors import DataError, NetError, PrototxtError, did_you_mean
+from nets.regular import is_file, is_folder, is_there
 
 NET = "net"  # the format for the sources that the net's own data layers name
 _BLOCKS = {"Data": "data_param", "ImageData": "image_data_param", "HDF5Data": "hdf5_data_param"}
@@ -102,7 +103,7 @@ def _own(layer: LayerSpec, places: Sequence[Path]) -> Config:
         size = {"new_height": int(settings.new_height), "new_width": int(settings.new_width)}
         color = "color" if settings.is_color else "gray"
         return {"format": "images", "source": str(path), "color": color, **size, **root}
-    if not (path / "data.mdb").is_file():
+    if not is_file(path / "data.mdb"):
         text = (
             f"found '{settings.source}', a folder without data.mdb: only LMDB can be read, "
             "convert it with Caffe's tools"
@@ -122,7 +123,9 @@ def _existing(name: str, places: Sequence[Path]) -> Path | None:
         *(place / name for place in places),
         *(place / Path(name).name for place in places[1:]),
     ]
-    return next((path.resolve() for path in candidates if path.exists()), None)
+    # a net of others may name a folder of theirs, at which this user may not look
+    known = [path for path in candidates if is_file(path) or is_folder(path)]
+    return next((path.resolve() for path in known or candidates if is_there(path)), None)
 
 
 def _check_batches(layers: Sequence[LayerSpec]) -> None:

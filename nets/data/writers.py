@@ -6,6 +6,7 @@ complete.
 
 from __future__ import annotations
 
+import os
 import shutil
 from collections.abc import Iterable, Iterator
 from itertools import islice
@@ -20,6 +21,7 @@ from nets.data.images import read_file
 from nets.data.source import Source
 from nets.errors import DataError
 from nets.files.extras import need
+from nets.regular import is_there
 from nets.schema import caffe_pb2 as caffe
 
 COMMIT = 1000  # records per transaction, as in Caffe's convert_imageset
@@ -34,12 +36,13 @@ def write_lmdb(path: Path, records: Iterable[Record]) -> int:
     it is complete.
     """
     lmdb = need("lmdb", f"{path.name}: writing LMDB")
-    if path.exists():
+    if is_there(path):
         raise DataError(f"{path}: exists already, expected the name of a new folder")
     temporary = path.with_name(f".{path.name}.tmp")
     shutil.rmtree(temporary, ignore_errors=True)
     try:
-        with lmdb.open(str(temporary), map_size=MAP_SIZE, lock=False, meminit=False) as database:
+        where = os.fsencode(temporary)  # a name that is not UTF-8 too
+        with lmdb.open(where, map_size=MAP_SIZE, lock=False, meminit=False) as database:
             count = sum(_commit(database, chunk, path.name) for chunk in _chunks(records))
             database.sync(True)
         temporary.replace(path)

@@ -15,7 +15,7 @@ from nets.definition.prototxt import Node, Where, parse
 from nets.definition.upgrade import upgrade
 from nets.errors import PrototxtError, did_you_mean
 from nets.reasons import reason
-from nets.regular import is_file, read_bytes
+from nets.regular import decoded, is_file, is_there, read_bytes
 from nets.schema import caffe_pb2 as caffe
 from nets.schema.fields import SOURCE
 
@@ -165,9 +165,9 @@ def locate(source: str | Path, suffixes: tuple[str, ...]) -> Path:
         return path
     for suffix in suffixes:
         candidate = ZOO / f"{source}{suffix}.prototxt"
-        if isinstance(source, str) and path.name == source and candidate.is_file():
+        if isinstance(source, str) and path.name == source and is_file(candidate):
             return candidate
-    if path.exists():
+    if is_there(path):
         return path  # the reader reports why it is not a file
     names = sorted(file.stem for file in ZOO.glob("*.prototxt"))
     raise PrototxtError(
@@ -183,7 +183,7 @@ def read_text(path: Path) -> str:
         content = read_bytes(path, MOST_BYTES)
     except OSError as error:
         raise PrototxtError(f"{path.name}: cannot be read: {reason(error)}") from None
-    lines = content.decode("utf-8", errors="surrogateescape").split("\n")
+    lines = decoded(content, "surrogateescape").split("\n")
     for number, line in enumerate(lines, 1):
         said = _SAID.match(line)
         end = said.end() if said else 0

@@ -14,6 +14,7 @@ from nets.data import decode
 from nets.data.images import SUFFIXES, read_file
 from nets.errors import DataError
 from nets.layers.base import Shape
+from nets.regular import is_folder
 
 
 def named(paths: Iterable[str | Path]) -> Iterator[Path]:
@@ -22,7 +23,7 @@ def named(paths: Iterable[str | Path]) -> Iterator[Path]:
     for path in map(Path, paths):
         inside = (
             sorted(file for file in path.rglob("*") if file.suffix.lower() in SUFFIXES)
-            if path.is_dir()
+            if is_folder(path)
             else []
         )
         yield from inside or [path]
@@ -31,7 +32,7 @@ def named(paths: Iterable[str | Path]) -> Iterator[Path]:
 def image(path: Path, shape: Shape, order: str) -> NDArray[np.uint8]:
     """Return the image in a file as (C, H, W) bytes of `shape`, with planes in `order`. Raises
     DataError if the file cannot be used."""
-    if path.is_dir():
+    if is_folder(path):
         raise DataError(f"{path}: found a folder without images ({', '.join(SUFFIXES)})")
     found = decode.image(read_file(path), path.name, "gray" if order == "gray" else "color")
     return fitted(found[::-1] if order == "rgb" else found, shape)

@@ -43,6 +43,7 @@ from nets.files.weights import (
     write_weights,
 )
 from nets.graph.graph import Net
+from nets.regular import is_folder
 
 Params = Mapping[str, Sequence[ParamSpec]]
 
@@ -75,7 +76,7 @@ def images_to_lmdb(
             "images: encoded images are stored unchanged, expected no size and no colour"
         )
     paths, labels = (
-        read_folders(source) if source.is_dir() else read_list(source, root or source.parent)
+        read_folders(source) if is_folder(source) else read_list(source, root or source.parent)
     )
     order = range(len(paths))
     if shuffle_seed is not None:

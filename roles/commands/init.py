@@ -9,7 +9,7 @@ import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from nets import is_file, load_solver
+from nets import is_file, is_folder, load_solver
 from nets.data.images import read_folders
 from roles.commands import starters
 from roles.commands.common import say, told
@@ -66,12 +66,12 @@ def init(
 def of_images(folder: Path, directory: Path) -> dict[str, str]:
     """File name -> text, for a folder with one folder of images per class. Raises DataError or
     ConfigError."""
-    if not folder.is_dir():
+    if not is_folder(folder):
         raise ConfigError(
             [(f"{folder}: no such folder; expected one with a folder of images per class")]
         )
     paths, labels = read_folders(folder)
-    classes = sorted(each.name for each in folder.iterdir() if each.is_dir())
+    classes = sorted(each.name for each in folder.iterdir() if is_folder(each))
     if len(classes) < 2:
         raise ConfigError(
             [(f"{folder}: found {len(classes)} folder, expected one per class, two at least")]
@@ -143,12 +143,16 @@ def write(directory: Path, files: Mapping[str, str]) -> None:
                 for name in there
             ]
         )
+    made: list[Path] = []
     try:
         directory.mkdir(parents=True, exist_ok=True)
         for name, text in files.items():
-            with (directory / name).open("x") as opened:
+            with (directory / name).open("x", encoding="utf-8") as opened:
+                made.append(directory / name)
                 opened.write(text)
     except OSError as error:
+        for path in made:
+            path.unlink()
         raise ConfigError(
             [(f"{error.filename or directory}: cannot be written: {reason(error)}")]
         ) from None

@@ -27,6 +27,7 @@ from runtime.errors import ConfigError
 from runtime.plan.run_plan import SAID
 from runtime.reasons import reason
 from runtime.records.runs import run_directory, runs_named
+from runtime.regular import is_file
 
 
 def resumed(config: ClusterConfig, options: Options, run: Path | None) -> tuple[Options, list[str]]:
@@ -37,7 +38,7 @@ def resumed(config: ClusterConfig, options: Options, run: Path | None) -> tuple[
     `run` may be a file: the state that a run that died had in memory. Raises ConfigError if no
     checkpoint is found, or if cluster.toml has other mistakes.
     """
-    if run is not None and run.is_file():
+    if run is not None and is_file(run):
         return _in_memory(config, options, run)
     search = _Search(config, options, named=run is not None)
     runs = (

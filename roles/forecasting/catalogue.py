@@ -13,6 +13,7 @@ from runtime.config.problems import Expected, validated
 from runtime.config.sections import Bytes, ClusterConfig, Section
 from runtime.config.toml_source import in_order, read
 from runtime.errors import ConfigError
+from runtime.regular import is_file
 from runtime.suggest import hint
 
 OURS = Path(__file__).with_name("machines.toml")
@@ -69,7 +70,7 @@ def kinds_of(config: ClusterConfig) -> dict[str, Kind]:
     try:
         known = kinds(file)
     except ConfigError as error:
-        if file is None or file.is_file():
+        if file is None or is_file(file):
             raise  # mistakes in the file have its lines
         key = ("placement", "kinds")
         raise ConfigError([config.raw.problem(key, text).text for text in error.problems]) from None

@@ -75,7 +75,7 @@ def write(path: Path, chosen: Chosen, searches: list[dict[str, Any]]) -> None:
         "searches": searches,
     }
     with replacing(path) as temporary:
-        temporary.write_text(json.dumps(record, indent=1) + "\n")
+        temporary.write_text(json.dumps(record, indent=1) + "\n", "utf-8")
 
 
 def read(path: Path) -> Start:

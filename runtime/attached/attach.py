@@ -303,6 +303,8 @@ class Client:
             living = Path(self._plan.supervisor.control[0].removeprefix("unix://")).exists()
         except PermissionError:
             raise ConvoyError(f"the run {self.called} is another user's") from None
+        except OSError:  # the plan has no name of a file there
+            living = False
         if not living:
             raise self._absent() or self._ended()
 

@@ -16,6 +16,8 @@ from runtime.records.journal_reading import FILE as JOURNAL
 from runtime.records.presence import Presence, Sign, presence_of, presences, unheard
 from runtime.records.run_identity import identity_of
 from runtime.records.runs import KnownRun, runs_in
+from runtime.regular import is_folder
+from runtime.transport.socket_files import reachable
 
 PATIENCE = 1.5  # seconds for a supervisor to answer; a stopped one is reported within 2 s
 
@@ -95,7 +97,7 @@ async def meant(run: Path | None, below: Path) -> Path:
                 ]
             )
         return _only(await live(below), found, f"in {below}")
-    folders = [path for path in (run, below / run) if path.is_dir()]
+    folders = [path for path in (run, below / run) if is_folder(path)]
     for path in folders:
         if _is_run(path):
             return path
@@ -152,9 +154,9 @@ def listens(directory: Path) -> bool:
     too. Raises ConvoyError if the system cannot be asked."""
     try:
         address = RunPlan.read(directory).supervisor.control[0].removeprefix("unix://")
-        with socket.socket(socket.AF_UNIX) as knock:
+        with socket.socket(socket.AF_UNIX) as knock, reachable(address) as path:
             knock.settimeout(PATIENCE)
-            knock.connect(address)
+            knock.connect(path)
     except TimeoutError:  # too many connections are waiting at the socket
         return True
     except OSError as error:  # nothing listens, unless no file descriptor was left to ask

@@ -18,6 +18,7 @@ from runtime.records.journal_reading import FILE, events, is_number, torn
 from runtime.records.presence import Sign
 from runtime.records.run_files import Damaged, LeftOut, Missing
 from runtime.records.run_identity import configured, identity_of, recorded
+from runtime.regular import is_folder
 from runtime.report.run_phase import ENDING, ENDS, RunPhase, after
 from runtime.report.run_state import HEADLINE
 from runtime.transport import host_identity
@@ -157,7 +158,7 @@ def last_checkpoint(found: dict[str, Any], where: Path) -> str:
     name."""
     if found["checkpoint"]:
         return str(where / found["checkpoint"])
-    if Path(found["directory"]).is_dir() and any(JOURNAL in note for note in found["damaged"]):
+    if is_folder(Path(found["directory"])) and any(JOURNAL in note for note in found["damaged"]):
         return f"not known, since {JOURNAL} is damaged"
     before = Path(found["began_with"])
     return (

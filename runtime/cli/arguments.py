@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 from cyclopts import Parameter
 
 from runtime.errors import ConfigError
+from runtime.regular import is_there
 
 if TYPE_CHECKING:
     from runtime.attached.observed_run import ObservedRun
@@ -68,8 +69,13 @@ def seen(
 
 def _card(said: str, key: Path) -> OperatorKey:
     from runtime.cluster.operators.operator_key import OperatorKey, is_address
+    from runtime.errors import ConfigError
+    from runtime.machine.addresses import NOT_IPV6, is_ipv6
 
-    if Path(said).exists() or not is_address(said):
+    if is_there(Path(said)) or not is_address(said):
+        host = said.rpartition(":")[0]
+        if not is_there(Path(said)) and (is_ipv6(said) or is_ipv6(host)):
+            raise ConfigError([f"--connect {said}: {NOT_IPV6}: expected IPv4 or a host name"])
         return OperatorKey.read(Path(said))
     return OperatorKey.read(key).at(said)
 
@@ -79,6 +85,6 @@ def runs_here(file: Path = Path("cluster.toml")) -> Path:
     file. Raises ConfigError if the file cannot be read."""
     from runtime.config.toml_source import read
 
-    said = read(file).data.get("run", {}) if file.exists() else {}
+    said = read(file).data.get("run", {}) if is_there(file) else {}
     named = said.get("directory") if isinstance(said, dict) else None
     return Path(named if isinstance(named, str) else "runs")

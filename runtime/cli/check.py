@@ -20,14 +20,19 @@ def check(file: Path = Path("cluster.toml"), *, settings: Settings = ()) -> int:
     file
         The cluster's description.
     """
+    from runtime.machine import private
     from runtime.plan.placement import limited, unknown
     from runtime.report.console import Teller
     from runtime.runs.checking import check as check_config
+    from runtime.runs.places import check_places
 
     checked = check_config(file, settings)
+    check_places(checked.loaded.config)
     placement = checked.placement
     console = Teller()
     checked.tell(console)
+    if text := private.doubts():
+        console.warn(text)
     console.say(
         f"{file}: {len(placement.topology.actors)} actors in {len(placement.processes)} processes"
     )

@@ -13,6 +13,8 @@ import sys
 from contextlib import suppress
 from types import FrameType
 
+from runtime.heard_signals import heard
+
 ENDING = (signal.SIGINT, signal.SIGTERM)
 # time to release files and processes; some libraries swallow an exception raised in their imports
 LET_GO_SECONDS = 3.0
@@ -32,9 +34,8 @@ class Interrupts:
     def hear(self) -> None:
         """Install the handlers. The first signal raises Interrupted wherever the command is; the
         second ends the process."""
-        for number in ENDING:
-            if signal.getsignal(number) != signal.SIG_IGN:
-                signal.signal(number, self._heard)
+        for number in heard(*ENDING):
+            signal.signal(number, self._heard)
 
     def over(self) -> None:
         """Ignore signals from now on, since the command has ended."""

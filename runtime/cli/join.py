@@ -6,6 +6,7 @@ import os
 import sys
 
 from runtime.cluster.launchers import Nursery
+from runtime.regular import decoded
 
 MOST_BYTES = 4096  # at most in the line on standard input
 
@@ -38,4 +39,4 @@ def _first_line() -> str:
     line = b""
     while not line.endswith(b"\n") and len(line) < MOST_BYTES and (byte := os.read(0, 1)):
         line += byte
-    return line.decode(errors="replace")
+    return decoded(line, "replace")

@@ -18,10 +18,11 @@ from typing import Any
 
 from cyclopts import App
 
+from runtime import own_packages
 from runtime.config.toml_source import BUILT_IN, MOST_BYTES
 from runtime.errors import ConfigError, ConvoyError
-from runtime.hidden import stop_if_hidden
-from runtime.regular import read_bytes
+from runtime.reasons import reason
+from runtime.regular import decoded, read_bytes
 from runtime.terminal_text import printable
 
 HELP = "Train convolutional networks as a convoy of role processes."
@@ -52,7 +53,9 @@ def main(arguments: list[str] | None = None) -> int:
     """Run the command line. Errors for people go to stderr without a traceback."""
     words = sys.argv[1:] if arguments is None else arguments
     try:
-        stop_if_hidden()
+        own_packages.put_first()
+        if words[:1] != [VERSION]:
+            _check_working_folder()
         result = application(words, typed_name())(
             words, exit_on_error=False, print_error=True, result_action="return_value"
         )
@@ -69,6 +72,15 @@ def main(arguments: list[str] | None = None) -> int:
             raise
         return 2
     return result if isinstance(result, int) else 0
+
+
+def _check_working_folder() -> None:
+    """Raise ConfigError if the working folder was removed: paths cannot be looked up from there."""
+    try:
+        Path.cwd()
+    except OSError as error:
+        text = f"the working folder: {reason(error)}: start the command from another folder"
+        raise ConfigError([text]) from None
 
 
 def application(words: Sequence[str], name: str) -> App:
@@ -135,7 +147,7 @@ def _commands_of(file: Path) -> Mapping[str, str]:
     """The commands of the program that a cluster.toml names. Empty if the file is faulty; the
     called command reports that."""
     try:
-        program = tomllib.loads(read_bytes(file, MOST_BYTES).decode()).get("program", BUILT_IN)
+        program = tomllib.loads(decoded(read_bytes(file, MOST_BYTES))).get("program", BUILT_IN)
     except (OSError, ValueError, RecursionError):
         return {}
     if program == BUILT_IN or not isinstance(program, str):

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 from cyclopts import Parameter
 
 from runtime.cli.arguments import HERE, Connection, runs_here, seen
+from runtime.regular import is_folder
 
 if TYPE_CHECKING:
     from runtime.attached.finding import Alive
@@ -36,7 +37,7 @@ def ps(
     from runtime.errors import ConfigError
     from runtime.report.console import Teller
 
-    if below is not None and connection.connect is None and not below.is_dir():
+    if below is not None and connection.connect is None and not is_folder(below):
         raise ConfigError(
             [(f"ps {below}: found no folder of that name, expected the folder of run directories")]
         )

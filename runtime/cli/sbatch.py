@@ -58,7 +58,7 @@ def write(file: Path, settings: Settings, target: Path) -> int:
         sys.stdout.buffer.flush()
         return 0
     try:
-        with target.open("x", errors="surrogateescape") as opened:
+        with target.open("x", encoding="utf-8", errors="surrogateescape") as opened:
             opened.write(text)
     except FileExistsError:
         raise ConfigError(

@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     # importing it loads pydantic, and `up` starts its nursery before that
     from runtime.config.sections import Machine
 
+FOR_MEMORY = "killed by the kernel for memory (out of memory)"
 OFTEN = "killed by SIGKILL: often the kernel, for memory"
 LOST = 256  # instead of an exit status: the process that would have reported it has died
 
@@ -82,7 +83,7 @@ class Launched(ABC):
     def last_lines(self, count: int = 20) -> list[str]:
         """Return the last lines of its log."""
         try:
-            return self.log.read_text(errors="replace").splitlines()[-count:]
+            return self.log.read_text("utf-8", "replace").splitlines()[-count:]
         except OSError:
             return []
 
@@ -135,9 +136,10 @@ def describe_exit(status: int, out_of_memory: bool | None = False) -> str:
     `out_of_memory` is True if the kernel has killed a process for memory meanwhile, and None if
     that is not known."""
     if status == LOST:
-        return "is lost: the process it was forked from was killed"
+        how = FOR_MEMORY if out_of_memory else "killed"
+        return f"is lost: the process it was forked from was {how}"
     if status == -signal.SIGKILL and out_of_memory is not False:
-        return "killed by the kernel for memory (out of memory)" if out_of_memory else OFTEN
+        return FOR_MEMORY if out_of_memory else OFTEN
     if status < 0:
         try:
             return f"killed by {signal.Signals(-status).name}"

@@ -144,8 +144,8 @@ def _loading() -> Iterator[None]:
 def _forked(become: Callable[..., Never]) -> Born:
     """Fork this process and call `become` in the child. Raises OSError."""
     main = import_module(NURSERY).main
-    ours, theirs = socket.socketpair()
     log = tempfile.TemporaryFile()  # noqa: SIM115  # as long as the process
+    ours, theirs = socket.socketpair()
     sys.stdout.flush()  # otherwise the child would print it again
     gc.freeze()
     pid = os.fork()
@@ -233,8 +233,13 @@ def end() -> None:
 
 def _born() -> Born:
     environment = {**os.environ, **threads.variables(1), "PYTHONPATH": _search_path()}
+    try:
+        log = tempfile.TemporaryFile()  # noqa: SIM115  # as long as the process
+    except OSError as error:
+        raise LaunchError(
+            f"{reason(error)}: set TMPDIR to a folder that this user may write to"
+        ) from None
     ours, theirs = socket.socketpair()
-    log = tempfile.TemporaryFile()  # noqa: SIM115  # as long as the process
     with theirs:
         # not asyncio's subprocess: uvloop's copies of these descriptors stay open in the child, so
         # that its end would not be noticed

@@ -50,7 +50,7 @@ def live(plan: RunPlan, directory: Path, name: str, incarnation: int) -> int:
     """Run this process of the run to its end and return its exit status. `incarnation` counts its
     lives."""
     with suppress(OSError):
-        Path("/proc/self/comm").write_text(name)  # the name in `top`; Linux only
+        Path("/proc/self/comm").write_text(name, "utf-8")  # the name in `top`; Linux only
     stacks.answer(stacks.stacks_of(directory, name))  # before any other thread
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(name)s %(message)s")
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # the launcher handles Ctrl-C

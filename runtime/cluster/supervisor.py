@@ -17,7 +17,7 @@ from typing import Any
 from runtime.actors.actor import Actor
 from runtime.actors.node import Node
 from runtime.cluster.causes import Causes, LastWish, cut, death, nothing
-from runtime.cluster.launcher import LOST, Launched, Launcher
+from runtime.cluster.launcher import FOR_MEMORY, LOST, Launched, Launcher
 from runtime.cluster.lifecycle import (
     FIRST,
     Begin,
@@ -309,9 +309,13 @@ class Supervisor(Actor):
     async def _judge(self) -> None:
         """End the run if a process counts as dead or a link is broken. Such a process shows its
         stacks if it still can, is named, and is killed."""
-        self._condemned |= {
-            name: why for name, why in self._supervision.check(self.now()) if name in self._launched
-        }
+        silent = [
+            found for found in self._supervision.check(self.now()) if found[0] in self._launched
+        ]
+        # a process that the kernel ends slowly, for memory, falls silent first
+        killed = silent and self._memory.killed()
+        memory = f"; meanwhile a process was {FOR_MEMORY}" if killed else ""
+        self._condemned |= {name: f"{why}{memory}" for name, why in silent}
         for process in self._condemned:
             self._launched[process].signal(LAST_WORDS)
         if self._condemned:

@@ -28,6 +28,7 @@ from runtime.config.toml_write import dumps
 from runtime.config.unused import unused
 from runtime.config.validation import validate
 from runtime.errors import ConfigError
+from runtime.own_packages import shadowed
 from runtime.program_interface import Program, program_of
 
 __all__ = [
@@ -132,10 +133,12 @@ def with_program(judged: Judged, search_dir: Path) -> Loaded:
         raise ConfigError(in_order(judged.problems))
     program = _imported(raw.program, search_dir)
     if isinstance(program, str):
-        raise ConfigError(in_order([*judged.problems, raw.problem(("program",), program)]))
+        told = (program, *shadowed(search_dir))
+        wrong = [raw.problem(("program",), text) for text in told]
+        raise ConfigError(in_order([*judged.problems, *wrong]))
     options, problems = _options(raw, _program_data(raw), program.options)
     config = _accepted(judged.config, [*judged.problems, *problems])
-    return Loaded(config, program, options, tuple(unused(config)))
+    return Loaded(config, program, options, (*unused(config), *shadowed(search_dir)))
 
 
 def load_program(name: str, search_dir: Path, raw: RawConfig | None = None) -> Program:

@@ -13,10 +13,20 @@ from pydantic import AfterValidator, BeforeValidator, Field, PrivateAttr
 from runtime.config.hostfile import Host, expanded, of_file
 from runtime.config.problems import Expected, found
 from runtime.config.toml_source import Problem, RawConfig, show_text
-from runtime.config.value_types import NAME, NAMED, Count, Name, Port, Section, Text, Word
-from runtime.machine.addresses import AUTO, mistake
+from runtime.config.value_types import (
+    NAME,
+    NAMED,
+    PLAIN,
+    Count,
+    Name,
+    Port,
+    Section,
+    Text,
+    Word,
+)
+from runtime.machine.addresses import AUTO, NOT_IPV6, is_ipv6, mistake
 from runtime.reasons import reason
-from runtime.regular import read_bytes
+from runtime.regular import decoded, read_bytes
 from runtime.terminal_text import is_plain
 
 LOCAL_NAME = "local"  # the name of a machine that gives none
@@ -29,6 +39,16 @@ def listened_at(value: str) -> str:
     Raises ValueError."""
     if wrong := mistake(value):
         raise ValueError(wrong)
+    return value
+
+
+def served_at(value: str) -> str:
+    """Return `value` if it can be an address at which others reach this machine. Raises
+    ValueError."""
+    if not value or not is_plain(value):
+        raise ValueError(f"expected {PLAIN}")
+    if is_ipv6(value):
+        raise ValueError(f"{NOT_IPV6}: expected an IPv4 address or a host name")
     return value
 
 
@@ -279,7 +299,7 @@ def _variable(text: str, environ: Mapping[str, str]) -> str:
 
 def _in_file(path: Path) -> list[Host]:
     try:
-        hosts = of_file(read_bytes(path, MOST_BYTES).decode())
+        hosts = of_file(decoded(read_bytes(path, MOST_BYTES)))
     except OSError as error:
         raise ValueError(f"{path}: cannot be read: {reason(error)}") from None
     except UnicodeDecodeError:

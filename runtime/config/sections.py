@@ -9,7 +9,7 @@ from typing import Annotated, Any, Literal
 from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, PrivateAttr
 
 from runtime.config.engines import Kubernetes, Ray
-from runtime.config.machines import LOCAL_NAME, Machine, listened_at
+from runtime.config.machines import LOCAL_NAME, Machine, listened_at, served_at
 from runtime.config.problems import Expected
 from runtime.config.toml_source import RawConfig
 from runtime.config.value_types import (
@@ -20,7 +20,6 @@ from runtime.config.value_types import (
     Seconds,
     Section,
     Text,
-    Word,
     parse_bytes,
 )
 from runtime.defaults import CREDIT_BYTES, LIVENESS, MESSAGE_BYTES
@@ -68,7 +67,7 @@ class Launcher(Section):
     kind: Text = LOCAL
     """`"local"`, `"ssh"`, `"slurm"`, `"ray"`, `"kubernetes"`, `"manual"` (docs/cluster.md), or the
     name of a launcher that an installed package brings (docs/extending.md)."""
-    address: Word | None = None
+    address: Annotated[str, AfterValidator(served_at)] | None = None
     """Default: the address of this machine on the route to each of the others. The address at which
     other machines reach `up`."""
     port: Port | None = None
@@ -181,7 +180,7 @@ class Recovery(Section):
 class Metrics(Section):
     """[metrics]: where the pages of metrics are served, and to which users."""
 
-    address: Text = "127.0.0.1"
+    address: Annotated[str, AfterValidator(served_at)] = "127.0.0.1"
     """The address where `up` serves `/sd` and `/metrics`. `"machine"`: every process serves its
     page at the address of its machine (docs/metrics.md)."""
     port: int = Field(default=0, ge=0, le=65535)
@@ -205,7 +204,7 @@ class Operators(Section):
     """[operators]: where `--connect` reaches `up` from other machines. The connection is encrypted
     and needs the key in the run directory."""
 
-    address: Annotated[Text, AfterValidator(listened_at)] | None = None
+    address: Annotated[str, AfterValidator(listened_at)] | None = None
     """An address in the format of `[[machine]]`. Without it `up` does not listen
     (docs/operate.md)."""
     port: int = Field(default=0, ge=0, le=65535)

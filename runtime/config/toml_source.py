@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 from runtime.config.toml_lines import KeyPath, key_lines, split_key
 from runtime.errors import ConfigError
 from runtime.reasons import reason
-from runtime.regular import read_bytes
+from runtime.regular import decoded, read_bytes
 from runtime.terminal_text import one_line
 
 CLUSTER_FILE = "cluster.toml"
@@ -170,7 +170,7 @@ def type_name(value: Any) -> str:
 
 def _text(path: Path) -> str:
     try:
-        return read_bytes(path, MOST_BYTES).decode("utf-8-sig").replace("\r\n", "\n")
+        return decoded(read_bytes(path, MOST_BYTES)).replace("\r\n", "\n")
     except FileNotFoundError as error:
         hint = (
             ("; `python -m runtime init` writes one to begin with")

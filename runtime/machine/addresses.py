@@ -8,7 +8,7 @@ machine itself picks.
     "eth0"                 the address of this interface
     "node7"                the address of this host name, as the machine resolves it
 
-Links use IPv4. A literal address of IPv6 is used unchanged.
+Links and pages use IPv4. An address of IPv6 is refused.
 """
 
 from __future__ import annotations
@@ -20,12 +20,13 @@ import struct
 import sys
 from collections.abc import Callable, Sequence
 from contextlib import suppress
-from ipaddress import IPv4Network, IPv6Network, ip_address, ip_network
+from ipaddress import IPv4Network, IPv6Network, ip_address, ip_interface, ip_network
 from typing import NamedTuple
 
 from runtime.errors import LaunchError
 
 AUTO = "auto"
+NOT_IPV6 = "it is an address of IPv6, and links and pages use IPv4"
 LOOPBACK = "lo"  # the interface of every Linux machine
 _NAME = re.compile(r"[A-Za-z0-9_]([A-Za-z0-9._@:-]{0,251}[A-Za-z0-9_])?")
 _SIOCGIFCONF = 0x8912  # Linux: all addresses of all interfaces that are up
@@ -40,8 +41,20 @@ class Interface(NamedTuple):
     address: str
 
 
+def is_ipv6(text: str) -> bool:
+    """Whether the text is an address or a network of IPv6, also in the brackets of a URL."""
+    with suppress(ValueError):
+        return ip_interface(text.strip("[]")).version == 6
+    return False
+
+
 def mistake(wanted: str) -> str:
     """Return why this text cannot be the address of any machine, or "" if it can."""
+    if is_ipv6(wanted):
+        return (
+            f"{NOT_IPV6}: expected an IPv4 address, a network such as '10.0.0.0/8', an interface "
+            "or a host name"
+        )
     if "/" in wanted:
         return "" if _network(wanted) else "expected a network such as '10.0.0.0/8'"
     if re.fullmatch(r"[0-9.]+", wanted):
@@ -91,7 +104,7 @@ def pick(
     network = _network(wanted)
     if network is not None and ("/" not in wanted or network.num_addresses == 1):
         address = str(network.network_address)
-        if network.is_loopback or network.version == 6 or address in here:
+        if network.is_loopback or address in here:
             return address
         raise LaunchError(f"address '{wanted}': no interface has it; {described(interfaces)}")
     if network is not None:

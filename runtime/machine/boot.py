@@ -15,6 +15,6 @@ def boot_id() -> str:
     """Return the id of the boot, which containers share with their host. On systems other than
     Linux, it is the host's name."""
     try:
-        return BOOT.read_text().strip()
+        return BOOT.read_text("utf-8").strip()
     except OSError:
         return platform.node()

@@ -30,19 +30,19 @@ def of_checkout(root: Path) -> str:
     Raises OSError if its files cannot be read."""
     git = root / ".git"
     if git.is_file():  # in a further worktree, this file holds the path of its git folder
-        git = root / git.read_text().partition("gitdir:")[2].strip()
+        git = root / git.read_text("utf-8", "surrogateescape").partition("gitdir:")[2].strip()
     if not (git / "HEAD").is_file():
         return ""
-    head = (git / "HEAD").read_text().strip()
+    head = (git / "HEAD").read_text("utf-8", "surrogateescape").strip()
     if not head.startswith("ref: "):
         return head
     name = head.removeprefix("ref: ")
     common = git
     if (git / "commondir").is_file():
-        common = git / (git / "commondir").read_text().strip()
+        common = git / (git / "commondir").read_text("utf-8", "surrogateescape").strip()
     if (common / name).is_file():
-        return (common / name).read_text().strip()
+        return (common / name).read_text("utf-8", "surrogateescape").strip()
     if not (common / "packed-refs").is_file():
         return ""
-    lines = (common / "packed-refs").read_text().splitlines()
+    lines = (common / "packed-refs").read_text("utf-8", "surrogateescape").splitlines()
     return next((line.partition(" ")[0] for line in lines if line.endswith(f" {name}")), "")

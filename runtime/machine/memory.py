@@ -92,7 +92,7 @@ class MachineMemory:
 
 def _text(path: Path) -> str:
     try:
-        return path.read_text()
+        return path.read_text("utf-8", "surrogateescape")
     except OSError:
         return ""
 

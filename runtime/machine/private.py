@@ -24,6 +24,7 @@ from runtime.machine import owned
 from runtime.machine.boot import boot_id
 from runtime.machine.private_files import write_new
 from runtime.reasons import reason
+from runtime.terminal_text import is_plain, one_line
 
 SOCKETS = "convoy-sockets-"
 HOST = ".host"
@@ -52,6 +53,11 @@ class PrivateFolder:
             raise LaunchError(
                 f"{reason(error)}: set TMPDIR to a folder that this user may write to"
             ) from None
+        if not is_plain(str(parent)):  # it is part of addresses, which travel as text
+            raise LaunchError(
+                f"{one_line(str(parent))}: the temporary folder has a name with control characters "
+                "or bytes that are not UTF-8: set TMPDIR to another folder"
+            )
         owned.sweep(parent, f"{SOCKETS}*-*", _lies_here)
         hold = None
         try:
@@ -128,7 +134,7 @@ def _lies_here(folder: Path) -> bool:
     """Whether the locks of the process that made the folder count here. They count if it ran on
     this kernel, or on this host before a reboot. Two hosts that share a file system may not see
     each other's locks. Raises OSError."""
-    with os.fdopen(owned.open_file(folder / HOST, os.O_RDONLY)) as file:
+    with os.fdopen(owned.open_file(folder / HOST, os.O_RDONLY), encoding="utf-8") as file:
         boot, _, host = file.read(HOST_BYTES).partition("\n")
     here = _here()
     return (boot != "" and boot == here[0]) or (host != "" and host == here[1])

@@ -11,7 +11,7 @@ def usage(pid: int) -> tuple[float, int] | None:
     """Return seconds of processor time and bytes of resident memory. Returns None if the process
     has ended or the system has no /proc."""
     try:
-        text = Path(f"/proc/{pid}/stat").read_text()
+        text = Path(f"/proc/{pid}/stat").read_text("utf-8", "replace")
     except OSError:
         return None
     # from the third field on: the process name before it may contain any character

@@ -46,7 +46,8 @@ def _answer(path: Path) -> None:
     while True:
         number = signal.sigwait((INTO_LOG, INTO_FILE))
         try:
-            with os.fdopen(_opened(path) if number == INTO_FILE else os.dup(2), "w") as file:
+            into = _opened(path) if number == INTO_FILE else os.dup(2)
+            with os.fdopen(into, "w", encoding="utf-8") as file:
                 file.write(now())
         except OSError as error:
             logging.getLogger("convoy").warning("the stacks could not be written: %s", error)

@@ -16,6 +16,7 @@ from pathlib import Path
 from types import MappingProxyType
 
 from runtime.machine.commit import commit
+from runtime.regular import is_file
 
 PACKAGES = (
     "convoy-runtime",
@@ -129,10 +130,10 @@ def _with_neighbours(first: Path) -> Iterator[tuple[str, Path]]:
             for name in sorted(_imports(ast.parse(path.read_bytes()))):
                 beside = path.with_name(f"{name}.py")
                 package = path.with_name(name)
-                if beside.is_file() and beside not in known:
+                if is_file(beside) and beside not in known:
                     known.add(beside)
                     waiting.append(beside)
-                elif (package / "__init__.py").is_file() and package not in known:
+                elif is_file(package / "__init__.py") and package not in known:
                     known.add(package)
                     yield from _below(package)
 

@@ -38,8 +38,14 @@ _count = itertools.count()
 
 
 def available() -> bool:
-    """Return whether this system can share memory without a name. Linux can."""
-    return hasattr(os, "memfd_create") and Path("/proc/self/fd").is_dir()
+    """Return whether this system can share memory without a name. Linux can, if /proc shows the
+    processes of this PID namespace."""
+    try:
+        return hasattr(os, "memfd_create") and Path("/proc/self").readlink().name == str(
+            os.getpid()
+        )
+    except OSError:
+        return False
 
 
 class Mapping:

@@ -114,7 +114,7 @@ class LivePage:
                 self._page = (self._directory / FILE).read_bytes()
                 self._error = ""
             else:
-                said = bounded((self._directory / ERRORS).read_text(errors="replace"))
+                said = bounded((self._directory / ERRORS).read_text("utf-8", "replace"))
                 self._error = said or f"the report could not be made: exit code {code}\n"
         except OSError as error:
             self._error = f"the report could not be read: {reason(error)}\n"

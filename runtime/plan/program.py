@@ -29,6 +29,7 @@ from runtime.messages.message import SCRIPT, Message
 from runtime.plan.machine_files import Files
 from runtime.plan.topology import ActorSpec, Topology
 from runtime.program_interface import Program, program_of
+from runtime.regular import is_file
 
 if TYPE_CHECKING:
     from runtime.config.sections import ClusterConfig
@@ -55,7 +56,7 @@ def main_program() -> str:
     file = getattr(main, "__file__", None)
     if spec is not None:
         return str(spec.name)
-    if file is None or not Path(file).is_file():
+    if file is None or not is_file(Path(file)):
         text = (
             "the topology's program is __main__, which has no file here: its roles cannot "
             "reach other processes; "

@@ -24,6 +24,7 @@ from runtime.machine.boot import boot_id
 from runtime.records import lock_file
 from runtime.records.run_files import Damaged, Missing
 from runtime.records.run_identity import identity_of
+from runtime.regular import is_folder
 
 FRESH_SECONDS = 15.0  # a live lock was renewed at most so long ago
 # the clocks of two hosts may differ by this much: a lock whose time is nearer is watched before it
@@ -60,7 +61,7 @@ class Presence:
         """The directory of the current run. None if `up` has not made one yet, or if it was
         removed."""
         directory = self.folder / self.holder.run
-        return directory if self.holder.run and directory.is_dir() else None
+        return directory if self.holder.run and is_folder(directory) else None
 
     @property
     def file(self) -> Path:

@@ -116,7 +116,7 @@ def read_text(path: Path, like: str = "") -> str:
     """Return the whole file as text, which must be UTF-8. `like` is explained at `read_bytes`.
     Raises Damaged or Missing."""
     try:
-        return read_bytes(path, like).decode()
+        return regular.decoded(read_bytes(path, like))
     except UnicodeDecodeError as error:
         raise damaged(path, f"byte {error.start} is not UTF-8", like) from None
 

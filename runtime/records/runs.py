@@ -9,6 +9,7 @@ from pathlib import Path
 
 from runtime.records import journal_reading
 from runtime.records.run_identity import Identity, identity_of
+from runtime.regular import is_folder
 
 
 @dataclass(frozen=True)
@@ -59,7 +60,7 @@ def run_directory(said: Path, folder: Path) -> Path | None:
     which the newest is taken. A folder of this name that is not a run directory is the last choice.
     Raises OSError if the folder cannot be read.
     """
-    folders = [path for path in (said, folder / said) if path.is_dir()]
+    folders = [path for path in (said, folder / said) if is_folder(path)]
     for path in folders:
         if _identity(path) is not None:
             return path

@@ -59,7 +59,6 @@ class UpLock:
         return self._holder.up
 
     def __enter__(self) -> Self:
-        self._folder.mkdir(parents=True, exist_ok=True)
         sweep(self._folder)
         self._descriptor = self._made()
         self._thread = threading.Thread(target=self._keep, daemon=True, name="lock of up")
@@ -85,6 +84,7 @@ class UpLock:
     def _made(self) -> int:
         """Make the lock file and return its descriptor. The file gets its final name only after it
         is locked. Raises OSError."""
+        self._folder.mkdir(parents=True, exist_ok=True)  # it may have been removed during the run
         part = path_of(self._folder, self.up, NEW)
         descriptor = owned.open_file(part, os.O_RDWR | os.O_CREAT | os.O_EXCL)
         try:

@@ -38,7 +38,7 @@ def ask_to_end(folder: Path, up: str, *, now: bool) -> None:
         raise PermissionError(errno.EPERM, "it is another user's", str(lock))
     part = path_of(folder, up, f".{secrets.token_hex(4)}")
     descriptor = owned.open_file(part, os.O_WRONLY | os.O_CREAT | os.O_EXCL)
-    with os.fdopen(descriptor, "w") as file:
+    with os.fdopen(descriptor, "w", encoding="utf-8") as file:
         file.write(json.dumps({"now": now}))
     part.rename(path_of(folder, up, END))
 

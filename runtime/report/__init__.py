@@ -2,6 +2,8 @@
 
 rundir              The run directory
 journal             The journal of a run, events.jsonl, and the files next to it
+remaking            A run directory that is removed during its run, by a person or a cleaning
+                    program, is made again
 log_table           The numbers of a run as a table, log.csv next to the journal
 usage               The totals of every process so far, usage.jsonl next to the journal
 tensorboard         The numbers of progress reports and tests in TensorBoard's format, for

@@ -7,6 +7,7 @@ meaning.
 from __future__ import annotations
 
 import errno
+import os
 import select
 import sys
 from collections.abc import Callable, Mapping
@@ -37,15 +38,15 @@ IN_TABLE = frozenset({HEADLINE, PREPARING})  # no lines if there is a table
 
 
 class RunConsole:
-    """Shows a run. `live` forces the table on or off. By default it is on if stdout is a
-    terminal."""
+    """Shows a run. `live` forces the table on or off. By default it is on if stdout is a terminal
+    in whose foreground this process is."""
 
     def __init__(self, console: Console | None = None, live: bool | None = None) -> None:
         self.console = console or Console(file=self._stdout(), highlight=False, soft_wrap=True)
         self._picture = RunState()
         self._now: Callable[[], float] = lambda: 0.0
         self._warned: set[str] = set()
-        self._wanted = self.console.is_terminal if live is None else live
+        self._wanted = _has_terminal(self.console) if live is None else live
         self._live: Live | None = None
         self._is_over = False  # whether the run is over
         self.open()
@@ -169,6 +170,17 @@ class Teller(RunConsole):
             stdout.register(sys.stdout, 0)
         if any(event & select.POLLERR for _, event in stdout.poll(0)):
             raise BrokenPipeError(errno.EPIPE, "the reader of its pipe has gone")
+
+
+def _has_terminal(console: Console) -> bool:
+    """Whether the console is a terminal that this process has to itself. The table of a command in
+    the background (`up &`) would overwrite what the user types."""
+    if not console.is_terminal:
+        return False
+    try:
+        return os.tcgetpgrp(console.file.fileno()) == os.getpgrp()
+    except (OSError, ValueError):  # not the terminal of this session, or a file without a number
+        return True
 
 
 def describe(fields: dict[str, Any]) -> str:

@@ -16,6 +16,7 @@ from typing import Any
 from runtime.machine.owned import open_file
 from runtime.reasons import reason
 
+COPIED_BYTES = 1 << 20  # at a time
 MISSED = "missed"  # the event that counts lost events
 
 
@@ -26,7 +27,7 @@ class Journal:
     def __init__(self, path: Path, tell: Callable[[str], None]) -> None:
         self._path = path
         self._tell = tell
-        self._file = open_file(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC)
+        self._file = self._opened()
         self._size = 0
         self.missed = 0
 
@@ -56,6 +57,23 @@ class Journal:
                 )
         else:
             self.missed = 0
+
+    def remake(self) -> None:
+        """Write the same lines into a new file of the same name, since the file was removed. Raises
+        OSError."""
+        new = self._opened()
+        done = 0
+        try:
+            while done < self._size and (piece := os.pread(self._file, COPIED_BYTES, done)):
+                done += os.pwrite(new, piece, done)
+        except BaseException:
+            os.close(new)
+            raise
+        os.close(self._file)
+        self._file = new
+
+    def _opened(self) -> int:
+        return open_file(self._path, os.O_RDWR | os.O_CREAT | os.O_TRUNC)
 
     def close(self) -> None:
         """Close the file. Reports how many events are missing at its end."""

@@ -37,7 +37,8 @@ class NonblockingStream(io.TextIOBase):
         self._descriptor = descriptor
         self._is_terminal = stream.isatty()
         self._encoding = stream.encoding
-        self._errors = stream.errors or "strict"
+        # the writing thread has no one to report a character to that the encoding lacks
+        self._errors = "backslashreplace" if stream.errors in (None, "strict") else stream.errors
         self._changed = threading.Condition()
         self._texts: deque[str] = deque()
         self._size = 0  # waiting characters, including the text that is being written

@@ -9,8 +9,8 @@
     service-times.json  how long array work took, if `run.record_service_times`
     tensorboard/   the numbers of progress and tests, if `run.tensorboard`
 
-The program does not need these files to run; deleting a run directory loses only its history. Only
-its owner may read it.
+The program does not need these files to run; deleting a run directory loses only its history, and
+`remaking` makes it again. Only its owner may read it.
 """
 
 from __future__ import annotations
@@ -32,7 +32,9 @@ from runtime.records.run_identity import Identity, identity_of
 from runtime.records.runs import next_begin
 from runtime.report import log_table, usage
 from runtime.report.journal import Journal
+from runtime.report.remaking import Remaking
 from runtime.report.usage import Usage
+from runtime.terminal_text import one_line
 
 RESUMED = "resumed"  # the lead's event: the checkpoint that the run begins with
 
@@ -81,6 +83,7 @@ class RunDirectory:
         self._table: Journal | None = None
         self._lines: Journal | None = None  # usage.jsonl
         self._usage = Usage(self._use)
+        self._remaking = Remaking(self.path, self._journals, lambda text: self.on_trouble(text))
 
     @property
     def age(self) -> float:
@@ -93,12 +96,20 @@ class RunDirectory:
         text = content if isinstance(content, str) else json.dumps(content, indent=1) + "\n"
         try:
             replace(self.path / name, text.encode())
+        except UnicodeEncodeError as error:
+            part = one_line(error.object[max(0, error.start - 40) : error.end + 40])
+            why = (
+                f"it would hold bytes that are not UTF-8, near '{part}': rename that file or folder"
+            )
+            raise LaunchError(f"{self.path / name}: cannot be written: {why}") from None
         except OSError as error:
             raise LaunchError(f"{self.path / name}: cannot be written: {reason(error)}") from None
 
     def event(self, actor: str, event: str, fields: dict[str, Any]) -> None:
         """Append an event to events.jsonl. `t` is in seconds since the run began, `unix_seconds` in
         seconds since 1970. Progress reports and tests also become rows of log.csv."""
+        if not self._virtual:
+            self._remaking.look(self.age)
         stamp = {"t": self._since()}
         if not self._virtual:
             stamp["unix_seconds"] = round(time.time(), 3)
@@ -112,7 +123,10 @@ class RunDirectory:
             self._continue_from(fields.get("checkpoint"))
 
     def beat(self, process: str, heartbeat: Heartbeat) -> None:
-        """Add the totals of a heartbeat to usage.jsonl when a line is due."""
+        """Add the totals of a heartbeat to usage.jsonl when a line is due. A directory that was
+        removed is made again."""
+        self._remaking.keep()
+        self._remaking.look(self.age)
         self._usage.beat(process, heartbeat, self._since())
 
     def used(
@@ -132,9 +146,11 @@ class RunDirectory:
     def close(self) -> None:
         """Close the journal and the files next to it."""
         self._usage.end()
-        for journal in (self._journal, self._table, self._lines):
-            if journal is not None:
-                journal.close()
+        for journal in self._journals():
+            journal.close()
+
+    def _journals(self) -> list[Journal]:
+        return [each for each in (self._journal, self._table, self._lines) if each is not None]
 
     def discard(self) -> None:
         """Close and delete the run directory, since there was no run."""

@@ -15,6 +15,7 @@ outside      The lock of `up`, and the requests that other processes make throug
 choosing     Trials before a run
 scripting    Runs from Python
 checking     Checks of a configuration, from cluster.toml to a placed topology
+places       The folders in which `up` will make the run directory and the private folder
 
 See docs/decisions/runs.md.
 """

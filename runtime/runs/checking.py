@@ -15,6 +15,7 @@ from runtime.config import slurm_environment
 from runtime.config.file import Loaded, load_with_program
 from runtime.config.sections import ClusterConfig
 from runtime.errors import ConfigError
+from runtime.machine import descriptors
 from runtime.machine.memory import MachineMemory
 from runtime.plan import room
 from runtime.plan.placement import idle, place
@@ -122,13 +123,24 @@ def check_plan(
         loaded, choice, topology = _planned(loaded, config)
         program = loaded.program
         placement = placed(topology, config)
-        if starts and (lacking := program.lacking(config, topology)):
-            raise ConfigError([*lacking])
+        if starts:
+            _check_machine(program, topology, placement, config)
         remarks = remarks_on_room(program, topology, config, starts=starts)
         warnings = (*told, *loaded.unused, *more, *idle(placement, config), *remarks)
         end = program.finished(topology)
         finished = None if end is None else end[1]
         return Checked(loaded, placement, warnings, choice, resumed, finished)
+
+
+def _check_machine(
+    program: Program, topology: Topology, placement: Placement, config: ClusterConfig
+) -> None:
+    """Raise ConfigError with everything that the program or `up` needs and this machine lacks."""
+    lacking = [*program.lacking(config, topology)]
+    if config.simulation.clock == "real":
+        lacking += filter(None, [descriptors.lacking(len(placement.processes))])
+    if lacking:
+        raise ConfigError(lacking)
 
 
 def _planned(loaded: Loaded, config: ClusterConfig) -> tuple[Loaded, Choice | None, Topology]:

@@ -139,8 +139,7 @@ class ProcessExecution(Execution):
         """Listen, and write down what every process must know. Raises LaunchError if the port of
         the metrics is taken, or another host cannot be reached."""
         self._here = self._address_here()
-        if self._here:
-            descriptors.more()
+        descriptors.more()
         self._private = PrivateFolder.make()
         self._sockets = self._private.path
         for spec in self._placement.processes:

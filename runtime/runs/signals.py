@@ -12,6 +12,7 @@ from types import TracebackType
 from typing import Any, Protocol, Self
 
 from runtime.errors import ConvoyError
+from runtime.heard_signals import heard
 
 ENDING = (signal.SIGINT, signal.SIGTERM)
 
@@ -27,8 +28,8 @@ class Ends(Protocol):
 
 
 class Signals:
-    """Handles signals for a run while this context lasts. `number`: the first signal that came, 0
-    if none came.
+    """Handles signals for a run while this context lasts. A signal that was ignored before stays
+    ignored. `number`: the first signal that came, 0 if none came.
 
     In a thread other than the main one, where Python receives no signals, it does nothing.
     """
@@ -42,11 +43,12 @@ class Signals:
 
     def __enter__(self) -> Self:
         if threading.current_thread() is threading.main_thread():
-            self._before = {number: signal.getsignal(number) for number in (*ENDING, signal.SIGHUP)}
+            mine = heard(*ENDING, signal.SIGHUP)
+            self._before = {number: signal.getsignal(number) for number in mine}
             loop = asyncio.get_running_loop()
-            for number in ENDING:
-                loop.add_signal_handler(number, self._interrupted, number)
-            loop.add_signal_handler(signal.SIGHUP, lambda: self._spawn(self._run.save()))
+            for number in mine:
+                act = self._save if number == signal.SIGHUP else self._interrupted
+                loop.add_signal_handler(number, act, number)
         return self
 
     def __exit__(
@@ -72,6 +74,9 @@ class Signals:
             f"{saving if self._run.has_begun else 'ending the run, which has not begun yet'}"
         )
         self._spawn(self._run.wind_down(number.name))
+
+    def _save(self, number: signal.Signals) -> None:
+        self._spawn(self._run.save())
 
     def _spawn(self, work: Coroutine[Any, Any, None]) -> None:
         async def done() -> None:

@@ -5,9 +5,10 @@ waiting connections, at most WAITING, and pauses long enough to keep the rate at
 it reads from a connection it asks the kernel which user made it. A user without permission gets a
 refusal if the request has arrived by the next look; then the connection is closed. Of the permitted
 connections at most CONNECTIONS are open, each until it is silent for too long. A further one
-replaces the connection whose last answer is the oldest. So a reader that keeps its connection, as
-Prometheus does, is served however many new connections arrive. The server gives at most ANSWERS
-answers a second.
+replaces a connection that has asked for nothing yet, or else the one whose last answer is the
+oldest, and never a connection whose request waits for its answer. So a reader that keeps its
+connection, as Prometheus does, is served however many connections arrive that ask for nothing, and
+each request of a burst is served. The server gives at most ANSWERS answers a second.
 """
 
 from __future__ import annotations
@@ -17,6 +18,7 @@ import socket
 import threading
 from collections.abc import Callable, Iterable
 from contextlib import suppress
+from dataclasses import dataclass
 from typing import Any
 
 from runtime.serving.readers import Readers
@@ -26,11 +28,13 @@ WAITING = 25  # held by the system; it drops further connections, and their clie
 CONNECTIONS = 16
 ANSWERS = 20
 REQUEST_BYTES = 8192
-ASKING_SECONDS = 0.2  # to send the request, for a reader that will be refused
+# to send the request, for a reader that will be refused or replaced
+ASKING_SECONDS = 0.2
 ANSWER_SECONDS = 5.0  # to send the first request, and to receive an answer
 # between two requests; Prometheus asks once a minute by default
 SILENT_SECONDS = 150.0
 RETRY_SECONDS = 1.0  # pause after a connection could not be accepted
+FULL_SECONDS = 0.05  # pause while no open connection may be replaced
 
 _WORDS = (
     b"This run shows its metrics to its own user and those of metrics.readers in cluster.toml.\n"
@@ -46,6 +50,16 @@ Start = Callable[..., Any]
 Application = Callable[[dict[str, Any], Start], Iterable[bytes]]
 
 
+@dataclass
+class _Visit:
+    """An open connection: when it was accepted, whether a request waits for its answer, and the
+    time of the last answer."""
+
+    since: float
+    waits: bool = False
+    answered: float | None = None
+
+
 class Server:
     """Serves an application on `address` and `port` to permitted `readers`, until it is closed.
     Port 0 takes a free port. Raises OSError if the server cannot listen there. `taken` counts the
@@ -54,7 +68,7 @@ class Server:
     def __init__(self, application: Application, address: str, port: int, readers: Readers) -> None:
         self._application = application
         self._readers = readers
-        self._open: dict[asyncio.Task[None], float] = {}  # time of its last answer; 0: none yet
+        self._open: dict[asyncio.Task[None], _Visit] = {}
         self._refused: list[socket.socket] = []
         self._rest: asyncio.TimerHandle | None = None
         self.taken = 0
@@ -114,6 +128,8 @@ class Server:
     def _take(self) -> float:
         """Accept the waiting connections. Returns the pause, in seconds, that keeps the rate."""
         for number in range(WAITING):
+            if not self._has_room():
+                return max(FULL_SECONDS, number / PER_SECOND)
             try:
                 connection, theirs = self._socket.accept()
             except BlockingIOError:
@@ -124,6 +140,20 @@ class Server:
             self._meet(connection, theirs[:2])
         return WAITING / PER_SECOND
 
+    def _has_room(self) -> bool:
+        """Whether a further connection may be open now."""
+        return len(self._open) < CONNECTIONS or self._replaceable() is not None
+
+    def _replaceable(self) -> asyncio.Task[None] | None:
+        """The connection that a further one replaces, None if there is none now. A new connection
+        has a moment to ask."""
+        asleep = {task: visit for task, visit in self._open.items() if not visit.waits}
+        mute = [task for task, visit in asleep.items() if visit.answered is None]
+        if not mute:
+            return min(asleep, key=lambda task: asleep[task].answered or 0.0, default=None)
+        oldest = min(mute, key=lambda task: asleep[task].since)
+        return oldest if self._loop.time() - asleep[oldest].since >= ASKING_SECONDS else None
+
     def _meet(self, connection: socket.socket, theirs: tuple[str, int]) -> None:
         admitted = False
         with suppress(OSError):  # perhaps no file descriptor is left to ask the kernel
@@ -133,12 +163,12 @@ class Server:
         if not admitted:
             self._refused.append(connection)
             return
-        if len(self._open) >= CONNECTIONS:
-            silent = min(self._open, key=self._open.__getitem__)
+        if len(self._open) >= CONNECTIONS and (silent := self._replaceable()) is not None:
             del self._open[silent]
             silent.cancel()
-        task = self._loop.create_task(self._talk(connection, f"{theirs[0]}:{theirs[1]}"))
-        self._open[task] = 0.0
+        visit = _Visit(self._loop.time())
+        task = self._loop.create_task(self._talk(connection, f"{theirs[0]}:{theirs[1]}", visit))
+        self._open[task] = visit
         task.add_done_callback(lambda done: self._open.pop(done, None))
         # closes the socket even if the task was cancelled before it ran
         task.add_done_callback(lambda _: connection.close())
@@ -152,26 +182,26 @@ class Server:
 
     # -- with a reader
 
-    async def _talk(self, connection: socket.socket, theirs: str) -> None:
+    async def _talk(self, connection: socket.socket, theirs: str, visit: _Visit) -> None:
         """Answer the requests of one connection. Ends when the reader is silent for too long, sends
         something that is not a request, or takes too long to receive an answer."""
         reader, writer = await asyncio.open_connection(sock=connection, limit=REQUEST_BYTES)
         writer.transport.set_write_buffer_limits(0)  # drain() waits until the system has the answer
-        me = asyncio.current_task()
-        assert me is not None
         seconds = ANSWER_SECONDS
         goes_on = True
         try:
             while goes_on:
                 async with asyncio.timeout(seconds):
                     request = await reader.readuntil(_END)
+                visit.waits = True
                 await self._answers.acquire()
                 self._loop.call_later(1.0, self._answers.release)
                 answer, goes_on = self._answer(request, theirs)
                 async with asyncio.timeout(ANSWER_SECONDS):
                     writer.write(answer)
                     await writer.drain()
-                self._open[me] = self._loop.time()
+                visit.answered = self._loop.time()
+                visit.waits = False
                 seconds = SILENT_SECONDS
             async with asyncio.timeout(ANSWER_SECONDS):
                 writer.close()

@@ -122,7 +122,7 @@ def _in_table(family: socket.AddressFamily, local: Address, remote: Address) -> 
     """The owner of the socket, found in the table of all sockets."""
     wanted = f" {_listed(family, local)} {_listed(family, remote)} "
     try:
-        text = TABLES[family].read_text()
+        text = TABLES[family].read_text("utf-8")
     except (KeyError, OSError):
         return None
     at = text.find(wanted)

@@ -18,6 +18,7 @@ keys           The keys of a process
 host_identity  The identity of the host of this process
 incoming       The messages in a byte stream
 unix_listener  The listening end of Unix sockets
+socket_files   Socket files: the path of a Unix socket, however long it is
 
 See docs/decisions/messages.md.
 """

@@ -26,6 +26,7 @@ from runtime.transport.ports import (
     Port,
     Ports,
 )
+from runtime.transport.socket_files import reachable
 from runtime.transport.stream import Stream
 from runtime.transport.unix_listener import SCHEME, UnixListener
 
@@ -57,7 +58,8 @@ class UnixPorts(Ports):
         connected = socket.socket(socket.AF_UNIX)
         try:
             # does not wait: the listen queue has room for all peers
-            connected.connect(address.removeprefix(SCHEME))
+            with reachable(address.removeprefix(SCHEME)) as path:
+                connected.connect(path)
         except OSError:  # the peer is gone already: act like a connection that breaks
             connected.close()
             connected, other = socket.socketpair()

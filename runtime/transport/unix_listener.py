@@ -14,6 +14,7 @@ from pathlib import Path
 
 from runtime.reasons import reason
 from runtime.transport.ports import Frames, Listener, OnMessage, OnRefused
+from runtime.transport.socket_files import reachable
 from runtime.transport.stream import Stream
 
 SCHEME = "unix://"
@@ -127,7 +128,8 @@ def _bound(path: Path) -> socket.socket:
     try:
         if path.is_socket() and not _answers(path):
             path.unlink(missing_ok=True)
-        listening.bind(str(path))
+        with reachable(str(path)) as name:
+            listening.bind(name)
         listening.listen(BACKLOG)
         listening.setblocking(False)
     except OSError:
@@ -137,5 +139,5 @@ def _bound(path: Path) -> socket.socket:
 
 
 def _answers(path: Path) -> bool:
-    with socket.socket(socket.AF_UNIX) as trial:
-        return trial.connect_ex(str(path)) == 0
+    with socket.socket(socket.AF_UNIX) as trial, reachable(str(path)) as name:
+        return trial.connect_ex(name) == 0

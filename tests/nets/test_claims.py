@@ -215,6 +215,13 @@ def value_pages(data: bytearray) -> Iterator[int]:
                 yield node + 8 + key_bytes
 
 
+def test_a_database_may_have_a_name_that_is_not_utf_8(tmp_path):
+    pytest.importorskip("lmdb")
+    where = tmp_path / "caf\udce9"
+    write_lmdb(where, records_of([(np.full((1, 4, 4), at, np.uint8), at) for at in range(3)]))
+    assert len(open_mdb(where).starts) == 3
+
+
 def test_records_of_a_database_that_overlap_are_refused(tmp_path):
     pytest.importorskip("lmdb")
     images = [(np.full((1, 128, 128), at, np.uint8), at) for at in range(9)]

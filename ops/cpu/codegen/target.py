@@ -84,7 +84,7 @@ def second_level() -> int:
 
 def _cache(index: int, otherwise: int) -> int:
     with suppress(OSError, ValueError):
-        return int((CACHES / f"index{index}" / "size").read_text().removesuffix("K\n")) << 10
+        return int((CACHES / f"index{index}" / "size").read_text("utf-8").removesuffix("K\n")) << 10
     return otherwise
 
 

@@ -11,6 +11,8 @@ import tty
 from collections.abc import Iterator
 from contextlib import contextmanager
 
+from runtime.heard_signals import heard
+
 ENDING = b"qQ\x03\x04"
 
 
@@ -21,7 +23,8 @@ def pressed() -> Iterator[asyncio.Event]:
     ended = asyncio.Event()
     loop = asyncio.get_running_loop()
     interrupted = signal.getsignal(signal.SIGINT)
-    loop.add_signal_handler(signal.SIGINT, ended.set)
+    for number in heard(signal.SIGINT):
+        loop.add_signal_handler(number, ended.set)
     try:
         with _keyboard(ended):
             yield ended

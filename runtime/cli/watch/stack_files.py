@@ -34,7 +34,7 @@ def is_called(pid: int, process: str) -> bool:
     """Return whether a process with this pid and this name exists here. Two hosts may share a name,
     and a signal would end a foreign process that does not expect it."""
     try:
-        return Path(f"/proc/{pid}/comm").read_text().rstrip("\n") == process[:15]
+        return Path(f"/proc/{pid}/comm").read_text("utf-8", "replace").rstrip("\n") == process[:15]
     except OSError:
         return False
 
@@ -42,7 +42,9 @@ def is_called(pid: int, process: str) -> bool:
 def stands_still(pid: int) -> str:
     """The reason why a process of this host cannot write, in words. "" if it can."""
     try:
-        state = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
+        state = (
+            Path(f"/proc/{pid}/stat").read_text("utf-8", "replace").rpartition(")")[2].split()[0]
+        )
     except OSError:
         return "gone"
     more = f": `kill -CONT {pid}` lets it go on" if state == "T" else ""
@@ -94,7 +96,9 @@ async def native(pid: int) -> list[str]:
     if tool is None:
         text = "--native: py-spy is not installed: pip install 'convoy-runtime[stacks]'"
         raise ConfigError([text])
-    run = partial(subprocess.run, capture_output=True, text=True, errors="replace", check=False)
+    run = partial(
+        subprocess.run, capture_output=True, encoding="utf-8", errors="replace", check=False
+    )
     command = [tool, "dump", "--native", "--pid", str(pid)]
     try:
         done = await asyncio.to_thread(run, command, timeout=NATIVE_SECONDS)

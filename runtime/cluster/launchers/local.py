@@ -19,6 +19,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Self
 
+from runtime import own_packages
 from runtime.cluster import nursery_start
 from runtime.cluster.launcher import LOST, Early, Launched, Launcher, LaunchPlan, describe_exit
 from runtime.cluster.nursery_start import Born
@@ -133,8 +134,9 @@ class Nursery(Born, Early):
         self.prepared = True
         places = [*sys.path, *([] if search is None else [str(search)])]
         path = [str(Path(place).resolve()) for place in places if place]
+        told = {"program": program, "path": path, "ours": own_packages.are_first()}
         with suppress(OSError):  # a dead nursery is noticed at the first fork
-            self.link.sendall(json.dumps({"program": program, "path": path}).encode() + b"\n")
+            self.link.sendall(json.dumps(told).encode() + b"\n")
 
     def barren(self) -> str:
         pid = self.process.pid
@@ -283,7 +285,7 @@ class LocalLauncher(Launcher):
 
 def _how(nursery: Nursery) -> str:
     status = nursery.process.poll()
-    return f" ({describe_exit(status)})" if status else ""
+    return f" ({describe_exit(status, None)})" if status else ""
 
 
 def _stat(pid: int) -> tuple[str, int | None]:
@@ -291,7 +293,7 @@ def _stat(pid: int) -> tuple[str, int | None]:
     "Z" means that the process has ended and its parent has not collected its status. Returns "",
     None if /proc has no entry."""
     try:
-        fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+        fields = Path(f"/proc/{pid}/stat").read_text("utf-8", "replace").rpartition(")")[2].split()
     except OSError:
         return "", None
     return fields[0], int(fields[-1])

@@ -46,6 +46,8 @@ from runtime.cluster.machines.file_sync import FileSync
 from runtime.cluster.machines.invitation import Invitation
 from runtime.cluster.machines.machine_facts import facts_here
 from runtime.errors import ConvoyError, LaunchError, RoleDied
+from runtime.heard_signals import heard
+from runtime.machine.addresses import NOT_IPV6, is_ipv6
 from runtime.machine.loop import event_loop_factory
 from runtime.machine.memory import MachineMemory
 from runtime.machine.parent import go_on_without_parent
@@ -94,6 +96,8 @@ def reached(address: str) -> str:
     host, _, port = address.rpartition(":")
     if not host or not port.isdecimal() or not 0 < int(port) < 1 << 16:
         raise LaunchError(f"{address}: expected the HOST:PORT that `up` shows")
+    if is_ipv6(host):
+        raise LaunchError(f"{address}: {NOT_IPV6}: expected the HOST:PORT that `up` shows")
     try:
         with socket.create_connection((host, int(port)), DIAL_SECONDS) as dialled:
             return str(dialled.getsockname()[0])
@@ -327,7 +331,7 @@ async def _live(
     mine = await asyncio.to_thread(reached, address)
     loop = asyncio.get_running_loop()
     agent = MachineAgent(machine, nursery)
-    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+    for number in heard(signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
         loop.add_signal_handler(number, agent.stop, number)
     if invitation.attached:
         threading.Thread(target=_attached, args=(loop, agent), daemon=True, name="lifeline").start()

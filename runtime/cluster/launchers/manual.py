@@ -74,7 +74,7 @@ class ManualLauncher(AgentLauncher):
             opened = os.open(
                 path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600
             )
-            with os.fdopen(opened, "w") as file:
+            with os.fdopen(opened, "w", encoding="utf-8") as file:
                 file.write(f"{line}\n")
         except OSError as error:
             raise LaunchError(

@@ -33,6 +33,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
+from runtime import own_packages, standard_streams
 from runtime.cluster import process
 from runtime.machine import private
 from runtime.machine.loop import event_loop_factory
@@ -46,8 +47,9 @@ ORDER_BYTES = 8192  # more than any order: a path has at most 4096 bytes
 
 def main() -> int:
     """Serve the launcher and, in each forked child, run a role process."""
+    standard_streams.show_any_text("utf-8")  # logs, whatever the locale of the terminal is
     with suppress(OSError):
-        Path("/proc/self/comm").write_text("nursery")  # the name in `top`; Linux only
+        Path("/proc/self/comm").write_text("nursery", "utf-8")  # the name in `top`; Linux only
     launcher = socket.socket(fileno=os.dup(0))
     whose = os.getppid()
     go_on_without_parent()
@@ -55,6 +57,8 @@ def main() -> int:
     if not told:
         return 0
     sys.path[:] = json.loads(told)["path"]
+    if json.loads(told)["ours"]:
+        own_packages.put_first()
     gc.disable()  # collections during imports find nothing, and take 60 ms
     event_loop_factory()
     # errors of the program are left to the role process, which reports them with its name

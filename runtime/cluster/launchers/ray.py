@@ -177,7 +177,7 @@ class Driver:
 
     def _last_line(self) -> str:
         try:
-            lines = self._log.read_text(errors="replace").splitlines()
+            lines = self._log.read_text("utf-8", "replace").splitlines()
         except OSError:
             return ""
         return next((line.strip() for line in reversed(lines) if line.strip()), "")

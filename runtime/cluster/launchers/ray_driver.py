@@ -194,7 +194,7 @@ def main() -> int:
     """Serve `up`. Messages to `up` have a separate descriptor, and everything that Ray prints goes
     to standard error."""
     go_on_without_parent()
-    said = os.fdopen(os.dup(1), "w")
+    said = os.fdopen(os.dup(1), "w", encoding="utf-8")
     os.dup2(2, 1)
     first = sys.stdin.buffer.readline()
     if not first:

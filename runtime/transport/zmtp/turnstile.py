@@ -122,7 +122,7 @@ def _are_shown() -> bool:
     with first, second, select.epoll() as found:
         found.register(first, select.EPOLLIN)
         try:
-            return "tfd:" in Path("/proc/self/fdinfo", str(found.fileno())).read_text()
+            return "tfd:" in Path("/proc/self/fdinfo", str(found.fileno())).read_text("utf-8")
         except OSError:
             return False
 
@@ -136,7 +136,7 @@ def _entry_of(descriptor: int) -> tuple[int, int] | None:
     for opened in Path("/proc/self/fd").iterdir():
         with suppress(FileNotFoundError):  # closed meanwhile
             if str(opened.readlink()) == "anon_inode:[eventpoll]":
-                found = row.search(Path("/proc/self/fdinfo", opened.name).read_text())
+                found = row.search(Path("/proc/self/fdinfo", opened.name).read_text("utf-8"))
                 # ZeroMQ adds the entry first and enables its events in a second step
                 if found and int(found[1], 16) & select.EPOLLIN:
                     return int(opened.name), int(found[2], 16)

@@ -14,7 +14,9 @@ import pytest
 
 from nets.data import open_source
 from nets.tools.convert import source_to_lmdb
+from roles.commands.init import write
 from runtime.cli.main import main
+from runtime.errors import ConfigError
 from runtime.runs.checking import check
 from tests.helpers.support import ROOT, train
 
@@ -148,6 +150,12 @@ def test_if_one_of_the_files_that_init_would_write_exists_none_is_written(
         "trial/solver.prototxt: exists already: name another folder, or move it\n"
     )
     assert [path.name for path in trial.iterdir()] == ["solver.prototxt"]
+
+
+def test_if_one_of_the_files_of_init_cannot_be_written_none_is_left(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match="cannot be written: No such file or directory"):
+        write(tmp_path, {"cluster.toml": "a = 1", "no folder/train.txt": "дуб/1.jpg 0"})
+    assert list(tmp_path.iterdir()) == []
 
 
 def test_init_for_a_solver_of_caffe_trains_the_net_that_it_names(

@@ -6,7 +6,6 @@ from __future__ import annotations
 import logging
 import os
 import struct
-import subprocess
 from pathlib import Path
 
 import numpy as np
@@ -20,7 +19,6 @@ from runtime.cli.main import main
 from runtime.errors import ConfigError
 from runtime.report.console import RunConsole
 from runtime.terminal_text import bounded, one_line, printable
-from tests.helpers.support import environment, runtime_command
 
 Said = pytest.CaptureFixture[str]
 
@@ -261,23 +259,7 @@ def test_up_prints_its_warnings_before_it_starts_and_leaves_no_handler(capsys: S
     assert logging.getLogger().handlers == before
 
 
-# -- modules that hide Convoy's, unknown file endings
-
-
-@pytest.mark.parametrize("name", ["ops", "nets", "roles"])
-def test_a_module_that_hides_a_package_of_convoy_is_named(name: str, here: Path) -> None:
-    (here / f"{name}.py").write_text("")
-    done = subprocess.run(
-        runtime_command("check"),
-        cwd=here,
-        env=environment(),
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    assert done.returncode == 2
-    (line,) = done.stderr.splitlines()
-    assert line.startswith(f"{here / name}.py hides Convoy's package '{name}' (")
+# -- unknown file endings
 
 
 def test_convert_to_an_unknown_ending_lists_the_known_ones(capsys: Said) -> None:

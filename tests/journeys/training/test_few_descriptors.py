@@ -33,6 +33,29 @@ def test_a_run_with_too_few_descriptors_ends_with_the_limit_and_advice(
     assert "Traceback" not in ended.stdout + ended.stderr
 
 
+@pytest.mark.few("[26]", "[34]")
+@pytest.mark.parametrize("most", range(24, 36, 2))
+def test_a_run_that_cannot_begin_with_so_few_descriptors_is_one_line(
+    tmp_path: Path, most: int
+) -> None:
+    ended = up(configure(tmp_path, "single", iterations=1), most)
+    assert (ended.returncode, ended.stdout) == (2, "")
+    assert ended.stderr == (
+        f"open files: `up` needs 36 for 2 processes, and this user may have {most}; raise it with "
+        "`ulimit -n`\n"
+    )
+    assert not (tmp_path / "runs").exists()
+
+
+def test_the_soft_limit_is_raised_to_what_a_run_needs(tmp_path: Path) -> None:
+    command = f'ulimit -S -n 30; exec "{sys.executable}" -m runtime up cluster.toml'
+    configure(tmp_path, "single", iterations=1)
+    ended = subprocess.run(
+        ["sh", "-c", command], capture_output=True, text=True, timeout=90, cwd=tmp_path, check=False
+    )
+    assert (ended.returncode, ended.stderr) == (0, "")
+
+
 @pytest.mark.parametrize("transport", ["auto", "tcp"])
 def test_a_run_trains_and_saves_with_256_descriptors_for_each_process(
     tmp_path: Path, transport: str

@@ -64,7 +64,13 @@ def test_of_several_failures_and_of_several_exits_the_first_is_shown() -> None:
         (-11, True, "killed by SIGSEGV"),
         (-200, None, "killed by signal 200"),
         (3, None, "exited with status 3"),
-        (LOST, True, "is lost: the process it was forked from was killed"),
+        (LOST, False, "is lost: the process it was forked from was killed"),
+        (
+            LOST,
+            True,
+            "is lost: the process it was forked from was killed by the kernel for memory "
+            "(out of memory)",
+        ),
     ],
 )
 def test_an_exit_is_described_in_words_and_names_memory_if_the_kernel_reports_it(

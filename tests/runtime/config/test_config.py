@@ -45,7 +45,7 @@ port = 7000
 
 [[machine]]
 name = "second"
-address = "::1"
+address = "127.0.0.2"
 threads = 2
 
 [launcher]

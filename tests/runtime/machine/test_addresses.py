@@ -5,12 +5,24 @@ machine.
 from __future__ import annotations
 
 import sys
+from pathlib import Path
 
 import pytest
 
-from runtime.errors import LaunchError
+from runtime.cli.main import main
+from runtime.cluster.launchers.machine_agent import reached
+from runtime.config.file import load
+from runtime.errors import ConfigError, LaunchError
 from runtime.machine import addresses
-from runtime.machine.addresses import Interface, interfaces, is_loopback, mistake, own, pick
+from runtime.machine.addresses import (
+    Interface,
+    interfaces,
+    is_ipv6,
+    is_loopback,
+    mistake,
+    own,
+    pick,
+)
 
 HERE = [
     Interface("lo", "127.0.0.1"),
@@ -43,7 +55,6 @@ def looked_up(name: str) -> list[str]:
         ("lo", "127.0.0.1"),
         ("node4", "10.1.0.4"),
         ("127.0.0.9", "127.0.0.9"),
-        ("::1", "::1"),
         ("auto", "192.168.1.4"),
     ],
 )
@@ -90,12 +101,38 @@ def test_an_address_that_no_machine_can_have_is_rejected_before_any_is_asked() -
         "node7.lan",
         "10.0.0.7",
         "10.0.0.0/8",
-        "::1",
+        "eth0:1",
         "lo",
     ):
         assert mistake(wanted) == ""
     for wanted in ("10.0.0.0/33", "10.0.0", "0.0.0.0", "", "a b", "-x", "1.2.3.4.5", "eth0/8"):
         assert mistake(wanted) != ""
+
+
+@pytest.mark.parametrize(
+    "wanted", ["::1", "[::1]", "fe80::1", "fe80::1%eth0", "2001:db8::/32", "::", "::ffff:10.0.0.1"]
+)
+def test_an_address_of_ipv6_is_refused_with_the_reason_in_every_key_and_command(
+    wanted: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert is_ipv6(wanted)
+    assert mistake(wanted).startswith("it is an address of IPv6, and links and pages use IPv4: ")
+    (tmp_path / "p.py").write_text("ROLES = {}\ndef plan(config, options): ...\n")
+    (tmp_path / "cluster.toml").write_text(
+        f"program = 'p'\n[launcher]\nkind = 'manual'\naddress = '{wanted}'\n"
+        f"[metrics]\naddress = '{wanted}'\n[operators]\naddress = '{wanted}'\n"
+        f"[[machine]]\naddress = '{wanted}'\n"
+    )
+    with pytest.raises(ConfigError) as caught:
+        load(tmp_path / "cluster.toml")
+    keys = ["launcher.address", "metrics.address", "operators.address", "machine[0].address"]
+    for key, problem in zip(keys, caught.value.problems, strict=True):
+        assert f"{key}: found '{wanted}'" in problem
+        assert "it is an address of IPv6" in problem
+    assert main(["ps", "--connect", f"{wanted}:80"]) == 2
+    assert "it is an address of IPv6" in capsys.readouterr().err
+    with pytest.raises(LaunchError, match="it is an address of IPv6"):
+        reached(f"{wanted}:80")
 
 
 def test_only_addresses_that_are_surely_loopback_count_as_loopback() -> None:

@@ -208,6 +208,17 @@ def test_a_role_process_discards_only_a_folder_that_is_marked(temporary: Path) -
     assert not mine.path.exists()
 
 
+@pytest.mark.parametrize("name", ["caf\udce9", "two\nlines"])
+def test_a_temporary_folder_whose_name_no_address_can_hold_is_an_error_with_advice(
+    name: str, temporary: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (temporary / name).mkdir()
+    monkeypatch.setattr(tempfile, "tempdir", str(temporary / name))
+    with pytest.raises(LaunchError, match=r"bytes that are not UTF-8: set TMPDIR to another"):
+        PrivateFolder.make()
+    assert list((temporary / name).iterdir()) == []
+
+
 def test_a_temporary_folder_that_cannot_be_written_to_is_an_error_with_advice(
     temporary: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -5,6 +5,7 @@ values.
 from __future__ import annotations
 
 import sys
+from pathlib import Path
 
 import pytest
 
@@ -80,3 +81,23 @@ def test_the_table_of_two_hundred_actors_fits_and_keeps_its_height_and_nothing_s
             "the rows of actors are still there at the end"
         )
         assert sum(line.startswith("iteration") for line in [*screen.scrolled(), *ended]) == 1
+
+
+SHOWN = """
+from runtime.report.console import RunConsole
+shown = RunConsole()
+shown.event("coordinator", "progress", {"iteration": 1, "iterations": 4, "loss": 2.0})
+shown.close()
+"""
+
+
+@pytest.mark.parametrize("where", ["foreground", "background"])
+def test_a_command_has_the_table_in_the_foreground_and_plain_lines_in_the_background(
+    where: str, tmp_path: Path
+) -> None:
+    words = {"foreground": 'exec "$@"', "background": 'set -m; "$@" & wait'}[where]
+    command = ["bash", "-c", words, "bash", sys.executable, "-c", SHOWN]
+    with terminal(command, 100, 20, tmp_path, environment()) as shown:
+        assert shown.end() == 0
+    assert (b"\x1b[" in shown.raw) == (where == "foreground")
+    assert (b"progress   iteration 1  iterations 4  loss 2" in shown.raw) == (where == "background")

@@ -90,6 +90,17 @@ def test_a_write_after_the_reader_has_gone_raises_an_error(
         shown.settle()
 
 
+def test_a_character_that_the_encoding_of_the_reader_lacks_is_shown_as_its_escape() -> None:
+    reading, writing = os.pipe()
+    with os.fdopen(writing, "w", encoding="latin-1") as stream:
+        shown = nonblocking(stream)
+        shown.write("é дуб –\n")
+        shown.write("done\n")
+        shown.settle()  # type: ignore[attr-defined]
+    with os.fdopen(reading, encoding="latin-1") as read:
+        assert read.read() == "é \\u0434\\u0443\\u0431 \\u2013\ndone\n"
+
+
 def test_a_stream_without_a_descriptor_stays_as_it_is(capsys: pytest.CaptureFixture[str]) -> None:
     import sys
 

@@ -128,11 +128,12 @@ def test_a_flood_is_accepted_at_a_bounded_rate_whether_admitted_or_not(
     monkeypatch.setattr(Readers, "admits", lambda *_: may)
     door.come(WAITING)
     door.turn()
-    assert door.server.taken == WAITING
+    first = CONNECTIONS if may else WAITING  # an admitted reader has a moment to ask
+    assert door.server.taken == first
     for _ in range(100):  # two seconds
         door.come(5)
         door.later(0.02)
-    assert WAITING + PER_SECOND <= door.server.taken <= WAITING + 2 * PER_SECOND
+    assert first + PER_SECOND <= door.server.taken <= WAITING + 2 * PER_SECOND
     assert len(door.server._refused) <= WAITING
     assert len(door.server._open) <= CONNECTIONS
 
@@ -216,6 +217,34 @@ def test_a_further_reader_takes_the_place_of_the_one_that_was_answered_longest_a
         assert ask(second) == b""
         for peer in (first, *others):
             assert ask(peer).endswith(HELLO)
+
+
+def test_each_request_of_a_burst_is_answered_and_none_is_reset(
+    server: Server, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(pages, "PER_SECOND", 1e6)
+    with ExitStack() as all_of_them:
+        burst = [all_of_them.enter_context(peer) for peer in connected(server, WAITING)]
+        for peer in burst:
+            peer.sendall(ASK)
+        for peer in burst:
+            assert ask(peer, b"").endswith(HELLO)
+
+
+def test_connections_that_ask_for_nothing_replace_each_other_and_no_reader(door: Door) -> None:
+    (reader,) = door.come(1)
+    door.turn()
+    reader.send(ASK)
+    door.turn()
+    assert heard(reader).endswith(HELLO)
+    for _ in range(3):
+        door.come(WAITING)
+        door.later(WAITING / PER_SECOND + 0.1)
+        assert len(door.server._open) <= CONNECTIONS
+    reader.send(ASK)
+    door.turn()
+    assert heard(reader).endswith(HELLO)
+    assert door.server.taken > CONNECTIONS + 1
 
 
 def test_answers_are_given_at_a_bounded_rate(door: Door) -> None:

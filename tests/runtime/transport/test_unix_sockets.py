@@ -18,9 +18,10 @@ from hypothesis import strategies as st
 
 from runtime.errors import LaunchError, MessageError
 from runtime.messages.message import Envelope
-from runtime.transport import Limits, Release, unix_listener
+from runtime.transport import Limits, Release, socket_files, unix_listener
 from runtime.transport.incoming import BUFFER, MAX_FRAMES
 from runtime.transport.ports import BATCH, COPY_BELOW, Frames
+from runtime.transport.socket_files import reachable
 from runtime.transport.sockets import SocketTransport
 from runtime.transport.stream import Stream
 from runtime.transport.unix import UnixPorts
@@ -110,6 +111,38 @@ async def test_messages_that_came_in_pieces_are_put_together(here: Here) -> None
         await asyncio.sleep(0)
     assert await here.came.get() == (b"me", [b"one", b"", b"two"])
     stranger.close()
+
+
+async def test_a_socket_in_a_folder_with_a_long_path_is_reached_and_replaced(
+    tmp_path: Path,
+) -> None:
+    deep = tmp_path / ("a" * 120) / ("b" * 120)
+    deep.mkdir(parents=True)
+    with socket.socket(socket.AF_UNIX) as dead, reachable(str(deep / "here")) as path:
+        dead.bind(path)  # a killed process leaves such a file
+    long = Here(deep)
+    port = long.ports.connect(
+        "peer", long.listener.address, "bulk", b"me", lambda frames: None, lambda: None
+    )
+    port.send([b"one"])
+    assert await long.came.get() == (b"me", [b"one"])
+    assert sorted(path.name for path in deep.iterdir()) == ["here"]
+    with pytest.raises(OSError, match="in use"):
+        Here(deep)
+    long.listener.close()
+    await long.ports.close()
+    assert list(deep.iterdir()) == []
+
+
+def test_a_long_path_without_proc_is_refused_with_the_remedy(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(socket_files, "FOLDERS", str(tmp_path / "no proc"))
+    with (
+        pytest.raises(OSError, match=r"more than 107 bytes.* set TMPDIR to a folder with"),
+        reachable(str(tmp_path / ("a" * 120))),
+    ):
+        pass
 
 
 async def test_messages_that_end_anywhere_in_a_read_buffer_arrive_whole(here: Here) -> None:
