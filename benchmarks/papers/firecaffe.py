@@ -11,12 +11,12 @@ from benchmarks.papers.headline import (
     Paper,
     Source,
     cell,
-    facts,
     shown,
     speed_up,
     table_of,
 )
 from benchmarks.papers.planned import Case
+from benchmarks.papers.studies import RATES
 
 TITAN = "titan-k20x"
 NODES = 32
@@ -235,8 +235,8 @@ FIRECAFFE = Paper(
             "GoogLeNet, batch 1024: of the rates 0.02 to 0.32 the best is 0.08; 0.16 does not learn",
             "8 times the rate at 32 times the batch",
             "virtual clock, real gradients",
-            Source("tuning", "rate-batch", facts),
-            "Smaller nets and data",
+            RATES,
+            "LeNet on MNIST, the best rate of each batch",
         ),
         Headline(
             "6, appendix 6",

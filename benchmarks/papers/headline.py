@@ -84,15 +84,6 @@ def table_of(record: Record, title: str) -> Table:
     raise LookupError(f"'{record.title}' has no table '{title}...'")
 
 
-def facts(record: Record) -> str:
-    """All facts that are numbers, each with its name."""
-    return "; ".join(
-        f"{name} {shown(value)}"
-        for name, value in record.facts.items()
-        if isinstance(value, float | int)
-    )
-
-
 def speed_up(many: Case, one: Case, text: str = "{}") -> Source:
     """The images a second of one plan, divided by those of another."""
 

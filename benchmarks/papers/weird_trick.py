@@ -9,12 +9,12 @@ from benchmarks.papers.headline import (
     Paper,
     Source,
     cell,
-    facts,
     shown,
     speed_up,
     table_of,
 )
 from benchmarks.papers.planned import Case
+from benchmarks.papers.studies import RATES
 
 K20 = "k20"
 NET = "alexnet_owt"
@@ -133,8 +133,8 @@ WEIRD_TRICK = Paper(
             "The rate grows with the batch, and not with its square root",
             "k times the rate at k times the batch",
             "virtual clock, real gradients",
-            Source("tuning", "rate-batch", facts),
-            "Smaller nets and data",
+            RATES,
+            "LeNet on MNIST, the best rate of each batch",
         ),
     ),
 )

@@ -10,9 +10,9 @@ from pathlib import Path
 import pytest
 
 from benchmarks.helpers.report import Record
-from benchmarks.papers import papers
+from benchmarks.papers import papers, studies
 from benchmarks.papers.firecaffe import NIN, ONE
-from benchmarks.papers.headline import PLAN, Headline, Source, cell, facts, shown, table_of
+from benchmarks.papers.headline import PLAN, Headline, Source, cell, shown, table_of
 from benchmarks.papers.page import UNMEASURED, row
 from benchmarks.papers.planned import Case, planned
 from benchmarks.papers.results import newest
@@ -80,12 +80,13 @@ def test_a_part_that_was_skipped_has_no_figure(tmp_path: Path) -> None:
 
 
 def test_a_missing_result_shows_the_command_that_measures_it(tmp_path: Path) -> None:
-    headline = Headline("1", "fast", "2", "run", Source("b", "p", facts), "smaller")
+    source = Source("b", "p", lambda record: shown(record.facts["speed"]))
+    headline = Headline("1", "fast", "2", "run", source, "smaller")
     told = ("1", "fast", "2", UNMEASURED, "run: `python -m benchmarks.b --parts p`", "smaller")
     assert row(headline, tmp_path) == told
-    kept(tmp_path, "avx2", "2026-01-02", speed=2.0, share=math.inf)
+    kept(tmp_path, "avx2", "2026-01-02", speed=2.0)
     *_, figure, how, _ = row(headline, tmp_path)
-    assert figure == "speed 2; share not reached"
+    assert figure == "2"
     assert how == ("run ([b-avx2](../benchmarks/results/b-avx2.md), `p`, 2026-01-02, `abc`)")
 
 
@@ -115,3 +116,41 @@ def test_the_command_writes_a_part_and_lists_the_missing_figures(
     rows = json.loads(found.read_text())["parts"]["volumes"]["tables"][0]["rows"]
     assert [name for name, *_ in rows] == ["nin", "alexnet", "googlenet", "vgg19", "alexnet_owt"]
     assert "results:" in capsys.readouterr().out
+
+
+def test_figures_of_studies_are_read_from_their_tables() -> None:
+    record = Record("r")
+    columns = (
+        "groups, FC phase",
+        "momentum",
+        "base_lr",
+        "ms an iteration",
+        "iterations",
+        "seconds",
+    )
+    record.table("LeNet to a loss", *columns)
+    for name, seconds in (("1, merged", 3.0), ("1, unmerged", 9.0), ("8, merged", 2.0)):
+        record.row(name, 0.9, 0.01, 1.0, 100, seconds)
+    record.row("8, unmerged", 0.9, 0.01, 1.0, "1 of 2 diverged", "1 of 2 diverged")
+    record.table("Unmerged / merged", "groups", "ms an iteration", "iterations", "seconds")
+    record.row(1, 2.0, 1.0, 2.0)
+    record.row(8, 3.0, 1.5, 4.5)
+    record.table("The best rate of each batch", "batch", "base_lr", "passes over the data")
+    record.row(32, 0.01, 2.0)
+    record.row(1024, 0.08, 3.0)
+    record.table("Whole / layer by layer", "stale", "iterations", "ms an iteration")
+    record.row("all layers", 1.25, 1.0)
+    record.table("Seconds to a mean loss of 1.2", "published", "tuner")
+    record.row(3.0, 2.0)
+    record.table("Iterations, times those of one group", "groups", "cold", "warm")
+    record.row(8, 2.0, 1.1)
+    found = {name: source.read(record) for name, source in vars(studies).items() if name.isupper()}
+    assert found == {
+        "FC_PHASE": "3, 1.5, 4.5",
+        "SINGA": "4.5",
+        "PASSES": "1.5",
+        "RATES": "8 times the rate at 32 times the batch",
+        "LAZY": "all layers: 20 %",
+        "SCHEDULE": "1.5",
+        "STEADY": "8 groups: 1.1 times those of one; from a cold start 2",
+    }
