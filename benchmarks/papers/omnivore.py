@@ -1,5 +1,5 @@
 """Headlines of Omnivore: an optimizer for multi-device deep learning on CPUs and GPUs (Hadjis,
-Zhang, Mitliagkas, Iter, Re 2016)."""
+Zhang, Mitliagkas, Re 2016)."""
 
 from __future__ import annotations
 
