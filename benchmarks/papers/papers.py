@@ -74,4 +74,5 @@ def main(arguments: list[str] | None = None) -> int:
             where, _, _, figure, how, _ = row(headline)
             if figure == UNMEASURED:
                 print(f"{figure}: {paper.key}, {where}: {how}")
+    print("`python -m tests.house --write` writes the tables of docs/papers.md")
     return int(failed)

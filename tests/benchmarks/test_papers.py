@@ -115,7 +115,9 @@ def test_the_command_writes_a_part_and_lists_the_missing_figures(
     (found,) = tmp_path.glob("papers-*.json")
     rows = json.loads(found.read_text())["parts"]["volumes"]["tables"][0]["rows"]
     assert [name for name, *_ in rows] == ["nin", "alexnet", "googlenet", "vgg19", "alexnet_owt"]
-    assert "results:" in capsys.readouterr().out
+    out = capsys.readouterr().out
+    assert "results:" in out
+    assert "python -m tests.house --write" in out
 
 
 def test_figures_of_studies_are_read_from_their_tables() -> None:
