@@ -1,5 +1,5 @@
 """The contents of a piece of array work: layers that rows go through, parameters that are updated,
-numbers that are added.
+numbers that are added, bytes that are copied to a device and back.
 
 The duration of the work follows from its contents: on a machine whose layers were timed, or on one
 whose FLOP/s are known.
@@ -24,8 +24,9 @@ class Load:
     """One piece of array work, with the `label` that it has in a profile.
 
     `rows` go `forward` through these layers, and gradients of as many rows go `backward`. The
-    parameters of the `updated` layers are updated. `added` numbers are added to others. `share` is
-    the fraction of these layers' units that this actor computes, where the FC phase is shared out.
+    parameters of the `updated` layers are updated. `added` numbers are added to others. `copied`
+    bytes go from a device to host memory or back, if the actor computes on a device. `share` is the
+    fraction of these layers' units that this actor computes, where the FC phase is shared out.
     """
 
     label: str
@@ -34,6 +35,7 @@ class Load:
     backward: Layers = ()
     updated: Layers = ()
     added: float = 0.0
+    copied: float = 0.0
     share: float = 1.0
 
 
@@ -58,16 +60,25 @@ def sums(label: str, layers: Blobs, parts: int) -> Loads:
     """The sums of each layer's gradient from `parts` parts: one piece of work for each part as it
     arrives. `label` may have a place for the layer's name: "sum {}"."""
     for layer, blobs in layers.items():
-        numbers = sum(math.prod(shape) for shape, _ in blobs)
+        numbers = count(blobs)
         yield from (
             Load(label.format(layer), added=numbers if part else 0) for part in range(parts)
         )
 
 
-def updates(layers: Blobs, parts: int, *, apart: bool) -> Loads:
+def count(blobs: Sequence[tuple[Sequence[int], bool]]) -> int:
+    """The numbers of a layer's parameters."""
+    return sum(math.prod(shape) for shape, _ in blobs)
+
+
+def updates(layers: Blobs, parts: int, *, apart: bool, number: int) -> Loads:
     """The sum and the update of each layer. The update is done with the last part, under the same
-    label, or as a separate piece (`apart`)."""
-    updated = [Load(f"update {layer}", updated=(layer,)) for layer in layers]
+    label, or as a separate piece (`apart`), on the CPU. The sum is copied to the device, and the
+    new parameters to host memory. `number`: bytes of a number."""
+    updated = [
+        Load(f"update {layer}", updated=(layer,), copied=0 if apart else 2 * number * count(blobs))
+        for layer, blobs in layers.items()
+    ]
     if apart:
         return [*sums("sum {}", layers, parts), *updated]
     # the first part is added to nothing

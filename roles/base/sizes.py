@@ -27,6 +27,16 @@ def crossing(net: Net, rows: int, *, back: bool = False) -> int:
     return number * rows * sum(math.prod(net.row_shape(name)) for name in names)
 
 
+def below(server: str, shapes: Shapes, rows: int) -> tuple[int, int]:
+    """Bytes of the activations that an FC server gets for so many rows, and of the gradients that
+    it returns."""
+    options = next(
+        options for options in shapes.having("fc_servers").values() if server in options.fc_servers
+    )
+    net = shapes.net(options.job, options.part)
+    return crossing(net, rows), crossing(net, rows, back=True)
+
+
 def answers(
     server: str, shapes: Shapes, workers: Sequence[str] | None = None
 ) -> Iterator[tuple[str, int]]:

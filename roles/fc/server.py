@@ -14,7 +14,7 @@ from roles.base.loads import Load, Loads, layers_in
 from roles.base.reads import ReadsJob
 from roles.base.role import Anew, Held, JobOptions, Sent
 from roles.base.shapes import Shapes
-from roles.base.sizes import answers, model, passes
+from roles.base.sizes import answers, below, model, passes
 from roles.base.steps import Sending, Step, Steps, Turn, Work
 from roles.learning.buffers import gradient_buffers, joined_rows
 from roles.learning.job import InputShape
@@ -71,10 +71,13 @@ class FcOptions(JobOptions):
         return held | model(self.job, layers, shapes)
 
     def loads(self, name: str, shapes: Shapes) -> Loads:
-        """The FC phase of a whole batch, forward and backward, and its update."""
+        """The FC phase of a whole batch, forward and backward, and its update. Activations are
+        copied to the device, and their gradients to host memory."""
         net = shapes.net(self.job, "fc")
         layers = layers_in(net)
-        yield Load(f"fc {TRAIN}", self.job.batch, layers, layers, updated=tuple(net.params))
+        batch = self.job.batch
+        copied = sum(below(name, shapes, batch))
+        yield Load(f"fc {TRAIN}", batch, layers, layers, updated=tuple(net.params), copied=copied)
 
 
 class FcServer(ModelHolder, ReadsJob):

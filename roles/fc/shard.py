@@ -23,7 +23,7 @@ from roles.base.loads import Load, Loads, layers_in
 from roles.base.reads import ReadsJob
 from roles.base.role import Anew, Held, JobOptions, Sent
 from roles.base.shapes import Shapes
-from roles.base.sizes import activations, answers, at_once, model
+from roles.base.sizes import activations, answers, at_once, below, model
 from roles.base.steps import Steps, Turn
 from roles.fc.fc_batches import Members, late_answers, rows_in
 from roles.fc.micro_shards import MicroFcWork, MicroShards
@@ -110,8 +110,16 @@ class ShardOptions(JobOptions):
         of = len(self.shards)
         rows = self.job.batch
         *links, last = shapes.shard(self.job, self.shards.index(name), of).nets
+        taken, given = below(name, shapes, rows)
         yield from (
-            Load(f"fc {TRAIN}", rows, forward=layers_in(net), share=1 / of) for net in links
+            Load(
+                f"fc {TRAIN}",
+                rows,
+                forward=layers_in(net),
+                share=1 / of,
+                copied=taken if net is links[0] else 0,
+            )
+            for net in links
         )
         back = layers_in(links[-1])
         yield Load(
@@ -125,7 +133,7 @@ class ShardOptions(JobOptions):
             Load("fc backward", rows, backward=layers_in(net), share=1 / of)
             for net in reversed(links[:-1])
         )
-        yield Load("fc answers", rows)
+        yield Load("fc answers", rows, copied=given)
         layers = tuple(layer for net in links for layer in net.params)
         yield Load("update", updated=layers, share=1 / of)
 

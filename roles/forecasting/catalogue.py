@@ -25,6 +25,8 @@ class Kind(Section):
     flops: Annotated[float, Field(gt=0, allow_inf_nan=False)]
     share: Annotated[float, Field(gt=0, le=1), Expected("a number > 0 and <= 1")]
     bytes_per_second: Bytes | None = None
+    devices: Annotated[int, Field(gt=0, le=1000)] = 1
+    device_bytes_per_second: Bytes | None = None
     latency: Annotated[float, Field(ge=0, allow_inf_nan=False), Expected("seconds >= 0")] | None = (
         None
     )
@@ -32,8 +34,12 @@ class Kind(Section):
 
     @property
     def achieved(self) -> float:
-        """The FLOP/s that whole layers reach."""
+        """The FLOP/s that whole layers reach on one device."""
         return self.flops * self.share
+
+    def of_each(self, processes: int) -> float:
+        """The FLOP/s of each of so many processes with work, which share the devices."""
+        return self.achieved * min(1.0, self.devices / processes)
 
 
 class Catalogue(Section):

@@ -25,8 +25,8 @@ Both = tuple[float, float]  # forward, backward
 class ByFlops:
     """The times on a machine whose layers reach `achieved` FLOP/s.
 
-    Only matrix products take time, as `nets.tools.volumes` counts them. ReLU, pooling, updates and
-    sums take none.
+    Only matrix products take time, as `nets.tools.volumes` counts them. ReLU, pooling, updates,
+    sums and copies take none.
     """
 
     def __init__(self, net: Net, achieved: float) -> None:
@@ -39,6 +39,11 @@ class ByFlops:
         forward = sum(self._flops[layer][0] for layer in load.forward)
         backward = sum(self._flops[layer][1] for layer in load.backward)
         return load.share * load.rows * (forward + backward) / self._rate
+
+
+def copied(load: Load) -> float:
+    """Bytes that one piece of work copies between a device and host memory."""
+    return load.copied
 
 
 @dataclass(frozen=True)

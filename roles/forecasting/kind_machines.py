@@ -3,14 +3,14 @@ cluster.toml, whose kinds may differ."""
 
 from __future__ import annotations
 
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Mapping
 from typing import NamedTuple
 
 from roles.base.shapes import Shapes
 from roles.forecasting.catalogue import Kind, file_of, kind_called, kinds_of
-from roles.forecasting.costs import ByFlops, profile
-from roles.forecasting.plan_forecast import plainly
+from roles.forecasting.costs import ByFlops, copied, loads_of, profile
+from roles.forecasting.plan_forecast import computes_here, plainly
 from roles.forecasting.prediction import Network
 from roles.forecasting.prediction_basis import HANDLING, PredictionInputs, Profile
 from roles.forecasting.work_times import Moments, Times
@@ -19,6 +19,7 @@ from runtime.plan.prospects import Prices, Wanted
 from runtime.plan.topology import Placement
 
 PRODUCTS_ONLY = "all work but matrix products: ReLU, pooling, updates, sums, reading data"
+NO_COPIES = "copies between a GPU of {} and host memory: their rate is not known"
 SIMULATED = "the network of [simulation]: the machines' kinds count instead"
 
 
@@ -53,7 +54,8 @@ def kinds_for(config: ClusterConfig, wanted: Wanted) -> dict[str, Named]:
 
 class OfKinds(PredictionInputs):
     """Machines of known kinds. Without a profile, the processes of a machine share its FLOP/s: it
-    is one device.
+    is one device, or several. The processes with work then have one each, as far as there are, and
+    arrays that messages carry are copied from an actor's device to host memory, and back.
 
     `kinds`: machine -> its kind. Rented machines have one kind, and an alternative of the plan may
     need more of them than `kinds` names.
@@ -80,6 +82,11 @@ class OfKinds(PredictionInputs):
             )
             if said is None
         ]
+        unknown += [
+            NO_COPIES.format(name)
+            for name, kind in known.items()
+            if kind.devices > 1 and kind.device_bytes_per_second is None
+        ]
         simulated = [SIMULATED] * (config.simulation.clock == "virtual")
         of_times = table.notes if table else [PRODUCTS_ONLY]
         self.notes = (*of_times, HANDLING, *unknown, *simulated)
@@ -88,19 +95,27 @@ class OfKinds(PredictionInputs):
         """Without a profile, times are calculated from FLOPs."""
         if self._table is not None:
             return self._table.times(placement.topology)
-        shapes = Shapes(plainly(placement.topology))
+        topology = placement.topology
+        shapes = Shapes(plainly(topology))
         job = next(options.job for options in shapes.having("job").values())
         flops = profile(shapes, ByFlops(shapes.net(job, "all"), 1.0).seconds)
         counted = Times.of_profile(flops | {"*/read": 0, "*/gather": 0})
+        copies = Times.of_profile(profile(shapes, copied))
         home = placement.process_of()
         machines = self.machines(placement)
+        on_cpus = {actor.name for actor in topology.actors if computes_here(actor)}
 
         def of(actor: str, role: str, label: str, rows: int) -> Moments | None:
             found = counted.moments(actor, role, label, rows)
             if found is None:
                 return None
-            machine = self._of(machines[home[actor]])
-            return found._replace(mean=found.mean / machine.kind.achieved)
+            kind = self._of(machines[home[actor]]).kind
+            seconds = found.mean / kind.achieved
+            rate = kind.device_bytes_per_second
+            if rate is not None and actor not in on_cpus:
+                moved = copies.moments(actor, role, label, rows)
+                seconds += 0.0 if moved is None else moved.mean / rate
+            return found._replace(mean=seconds)
 
         return Times(of)
 
@@ -116,8 +131,26 @@ class OfKinds(PredictionInputs):
             interfaces=machines,
             credit_bytes=self._credit,
             own=own,
-            devices=machines if self._table is None else {},
+            devices=self._devices(placement) if self._table is None else {},
         )
+
+    def _devices(self, placement: Placement) -> dict[str, str]:
+        """Process -> its device: the machine, or one of its devices. On a machine with several, a
+        process without work has none."""
+        if all(named.kind.devices == 1 for named in self._kinds.values()):
+            return self.machines(placement)
+        shapes = Shapes(plainly(placement.topology))
+        working = loads_of(shapes).keys() & shapes.having("job").keys()
+        found: dict[str, str] = {}
+        crowd: defaultdict[str, int] = defaultdict(int)
+        for spec in placement.processes:
+            count = self._of(spec.machine).kind.devices
+            if count == 1:
+                found[spec.name] = spec.machine
+            elif not working.isdisjoint(spec.actors):
+                found[spec.name] = f"{spec.machine} {crowd[spec.machine] % count}"
+                crowd[spec.machine] += 1
+        return found
 
     def prices(self, placement: Placement) -> Prices:
         """Only machines that have processes count."""

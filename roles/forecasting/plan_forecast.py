@@ -37,7 +37,7 @@ def memory(topology: Topology) -> dict[str, int]:
     compiler. Actors that compute on another device, a GPU or an emulated one, are left out.
     """
     plain = at_largest(plainly(topology))
-    here = {actor.name for actor in plain.actors if _computes_here(actor)}
+    here = {actor.name for actor in plain.actors if computes_here(actor)}
     found: dict[str, int] = {}
     for tried in (plain, *_in_most_groups(plain)):
         for name, parts in footprint(Shapes(tried)).items():
@@ -99,7 +99,8 @@ def _with_numpy(options: Any) -> Any:
     )
 
 
-def _computes_here(actor: ActorSpec) -> bool:
+def computes_here(actor: ActorSpec) -> bool:
+    """Return whether the actor computes on the CPU of its machine, not on a device."""
     job = getattr(actor.options, "job", None)
     return actor.emulated is None and (job is None or job.device == "cpu")
 

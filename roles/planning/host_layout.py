@@ -13,11 +13,12 @@ from dataclasses import replace
 
 from roles.exchange.exchange import TREE, Between
 from roles.exchange.halving import HalvingExchange
+from roles.forecasting.catalogue import Kind
 from roles.options import Strategy
 from roles.planning.diagnostics import Diagnostics
 from roles.planning.job_checks import CheckedJob
 from roles.planning.job_reading import PlanInputs
-from roles.planning.kind_speeds import groups_of, speeds_of, with_speeds
+from roles.planning.kind_speeds import groups_of, noted_kinds, with_speeds
 from roles.presets.request import Request
 from runtime.config.sections import ClusterConfig
 from runtime.errors import ConfigError
@@ -48,8 +49,8 @@ def lay_out(inputs: PlanInputs, checked: CheckedJob, diagnostics: Diagnostics) -
         topology = with_typed_options(inputs.preset.layout(request))
         return inputs.auto.with_tuner(diagnostics, topology, request.timetable, inputs.config)
 
-    achieved = speeds_of(inputs.config, diagnostics)
-    return _for_hosts(lay, _request(inputs, checked), inputs.config, achieved, diagnostics)
+    kinds = noted_kinds(inputs.config, diagnostics)
+    return _for_hosts(lay, _request(inputs, checked), inputs.config, kinds, diagnostics)
 
 
 def _request(inputs: PlanInputs, checked: CheckedJob) -> Request:
@@ -75,17 +76,17 @@ def _for_hosts(
     lay: Callable[[Request], Topology],
     request: Request,
     config: ClusterConfig,
-    achieved: Mapping[str, float],
+    kinds: Mapping[str, Kind],
     remarks: Diagnostics,
 ) -> Topology:
-    """The topology of a request whose hosts are not known yet. `achieved`: machine -> the FLOP/s of
-    its kind. Notes values of `between` that are impossible or without effect."""
+    """The topology of a request whose hosts are not known yet. `kinds`: machine -> its kind. Notes
+    values of `between` that are impossible or without effect."""
     strategy = request.strategy
     if not several(config):
         _warn_of_ways(strategy, remarks)
         return lay(replace(request, hosts=(only_host(config),)))
     try:
-        request = with_speeds(lay, request, config, achieved, remarks)
+        request = with_speeds(lay, request, config, kinds, remarks)
         topology = lay(request)
         hosts = hosts_of(place(topology, config), config)
     except ConfigError:

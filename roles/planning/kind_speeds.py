@@ -7,7 +7,7 @@ from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from roles.forecasting.catalogue import kinds_of
+from roles.forecasting.catalogue import Kind, kinds_of
 from roles.learning.batch_split import Shares
 from roles.planning.diagnostics import Diagnostics
 from roles.presets.request import Request
@@ -24,11 +24,10 @@ MOVED = (
 TOO_LARGE = "groups are equally large, although their machines have kinds of different speeds: {}"
 
 
-def speeds_of(config: ClusterConfig, remarks: Diagnostics) -> dict[str, float]:
-    """Machine -> the FLOP/s of its kind. Empty if cluster.toml gives no kinds. Notes unknown
-    kinds."""
+def noted_kinds(config: ClusterConfig, remarks: Diagnostics) -> dict[str, Kind]:
+    """Machine -> its kind. Empty if cluster.toml gives no kinds. Notes unknown kinds."""
     try:
-        return {name: kind.achieved for name, kind in kinds_of(config).items()}
+        return kinds_of(config)
     except ConfigError as error:
         remarks.problems += error.problems
         return {}
@@ -38,15 +37,16 @@ def with_speeds(
     lay: Lay,
     request: Request,
     config: ClusterConfig,
-    achieved: Mapping[str, float],
+    kinds: Mapping[str, Kind],
     remarks: Diagnostics,
 ) -> Request:
     """Return the request with the speeds of the workers, if their machines have different ones.
-    `achieved`: machine -> FLOP/s. Raises ConfigError as `place` does."""
+    `kinds`: machine -> its kind. Raises ConfigError as `place` does."""
     strategy = request.strategy
-    if len({*achieved.values()}) < 2 or strategy.reproducible:
+    different = {(kind.achieved, kind.devices) for kind in kinds.values()}
+    if len(different) < 2 or strategy.reproducible:
         return request
-    found = _speeds(lay(request), config, achieved)
+    found = _speeds(lay(request), config, kinds)
     if len({*found.all.values()}) < 2:
         return request
     if strategy.shares != "equal" and (strategy.live or found.shared):
@@ -57,7 +57,7 @@ def with_speeds(
     sized = replace(request, speeds=sizes)
     topology = lay(sized)
     try:
-        again = _speeds(topology, config, achieved)
+        again = _speeds(topology, config, kinds)
     except ConfigError:  # a rule names a worker that these groups do not have
         again = None
     if again is None or again.first_turns(strategy.pipeline) != sizes:
@@ -95,9 +95,9 @@ def groups_of(topology: Topology) -> Sequence[Sequence[str]]:
     return found
 
 
-def _speeds(topology: Topology, config: ClusterConfig, achieved: Mapping[str, float]) -> _Speeds:
+def _speeds(topology: Topology, config: ClusterConfig, kinds: Mapping[str, Kind]) -> _Speeds:
     """The speed of a worker is its share of its machine's FLOP/s. The processes with workers on a
-    machine share it."""
+    machine share its devices."""
     placement = place(topology, config)
     groups = groups_of(topology)
     workers = [name for members in groups for name in members]
@@ -105,4 +105,4 @@ def _speeds(topology: Topology, config: ClusterConfig, achieved: Mapping[str, fl
     machine_of = {spec.name: spec.machine for spec in placement.processes}
     crowd = Counter(machine_of[process] for process in {home[name] for name in workers})
     at = {name: machine_of[home[name]] for name in workers}
-    return _Speeds(groups, {name: achieved[at[name]] / crowd[at[name]] for name in workers})
+    return _Speeds(groups, {name: kinds[at[name]].of_each(crowd[at[name]]) for name in workers})

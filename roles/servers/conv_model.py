@@ -81,7 +81,8 @@ class ModelOptions(JobOptions):
     def loads(self, name: str, shapes: Shapes) -> Loads:
         """One update for each layer, once all parts of its gradient are added up."""
         layers = shapes.layers(self.job, self.part, self.layers)
-        return updates(layers, parts_at(name, shapes), apart=self.hogwild)
+        parts = parts_at(name, shapes)
+        return updates(layers, parts, apart=self.hogwild, number=shapes.number)
 
 
 class ConvModel(ModelHolder, ReadsJob):

@@ -53,7 +53,9 @@ class AveragingOptions(ReplicaOptions):
         yield from first_passes("forward", rows, layers, passes)
         yield Load("train", rows, layers if passes == 1 else (), layers, updated=tuple(net.params))
         for size in self.summed(shapes):
-            yield from (Load("pack", added=size), Load("unpack", added=size))
+            copied = shapes.number * size
+            yield Load("pack", added=size, copied=copied)
+            yield Load("unpack", added=size, copied=copied)
             yield from self.exchange.options.loads(name, size, shapes)
 
     @property

@@ -17,7 +17,7 @@ from typing import ClassVar
 from roles.base.loads import Load, Loads, layers_in
 from roles.base.role import Held, Sent
 from roles.base.shapes import Shapes
-from roles.base.sizes import model, passes
+from roles.base.sizes import crossing, model, passes
 from roles.base.steps import Step, Steps, Turn, Work
 from roles.fc.phase import FcPhase, activations_sent, answers_added, fc_phase
 from roles.learning.scoreboard import Scores
@@ -57,9 +57,10 @@ class ConvReplicaOptions(ReplicaOptions):
         """The conv phase forward, then the work of a replica."""
         net = shapes.net(self.job, self.part)
         rows = shapes.rows(name)
-        yield Load("forward", rows, forward=layers_in(net))
+        yield Load("forward", rows, forward=layers_in(net), copied=crossing(net, rows))
         yield from answers_added(self, name, shapes)
-        yield from self._loads(net, Load("backward", rows))
+        begins = Load("backward", rows, copied=crossing(net, rows, back=True))
+        yield from self._loads(net, begins, shapes.number)
         for size in self.summed(shapes):
             yield from self.exchange.options.loads(name, size, shapes)
 

@@ -7,7 +7,7 @@ from typing import Protocol
 
 from roles.base.loads import Load, Loads
 from roles.base.shapes import Shapes
-from roles.base.sizes import encoded
+from roles.base.sizes import crossing, encoded
 from roles.base.steps import Key, Sending, Step, Steps, Work, sent
 from roles.fc.phase import HasFc, answers_added, fc_phase
 from roles.workers.model_links import ModelWay
@@ -23,11 +23,20 @@ class HasModels(HasFc, Protocol):
 
 
 def work(options: HasModels, name: str, shapes: Shapes) -> Loads:
-    """The pieces of array work: stage by stage, forward and backward."""
+    """The pieces of array work: stage by stage, forward and backward. A layer's parameters are
+    copied to the device, and their gradients to host memory. With servers of the FC phase,
+    activations and their gradients are copied too."""
     rows = -(-shapes.rows(name) // options.job.passes)
-    for stage in shapes.net(options.job, options.part).stages:
-        yield Load(f"forward {stage.layer}", rows, forward=stage.layers)
-        yield Load(f"backward {stage.layer}", rows, backward=stage.layers)
+    net = shapes.net(options.job, options.part)
+    for stage in net.stages:
+        held = shapes.layers(options.job, options.part, (stage.layer,) if stage.layer else ())
+        last = bool(options.fc_servers) and stage is net.stages[-1]
+        given, taken = (
+            shapes.size(held) + last * crossing(net, shapes.rows(name), back=back)
+            for back in (False, True)
+        )
+        yield Load(f"forward {stage.layer}", rows, forward=stage.layers, copied=given)
+        yield Load(f"backward {stage.layer}", rows, backward=stage.layers, copied=taken)
         for _ in range(1, options.job.passes):
             yield from (
                 Load("pass", rows, backward=stage.layers),

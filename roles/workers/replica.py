@@ -113,21 +113,26 @@ class ReplicaOptions(WholeOptions):
         layers = layers_in(net)
         rows = -(-shapes.rows(name) // passes)
         yield from first_passes("forward", rows, layers, passes)
-        yield from self._loads(net, Load("forward", rows, forward=layers if passes == 1 else ()))
+        begins = Load("forward", rows, forward=layers if passes == 1 else ())
+        yield from self._loads(net, begins, shapes.number)
         for size in self.summed(shapes):
             yield from self.exchange.options.loads(name, size, shapes)
 
-    def _loads(self, net: Net, begins: Load) -> Loads:
-        """Backward and the updates. The piece `begins` includes the first bucket."""
-        for bucket in self.buckets(net):
+    def _loads(self, net: Net, begins: Load, number: int) -> Loads:
+        """Backward and the updates. The piece `begins` includes the first bucket. A bucket's
+        gradients are copied to host memory, and their sum to the device. `number`: bytes of a
+        number."""
+        buckets = self.buckets(net)
+        for bucket in buckets:
             first = begins if not bucket.number else Load("backward", begins.rows)
-            yield replace(first, backward=layers_in(bucket))
-        updates = (
-            [tuple(net.params)]
-            if self.job.solver_spec.clips
-            else [tuple(b.params) for b in self.buckets(net)]
-        )
-        yield from (Load("update", updated=layers) for layers in updates)
+            copied = first.copied + number * bucket.size
+            yield replace(first, backward=layers_in(bucket), copied=copied)
+        if self.job.solver_spec.clips:
+            copied = number * sum(bucket.size for bucket in buckets)
+            yield Load("update", updated=tuple(net.params), copied=copied)
+            return
+        for bucket in buckets:
+            yield Load("update", updated=tuple(bucket.params), copied=number * bucket.size)
 
     def summed(self, shapes: Shapes) -> list[int]:
         """The size of each bucket that it exchanges, in numbers."""

@@ -26,6 +26,8 @@ def entries() -> Iterator[Entry]:
 
 def _pages() -> Iterator[Entry]:
     """The pages. Making them imports the code, so the lists of packages are written before."""
+    from benchmarks.papers.page import markdown
+    from benchmarks.papers.papers import PAPERS
     from tests.house import (
         caffe_fields,
         commands,
@@ -49,6 +51,7 @@ def _pages() -> Iterator[Entry]:
         },
         "layers.md": {"layers": layers.types, "solvers": layers.solvers},
         "metrics.md": {"metrics": metrics.markdown},
+        "papers.md": {paper.key: partial(markdown, paper) for paper in PAPERS},
         "tuning.md": {"keys": config_keys.tuning},
     }
     for name, made in parts.items():

@@ -35,6 +35,13 @@ def test_the_machines_take_the_times_that_their_papers_tell() -> None:
     assert alexnet / known["power8-p100"].achieved / 60 == pytest.approx(62, rel=0.05)
 
 
+def test_processes_beyond_the_devices_of_a_machine_share_them() -> None:
+    gpus = kinds()["power8-p100"]
+    assert [gpus.of_each(count) / gpus.achieved for count in (1, 4, 8)] == [1, 1, 0.5]
+    cpus = kinds()["c4.4xlarge"]
+    assert [cpus.of_each(count) / cpus.achieved for count in (1, 4)] == [1, 0.25]
+
+
 def test_a_catalogue_of_the_user_is_read_with_its_defaults(tmp_path: Path) -> None:
     (tmp_path / "mine.toml").write_text("[machine.mine]\nflops = 2e12\nshare = 0.5\n")
     mine = kind_called("mine", tmp_path / "mine.toml")
@@ -66,6 +73,7 @@ def test_a_catalogue_of_the_user_is_read_with_its_defaults(tmp_path: Path) -> No
             ("flops = 1e9\nshare = 1.0\nprice_per_hour = -1"),
             ":4: machine.a.price_per_hour: found -1 (integer)",
         ),
+        ("flops = 1e9\nshare = 1.0\ndevices = 0", ":4: machine.a.devices: found 0 (integer)"),
         ("flops = 1e9\nshare = 1.0\nprize = 1", ":4: machine.a.prize: unknown key"),
     ],
 )

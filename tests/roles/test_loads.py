@@ -97,6 +97,30 @@ def test_every_parameter_is_updated_as_often_as_it_is_held(preset: str) -> None:
     assert copies <= {1.0, 4.0}, "a parameter is held once on a server, or on each of four replicas"
 
 
+@pytest.mark.parametrize(
+    ("preset", "copies"),
+    [
+        ("single", {"single": 0}),
+        ("replicas", {"replica-0": 2, "replica-3": 2}),
+        ("firecaffe", {"replica-0": 2}),
+        ("host-accumulate", {"replica-0": 2, "accumulator": 0}),
+        ("parameter-server", {"conv-0-0": 2, "model-0": 2}),
+        ("sparknet", {"replica-0": 2}),
+    ],
+)
+def test_each_model_is_copied_to_its_device_and_back_once_in_an_iteration(
+    preset: str, copies: dict[str, int]
+) -> None:
+    shapes = Shapes(planned(preset))
+    model = sum(
+        shapes.size({layer: [(p.shape, True) for p in params]})
+        for layer, params in whole_net(shapes).params.items()
+    )
+    loads = loads_of(shapes)
+    found = {name: sum(load.copied for load in loads[name]) / model for name in copies}
+    assert found == pytest.approx(copies)
+
+
 @pytest.mark.parametrize("preset", registry.PRESETS.known)
 def test_a_prediction_asks_for_the_declared_work_and_rows(preset: str) -> None:
     topology = planned(preset)
