@@ -24,6 +24,7 @@ from ops import Array
 from roles.base.loads import Load, Loads, first_passes, layers_in
 from roles.base.role import Anew, Held, Sent
 from roles.base.shapes import Shapes
+from roles.base.sizes import HOST, leaving
 from roles.base.steps import Key, Step, Steps, Turn, Work
 from roles.exchange.buckets import Bucket, buckets_of
 from roles.exchange.chosen_exchange import Chosen
@@ -103,7 +104,16 @@ class ReplicaOptions(WholeOptions):
 
     def holds(self, name: str, shapes: Shapes) -> Held:
         """The memory of a single worker, and the sums."""
-        return super().holds(name, shapes) | {"sums": shapes.number * sum(self.summed(shapes))}
+        return super().holds(name, shapes) | self.exchanged(shapes)
+
+    def exchanged(self, shapes: Shapes) -> Held:
+        """Its gradients, and their sums, which are made in host memory. An update takes one bucket
+        of them to the worker's device; clipping takes all."""
+        job = self.job
+        buckets = [shapes.number * size for size in self.summed(shapes)]
+        whole = sum(buckets)
+        held = leaving(job, [whole] if job.solver_spec.clips else buckets)
+        return held | {f"sums{HOST}" if job.on_gpu else "sums": whole}
 
     def loads(self, name: str, shapes: Shapes) -> Loads:
         """Forward and backward to the first bucket in one piece, then bucket by bucket, and its
