@@ -107,13 +107,16 @@ class ReplicaOptions(WholeOptions):
         return super().holds(name, shapes) | self.exchanged(shapes)
 
     def exchanged(self, shapes: Shapes) -> Held:
-        """Its gradients, and their sums, which are made in host memory. An update takes one bucket
-        of them to the worker's device; clipping takes all."""
-        job = self.job
+        """Its gradients, and their sums. An update takes one bucket of sums to the device; clipping
+        takes all."""
         buckets = [shapes.number * size for size in self.summed(shapes)]
-        whole = sum(buckets)
-        held = leaving(job, [whole] if job.solver_spec.clips else buckets)
-        return held | {f"sums{HOST}" if job.on_gpu else "sums": whole}
+        clips = self.job.solver_spec.clips
+        return leaving(self.job, [sum(buckets)] if clips else buckets) | self.received(shapes)
+
+    def received(self, shapes: Shapes) -> Held:
+        """The sums, which are made in host memory."""
+        purpose = f"sums{HOST}" if self.job.on_gpu else "sums"
+        return {purpose: shapes.number * sum(self.summed(shapes))}
 
     def loads(self, name: str, shapes: Shapes) -> Loads:
         """Forward and backward to the first bucket in one piece, then bucket by bucket, and its

@@ -119,6 +119,7 @@ LARGEST = 4 * (800 * 500 + 500)  # of its largest layer, ip1
         ("host-accumulate", "replica-0", LARGEST),
         ("firecaffe", "replica-0", LARGEST),
         ("mxnet-sync", "conv-0-0", LARGEST),
+        ("dl4j", "replica-0", ALL),
     ],
 )
 def test_a_gpu_holds_one_piece_of_the_gradients_at_a_time_if_they_leave_it(
@@ -126,7 +127,7 @@ def test_a_gpu_holds_one_piece_of_the_gradients_at_a_time_if_they_leave_it(
 ) -> None:
     topology = on_gpu(tmp_path, preset)
     held = forecast(topology).memory[worker]
-    leave = preset != "single"
+    leave = preset not in ("single", "dl4j")
     assert held["gradients"] == pytest.approx(on_device, rel=0.02)
     assert held.get("gradients in host memory", 0) == (ALL if leave else 0)
     assert held["parameters"] == ALL
@@ -151,3 +152,13 @@ def on_gpu(folder: Path, preset: str, line: str = "") -> Topology:
     solver.write_text(solver.read_text() + line + "\n")
     settings = ['train.devices={"*" = "cuda:0"}']
     return check(cluster, settings, starts=False).placement.topology
+
+
+@pytest.mark.parametrize("preset", ["firecaffe", "mxnet-sync", "sparknet", "dl4j"])
+def test_a_cpu_holds_all_gradients_of_a_worker_in_its_own_memory(
+    tmp_path: Path, preset: str
+) -> None:
+    topology = check(configure(tmp_path, preset, workers=2)).placement.topology
+    for name, held in forecast(topology).memory.items():
+        assert held.get("gradients", ALL) == ALL, name
+        assert not any(what.endswith(" in host memory") for what in held)
