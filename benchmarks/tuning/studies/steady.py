@@ -35,7 +35,7 @@ ITERATIONS = 800
 COLD = 0.25  # mean loss to which the cold start goes
 WARM = 300  # iterations before the warm start
 RATE = 0.03  # of these iterations, at momentum 0.9
-LOSS = 0.08  # mean loss to which the warm start goes
+LOSS = 0.05  # mean loss to which the warm start goes
 PICTURE = PICTURES / "steady.svg"
 Found = Mapping[int, Repeated]  # groups -> the trials of their best point
 
