@@ -81,8 +81,8 @@ def test_the_fc_phase_counts_in_hardware_and_in_statistical_efficiency_apart() -
     found = fc_phase.compare(record, made_up(taken))
     assert record.status == "running"  # no bar is missed
     assert record.tables[1].rows == [[1, 2.0, 1.0, 2.0], [2, 2.0, 2.0, 4.0], [4, 2.0, 4.0, 8.0]]
-    momenta = {row[0]: row[1] for row in record.tables[2].rows}
-    assert momenta == {"published": 0.9, "tuned for 1 group": 0.0, "tuned for 4 groups": 0.0}
+    momenta = {row[0]: row[1] for row in record.tables[2].rows if row[0].startswith("4")}
+    assert momenta == {"4, published": 0.9, "4, tuned for 1 group": 0.0, "4, tuned": 0.0}
     ET.fromstring(fc_phase.picture(found, "t"))
 
 
