@@ -17,7 +17,18 @@ from statistics import fmean
 from typing import Any
 
 from benchmarks.helpers.report import ROOT, machine
-from benchmarks.tuning.runs import AUTO, OMNIVORE, Reached, Setting, Task, Times, measured, trial
+from benchmarks.tuning.runs import (
+    AUTO,
+    OMNIVORE,
+    SINGA,
+    Prepared,
+    Reached,
+    Setting,
+    Task,
+    Times,
+    measured,
+    trial,
+)
 
 FILE = ROOT / "benchmarks" / "tuning" / "trials.jsonl"
 # the files of the tuner and of its model, in addition to the files that every run uses
@@ -27,6 +38,8 @@ CODE = (
     "roles/forecasting/*.py",
     "runtime/queueing/*.py",
 )
+# presets whose actors do the same pieces of work as another preset's, with one worker
+SAME_WORK = {SINGA: "mxnet-async"}
 Make = Callable[[Setting | None, int, Reached | None, str], Reached]  # setting, seed, rival, preset
 
 
@@ -61,34 +74,35 @@ TUNER = f"{AUTO} {digest()}"  # of the code that this process runs
 class Kept:
     """Results by name. Each line of the file also has its origin: the commit and the processor.
     Without a file, results live only as long as this object. A line that was cut off, or has no
-    origin (from an older version), is ignored."""
+    origin (from an older version), is ignored. Results in the files `also` are known too, and new
+    ones are not written there. `origins`: those of the results that were used."""
 
-    def __init__(self, file: Path | None = None) -> None:
+    def __init__(self, file: Path | None = None, *also: Path) -> None:
         self._file = file
-        self._found = dict[str, Any]()
+        self._found = dict[str, tuple[Any, str]]()  # name -> result, origin
         self.origins = set[str]()
         here = machine()
         self._origin = f"{here['commit']} on {here['processor']}"
-        for line in (
-            file.read_text("utf-8").splitlines() if file is not None and file.is_file() else ()
-        ):
-            try:
-                entry = json.loads(line)
-                self.origins.add(entry["origin"])
-            except (ValueError, KeyError):
-                continue
-            self._found[entry["name"]] = entry["found"]
+        for path in (*also, *((file,) if file is not None else ())):
+            for line in path.read_text("utf-8").splitlines() if path.is_file() else ():
+                try:
+                    entry = json.loads(line)
+                    self._found[entry["name"]] = entry["found"], entry["origin"]
+                except (ValueError, KeyError):
+                    continue
 
     def __repr__(self) -> str:
         return f"<{len(self._found)} entries, {self._file}>"
 
     def get(self, name: str) -> Any:
         """The result of this name; None if it is not known."""
-        return self._found.get(name)
+        found, origin = self._found.get(name, (None, ""))
+        self.origins |= {origin} - {""}
+        return found
 
     def put(self, name: str, found: Any) -> None:
         """Keep a result. It replaces an earlier one of that name."""
-        self._found[name] = found
+        self._found[name] = found, self._origin
         self.origins.add(self._origin)
         if self._file is not None:
             self._file.parent.mkdir(parents=True, exist_ok=True)
@@ -209,20 +223,42 @@ class Trials:
         return None if found is None else Reached(**found)
 
 
-def on_virtual_clock(task: Task, workers: int, gigabits: float, kept: Kept) -> Trials:
-    """Trials on the virtual clock, with service times that are measured once in processes on this
-    machine. `gigabits`: per second, of each machine's interface in each direction."""
-
-    def times(preset: str) -> Times:
-        name = f"{task.name}, {preset}: service times"
-        if kept.get(name) is None:
-            kept.put(name, measured(task, preset))
-        return {key: (seconds, spread) for key, (seconds, spread) in kept.get(name).items()}
+def on_virtual_clock(
+    task: Task,
+    workers: int,
+    gigabits: float,
+    kept: Kept,
+    *,
+    times: Times | None = None,
+    but: str = "",
+    prepared: Prepared | None = None,
+) -> Trials:
+    """Trials on the virtual clock, with these service `times`, or with times that are measured once
+    in processes on this machine. `gigabits`: per second, of each machine's interface in each
+    direction. `but`: how these trials differ from others of the task, part of their names;
+    `prepared` makes the difference."""
 
     def make(setting: Setting | None, seed: int, rival: Reached | None, preset: str) -> Reached:
-        rate = gigabits * 1e9 / 8
         return trial(
-            task, workers, setting, times(preset), rate=rate, seed=seed, rival=rival, preset=preset
+            task,
+            workers,
+            setting,
+            times or service_times(task, preset, kept),
+            rate=gigabits * 1e9 / 8,
+            seed=seed,
+            rival=rival,
+            preset=preset,
+            prepared=prepared,
         )
 
-    return Trials(task, workers, f"{gigabits:g} Gbit/s", make, kept)
+    where = f"{gigabits:g} Gbit/s" + (f", {but}" if but else "")
+    return Trials(task, workers, where, make, kept)
+
+
+def service_times(task: Task, preset: str, kept: Kept) -> Times:
+    """The service times of a task, measured in processes if they are not kept yet."""
+    preset = SAME_WORK.get(preset, preset)
+    name = f"{task.name}, {preset}: service times"
+    if kept.get(name) is None:
+        kept.put(name, measured(task, preset))
+    return {key: (seconds, spread) for key, (seconds, spread) in kept.get(name).items()}

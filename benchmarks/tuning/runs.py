@@ -37,6 +37,7 @@ from runtime.simulation.cluster import Simulation
 
 AUTO = "auto"
 OMNIVORE = "omnivore"
+SINGA = "singa"  # the same groups without a merged FC phase
 LATENCY = 1e-4  # seconds between two machines
 SPREAD = 0.06  # least coefficient of variation (Omnivore, Figure 22)
 # work on a member's rows
@@ -55,6 +56,8 @@ max_iter: 100 display: 1 snapshot: 0 snapshot_after_train: false test_initializa
 """
 NO_TESTS = "test_interval: 1000000"
 
+# called with the actors of a run that is about to begin
+Prepared = Callable[[dict[str, Actor]], None]
 # "ROLE/LABEL" -> mean and coefficient of variation of its seconds
 Times = dict[str, tuple[float, float]]
 
@@ -122,7 +125,7 @@ class Reached:
 class Task:
     """The task of a run: options of `roles.training` without strategy and rates, and at most
     `iterations`. The target is an accuracy on test images of at least `accuracy` or, if that is 0,
-    a mean training loss over WINDOW iterations of at most `loss`. `usual`: the published rate, at
+    a mean training loss over `window` iterations of at most `loss`. `usual`: the published rate, at
     momentum 0.9."""
 
     name: str
@@ -131,6 +134,7 @@ class Task:
     accuracy: float = 0.0
     loss: float = 0.0
     usual: float = 0.01
+    window: int = WINDOW
 
     @property
     def target(self) -> str:
@@ -257,11 +261,10 @@ def trial(
     seed: int = 1,
     rival: Reached | None = None,
     preset: str = OMNIVORE,
-    prepared: Callable[[dict[str, Actor]], None] | None = None,
+    prepared: Prepared | None = None,
 ) -> Reached:
     """Make one run; without a setting it tunes itself ("auto"). `rate`: bytes per second of each
-    interface in each direction. `rival`: the run is cut if this is ahead (`Reached.behind`).
-    `prepared` is called with the actors of a run that is about to begin."""
+    interface in each direction. `rival`: the run is cut if this is ahead (`Reached.behind`)."""
     chosen = (
         (AUTO, AUTO, AUTO)
         if setting is None
@@ -271,7 +274,7 @@ def trial(
     strategy = {
         "preset": preset,
         "workers": workers,
-        **({"groups": groups} if preset == OMNIVORE else {}),
+        **({"groups": groups} if preset in (OMNIVORE, SINGA) else {}),
     }
     more = {
         "momentum": momentum,
@@ -300,7 +303,7 @@ class _Trial:
         topology: Topology,
         clock: Clock,
         rival: Reached | None,
-        prepared: Callable[[dict[str, Actor]], None] | None,
+        prepared: Prepared | None,
     ) -> None:
         self._task = task
         self._then = prepared
@@ -308,7 +311,7 @@ class _Trial:
         self._clock = clock
         self._rival = rival
         self._ends = deque[float](maxlen=200)
-        self._losses = deque[float](maxlen=WINDOW)
+        self._losses = deque[float](maxlen=task.window)
         self._done = 0
         self._found = Reached()
 
@@ -363,7 +366,7 @@ class _Trial:
     def _learnt(self) -> bool:
         smooth = fmean(self._losses)
         if self._accuracy is None:
-            return len(self._losses) == WINDOW and smooth <= self._task.loss
+            return len(self._losses) == self._task.window and smooth <= self._task.loss
         return self._done % EACH == 0 and smooth < LOW and self._accuracy() >= self._task.accuracy
 
 

@@ -30,7 +30,7 @@ from benchmarks.tuning.bayes import searches_of
 from benchmarks.tuning.kept import FILE, Kept, Repeated, Trials, on_virtual_clock
 from benchmarks.tuning.learning import DATA, missing
 from benchmarks.tuning.pictures import tradeoff
-from benchmarks.tuning.runs import Reached, Setting, Task, around, lenet, quick
+from benchmarks.tuning.runs import OMNIVORE, Reached, Setting, Task, around, lenet, quick
 from benchmarks.tuning.unseen import plain, residual
 from roles.tuning.choices import counts_up_to
 
@@ -177,14 +177,20 @@ def compare(
 
 
 class Grid:
-    """The grid: every momentum with every rate, for each number of groups. `found`: results with
-    the first seed. `bests`: the best point by groups. `lost`: points that did not reach the target
+    """The grid of a preset: every momentum with every rate, for each number of groups. `found`:
+    results with the first seed. `bests`: the best point by groups. `lost`: points that did not reach the target
     with each of their seeds."""
 
     def __init__(
-        self, trials: Trials, momenta: Sequence[float], rates: Sequence[float], few: int
+        self,
+        trials: Trials,
+        momenta: Sequence[float],
+        rates: Sequence[float],
+        few: int,
+        preset: str = OMNIVORE,
     ) -> None:
         self._trials = trials
+        self._preset = preset
         self._momenta = momenta
         self._rates = rates
         self._few = few
@@ -203,7 +209,7 @@ class Grid:
             ]
             if not points:
                 return
-            found = self._trials.first_of(points)
+            found = self._trials.first_of(points, preset=self._preset)
             best = min(found, key=lambda setting: found[setting].took)
             self.found |= found
             self.bests[groups] = self._nearest = best
@@ -216,15 +222,19 @@ class Grid:
         count: dict[Setting, int] = {}
         while True:
             few = {setting: count.get(setting, self._few) for setting in self.bests.values()}
-            point = min(few, key=lambda setting: self._trials.repeated(setting, few[setting]).took)
+            point = min(few, key=lambda setting: self.repeated(setting, few[setting]).took)
             if not math.isfinite(self.found[point].took) or few[point] == seeds:
                 return point
             count[point] = seeds
             if not self._reaches(point, seeds):
                 self.search(point.groups)
 
+    def repeated(self, point: Setting, seeds: int) -> Repeated:
+        """Whole trials of a point, with seeds 1 to `seeds`."""
+        return self._trials.repeated(point, seeds, preset=self._preset)
+
     def _reaches(self, point: Setting, seeds: int) -> bool:
-        runs = self._trials.repeated(point, seeds)
+        runs = self.repeated(point, seeds)
         if math.isinf(runs.took):
             self.lost[point] = runs
         return point not in self.lost

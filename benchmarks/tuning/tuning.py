@@ -15,6 +15,12 @@ measurements, and the time that it takes.
                 tradeoff-cifar10-8-10
     recurrent   groups, momentum and rate for a recurrent net (Omnivore, Figure 32); minutes of a core; continues if
                 it was cut off
+    fc-phase    the FC phase merged or not: hardware and statistical efficiency apart (Omnivore, Figures 13 and 31)
+    rate-batch  rates and batches up to a loss (FireCaffe, section 7.3; Omnivore, Figure 23)
+    lazy-pull   models pulled layer by layer, compared with whole ones (Omnivore, D.1.2)
+    schedule    the tuner compared with the published schedule (Omnivore, Figure 33)
+    steady      groups, momentum and rate from a warm start, next to the cold start (Omnivore, Figures 26 and 27)
+                these five take minutes of a core each (`studies`); each continues if it was cut off
     bayes       the tuner's search compared with a Bayesian one (`bayes`)
     momentum    the momentum of asynchronous groups compared with 1 - 1/g (Omnivore, Figure 6); about 10 minutes of two
                 cores
@@ -44,6 +50,11 @@ from benchmarks.tuning.nan import nan
 from benchmarks.tuning.prediction import prediction
 from benchmarks.tuning.recurrent import recurrent
 from benchmarks.tuning.rules import compare_rules
+from benchmarks.tuning.studies.fc_phase import fc_phase
+from benchmarks.tuning.studies.lazy_pull import lazy_pull
+from benchmarks.tuning.studies.rate_batch import rate_batch
+from benchmarks.tuning.studies.schedule import schedule
+from benchmarks.tuning.studies.steady import steady
 from benchmarks.tuning.tradeoff import CONFIGURATIONS
 from benchmarks.tuning.tradeoff_real import tradeoff_real
 from benchmarks.tuning.weird_trick import weird_trick
@@ -237,6 +248,11 @@ PARTS: dict[str, tuple[str, Callable[[Record, int], None]]] = {
     ),
     "lesion": ("What each choice of the tuner is worth", lesion),
     "recurrent": ("Groups, momentum, rate: an LSTM on Tiny Shakespeare", recurrent),
+    "fc-phase": ("The FC phase's share in HE and in SE: LeNet, 8 workers", fc_phase),
+    "rate-batch": ("Rate and batch: LeNet, 4 workers in one group", rate_batch),
+    "lazy-pull": ("Models pulled layer by layer, or whole: LeNet, 8 groups", lazy_pull),
+    "schedule": ("The tuner beside a published schedule: CIFAR-10 quick, 4 workers", schedule),
+    "steady": ("Cold start and steady state: LeNet, 4 workers", steady),
     "bayes": ("The tuner's search beside a Bayesian one", bayes),
     "momentum": ("Implicit momentum of asynchronous groups, Omnivore's Figure 6", momentum),
     "nan": ("Runs that end in NaN", nan),

@@ -188,9 +188,7 @@ def _shapes_of(job: Job) -> InputShape:
 def _without_device(job: Job) -> Job:
     """The job without the number of its GPU: shapes are the same on every device, and memory is the
     same on every GPU."""
-    return dataclasses.replace(
-        job, device="cuda" if job.device.startswith("cuda") else "cpu", rows_here={}
-    )
+    return dataclasses.replace(job, device="cuda" if job.on_gpu else "cpu", rows_here={})
 
 
 def _key(job: Job) -> str:

@@ -18,6 +18,9 @@ from roles.learning.job import Job
 from roles.learning.wire_formats import Layers, WireFormat, format_of, plain_beside
 from roles.messages import TRAIN
 
+# ends the name of a purpose: bytes in host memory of an actor that computes on a GPU
+HOST = " in host memory"
+
 
 def crossing(net: Net, rows: int, *, back: bool = False) -> int:
     """Bytes that cross the cut of the net for so many rows: the blobs of a conv part, or (`back`)
@@ -130,6 +133,17 @@ def gradients(job: Job, layers: Layers, shapes: Shapes) -> int:
     """Bytes of a worker's gradients: those of one pass and, if there are several passes, their
     sum."""
     return shapes.size(layers) * (1 if job.passes == 1 else 2)
+
+
+def leaving(job: Job, pieces: Sequence[int]) -> Held:
+    """Bytes of a worker's gradients that leave it in `pieces` during the backward pass. On a GPU
+    the device holds one piece at a time, and host memory holds the copies of all. The sums of
+    several passes stay on the device."""
+    whole = sum(pieces)
+    of_passes = 0 if job.passes == 1 else whole
+    if not job.on_gpu:
+        return {"gradients": of_passes + whole}
+    return {"gradients": of_passes + max(pieces, default=0), f"gradients{HOST}": whole}
 
 
 def activations(nets: list[Net], shapes: Shapes) -> Held:

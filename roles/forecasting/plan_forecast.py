@@ -10,6 +10,7 @@ from typing import Any
 
 from roles.base.role import Held, MemoryOptions, TuningOptions
 from roles.base.shapes import Shapes
+from roles.base.sizes import HOST
 from roles.forecasting.regrouped import at_largest, regrouped
 from roles.forecasting.traffic import traffic_of
 from runtime.plan.forecast import Forecast
@@ -34,15 +35,20 @@ def memory(topology: Topology) -> dict[str, int]:
 
     The numbers are for the largest batch, and for the grouping, of those that a tuner may try, in
     which the actor holds most. They are calculated in a tenth of a second, without the kernels'
-    compiler. Actors that compute on another device, a GPU or an emulated one, are left out.
+    compiler. Actors that compute on another device, a GPU or an emulated one, are left out, except
+    for the arrays that an actor on a GPU holds in host memory.
     """
     plain = at_largest(plainly(topology))
     here = {actor.name for actor in plain.actors if computes_here(actor)}
     found: dict[str, int] = {}
     for tried in (plain, *_in_most_groups(plain)):
         for name, parts in footprint(Shapes(tried)).items():
-            if name in here:
-                held = sum(size for what, size in parts.items() if what != "scratch")
+            held = sum(
+                size
+                for what, size in parts.items()
+                if what.endswith(HOST) or (name in here and what != "scratch")
+            )
+            if held:
                 found[name] = max(held, found.get(name, 0))
     return found
 

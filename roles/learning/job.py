@@ -336,6 +336,11 @@ class Job:
         """True if the role with this job computes nothing."""
         return self.device == "emulated"
 
+    @property
+    def on_gpu(self) -> bool:
+        """True if the role with this job computes on a GPU."""
+        return self.device.startswith("cuda")
+
     def build_shard(self, phase: str, rank: int, of: int, image_shape: InputShape) -> ShardedNet:
         """Shard `rank` of the net's FC phase, which is divided among `of` servers. Other arguments
         are as in `build`."""

@@ -280,6 +280,7 @@ class AutoSettings:
             measuring=measuring,
             follow=len(lead.options.groups) if self._follows and measuring else 0,
             suited=lead.options.job.solver_spec.momentum,
+            saves=bool(timetable.snapshot_interval or timetable.snapshot_last),
         )
         placed = dataclasses.replace(lead, process=process)
         actors = (*(placed if actor is lead else actor for actor in topology.actors),)

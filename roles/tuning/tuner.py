@@ -2,8 +2,9 @@
 on with the best.
 
 Each search starts from the model of that moment. The coordinator watches the chosen setting for an
-epoch; then the tuner searches again. If momentum is to follow measurements instead, the tuner keeps
-the total momentum where it is wanted, without probes.
+epoch. Then it saves the model (Omnivore, section 5.2), and the tuner searches again. If momentum is
+to follow measurements instead, the tuner keeps the total momentum where it is wanted, without
+probes.
 `search` and `momentum_following` make the decisions; this actor sends the messages.
 """
 
@@ -32,7 +33,7 @@ from roles.tuning.momentum_following import EVERY, Change, Following
 from roles.tuning.record import FILE, Start, as_chosen, search_of, write
 from roles.tuning.search import instead, tune
 from roles.tuning.trials import SpentUp, Trials
-from runtime import Actor, Refused
+from runtime import Actor, Refused, Save
 from runtime.reasons import reason
 
 # times that training goes back to the model of one search; a run that still diverges then would
@@ -48,7 +49,8 @@ class TunerOptions(RoleOptions):
     model servers that measure gradients. `follow` is the number of groups with which the run
     starts, if momentum is to be kept at a total without probes; else 0. `suited` is that total, the
     solver's momentum. If a cold start has something to choose, it comes first. `cluster` is the
-    cluster that the model describes, if the tuner chooses groups.
+    cluster that the model describes, if the tuner chooses groups. `saves`: a checkpoint is saved at
+    the end of each epoch.
     """
 
     coordinator: str
@@ -58,6 +60,7 @@ class TunerOptions(RoleOptions):
     measuring: tuple[str, ...] = ()
     follow: int = 0
     suited: float = 0.0
+    saves: bool = False
 
     @property
     def most_groups(self) -> int:
@@ -91,6 +94,7 @@ class Tuner(Actor):
         self._measuring = options.measuring
         self._follow = options.follow
         self._suited = options.suited
+        self._saves = options.saves
         self._model: ClusterModel | None = None
         if options.cluster is not None and options.choices.groups:
             hardware = Hardware(options.cluster, options.choices.groups)
@@ -127,8 +131,10 @@ class Tuner(Actor):
         follow, at the time when it is due."""
         began = self.now()
         self._trained += began - self._since
-        held = await self.ask(self._coordinator, Hold(), Held)
         before = self._chosen
+        if before is not None and self._saves:
+            await self.tell(self._coordinator, Save())
+        held = await self.ask(self._coordinator, Hold(), Held)
         now = self._present(held)
         if before is not None:
             await self._learn_from(held, now, before.setting, began - self._since)

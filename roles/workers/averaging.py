@@ -23,8 +23,9 @@ import numpy as np
 
 from ops import Array
 from roles.base.loads import Load, Loads, first_passes, layers_in
-from roles.base.role import Anew
+from roles.base.role import Anew, Held
 from roles.base.shapes import Shapes
+from roles.base.sizes import gradients
 from roles.base.steps import Key, Step, Steps, Turn, Work
 from roles.exchange.buckets import Bucket
 from roles.learning.buffers import gradient_buffers
@@ -42,6 +43,11 @@ class AveragingOptions(ReplicaOptions):
     anew: ClassVar[Anew] = Anew.FROM_STATE
     tau: int
     histories: bool
+
+    def exchanged(self, shapes: Shapes) -> Held:
+        """All its gradients, which stay, and the sums of parameters."""
+        layers = shapes.layers(self.job, "all")
+        return {"gradients": gradients(self.job, layers, shapes)} | self.received(shapes)
 
     def loads(self, name: str, shapes: Shapes) -> Loads:
         """The work of an iteration of its own. Each tau-th iteration also packs, adds up and

@@ -21,7 +21,7 @@ from nets import Stage
 from roles.base.loads import Loads
 from roles.base.role import Held, JobOptions, Sent, Wires
 from roles.base.shapes import Shapes
-from roles.base.sizes import encoded, gradients, passes
+from roles.base.sizes import encoded, leaving, passes
 from roles.base.steps import Steps, Turn
 from roles.fc.phase import FcPhase, activations_sent
 from roles.learning.buffers import layer_gradients
@@ -82,9 +82,12 @@ class ConvOptions(JobOptions):
             yield from iteration(self, name, shapes)
 
     def holds(self, name: str, shapes: Shapes) -> Held:
-        """Passes on its rows, and their gradients."""
-        held = passes(self.job, self.part, shapes, name)
-        return held | {"gradients": gradients(self.job, shapes.layers(self.job, self.part), shapes)}
+        """Passes on its rows, and their gradients, which leave layer by layer. A GPU also holds a
+        copy of the parameters."""
+        layers = shapes.layers(self.job, self.part)
+        sizes = [shapes.size({layer: blobs}) for layer, blobs in layers.items()]
+        held = passes(self.job, self.part, shapes, name) | leaving(self.job, sizes)
+        return held | ({"parameters": sum(sizes)} if self.job.on_gpu else {})
 
     def loads(self, name: str, shapes: Shapes) -> Loads:
         """The stages one by one, forward and backward."""

@@ -48,10 +48,8 @@ class ConvReplicaOptions(ReplicaOptions):
 
     def holds(self, name: str, shapes: Shapes) -> Held:
         """The conv phase's passes, gradients, sums, parameters and histories."""
-        layers = shapes.layers(self.job, self.part)
-        size = shapes.size(layers)
-        held = passes(self.job, self.part, shapes, name) | {"gradients": size, "sums": size}
-        return held | model(self.job, layers, shapes)
+        held = passes(self.job, self.part, shapes, name) | self.exchanged(shapes)
+        return held | model(self.job, shapes.layers(self.job, self.part), shapes)
 
     def loads(self, name: str, shapes: Shapes) -> Loads:
         """The conv phase forward, then the work of a replica."""

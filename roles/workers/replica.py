@@ -24,6 +24,7 @@ from ops import Array
 from roles.base.loads import Load, Loads, first_passes, layers_in
 from roles.base.role import Anew, Held, Sent
 from roles.base.shapes import Shapes
+from roles.base.sizes import HOST, leaving
 from roles.base.steps import Key, Step, Steps, Turn, Work
 from roles.exchange.buckets import Bucket, buckets_of
 from roles.exchange.chosen_exchange import Chosen
@@ -103,7 +104,19 @@ class ReplicaOptions(WholeOptions):
 
     def holds(self, name: str, shapes: Shapes) -> Held:
         """The memory of a single worker, and the sums."""
-        return super().holds(name, shapes) | {"sums": shapes.number * sum(self.summed(shapes))}
+        return super().holds(name, shapes) | self.exchanged(shapes)
+
+    def exchanged(self, shapes: Shapes) -> Held:
+        """Its gradients, and their sums. An update takes one bucket of sums to the device; clipping
+        takes all."""
+        buckets = [shapes.number * size for size in self.summed(shapes)]
+        clips = self.job.solver_spec.clips
+        return leaving(self.job, [sum(buckets)] if clips else buckets) | self.received(shapes)
+
+    def received(self, shapes: Shapes) -> Held:
+        """The sums, which are made in host memory."""
+        purpose = f"sums{HOST}" if self.job.on_gpu else "sums"
+        return {purpose: shapes.number * sum(self.summed(shapes))}
 
     def loads(self, name: str, shapes: Shapes) -> Loads:
         """Forward and backward to the first bucket in one piece, then bucket by bucket, and its

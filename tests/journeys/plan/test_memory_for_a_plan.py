@@ -13,6 +13,7 @@ from roles.forecasting.plan_forecast import forecast, memory
 from runtime.errors import ConfigError
 from runtime.machine.memory import MachineMemory
 from runtime.plan.room import warned
+from runtime.plan.topology import Topology
 from runtime.runs.checking import check
 from tests.helpers.support import configure
 
@@ -105,3 +106,59 @@ def test_actors_on_other_machines_take_no_memory_here(tmp_path: Path) -> None:
         dataclasses.replace(actor, emulated={"profile": "", "seed": 1}) for actor in topology.actors
     ]
     assert memory(dataclasses.replace(topology, actors=tuple(moved))) == {}
+
+
+ALL = 4 * (25 * 20 + 20 + 25 * 20 * 50 + 50 + 800 * 500 + 500 + 500 * 10 + 10)  # bytes of LeNet
+LARGEST = 4 * (800 * 500 + 500)  # of its largest layer, ip1
+
+
+@pytest.mark.parametrize(
+    ("preset", "worker", "on_device"),
+    [
+        ("single", "single", ALL),
+        ("host-accumulate", "replica-0", LARGEST),
+        ("firecaffe", "replica-0", LARGEST),
+        ("mxnet-sync", "conv-0-0", LARGEST),
+        ("dl4j", "replica-0", ALL),
+    ],
+)
+def test_a_gpu_holds_one_piece_of_the_gradients_at_a_time_if_they_leave_it(
+    tmp_path: Path, preset: str, worker: str, on_device: int
+) -> None:
+    topology = on_gpu(tmp_path, preset)
+    held = forecast(topology).memory[worker]
+    leave = preset not in ("single", "dl4j")
+    assert held["gradients"] == pytest.approx(on_device, rel=0.02)
+    assert held.get("gradients in host memory", 0) == (ALL if leave else 0)
+    assert held["parameters"] == ALL
+    assert memory(topology).get(worker, 0) == sum(
+        size for what, size in held.items() if what.endswith(" in host memory")
+    )
+
+
+def test_a_gpu_holds_all_gradients_if_they_are_clipped_or_added_up_over_passes(
+    tmp_path: Path,
+) -> None:
+    more = {"clipped": "clip_gradients: 1", "passes": "iter_size: 2"}
+    for name, line in more.items():
+        (tmp_path / name).mkdir()
+        held = forecast(on_gpu(tmp_path / name, "host-accumulate", line)).memory["replica-0"]
+        assert held["gradients"] >= ALL
+
+
+def on_gpu(folder: Path, preset: str, line: str = "") -> Topology:
+    cluster = configure(folder, preset, workers=1 if preset == "single" else 2)
+    solver = folder / "solver.prototxt"
+    solver.write_text(solver.read_text() + line + "\n")
+    settings = ['train.devices={"*" = "cuda:0"}']
+    return check(cluster, settings, starts=False).placement.topology
+
+
+@pytest.mark.parametrize("preset", ["firecaffe", "mxnet-sync", "sparknet", "dl4j"])
+def test_a_cpu_holds_all_gradients_of_a_worker_in_its_own_memory(
+    tmp_path: Path, preset: str
+) -> None:
+    topology = check(configure(tmp_path, preset, workers=2)).placement.topology
+    for name, held in forecast(topology).memory.items():
+        assert held.get("gradients", ALL) == ALL, name
+        assert not any(what.endswith(" in host memory") for what in held)
