@@ -46,7 +46,7 @@ def read_idx(path: Path, axes: tuple[int, ...]) -> NDArray[np.uint8]:
     """Return the array in `path`. Raises DataError if its number of axes is not in `axes`, or if
     the file is damaged."""
     with opened(path) as (file, size):
-        return _read(file, size, path.name, axes)
+        return _read(file, size, str(path), axes)
 
 
 def _read(file: IO[bytes], size: int | None, name: str, axes: tuple[int, ...]) -> NDArray[np.uint8]:

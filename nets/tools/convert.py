@@ -14,7 +14,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from nets.data.images import check_size, read_folders, read_list
+from nets.data.class_folders import class_folders
+from nets.data.images import check_size, read_list
 from nets.data.source import Source
 from nets.data.writers import records_of_files, records_of_source, write_lmdb
 from nets.definition.params import ParamSpec, generator
@@ -74,9 +75,12 @@ def images_to_lmdb(
         raise DataError(
             "images: encoded images are stored unchanged, expected no size and no colour"
         )
-    paths, labels = (
-        read_folders(source) if source.is_dir() else read_list(source, root or source.parent)
-    )
+    if source.is_dir():
+        folders = class_folders(source)
+        paths, labels = folders.paths, folders.labels
+        _tell(folders.told)
+    else:
+        paths, labels = read_list(source, root)
     order = range(len(paths))
     if shuffle_seed is not None:
         order = generator(shuffle_seed, "convert").permutation(len(paths)).tolist()

@@ -46,6 +46,7 @@ def told_to_lead(
         except NetError as error:
             problems += [(text, CLASSES) for text in error.problems]
         problems += [(text, CLASSES) for text in _other_count(names, nets[TRAIN])]
+        problems += [(text, CLASSES) for text in _other_order(names, sources[TRAIN].class_names)]
     phase = next(iter(job.test_phases), TRAIN)
     source = sources[phase]
     net = nets[phase]
@@ -64,6 +65,15 @@ def _other_count(names: Sequence[str], net: Net) -> Iterator[str]:
     counts = [numbers.count for numbers in numbers_of(net) if numbers.blob in net.inputs[1:]]
     if counts and len(names) not in counts:
         yield f"found {len(names)} names, but the net has {counts[-1]} classes"
+
+
+def _other_order(names: Sequence[str], folders: Sequence[str]) -> Iterator[str]:
+    """The mistake of names that are those of the data in another order."""
+    if tuple(names) != tuple(folders) and sorted(names) == sorted(folders):
+        yield (
+            f"found {', '.join(names)}, but the labels of the data are in the order "
+            f"{', '.join(folders)}: use that order, or leave the names out"
+        )
 
 
 def _watched(train: Train, said: Checkpoint) -> Watched:
