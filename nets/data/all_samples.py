@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from nets.data.passed_over import first
+from nets.data.passed_over import first, shown
 from nets.data.source import Source
 from nets.errors import DataError
 
@@ -56,7 +56,8 @@ class AllSamples:
                 continue
             known = max(len(class_names), num_classes or 0)
             for label in sorted({*range(known), *map(int, counter)}):
-                name = f" {class_names[label]}" if 0 <= label < len(class_names) else ""
+                named = 0 <= label < len(class_names) and class_names[label] != str(label)
+                name = f" {shown(class_names[label])}" if named else ""
                 yield f"  class {label}{name}: {counter[label]} samples"
 
 

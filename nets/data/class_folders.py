@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from nets.data import decode
-from nets.data.passed_over import PassedOver, first
+from nets.data.passed_over import PassedOver, first, shown
 from nets.errors import DataError
 from nets.reasons import reason
 
@@ -65,20 +65,20 @@ def class_folders(path: Path, classes: Sequence[str] = ()) -> ClassFolders:
     an image is a class, in the order of names. Raises DataError if no image is found.
     """
     passed = PassedOver(path)
-    found = list(_folders(path, passed))
-    images = {folder.name: list(_images_in(folder, passed)) for folder in found}
-    for folder in found:
-        if not images[folder.name]:
-            passed.note(folder, EMPTY)
-        elif classes and folder.name not in classes:
-            passed.note(folder, UNKNOWN)
-    full = [folder.name for folder in found if images[folder.name]]
+    images = {folder.name: list(_images_in(folder, passed)) for folder in _folders(path, passed)}
+    full = [name for name, found in images.items() if found]
     names = tuple(classes or full)
     numbers = {name: label for label, name in enumerate(names)}
+    for name, found in images.items():
+        if not found:
+            passed.note(path / name, EMPTY)
+        elif name not in numbers:
+            passed.note(path / name, UNKNOWN)
     taken = [name for name in full if name in numbers]
-    told = (*passed.told, *_missing(path, names, taken), *_alike(path, {*names, *full}))
+    every = [*names, *(name for name in full if name not in numbers)]
+    told = (*passed.told, *_missing(path, names, taken), *_alike(path, every))
     if not taken:
-        raise DataError([_nothing(path, found, classes, passed), *told])
+        raise DataError([_nothing(path, len(images), classes), *told])
     return ClassFolders(
         names,
         [file for name in taken for file in images[name]],
@@ -132,8 +132,11 @@ def alike(names: Sequence[str]) -> Iterator[str]:
     for group in groups.values():
         if len(group) > 1:
             same = len({unicodedata.normalize("NFC", name) for name in group}) < len(group)
-            shown = (ascii(name) if same else f"'{name}'" for name in group)
-            yield f"{' and '.join(shown)} differ only in case or Unicode form"
+            each = (ascii(name) if same else f"'{shown(name)}'" for name in group)
+            if len({*group}) == 1:
+                yield f"'{shown(group[0])}' is given {len(group)} times"
+                continue
+            yield f"{' and '.join(each)} differ only in case or Unicode form"
 
 
 def _folders(path: Path, passed: PassedOver) -> Iterator[Path]:
@@ -192,22 +195,21 @@ def _folded(name: str) -> str:
     return unicodedata.normalize("NFC", unicodedata.normalize("NFC", name).casefold())
 
 
-def _alike(path: Path, names: set[str]) -> Iterator[str]:
-    for text in alike(sorted(names)):
-        yield f"{path}: the classes {text}: rename them if they are one class"
+def _alike(path: Path, names: Sequence[str]) -> Iterator[str]:
+    for text in alike(names):
+        yield f"{shown(path)}: the classes {text}: rename them if they are one class"
 
 
 def _missing(path: Path, names: Sequence[str], taken: Sequence[str]) -> Iterator[str]:
     missing = [name for name in names if name not in taken]
     if missing:
-        yield f"{path}: found no image of {len(missing)} of {len(names)} classes: {first(missing)}"
+        counts = f"{len(missing)} of {len(names)} classes"
+        yield f"{shown(path)}: found no image of {counts}: {first(missing)}"
 
 
-def _nothing(
-    path: Path, folders: Sequence[Path], classes: Sequence[str], passed: PassedOver
-) -> str:
+def _nothing(path: Path, folders: int, classes: Sequence[str]) -> str:
     expected = "expected a folder of images per class"
     if classes:
         return f"{path}: found no image of a class, {expected}: {first(classes)}"
-    there = f"{len(folders)} folders without an image" if folders else "no folders"
-    return f"{path}: found {there}, {expected}"
+    there = f"{folders} {'folder' if folders == 1 else 'folders'} without an image"
+    return f"{path}: found {there if folders else 'no folders'}, {expected}"

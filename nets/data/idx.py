@@ -31,12 +31,13 @@ def read(
     numbers = read_idx(base_dir / labels, axes=(1,))
     if len(pixels) != len(numbers):
         raise DataError(
-            f"{images} has {len(pixels)} images but {labels} has {len(numbers)} "
-            "labels, expected the same number"
+            f"{base_dir / images} has {len(pixels)} images but {base_dir / labels} has "
+            f"{len(numbers)} labels, expected the same number"
         )
     if not pixels.size:
         raise DataError(
-            f"{images}: found no pixels (shape {pixels.shape}), expected at least one image"
+            f"{base_dir / images}: found no pixels (shape {pixels.shape}), expected at least one "
+            "image"
         )
     shaped = pixels[:, None] if pixels.ndim == 3 else pixels
     return shaped, numbers.astype(np.int64), int(numbers.max()) + 1

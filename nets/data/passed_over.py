@@ -28,10 +28,17 @@ class PassedOver:
         if not self._names:
             return ()
         each = (f"{why}: {len(names)} ({first(names)})" for why, names in self._names.items())
-        return (f"{self._root}: passed over: {'; '.join(each)}",)
+        return (f"{shown(self._root)}: passed over: {'; '.join(each)}",)
 
 
 def first(names: Sequence[str]) -> str:
     """Return the first names of a list, and the number of the others."""
     more = f" and {len(names) - SHOWN} more" if len(names) > SHOWN else ""
-    return f"{', '.join(names[:SHOWN])}{more}"
+    return f"{', '.join(map(shown, names[:SHOWN]))}{more}"
+
+
+def shown(name: str | Path) -> str:
+    """Return a name for a line of text: line breaks and other signs that are not printable are
+    escaped, since a file may be called anything."""
+    text = str(name)
+    return text if text.isprintable() else repr(text)[1:-1]

@@ -13,6 +13,7 @@ from nets.errors import did_you_mean
 from nets.graph.classes import numbers_of
 from nets.predict import Seen
 from nets.predict.deployment import read_classes
+from nets.predict.given import deployment_of
 from roles.checkpoints.best import Watch, Watched
 from roles.learning.job import Job
 from roles.messages import TRAIN
@@ -24,6 +25,7 @@ Problem = tuple[str, tuple[str, ...]]  # a mistake, and the key it belongs to
 BEST = ("checkpoint", "best")
 STOP = ("train", "stop")
 CLASSES = ("train", "data", "classes")
+MOST_NAMES = 8  # of classes in a message
 
 
 def told_to_lead(
@@ -40,9 +42,9 @@ def told_to_lead(
     watched = _watched(train, said)
     problems = list(_mistakes(watched, train, tested, job.solver_spec.test_interval))
     names: tuple[str, ...] = sources[TRAIN].class_names
-    if (named := train.data.classes) is not None:
+    if train.data.classes is not None:
         try:
-            names = read_classes(base / named) if isinstance(named, str) else tuple(named)
+            names = names_of(train, base, sources[TRAIN])
         except NetError as error:
             problems += [(text, CLASSES) for text in error.problems]
         problems += [(text, CLASSES) for text in _other_count(names, nets[TRAIN])]
@@ -58,6 +60,28 @@ def told_to_lead(
         "watched": _settled(watched, tested) if tested is not None else watched,
         "seen": seen,
     }, problems
+
+
+def names_of(train: Train, base: Path, source: Source) -> tuple[str, ...]:
+    """The names of the classes: those that [train.data] gives, else those of the source. Raises
+    NetError if the file of names cannot be read."""
+    named = train.data.classes
+    if named is None:
+        return source.class_names
+    return read_classes(base / named) if isinstance(named, str) else tuple(named)
+
+
+def other_classes(resume: str, names: Sequence[str]) -> str:
+    """A warning if the checkpoint to resume has other classes than the data have now; "" if it has
+    none, or the same."""
+    said = deployment_of([Path(resume)]) if resume else None
+    if said is None or not said.classes or not names or said.classes == tuple(names):
+        return ""
+    before, now = (", ".join(each[:MOST_NAMES]) for each in (said.classes, names))
+    return (
+        f"its model was trained on {len(said.classes)} classes ({before}), and the data have "
+        f"{len(names)} ({now}): the same label may now mean another class"
+    )
 
 
 def _other_count(names: Sequence[str], net: Net) -> Iterator[str]:

@@ -10,6 +10,7 @@ import numpy as np
 from nets import NetError, unknown_numbers
 from nets.data import Source
 from nets.data.all_samples import AllSamples, read_all
+from roles.checkpoints.watching import names_of
 from roles.learning.job import Job
 from roles.options import Options
 from roles.planning.diagnostics import Diagnostics
@@ -22,12 +23,14 @@ def samples(config: ClusterConfig, options: Options, tell: Callable[[str], None]
     one line each."""
     job = job_of(config, options)
     diagnostics = Diagnostics(config.raw)
+    base = config.raw.path.resolve().parent
     for phase in job.phases:
         keys = ("train", "data", phase.lower())
         with diagnostics.reading(*keys):
             source = job.source(phase)
             found = read_all(source)
-            name, *classes = found.told(source.class_names, source.num_classes)
+            names = names_of(options.train, base, source)
+            name, *classes = found.told(names, source.num_classes)
             for line in (f"{'.'.join(keys)}: {name}", *classes):
                 tell(line)
             for text in (*found.mistakes, *_unknown_labels(job, phase, source, found)):

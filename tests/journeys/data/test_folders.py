@@ -191,6 +191,31 @@ def test_names_of_classes_in_another_order_than_the_folders_are_refused(
     assert main(["check", "--set", "train.data.classes=['Kiefer', 'Eiche']"]) == 0
 
 
+def test_a_resumed_run_whose_folders_became_other_classes_is_warned(
+    here: Path, cluster: Callable[..., Path]
+) -> None:
+    pictures(here / "train", *SPECIES)
+    pictures(here / "val", *SPECIES)
+    file = cluster()
+    (here / "net.prototxt").write_text(NET.replace("num_output: 2", "num_output: 3"))
+    saved = train(file).journal.of("checkpoint")[-1]["file"]
+    settings = [f"train.resume={saved}", "train.max_iter=4"]
+    assert not [line for line in check(file, settings).warnings if "label" in line]
+    pictures(here / "train", "birch")
+    (line,) = (line for line in check(file, settings).warnings if "the same label may" in line)
+    assert "was trained on 2 classes (oak, pine), and the data have 3 (birch, oak, pine)" in line
+
+
+def test_names_of_classes_that_differ_only_in_case_are_reported_too(
+    here: Path, cluster: Callable[..., Path]
+) -> None:
+    pictures(here / "train", *SPECIES)
+    pictures(here / "val", *SPECIES)
+    for names, told in ((["Oak", "oak"], "differ only in case"), (["x", "x"], "is given 2 times")):
+        found = check(cluster(), [f"train.data.classes={names}"]).warnings
+        assert [line for line in found if "train.data.classes: " in line and told in line]
+
+
 def test_convert_stores_the_images_of_the_classes_and_reports_the_rest(
     here: Path, capsys: Capture, caplog: pytest.LogCaptureFixture
 ) -> None:
