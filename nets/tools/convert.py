@@ -123,7 +123,7 @@ def convert_weights(
                 "its net shares parameters between layers, and Caffe's files list the "
                 "blobs of each layer"
             )
-            raise CheckpointError(f"{file.name}: {text}: name the net with --net")
+            raise CheckpointError(f"{file}: {text}: name the net with --net")
     found = read_each(files, lent(net.layers) if net else {})
     _tell(found.told)
     write_weights(target, found.weights, net)
@@ -217,13 +217,13 @@ def checkpoint_to_caffe(
         for layer, blobs in params.items()
     }
     missing = [
-        f"{source.name}: '{name}': missing, expected the solver's history"
+        f"{source}: '{name}': missing, expected the solver's history"
         for name in (name for blobs in named.values() for names in blobs for name in names)
         if name not in arrays
     ]
     if missing or not iteration.isdigit():
         raise CheckpointError(
-            missing or (f"{source.name}: found iteration '{iteration}', expected an integer >= 0")
+            missing or (f"{source}: found iteration '{iteration}', expected an integer >= 0")
         )
     write_weights(weights, found, net, shapes)
     history = {
