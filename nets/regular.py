@@ -79,9 +79,7 @@ def read_text(path: Path, limit: int, what: str) -> str:
     except OSError as error:
         raise DataError(f"{path}: cannot be read: {reason(error)}") from None
     except UnicodeDecodeError as error:
-        raise DataError(
-            f"{path.name}: byte {error.start}: not UTF-8 text, expected {what}"
-        ) from None
+        raise DataError(f"{path}: byte {error.start}: not UTF-8 text, expected {what}") from None
 
 
 def is_file(path: Path) -> bool:

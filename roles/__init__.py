@@ -57,6 +57,7 @@ if TYPE_CHECKING:
     from roles.forecasting.observer import observer
     from roles.forecasting.plan_forecast import decided, forecast, memory
     from roles.options import Options
+    from roles.planning.all_samples import samples
     from roles.planning.devices import lacking
     from roles.planning.planner import plan
     from roles.planning.predicted_times import prospects
@@ -96,6 +97,7 @@ __all__ = [
     "preload",
     "prospects",
     "resumed",
+    "samples",
     "scaled",
     "training",
 ]
@@ -134,6 +136,10 @@ def __getattr__(name: str) -> Any:
         from roles.commands.resuming import resumed
 
         return resumed
+    if name == "samples":
+        from roles.planning.all_samples import samples
+
+        return samples
     if name == "scaled":
         from roles.commands.rescaling import scaled
 

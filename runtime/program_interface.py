@@ -157,6 +157,15 @@ class Program:
         found: Sequence[str] = self._call("lacking", config, topology, absent=())
         return found
 
+    def samples(
+        self, config: ClusterConfig, options: Options, tell: Callable[[str], None]
+    ) -> Sequence[str]:
+        """Read all data of the run once, for `check --all-samples`. Calls `tell` with lines about
+        them. Returns the mistakes, one line each."""
+        text = "cannot check its data: it has no samples()"
+        found: Sequence[str] = self._required("samples", text)(config, options, tell)
+        return found
+
     def memory(self, topology: Topology) -> Mapping[str, int] | None:
         """Return for each actor the bytes that it holds at least. None: not known."""
         found: Mapping[str, int] | None = self._call("memory", topology)

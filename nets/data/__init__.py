@@ -34,6 +34,9 @@ prefetch        A thread that reads and transforms the next samples, so that the
                 not wait for them
 writers         Writer of LMDB databases: Datum records under the keys that Caffe's tools use
 stream_batches  Batches for a net whose rows are streams
+all_samples     All samples of a source, read once
+class_folders   Folders of images: one folder per class, or all images below a folder
+passed_over     The files and folders that a search passes over, counted by the reason
 """
 
 from nets.data.augment import Augment
@@ -42,7 +45,7 @@ from nets.data.data_identity import identity
 from nets.data.declared import batch_of_net, declared
 from nets.data.examined import examined, in_classes
 from nets.data.formats import FORMATS, open_source
-from nets.data.of_net import is_one, open_data
+from nets.data.of_net import folder_names, is_one, open_data
 from nets.data.prefetch import Prefetcher
 from nets.data.source import MemorySource, Source
 from nets.data.stream_batches import StreamBatches
@@ -61,6 +64,7 @@ __all__ = [
     "declared",
     "examined",
     "first_transforming",
+    "folder_names",
     "identity",
     "in_classes",
     "is_one",

@@ -32,7 +32,7 @@ def _records(path: Path) -> NDArray[np.uint8]:
     data = _bytes(path)
     if not data or len(data) % RECORD:
         raise DataError(
-            f"{path.name}: found {len(data)} bytes, expected a multiple of "
+            f"{path}: found {len(data)} bytes, expected a multiple of "
             f"{RECORD}, one record per image"
         )
     records = np.frombuffer(data, np.uint8).reshape(-1, RECORD)
@@ -40,7 +40,7 @@ def _records(path: Path) -> NDArray[np.uint8]:
     if len(wrong):
         found = records[wrong[0], 0]
         raise DataError(
-            f"{path.name}: image {wrong[0]}: found label {found}, expected 0 to {CLASSES - 1}"
+            f"{path}: image {wrong[0]}: found label {found}, expected 0 to {CLASSES - 1}"
         )
     return records
 
@@ -49,7 +49,5 @@ def _bytes(path: Path) -> bytes:
     with opened(path) as (file, _):
         data = file.read(MAX_BYTES + 1)
     if len(data) > MAX_BYTES:
-        raise DataError(
-            f"{path.name}: found more than {MAX_BYTES} bytes, expected a CIFAR-10 batch"
-        )
+        raise DataError(f"{path}: found more than {MAX_BYTES} bytes, expected a CIFAR-10 batch")
     return data

@@ -40,7 +40,11 @@ FORMATS = {
     "digits": Format(digits.read, {"split": str}, in_memory=True, names=tuple("0123456789")),
     "hdf5": Format(hdf5_list.open_list, {"source": str, "tops": tuple}, ("source",)),
     "idx": Format(idx.read, {"images": str, "labels": str}, ("images", "labels"), in_memory=True),
-    "images": Format(images.open_images, {"source": str, "root_folder": str, **_SIZE}, ("source",)),
+    "images": Format(
+        images.open_images,
+        {"source": str, "root_folder": str, "classes": tuple, **_SIZE},
+        ("source",),
+    ),
     "lmdb": Format(lmdb_source.open_lmdb, {"source": str, **_SIZE}, ("source",)),
     "synthetic": Format(
         synthetic.make,

@@ -29,7 +29,7 @@ def open_list(
         return Hdf5Source([path], tops)
     lines = read_text(path, MAX_LIST, "a list of HDF5 files").split()
     if not lines:
-        raise DataError(f"{path.name}: found no line, expected paths of HDF5 files")
+        raise DataError(f"{path}: found no line, expected paths of HDF5 files")
     return Hdf5Source([path.parent / line for line in lines], tops)
 
 
@@ -45,7 +45,7 @@ class Hdf5Source(Source):
         for path, mine in zip(self._paths, shapes, strict=True):
             if [shape[1:] for shape in mine] != [shape[1:] for shape in shapes[0]]:
                 raise DataError(
-                    f"{path.name}: found shapes {mine}, expected {shapes[0]} except "
+                    f"{path}: found shapes {mine}, expected {shapes[0]} except "
                     "for the number of rows"
                 )
         self._ends = np.cumsum([mine[0][0] for mine in shapes])
@@ -53,8 +53,7 @@ class Hdf5Source(Source):
         sample = shapes[0][0][1:]
         if not sample or not self._ends[-1]:
             raise DataError(
-                f"{self._paths[0].name}: found shape {shapes[0][0]}, expected "
-                "rows of two axes or more"
+                f"{self._paths[0]}: found shape {shapes[0][0]}, expected rows of two axes or more"
             )
         # Caffe's HDF5Data takes samples with any number of axes; other sources have images
         super().__init__("hdf5", cast(tuple[int, int, int], sample))
@@ -69,6 +68,11 @@ class Hdf5Source(Source):
         return self._gathered(
             indices, lambda file, rows: [array[rows] for array in self._load(file)]
         )
+
+    def sample_name(self, index: int) -> str:
+        """Return the file and the number of the row in it."""
+        file = int(np.searchsorted(self._ends, index, side="right"))
+        return f"{self._paths[file]}: row {index - (self._ends[file - 1] if file else 0)}"
 
     def look(self, indices: NDArray[np.integer[Any]]) -> tuple[NDArray[np.float32], ...]:
         """Return all samples, or some hundreds of the given ones, without holding a whole file:
@@ -112,12 +116,11 @@ class Hdf5Source(Source):
             for one in found:
                 if one.size * 4 > MAX_BYTES:
                     raise DataError(
-                        f"{path.name}: {one.name}: found {one.shape}, expected "
-                        "at most 2 GiB in float32"
+                        f"{path}: {one.name}: found {one.shape}, expected at most 2 GiB in float32"
                     )
         if len({shape[:1] for shape in shapes}) > 1 or not all(shapes):
             raise DataError(
-                f"{path.name}: found shapes {shapes}, expected the same "
+                f"{path}: found shapes {shapes}, expected the same "
                 f"number of rows in each of {self._tops}"
             )
         return shapes

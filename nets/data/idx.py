@@ -31,12 +31,13 @@ def read(
     numbers = read_idx(base_dir / labels, axes=(1,))
     if len(pixels) != len(numbers):
         raise DataError(
-            f"{images} has {len(pixels)} images but {labels} has {len(numbers)} "
-            "labels, expected the same number"
+            f"{base_dir / images} has {len(pixels)} images but {base_dir / labels} has "
+            f"{len(numbers)} labels, expected the same number"
         )
     if not pixels.size:
         raise DataError(
-            f"{images}: found no pixels (shape {pixels.shape}), expected at least one image"
+            f"{base_dir / images}: found no pixels (shape {pixels.shape}), expected at least one "
+            "image"
         )
     shaped = pixels[:, None] if pixels.ndim == 3 else pixels
     return shaped, numbers.astype(np.int64), int(numbers.max()) + 1
@@ -46,7 +47,7 @@ def read_idx(path: Path, axes: tuple[int, ...]) -> NDArray[np.uint8]:
     """Return the array in `path`. Raises DataError if its number of axes is not in `axes`, or if
     the file is damaged."""
     with opened(path) as (file, size):
-        return _read(file, size, path.name, axes)
+        return _read(file, size, str(path), axes)
 
 
 def _read(file: IO[bytes], size: int | None, name: str, axes: tuple[int, ...]) -> NDArray[np.uint8]:

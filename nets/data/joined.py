@@ -48,6 +48,7 @@ class JoinedSource(Source):
         super().__init__(name, first.shape, num_classes=classes, unit=first.unit)
         self.order = first.order
         self.class_names = first.class_names
+        self.told = tuple(dict.fromkeys(line for source, _ in self._parts for line in source.told))
         self.shapes = tuple(
             shape for source, count in self._parts for shape in source.shapes[:count]
         )
@@ -61,6 +62,10 @@ class JoinedSource(Source):
         return tuple(
             array for source, count in self._parts for array in source.read(indices)[:count]
         )
+
+    def sample_name(self, index: int) -> str:
+        """Return the names of the sample in every source."""
+        return " + ".join(source.sample_name(index) for source, _ in self._parts)
 
     def stored(self, indices: NDArray[np.integer[Any]]) -> Iterator[bytes]:
         """Yield the stored bytes of every source."""

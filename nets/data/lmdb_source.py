@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from nets.data import datum, decode, mdb
 from nets.data.images import check_size
-from nets.data.source import Images, Labels, Source, stacked
+from nets.data.source import Images, Labels, Source, first_shape, stacked
 from nets.errors import DataError
 
 
@@ -39,16 +39,16 @@ class LmdbSource(Source):
         self._size = size
         self._color = color
         if not len(self._database):
-            raise DataError(f"{path.name}: found an empty database, expected images")
-        first, _ = self._one(0)
-        super().__init__("lmdb", first.shape)
+            raise DataError(f"{path}: found an empty database, expected images")
+        shape = first_shape(lambda index: self._one(index)[0], len(self._database))
+        super().__init__("lmdb", shape)
 
     def __len__(self) -> int:
         return len(self._database)
 
     def read(self, indices: NDArray[np.integer[Any]]) -> tuple[Images, Labels]:
         """Return images (n, C, H, W), uint8 or float32 as stored, and labels (n,)."""
-        names = [f"{self._database.name}: record {index}" for index in indices]
+        names = [self.sample_name(index) for index in indices]
         labels = np.empty(len(indices), np.int64)
 
         def images() -> Iterator[NDArray[Any]]:
@@ -58,6 +58,10 @@ class LmdbSource(Source):
 
         return stacked(images(), names, self.shape), labels
 
+    def sample_name(self, index: int) -> str:
+        """Return the database and the number of the record."""
+        return f"{self._database.name}: record {index}"
+
     def stored(self, indices: NDArray[np.integer[Any]]) -> Iterator[bytes]:
         """Yield the sizes of all records, then the given records."""
         yield self._database.sizes.tobytes()
@@ -65,7 +69,7 @@ class LmdbSource(Source):
             yield bytes(self._database.record(int(index)))
 
     def _one(self, index: int) -> tuple[Any, int]:
-        where = f"{self._database.name}: record {index}"
+        where = self.sample_name(index)
         record = datum.parse(self._database.record(index), where)
         image = datum.to_image(record, where, self._color)
         return (decode.resized(image, *self._size) if self._size else image), record.label

@@ -65,14 +65,14 @@ def open_mdb(path: Path) -> Mdb:
     file = path / "data.mdb" if is_folder(path) else path
     try:
         if (size := size_of(file)) < 2 * HEADER + META:
-            raise DataError(f"{path.name}: found {size} bytes, expected an LMDB file")
+            raise DataError(f"{path}: found {size} bytes, expected an LMDB file")
         with file.open("rb") as handle:
             data = mmap.mmap(handle.fileno(), 0, access=mmap.ACCESS_READ)
     except FileNotFoundError:
         raise DataError(f"{file}: no such file, expected an LMDB database") from None
     except OSError as error:
-        raise DataError(f"{path.name}: cannot be read: {reason(error)}") from None
-    return Mdb(path.name, data, *_Walk(data, path.name).records())
+        raise DataError(f"{path}: cannot be read: {reason(error)}") from None
+    return Mdb(str(path), data, *_Walk(data, str(path)).records())
 
 
 class _Walk:

@@ -13,6 +13,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from nets.data.class_folders import class_names
 from nets.data.formats import open_source
 from nets.data.joined import JoinedSource
 from nets.data.source import Source
@@ -34,13 +35,20 @@ def is_one(config: Config) -> bool:
     return config.get("format") != NET and not tables
 
 
-def open_data(config: Config, base_dir: Path, layers: Sequence[LayerSpec], net_dir: Path) -> Source:
+def open_data(
+    config: Config,
+    base_dir: Path,
+    layers: Sequence[LayerSpec],
+    net_dir: Path,
+    classes: Sequence[str] = (),
+) -> Source:
     """Open the source of the data `layers` of a phase. Paths in the configuration are relative to
     `base_dir`. A path in the net is searched from `base_dir`, from `net_dir`, and by its name in
-    `net_dir`. Raises NetError with every mistake."""
+    `net_dir`. `classes` gives folders of images their labels (`folder_names`). Raises NetError with
+    every mistake."""
     _check_batches(layers)
     if is_one(config):
-        return open_source(config, base_dir)
+        return open_source(_with_classes(config, base_dir, classes), base_dir)
     given = {
         name: value
         for name, value in config.items()
@@ -64,6 +72,7 @@ def open_data(config: Config, base_dir: Path, layers: Sequence[LayerSpec], net_d
                 if name in given
                 else _own(layer, (base_dir, net_dir))
             )
+            mine = _with_classes(mine, base_dir, classes)
             parts[name] = open_source(mine, base_dir), len(layer.proto.top)
         except NetError as error:
             problems += (
@@ -76,6 +85,45 @@ def open_data(config: Config, base_dir: Path, layers: Sequence[LayerSpec], net_d
     if not parts:
         raise DataError("found no data layer in the net, expected one that reads a source")
     return JoinedSource(parts)
+
+
+def folder_names(
+    config: Config, base_dir: Path, layers: Sequence[LayerSpec], net_dir: Path
+) -> tuple[str, ...]:
+    """Return the names of the classes if the data are a folder per class, in the order of their
+    labels, else (). Other phases of the run have the same labels for the same names."""
+    for one in _configs(config, layers, (base_dir, net_dir)):
+        if _is_folder(one, base_dir):
+            return tuple(one.get("classes", ())) or class_names(base_dir / one["source"])
+    return ()
+
+
+def _configs(
+    config: Config, layers: Sequence[LayerSpec], places: Sequence[Path]
+) -> Iterator[Config]:
+    """Yield the configuration of each source. A mistake is left to `open_data`."""
+    if is_one(config):
+        yield config
+        return
+    for layer in layers:
+        given = config.get(layer.proto.name)
+        try:
+            yield given if isinstance(given, Mapping) else _own(layer, places)
+        except NetError:
+            continue
+
+
+def _with_classes(config: Config, base_dir: Path, classes: Sequence[str]) -> Config:
+    """Add the names of the classes to a folder of images that does not have its own."""
+    if classes and _is_folder(config, base_dir):
+        return {"classes": tuple(classes), **config}
+    return config
+
+
+def _is_folder(config: Config, base_dir: Path) -> bool:
+    source = config.get("source")
+    named = config.get("format") == "images" and isinstance(source, str)
+    return named and is_folder(base_dir / str(source))
 
 
 def _with_tops(config: Config, layer: LayerSpec) -> Config:

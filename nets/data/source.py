@@ -4,7 +4,7 @@ in memory."""
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any
 
 import numpy as np
@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 
 from nets.errors import DataError
 
+TRIED = 100  # damaged samples before one that can be decoded
 Images = NDArray[Any]
 Labels = NDArray[np.int64]
 
@@ -23,6 +24,7 @@ class Source(ABC):
     by_class      its samples come one class after the other, so they are shuffled by default
     order         order of the colour planes ("bgr" or "rgb"), as far as the format gives it
     class_names   names in the order of labels, as far as the format gives them
+    told          lines for the user about files and folders that were passed over
     shape         (C, H, W) of every sample's first array
     shapes        the shape of one sample in each array that `read` returns
     firsts        indices of the arrays that are the first of a source: a source may join several
@@ -36,6 +38,7 @@ class Source(ABC):
     by_class = False
     order = "bgr"  # order of the planes of colour images
     class_names: tuple[str, ...] = ()
+    told: tuple[str, ...] = ()
 
     def __init__(
         self,
@@ -64,6 +67,10 @@ class Source(ABC):
         """Return new arrays with one row per index (0 <= index < len): images (n, C, H, W) uint8 or
         float32 and labels (n,), or other arrays for the net's data layers, in their order. Raises
         DataError for a damaged sample."""
+
+    def sample_name(self, index: int) -> str:
+        """Return the name of a sample for messages, such as its file."""
+        return f"{self.name}: sample {index}"
 
     def look(self, indices: NDArray[np.integer[Any]]) -> tuple[NDArray[Any], ...]:
         """Return the arrays of these samples, in their order, for a check before training. A source
@@ -104,6 +111,20 @@ class MemorySource(Source):
         """Yield the given images and all labels."""
         yield self.images[indices].tobytes()
         yield self.labels.tobytes()
+
+
+def first_shape(decoded: Callable[[int], NDArray[Any]], count: int) -> tuple[int, int, int]:
+    """Return the shape (C, H, W) of the first sample that can be decoded, among the first of
+    `count`. Raises the DataError of sample 0 if there is none: reading the others gives theirs."""
+    fault: DataError | None = None
+    for index in range(min(count, TRIED)):
+        try:
+            channels, height, width = decoded(index).shape
+            return channels, height, width
+        except DataError as error:
+            fault = fault or error
+    assert fault is not None
+    raise fault
 
 
 def stacked(

@@ -46,7 +46,7 @@ def open_text(
     letters = alphabet or "".join(sorted(set(text)))
     codes = np.frombuffer(text.encode("utf-32-le"), "<u4")
     return TextSource(
-        path.name, codes[int(first * len(codes)) : int(last * len(codes))], letters, streams, length
+        str(path), codes[int(first * len(codes)) : int(last * len(codes))], letters, streams, length
     )
 
 
@@ -108,5 +108,5 @@ def _part(part: Sequence[str]) -> tuple[float, float]:
 def _read(path: Path) -> str:
     text = read_text(path, MAX_BYTES, "a text")
     if not text:
-        raise DataError(f"{path.name}: found an empty file, expected a text")
+        raise DataError(f"{path}: found an empty file, expected a text")
     return text

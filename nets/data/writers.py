@@ -35,7 +35,7 @@ def write_lmdb(path: Path, records: Iterable[Record]) -> int:
     Raises DataError if `path` exists or a key comes twice. The folder is called `.NAME.tmp` until
     it is complete.
     """
-    lmdb = need("lmdb", f"{path.name}: writing LMDB")
+    lmdb = need("lmdb", f"{path}: writing LMDB")
     if is_there(path):
         raise DataError(f"{path}: exists already, expected the name of a new folder")
     temporary = path.with_name(f".{path.name}.tmp")
@@ -43,11 +43,11 @@ def write_lmdb(path: Path, records: Iterable[Record]) -> int:
     try:
         where = os.fsencode(temporary)  # a name that is not UTF-8 too
         with lmdb.open(where, map_size=MAP_SIZE, lock=False, meminit=False) as database:
-            count = sum(_commit(database, chunk, path.name) for chunk in _chunks(records))
+            count = sum(_commit(database, chunk, str(path)) for chunk in _chunks(records))
             database.sync(True)
         temporary.replace(path)
     except lmdb.Error as error:
-        raise DataError(f"{path.name}: cannot be written: {error}") from None
+        raise DataError(f"{path}: cannot be written: {error}") from None
     finally:
         shutil.rmtree(temporary, ignore_errors=True)
     return count
@@ -84,7 +84,7 @@ def records_of_files(
     """
     for index, (path, label) in enumerate(zip(paths, labels, strict=True)):
         data = read_file(path)
-        image = decode.image(data, path.name, color)
+        image = decode.image(data, str(path), color)
         if encoded:
             record = caffe.Datum(data=data, encoded=True, label=label)
         else:

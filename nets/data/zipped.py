@@ -34,6 +34,6 @@ def opened(path: Path) -> Iterator[tuple[IO[bytes], int | None]]:
     except FileNotFoundError:
         raise DataError(f"{path}: no such file") from None
     except (EOFError, zlib.error, gzip.BadGzipFile) as error:
-        raise DataError(f"{path.name}: damaged gzip file: {error}") from None
+        raise DataError(f"{path}: damaged gzip file: {error}") from None
     except OSError as error:
-        raise DataError(f"{path.name}: cannot be read: {reason(error)}") from None
+        raise DataError(f"{path}: cannot be read: {reason(error)}") from None

@@ -11,6 +11,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import lru_cache
 from pathlib import Path
+from types import MappingProxyType
 
 from nets.definition.policies import POLICIES
 from nets.definition.prototxt import Where, parse
@@ -20,6 +21,8 @@ from nets.definition.update_rules import Updates
 from nets.errors import PrototxtError
 from nets.regular import is_file
 from nets.schema import caffe_pb2 as caffe
+
+NOTHING: Mapping[str, float] = MappingProxyType({})
 
 
 @dataclass(frozen=True)
@@ -161,18 +164,18 @@ class SolverSpec(Updates):
         return next((path for path in candidates if is_file(path)), None)
 
 
-def load_solver(source: str | Path) -> SolverSpec:
-    """Read a solver from a path or a zoo name ("lenet" or "lenet_solver"). Raises PrototxtError
-    with every mistake."""
+def load_solver(source: str | Path, values: Mapping[str, float] = NOTHING) -> SolverSpec:
+    """Read a solver from a path or a zoo name ("lenet" or "lenet_solver"). `values` replace those
+    of the file, which need not have them. Raises PrototxtError with every mistake."""
     path = locate(source, suffixes=("_solver", ""))
-    return _parsed(read_text(path), path)
+    return _parsed(read_text(path), path, tuple(sorted(values.items())))
 
 
 @lru_cache(maxsize=4)
-def _parsed(text: str, path: Path) -> SolverSpec:
+def _parsed(text: str, path: Path, values: tuple[tuple[str, float], ...]) -> SolverSpec:
     """Parse a solver. The result is cached, because several steps of planning ask for one text."""
     proto, root = parse(text, caffe.SolverParameter(), path.name)
-    return _checked(SolverSpec(proto, path, Where(path.name, root)))
+    return SolverSpec(proto, path, Where(path.name, root)).override(dict(values))
 
 
 def _checked(solver: SolverSpec) -> SolverSpec:

@@ -48,11 +48,12 @@ def upgrade(proto: caffe.NetParameter, top: Where) -> tuple[caffe.NetParameter, 
             if getattr(proto, key):
                 raise top.error(key, "given without 'input', expected the names of the inputs")
     else:
-        nodes.insert(0, top.node.find("input"))
-        rest = list(net.layer)
-        del net.layer[:]
-        net.layer.append(_input_layer(proto, top))
-        net.layer.extend(rest)
+        if not _named_only(proto, net):
+            nodes.insert(0, top.node.find("input"))
+            rest = list(net.layer)
+            del net.layer[:]
+            net.layer.append(_input_layer(proto, top))
+            net.layer.extend(rest)
         for key in ("input", "input_dim", "input_shape"):
             net.ClearField(key)
     return net, nodes
@@ -110,6 +111,12 @@ def _move_transform_keys(layer: caffe.LayerParameter) -> None:
             if old.HasField(key):
                 setattr(layer.transform_param, key, getattr(old, key))
                 old.ClearField(key)
+
+
+def _named_only(proto: caffe.NetParameter, net: caffe.NetParameter) -> bool:
+    """Whether `input:` has no shape and only repeats the tops of layers. Caffe ignores it then."""
+    tops = {top for layer in net.layer for top in layer.top}
+    return not proto.input_shape and not proto.input_dim and tops.issuperset(proto.input)
 
 
 def _input_layer(proto: caffe.NetParameter, top: Where) -> caffe.LayerParameter:

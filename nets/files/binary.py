@@ -30,11 +30,11 @@ def read_message(path: Path, message: type[M], what: str, kind: type[NetError] =
     except FileNotFoundError:
         raise kind(f"{path}: no such file") from None
     except OSError as error:
-        raise kind(f"{path.name}: cannot be read: {reason(error)}") from None
+        raise kind(f"{path}: cannot be read: {reason(error)}") from None
     try:
         return message.FromString(data)
     except DecodeError:
-        raise kind(f"{path.name}: damaged or not {what} ({len(data)} bytes)") from None
+        raise kind(f"{path}: damaged or not {what} ({len(data)} bytes)") from None
 
 
 def write_message(path: Path, message: Message) -> None:
@@ -43,7 +43,7 @@ def write_message(path: Path, message: Message) -> None:
         data = message.SerializeToString(deterministic=True)
     except (EncodeError, ValueError):
         raise NetError(
-            f"{path.name}: too large, expected at most {LIMIT} bytes: use HDF5 instead"
+            f"{path}: too large, expected at most {LIMIT} bytes: use HDF5 instead"
         ) from None
     with replacing(path) as temporary:
         temporary.write_bytes(data)

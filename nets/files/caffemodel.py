@@ -33,17 +33,17 @@ def read_caffemodel(path: Path) -> Weights:
         for old in net.layers
     ]
     if not layers:
-        raise NetError(f"{path.name}: found no layer, expected a .caffemodel")
+        raise NetError(f"{path}: found no layer, expected a .caffemodel")
     found: Weights = {}
     problems = []
     for name, blobs in layers:
         if not blobs:
             continue
         if name in found:
-            problems.append(f"{path.name}: layer '{name}': found twice, expected once")
+            problems.append(f"{path}: layer '{name}': found twice, expected once")
         try:
             found[name] = tuple(
-                to_array(blob, (f"{path.name}: layer '{name}': blob {at}"))
+                to_array(blob, (f"{path}: layer '{name}': blob {at}"))
                 for at, blob in enumerate(blobs)
             )
         except NetError as error:
@@ -68,7 +68,7 @@ def write_caffemodel(
     if strange:
         raise NetError(
             [
-                (f"{path.name}: layer '{name}': net '{message.name}' has no such layer")
+                (f"{path}: layer '{name}': net '{message.name}' has no such layer")
                 for name in strange
             ]
         )

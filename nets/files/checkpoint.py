@@ -152,7 +152,7 @@ def _read(path: Path, take: Callable[[str, NDArray[Any]], None]) -> dict[str, st
         written = said.pop(SUM, "")
         if _sum_of(_arrays_of(file, take), said) != written and version == VERSION:
             raise CheckpointError(
-                f"{path.name}: damaged: its content does not match its SHA-256; use another one"
+                f"{path}: damaged: its content does not match its SHA-256; use another one"
             )
         del said["version"]
         return said
@@ -164,16 +164,14 @@ def _opened(path: Path) -> Iterator[tuple[Any, dict[str, str]]]:
     every fault that is found while it is read."""
     try:
         if not size_of(path):
-            raise CheckpointError(f"{path.name}: found an empty file, expected a checkpoint")
+            raise CheckpointError(f"{path}: found an empty file, expected a checkpoint")
         path.open("rb").close()  # safetensors reports every file that it cannot open as missing
         with safe_open(path, framework="numpy") as file:
             said = _facts((file.metadata() or {}).get(KEY, ""))
             version = said.get("version")
             if version not in (VERSION, UNCHECKED):
                 found = "none" if version is None else f"'{version}'"
-                raise CheckpointError(
-                    f"{path.name}: found {KEY} version {found}, expected '{VERSION}'"
-                )
+                raise CheckpointError(f"{path}: found {KEY} version {found}, expected '{VERSION}'")
             yield file, said
     except FileNotFoundError:
         raise CheckpointError(f"{path}: no such checkpoint") from None
@@ -183,9 +181,9 @@ def _opened(path: Path) -> Iterator[tuple[Any, dict[str, str]]]:
             if error.strerror
             else f"damaged or not a checkpoint: {error}"
         )
-        raise CheckpointError(f"{path.name}: {why}") from None
+        raise CheckpointError(f"{path}: {why}") from None
     except (SafetensorError, TypeError, KeyError) as error:
-        raise CheckpointError(f"{path.name}: damaged or not a checkpoint: {error}") from None
+        raise CheckpointError(f"{path}: damaged or not a checkpoint: {error}") from None
 
 
 def _arrays_of(

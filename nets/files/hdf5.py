@@ -30,10 +30,10 @@ MOST_TEXT = 1 << 16  # bytes of a string
 def opened(path: Path, kind: type[NetError] = NetError) -> Iterator[Any]:
     """Open the file. Errors of h5py inside the `with` block become errors of `kind` that name the
     file."""
-    h5py = need("h5py", f"{path.name}: HDF5")
+    h5py = need("h5py", f"{path}: HDF5")
     try:
         if not size_of(path):
-            raise kind(f"{path.name}: found an empty file, expected an HDF5 file")
+            raise kind(f"{path}: found an empty file, expected an HDF5 file")
         with h5py.File(path, "r") as file:
             yield file
     except FileNotFoundError:
@@ -42,10 +42,8 @@ def opened(path: Path, kind: type[NetError] = NetError) -> Iterator[Any]:
         raise (error if isinstance(error, kind) else kind(error.problems)) from None
     except OSError as error:
         if error.strerror and error.errno:  # errors of h5py itself have neither
-            raise kind(f"{path.name}: cannot be read: {reason(error)}") from None
-        raise kind(
-            f"{path.name}: damaged or not an HDF5 file: {' '.join(str(error).split())}"
-        ) from None
+            raise kind(f"{path}: cannot be read: {reason(error)}") from None
+        raise kind(f"{path}: damaged or not an HDF5 file: {' '.join(str(error).split())}") from None
     except (
         RuntimeError,
         LookupError,
@@ -55,14 +53,14 @@ def opened(path: Path, kind: type[NetError] = NetError) -> Iterator[Any]:
         MemoryError,
     ) as error:
         text = " ".join(str(error).split()) or type(error).__name__
-        raise kind(f"{path.name}: damaged or not an HDF5 file: {text}") from None
+        raise kind(f"{path}: damaged or not an HDF5 file: {text}") from None
 
 
 def dataset(group: Any, name: str, path: Path) -> Any:
     """Return the dataset `name`, which must have numbers. Raises NetError if it is absent, of
     another type, or larger than its file."""
-    h5py = need("h5py", f"{path.name}: HDF5")
-    where = f"{path.name}: {group.name.rstrip('/')}/{name}"
+    h5py = need("h5py", f"{path}: HDF5")
+    where = f"{path}: {group.name.rstrip('/')}/{name}"
     if group.get(name, getlink=True) is None:
         raise NetError(f"{where}: missing, expected a dataset")
     if not isinstance(group.get(name, getlink=True), h5py.HardLink) or not isinstance(
@@ -96,9 +94,7 @@ def datasets(wanted: Iterable[tuple[Any, str]], path: Path) -> list[Any]:
         claimed += found[-1].size * found[-1].dtype.itemsize
         if claimed > most:
             text = f"found {len(found)} datasets or more that claim {claimed} bytes in total"
-            raise NetError(
-                f"{path.name}: {text}, too large for a file of {path.stat().st_size} bytes"
-            )
+            raise NetError(f"{path}: {text}, too large for a file of {path.stat().st_size} bytes")
     return found
 
 
@@ -129,7 +125,7 @@ def _numbers(group: Any, path: Path) -> list[str]:
     """Return the names "0", "1", ... that the group has. Raises NetError for any other name."""
     for name in sorted(group):
         if not (name.isascii() and name.isdigit()):
-            raise NetError(f"{path.name}: {group.name}/{name}: found this name, expected numbers")
+            raise NetError(f"{path}: {group.name}/{name}: found this name, expected numbers")
     return sorted(group)
 
 
@@ -176,28 +172,26 @@ def _number(file: Any, name: str, path: Path) -> int:
     """Return the only number of a dataset."""
     found = dataset(file, name, path)
     if found.size != 1:
-        raise NetError(f"{path.name}: /{name}: found shape {found.shape}, expected one number")
+        raise NetError(f"{path}: /{name}: found shape {found.shape}, expected one number")
     return int(found[()].item())
 
 
 def _text(file: Any, name: str, path: Path) -> str:
     """Return the only string of a dataset, "" if there is no dataset. Raises NetError if it is in
     another file or not a string."""
-    h5py = need("h5py", f"{path.name}: HDF5")
+    h5py = need("h5py", f"{path}: HDF5")
     if file.get(name, getlink=True) is None:
         return ""
     found = file[name] if isinstance(file.get(name, getlink=True), h5py.HardLink) else None
     if not isinstance(found, h5py.Dataset) or found.external or found.is_virtual:
-        raise NetError(
-            f"{path.name}: /{name}: found a group or a link, expected a string in this file"
-        )
+        raise NetError(f"{path}: /{name}: found a group or a link, expected a string in this file")
     if (
         found.size != 1
         or h5py.check_string_dtype(found.dtype) is None
         or found.dtype.itemsize > MOST_TEXT
     ):
         raise NetError(
-            f"{path.name}: /{name}: found {found.dtype} of shape {found.shape}, expected one string"
+            f"{path}: /{name}: found {found.dtype} of shape {found.shape}, expected one string"
         )
     text = found[()]
     text = text.item() if isinstance(text, np.ndarray) else text
@@ -210,18 +204,18 @@ def _put(group: Any, arrays: Sequence[NDArray[Any]]) -> None:
 
 
 def _group(parent: Any, name: str, path: Path) -> Any:
-    h5py = need("h5py", f"{path.name}: HDF5")
+    h5py = need("h5py", f"{path}: HDF5")
     if not isinstance(parent.get(name, getlink=True), h5py.HardLink) or not isinstance(
         parent[name], h5py.Group
     ):
-        raise NetError(f"{path.name}: {parent.name.rstrip('/')}/{name}: missing or not a group")
+        raise NetError(f"{path}: {parent.name.rstrip('/')}/{name}: missing or not a group")
     return parent[name]
 
 
 @contextmanager
 def _new(path: Path) -> Iterator[Any]:
     """Open a temporary file that is renamed to `path` when it is complete."""
-    h5py = need("h5py", f"{path.name}: HDF5")
+    h5py = need("h5py", f"{path}: HDF5")
     temporary = path.with_name(f".{path.name}.tmp")
     try:
         with h5py.File(temporary, "w") as file:

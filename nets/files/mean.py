@@ -22,20 +22,18 @@ def read_mean(path: Path) -> NDArray[np.float32]:
     of finite numbers."""
     blob = read_message(path, caffe.BlobProto, "a mean image", DataError)
     try:
-        array = to_array(blob, path.name)
+        array = to_array(blob, str(path))
     except NetError as error:
         raise DataError(error.problems) from None
     if array.ndim == 4 and len(array) == 1:
         array = array[0]
     if array.ndim != 3 or not array.size:
-        raise DataError(
-            f"{path.name}: found shape {array.shape}, expected (C, H, W) or (1, C, H, W)"
-        )
+        raise DataError(f"{path}: found shape {array.shape}, expected (C, H, W) or (1, C, H, W)")
     # a double too large for float32 becomes infinite and is refused
     with np.errstate(over="ignore"):
         mean = array.astype(np.float32)
     if not np.isfinite(mean).all():
-        raise DataError(f"{path.name}: found numbers that are not finite, expected a mean image")
+        raise DataError(f"{path}: found numbers that are not finite, expected a mean image")
     return mean
 
 

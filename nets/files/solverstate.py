@@ -42,10 +42,8 @@ def read_solverstate(path: Path) -> SolverState:
         return _checked(SolverState(iteration, arrays, learned, step), path)
     found = read_message(path, caffe.SolverState, "a .solverstate")
     if not found.HasField("iter"):
-        raise NetError(f"{path.name}: found no iteration, expected a .solverstate")
-    history = [
-        to_array(blob, f"{path.name}: history {at}") for at, blob in enumerate(found.history)
-    ]
+        raise NetError(f"{path}: found no iteration, expected a .solverstate")
+    history = [to_array(blob, f"{path}: history {at}") for at, blob in enumerate(found.history)]
     return _checked(
         SolverState(found.iter, tuple(history), found.learned_net, found.current_step), path
     )
@@ -113,5 +111,5 @@ def join_history(
 def _checked(state: SolverState, path: Path) -> SolverState:
     if state.iteration < 0 or state.current_step < 0:
         found = f"iter {state.iteration}, current_step {state.current_step}"
-        raise NetError(f"{path.name}: found {found}, expected integers >= 0")
+        raise NetError(f"{path}: found {found}, expected integers >= 0")
     return state

@@ -65,9 +65,7 @@ def read_weights(path: Path, shared: Lent = NONE) -> Weights:
         return found if SHARES in facts else owned(numbered(found), shared, path.name)
     if path.suffix == ".caffemodel":
         return owned(numbered(read_caffemodel(path)), shared, path.name)
-    raise NetError(
-        f"{path.name}: found suffix '{path.suffix}', expected one of {', '.join(SUFFIXES)}"
-    )
+    raise NetError(f"{path}: found suffix '{path.suffix}', expected one of {', '.join(SUFFIXES)}")
 
 
 def read_each(paths: Iterable[str | Path], shared: Lent = NONE) -> Several:
@@ -124,7 +122,7 @@ def write_weights(
         write_caffemodel(path, {layer: tuple(of.values()) for layer, of in whole.items()}, net)
     else:
         raise NetError(
-            f"{path.name}: found suffix '{path.suffix}', expected one of {', '.join(SUFFIXES)}"
+            f"{path}: found suffix '{path.suffix}', expected one of {', '.join(SUFFIXES)}"
         )
 
 

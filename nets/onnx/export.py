@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import logging
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -31,9 +32,9 @@ def export(
 ) -> int:
     """Write the net with these weights (layer -> blobs) and return the number of ONNX operators.
 
-    The number of rows is open. The file's metadata have the transform of images before the net and
-    the names of the classes. Raises NetError with every layer that ONNX cannot express, and for
-    weights that are missing or too large for one file.
+    The number of rows is open, unless the net is written for one row. The file's metadata have the
+    transform of images before the net and the names of the classes. Raises NetError with every
+    layer that ONNX cannot express, and for weights that are missing or too large for one file.
     """
     model, builder = _model(deployment, weights)
     builder.onnx.checker.check_model(model)
@@ -49,8 +50,8 @@ def _model(
     builder = Builder()
     helper = builder.onnx.helper
     kind = builder.onnx.TensorProto.FLOAT
-    wiring = _wired(spec, 2)
-    names = _named(builder, wiring, _wired(spec, 3))
+    wiring, other = _wirings(deployment)
+    names = _named(builder, wiring, other)
     _convert(builder, wiring, names, weights)
     if (size := sum(array.nbytes for array in builder.constants.values())) > MOST:
         raise NetError(
@@ -75,6 +76,32 @@ def _model(
     model = helper.make_model(graph, opset_imports=opset, ir_version=IR, producer_name="convoy")
     helper.set_model_props(model, _facts(deployment))
     return model, builder
+
+
+def _wirings(deployment: Deployment) -> tuple[Wiring, Wiring]:
+    """Return the wirings of the net with two numbers of rows, whose shapes differ where sizes are
+    open. If a layer of the net, such as a Reshape, is written for one row, both have one, with a
+    warning."""
+    spec = deployment.net
+    try:
+        two, three = _wired(spec, 2), _wired(spec, 3)
+        if _rows_of(three, deployment.output) != 1:
+            return two, three
+        fault = f"{spec.path.name}: found 1 row of '{deployment.output}' for 3 rows"
+    except NetError as error:
+        fault = str(error)
+    try:
+        one = _wired(spec, 1)
+    except NetError:
+        raise NetError(fault) from None
+    text = "%s: the ONNX file takes one row, since the net is written for one: %s"
+    logging.getLogger("nets").warning(text, spec.name or spec.path.name, fault)
+    return one, one
+
+
+def _rows_of(wiring: Wiring, output: str) -> int:
+    """Return the first size of the net's output."""
+    return [value.shape for value in wiring.values if value.name == output][-1][0]
 
 
 def _wired(spec: NetSpec, rows: int) -> Wiring:

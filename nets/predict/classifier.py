@@ -4,6 +4,7 @@ classes out."""
 from __future__ import annotations
 
 import itertools
+import logging
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
@@ -19,6 +20,10 @@ from nets.predict.ranking import Prediction, best
 
 # makes an item the image (C, H, W) that a net's deployment describes, or the reason why it cannot
 Prepare = Callable[[Deployment, Any], NDArray[Any] | str]
+
+
+def _logged(line: str) -> None:
+    logging.getLogger("nets").warning("%s", line)
 
 
 class Classifier(ABC):
@@ -43,11 +48,17 @@ class Classifier(ABC):
         """Yield the best classes of arrays (C, H, W) of any size, which are resized."""
         yield from self._ranked(((str(at), image) for at, image in enumerate(images)), _fitted, top)
 
-    def files(self, paths: Iterable[str | Path], top: int = 5) -> Iterator[Prediction]:
+    def files(
+        self,
+        paths: Iterable[str | Path],
+        top: int = 5,
+        told: Callable[[str], None] = _logged,
+    ) -> Iterator[Prediction]:
         """Yield the best classes of image files, and of all images in folders, in their order. A
-        file that cannot be read has an `error` instead."""
+        file that cannot be read has an `error` instead. `told` gets a line about the files and
+        folders that were passed over in each folder."""
         yield from self._ranked(
-            ((str(path), path) for path in image_files.named(paths)), _read, top
+            ((str(path), path) for path in image_files.named(paths, told)), _read, top
         )
 
     def _ranked(
@@ -71,7 +82,7 @@ def _read(deployment: Deployment, path: Path) -> NDArray[Any] | str:
     try:
         return image_files.image(path, deployment.shape, deployment.order)
     except NetError as error:
-        return str(error).removeprefix(f"{path}: ").removeprefix(f"{path.name}: ")
+        return str(error).removeprefix(f"{path}: ")
 
 
 def _batched(items: Iterable[Any], size: int) -> Iterator[Sequence[Any]]:

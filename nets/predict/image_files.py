@@ -3,7 +3,7 @@ does."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -11,22 +11,31 @@ import numpy as np
 from numpy.typing import NDArray
 
 from nets.data import decode
-from nets.data.images import SUFFIXES, read_file
+from nets.data.class_folders import SUFFIXES, images_below
+from nets.data.images import read_file
+from nets.data.passed_over import PassedOver
 from nets.errors import DataError
 from nets.layers.base import Shape
 from nets.regular import is_folder
 
 
-def named(paths: Iterable[str | Path]) -> Iterator[Path]:
+def named(paths: Iterable[str | Path], told: Callable[[str], None]) -> Iterator[Path]:
     """Yield the named files and, for each folder, the images in it and below, in the order of their
-    names. A folder without images is yielded itself; reading it gives the error."""
+    names. A folder without images is yielded itself; reading it gives the error. `told` gets a line
+    about the files and folders that were passed over in a folder."""
     for path in map(Path, paths):
-        inside = (
-            sorted(file for file in path.rglob("*") if file.suffix.lower() in SUFFIXES)
-            if is_folder(path)
-            else []
-        )
-        yield from inside or [path]
+        if not is_folder(path):
+            yield path
+            continue
+        passed = PassedOver(path)
+        some = False
+        for file in images_below(path, passed):
+            some = True
+            yield file
+        if not some:
+            yield path
+        for line in passed.told:
+            told(line)
 
 
 def image(path: Path, shape: Shape, order: str) -> NDArray[np.uint8]:
@@ -34,7 +43,7 @@ def image(path: Path, shape: Shape, order: str) -> NDArray[np.uint8]:
     DataError if the file cannot be used."""
     if is_folder(path):
         raise DataError(f"{path}: found a folder without images ({', '.join(SUFFIXES)})")
-    found = decode.image(read_file(path), path.name, "gray" if order == "gray" else "color")
+    found = decode.image(read_file(path), str(path), "gray" if order == "gray" else "color")
     return fitted(found[::-1] if order == "rgb" else found, shape)
 
 

@@ -24,8 +24,8 @@ NOTHING_GIVEN = Given()
 
 
 class Predictor(Classifier):
-    """Computes the scores of images, in batches of at most `batch`. Only one thread may use it at a
-    time.
+    """Computes the scores of images, in batches of at most `batch`, or one at a time if the net is
+    written for one image. Only one thread may use it at a time.
 
     `weights`: layer -> blobs, in the shapes of the net. `backend`: the backend that computes (None:
     the compiled kernels on one thread, or plain NumPy if there are no kernels). `get_backend("cpu",
@@ -44,10 +44,7 @@ class Predictor(Classifier):
         if batch < 1:
             raise NetError(f"batch: found {batch}, expected an integer >= 1")
         self.deployment = deployment
-        self.batch = batch
-        net = Net(
-            deployment.net, "TEST", ops=backend or fastest_backend(), batch=batch, memory="reused"
-        )
+        net, self.batch = _net_for(deployment, backend or fastest_backend(), batch)
         inside = deployment.transform.shape(deployment.shape)
         found = {name: shape[1:] for name, shape in net.input_shapes.items()}
         if list(found.values()) != [inside] or len(inside) != 3:
@@ -139,6 +136,30 @@ class Predictor(Classifier):
     def width(self) -> int:
         """The number of scores of an image."""
         return int(np.prod(self._net.shape(self.deployment.output)[1:]))
+
+
+def _net_for(deployment: Deployment, backend: Backend, batch: int) -> tuple[Net, int]:
+    """Return the net and the number of images that it takes at a time: `batch`, or 1 with a warning
+    if a layer of the net, such as a Reshape, is written for one image."""
+
+    def built(rows: int) -> Net:
+        net = Net(deployment.net, "TEST", ops=backend, batch=rows, memory="reused")
+        found = net.shape(deployment.output)[0]
+        if found != rows and batch > 1:
+            raise NetError(f"{deployment.net.path.name}: found {found} rows of scores for {rows}")
+        return net
+
+    try:
+        return built(batch), batch
+    except NetError as error:
+        fault = error
+    try:
+        one = built(1)
+    except NetError:
+        raise fault from None
+    text = "%s: computes one image at a time, since the net is written for one: %s"
+    logging.getLogger("nets").warning(text, deployment.net.name, fault)
+    return one, 1
 
 
 def for_use(named: Named, given: Given = NOTHING_GIVEN) -> tuple[Deployment, Weights]:

@@ -14,7 +14,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from nets.data.images import check_size, read_folders, read_list
+from nets.data.class_folders import class_folders
+from nets.data.images import check_size, read_list
 from nets.data.source import Source
 from nets.data.writers import records_of_files, records_of_source, write_lmdb
 from nets.definition.params import ParamSpec, generator
@@ -75,9 +76,12 @@ def images_to_lmdb(
         raise DataError(
             "images: encoded images are stored unchanged, expected no size and no colour"
         )
-    paths, labels = (
-        read_folders(source) if is_folder(source) else read_list(source, root or source.parent)
-    )
+    if is_folder(source):
+        folders = class_folders(source)
+        paths, labels = folders.paths, folders.labels
+        _tell(folders.told)
+    else:
+        paths, labels = read_list(source, root)
     order = range(len(paths))
     if shuffle_seed is not None:
         order = generator(shuffle_seed, "convert").permutation(len(paths)).tolist()
@@ -120,7 +124,7 @@ def convert_weights(
                 "its net shares parameters between layers, and Caffe's files list the "
                 "blobs of each layer"
             )
-            raise CheckpointError(f"{file.name}: {text}: name the net with --net")
+            raise CheckpointError(f"{file}: {text}: name the net with --net")
     found = read_each(files, lent(net.layers) if net else {})
     _tell(found.told)
     write_weights(target, found.weights, net)
@@ -214,13 +218,13 @@ def checkpoint_to_caffe(
         for layer, blobs in params.items()
     }
     missing = [
-        f"{source.name}: '{name}': missing, expected the solver's history"
+        f"{source}: '{name}': missing, expected the solver's history"
         for name in (name for blobs in named.values() for names in blobs for name in names)
         if name not in arrays
     ]
     if missing or not iteration.isdigit():
         raise CheckpointError(
-            missing or (f"{source.name}: found iteration '{iteration}', expected an integer >= 0")
+            missing or (f"{source}: found iteration '{iteration}', expected an integer >= 0")
         )
     write_weights(weights, found, net, shapes)
     history = {

@@ -13,6 +13,7 @@ from nets.errors import did_you_mean
 from nets.graph.classes import numbers_of
 from nets.predict import Seen
 from nets.predict.deployment import read_classes
+from nets.predict.given import deployment_of
 from roles.checkpoints.best import Watch, Watched
 from roles.learning.job import Job
 from roles.messages import TRAIN
@@ -24,6 +25,7 @@ Problem = tuple[str, tuple[str, ...]]  # a mistake, and the key it belongs to
 BEST = ("checkpoint", "best")
 STOP = ("train", "stop")
 CLASSES = ("train", "data", "classes")
+MOST_NAMES = 8  # of classes in a message
 
 
 def told_to_lead(
@@ -40,12 +42,13 @@ def told_to_lead(
     watched = _watched(train, said)
     problems = list(_mistakes(watched, train, tested, job.solver_spec.test_interval))
     names: tuple[str, ...] = sources[TRAIN].class_names
-    if (named := train.data.classes) is not None:
+    if train.data.classes is not None:
         try:
-            names = read_classes(base / named) if isinstance(named, str) else tuple(named)
+            names = names_of(train, base, sources[TRAIN])
         except NetError as error:
             problems += [(text, CLASSES) for text in error.problems]
         problems += [(text, CLASSES) for text in _other_count(names, nets[TRAIN])]
+        problems += [(text, CLASSES) for text in _other_order(names, sources[TRAIN].class_names)]
     phase = next(iter(job.test_phases), TRAIN)
     source = sources[phase]
     net = nets[phase]
@@ -59,11 +62,42 @@ def told_to_lead(
     }, problems
 
 
+def names_of(train: Train, base: Path, source: Source) -> tuple[str, ...]:
+    """The names of the classes: those that [train.data] gives, else those of the source. Raises
+    NetError if the file of names cannot be read."""
+    named = train.data.classes
+    if named is None:
+        return source.class_names
+    return read_classes(base / named) if isinstance(named, str) else tuple(named)
+
+
+def other_classes(resume: str, names: Sequence[str]) -> str:
+    """A warning if the checkpoint to resume has other classes than the data have now; "" if it has
+    none, or the same."""
+    said = deployment_of([Path(resume)]) if resume else None
+    if said is None or not said.classes or not names or said.classes == tuple(names):
+        return ""
+    before, now = (", ".join(each[:MOST_NAMES]) for each in (said.classes, names))
+    return (
+        f"its model was trained on {len(said.classes)} classes ({before}), and the data have "
+        f"{len(names)} ({now}): the same label may now mean another class"
+    )
+
+
 def _other_count(names: Sequence[str], net: Net) -> Iterator[str]:
     """The mistake in the number of class names, if there is one."""
     counts = [numbers.count for numbers in numbers_of(net) if numbers.blob in net.inputs[1:]]
     if counts and len(names) not in counts:
         yield f"found {len(names)} names, but the net has {counts[-1]} classes"
+
+
+def _other_order(names: Sequence[str], folders: Sequence[str]) -> Iterator[str]:
+    """The mistake of names that are those of the data in another order."""
+    if tuple(names) != tuple(folders) and sorted(names) == sorted(folders):
+        yield (
+            f"found {', '.join(names)}, but the labels of the data are in the order "
+            f"{', '.join(folders)}: use that order, or leave the names out"
+        )
 
 
 def _watched(train: Train, said: Checkpoint) -> Watched:

@@ -9,11 +9,10 @@ from nets import SolverSpec
 from roles.choosing.preset_candidates import Candidate
 from roles.forecasting.statistical import NOT_REACHED, Efficiency
 from roles.options import Train, is_auto
-from roles.planning.compensating import HIGH
 from roles.planning.learnt import Target, learnt
 from roles.planning.strategies import manner_of
 from roles.tuning.choices import Setting, alike, counts_up_to
-from roles.tuning.momentum import KINDS, ROUNDING, expected, total
+from roles.tuning.momentum import HIGH, KINDS, ROUNDING, expected, total
 from runtime.config.sections import ClusterConfig
 from runtime.errors import ConfigError
 

@@ -13,7 +13,7 @@ from pathlib import Path
 import numpy as np
 
 from nets import NetError, is_file, is_folder
-from nets.data.formats import FORMATS
+from nets.data import FORMATS, Source, open_source
 from ops import OpsError
 from roles.base.role import EMULATED
 from roles.checkpoints.meant import files_meant
@@ -110,9 +110,21 @@ def say(line: str) -> None:
     sys.stdout.write(f"{printable(line)}\n")
 
 
-def source_config(text: str) -> dict[str, object]:
-    """The configuration of a data source, from a text such as "format=idx,images=a,labels=b". The
-    items of a list are joined by "+"."""
+def source_said(text: str) -> Source:
+    """Open the data source of a text such as "format=idx,images=a,labels=b". The items of a list
+    are joined by "+". Files that are passed over are reported on stderr."""
+    return reported(open_source(_source_config(text), Path.cwd()))
+
+
+def reported(source: Source) -> Source:
+    """Report on stderr the files and folders that a source passed over. Returns the source."""
+    for line in source.told:
+        told_beside("data", line)
+    return source
+
+
+def _source_config(text: str) -> dict[str, object]:
+    """The configuration of a data source in the words of a text."""
     pairs = [item.partition("=") for item in text.split(",")]
     found: dict[str, object] = {key: value for key, _, value in pairs}
     kinds = FORMATS[str(found["format"])].options if found.get("format") in FORMATS else {}

@@ -8,7 +8,6 @@ from pathlib import Path
 from cyclopts import Parameter
 
 from nets import NetError, load_net
-from nets.data import open_source
 from nets.onnx import export
 from nets.predict import Given, for_use
 from nets.tools.convert import (
@@ -21,7 +20,15 @@ from nets.tools.convert import (
     mean_to_binaryproto,
     source_to_lmdb,
 )
-from roles.commands.common import WEIGHTS, job_of_file, say, source_config, told, weights_meant
+from roles.commands.common import (
+    WEIGHTS,
+    job_of_file,
+    reported,
+    say,
+    source_said,
+    told,
+    weights_meant,
+)
 from roles.learning.job import Job
 from roles.messages import TRAIN
 from runtime.cli.arguments import Settings, Switch
@@ -143,7 +150,7 @@ def convert(
 
 def _from_source(source: str, target: Path, mean: bool) -> str:
     """Convert a data source to an LMDB, or to its mean image. Returns the line to print."""
-    opened = open_source(source_config(source), Path.cwd())
+    opened = source_said(source)
     if mean:
         mean_to_binaryproto(opened, target)
         return f"{target}: the mean of {len(opened)} images"
@@ -161,7 +168,7 @@ def _check_database(target: Path) -> None:
 def _snapshot(source: tuple[Path, ...], target: Path, state: Path, job: Job) -> str:
     """Convert Caffe's weights and solver state to a checkpoint, or a checkpoint to them. Returns
     the line to print."""
-    net = job.build(TRAIN, "all", job.shapes(TRAIN, job.source(TRAIN)))
+    net = job.build(TRAIN, "all", job.shapes(TRAIN, reported(job.source(TRAIN))))
     solver = job.solver_spec.type
     if all(file.suffix == ".safetensors" for file in source):
         if len(source) > 1:

@@ -10,9 +10,9 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from nets import is_file, is_folder, load_solver
-from nets.data.images import read_folders
+from nets.data.class_folders import class_folders
 from roles.commands import starters
-from roles.commands.common import say, told
+from roles.commands.common import say, told, told_beside
 from runtime.config.toml_source import CLUSTER_FILE
 from runtime.config.toml_write import string
 from runtime.errors import ConfigError
@@ -70,15 +70,16 @@ def of_images(folder: Path, directory: Path) -> dict[str, str]:
         raise ConfigError(
             [(f"{folder}: no such folder; expected one with a folder of images per class")]
         )
-    paths, labels = read_folders(folder)
-    classes = sorted(each.name for each in folder.iterdir() if is_folder(each))
+    found = class_folders(folder)
+    for line in found.told:
+        told_beside("images", line)
+    classes = found.names
     if len(classes) < 2:
-        raise ConfigError(
-            [(f"{folder}: found {len(classes)} folder, expected one per class, two at least")]
-        )
+        text = f"found images of one class ({classes[0]}), expected two classes at least"
+        raise ConfigError([f"{folder}: {text}: one folder of images per class"])
     lists: dict[bool, list[str]] = {True: [], False: []}  # kept for tests?
-    counts = dict.fromkeys(labels, 0)
-    for path, label in zip(paths, labels, strict=True):
+    counts = dict.fromkeys(found.labels, 0)
+    for path, label in zip(found.paths, found.labels, strict=True):
         counts[label] += 1
         lists[counts[label] % TESTED == 0].append(
             f"{_listed(str(path.relative_to(folder)))} {label}\n"

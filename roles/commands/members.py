@@ -9,7 +9,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from nets import NetError, is_file, is_folder
-from nets.data.images import SUFFIXES
+from nets.data.class_folders import SUFFIXES, images_below
+from nets.data.passed_over import PassedOver
 from nets.files.parts import parts_of
 from roles.checkpoints.best import FILE
 from roles.checkpoints.meant import newest_first
@@ -135,4 +136,4 @@ def _has_model(folder: Path) -> bool:
 
 
 def _has_images(folder: Path) -> bool:
-    return any(path.suffix.lower() in SUFFIXES for path in folder.rglob("*"))
+    return next(images_below(folder, PassedOver(folder)), None) is not None

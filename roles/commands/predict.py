@@ -6,18 +6,18 @@ import json as json_text
 import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
 import numpy as np
 from cyclopts import Parameter
 
 from nets import load_net
-from nets.data import open_source
 from nets.predict import Classifier, Ensemble, Given, Prediction, Predictor
 from nets.predict.deployment import ORDERS, read_classes
 from nets.predict.given import mean_given
 from nets.predict.ranking import best
-from roles.commands.common import say, source_config, told
+from roles.commands.common import say, source_said, told, told_beside
 from roles.commands.members import CLUSTER, Member, members_of, weights_and_images
 from roles.learning.backends import cpu_ops
 from runtime.cli.arguments import Switch
@@ -118,7 +118,11 @@ def predict(
             raise ConfigError([f"predict: found {found_words}, expected one of the two"])
         members = members_of([weights, *more], CLUSTER)
         nets = _loaded(members, said.given, batch)
-        found = nets.files(pictures, top) if data is None else _of_source(nets, data, top)
+        found = (
+            nets.files(pictures, top, told=partial(told_beside, "images"))
+            if data is None
+            else _of_source(nets, data, top)
+        )
         failed = 0
         for prediction in found:
             failed += bool(prediction.error)
@@ -137,7 +141,7 @@ def _loaded(members: Sequence[Member], given: Given, batch: int) -> Classifier:
 
 def _of_source(nets: Classifier, data: str, top: int) -> Iterator[Prediction]:
     """The predictions for the samples of a data source. A sample is named by its number."""
-    source = open_source(source_config(data), Path.cwd())
+    source = source_said(data)
     for low in range(0, len(source), nets.batch):
         numbers = np.arange(low, min(low + nets.batch, len(source)))
         scores = nets.scores(source.read(numbers)[0])

@@ -184,7 +184,7 @@ class _Search:
         try:
             Contents(dataclasses.replace(self._job, resume=str(file))).of_checkpoint(self._net)
         except NetError as error:
-            return "; ".join(text.removeprefix(f"{file.name}: ") for text in error.problems[:2])
+            return "; ".join(text.removeprefix(f"{file}: ") for text in error.problems[:2])
         return ""
 
     def with_momentum(self, train: Train, file: Path) -> tuple[Train, list[str]]:

@@ -18,7 +18,7 @@ from nets.predict import Deployment, Output, Predictor, Seen, Tally, common_clas
 from nets.predict.ensemble import as_seen
 from nets.predict.given import deployment_of
 from ops import Array
-from roles.commands.common import told_beside
+from roles.commands.common import reported, told_beside
 from roles.commands.judging import Counts, Judge, Rows, averaged
 from roles.commands.members import Member
 from roles.learning.job import Job
@@ -70,7 +70,7 @@ class TestedNet:
     def __init__(self, job: Job, phase: str, order: str | None, memory: str) -> None:
         self.job = job
         self.phase = phase
-        self.source: Source = job.source(phase)
+        self.source: Source = reported(job.source(phase))
         self._memory = memory
         self.net = self.build()
         self.judge = Judge(self.net.spec)

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from nets.tools.timing import table, time_net
 from nets.tools.volumes import volumes
-from roles.commands.common import job_of_file, say, told
+from roles.commands.common import job_of_file, reported, say, told
 from roles.forecasting.layer_times import waiting
 from roles.learning.job import Job
 from roles.messages import TRAIN
@@ -43,7 +43,7 @@ def time(
         job = _on(device, job_of_file(file, settings))
         # the batch of one of the iteration's passes
         job = dataclasses.replace(job, batch=-(-job.batch // job.passes))
-        net = job.build(TRAIN, "all", job.shapes(TRAIN, job.source(TRAIN)))
+        net = job.build(TRAIN, "all", job.shapes(TRAIN, reported(job.source(TRAIN))))
         size = volumes(net)
         say(f"{net.spec.name}, batch {job.batch}, on {job.device}: {iterations} iterations")
         say(table(time_net(net, iterations=iterations, synchronize=waiting(job))))

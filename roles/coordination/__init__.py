@@ -16,6 +16,7 @@ timetable        The timetable of a job's run
 testing          The results of a run's tests
 gauges           The gauges of a coordinator's page of metrics
 divergence       The detection of training that diverges, from the losses of its iterations
+advice           The advice to a user whose loss is not a finite number
 
 See docs/decisions/training.md.
 """

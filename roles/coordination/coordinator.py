@@ -17,6 +17,7 @@ from roles.base.role import Anew, JobOptions
 from roles.checkpoints.best import NOTHING, Verdict, Watched
 from roles.checkpoints.checkpoint_timing import NEVER, Timing
 from roles.checkpoints.saving import Checkpoints, Snapshot
+from roles.coordination.advice import on_loss
 from roles.coordination.gauges import RunGauges
 from roles.coordination.handing_over import HandingOver
 from roles.coordination.pass_ledger import DONE, UPDATE, WORKER, PassLedger
@@ -115,6 +116,7 @@ class Coordinator(Actor):
         self._shares = Shares(options.shares)
         self._tests = Tests(self, table, options.watched)
         self._cohort = Stragglers()
+        self._compensates = options.compensation is not None
         self._shape = RunSettings(
             self,
             options.groups,
@@ -358,11 +360,14 @@ class Coordinator(Actor):
         if loss - loss != 0.0 and not self._probing.diverged():
             self._gauges.diverged(loss)
             iteration = done.number - self._schedule.probed
-            rate = self._shape.solver.rate(iteration)
-            raise ProgramFailed(
-                f"the loss is {loss} at iteration {iteration}: training diverged; "
-                f"the learning rate is {rate:g}, try a smaller base_lr"
+            why = on_loss(
+                self._shape.solver,
+                iteration,
+                self._schedule.table.first,
+                len(self._shape.sizes),
+                self._compensates,
             )
+            raise ProgramFailed(f"the loss is {loss} at iteration {iteration}: {why}")
 
     async def _reported(self, number: int) -> None:
         if not self._schedule.reported(number):

@@ -64,6 +64,7 @@ class Stragglers:
 
     def __init__(self) -> None:
         self._members: dict[str, _Member] = {}
+        self._left: dict[str, _Member] = {}  # stragglers that may come back as they were reported
         self._peers = (0.0, 0.0)  # medians of the last passes, computed once a round
         self._round = self._since = 0  # rounds so far; passes in the present round
 
@@ -80,7 +81,9 @@ class Stragglers:
         report, or None."""
         if rows <= 0 or not seconds > 0:
             return None
-        member = self._members.setdefault(worker, _Member())
+        if worker not in self._members:
+            self._members[worker] = self._left.pop(worker) if worker in self._left else _Member()
+        member = self._members[worker]
         member.last = seconds, seconds / rows
         member.seconds.append(seconds)
         member.round = self._round
@@ -100,7 +103,9 @@ class Stragglers:
         self._since = 0
         away = [name for name, member in self._members.items() if self._round - member.round > AWAY]
         for name in away:
-            del self._members[name]
+            member = self._members.pop(name)
+            if member.named:
+                self._left[name] = member
         lasts = [member.last for member in self._members.values()]
         self._peers = (
             median_low([last[0] for last in lasts]),

@@ -111,7 +111,7 @@ class Forecaster:
         elif (
             not self._is_wrong and fit.seconds and self._patience.lasted(fit.seconds, measured, now)
         ):
-            yield from self._missed(fit, measured)
+            yield from self._missed(fit, measured, now)
             return
         yield from self._say(fit, measured, now)
 
@@ -138,7 +138,7 @@ class Forecaster:
     def _holds(self, fit: Fit, measured: float) -> bool:
         return abs(measured - fit.seconds) <= TOLERATED * fit.seconds
 
-    def _missed(self, fit: Fit, measured: float) -> Told:
+    def _missed(self, fit: Fit, measured: float, now: float) -> Told:
         """Report a wrong prediction. The next prediction uses times from now on."""
         expected = {name: use * fit.seconds for name, use in fit.use.items()}
         miss = difference(
@@ -147,7 +147,7 @@ class Forecaster:
             expected,
             {name: use * measured for name, use in self._use(fit).items()},
         )
-        if self._patience.is_news(miss):
+        if self._patience.is_news(miss, now):
             yield "misprediction", {"station": miss.station or "none", "why": miss.why}
         if not miss.station:
             self._model.forget()

@@ -8,6 +8,9 @@ from dataclasses import dataclass, field
 
 TOLERATED = 0.10  # of the predicted seconds
 PATIENCE = 5.0  # seconds for which a prediction must be wrong before it is reported
+# before a difference with the same cause is reported again: a run that swings is not news every
+# few seconds
+AGAIN_SECONDS = 60.0
 
 
 @dataclass(frozen=True)
@@ -67,10 +70,12 @@ def difference(
 
 @dataclass
 class Patience:
-    """Decides when a difference is reported: once it has lasted, and once for each cause."""
+    """Decides when a difference is reported: once it has lasted, and once for each change of the
+    run's speed."""
 
     since: float | None = None
-    told: set[tuple[str, bool]] = field(default_factory=set)
+    seconds: float = 0.0  # measured seconds of an iteration when a difference was reported last
+    told: dict[tuple[str, bool], float] = field(default_factory=dict)  # cause -> time of its report
 
     def lasted(self, predicted: float, measured: float, now: float) -> bool:
         """True if the prediction has been wrong for PATIENCE seconds. `now` in seconds."""
@@ -80,13 +85,18 @@ class Patience:
         self.since = now if self.since is None else self.since
         return now - self.since >= PATIENCE
 
-    def is_news(self, miss: PredictionError) -> bool:
-        """True if no difference with this cause was reported before. It counts as reported from now
-        on."""
+    def is_news(self, miss: PredictionError, now: float) -> bool:
+        """True if the speed of the run has changed since the last report, and no change with this
+        cause was reported a short time ago. Then it counts as reported. `now` in seconds.
+
+        Without a change the run is as it was reported, and only the prediction was wrong again.
+        """
         cause = (miss.station, miss.measured > miss.predicted)
-        if cause in self.told:
+        recent = now - self.told.get(cause, float("-inf")) < AGAIN_SECONDS
+        if recent or abs(miss.measured - self.seconds) <= TOLERATED * self.seconds:
             return False
-        self.told.add(cause)
+        self.told[cause] = now
+        self.seconds = miss.measured
         return True
 
 

@@ -59,7 +59,8 @@ class Job:
     for each test net, "TEST", "TEST 1", ... (`phase_of_test`); any of them may be missing. `batch`:
     the batch of one group at the start. `largest`: the largest batch that it may become; 0: it
     stays. `test_batches`: the batches of the test nets. `resume`: a checkpoint to start from, or
-    "". `weights`: files of first parameters.
+    "". `weights`: files of first parameters. `classes`: the classes of training data that are a
+    folder per class. They give the folders of all phases their labels, by name.
 
     `device`: "cpu", "cuda:N" or "emulated", where the role with this job computes; "cuda" in plans,
     which compute nothing. `kernels` and `precision` are those of the CPU's operations (see
@@ -93,6 +94,7 @@ class Job:
     cudnn: str = "off"
     rows_here: Mapping[str, int] = dataclasses.field(default_factory=dict)
     solver_values: Mapping[str, int | float] = dataclasses.field(default_factory=dict)
+    classes: tuple[str, ...] = ()
 
     def with_batches(self, batch: int | None) -> Job:
         """The job with the batch sizes that its net declares. `batch`, if given, is the size for
@@ -159,7 +161,7 @@ class Job:
     @cached_property
     def solver_spec(self) -> SolverSpec:
         """The solver, read from its prototxt, with the values that cluster.toml overrides."""
-        return load_solver(self.solver).override(self.solver_values)
+        return load_solver(self.solver, self.solver_values)
 
     @cached_property
     def shared(self) -> Lent:
@@ -197,18 +199,19 @@ class Job:
     def source(self, phase: str) -> Source:
         """Open the data of a phase: one source, or one for each data layer, side by side."""
         config = self.data[phase]
-        layers = () if is_one(config) else self._data_layers(phase)
+        layers = () if is_one(config) else self.data_layers(phase)
         return open_data(
             config,
             Path(self.base_directory),
             layers,
             self.spec(phase).path.parent if layers else Path(),
+            self.classes,
         )
 
     def shapes(self, phase: str, source: Source) -> dict[str, tuple[int, ...]]:
         """The shapes that the data layers of a phase promise: top -> shape of its samples, before
         any transform."""
-        return promised(self._data_layers(phase), source)
+        return promised(self.data_layers(phase), source)
 
     def all_shapes(self, sources: Mapping[str, Source]) -> InputShape:
         """The shapes of all phases. If two phases have a top of the same name, training counts."""
@@ -227,7 +230,7 @@ class Job:
         NetError if they do not fit the inputs of `net`, a net of that phase.
         """
         spec = self.spec(phase)
-        layers = self._data_layers(phase)
+        layers = self.data_layers(phase)
         train = phase == TRAIN
         # one transform for each layer, or one source for all layers
         mine = layers if len(source.firsts) == len(layers) else [first_transforming(layers)]
@@ -259,7 +262,8 @@ class Job:
         takes them."""
         return Prefetcher(self.batches(phase, source), place=self.backend_ops.staged)
 
-    def _data_layers(self, phase: str) -> DataLayers:
+    def data_layers(self, phase: str) -> DataLayers:
+        """The data layers of the net of a phase."""
         return data_layers(self.spec(phase))
 
     def build(

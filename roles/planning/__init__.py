@@ -26,6 +26,7 @@ job_reading      The reading of a job from [train] and from its files, each of w
 compensating     The effect of asynchronous groups on a plan's momentum
 kind_speeds      The speeds of workers whose machines have kinds
 recurrent_nets   The demands of nets with recurrent layers on the preset, the batch and the solver
+all_samples      The check of all data of a job, for `check --all-samples`
 
 See docs/decisions/tuning.md.
 """

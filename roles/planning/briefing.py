@@ -4,10 +4,11 @@ options of a laid-out topology."""
 from __future__ import annotations
 
 from nets import Net
+from nets.data.class_folders import alike
 from roles.base.shapes import Shapes
 from roles.checkpoints.checkpoint_timing import lead_told, with_timing
 from roles.checkpoints.finished import finished
-from roles.checkpoints.watching import told_to_lead
+from roles.checkpoints.watching import CLASSES, other_classes, told_to_lead
 from roles.forecasting.regrouped import at_largest
 from roles.messages import TRAIN
 from roles.planning.devices import Devices, by_machine
@@ -45,6 +46,11 @@ def _lead_briefed(
     for text, keys in wrong:
         diagnostics.problem(text, *keys)
     diagnostics.stop_if_wrong()
+    classes = told["seen"].classes
+    if text := other_classes(checked.job.resume, classes):
+        diagnostics.warn(text, "train", "resume")
+    for text in alike(classes) if inputs.train.data.classes else ():
+        diagnostics.warn(f"{text}: rename them if they are one class", *CLASSES)
     topology = lead_told(
         topology, **told, sequence=batches_of_sequence(checked.nets[TRAIN], checked.sources[TRAIN])
     )

@@ -6,6 +6,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from nets import SolverSpec
+from roles.coordination.advice import high_momentum
 from roles.coordination.regroup import followed
 from roles.coordination.run_settings import BECAME
 from roles.options import SOLVER, Strategy, Train
@@ -19,8 +20,6 @@ from roles.tuning.momentum import (
     expected,
     total,
 )
-
-HIGH = 0.95  # total momentum from which runs ended in NaN, see docs/tuning.md
 
 
 def compensation_of(solver: SolverSpec, preset: Preset, train: Train) -> Compensation | None:
@@ -71,9 +70,9 @@ def told_of_momentum(solver: SolverSpec, preset: Preset, strategy: Strategy) -> 
     total is low enough."""
     groups = preset.groups_in_all(strategy)
     momentum = solver.momentum
-    together = total(momentum, expected(groups))
-    if groups < 2 or solver.type not in KINDS or not momentum or together < HIGH - ROUNDING:
+    if not high_momentum(solver, groups):
         return ""
+    together = total(momentum, expected(groups))
     kept = compensated(momentum, groups - 1)
     advice = (
         f"{kept:.3g} keeps the total at"

@@ -75,12 +75,12 @@ class Contents:
         arrays, facts = checkpoint.load(path)
         place_in(self.job.resume, facts)
         if told := check_solver(
-            path.name, facts, self.job.solver_spec.type, "start with train.weights"
+            str(path), facts, self.job.solver_spec.type, "start with train.weights"
         ):
             self.warnings.append((told, ("resume",)))
         expected = state_shapes(net.params, self.job.solver_spec)
         problems = [
-            f"{path.name}: '{name}': found "
+            f"{path}: '{name}': found "
             f"{'nothing' if name not in arrays else f'shape {arrays[name].shape}'}, "
             f"expected shape {shape}"
             for name, shape in expected.items()
@@ -88,14 +88,12 @@ class Contents:
         ]
         if problems:
             more = (
-                [(f"{path.name}: and {len(problems) - 3} more such arrays")]
-                if len(problems) > 3
-                else []
+                [(f"{path}: and {len(problems) - 3} more such arrays")] if len(problems) > 3 else []
             )
             of = f" of net '{facts['net']}'" if facts.get("net") else ""
-            lead = f"{path.name}: the checkpoint{of} does not fit this net and solver"
+            lead = f"{path}: the checkpoint{of} does not fit this net and solver"
             raise NetError([lead, *problems[:3], *more])
-        finite(path.name, {name: (arrays[name],) for name in expected})
+        finite(str(path), {name: (arrays[name],) for name in expected})
 
 
 def check_rates(solver: SolverSpec) -> None:

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from nets import is_file, is_folder
-from nets.data import Source, is_one
+from nets.data import Source, folder_names, is_one
 from nets.files.shared import Weights
 from nets.files.weights import read_each
 from roles.checkpoints.meant import Meant, files_meant
@@ -89,6 +89,8 @@ def read(inputs: PlanInputs, diagnostics: Diagnostics) -> ReadJob:
     for phase in (phase for phase in job.phases if readable or is_one(job.data[phase])):
         with diagnostics.reading("train", "data", phase.lower()):
             sources[phase] = job.source(phase)
+            for line in sources[phase].told:
+                diagnostics.warn(line, "train", "data", phase.lower())
     if inputs.train.data.shuffle is None and TRAIN in sources:
         job = dataclasses.replace(job, shuffle=sources[TRAIN].by_class)
     weights: Weights = {}
@@ -120,6 +122,8 @@ def read_job(inputs: PlanInputs, diagnostics: Diagnostics) -> Job:
         for phase in dict.fromkeys((TRAIN, *job.test_phases)):
             for text in job.spec(phase).told(sources_read=not is_one(job.data.get(phase, {}))):
                 diagnostics.warn(text, "train", "net")
+    with diagnostics.reading("train", "data", "train"):
+        job = _with_classes(job) if job.test_phases else job
     with diagnostics.reading("train", "net"):
         job = job.with_batches(train.batch)
     with diagnostics.reading("train", "solver"):
@@ -131,6 +135,16 @@ def read_job(inputs: PlanInputs, diagnostics: Diagnostics) -> Job:
             job, batch=batch, passes=passes, largest=inputs.auto.largest(batch)
         )
     return job  # noqa: RET504  # without its batches, if the net could not be read
+
+
+def _with_classes(job: Job) -> Job:
+    """The job with the classes of its training data, which give the folders of tests their labels.
+    Raises NetError if the net or the folder cannot be read."""
+    config = job.data[TRAIN]
+    layers = () if is_one(config) else job.data_layers(TRAIN)
+    net_dir = job.spec(TRAIN).path.parent if layers else Path()
+    names = folder_names(config, Path(job.base_directory), layers, net_dir)
+    return dataclasses.replace(job, classes=names)
 
 
 def _compensated(

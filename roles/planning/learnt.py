@@ -118,7 +118,7 @@ def learnt(target: Target, runs: Iterable[Path], options: Options, job: Job, fir
         _check(run, target, options, theirs, job)
         with reading(run, "--learnt"):
             events = events_of(run)
-            settings = list(_settings(theirs, load_solver(job.solver), events, first))
+            settings = list(_settings(theirs, job, events, first))
             seen = _seen(run, target, events)
         at = next(
             ((number, seconds) for number, seconds, value in seen if target.reached(value)), None
@@ -186,7 +186,7 @@ def _check(run: Path, target: Target, options: Options, theirs: Options, job: Jo
 
 
 def _settings(
-    theirs: Options, solver: SolverSpec, events: Events, first: int
+    theirs: Options, job: Job, events: Events, first: int
 ) -> Iterator[tuple[int, Setting]]:
     """(first iteration, setting) of each stretch of the run, in order."""
     train: Train = AutoSettings(
@@ -198,7 +198,8 @@ def _settings(
     for event in events:
         if event["event"] == COMPENSATED:
             said["momentum"] = float(event["momentum"])
-    begun = solver.override({name: value for name, value in said.items() if value is not None})
+    given = {name: value for name, value in said.items() if value is not None}
+    begun = load_solver(job.solver, {"max_iter": job.solver_spec.max_iter, **given})
     stretches = {first: (preset_called(strategy.preset).groups(strategy), *rates_of(begun))}
     for event in events:
         if event["event"] == "regrouped":

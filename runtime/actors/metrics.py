@@ -9,7 +9,9 @@ child costs 0.4 us; looking it up costs three times that.
 from __future__ import annotations
 
 import asyncio
+import errno
 import json
+import socket
 from collections.abc import Callable, Iterable, Mapping
 from types import MappingProxyType
 from typing import Any
@@ -214,14 +216,24 @@ class Pages:
             self._server = Server(answer, address, port, Readers(readers))
         except OSError as error:
             raise LaunchError(
-                f"metrics cannot listen on {address}:{port}: {reason(error)}; "
-                f"choose another {key} in cluster.toml, or 0 for any free one"
+                f"metrics cannot listen on {address}:{port}: {reason(error)}{_mend(error, key)}"
             ) from None
         self.port = self._server.port
 
     def close(self) -> None:
         """Stop serving and free the port."""
         self._server.close()
+
+
+def _mend(error: OSError, key: str) -> str:
+    """Return what to change so that a page can listen, as far as the error shows it."""
+    if error.errno in (errno.EADDRINUSE, errno.EACCES):
+        return f"; choose another {key} in cluster.toml, or 0 for any free one"
+    if error.errno == errno.EADDRNOTAVAIL or isinstance(error, socket.gaierror):
+        return (
+            "; give metrics.address, or the address of the [[machine]], one that this machine has"
+        )
+    return ""
 
 
 def discovery(targets: Iterable[tuple[str, dict[str, str]]]) -> list[dict[str, Any]]:

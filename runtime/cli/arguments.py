@@ -21,7 +21,11 @@ Switch = Annotated[bool, Parameter(negative=())]  # off unless it is given
 
 Settings = Annotated[
     tuple[str, ...],
-    Parameter(name="--set", help=("Override a value: --set train.strategy.groups=4"), negative=()),
+    Parameter(
+        name="--set",
+        help="Override a value: --set train.strategy.groups=4; or unset it: --set train.momentum=",
+        negative=(),
+    ),
 ]
 
 

@@ -71,10 +71,12 @@ def death(
     return by(process, RoleDied(f"process {process} ({', '.join(actors)}) on {where} {why}{tail}"))
 
 
-def cut(ends: Mapping[str, str], silent: Sequence[str], seconds: float, *, both: bool) -> str:
+def cut(
+    ends: Mapping[str, str], silent: Sequence[str], seconds: float, *, both: bool, one_host: bool
+) -> str:
     """Describe a broken link for people. `ends` has its two processes and where they are, the
     reporting one first. `both` is True if both report it. The `silent` processes may have ended,
-    since no sign shows that they live."""
+    since no sign shows that they live. `one_host`: no network is between the two."""
     process, peer = ends
     text = (
         f"the link from {process} to {peer} is lost: its connection broke, or carried no "
@@ -87,7 +89,13 @@ def cut(ends: Mapping[str, str], silent: Sequence[str], seconds: float, *, both:
         if silent
         else "Both processes live"
     )
-    text += f": {' and '.join(f'{name} on {where}' for name, where in ends.items())}; look at the "
+    text += f": {' and '.join(f'{name} on {where}' for name, where in ends.items())}; "
+    if one_host:
+        return (
+            f"{text}both are on one host: look at its load and at the logs of the two, or raise "
+            "liveness.link_seconds"
+        )
+    text += "look at the "
     return text + ("hosts and the network between them" if silent else "network between them")
 
 

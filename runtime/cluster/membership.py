@@ -5,11 +5,12 @@ from __future__ import annotations
 
 import os
 import platform
+from collections.abc import Collection
 from dataclasses import asdict, replace
 
 from runtime.cluster.lifecycle import Directory, Hello
 from runtime.plan.topology import SUPERVISOR, Placement, ProcessSpec
-from runtime.transport import Endpoints
+from runtime.transport import Endpoints, host_identity
 
 # peers in one message: its header has 64 KiB, and a peer takes some hundred bytes plus the names of
 # its actors
@@ -44,6 +45,14 @@ class Membership:
         greeting = self.greetings.get(process)
         machine = self.specs[process].machine
         return f"{machine} ({greeting.host_name}, pid {greeting.pid})" if greeting else machine
+
+    def on_one_host(self, processes: Collection[str]) -> bool:
+        """Whether these processes are known to be on one host, where links need no network."""
+        greetings = {name: self.greetings.get(name) for name in processes if name != SUPERVISOR}
+        hosts = {greeting.host if greeting else "" for greeting in greetings.values()}
+        if SUPERVISOR in processes:
+            hosts.add(host_identity.identity())
+        return len(hosts) == 1 and "" not in hosts
 
     def facts(self, process: str) -> dict[str, str | int]:
         """Return the machine of a process and, if it has greeted, the facts of its greeting. For

@@ -338,6 +338,7 @@ class Supervisor(Actor):
             silent,
             self._liveness.link_seconds,
             both=self._supervision.both_report(process, peer),
+            one_host=self.roll.on_one_host(ends),
         )
         log = self._launched[peer if process == SUPERVISOR else process].log
         return by(f"{process} {peer}", RoleDied(f"{text}\n  the log: {log}"))

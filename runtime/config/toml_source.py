@@ -4,6 +4,7 @@ value.
 `sections` and the program define the meaning of the keys.
 """
 
+import logging
 import re
 import tomllib
 from collections.abc import Mapping, Sequence
@@ -87,8 +88,8 @@ class RawConfig:
 
 
 def read(path: Path, overrides: Sequence[str] = ()) -> RawConfig:
-    """Read `path` and apply the overrides ("a.b.c=value", arrays by index: "machine.0.cores=4") in
-    order.
+    """Read `path` and apply the overrides in order: "a.b.c=value", arrays by index
+    ("machine.0.cores=4"), "a.b.c=" removes the key.
 
     Raises ConfigError if the file cannot be read or is not TOML. A bad override is added to
     `.problems`, so that it is shown together with the mistakes found later.
@@ -201,7 +202,8 @@ def _syntax_problem(path: Path, text: str, message: str) -> str:
 
 
 def _apply(raw: RawConfig, override: str, origin: Origin) -> None:
-    """Set one value in raw.data. A mistake in the override is added to raw.problems."""
+    """Set one value in raw.data, or remove it if the override has no value. A mistake in the
+    override is added to raw.problems."""
     key, equals, value = override.partition("=")
     try:
         override.encode()
@@ -211,19 +213,67 @@ def _apply(raw: RawConfig, override: str, origin: Origin) -> None:
     if not keys or not equals:
         raw.problems.append(
             Problem(
-                origin.order, (f"{origin.where}: expected KEY=VALUE, such as machine.0.cores=4")
+                origin.order,
+                f"{origin.where}: expected KEY=VALUE, such as machine.0.cores=4, or KEY= to unset "
+                "a key",
             )
         )
+        return
+    if not value.strip():
+        _unset(raw, keys, origin)
         return
     trail, parent = _descend(raw, keys, origin)
     last = _step(raw, parent, trail, keys[-1], origin) if parent is not None else None
     if last is None:
         return
     trail = (*trail, last)
-    for stale in [known for known in raw.origins if known[: len(trail)] == trail]:
-        del raw.origins[stale]
+    _forget_origins(raw, trail)
     _put(parent, last, _toml_value(value))
     raw.origins[trail] = origin
+
+
+def _unset(raw: RawConfig, keys: tuple[str, ...], origin: Origin) -> None:
+    """Remove a value from raw.data, as if the file did not have it. A key that the file does not
+    have is reported."""
+    trail: KeyPath = ()
+    parent: Any = None
+    node: Any = raw.data
+    for part in keys:
+        step = _step(raw, node, trail, part, origin)
+        if step is None:
+            return
+        trail = (*trail, step)
+        if (isinstance(node, list) and step == len(node)) or (
+            isinstance(node, dict) and step not in node
+        ):
+            text = "is not set, so there is nothing to unset"
+            logging.getLogger("runtime").warning("%s: %s: %s", origin.where, show_key(trail), text)
+            return
+        parent, node = node, node[step]
+    _forget_origins(raw, trail)
+    del parent[trail[-1]]
+    if isinstance(parent, list):
+        _move_origins(raw, trail)
+
+
+def _forget_origins(raw: RawConfig, trail: KeyPath) -> None:
+    for stale in [known for known in raw.origins if known[: len(trail)] == trail]:
+        del raw.origins[stale]
+
+
+def _move_origins(raw: RawConfig, trail: KeyPath) -> None:
+    """Move the origins of the later items of an array to the indices that they have after the item
+    at `trail` was removed."""
+    *array, index = trail
+    depth = len(array)
+    moved: dict[KeyPath, Origin] = {}
+    for known, origin in raw.origins.items():
+        later = known[depth] if len(known) > depth and known[:depth] == tuple(array) else -1
+        if isinstance(later, int) and isinstance(index, int) and later > index:
+            known = (*array, later - 1, *known[depth + 1 :])
+        moved[known] = origin
+    raw.origins.clear()
+    raw.origins.update(moved)
 
 
 def _descend(raw: RawConfig, keys: tuple[str, ...], origin: Origin) -> tuple[KeyPath, Any]:

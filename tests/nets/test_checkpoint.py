@@ -36,7 +36,7 @@ def test_a_damaged_file_is_refused_wherever_it_is_cut(tmp_path):
     data = file.read_bytes()
     for end in range(0, len(data), 7):
         file.write_bytes(data[:end])
-        with pytest.raises(CheckpointError, match=r"^a.safetensors: "):
+        with pytest.raises(CheckpointError, match=r"/a.safetensors: "):
             load(file)
 
 
@@ -56,7 +56,7 @@ def test_endlessly_nested_metadata_are_refused_in_words(tmp_path):
     save_file({"w": np.zeros(1)}, path, {KEY: "[" * 100_000})
     for read in (load, verify, metadata):
         with pytest.raises(
-            CheckpointError, match=(r"^deep\.safetensors: found " r"convoy_checkpoint version none")
+            CheckpointError, match=(r"/deep\.safetensors: found " r"convoy_checkpoint version none")
         ):
             read(path)
 
@@ -111,7 +111,7 @@ def test_a_flipped_bit_anywhere_is_refused_by_name_or_changes_nothing(tmp_path):
         try:
             found, metadata = load(file)
         except CheckpointError as error:
-            assert str(error).startswith("a.safetensors: ")
+            assert str(error).startswith(f"{tmp_path}/a.safetensors: ")
             refused += 1
         else:  # the changed bit is in a space that pads the header
             assert metadata == {"iteration": "7"}

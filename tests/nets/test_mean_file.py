@@ -66,7 +66,7 @@ def test_a_nets_mean_file_is_found_from_its_folder(tmp_path, place):
     (folder / "m.binaryproto").write_bytes(b"\xff")
     with pytest.raises(
         PrototxtError,
-        match=(r"net.prototxt:1: layer 'd': key .*mean_file': " r"m.binaryproto: damaged"),
+        match=(r"net.prototxt:1: layer 'd': key .*mean_file': " r".*/m.binaryproto: damaged"),
     ):
         Transform.of_net(spec, "TRAIN")
 

@@ -379,3 +379,18 @@ def test_the_areas_of_averages_are_caffes():
     found = _factors(PoolGeometry((3, 3), (2, 2), (1, 1), "AVE"), (4, 4))
     assert math.isclose(found[0, 0], 1.0)
     assert math.isclose(found[-1, -1], 9 / 4)
+
+
+def test_a_net_that_is_written_for_one_row_becomes_a_file_for_one_row(tmp_path, caplog):
+    text = (
+        IMAGE.replace("dim: 2 dim: 4", "dim: 1 dim: 4")
+        + """
+        layer { name: "ip" type: "InnerProduct" bottom: "data" top: "ip"
+          inner_product_param { num_output: 6 } }
+        layer { name: "cut" type: "Reshape" bottom: "ip" top: "cut"
+          reshape_param { shape { dim: 1 dim: 6 } } }
+        layer { name: "p" type: "Softmax" bottom: "cut" top: "p" }"""
+    )
+    spec = spec_of(tmp_path, text)
+    agree(completed(None, Given(net=spec), {}, "x"), tmp_path / "n.onnx", rows=(1,))
+    assert "the ONNX file takes one row, since the net is written for one" in caplog.text

@@ -159,6 +159,26 @@ def test_folders_are_searched_and_unreadable_files_are_named_between_the_others(
     assert found[5].error == "no such file"
 
 
+def test_hidden_files_below_a_folder_are_passed_over_and_counted_and_a_named_one_is_read(
+    tmp_path, caplog
+):
+    weights = some_values(lenet("TEST", batch=1))
+    predictor = Predictor.load(saved(tmp_path / "w.safetensors", weights, deployment()), batch=2)
+    for name in ("3.png", ".ipynb_checkpoints/3.png", "__MACOSX/3.png", ".cache/3.png"):
+        (tmp_path / "f" / name).parent.mkdir(parents=True, exist_ok=True)
+        Image.new("L", (9, 9), 40).save(tmp_path / "f" / name)
+    (tmp_path / "f" / "._3.png").write_bytes(b"\0\5\26\7")
+    found = list(predictor.files([tmp_path / "f"]))
+    assert [(each.name, each.error) for each in found] == [(f"{tmp_path}/f/3.png", "")]
+    assert "hidden files and folders: 3 (._3.png, .cache, .ipynb_checkpoints)" in caplog.text
+    assert "(__MACOSX)" in caplog.text
+    told = list[str]()
+    named = [tmp_path / "f" / "._3.png", tmp_path / "f" / ".cache"]
+    first, second = predictor.files(named, told=told.append)
+    assert first.error
+    assert (second.name, second.error, told) == (f"{tmp_path}/f/.cache/3.png", "", [])
+
+
 def test_the_description_in_a_checkpoint_is_read_as_it_was_written():
     mean = np.random.default_rng(1).random((1, 28, 28)).astype("f4")
     said = replace(
@@ -259,6 +279,44 @@ def test_a_net_for_deployment_declares_the_size_of_its_images(tmp_path):
         assert (larger.shape, larger.transform.crop) == ((3, 8, 9), 6), (
             "images larger than the input are cropped"
         )
+
+
+@pytest.mark.parametrize("shape", ["dim: 1 dim: 12", "dim: 1 dim: -1", "dim: 1 dim: 3 dim: 4"])
+def test_a_net_that_is_written_for_one_image_takes_any_number_one_at_a_time(
+    tmp_path, caplog, shape
+):
+    layers = """
+        layer { name: "main" type: "InnerProduct" bottom: "data" top: "main"
+          inner_product_param { num_output: 12 weight_filler { type: "xavier" } } }
+        %s
+        layer { name: "p" type: "Softmax" bottom: "%s" top: "p" }"""
+    reshape = """layer { name: "cut" type: "Reshape" bottom: "main" top: "cut"
+          reshape_param { shape { %s } } }"""
+    start = 'input: "data" input_shape { dim: 1 dim: 3 dim: 6 dim: 6 }'
+    spec = spec_of(tmp_path, start + layers % (reshape % shape, "cut"))
+    weights = some_values(Net(spec, "TEST", ops=get_backend(), batch=1))
+    write_weights(tmp_path / "w.caffemodel", weights, spec.for_phase("TEST"))
+    found = Predictor.load(tmp_path / "w.caffemodel", Given(net=spec), batch=64)
+    assert "computes one image at a time, since the net is written for one" in caplog.text
+    images = np.random.default_rng(1).integers(0, 256, (5, 3, 6, 6), np.uint8)
+    one_by_one = [found.scores(image[None])[0] for image in images]
+    assert np.array_equal(found.scores(images), np.stack(one_by_one))
+    if shape.count("dim") == 2:
+        plain = spec_of(tmp_path, start + layers % ("", "main"))
+        other = Predictor.load(tmp_path / "w.caffemodel", Given(net=plain), batch=64)
+        assert np.abs(found.scores(images) - other.scores(images)).max() < 1e-6
+
+
+def test_a_net_that_takes_no_number_of_images_is_refused_with_its_own_fault(tmp_path):
+    spec = spec_of(
+        tmp_path,
+        """input: "data" input_shape { dim: 1 dim: 3 dim: 6 dim: 6 }
+        layer { name: "cut" type: "Reshape" bottom: "data" top: "cut"
+          reshape_param { shape { dim: 1 dim: 7 } } }""",
+    )
+    write_weights(tmp_path / "w.caffemodel", {"x": (np.zeros(1, "f4"),)})
+    with pytest.raises(NetError, match="layer 'cut'"):
+        Predictor.load(tmp_path / "w.caffemodel", Given(net=spec))
 
 
 def test_a_net_that_reads_no_images_cannot_classify(tmp_path):

@@ -49,6 +49,20 @@ def test_every_rate_policy_gives_caffes_rates(tmp_path, text, expected):
     assert found == pytest.approx(expected)
 
 
+def test_values_that_are_given_may_be_missing_or_wrong_in_the_file(tmp_path):
+    text = 'net: "n" lr_policy: "poly" power: 1 momentum: 2'
+    (tmp_path / "s.prototxt").write_text(text)
+    given = {"max_iter": 10, "base_lr": 0.5, "momentum": 0.9}
+    found = load_solver(tmp_path / "s.prototxt", given)
+    assert (found.max_iter, found.rate(5), found.momentum) == (10, 0.25, pytest.approx(0.9))
+    for left_out in given:
+        others = {key: value for key, value in given.items() if key != left_out}
+        with pytest.raises(PrototxtError, match=left_out):
+            load_solver(tmp_path / "s.prototxt", others)
+    with pytest.raises(PrototxtError):
+        load_solver(tmp_path / "s.prototxt")
+
+
 def test_our_lenet_solver_has_the_published_recipe():
     ours = load_solver("lenet")
     assert (ours.max_iter, ours.momentum, ours.test_iters) == (10000, pytest.approx(0.9), (100,))

@@ -83,6 +83,26 @@ layers { layer { name: "loss" type: "softmax_loss" } bottom: "i" bottom: "label"
 """
 
 
+def test_an_input_without_a_shape_beside_the_layer_that_makes_it_has_no_effect_as_in_caffe(
+    tmp_path,
+):
+    layers = """layer { name: "in" type: "Input" top: "data" input_param { shape { dim: 1 dim: 3 } } }
+        layer { name: "ip" type: "InnerProduct" bottom: "data" top: "ip"
+          inner_product_param { num_output: 2 } }"""
+    plain = spec_of(tmp_path, layers)
+    both = spec_of(tmp_path, f'input: "data" {layers}')
+    assert [layer.proto for layer in both.layers] == [layer.proto for layer in plain.layers]
+    assert both.layers[1].where.node.line == 2
+    for text in (
+        f'input: "other" {layers}',
+        f'input: "data" input: "other" {layers}',
+        f'input: "data" input: "ip" input_dim: 1 {layers}',
+        'input: "data"',
+    ):
+        with pytest.raises(PrototxtError, match="expected one input_shape"):
+            spec_of(tmp_path, text)
+
+
 def test_v0_layers_keep_their_options_and_padding_moves_into_the_convolution(tmp_path):
     spec = spec_of(tmp_path, V0)
     assert [layer.proto.type for layer in spec.layers] == [

@@ -174,7 +174,7 @@ def test_a_missing_package_is_named_with_what_to_install(tmp_path, monkeypatch):
     with pytest.raises(DataError) as caught:
         read_weights(tmp_path / "a.h5")
     assert str(caught.value) == (
-        "a.h5: HDF5 needs the package 'h5py', which is not installed: pip install "
+        f"{tmp_path}/a.h5: HDF5 needs the package 'h5py', which is not installed: pip install "
         '"convoy-runtime[caffe]"'
     )
 

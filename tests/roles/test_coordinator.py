@@ -103,6 +103,17 @@ def test_a_nan_loss_ends_the_run_in_words(tmp_path: Path, bad: float) -> None:
         train(tmp_path, first=0, last=10, losses=[0.5, 0.5, 0.5, bad])
 
 
+@pytest.mark.parametrize(("first", "since"), [(0, "yet"), (100, "since the resume")])
+def test_a_nan_loss_of_the_first_iteration_is_not_blamed_on_the_rate(
+    tmp_path: Path, first: int, since: str
+) -> None:
+    with pytest.raises(ProgramFailed) as caught:
+        train(tmp_path, first=first, last=first + 10, losses=[float("nan")])
+    text = str(caught.value)
+    assert f"at iteration {first}: no parameter has changed {since}" in text
+    assert "base_lr" not in text
+
+
 def test_a_progress_report_has_the_losses_of_its_own_iterations_even_if_later_losses_arrive_first(
     tmp_path: Path,
 ) -> None:

@@ -3,7 +3,13 @@ reported."""
 
 from __future__ import annotations
 
-from roles.forecasting.prediction_error import PATIENCE, Patience, PredictionError, difference
+from roles.forecasting.prediction_error import (
+    AGAIN_SECONDS,
+    PATIENCE,
+    Patience,
+    PredictionError,
+    difference,
+)
 
 
 def test_the_station_whose_work_takes_longer_than_predicted_is_named() -> None:
@@ -41,9 +47,22 @@ def test_a_difference_counts_only_after_it_has_lasted() -> None:
     assert patience.lasted(1.0, 0.8, 2 * PATIENCE + 0.1)
 
 
-def test_each_cause_is_reported_once() -> None:
+def test_each_change_of_speed_is_reported_once() -> None:
     patience = Patience()
-    assert patience.is_news(PredictionError(1.0, 1.2, "a"))
-    assert not patience.is_news(PredictionError(1.0, 1.5, "a"))
-    assert patience.is_news(PredictionError(1.0, 0.5, "a"))
-    assert patience.is_news(PredictionError(1.0, 1.2, "b"))
+    assert patience.is_news(PredictionError(1.0, 1.2, "a"), 0.0)
+    # the run goes on as it was reported: only the prediction was wrong again, and for any cause
+    assert not patience.is_news(PredictionError(1.0, 1.25, "a"), 2 * AGAIN_SECONDS)
+    assert not patience.is_news(PredictionError(1.4, 1.2, ""), 2 * AGAIN_SECONDS)
+    assert not patience.is_news(PredictionError(1.0, 1.2, "b"), 2 * AGAIN_SECONDS)
+    # it recovers, and is slow again: two changes
+    assert patience.is_news(PredictionError(1.2, 0.8, "a"), 2 * AGAIN_SECONDS)
+    assert patience.is_news(PredictionError(0.8, 1.2, "a"), 2 * AGAIN_SECONDS + 1)
+
+
+def test_a_run_that_swings_is_reported_once_a_minute() -> None:
+    patience = Patience()
+    told = [
+        patience.is_news(PredictionError(*pair, "a"), 10.0 * at)
+        for at, pair in enumerate([(1.0, 1.5), (1.5, 1.0)] * 6)
+    ]
+    assert told == [True, True, *[False] * 4, True, True, *[False] * 4]

@@ -93,3 +93,16 @@ def test_a_worker_that_has_left_is_not_compared() -> None:
         "no worker may stay named when its peers are as slow"
     )
     assert cohort.stragglers == []
+
+
+@pytest.mark.parametrize(("factor", "news"), [(5.0, []), (1.0, [False])])
+def test_a_straggler_that_was_away_is_reported_only_if_it_has_changed(
+    factor: float, news: list[bool]
+) -> None:
+    cohort = Stragglers()
+    ((_, first),) = told({"a": 1.0, "b": 1.0, "c": 5.0}, 40, 0.0, cohort=cohort)
+    assert (first.worker, first.slow) == ("c", True)
+    assert told({"a": 1.0, "b": 1.0}, 3 * AWAY, 0.0, cohort=cohort) == []
+    assert cohort.stragglers == []
+    back = told({"a": 1.0, "b": 1.0, "c": factor}, 3 * AWAY, 0.0, cohort=cohort)
+    assert [(said.worker, said.slow) for _, said in back] == [("c", slow) for slow in news]

@@ -349,25 +349,25 @@ BROKEN: dict[str, tuple[str, Mapping[str, str | bytes], list[str], list[str]]] =
         idx(),
         {"i": images(3)[:-5], "l": labels(3)},
         [],
-        [f"{AT_DATA}i: found 2347 bytes of data, expected 2352 for shape (3, 28, 28)"],
+        [f"{AT_DATA}{{here}}/i: found 2347 bytes of data, expected 2352 for shape (3, 28, 28)"],
     ),
     "an IDX file that ends in its header": (
         idx(),
         {"i": images(3)[:9], "l": labels(3)},
         [],
-        [f"{AT_DATA}i: the file ends in its sizes: found 5 bytes, expected 12"],
+        [f"{AT_DATA}{{here}}/i: the file ends in its sizes: found 5 bytes, expected 12"],
     ),
     "a file that is not IDX": (
         idx(),
         {"i": b"PNG!" + images(3)[4:], "l": labels(3)},
         [],
-        [f"{AT_DATA}i: found magic number 504e 47 21, expected 0000 08 03 or 0000 08 04"],
+        [f"{AT_DATA}{{here}}/i: found magic number 504e 47 21, expected 0000 08 03 or 0000 08 04"],
     ),
     "fewer labels than images": (
         idx(),
         {"i": images(3), "l": labels(2)},
         [],
-        [f"{AT_DATA}i has 3 images but l has 2 labels, expected the same number"],
+        [f"{AT_DATA}{{here}}/i has 3 images but {{here}}/l has 2 labels, expected the same number"],
     ),
     "a truncated gzip file": (
         idx("i.gz"),
@@ -375,7 +375,7 @@ BROKEN: dict[str, tuple[str, Mapping[str, str | bytes], list[str], list[str]]] =
         [],
         [
             (
-                f"{AT_DATA}i.gz: damaged gzip file: Compressed file ended before the end-of-stream "
+                f"{AT_DATA}{{here}}/i.gz: damaged gzip file: Compressed file ended before the end-of-stream "
                 "marker was reached"
             )
         ],

@@ -18,6 +18,7 @@ from nets.files.mean import write_mean
 from roles.planning.script_topology import training
 from runtime.cli.main import main
 from runtime.errors import ConfigError
+from runtime.runs.checking import check
 from tests.helpers.support import configure, events, run_directory, run_up, train
 
 DIGITS = '{ format = "digits", split = "%s" }'
@@ -307,3 +308,17 @@ def test_every_solver_that_bvlc_published_is_planned_with_its_own_nets(
         [True] * 2 if several else [False]
     )
     assert f"train.solver: {solver.name}" in caplog.text
+
+
+def test_a_solver_without_the_values_that_cluster_toml_gives_trains(tmp_path: Path) -> None:
+    cluster = configure(tmp_path, "single", iterations=2)
+    solver = tmp_path / "solver.prototxt"
+    text = re.sub(r"max_iter: \d+|base_lr: \S+", "", solver.read_text())
+    assert text != solver.read_text()
+    solver.write_text(text)
+    with pytest.raises(ConfigError, match="max_iter") as caught:
+        check(cluster)
+    assert "base_lr" in str(caught.value)
+    settings = ["train.max_iter=3", "train.base_lr=0.01"]
+    lead = check(cluster, settings).placement.topology.actors[0].options
+    assert (lead.job.solver_spec.max_iter, lead.timetable.last) == (3, 3)

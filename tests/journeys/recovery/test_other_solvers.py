@@ -85,7 +85,7 @@ def test_a_checkpoint_of_another_type_of_solver_is_refused_and_skipped_with_both
     assert capsys.readouterr().err.splitlines()[1:] == [skipped]
     resuming(cluster, file)
     assert main(["up", cluster.name]) == 2
-    assert capsys.readouterr().err.endswith(f": train.resume: {file.name}: {said}\n")
+    assert capsys.readouterr().err.endswith(f": train.resume: {file.absolute()}: {said}\n")
     assert len(list(Path("runs").iterdir())) == 1
     cluster.write_text(cluster.read_text().replace("resume = ", "weights = ", 1))
     assert main(["up", cluster.name]) == 0, "the remedy of the message must work"
@@ -99,7 +99,9 @@ def test_a_checkpoint_of_an_earlier_version_is_resumed_with_a_warning_that_its_t
     without_type(file)
     of_type(cluster, "Adam", 3)
     assert main(["up", "--resume", cluster.name]) == 0
-    told = f"{file.name} does not name its solver: its histories are used as histories of Adam"
+    told = (
+        f"{file.absolute()} does not name its solver: its histories are used as histories of Adam"
+    )
     assert f": train.resume: {told}\n" in capsys.readouterr().err
     later = next(Path("runs").rglob("checkpoint-0000003.safetensors"))
     assert checkpoint.metadata(later)[SOLVER] == "Adam"

@@ -4,7 +4,9 @@ Prometheus' own tool.
 
 from __future__ import annotations
 
+import errno
 import json
+import os
 import shutil
 import socket
 import subprocess
@@ -111,8 +113,20 @@ def test_a_port_in_use_is_an_error_that_says_what_to_change() -> None:
 
 
 def test_an_address_of_another_machine_is_an_error_too() -> None:
-    with pytest.raises(LaunchError, match=r"listen on 192\.0\.2\.1:0"):
+    with pytest.raises(LaunchError, match=r"listen on 192\.0\.2\.1:0") as caught:
         Pages(Metrics(), "192.0.2.1", 0)
+    assert "choose another" not in str(caught.value)
+    assert "give metrics.address, or the address of the [[machine]], one" in str(caught.value)
+
+
+def test_without_descriptors_no_other_port_is_advised(monkeypatch: pytest.MonkeyPatch) -> None:
+    def none_left(*arguments: object) -> None:
+        raise OSError(errno.EMFILE, os.strerror(errno.EMFILE))
+
+    monkeypatch.setattr("runtime.actors.metrics.Server", none_left)
+    with pytest.raises(LaunchError, match="ulimit -n") as caught:
+        Pages(Metrics(), "127.0.0.1", 9464)
+    assert "choose another" not in str(caught.value)
 
 
 def test_a_closed_page_frees_its_port() -> None:

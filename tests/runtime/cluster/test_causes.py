@@ -79,6 +79,17 @@ def test_an_exit_is_described_in_words_and_names_memory_if_the_kernel_reports_it
     assert describe_exit(status, out_of_memory) == told
 
 
+@pytest.mark.parametrize("silent", [[], ["b"]])
+def test_the_network_is_not_blamed_for_a_link_inside_a_host(silent: list[str]) -> None:
+    ends = {"a": "m0 (one, pid 1)", "b": "m0 (one, pid 2)"}
+    text = cut(ends, silent, 6.0, both=True, one_host=True)
+    assert "network" not in text
+    assert text.endswith(
+        "both are on one host: look at its load and at the logs of the two, or raise "
+        "liveness.link_seconds"
+    )
+
+
 def test_a_lost_link_is_described_with_both_ends_and_their_hosts() -> None:
     ends = {"a": "m0 (one, pid 1)", "b": "m1 (two, pid 2)"}
     begins = (
@@ -87,8 +98,8 @@ def test_a_lost_link_is_described_with_both_ends_and_their_hosts() -> None:
     both = "a on m0 (one, pid 1) and b on m1 (two, pid 2)"
     text = f"{begins} (liveness.link_seconds). Both ends report it. "
     text += f"Both processes live: {both}; look at the network between them"
-    assert cut(ends, [], 6.0, both=True) == text
-    one = cut(ends, ["b"], 6.0, both=False)
+    assert cut(ends, [], 6.0, both=True, one_host=False) == text
+    one = cut(ends, ["b"], 6.0, both=False, one_host=False)
     assert (
         f"a alone reports it. No sign of life comes from b either: {both}; look at the hosts and"
         in one

@@ -185,6 +185,40 @@ def test_an_override_sets_one_value(override: str, path: tuple[str | int, ...], 
     assert node == value
 
 
+@pytest.mark.parametrize("empty", ["", " "])
+def test_an_override_without_a_value_unsets_the_key(empty: str) -> None:
+    text = "[metrics]\nport = 7\n[train]\nmomentum = 'x'\n[train.data]\na = 1\n"
+    config = load(write(text), [f"metrics.port={empty}", f"train.momentum={empty}"])
+    default = load(write(""))
+    assert config.metrics.port == default.metrics.port
+    assert config.program_section.get("train") == {"data": {"a": 1}}
+    assert load(write(text), [f"train={empty}"]).program_section.get("train") is None
+
+
+def test_an_empty_string_is_set_by_its_quotes() -> None:
+    config = load(write("[train]\nnet = 'x'\n"), ["train.net=''"])
+    assert config.program_section.get("train") == {"net": ""}
+
+
+def test_an_item_of_an_array_is_unset_and_the_later_ones_keep_their_lines() -> None:
+    text = "[[machine]]\nname = 'a'\n[[machine]]\nname = 'b'\n[[machine]]\nname = 'c'\n"
+    config = load(write(text), ["machine.1="])
+    assert [machine.name for machine in config.machine] == ["a", "c"]
+    with pytest.raises(ConfigError, match=r"^cluster.toml:6: machine\[1\]\.cores: found 'x'"):
+        load(write(f"{text}cores = 'x'\n".replace("name = 'c'\ncores", "cores")), ["machine.1="])
+
+
+def test_a_key_that_is_not_there_to_be_unset_is_reported(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    for override in ("metrics.prot=", "trian.momentum=", "machine.1="):
+        load(write("[metrics]\nport = 7\n[[machine]]\nname = 'a'\n"), [override])
+        assert f"--set {override}: " in caplog.text
+    assert "metrics.prot: is not set, so there is nothing to unset" in caplog.text
+    with pytest.raises(ConfigError, match=r"metrics\.port: is a integer and has no key 'x'"):
+        load(write("[metrics]\nport = 7\n"), ["metrics.port.x="])
+
+
 def test_an_index_reaches_the_default_machine_of_a_file_without_machines() -> None:
     config = load(write(""), ["machine.0.cores=3"])
     assert [(m.name, m.cores) for m in config.machine] == [("local", 3)]

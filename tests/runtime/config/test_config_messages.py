@@ -205,10 +205,11 @@ PROGRAM_MISTAKES = {
     ),
 }
 
+OR_UNSET = ", or KEY= to unset a key"
 OVERRIDE_MISTAKES = {
-    "train.seed": "--set train.seed: expected KEY=VALUE, such as machine.0.cores=4",
-    "=4": "--set =4: expected KEY=VALUE, such as machine.0.cores=4",
-    "a..b=4": "--set a..b=4: expected KEY=VALUE, such as machine.0.cores=4",
+    "train.seed": "--set train.seed: expected KEY=VALUE, such as machine.0.cores=4" + OR_UNSET,
+    "=4": "--set =4: expected KEY=VALUE, such as machine.0.cores=4" + OR_UNSET,
+    "a..b=4": "--set a..b=4: expected KEY=VALUE, such as machine.0.cores=4" + OR_UNSET,
     "run.nam=x": "--set run.nam=x: run.nam: unknown key (did you mean 'name'?)",
     "rnu.name=x": "--set rnu.name=x: rnu: unknown key (did you mean 'run'?)",
     "train.seed=x": "--set train.seed=x: train.seed: found 'x' (string), expected an integer",
@@ -227,7 +228,8 @@ OVERRIDE_MISTAKES = {
     ),
     "train={}": "--set train={}: train.net: missing, expected a string",
     "run.name=a\nb": f"--set run.name=a\\nb: run.name: found 'a\\nb' (string), {NAME}",
-    "run.name=\udcff": "--set run.name=\\udcff: expected KEY=VALUE, such as machine.0.cores=4",
+    "run.name=\udcff": "--set run.name=\\udcff: expected KEY=VALUE, such as machine.0.cores=4"
+    + OR_UNSET,
 }
 
 

@@ -1,0 +1,103 @@
+"""All samples of a source, read once: which of them are damaged or not finite, and how many each
+class has."""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from nets.data.passed_over import first, shown
+from nets.data.source import Source
+from nets.errors import DataError
+
+MOST_NUMBERS = 1 << 22  # numbers of the first array that are read at a time
+
+
+@dataclass
+class AllSamples:
+    """The facts about all samples of a source.
+
+    `damaged`: one line for each sample that cannot be read. `nan`, `infinite`: the names of samples
+    with such numbers. `labels`: for each array of single numbers, its index, and how often each
+    number occurs.
+    """
+
+    count: int
+    damaged: list[str] = field(default_factory=list)
+    nan: list[str] = field(default_factory=list)
+    infinite: list[str] = field(default_factory=list)
+    labels: dict[int, Counter[float]] = field(default_factory=dict)
+
+    @property
+    def mistakes(self) -> list[str]:
+        """One line for each damaged sample, and one for all samples with each kind of number that
+        is not finite."""
+        kinds = (("NaN", self.nan), ("infinity", self.infinite))
+        texts = [
+            f"found {kind} in {len(names)} samples: {first(names)}"
+            for kind, names in kinds
+            if names
+        ]
+        return [*self.damaged, *texts]
+
+    def told(self, class_names: tuple[str, ...], num_classes: int | None) -> Iterator[str]:
+        """Yield lines with the number of samples, and how many each class has."""
+        bad = f", {len(self.damaged)} damaged" if self.damaged else ""
+        yield f"{self.count} samples{bad}"
+        for counter in self.labels.values():
+            if any(label != int(label) for label in counter):
+                yield f"  labels from {min(counter):g} to {max(counter):g}"
+                continue
+            known = max(len(class_names), num_classes or 0)
+            for label in sorted({*range(known), *map(int, counter)}):
+                named = 0 <= label < len(class_names) and class_names[label] != str(label)
+                name = f" {shown(class_names[label])}" if named else ""
+                yield f"  class {label}{name}: {counter[label]} samples"
+
+
+def read_all(source: Source) -> AllSamples:
+    """Read all samples of a source once, some at a time."""
+    found = AllSamples(len(source))
+    rows = max(1, MOST_NUMBERS // max(1, math.prod(source.shape)))
+    for start in range(0, len(source), rows):
+        indices = np.arange(start, min(start + rows, len(source)))
+        try:
+            _note(found, source, indices, source.read(indices))
+        except DataError:
+            for index in indices:
+                _read_one(found, source, int(index))
+    return found
+
+
+def _read_one(found: AllSamples, source: Source, index: int) -> None:
+    one = np.array([index])
+    try:
+        arrays = source.read(one)
+    except DataError as error:
+        found.damaged += error.problems
+    else:
+        _note(found, source, one, arrays)
+
+
+def _note(
+    found: AllSamples,
+    source: Source,
+    indices: NDArray[np.int64],
+    arrays: tuple[NDArray[Any], ...],
+) -> None:
+    for at, array in enumerate(arrays):
+        floats = array.dtype.kind == "f"
+        if floats:
+            axes = tuple(range(1, array.ndim))
+            for names, wrong in ((found.nan, np.isnan(array)), (found.infinite, np.isinf(array))):
+                rows = indices[wrong.any(axis=axes)]
+                names += [source.sample_name(int(index)) for index in rows]
+        if array.ndim == 1:
+            numbers = array[np.isfinite(array)] if floats else array
+            found.labels.setdefault(at, Counter()).update(numbers.tolist())
