@@ -139,6 +139,7 @@ class Coordinator(Actor):
             holders=options.holders,
             keepers=keepers,
             trained=self._kept_one,
+            undone=lambda: self._scores.undone(),
         )
         workers = {*options.live.workers, *(name for members in options.groups for name in members)}
         self._ledger = PassLedger(workers, self._schedule.owes)
@@ -402,10 +403,11 @@ class Coordinator(Actor):
                 "progress", **self._scores.progress(done, table.last, self.now(), between=between)
             )
 
-    def _kept_one(self, ended: Iteration, done: int) -> None:
-        """Report an iteration of a probe that is kept. The run is held, so its time does not
-        count."""
+    def _kept_one(self, ended: Iteration, done: int, seconds: float) -> None:
+        """Report an iteration of a probe that is kept. The run is held, so of its time only the
+        seconds of the iteration count."""
         self._scores.resume(self.now())
+        self._scores.kept(seconds)
         self._trained(ended, done)
         self._scores.pause(self.now())
 

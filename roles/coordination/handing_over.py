@@ -88,5 +88,8 @@ class HandingOver:
         if self._asked is not None:
             return "the run is being handed over already"
         if not self._probing.quiet:
-            return "the run is held, or its iterations may be undone: ask again when that is over"
+            return (
+                "the tuner tries settings, or watches the one that it chose, and may undo the "
+                "training since then: ask again when it has finished (`watch` shows what it does)"
+            )
         return ""

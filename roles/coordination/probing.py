@@ -90,7 +90,9 @@ class Probing:
     """The hold on one coordinator's run. `servers` have the model. `holders` hold the model, parts
     of it, or replicas of it. `keepers` keep other state from one iteration to the next.
 
-    `trained(iteration, number)` is called for each probe iteration that is kept as part of the run.
+    `trained(iteration, number, seconds)` is called for each probe iteration that is kept as part of
+    the run; it ended `seconds` after the one before. `undone()` is called when watched training was
+    undone.
     """
 
     def __init__(
@@ -102,7 +104,8 @@ class Probing:
         servers: Sequence[str],
         holders: Sequence[str],
         keepers: Sequence[str] = (),
-        trained: Callable[[Iteration, int], None] = lambda iteration, number: None,
+        trained: Callable[[Iteration, int, float], None] = lambda iteration, number, seconds: None,
+        undone: Callable[[], None] = lambda: None,
     ) -> None:
         self._actor = actor
         self._schedule = schedule
@@ -126,6 +129,7 @@ class Probing:
         self._falls = 0.0
         self._losses: list[float] = []
         self._trained = trained
+        self._undone = undone
         self._iterations: list[Iteration] = []  # of a probe that is to be kept
         self._diverged = False
 
@@ -287,6 +291,7 @@ class Probing:
     async def _go_back(self, watch: Watch) -> None:
         """Put everything back as it was before the release, except groups, rates and batch."""
         await self._put_back()
+        self._undone()
         self._divergence.forget()
         self._shape.since = min(self._shape.since, watch.iterations)
         self._standing.move(GO_BACK, RUN)
@@ -336,8 +341,12 @@ class Probing:
 
     def _count(self) -> None:
         first = self._schedule.completed - len(self._iterations) + 1
-        for number, iteration in enumerate(self._iterations, first):
-            self._trained(iteration, number)
+        before = self._began
+        for number, (iteration, end) in enumerate(
+            zip(self._iterations, self._ends, strict=True), first
+        ):
+            self._trained(iteration, number, end - before)
+            before = end
             if iteration.loss is not None:
                 self._divergence.shows(iteration.loss)
 

@@ -79,6 +79,19 @@ class Scoreboard:
         self._reported_at += now - self._paused_at
         self._began += now - self._paused_at
 
+    def kept(self, seconds: float) -> None:
+        """Count seconds of training in which the clock stood still: an iteration of a probe that is
+        kept."""
+        self._began -= seconds
+        self._reported_at -= seconds
+        self._lap += seconds
+
+    def undone(self) -> None:
+        """Forget the losses since the last report: their iterations were undone."""
+        self._losses.clear()
+        self._staleness.clear()
+        self._exposed.clear()
+
     def lap(self, now: float) -> float:
         """Seconds of training since the last lap, or since training started."""
         before = self._lap

@@ -27,6 +27,7 @@ from runtime.drawing.prospect_text import duration
 from runtime.errors import ConfigError
 
 LOSS = "loss"
+NO_SCORES = ("t", "unix_seconds", "actor", "event", "iteration", "net")  # of the event `test`
 HEAD = ("run", "with", "")
 Events = Sequence[Mapping[str, Any]]
 
@@ -135,12 +136,8 @@ def learnt(target: Target, runs: Iterable[Path], options: Options, job: Job, fir
 def _seen(run: Path, target: Target, events: Events) -> list[tuple[int, float, float]]:
     """Return the reports as `Target.seen` does. Raises ConfigError if the run has none."""
     tests = [event for event in events if event["event"] == "test"]
-    if target.name != LOSS and tests and target.name not in tests[0]:
-        known = [
-            name
-            for name in tests[0]
-            if name not in ("t", "actor", "event", "iteration", "net", LOSS)
-        ]
+    known = [name for name in (tests[0] if tests else ()) if name not in (*NO_SCORES, LOSS)]
+    if target.name != LOSS and tests and target.name not in known:
         text = (
             f"its tests have no score '{target.name}', expected one of {', '.join([*known, LOSS])}"
         )

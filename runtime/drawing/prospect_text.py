@@ -16,6 +16,8 @@ BETWEEN = "~"  # before a number of steps that was interpolated between two runs
 
 Column = tuple[str, Callable[[Prospect], str]]
 
+LEAST_COST = 0.1  # of a run: less is shown with two digits that are not 0
+
 
 def outline(*found: Prospects) -> str:
     """The text of one or several predictions: a line for each choice, the whole run, and its cost.
@@ -145,7 +147,9 @@ def _cost(found: Prospects, seconds: float) -> str:
     if hourly is None:
         return ""
     machines = ", ".join(f"{count} x {name} at {price:g}" for count, name, price in found.prices)
-    return f" and cost {hourly * seconds / 3600:.2f} ({machines} an hour)"
+    cost = hourly * seconds / 3600
+    price = f"{cost:.2f}" if cost >= LEAST_COST else f"{cost:.2g}"
+    return f" and cost {price} ({machines} an hour)"
 
 
 def _compared(found: Sequence[Prospects]) -> Iterator[str]:

@@ -361,9 +361,8 @@ class Restarting:
         try:
             return await self._run.ask(lead, HandOver(), HandedOver)
         except Refused as refused:
-            raise ConvoyError(
-                str(refused).partition(f" of {SUPERVISOR}: ")[2] or str(refused)
-            ) from None
+            text = str(refused).partition(f" of {SUPERVISOR}: ")[2] or str(refused)
+            raise ConvoyError(text.removeprefix("bad_value: ")) from None
 
     # -- the interface of a Run, for signals and for `up`
 

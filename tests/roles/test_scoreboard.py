@@ -136,3 +136,28 @@ def test_the_tests_of_several_nets_are_kept_apart_and_reports_show_the_first_net
         {"accuracy": 1.0},
     ]
     assert board.summary(0, 1.0)["accuracy"] == 0.5
+
+
+def test_iterations_of_a_kept_probe_count_with_their_own_seconds() -> None:
+    board = Scoreboard()
+    board.begin(0.0)
+    board.pause(1.0)
+    for _ in range(2):  # the run is held all the time
+        board.resume(9.0)
+        board.kept(0.5)
+        board.trained(Iteration(1.0), 10, 0.1)
+        board.pause(9.0)
+    board.resume(9.0)
+    assert board.lap(9.5) == pytest.approx(1.5)  # of training, without the probe
+    shown = board.progress(2, 8, 9.5)
+    assert shown["images_per_second"] == pytest.approx(20 / 2.5)
+
+
+def test_losses_of_iterations_that_were_undone_are_in_no_report() -> None:
+    board = Scoreboard()
+    board.begin(0.0)
+    board.trained(Iteration(900.0, staleness=7), 10, 0.1)
+    board.undone()
+    board.trained(Iteration(2.0, staleness=1), 10, 0.1)
+    shown = board.progress(1, 8, 1.0)
+    assert (shown["loss"], shown["staleness"]) == (2.0, 1)
