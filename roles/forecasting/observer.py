@@ -9,7 +9,6 @@ the events of this one.
 from __future__ import annotations
 
 import math
-import time
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -19,7 +18,7 @@ from roles.forecasting.live_times import LiveTimes
 from roles.forecasting.prediction import device
 from roles.forecasting.prediction_error import TOLERATED, Patience, difference, spoken
 from roles.learning.scoreboard import HELD, RELEASED
-from runtime.compute.work_sums import Sums
+from runtime.compute.work_sums import Sums, processor_seconds
 from runtime.config.sections import ClusterConfig
 from runtime.plan.topology import Placement
 
@@ -28,9 +27,10 @@ FIRST_ITERATIONS = 10
 EVERY = 3.0  # seconds between two events at least
 CHANGED = 0.03  # the change, of the last seconds or of use, that is worth another event
 AGAIN = 10.0  # seconds until the next prediction; then twice as many, and so on
-# the part of the real time that predictions may take: the first machine trains as well, and it may
-# be slow. Without this limit, `up` used a third of the core that it shared with a worker of eight.
-SHARE = 0.02
+# the processor time that predictions may take, as a part of real time: the first machine trains as
+# well, and it may be slow. Without this limit, `up` used a third of the core that it shared with a
+# worker of eight.
+SHARE = 0.01
 # seconds between two looks at all stations: every process reports its work once a second, so a look
 # at each report would cost a run of many processes the square of their number
 LOOKS = 1.0
@@ -101,10 +101,10 @@ class Forecaster:
             now >= self._due and fit is not None and self._holds(fit, measured)
         )
         if fit is None or (is_due and now >= self._rests):
-            began = time.perf_counter()
+            before = processor_seconds()
             fit = self._fit = self._model.fit(self._live.work(), measured, self._busy())
             if self._is_real:
-                self._rests = now + (time.perf_counter() - began) / SHARE
+                self._rests = now + (processor_seconds() - before) / SHARE
             self._is_wrong = False
             self._period = max(AGAIN, 2 * self._period)
             self._due = now + self._period
@@ -131,6 +131,7 @@ class Forecaster:
         self._patience = Patience()
         self._said = _Said()
         self._period = 0.0
+        self._rests = -math.inf
         self._fit = self._model.unmeasured()
         if self._fit is not None:
             yield from self._say(self._fit, 0.0, now)

@@ -200,13 +200,8 @@ class Job:
         """Open the data of a phase: one source, or one for each data layer, side by side."""
         config = self.data[phase]
         layers = () if is_one(config) else self.data_layers(phase)
-        return open_data(
-            config,
-            Path(self.base_directory),
-            layers,
-            self.spec(phase).path.parent if layers else Path(),
-            self.classes,
-        )
+        net_dir = self.spec(phase).path.parent if layers else Path()
+        return open_data(config, Path(self.base_directory), layers, net_dir, self.classes)
 
     def shapes(self, phase: str, source: Source) -> dict[str, tuple[int, ...]]:
         """The shapes that the data layers of a phase promise: top -> shape of its samples, before

@@ -98,7 +98,9 @@ async def test_a_run_that_reaches_its_end_meanwhile_ends_as_usual() -> None:
 
 
 def test_a_run_that_cannot_be_handed_over_now_refuses_at_once() -> None:
-    with pytest.raises(MessageError, match="the tuner tries settings, or watches the one that it chose"):
+    with pytest.raises(
+        MessageError, match="the tuner tries settings, or watches the one that it chose"
+    ):
         handing(trained(), quiet=False)[0].hear(ASKED)
     with pytest.raises(MessageError, match="there is no model"):
         handing(trained(), emulated=True)[0].hear(ASKED)
