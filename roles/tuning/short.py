@@ -54,6 +54,7 @@ STEADY = 4  # turns of each group in a probe at the rate of the run
 # diverges has risen after 4 to 6 turns
 LOOK = 24
 TURNS = 6
+HALF = 0.5  # the part of the budget that comparisons with a choice by theory may use
 ANY = 1e-9  # the part by which a loss has to fall: at all
 
 
@@ -224,7 +225,8 @@ class Short:
         by_rate = other.base_lr != best.base_lr
         what = f"base_lr {other.base_lr:.4g}" if by_rate else f"momentum {other.momentum:.4g}"
         costs = sum(self._trials.cost(each, length) for each in (best, other))
-        if MARGIN * costs > self._trials.left_to_spend:
+        # the choice that theory makes is seldom wrong: half of the budget stays with the training
+        if MARGIN * costs > self._trials.left_of(HALF):
             self.why += f"; the budget is too small to try {what}"
             return False
         try:

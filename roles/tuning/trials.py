@@ -115,11 +115,15 @@ class Trials:
     @property
     def left_to_spend(self) -> float:
         """Seconds of the budget that are left; infinite before any measurement."""
+        return self.left_of(1.0)
+
+    def left_of(self, part: float) -> float:
+        """Seconds that are left of this part of the budget."""
         known = self.iteration_seconds
         if not known:
             return float("inf")
         training = self._trained + self.left * min(*known.values(), self._lately)
-        return self._choices.budget * training - self._paused - self.spent
+        return part * self._choices.budget * training - self._paused - self.spent
 
     @property
     def spare(self) -> float:
