@@ -415,8 +415,11 @@ def test_groups_auto_and_nothing_else_changed_trains_the_digits(tmp_path: Path) 
     )
     assert "  why " in chosen
     choice = json.loads((directory / "tuning.json").read_text())["choice"]
-    # several groups have less momentum, so their model is a few iterations behind at the end
-    assert end["accuracy"] >= (0.975 if choice["groups"] == 1 else 0.97)
+    # several groups have less momentum, so the model is a few iterations behind at the end, also if
+    # only probes that were kept had them
+    kept = (probe for probe in events(directory, "probe") if probe.get("kept"))
+    trained = {choice["groups"], *(probe["groups"] for probe in kept)}
+    assert end["accuracy"] >= (0.975 if trained == {1} else 0.97)
     # the solver's momentum is 0.9, and it follows the groups
     assert choice["momentum"] == pytest.approx(compensated(0.9, choice["groups"] - 1))
 
