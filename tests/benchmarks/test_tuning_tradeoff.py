@@ -86,7 +86,9 @@ def test_a_kept_probe_does_not_count_as_seconds_in_which_the_tuner_held_the_run(
     (choice,) = found.chosen
     trained = choice["iteration"] * found.pace  # all these iterations ran in probes
     assert trained > 0
-    assert found.held == pytest.approx(choice["seconds"] - trained, rel=0.1)
+    # groups that begin at once are in each other's way at first
+    assert 0.9 * trained <= found.kept <= 1.5 * trained
+    assert found.held == pytest.approx(choice["seconds"] - found.kept)
 
 
 def test_the_model_is_tested_from_outside_as_the_run_itself_tests_it(
