@@ -22,11 +22,16 @@ class Kept:
 
 def newest(benchmark: str, part: str, folder: Path = RESULTS) -> Kept | None:
     """The record of a part that was measured last. None if the part was not measured."""
+    return next(iter(measured(benchmark, part, folder)), None)
+
+
+def measured(benchmark: str, part: str, folder: Path = RESULTS) -> list[Kept]:
+    """The measured records of a part, the newest first."""
     found = [
         Kept(path.stem, Record.of(parts[part]))
         for width in sorted(WIDTHS.values())
         if (path := folder / f"{benchmark}-{width}.json").exists()
         and part in (parts := json.loads(path.read_text("utf-8"))["parts"])
     ]
-    measured = [kept for kept in found if kept.record.status not in UNMEASURED]
-    return max(measured, key=lambda kept: str(kept.record.machine["date"]), default=None)
+    done = [kept for kept in found if kept.record.status not in UNMEASURED]
+    return sorted(done, key=lambda kept: str(kept.record.machine["date"]), reverse=True)

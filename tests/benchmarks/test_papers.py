@@ -156,3 +156,14 @@ def test_figures_of_studies_are_read_from_their_tables() -> None:
         "SCHEDULE": "1.5",
         "STEADY": "8 groups: 1.1 times those of one; from a cold start 2",
     }
+
+
+def test_a_result_without_the_figure_leaves_the_word_to_an_older_one(tmp_path: Path) -> None:
+    source = Source("b", "p", lambda record: shown(record.facts["speed"]))
+    headline = Headline("1", "fast", "2", "run", source, "smaller")
+    kept(tmp_path, "avx2", "2026-01-02", other=2.0)
+    with pytest.raises(LookupError):
+        row(headline, tmp_path)
+    kept(tmp_path, "avx512", "2026-01-01", speed=1.0)
+    assert row(headline, tmp_path)[3] == "1"
+    assert "b-avx512" in row(headline, tmp_path)[4]
