@@ -220,6 +220,10 @@ class Trials:
         are as bold count as diverging from now on."""
         self.fallen.append(setting)
 
+    def forgive(self, setting: Setting) -> None:
+        """Forget that training diverged with the setting: the model has learnt since then."""
+        self.fallen.remove(setting)
+
 
 def _told(trial: Trial) -> Trial:
     """The trial as it is judged: a loss that rose by ROSE counts as diverged."""

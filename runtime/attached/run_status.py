@@ -24,7 +24,11 @@ from runtime.report.run_state import HEADLINE
 from runtime.transport import host_identity
 
 T = TypeVar("T")
+REGROUPED = "regrouped"  # with the settings of the training from then on
+PREDICTION = "prediction"  # with the `text` that the table of `up` shows
 KEPT = (
+    REGROUPED,
+    PREDICTION,
     "began",
     "resumed",
     "checkpoint",
@@ -134,6 +138,8 @@ def _recorded(
         "since": identity.began if identity is not None else 0.0,
         "state": _state(told, lives=False),
         "progress": _plain(told.get(HEADLINE, {})),
+        "settings": _plain(told.get(REGROUPED, {})),
+        "prediction": said(told, PREDICTION, "text"),
         "eta_seconds": None,
         "checkpoint": said(told, "checkpoint", "file"),
         "began_with": said(told, "resumed", "checkpoint"),

@@ -58,6 +58,12 @@ def _lines(run: dict[str, Any]) -> Iterator[str]:
     if run["progress"]:
         left = "" if run["eta_seconds"] is None else f"  about {run['eta_seconds']:.0f} s left"
         yield f"  {describe(run['progress'])}{left}"
+    if run["settings"]:
+        settings = {name: value for name, value in run["settings"].items() if name != "iteration"}
+        since = run["settings"].get("iteration")
+        yield f"  {describe(settings)}" + ("" if since is None else f", from iteration {since}")
+    if run["prediction"]:
+        yield f"  {run['prediction']}"
     yield f"  last checkpoint: {last_checkpoint(run, Path())}"
     if run["goes_on_in"]:
         yield f"  continues in {run['goes_on_in']}"

@@ -20,7 +20,7 @@ from roles.tuning.compensation import Compensation
 from roles.tuning.gradient_statistics import GetGradientStatistics, GradientStatistics
 from roles.tuning.noise import gain
 from roles.tuning.record import FILE, Start, read
-from roles.tuning.tuner import Tuner, TunerOptions
+from roles.tuning.tuner import WARM_UP, Tuner, TunerOptions
 from runtime import Actor, ActorSpec, ConfigError, Envelope, MessageError, Topology
 from runtime.plan.topology import Placement, ProcessSpec
 from runtime.simulation.clock import run_virtual
@@ -38,7 +38,8 @@ class Coordinator(Actor):
     is not held. It refuses probes after `patience` of them, like a coordinator whose run winds
     down. It cuts the probe with the number `cut` and lets the run go on, like a coordinator whose
     run winds down during a probe. After that it accepts no requests. Twice the batch takes `slower`
-    times as long. After a release, rates from `falls` on diverge within 5 iterations. With
+    times as long. After a release, rates from `falls` on diverge within 5 iterations, if the release
+    comes before iteration `bears_from`. With
     `follows`, momentum follows the number of groups, and a request that names one is reported. Three
     iterations after each release a script changes the settings, as the next of `regroups` says."""
 
@@ -51,12 +52,14 @@ class Coordinator(Actor):
         cut: int = 0,
         slower: float = 1.0,
         falls: float = math.inf,
+        bears_from: float = math.inf,
         follows: bool = False,
         regroups: Sequence[Mapping[str, float]] = (),
     ) -> None:
         self._regroups = list(regroups)
         self._since = 0
         self._falls = falls
+        self._bears_from = bears_from
         self._follows = follows
         self._slower = slower
         self._last = last
@@ -131,7 +134,8 @@ class Coordinator(Actor):
         self.released.set()
         begin = self._lab.iteration
         kept = self._lab.now
-        fell = bool(message.watched) and self._now.base_lr >= self._falls
+        is_bold = self._now.base_lr >= self._falls and begin < self._bears_from
+        fell = bool(message.watched) and is_bold
         until = min(begin + (5 if fell else message.watched), self._last)
         while self._lab.iteration < until:
             self._ended.clear()
@@ -348,6 +352,47 @@ def test_if_training_diverges_after_all_the_next_best_less_bold_setting_is_taken
         ) in told(journal)
         assert later["why"].startswith(f"{setting} diverged; ")
     assert journal.of("finished") == [{"iterations": 3000}]
+
+
+def bold_then_careful(directory: Path, **coordinator: Any) -> tuple[Journal, Setting, Setting]:
+    """A short run whose first choice by theory diverges, and its first two choices."""
+    usual = choices_of(tuned(directory, everything(1500)))[0]
+    journal = tuned(directory, everything(1500), falls=usual["base_lr"], **coordinator)
+    bold, careful, *_ = [Setting(**fields) for fields in journal.of("released")]
+    assert bold.base_lr == usual["base_lr"] and careful.step < bold.step
+    assert careful.groups == bold.groups > 1
+    return journal, bold, careful
+
+
+def test_a_setting_that_diverges_in_an_untrained_net_is_tried_once_more_after_a_warm_up(
+    tmp_path: Path,
+) -> None:
+    journal, bold, careful = bold_then_careful(tmp_path, bears_from=50)
+    assert [Setting(**fields) for fields in journal.of("released")] == [bold, careful, bold]
+    first, warming, last = choices_of(journal)
+    assert first["iteration"] == warming["iteration"]
+    trained = last["iteration"] - warming["iteration"]
+    assert WARM_UP * careful.groups <= trained <= WARM_UP * careful.groups + 1
+    assert last["why"] == f"{bold} once more: it diverged in a net that had hardly learnt"
+    assert journal.of("finished") == [{"iterations": 1500}]
+
+
+def test_a_setting_that_diverges_after_its_warm_up_too_is_not_tried_a_third_time(
+    tmp_path: Path,
+) -> None:
+    journal, bold, careful = bold_then_careful(tmp_path)
+    released = [Setting(**fields) for fields in journal.of("released")]
+    assert released == [bold, careful, bold, careful]
+    warming, again, after = choices_of(journal)[1:]
+    assert warming["iteration"] < again["iteration"] == after["iteration"]
+    assert journal.of("finished") == [{"iterations": 1500}]
+
+
+def test_a_request_during_the_warm_up_stays_in_force(tmp_path: Path) -> None:
+    journal, bold, careful = bold_then_careful(tmp_path, regroups=[{}, {"momentum": 0.1}])
+    changed = careful.but(momentum=0.1)
+    assert [Setting(**fields) for fields in journal.of("released")] == [bold, careful, changed]
+    assert f"a request changed {careful} to {changed} while it was watched" in told(journal)
 
 
 @pytest.mark.parametrize(

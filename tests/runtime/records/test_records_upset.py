@@ -5,6 +5,7 @@ fork.
 from __future__ import annotations
 
 import asyncio
+import json
 import os
 import shutil
 import signal
@@ -218,6 +219,27 @@ async def test_an_incomplete_end_of_a_finished_journal_is_reported(
     assert await asyncio.to_thread(main, ["events", str(directory)]) == 0
     err = capsys.readouterr().err
     assert told in err if told else err == ""
+
+
+async def test_status_shows_the_settings_that_the_tuner_chose_and_the_prediction(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    directory = run_in(tmp_path, "one")
+    shown = "predicted 21 ms, measured 20 ms an iteration"
+    told: list[dict[str, object]] = [
+        {"event": "regrouped", "iteration": 0, "groups": 1, "momentum": 0.9},
+        {"event": "prediction", "text": shown, "notes": []},
+        {"event": "regrouped", "iteration": 40, "groups": 4, "momentum": 0.6},
+    ]
+    with (directory / "events.jsonl").open("a") as journal:
+        for at, event in enumerate(told):
+            journal.write(json.dumps({"t": float(at), "actor": "coordinator", **event}) + "\n")
+    found = await run_status(LocalRun(directory))
+    assert found["settings"] == {"iteration": 40, "groups": 4, "momentum": 0.6}
+    assert await asyncio.to_thread(main, ["status", str(directory)]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert "  groups 4  momentum 0.6, from iteration 40" in lines
+    assert f"  {shown}" in lines
 
 
 def test_the_name_of_a_run_given_alone_is_not_taken_for_the_name_of_an_actor(
