@@ -1,0 +1,63 @@
+"""The orientation that a camera writes into its photographs: EXIF's tag 0x0112.
+
+1 is upright. 2, 4, 5 and 7 are mirrored. 3, 6 and 8 are turned by 180, 90 and 270 degrees.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from numpy.typing import NDArray
+
+from nets.data.pictures.segments import APP0, APP1, COMMENT, segments
+
+UPRIGHT = 1
+SIDEWAYS = 5  # from here on, rows of the file are columns of the picture
+_ORIENTATION = 0x0112
+_EXIF = b"Exif\0\0"
+
+
+def of_jpeg(data: bytes) -> int:
+    """Return the orientation of a JPEG file, UPRIGHT if it has none.
+
+    EXIF comes before the tables of a file. The tables are not searched, which would take as long as
+    1 % of the decoding of a picture of 256 x 256.
+    """
+    for marker, at, end in segments(data):
+        if not APP0 <= marker <= COMMENT:
+            break
+        if marker == APP1 and data.startswith(_EXIF, at + 4):
+            return of_exif(data[at + 4 : end])
+    return UPRIGHT
+
+
+def of_exif(exif: bytes) -> int:
+    """Return the orientation in a block of EXIF, UPRIGHT if it has none or is damaged. OpenCV also
+    ignores damage there."""
+    exif = exif.removeprefix(_EXIF)
+    order = {b"II": "little", b"MM": "big"}.get(exif[:2])
+    if order is None:
+        return UPRIGHT
+
+    def number(at: int, size: int) -> int:
+        return int.from_bytes(exif[at : at + size], "little" if order == "little" else "big")
+
+    first = number(4, 4)
+    for entry in range(first + 2, first + 2 + 12 * number(first, 2), 12):
+        if entry + 12 > len(exif):
+            break
+        if number(entry, 2) == _ORIENTATION:
+            found = number(entry + 8, 2)
+            return found if UPRIGHT <= found <= 8 else UPRIGHT
+    return UPRIGHT
+
+
+def turned(pixels_HWC: NDArray[Any], orientation: int) -> NDArray[Any]:
+    """Return a view of the pixels as the photographer saw them."""
+    if orientation >= SIDEWAYS:
+        pixels_HWC = pixels_HWC.transpose(1, 0, 2)
+    if orientation in (3, 4, 7, 8):
+        pixels_HWC = pixels_HWC[::-1]
+    if orientation in (2, 3, 6, 7):
+        pixels_HWC = pixels_HWC[:, ::-1]
+    return pixels_HWC
