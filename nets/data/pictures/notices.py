@@ -8,14 +8,14 @@ import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-SHOWN = 3  # pictures of each kind that are named in the log
+SHOWN = 10  # pictures of each kind that are named in the log
 
 
 class Notices:
     """The pictures of each kind of notice, each counted once in a process.
 
-    The log has a warning for the first pictures of a kind, and then for the 10th, the 100th, and so
-    on. Any thread may call `note`.
+    The log has a warning for each of the first pictures of a kind, and then for the 100th, the
+    1000th, and so on. Any thread may call `note`.
     """
 
     def __init__(self) -> None:
