@@ -85,7 +85,9 @@ def records_of_files(
     """
     for index, (path, label) in enumerate(zip(paths, labels, strict=True)):
         data = read_file(path)
-        image = decode.image(data, str(path), color, orientation, size)
+        # an encoded picture gets its size when it is read; here it is only tried
+        wanted = (1, 1) if encoded else size
+        image = decode.image(data, str(path), color, orientation, wanted)
         if encoded:
             record = caffe.Datum(data=data, encoded=True, label=label)
         else:

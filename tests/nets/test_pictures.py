@@ -344,6 +344,21 @@ def test_the_size_of_a_turned_photograph_is_that_of_the_turned_one(monkeypatch):
     assert (asked["min_height"], asked["min_width"]) == (40, 160)
 
 
+def test_a_large_photograph_can_be_stored_as_it_is_and_read_at_a_size(tmp_path, monkeypatch):
+    from nets.tools.convert import images_to_lmdb
+
+    pytest.importorskip("lmdb")
+    monkeypatch.setattr("nets.data.pictures.jpeg.MAX_PIXELS", 100_000)
+    monkeypatch.setattr("nets.data.pictures.kinds.MAX_PIXELS", 100_000)
+    (tmp_path / "a.jpg").write_bytes(large_jpeg(600, 800))
+    (tmp_path / "list.txt").write_text("a.jpg 0\n")
+    images_to_lmdb(tmp_path / "list.txt", tmp_path / "db", encoded=True)
+    source = open_source(
+        {"format": "lmdb", "source": "db", "new_height": 30, "new_width": 40}, tmp_path
+    )
+    assert source.shape == (1, 30, 40)
+
+
 def test_a_picture_within_the_limit_is_never_scaled_while_it_is_decoded():
     data = jpeg(pixels(RNG, 3))
     assert (image(data, "a", size=(4, 4)) == resized(image(data, "a"), 4, 4)).all()

@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import struct
 from typing import Any
 
 from numpy.typing import NDArray
@@ -14,6 +15,7 @@ from nets.data.pictures.segments import APP0, APP1, COMMENT, segments
 UPRIGHT = 1
 SIDEWAYS = 5  # from here on, rows of the file are columns of the picture
 _ORIENTATION = 0x0112
+_ENTRY = 12  # bytes
 _EXIF = b"Exif\0\0"
 
 
@@ -35,20 +37,18 @@ def of_exif(exif: bytes) -> int:
     """Return the orientation in a block of EXIF, UPRIGHT if it has none or is damaged. OpenCV also
     ignores damage there."""
     exif = exif.removeprefix(_EXIF)
-    order = {b"II": "little", b"MM": "big"}.get(exif[:2])
+    order = {b"II": "<", b"MM": ">"}.get(exif[:2])
     if order is None:
         return UPRIGHT
-
-    def number(at: int, size: int) -> int:
-        return int.from_bytes(exif[at : at + size], "little" if order == "little" else "big")
-
-    first = number(4, 4)
-    for entry in range(first + 2, first + 2 + 12 * number(first, 2), 12):
-        if entry + 12 > len(exif):
-            break
-        if number(entry, 2) == _ORIENTATION:
-            found = number(entry + 8, 2)
-            return found if UPRIGHT <= found <= 8 else UPRIGHT
+    try:
+        (first,) = struct.unpack_from(f"{order}I", exif, 4)
+        (count,) = struct.unpack_from(f"{order}H", exif, first)
+        for at in range(first + 2, first + 2 + _ENTRY * count, _ENTRY):
+            tag, found = struct.unpack_from(f"{order}H6xH2x", exif, at)
+            if tag == _ORIENTATION:
+                return found if UPRIGHT <= found <= 8 else UPRIGHT
+    except struct.error:  # the block was cut
+        return UPRIGHT
     return UPRIGHT
 
 
