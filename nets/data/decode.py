@@ -87,8 +87,9 @@ def _grey(image_CHW: NDArray[Any]) -> NDArray[Any]:
     """Return the luminance (1, H, W) of a BGR image. Of bytes it is the byte that OpenCV
     computes."""
     if image_CHW.dtype != np.uint8:
-        return np.tensordot(_GREY_OF_BGR, image_CHW.astype(np.float32), 1)[None]
-    total = image_CHW[0] * _GREY_INTEGERS[0]
+        floats: NDArray[np.float32] = np.tensordot(_GREY_OF_BGR, image_CHW.astype(np.float32), 1)
+        return floats[None]
+    total: NDArray[np.float32] = image_CHW[0] * _GREY_INTEGERS[0]
     total += image_CHW[1] * _GREY_INTEGERS[1]
     total += image_CHW[2] * _GREY_INTEGERS[2]
     total += _GREY_UNIT / 2

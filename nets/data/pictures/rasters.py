@@ -84,7 +84,8 @@ def _planes(kind: str, data: bytes, found: Any, color: str) -> NDArray[np.uint8]
         return (np.asarray(found) >> 8).astype(np.uint8)[:, :, None]
     mask = _MASKS.get(raw[0]) if kind == "BMP" and isinstance(raw, tuple) and raw else None
     if mask is not None:
-        return np.asarray(found.convert("RGB"))[:, :, ::-1] & np.array(mask, np.uint8)
+        pixels: NDArray[np.uint8] = np.asarray(found.convert("RGB"))[:, :, ::-1]
+        return np.bitwise_and(pixels, np.array(mask, np.uint8))
     grey = found.mode in _GREY or (kind == "PNG" and data[25] == _PNG_GREY_AND_ALPHA)
     if grey or color == "gray":  # Pillow's luminance differs from OpenCV's by at most 1
         return np.asarray(found.convert("L"))[:, :, None]

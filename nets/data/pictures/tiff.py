@@ -34,11 +34,11 @@ def planes(opened: Callable[[], Any]) -> NDArray[np.uint8]:
         _change_rawmode(found, lambda raw: raw.replace("RGBa", "RGBA"))
         mode = found.mode
         if mode.startswith("I;16"):
-            grey = (np.asarray(found) >> (bits - 8)).astype(np.uint8)
-            return (255 - grey if white_is_zero else grey)[:, :, None]
+            grey: NDArray[np.uint8] = (np.asarray(found) >> (bits - 8)).astype(np.uint8)
+            return (~grey if white_is_zero else grey)[:, :, None]
         if mode in ("P", "PA"):
             index = np.asarray(found)
-            return _palette(colors)[index[:, :, 0] if index.ndim == 3 else index]
+            return _palette(colors).take(index[:, :, 0] if index.ndim == 3 else index, axis=0)
         if mode in ("LA", "La"):
             return np.asarray(found)[:, :, :1]
         if mode not in ("RGB", "RGBA"):
@@ -67,7 +67,7 @@ def _rounded(upper: NDArray[np.uint8], opened: Callable[[], Any]) -> NDArray[np.
     with opened() as found:
         _change_rawmode(found, lambda raw: raw.replace("RGBa", "RGBA"))
         _change_rawmode(found, lambda raw: _SIXTEEN.sub(lambda end: _OTHER_BYTE[end[0]], raw))
-        lower = np.asarray(found)
+        lower: NDArray[np.uint8] = np.asarray(found)
     whole = (upper.astype(np.uint32) << 8) + lower
     return ((whole + 128) // 257).astype(np.uint8)
 
