@@ -15,6 +15,11 @@ from nets.data.pictures.segments import APP0, APP1, COMMENT, segments
 UPRIGHT = 1
 SIDEWAYS = 5  # from here on, rows of the file are columns of the picture
 _ORIENTATION = 0x0112
+# the fields of EXIF by the order of their bytes: a place, a count, an entry's tag and its value
+_FIELDS = {
+    mark: tuple(struct.Struct(f"{order}{field}").unpack_from for field in ("I", "H", "H6xH2x"))
+    for mark, order in ((b"II", "<"), (b"MM", ">"))
+}
 _ENTRY = 12  # bytes
 _EXIF = b"Exif\0\0"
 
@@ -29,7 +34,7 @@ def of_jpeg(data: bytes) -> int:
         if not APP0 <= marker <= COMMENT:
             break
         if marker == APP1 and data.startswith(_EXIF, at + 4):
-            return of_exif(data[at + 4 : end])
+            return of_exif(data[at + 4 + len(_EXIF) : end])
     return UPRIGHT
 
 
@@ -37,14 +42,14 @@ def of_exif(exif: bytes) -> int:
     """Return the orientation in a block of EXIF, UPRIGHT if it has none or is damaged. OpenCV also
     ignores damage there."""
     exif = exif.removeprefix(_EXIF)
-    order = {b"II": "<", b"MM": ">"}.get(exif[:2])
-    if order is None:
+    if exif[:2] not in _FIELDS:
         return UPRIGHT
+    place, number, entry = _FIELDS[exif[:2]]
     try:
-        (first,) = struct.unpack_from(f"{order}I", exif, 4)
-        (count,) = struct.unpack_from(f"{order}H", exif, first)
+        (first,) = place(exif, 4)
+        (count,) = number(exif, first)
         for at in range(first + 2, first + 2 + _ENTRY * count, _ENTRY):
-            tag, found = struct.unpack_from(f"{order}H6xH2x", exif, at)
+            tag, found = entry(exif, at)
             if tag == _ORIENTATION:
                 return found if UPRIGHT <= found <= 8 else UPRIGHT
     except struct.error:  # the block was cut
