@@ -223,6 +223,10 @@ class Data(Section):
     file with one name on each line (docs/predict.md)."""
     order: Literal["bgr", "rgb"] | None = None
     """Default: from the format. The order of planes: `"bgr"` or `"rgb"` (docs/predict.md)."""
+    orientation: Literal["exif", "stored"] = "exif"
+    """Image files and encoded records that a camera marked as turned or mirrored: `"exif"` turns
+    them upright, as OpenCV and Caffe do, `"stored"` leaves their rows as they are in the file. A
+    source may have its own."""
     augment: Augment = Augment()
 
 

@@ -1,7 +1,7 @@
 """Readers that `benchmarks.fuzz` feeds: each takes bytes that may come from outside.
 
 Each function imports its reader when it is called, so that a fuzzer can count that code's branches.
-Encoded images are left out: their headers may claim up to `nets.data.decode.MAX_PIXELS`.
+Images that C libraries decode are left out: their headers may claim up to `nets.data.decode.MAX_PIXELS`.
 """
 
 from __future__ import annotations
@@ -321,6 +321,39 @@ def datum(folder: Path) -> Target:
     )
 
 
+def netpbm(folder: Path) -> Target:
+    """PBM, PGM and PPM"""
+    from nets.data.pictures import netpbm as pictures
+    from nets.errors import DataError
+
+    heads = [b"P1 3 2\n", *(b"P%d 3 2 %d\n" % (kind, most) for kind in (2, 3) for most in (9, 999))]
+    heads += [
+        b"P4 3 2\n",
+        *(b"P%d 3 2 %d\n" % (kind, most) for kind in (5, 6) for most in (9, 999)),
+    ]
+    seeds = [head + (b"1 " * 18 if head[1:2] <= b"3" else bytes(36)) for head in heads]
+
+    def take(data: bytes) -> None:
+        if data[:1] == b"P" and data[1:2] in (b"1", b"2", b"3", b"4", b"5", b"6"):
+            pictures.read(data, "a")
+
+    return Target(take, (DataError,), seeds)
+
+
+def exif(folder: Path) -> Target:
+    """The orientation in EXIF, and the segments of a JPEG before it"""
+    from nets.data.pictures import orientation
+
+    block = b"Exif\0\0II*\0\x08\0\0\0\1\0\x12\1\3\0\1\0\0\0\6\0\0\0"
+    jpeg = b"\xff\xd8\xff\xe1\0" + bytes([2 + len(block)]) + block + b"\xff\xda"
+
+    def take(data: bytes) -> None:
+        orientation.of_exif(data)
+        orientation.of_jpeg(data)
+
+    return Target(take, (), [block, jpeg])
+
+
 def mdb(folder: Path) -> Target:
     """LMDB files"""
     from nets.data.mdb import open_mdb
@@ -354,6 +387,8 @@ TARGETS: dict[str, Callable[[Path], Target]] = {
         checkpoint,
         idx,
         datum,
+        netpbm,
+        exif,
         mdb,
     )
 }

@@ -37,6 +37,7 @@ stream_batches  Batches for a net whose rows are streams
 all_samples     All samples of a source, read once
 class_folders   Folders of images: one folder per class, or all images below a folder
 passed_over     The files and folders that a search passes over, counted by the reason
+pictures/       Pixels of encoded pictures, as OpenCV's imread gives them
 """
 
 from nets.data.augment import Augment

@@ -1,5 +1,5 @@
-"""All samples of a source, read once: which of them are damaged or not finite, and how many each
-class has."""
+"""All samples of a source, read once: which of them are damaged, not finite or read otherwise than
+a user may expect, and how many each class has."""
 
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from nets.data.passed_over import first, shown
+from nets.data.pictures.notices import NOTICES
 from nets.data.source import Source
 from nets.errors import DataError
 
@@ -25,7 +26,7 @@ class AllSamples:
 
     `damaged`: one line for each sample that cannot be read. `nan`, `infinite`: the names of samples
     with such numbers. `labels`: for each array of single numbers, its index, and how often each
-    number occurs.
+    number occurs. `noticed`: the pictures of each kind of notice.
     """
 
     count: int
@@ -33,6 +34,7 @@ class AllSamples:
     nan: list[str] = field(default_factory=list)
     infinite: list[str] = field(default_factory=list)
     labels: dict[int, Counter[float]] = field(default_factory=dict)
+    noticed: dict[str, dict[str, None]] = field(default_factory=dict)
 
     @property
     def mistakes(self) -> list[str]:
@@ -47,9 +49,11 @@ class AllSamples:
         return [*self.damaged, *texts]
 
     def told(self, class_names: tuple[str, ...], num_classes: int | None) -> Iterator[str]:
-        """Yield lines with the number of samples, and how many each class has."""
+        """Yield lines with the number of samples, the notices, and how many each class has."""
         bad = f", {len(self.damaged)} damaged" if self.damaged else ""
         yield f"{self.count} samples{bad}"
+        for kind, pictures in self.noticed.items():
+            yield f"  {kind}: {len(pictures)} ({first(list(pictures))})"
         for counter in self.labels.values():
             if any(label != int(label) for label in counter):
                 yield f"  labels from {min(counter):g} to {max(counter):g}"
@@ -64,6 +68,12 @@ class AllSamples:
 def read_all(source: Source) -> AllSamples:
     """Read all samples of a source once, some at a time."""
     found = AllSamples(len(source))
+    with NOTICES.counted() as found.noticed:
+        _read_rows(found, source)
+    return found
+
+
+def _read_rows(found: AllSamples, source: Source) -> None:
     rows = max(1, MOST_NUMBERS // max(1, math.prod(source.shape)))
     for start in range(0, len(source), rows):
         indices = np.arange(start, min(start + rows, len(source)))
@@ -72,7 +82,6 @@ def read_all(source: Source) -> AllSamples:
         except DataError:
             for index in indices:
                 _read_one(found, source, int(index))
-    return found
 
 
 def _read_one(found: AllSamples, source: Source, index: int) -> None:

@@ -37,6 +37,11 @@ SYSTEM = frozenset(
 HIDDEN = "hidden files and folders"
 OF_SYSTEM = "folders of a file manager or an archive"
 NOT_A_FILE = "links to nothing or in a circle, and other things that are no files"
+UNSUPPORTED_SUFFIXES = frozenset(suffix for each in decode.UNSUPPORTED.values() for suffix in each)
+UNSUPPORTED = (
+    f"images in the formats {' and '.join(decode.UNSUPPORTED)}, which are not supported (convert "
+    "them to JPEG or PNG)"
+)
 NOT_AN_IMAGE = f"files without the suffix of an image, {' '.join(SUFFIXES)}"
 IN_A_CLASS = "folders inside the folder of a class"
 IN_NO_CLASS = "files outside the folders of classes"
@@ -187,7 +192,8 @@ def _why_not(entry: os.DirEntry[str]) -> str:
 def _is_image(path: Path, passed: PassedOver) -> bool:
     if path.suffix.lower() in SUFFIXES:
         return True
-    passed.note(path, NOT_AN_IMAGE)
+    unsupported = path.suffix.lower() in UNSUPPORTED_SUFFIXES
+    passed.note(path, UNSUPPORTED if unsupported else NOT_AN_IMAGE)
     return False
 
 

@@ -25,15 +25,21 @@ def parse(record: bytes, where: str) -> caffe.Datum:
         raise DataError(f"{where}: damaged record, expected a Datum") from None
 
 
-def to_image(datum: caffe.Datum, where: str, color: str = "stored") -> NDArray[Any]:
+def to_image(
+    datum: caffe.Datum,
+    where: str,
+    color: str = "stored",
+    orientation: str = "exif",
+    size: tuple[int, int] | None = None,
+) -> NDArray[Any]:
     """Return the image (C, H, W): uint8, or float32 for `float_data`. An encoded image is decoded
-    to BGR or grey.
+    to BGR or grey, and turned as `orientation` says (`decode.image`).
 
     `color`: "stored" keeps the number of channels, "color" makes three, "gray" makes one (Caffe's
-    force_color and force_gray).
+    force_color and force_gray). `size`: (height, width) to resize to, or None.
     """
     if datum.encoded:
-        return decode.image(datum.data, where, color)
+        return decode.image(datum.data, where, color, orientation, size)
     shape = (datum.channels, datum.height, datum.width)
     flat = (
         np.frombuffer(datum.data, np.uint8)
@@ -42,7 +48,8 @@ def to_image(datum: caffe.Datum, where: str, color: str = "stored") -> NDArray[A
     )
     if min(shape) < 1 or len(flat) != shape[0] * shape[1] * shape[2]:
         raise DataError(f"{where}: found {len(flat)} values for an image of shape {shape}")
-    return decode.recolored(flat.reshape(shape), where, color)
+    found = decode.recolored(flat.reshape(shape), where, color)
+    return decode.resized(found, *size) if size else found
 
 
 def from_image(image_CHW: NDArray[Any], label: int) -> caffe.Datum:

@@ -6,43 +6,68 @@ Cropping is in `transform`.
 
 from __future__ import annotations
 
-import io
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from nets.data.pictures import jpeg, netpbm, rasters
+from nets.data.pictures.kinds import FORMATS, MAX_PIXELS, UNSUPPORTED, kind_of
+from nets.data.pictures.orientation import SIDEWAYS, UPRIGHT, of_jpeg, turned
 from nets.errors import DataError
-from nets.files.extras import need
+
+__all__ = [
+    "COLORS",
+    "FORMATS",
+    "MAX_PIXELS",
+    "ORIENTATIONS",
+    "UNSUPPORTED",
+    "image",
+    "recolored",
+    "resized",
+]
 
 COLORS = ("stored", "color", "gray")
-# The formats that can be read, by Pillow's names, and the suffixes of their files. Each is a raster
-# that Pillow or its C libraries decode in this process. Pillow's other formats do more: EPS starts
-# Ghostscript, a whole programming language, on the file; Windows draws WMF; FLI, ICNS, PSD, SPIDER
-# and others are parsers that no data set needs.
-FORMATS = {
-    "BMP": (".bmp",),
-    "GIF": (".gif",),
-    "JPEG": (".jpeg", ".jpg"),
-    "PNG": (".png",),
-    "PPM": (".pgm", ".ppm"),
-    "TIFF": (".tif", ".tiff"),
-    "WEBP": (".webp",),
-}
-# 34 million, which take up to 600 MB during decoding: more is an accident or an attack
-MAX_PIXELS = 1 << 25
+ORIENTATIONS = ("exif", "stored")  # as EXIF says, or the rows as they are in the file
 _GREY_OF_BGR = np.array([0.114, 0.587, 0.299], np.float32)  # ITU-R BT.601, as OpenCV and JPEG
+# OpenCV's weights of bytes: integers of 14 bits, whose sums float32 holds exactly
+_GREY_INTEGERS = np.array([1868, 9617, 4899], np.float32)
+_GREY_UNIT = np.float32(2**14)
 
 
-def image(data: bytes, where: str, color: str = "color") -> NDArray[np.uint8]:
-    """Return the encoded image as bytes, (3, H, W) BGR or (1, H, W) grey. Raises DataError if it
-    cannot be decoded.
+def image(
+    data: bytes,
+    where: str,
+    color: str = "color",
+    orientation: str = "exif",
+    size: tuple[int, int] | None = None,
+) -> NDArray[np.uint8]:
+    """Return the encoded image as bytes, (3, H, W) BGR or (1, H, W) grey, with the pixels of
+    OpenCV's imread. Raises DataError, which names `where`, if it cannot be decoded.
 
-    simplejpeg decodes JPEG, Pillow the other FORMATS.
+    `color`: one of COLORS. `orientation`: one of ORIENTATIONS. `size`: (height, width) to resize
+    to. simplejpeg decodes JPEG, Pillow the other FORMATS, and `netpbm` PGM and PPM.
     """
-    pixels_HWC = (
-        _jpeg(data, where, color) if data[:2] == b"\xff\xd8" else _other(data, where, color)
-    )
+    found = recolored(_decoded(data, where, color, orientation, size), where, color)
+    return resized(found, *size) if size else found
+
+
+def _decoded(
+    data: bytes, where: str, color: str, orientation: str, size: tuple[int, int] | None
+) -> NDArray[np.uint8]:
+    """Return the pixels (3, H, W) BGR or (1, H, W) grey, turned, but of any size."""
+    kind = kind_of(data, where)
+    turn = UPRIGHT
+    if kind == "JPEG":
+        turn = of_jpeg(data) if orientation == "exif" else UPRIGHT
+        stored_size = size[::-1] if size and turn >= SIDEWAYS else size
+        pixels_HWC = jpeg.read(data, where, color, stored_size)
+    elif kind == "PPM":
+        pixels_HWC = netpbm.read(data, where)
+    else:
+        pixels_HWC, turn = rasters.read(kind, data, where, color)
+    if orientation == "exif" and turn != UPRIGHT:
+        pixels_HWC = turned(pixels_HWC, turn)
     return np.ascontiguousarray(pixels_HWC.transpose(2, 0, 1))
 
 
@@ -54,9 +79,22 @@ def recolored(image_CHW: NDArray[Any], where: str, color: str) -> NDArray[Any]:
     if color == "color" and channels == 1:
         return np.repeat(image_CHW, 3, axis=0)
     if color == "gray" and channels == 3:
-        grey = np.tensordot(_GREY_OF_BGR, image_CHW.astype(np.float32), 1)[None]
-        return np.rint(grey).astype(image_CHW.dtype) if image_CHW.dtype == np.uint8 else grey
+        return _grey(image_CHW)
     raise DataError(f"{where}: found {channels} channels, expected 1 or 3 to make it '{color}'")
+
+
+def _grey(image_CHW: NDArray[Any]) -> NDArray[Any]:
+    """Return the luminance (1, H, W) of a BGR image. Of bytes it is the byte that OpenCV
+    computes."""
+    if image_CHW.dtype != np.uint8:
+        floats: NDArray[np.float32] = np.tensordot(_GREY_OF_BGR, image_CHW.astype(np.float32), 1)
+        return floats[None]
+    total: NDArray[np.float32] = image_CHW[0] * _GREY_INTEGERS[0]
+    total += image_CHW[1] * _GREY_INTEGERS[1]
+    total += image_CHW[2] * _GREY_INTEGERS[2]
+    total += _GREY_UNIT / 2
+    total /= _GREY_UNIT
+    return total.astype(np.uint8)[None]
 
 
 def resized(image_CHW: NDArray[Any], height: int, width: int) -> NDArray[Any]:
@@ -81,46 +119,3 @@ def _neighbours(
     places = np.clip((np.arange(new) + 0.5) * old / new - 0.5, 0, old - 1)
     low = places.astype(np.int64)
     return low, np.minimum(low + 1, old - 1), (places - low).astype(np.float32)
-
-
-def _jpeg(data: bytes, where: str, color: str) -> NDArray[np.uint8]:
-    simplejpeg = need("simplejpeg", f"{where}: JPEG")
-    try:
-        height, width, space, _ = simplejpeg.decode_jpeg_header(data)
-        _check_size(height, width, where)
-        if space in ("CMYK", "YCCK"):
-            return _other(data, where, color)
-        wanted = "GRAY" if color == "gray" or (color == "stored" and space == "Gray") else "BGR"
-        pixels: NDArray[np.uint8] = simplejpeg.decode_jpeg(data, wanted)
-    except DataError:
-        raise
-    except (ValueError, RuntimeError, MemoryError) as error:
-        raise DataError(f"{where}: damaged JPEG image: {error}") from None
-    return pixels
-
-
-def _other(data: bytes, where: str, color: str) -> NDArray[np.uint8]:
-    pillow = need("PIL.Image", f"{where}: an image")
-    try:
-        with pillow.open(io.BytesIO(data), formats=tuple(FORMATS)) as found:
-            _check_size(found.height, found.width, where)
-            grey = color == "gray" or (color == "stored" and found.mode in ("1", "L", "LA"))
-            pixels = np.asarray(found.convert("L" if grey else "RGB"))
-    except DataError:
-        raise
-    except pillow.UnidentifiedImageError:
-        text = (
-            f"expected one of the formats {', '.join(FORMATS)}; the file's name does not matter; "
-            "convert it to one of them"
-        )
-        raise DataError(f"{where}: damaged or not an image: {text}") from None
-    except Exception as error:  # noqa: BLE001 (Pillow's parsers may raise any exception)
-        raise DataError(f"{where}: damaged or not an image: {error}") from None
-    return pixels[:, :, None] if grey else pixels[:, :, ::-1]
-
-
-def _check_size(height: int, width: int, where: str) -> None:
-    if height * width > MAX_PIXELS or min(height, width) < 1:
-        raise DataError(
-            f"{where}: found an image of {height} x {width}, expected at most {MAX_PIXELS} pixels"
-        )

@@ -30,7 +30,7 @@ class Format:
     names: tuple[str, ...] = ()
 
 
-_SIZE = {"new_height": int, "new_width": int, "color": str}
+_PICTURES = {"new_height": int, "new_width": int, "color": str, "orientation": str}
 
 FORMATS = {
     "blank": Format(blank.open_blank, {"shape": list, "shapes": Sequence, "size": int}),
@@ -42,10 +42,10 @@ FORMATS = {
     "idx": Format(idx.read, {"images": str, "labels": str}, ("images", "labels"), in_memory=True),
     "images": Format(
         images.open_images,
-        {"source": str, "root_folder": str, "classes": tuple, **_SIZE},
+        {"source": str, "root_folder": str, "classes": tuple, **_PICTURES},
         ("source",),
     ),
-    "lmdb": Format(lmdb_source.open_lmdb, {"source": str, **_SIZE}, ("source",)),
+    "lmdb": Format(lmdb_source.open_lmdb, {"source": str, **_PICTURES}, ("source",)),
     "synthetic": Format(
         synthetic.make,
         {"shape": list, "classes": int, "size": int, "seed": int, "sample": int},

@@ -30,6 +30,7 @@ def open_images(
     new_height: int = 0,
     new_width: int = 0,
     color: str = "color",
+    orientation: str = "exif",
     classes: Sequence[str] = (),
 ) -> ImageSource:
     """Open the list file `source`, or the folder `source` with one folder of images per class.
@@ -39,7 +40,7 @@ def open_images(
     in the order of their names.
     """
     path = base_dir / source
-    size = check_size("images", new_height, new_width, color)
+    size = check_options("images", new_height, new_width, color, orientation)
     if is_folder(path):
         if root_folder:
             raise DataError(
@@ -47,25 +48,30 @@ def open_images(
                 "not a list of paths"
             )
         folders = class_folders(path, classes)
-        return ImageSource(folders.paths, folders.labels, size, color, folders=folders)
+        return ImageSource(folders.paths, folders.labels, size, color, orientation, folders=folders)
     if classes:
         raise DataError(
             f"images: classes: found {first(classes)}, but the source is not a folder with one "
             "folder per class"
         )
     root = base_dir / root_folder if root_folder else None
-    return ImageSource(*read_list(path, root), size, color)
+    return ImageSource(*read_list(path, root), size, color, orientation)
 
 
-def check_size(what: str, height: int, width: int, color: str) -> tuple[int, int] | None:
-    """Return (height, width), or None if both are 0. Raises DataError if only one is given or
-    `color` is unknown."""
-    problems = []
-    if color not in decode.COLORS:
-        near = did_you_mean(color, decode.COLORS)
-        problems.append(
-            f"{what}: color: found '{color}', expected one of {', '.join(decode.COLORS)}{near}"
+def check_options(
+    what: str, height: int, width: int, color: str, orientation: str
+) -> tuple[int, int] | None:
+    """Return (height, width), or None if both are 0. Raises DataError if only one is given, or if
+    `color` or `orientation` is unknown."""
+    problems = [
+        f"{what}: {key}: found '{found}', expected one of {', '.join(known)}"
+        f"{did_you_mean(found, known)}"
+        for key, found, known in (
+            ("color", color, decode.COLORS),
+            ("orientation", orientation, decode.ORIENTATIONS),
         )
+        if found not in known
+    ]
     if (
         min(height, width) < 0
         or (height == 0) != (width == 0)
@@ -116,6 +122,7 @@ class ImageSource(Source):
         labels: Sequence[int],
         size: tuple[int, int] | None,
         color: str = "color",
+        orientation: str = "exif",
         *,
         folders: ClassFolders | None = None,
     ) -> None:
@@ -123,6 +130,7 @@ class ImageSource(Source):
         self._labels = np.array(labels, np.int64)
         self._size = size
         self._color = color
+        self.orientation = orientation
         self.by_class = folders is not None
         if folders is not None:
             self.class_names = folders.names
@@ -157,8 +165,7 @@ class ImageSource(Source):
 
     def _one(self, index: int) -> Any:
         path = self._paths[index]
-        image = decode.image(read_file(path), str(path), self._color)
-        return decode.resized(image, *self._size) if self._size else image
+        return decode.image(read_file(path), str(path), self._color, self.orientation, self._size)
 
 
 def read_file(path: Path) -> bytes:

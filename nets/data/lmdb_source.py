@@ -12,17 +12,24 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from nets.data import datum, decode, mdb
-from nets.data.images import check_size
+from nets.data import datum, mdb
+from nets.data.images import check_options
 from nets.data.source import Images, Labels, Source, first_shape, stacked
 from nets.errors import DataError
 
 
 def open_lmdb(
-    *, base_dir: Path, source: str, new_height: int = 0, new_width: int = 0, color: str = "stored"
+    *,
+    base_dir: Path,
+    source: str,
+    new_height: int = 0,
+    new_width: int = 0,
+    color: str = "stored",
+    orientation: str = "exif",
 ) -> LmdbSource:
     """Open the database in the folder `source`, with the options of LmdbSource."""
-    return LmdbSource(base_dir / source, check_size("lmdb", new_height, new_width, color), color)
+    size = check_options("lmdb", new_height, new_width, color, orientation)
+    return LmdbSource(base_dir / source, size, color, orientation)
 
 
 class LmdbSource(Source):
@@ -30,14 +37,20 @@ class LmdbSource(Source):
     (BGR).
 
     `size`: (height, width) to resize to, or None. `color`: "stored", "color" or "gray".
+    `orientation` of encoded images: "exif" or "stored".
     """
 
     def __init__(
-        self, path: Path, size: tuple[int, int] | None = None, color: str = "stored"
+        self,
+        path: Path,
+        size: tuple[int, int] | None = None,
+        color: str = "stored",
+        orientation: str = "exif",
     ) -> None:
         self._database = mdb.open_mdb(path)
         self._size = size
         self._color = color
+        self.orientation = orientation
         if not len(self._database):
             raise DataError(f"{path}: found an empty database, expected images")
         shape = first_shape(lambda index: self._one(index)[0], len(self._database))
@@ -71,5 +84,5 @@ class LmdbSource(Source):
     def _one(self, index: int) -> tuple[Any, int]:
         where = self.sample_name(index)
         record = datum.parse(self._database.record(index), where)
-        image = datum.to_image(record, where, self._color)
-        return (decode.resized(image, *self._size) if self._size else image), record.label
+        image = datum.to_image(record, where, self._color, self.orientation, self._size)
+        return image, record.label

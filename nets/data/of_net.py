@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from nets.data.class_folders import class_names
-from nets.data.formats import open_source
+from nets.data.formats import FORMATS, open_source
 from nets.data.joined import JoinedSource
 from nets.data.source import Source
 from nets.definition.spec import LayerSpec
@@ -41,13 +41,16 @@ def open_data(
     layers: Sequence[LayerSpec],
     net_dir: Path,
     classes: Sequence[str] = (),
+    orientation: str = "",
 ) -> Source:
     """Open the source of the data `layers` of a phase. Paths in the configuration are relative to
     `base_dir`. A path in the net is searched from `base_dir`, from `net_dir`, and by its name in
-    `net_dir`. `classes` gives folders of images their labels (`folder_names`). Raises NetError with
-    every mistake."""
+    `net_dir`. `classes`, those of training data, give folders of images their labels by name
+    (`folder_names`). `orientation` is for sources of encoded images that do not have their own.
+    Raises NetError with every mistake."""
     _check_batches(layers)
     if is_one(config):
+        config = _with_orientation(config, orientation)
         return open_source(_with_classes(config, base_dir, classes), base_dir)
     given = {
         name: value
@@ -72,7 +75,7 @@ def open_data(
                 if name in given
                 else _own(layer, (base_dir, net_dir))
             )
-            mine = _with_classes(mine, base_dir, classes)
+            mine = _with_orientation(_with_classes(mine, base_dir, classes), orientation)
             parts[name] = open_source(mine, base_dir), len(layer.proto.top)
         except NetError as error:
             problems += (
@@ -118,6 +121,13 @@ def _with_classes(config: Config, base_dir: Path, classes: Sequence[str]) -> Con
     if classes and _is_folder(config, base_dir):
         return {"classes": tuple(classes), **config}
     return config
+
+
+def _with_orientation(config: Config, orientation: str) -> Config:
+    """Add the orientation to a source of encoded images that does not have its own."""
+    kind = FORMATS.get(str(config.get("format")))
+    known = kind is not None and "orientation" in kind.options
+    return {"orientation": orientation, **config} if orientation and known else config
 
 
 def _is_folder(config: Config, base_dir: Path) -> bool:

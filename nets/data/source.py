@@ -23,6 +23,7 @@ class Source(ABC):
 
     by_class      its samples come one class after the other, so they are shuffled by default
     order         order of the colour planes ("bgr" or "rgb"), as far as the format gives it
+    orientation   "exif" if encoded images are turned as their EXIF says, "stored" if not
     class_names   names in the order of labels, as far as the format gives them
     told          lines for the user about files and folders that were passed over
     shape         (C, H, W) of every sample's first array
@@ -37,6 +38,7 @@ class Source(ABC):
 
     by_class = False
     order = "bgr"  # order of the planes of colour images
+    orientation = "exif"
     class_names: tuple[str, ...] = ()
     told: tuple[str, ...] = ()
 

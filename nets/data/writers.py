@@ -76,19 +76,22 @@ def records_of_files(
     labels: Iterable[int],
     size: tuple[int, int] | None,
     color: str = "color",
+    orientation: str = "exif",
     encoded: bool = False,
 ) -> Iterator[Record]:
     """Yield one record per image file. Keys have number and name, as convert_imageset's.
 
-    With `encoded` the record has the bytes of the file, unchanged by `size` and `color`.
+    With `encoded` the record has the bytes of the file, unchanged by the other options.
     """
     for index, (path, label) in enumerate(zip(paths, labels, strict=True)):
         data = read_file(path)
-        image = decode.image(data, str(path), color)
+        # an encoded picture gets its size when it is read; here it is only tried
+        wanted = (1, 1) if encoded else size
+        image = decode.image(data, str(path), color, orientation, wanted)
         if encoded:
             record = caffe.Datum(data=data, encoded=True, label=label)
         else:
-            record = datum.from_image(decode.resized(image, *size) if size else image, label)
+            record = datum.from_image(image, label)
         yield b"%08d_%s" % (index, path.name.encode()[:400]), record.SerializeToString()
 
 

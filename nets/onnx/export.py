@@ -175,4 +175,5 @@ def _open(shape: Shape) -> list[int | str]:
 def _facts(deployment: Deployment) -> dict[str, str]:
     """Return the steps before and after the net, for the file's metadata."""
     said = json.loads(deployment.to_text())
-    return {name: json.dumps(said[name]) for name in ("classes", "order", "shape", "transform")}
+    facts = ("classes", "order", "orientation", "shape", "transform")
+    return {name: json.dumps(said[name]) for name in facts}

@@ -80,7 +80,7 @@ def _fitted(deployment: Deployment, image: NDArray[Any]) -> NDArray[Any]:
 def _read(deployment: Deployment, path: Path) -> NDArray[Any] | str:
     """Return the image in a file, or the reason why it cannot be read."""
     try:
-        return image_files.image(path, deployment.shape, deployment.order)
+        return image_files.image(path, deployment.shape, deployment.order, deployment.orientation)
     except NetError as error:
         return str(error).removeprefix(f"{path}: ")
 

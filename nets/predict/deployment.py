@@ -5,7 +5,7 @@ Training keeps them in every checkpoint, as JSON under one key of the metadata. 
 none; then the user gives them (`Given`).
 
     {"version": 1, "net": prototxt, "output": blob, "shape": [C, H, W], "order": "bgr",
-     "classes": [...],
+     "orientation": "exif", "classes": [...],
      "transform": {"scale", "mean", "crop", "mean_image": {"shape", "float32": base64}}}
 """
 
@@ -14,7 +14,7 @@ from __future__ import annotations
 import base64
 import binascii
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Self
@@ -24,6 +24,7 @@ from google.protobuf import text_format
 from numpy.typing import NDArray
 
 from nets.data import Transform
+from nets.data.decode import ORIENTATIONS
 from nets.definition.spec import NetSpec, read_text
 from nets.errors import CheckpointError, NetError
 from nets.layers.base import Shape
@@ -33,19 +34,21 @@ PLAIN = Transform()
 KEY = "deployment"
 VERSION = 1
 ENDINGS = ("Softmax", "Sigmoid")  # layers whose results are probabilities
+EXIF = ORIENTATIONS[0]  # the default: photographs are turned as their EXIF says
 ORDERS = {"bgr": 3, "rgb": 3, "gray": 1}  # orders of an image's planes -> number of planes
 
 
 @dataclass(frozen=True)
 class Seen:
     """The facts that training knows about its data: the `shape` of an image before any transform,
-    the `order` of its planes, the names of its classes (if known), and the shape of one row of each
-    input of the net."""
+    the `order` of its planes, the names of its classes (if known), the shape of one row of each
+    input of the net, and whether images are turned as their EXIF says (`orientation`)."""
 
     shape: tuple[int, ...] = ()
     order: str = "bgr"
     classes: tuple[str, ...] = ()
     inputs: Mapping[str, tuple[int, ...]] = field(default_factory=dict)
+    orientation: str = EXIF
 
 
 @dataclass(frozen=True)
@@ -63,6 +66,7 @@ class Given:
     crop: int | None = None
     size: tuple[int, int] | None = None
     order: str = ""
+    orientation: str = ""
 
 
 @dataclass(frozen=True)
@@ -76,6 +80,7 @@ class Deployment:
     order: str = "bgr"
     classes: tuple[str, ...] = ()
     transform: Transform = PLAIN
+    orientation: str = EXIF
 
     @classmethod
     def of(cls, spec: NetSpec, seen: Seen, transform: Transform) -> Self:
@@ -83,7 +88,13 @@ class Deployment:
         proto, output = deployed(spec, seen.inputs)
         net = net_of(text_format.MessageToString(proto), spec.path.name)
         return cls(
-            net, output, tuple(seen.shape), seen.order, tuple(seen.classes), _in_use(transform)
+            net,
+            output,
+            tuple(seen.shape),
+            seen.order,
+            tuple(seen.classes),
+            _in_use(transform),
+            seen.orientation,
         )
 
     @property
@@ -113,6 +124,7 @@ class Deployment:
             "output": self.output,
             "shape": list(self.shape),
             "order": self.order,
+            "orientation": self.orientation,
             "classes": list(self.classes),
             "transform": facts,
         }
@@ -136,7 +148,9 @@ class Deployment:
                 net=net_of(str(said["net"]), file),
                 output=str(said["output"]),
                 shape=tuple(int(size) for size in said["shape"]),
-                order=_order(str(said["order"])),
+                order=_known("order", str(said["order"]), ORDERS),
+                # checkpoints of earlier versions do not name it
+                orientation=_known("orientation", str(said.get("orientation", EXIF)), ORIENTATIONS),
                 classes=tuple(str(name) for name in said["classes"]),
                 transform=_transform(said["transform"]),
             )
@@ -155,9 +169,9 @@ def _in_use(transform: Transform) -> Transform:
     )
 
 
-def _order(said: str) -> str:
-    if said not in ORDERS:
-        raise ValueError(f"order: found '{said}', expected one of {', '.join(ORDERS)}")
+def _known(key: str, said: str, known: Collection[str]) -> str:
+    if said not in known:
+        raise ValueError(f"{key}: found '{said}', expected one of {', '.join(known)}")
     return said
 
 

@@ -138,11 +138,12 @@ class Ensemble(Classifier):
 
     def scored(self, items: Sequence[Any], prepared: Prepare) -> list[NDArray[Any] | str]:
         """Return the averaged scores of each of at most `batch` items, or the reason why a member
-        has none. An item is prepared once for all members that see it in one size and order."""
-        kept: dict[tuple[int, Shape, str], NDArray[Any] | str] = {}
+        has none. An item is prepared once for all members that see it in one size, order and
+        orientation."""
+        kept: dict[tuple[int, Shape, str, str], NDArray[Any] | str] = {}
 
         def once(deployment: Deployment, item: Any) -> NDArray[Any] | str:
-            key = id(item), deployment.shape, deployment.order
+            key = id(item), deployment.shape, deployment.order, deployment.orientation
             if key not in kept:
                 kept[key] = prepared(deployment, item)
             return kept[key]

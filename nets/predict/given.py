@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from nets.data import Transform
-from nets.data.images import check_size
+from nets.data.images import check_options
 from nets.definition.spec import NetSpec
 from nets.errors import NetError
 from nets.files import checkpoint
@@ -50,7 +50,7 @@ def deployment_of(files: Sequence[Path]) -> Deployment | None:
 def completed(said: Deployment | None, given: Given, weights: Weights, file: str) -> Deployment:
     """Return the deployment of `weights`. Raises NetError if facts are missing or wrong."""
     if given.size is not None:
-        check_size("size", *given.size, "color")
+        check_options("size", *given.size, "color", "exif")
     if given.crop is not None and given.crop < 0:
         raise NetError(f"crop: found {given.crop}, expected an integer >= 0")
     if given.net is not None:
@@ -70,7 +70,12 @@ def completed(said: Deployment | None, given: Given, weights: Weights, file: str
     transform = _as_given(said.transform, given)
     shape = (said.shape[0], *given.size) if given.size else said.shape
     found = dataclasses.replace(
-        said, order=order, shape=shape, transform=transform, classes=given.classes or said.classes
+        said,
+        order=order,
+        shape=shape,
+        transform=transform,
+        classes=given.classes or said.classes,
+        orientation=given.orientation or said.orientation,
     )
     transform.check(shape)
     return found

@@ -38,12 +38,14 @@ def named(paths: Iterable[str | Path], told: Callable[[str], None]) -> Iterator[
             told(line)
 
 
-def image(path: Path, shape: Shape, order: str) -> NDArray[np.uint8]:
-    """Return the image in a file as (C, H, W) bytes of `shape`, with planes in `order`. Raises
-    DataError if the file cannot be used."""
+def image(path: Path, shape: Shape, order: str, orientation: str = "exif") -> NDArray[np.uint8]:
+    """Return the image in a file as (C, H, W) bytes of `shape`, with planes in `order`, turned as
+    `orientation` says. Raises DataError if the file cannot be used."""
     if is_folder(path):
         raise DataError(f"{path}: found a folder without images ({', '.join(SUFFIXES)})")
-    found = decode.image(read_file(path), str(path), "gray" if order == "gray" else "color")
+    color = "gray" if order == "gray" else "color"
+    size = shape[1], shape[2]
+    found = decode.image(read_file(path), str(path), color, orientation, size)
     return fitted(found[::-1] if order == "rgb" else found, shape)
 
 

@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from nets.data.class_folders import class_folders
-from nets.data.images import check_size, read_list
+from nets.data.images import check_options, read_list
 from nets.data.source import Source
 from nets.data.writers import records_of_files, records_of_source, write_lmdb
 from nets.definition.params import ParamSpec, generator
@@ -63,6 +63,7 @@ def images_to_lmdb(
     new_height: int = 0,
     new_width: int = 0,
     color: str = "color",
+    orientation: str = "exif",
     encoded: bool = False,
     shuffle_seed: int | None = None,
 ) -> int:
@@ -72,9 +73,9 @@ def images_to_lmdb(
     `root`: the folder where the list's paths begin (default: the list's folder). `encoded` stores
     the files unchanged. `shuffle_seed` shuffles them; the same seed gives the same order.
     """
-    if encoded and (new_height or new_width or color != "color"):
+    if encoded and (new_height or new_width or color != "color" or orientation != "exif"):
         raise DataError(
-            "images: encoded images are stored unchanged, expected no size and no colour"
+            "images: encoded images are stored unchanged, expected no size, colour or orientation"
         )
     if is_folder(source):
         folders = class_folders(source)
@@ -85,9 +86,9 @@ def images_to_lmdb(
     order = range(len(paths))
     if shuffle_seed is not None:
         order = generator(shuffle_seed, "convert").permutation(len(paths)).tolist()
-    size = check_size("images", new_height, new_width, color)
+    size = check_options("images", new_height, new_width, color, orientation)
     mixed = [paths[at] for at in order], [labels[at] for at in order]
-    return write_lmdb(target, records_of_files(*mixed, size, color, encoded))
+    return write_lmdb(target, records_of_files(*mixed, size, color, orientation, encoded))
 
 
 def mean_of(source: Source, chunk: int = 256) -> NDArray[np.float32]:

@@ -53,9 +53,8 @@ def told_to_lead(
     source = sources[phase]
     net = nets[phase]
     order = "gray" if source.shape[0] == 1 else train.data.order or source.order
-    seen = Seen(
-        source.shape, order, names, {name: shape[1:] for name, shape in net.input_shapes.items()}
-    )
+    inputs = {name: shape[1:] for name, shape in net.input_shapes.items()}
+    seen = Seen(source.shape, order, names, inputs, source.orientation)
     return {
         "watched": _settled(watched, tested) if tested is not None else watched,
         "seen": seen,

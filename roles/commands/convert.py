@@ -53,6 +53,8 @@ class Images:
         Resize images to this width; 0 keeps it.
     gray
         Store images with one channel.
+    orientation
+        exif turns photographs upright, stored leaves their rows as they are in the file.
     encoded
         Store image files as they are.
     shuffle_seed
@@ -62,6 +64,7 @@ class Images:
     new_height: int = 0
     new_width: int = 0
     gray: Switch = False
+    orientation: str = "exif"
     encoded: Switch = False
     shuffle_seed: int | None = None
 
@@ -141,6 +144,7 @@ def convert(
                 new_height=images.new_height,
                 new_width=images.new_width,
                 color="gray" if images.gray else "color",
+                orientation=images.orientation,
                 encoded=images.encoded,
                 shuffle_seed=images.shuffle_seed,
             )

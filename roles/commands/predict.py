@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json as json_text
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -13,6 +13,7 @@ import numpy as np
 from cyclopts import Parameter
 
 from nets import load_net
+from nets.data.decode import ORIENTATIONS
 from nets.predict import Classifier, Ensemble, Given, Prediction, Predictor
 from nets.predict.deployment import ORDERS, read_classes
 from nets.predict.given import mean_given
@@ -47,6 +48,8 @@ class Said:
         HEIGHTxWIDTH, to which images are resized before they are cut.
     order
         The order of planes: bgr, rgb or gray.
+    orientation
+        exif turns photographs upright, stored leaves their rows as they are in the file.
     """
 
     net: str | None = None
@@ -56,6 +59,7 @@ class Said:
     crop: int | None = None
     size: str | None = None
     order: str | None = None
+    orientation: str | None = None
 
     @property
     def given(self) -> Given:
@@ -67,7 +71,8 @@ class Said:
             scale=self.scale,
             crop=self.crop,
             size=_size(self.size) if self.size else None,
-            order=_order(self.order) if self.order else "",
+            order=_known("--order", self.order, ORDERS),
+            orientation=_known("--orientation", self.orientation, ORIENTATIONS),
         )
 
 
@@ -169,7 +174,7 @@ def _size(text: str) -> tuple[int, int]:
     return int(found[1]), int(found[2])
 
 
-def _order(text: str) -> str:
-    if text not in ORDERS:
-        raise ConfigError([f"--order: found '{text}', expected one of {', '.join(ORDERS)}"])
-    return text
+def _known(option: str, text: str | None, known: Collection[str]) -> str:
+    if text and text not in known:
+        raise ConfigError([f"{option}: found '{text}', expected one of {', '.join(known)}"])
+    return text or ""

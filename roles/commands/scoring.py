@@ -88,7 +88,7 @@ class TestedNet:
         used for predictions."""
         inputs = {name: shape[1:] for name, shape in self.net.input_shapes.items()}
         spec = self.job.spec(self.job.test_phases[0])  # as when the checkpoint is saved
-        seen = Seen(self.source.shape, self._order, (), inputs)
+        seen = Seen(self.source.shape, self._order, (), inputs, self.source.orientation)
         return Deployment.of(spec, seen, Transform.of_net(spec, TEST))
 
     def read(self) -> Iterator[tuple[int, Sequence[NDArray[Any]]]]:

@@ -59,8 +59,7 @@ class Job:
     for each test net, "TEST", "TEST 1", ... (`phase_of_test`); any of them may be missing. `batch`:
     the batch of one group at the start. `largest`: the largest batch that it may become; 0: it
     stays. `test_batches`: the batches of the test nets. `resume`: a checkpoint to start from, or
-    "". `weights`: files of first parameters. `classes`: the classes of training data that are a
-    folder per class. They give the folders of all phases their labels, by name.
+    "". `weights`: files of first parameters. `classes` and `orientation`: for `open_data`.
 
     `device`: "cpu", "cuda:N" or "emulated", where the role with this job computes; "cuda" in plans,
     which compute nothing. `kernels` and `precision` are those of the CPU's operations (see
@@ -95,6 +94,7 @@ class Job:
     rows_here: Mapping[str, int] = dataclasses.field(default_factory=dict)
     solver_values: Mapping[str, int | float] = dataclasses.field(default_factory=dict)
     classes: tuple[str, ...] = ()
+    orientation: str = "exif"
 
     def with_batches(self, batch: int | None) -> Job:
         """The job with the batch sizes that its net declares. `batch`, if given, is the size for
@@ -201,7 +201,8 @@ class Job:
         config = self.data[phase]
         layers = () if is_one(config) else self.data_layers(phase)
         net_dir = self.spec(phase).path.parent if layers else Path()
-        return open_data(config, Path(self.base_directory), layers, net_dir, self.classes)
+        base = Path(self.base_directory)
+        return open_data(config, base, layers, net_dir, self.classes, self.orientation)
 
     def shapes(self, phase: str, source: Source) -> dict[str, tuple[int, ...]]:
         """The shapes that the data layers of a phase promise: top -> shape of its samples, before

@@ -176,6 +176,7 @@ def _as_written(inputs: PlanInputs, diagnostics: Diagnostics) -> Job:
         test_batches=(),
         base_directory=data_here(inputs.config),
         shuffle=bool(train.data.shuffle),
+        orientation=train.data.orientation,
         b_p=train.b_p,
         kernels="numpy" if train.precision == DOUBLE else train.kernels,
         precision=train.precision,

@@ -204,6 +204,7 @@ def test_the_description_in_a_checkpoint_is_read_as_it_was_written():
         (lambda said: "[" * 100_000, "x.st: 'deployment': not a JSON object"),
         (lambda said: json.dumps({**said, "version": 9}), ("x.st: 'deployment': found version " "9, expected 1")),
         (lambda said: json.dumps({**said, "order": "cmyk"}), ("x.st: 'deployment': damaged: " "ValueError: order")),
+        (lambda said: json.dumps({**said, "orientation": "up"}), ("x.st: 'deployment': damaged: " "ValueError: orientation")),
         (lambda said: json.dumps({key: said[key] for key in said if key != "net"}), "damaged: KeyError: 'net'"),
         (lambda said: json.dumps({**said, "net": "layer {"}), "the net in x.st:1"),
         (lambda said: json.dumps({**said, "transform": {"scale": "much"}}), "damaged: "),
@@ -214,6 +215,12 @@ def test_a_description_that_convoy_did_not_write_is_refused_in_words(change, exp
     with pytest.raises((CheckpointError, NetError)) as error:
         Deployment.from_text(change(json.loads(deployment().to_text())), "x.st")
     assert expected in str(error.value)
+
+
+def test_a_description_of_an_earlier_version_means_that_photographs_are_turned():
+    said = json.loads(deployment().to_text())
+    assert said.pop("orientation") == "exif"
+    assert Deployment.from_text(json.dumps(said), "x.st").orientation == "exif"
 
 
 def test_weights_without_a_description_name_the_options_to_give(tmp_path):

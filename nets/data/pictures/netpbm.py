@@ -1,0 +1,95 @@
+"""PBM, PGM and PPM: bits, grey and colour in plain text or bytes.
+
+OpenCV's rules, since Caffe reads so: numbers of two bytes give their upper byte whatever the
+largest number is, single bytes are taken as they are, and text is scaled to 255.
+"""
+
+from __future__ import annotations
+
+import re
+
+import numpy as np
+from numpy.typing import NDArray
+
+from nets.data.pictures.kinds import check_size
+from nets.data.pictures.notices import NOTICES
+from nets.errors import DataError
+
+SCALED = "Netpbm picture whose largest number fills neither 8 nor 16 bits, read as OpenCV does"
+_NUMBER = re.compile(rb"(?:\s|#[^\r\n]*[\r\n])*(\d{1,9})")
+_COMMENT = re.compile(rb"#[^\r\n]*")
+_PLAIN = 3  # P1 to P3 are text
+_BITS = (1, 4)
+_COLOUR = (3, 6)
+
+
+def read(data: bytes, where: str) -> NDArray[np.uint8]:
+    """Return the pixels, (H, W, 3) BGR or (H, W, 1) grey. Raises DataError for a damaged file."""
+    kind = data[1] - ord("0")
+    count = 2 if kind in _BITS else 3
+    header = []
+    at = 2
+    for _ in range(count):
+        found = _NUMBER.match(data, at)
+        if found is None:
+            raise DataError(f"{where}: damaged or not an image: expected {count} numbers first")
+        header.append(int(found[1]))
+        at = found.end()
+    width, height, *rest = header
+    most = rest[0] if rest else 1
+    check_size(height, width, where)
+    if not 0 < most < 1 << 16:
+        raise DataError(f"{where}: found {most} as the largest number, expected 1 to 65535")
+    if rest and most not in (255, 65535):
+        NOTICES.note(where, SCALED, f"it is {most}")
+    planes = 3 if kind in _COLOUR else 1
+    shape = (height, width, planes)
+    if kind == 4:
+        pixels = _packed(data[at + 1 :], height, width, where)
+    elif kind <= _PLAIN:
+        pixels = _text(data[at + 1 :], kind in _BITS, most, shape, where)
+    else:
+        pixels = _bytes(data[at + 1 :], most, shape, where)
+    return pixels[:, :, ::-1]
+
+
+def _packed(body: bytes, height: int, width: int, where: str) -> NDArray[np.uint8]:
+    """Return 0 for each bit that is 1, and 255 for the others. A row begins with a new byte."""
+    row = (width + 7) // 8
+    _check_length(len(body), row * height, where)
+    rows = np.frombuffer(body, np.uint8, row * height).reshape(height, row)
+    black = np.unpackbits(rows, axis=1)[:, :width, None]
+    return (black - np.uint8(1)).astype(np.uint8)
+
+
+def _text(
+    body: bytes, bits: bool, most: int, shape: tuple[int, int, int], where: str
+) -> NDArray[np.uint8]:
+    count = shape[0] * shape[1] * shape[2]
+    body = _COMMENT.sub(b"", body)
+    words = [bytes([one]) for one in b"".join(body.split())] if bits else body.split(None, count)
+    _check_length(len(words), count, where)
+    try:
+        numbers = np.array([int(word) for word in words[:count]], np.int64).reshape(shape)
+    except (ValueError, OverflowError):
+        raise DataError(f"{where}: damaged or not an image: expected numbers only") from None
+    numbers = numbers.clip(0, most)
+    if bits:
+        return np.where(numbers, 0, 255).astype(np.uint8)
+    return (numbers >> 8 if most > 255 else numbers * 255 // most).astype(np.uint8)
+
+
+def _bytes(body: bytes, most: int, shape: tuple[int, int, int], where: str) -> NDArray[np.uint8]:
+    count = shape[0] * shape[1] * shape[2]
+    size = 2 if most > 255 else 1
+    _check_length(len(body), count * size, where)
+    pixels = np.frombuffer(body, np.uint8, count * size)
+    return pixels[::size].reshape(shape)  # of two bytes, the first is the upper one
+
+
+def _check_length(found: int, expected: int, where: str) -> None:
+    if found < expected:
+        raise DataError(
+            f"{where}: damaged or not an image: found {found} of {expected} bytes or numbers: the "
+            "file was cut"
+        )
