@@ -1,11 +1,14 @@
 """Pad and crop, flips, erased boxes, mean and deviation: what each does to an image, and that it
 depends on nothing but the seed and the sample."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
+from PIL import Image
 
 from nets import DataError
-from nets.data import Augment, Batches, MemorySource, Mixing, Prefetcher, Transform
+from nets.data import Augment, Batches, MemorySource, Mixing, Prefetcher, Transform, open_source
 from nets.data.randaugment import RandAugment
 from nets.data.transform import alternate_flips
 
@@ -190,3 +193,27 @@ def test_a_share_for_several_threads_reports_the_damaged_sample():
         with pytest.raises(DataError, match="image 37 is damaged"):
             ahead.get(0, 40)
         assert len(ahead.get(0, 30)[0]) == 30
+
+
+@pytest.mark.parametrize("color", ["color", "gray"])
+def test_encoded_images_are_augmented_as_arrays_in_memory_are(tmp_path, color):
+    planes = 3 if color == "color" else 1
+    lines = []
+    for at, image in enumerate(IMAGES[:, :planes]):
+        pixels = image[0] if planes == 1 else np.moveaxis(image[::-1], 0, 2)
+        Image.fromarray(np.ascontiguousarray(pixels)).save(tmp_path / f"{at}.png")
+        lines.append(f"{at}.png {LABELS[at]}")
+    (tmp_path / "list.txt").write_text("\n".join(lines))
+    said = {"format": "images", "source": "list.txt", "color": color}
+    encoded = open_source(said, tmp_path)
+    held = MemorySource("memory", np.ascontiguousarray(IMAGES[:, :planes]), LABELS)
+    augment = replace(ALL, order="bgr", saturation=0.0, lighting=0.0)
+    found, expected = (
+        Batches(
+            source, Transform(augment=augment, mirror=True), 16, shuffle=True, seed=3, train=True,
+            mixing=Mixing(0.2, 1.0, 5, 16),
+        ).samples(3, 30)
+        for source in (encoded, held)
+    )  # fmt: skip
+    for one, other in zip(found, expected, strict=True):
+        assert (one == other).all()

@@ -3,12 +3,18 @@ them, and mistakes are reported."""
 
 from __future__ import annotations
 
+import json
 import re
 from pathlib import Path
 
 import numpy as np
 import pytest
 
+from nets.data import open_source
+from nets.files.checkpoint import load
+from nets.predict import Predictor
+from nets.predict.deployment import KEY, WITH_DEVIATION
+from ops import get_backend
 from runtime.cli.main import main
 from tests.helpers.support import configure, train
 
@@ -78,8 +84,12 @@ cutmix = 1.0
 MIXED = NET.replace("SoftmaxWithLoss", "SigmoidCrossEntropyLoss").replace("crop_size: 12 ", "")
 
 
+@pytest.mark.few("[sync-3", "[omnivore-2")
 @pytest.mark.parametrize("mixing", ["", MIXING], ids=["plain", "mixed"])
-@pytest.mark.parametrize(("preset", "workers"), [("sync", 3), ("omnivore", 2)])
+@pytest.mark.parametrize(
+    ("preset", "workers"),
+    [("sync", 3), ("omnivore", 2), ("replicas", 4), ("one-weird-trick", 2)],
+)
 def test_todays_augmentation_does_not_depend_on_the_workers(
     tmp_path: Path, mixing: str, preset: str, workers: int
 ) -> None:
@@ -89,6 +99,30 @@ def test_todays_augmentation_does_not_depend_on_the_workers(
     assert shared == pytest.approx(single, rel=1e-5)
     other = losses(tmp_path / "other", "single", 1, TODAY.replace("erase = 0.3", "") + mixing, net)
     assert other != pytest.approx(single, rel=1e-3)
+
+
+def test_a_checkpoint_describes_crop_mean_and_deviation_for_predictions(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    cluster = configured(tmp_path, "single", 1, TODAY, NET)
+    text = cluster.read_text()
+    data = 'format = "cifar10", files = ["batch.bin"]'
+    cluster.write_text(text.replace("crop = 14", f"test = {{ {data} }}\ncrop = 14"))
+    file = tmp_path / train(cluster).journal.of("checkpoint")[-1]["file"]
+    said = json.loads(load(file)[1][KEY])
+    assert said["version"] == WITH_DEVIATION
+    net = Predictor.load(file, backend=get_backend("numpy"))
+    transform = net.deployment.transform
+    assert (transform.crop, transform.scale) == (14, 1.0)
+    assert transform.mean == (120, 121, 122.5)
+    assert transform.deviation == (60, 61, 62)
+    source = open_source({"format": "cifar10", "files": ["batch.bin"]}, tmp_path)
+    images, labels = source.read(np.arange(40))
+    monkeypatch.chdir(tmp_path)
+    assert main(["test", str(file), "--json"]) == 0
+    found = json.loads(capsys.readouterr().out)["scores"]["loss"]
+    own = net.scores(images)[np.arange(40), labels]
+    assert found == pytest.approx(-np.log(own).mean(), abs=1e-4)
 
 
 def test_settings_that_replace_those_of_the_net_are_reported(
