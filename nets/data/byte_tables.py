@@ -22,9 +22,13 @@ GREY = np.array([19595, 38470, 7471], np.int64)
 
 def applied(images: Bytes, tables_NC: Bytes) -> Bytes:
     """Return the images with each byte replaced by its table's."""
-    planes = images.reshape(images.shape[0] * images.shape[1], -1)
-    starts = np.arange(len(planes), dtype=np.int32)[:, None] * 256
-    return np.take(tables_NC.reshape(-1), starts + planes).reshape(images.shape)
+    planes = images.reshape(*images.shape[:2], -1)
+    starts = np.arange(planes.shape[1])[:, None] * 256
+    result = np.empty_like(planes)
+    # one by one: places for all images at once would be many times larger than the images
+    for image, table_C, out in zip(planes, tables_NC, result, strict=True):
+        np.take(table_C.reshape(-1), starts + image, out=out, mode="clip")
+    return result.reshape(images.shape)
 
 
 def blended(one: NDArray[Any], other: NDArray[Any], factors_N: NDArray[Any]) -> Bytes:

@@ -168,7 +168,8 @@ class Transform:
             result -= np.asarray(self.mean, np.float32)[:, None, None]
         if self.mirror and train:
             flipped = draw(seed, positions_N, MIRROR) % 2 == 1 if flips_N is None else flips_N
-            result[flipped] = result[flipped, :, :, ::-1]
+            for at in np.flatnonzero(flipped):  # one by one: copies of all would leave the cache
+                result[at] = result[at, :, :, ::-1]
         if self.scale != 1.0:
             result *= np.float32(self.scale)
         if self.deviation:
@@ -202,12 +203,11 @@ class Transform:
         if not train:
             top, left = free // 2
             return images[:, :, top : top + high, left : left + wide]
-        windows = np.lib.stride_tricks.sliding_window_view(images, (high, wide), axis=(2, 3))
         tops, lefts = (draw(seed, positions, axis) % np.uint64(free[axis] + 1) for axis in (0, 1))
-        chosen: NDArray[Any] = windows[
-            np.arange(len(images)), :, tops.astype(int), lefts.astype(int)
-        ]
-        return chosen
+        result = np.empty((*images.shape[:2], high, wide), images.dtype)
+        for at, (top, left) in enumerate(zip(tops.tolist(), lefts.tolist(), strict=True)):
+            result[at] = images[at, :, top : top + high, left : left + wide]
+        return result
 
 
 def alternate_flips(

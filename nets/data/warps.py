@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
@@ -32,7 +33,7 @@ def applied(
     for sign in (1, -1):
         mine = np.flatnonzero(signs_N == sign)
         if len(mine):
-            sources, outside = _sources(KINDS[name](sign * part, *images.shape[2:]), images.shape)
+            sources, outside = _sources(name, sign * part, *images.shape[2:])
             planes = images[mine].reshape(len(mine), images.shape[1], -1)
             taken = np.take(planes, sources, axis=2)
             taken[:, :, outside] = 0
@@ -40,12 +41,14 @@ def applied(
     return result
 
 
-def _sources(affine: Affine, shape: tuple[int, ...]) -> tuple[NDArray[np.int64], NDArray[np.bool_]]:
+@lru_cache(maxsize=16)  # a run has ten: each operation has one strength and two signs
+def _sources(
+    name: str, part: float, high: int, wide: int
+) -> tuple[NDArray[np.int64], NDArray[np.bool_]]:
     """Return the number of each pixel's source in its plane, and which sources are outside."""
-    high, wide = shape[2:]
     ys = np.arange(high)[:, None]
     xs = np.arange(wide)
-    a, b, c, d, e, f = _in_units(affine)
+    a, b, c, d, e, f = _in_units(KINDS[name](part, high, wide))
     across = (a * xs + b * ys + c) >> 16
     down = (d * xs + e * ys + f) >> 16
     outside = (across < 0) | (across >= wide) | (down < 0) | (down >= high)
