@@ -1,5 +1,7 @@
-"""The sections of cluster.toml about the data of training: [train.data] with all its keys. Only
-`roles.options` imports this module at the start of a command, since pydantic is slow to import."""
+"""The sections of cluster.toml about the data of training: [train.data], with all their keys.
+
+As for `roles.options`, only `up` imports this module, since pydantic is slow to import.
+"""
 
 from __future__ import annotations
 
