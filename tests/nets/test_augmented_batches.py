@@ -8,7 +8,16 @@ import pytest
 from PIL import Image
 
 from nets import DataError
-from nets.data import Augment, Batches, MemorySource, Mixing, Prefetcher, Transform, open_source
+from nets.data import (
+    Augment,
+    Batches,
+    MemorySource,
+    Mixing,
+    Prefetcher,
+    Transform,
+    open_source,
+    prefetch,
+)
 from nets.data.randaugment import RandAugment
 from nets.data.transform import alternate_flips
 
@@ -140,13 +149,44 @@ def test_a_batch_is_the_same_however_it_is_divided_over_workers(mixing, order):
 
 
 @pytest.mark.parametrize("threads", [2, 3, 5])
-def test_a_batch_is_the_same_with_any_number_of_threads(threads):
+def test_a_batch_is_the_same_with_any_number_of_threads(threads, monkeypatch):
+    monkeypatch.setattr(prefetch, "LEAST_NUMBERS", 360)
     mixing = Mixing(0.2, 1.0, 5, 80)
     expected = batches(batch=80, mixing=mixing).samples(80, 160)
-    with Prefetcher(batches(batch=80, mixing=mixing), threads=threads) as ahead:
+    spans = []
+
+    class Noting(Batches):
+        def samples(self, low, high):
+            spans.append((low, high))
+            return super().samples(low, high)
+
+    divided = batches(batch=80, mixing=mixing)
+    divided.__class__ = Noting
+    with Prefetcher(divided, threads=threads) as ahead:
         assert ahead.request(80, 160)
         for one, other in zip(ahead.get(80, 160), expected, strict=True):
             assert (one == other).all()
+    assert len(spans) == threads
+    assert min(low for low, _ in spans) == 80
+    assert max(high for _, high in spans) == 160
+
+
+def test_a_thread_gets_some_images_and_at_least_one(monkeypatch):
+    spans = []
+
+    class Noting(Batches):
+        def samples(self, low, high):
+            spans.append(high - low)
+            return super().samples(low, high)
+
+    read = Noting(SOURCE, Transform(), 40, shuffle=False, seed=1, train=True)
+    for least, rows, expected in ((360 * 10, 40, 4), (360 * 30, 40, 1), (1, 3, 3)):
+        monkeypatch.setattr(prefetch, "LEAST_NUMBERS", least)
+        spans.clear()
+        with Prefetcher(read, threads=8) as ahead:
+            assert len(ahead.get(0, rows)[0]) == rows
+        assert len(spans) == expected
+        assert sum(spans) == rows
 
 
 def test_the_images_of_a_resumed_run_are_those_of_a_run_in_one_piece():
@@ -179,7 +219,9 @@ def test_changes_that_the_images_do_not_allow_are_refused(augment, shape, expect
     assert expected in str(error.value)
 
 
-def test_a_share_for_several_threads_reports_the_damaged_sample():
+def test_a_share_for_several_threads_reports_the_damaged_sample(monkeypatch):
+    monkeypatch.setattr(prefetch, "LEAST_NUMBERS", 360)
+
     class Damaged(MemorySource):
         def read(self, indices):
             if 37 in indices:
