@@ -22,6 +22,7 @@ choosing/      `preset = "auto"`
 forecasting/   Forecasts of traffic, memory and the time of an iteration, before a run and while it
                runs
 commands/      The commands that training adds to `python -m runtime`
+data_options   The sections of cluster.toml about the data of training
 
 `runtime.program_interface.Program` lists the names that a program may offer to the runtime. Role
 processes need ROLES only, so all other names are imported when they are asked for.

@@ -8,13 +8,12 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 from pydantic import AfterValidator, Field, create_model
 
 from roles import registry
+from roles.data_options import Data, Positive
 from roles.formats.format import FORMATS, Number, Option
 from runtime.config.file import Section
 from runtime.config.problems import Expected
 from runtime.config.sections import Count, Text
 
-Positive = Annotated[float, Field(gt=0, allow_inf_nan=False)]
-Amount = Annotated[float, Field(ge=0, le=10, allow_inf_nan=False)]
 Fraction = Annotated[float, Field(ge=0, lt=1), Expected("a number >= 0 and < 1")]
 
 
@@ -185,49 +184,6 @@ class Tuning(Section):
     momentum_by: Literal["probes", "closed-loop"] = "probes"
     """`"closed-loop"`: momentum follows measurements of the run, without probes
     (docs/tuning.md#momentum-without-probes)."""
-
-
-class Augment(Section):
-    """[train.data.augment]: random changes of training images, in addition to crops and mirrors
-    (docs/data.md#augmentation)."""
-
-    brightness: Amount = 0.0
-    """Brightness is multiplied by a random factor, at most so much above or below 1."""
-    contrast: Amount = 0.0
-    """Contrast, in the same way."""
-    saturation: Amount = 0.0
-    """Saturation, in the same way."""
-    lighting: Amount = 0.0
-    """The standard deviation of AlexNet's noise along the principal components of colours."""
-    scale: Annotated[list[Positive], Field(min_length=2, max_length=2)] | None = None
-    """The least and the largest share of an image's area that is cut out and resized."""
-    ratio: Annotated[list[Positive], Field(min_length=2, max_length=2)] = Field(
-        default=[0.75, 4 / 3]
-    )
-    """The least and the largest ratio of width to height of the part that is cut out."""
-
-
-class Data(Section):
-    """[train.data]: where images come from (docs/data.md)."""
-
-    train: dict[str, Any] = Field(default={"format": "digits", "split": "train"})
-    """Default: the digits. A table with a `format` and the keys of that format."""
-    test: dict[str, Any] | list[dict[str, Any]] | None = None
-    """Default: the digits. A table, as for `train`, or a list with one table for each test net of
-    the solver. Without test data nothing is tested."""
-    shuffle: bool | None = None
-    """Default: `true` for a folder per class, else `false`. A new order in every epoch. With
-    `false`, the order of the file, as in Caffe."""
-    classes: Text | Annotated[list[Text], Field(min_length=1)] | None = None
-    """Default: from the format. The names of the classes in the order of their labels: a list, or a
-    file with one name on each line (docs/predict.md)."""
-    order: Literal["bgr", "rgb"] | None = None
-    """Default: from the format. The order of planes: `"bgr"` or `"rgb"` (docs/predict.md)."""
-    orientation: Literal["exif", "stored"] = "exif"
-    """Image files and encoded records that a camera marked as turned or mirrored: `"exif"` turns
-    them upright, as OpenCV and Caffe do, `"stored"` leaves their rows as they are in the file. A
-    source may have its own."""
-    augment: Augment = Augment()
 
 
 class Stop(Section):

@@ -30,7 +30,7 @@ data_identity   A short description of a data source, with a checksum of a quick
 batches         The order of samples in a run, epoch after epoch, and the samples of batch number
                 `ticket`
 declared        The settings of a net's own data layers for reading
-prefetch        A thread that reads and transforms the next samples, so that the compute thread does
+prefetch        Threads that read and transform the next samples, so that the compute thread does
                 not wait for them
 writers         Writer of LMDB databases: Datum records under the keys that Caffe's tools use
 stream_batches  Batches for a net whose rows are streams
@@ -38,6 +38,15 @@ all_samples     All samples of a source, read once
 class_folders   Folders of images: one folder per class, or all images below a folder
 passed_over     The files and folders that a search passes over, counted by the reason
 pictures/       Pixels of encoded pictures, as OpenCV's imread gives them
+boxes           Random boxes in images: a share of the area, a ratio of the sides, and a place
+byte_tables     Changes of images of bytes that map each byte of a plane to another byte, by a table
+                (N, C, 256)
+erasing         Random erasing (Zhong et al
+mixing          Mixup (Zhang et al
+randaugment     RandAugment (Cubuk et al
+transform_keys  Keys of a configuration that complete or replace fields of a net's transform_param,
+                in every phase
+warps           Changes of images that take each pixel from another place
 """
 
 from nets.data.augment import Augment
@@ -46,21 +55,25 @@ from nets.data.data_identity import identity
 from nets.data.declared import batch_of_net, declared
 from nets.data.examined import examined, in_classes
 from nets.data.formats import FORMATS, open_source
+from nets.data.mixing import Mixing
 from nets.data.of_net import folder_names, is_one, open_data
 from nets.data.prefetch import Prefetcher
 from nets.data.source import MemorySource, Source
 from nets.data.stream_batches import StreamBatches
 from nets.data.transform import Transform, first_transforming
+from nets.data.transform_keys import TransformKeys
 
 __all__ = [
     "FORMATS",
     "Augment",
     "Batches",
     "MemorySource",
+    "Mixing",
     "Prefetcher",
     "Source",
     "StreamBatches",
     "Transform",
+    "TransformKeys",
     "batch_of_net",
     "declared",
     "examined",

@@ -1,5 +1,5 @@
-"""Random changes of training images, in addition to Caffe's crops and mirrors: colours, light, size
-and aspect ratio.
+"""Random changes of training images, in addition to Caffe's crops and mirrors: place, size and
+aspect ratio, colours, light, erased parts, and mixtures of two images.
 
 As for crops, the random numbers depend only on (seed, position of the sample in the run). The split
 of a batch over workers therefore does not change the images. The formulas are those of
@@ -8,15 +8,18 @@ torchvision's ColorJitter and RandomResizedCrop, and of AlexNet's colour noise.
 
 from __future__ import annotations
 
-import math
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from nets.data import boxes
 from nets.data.decode import resized
 from nets.data.draws import normal, uniform
+from nets.data.erasing import erase
+from nets.data.randaugment import RandAugment
 from nets.errors import DataError
 
 GREY = np.array([0.299, 0.587, 0.114], np.float32)  # weights of red, green, blue (ITU-R BT.601)
@@ -27,12 +30,13 @@ COMPONENTS = np.array(
     [[-0.5675, 0.7192, 0.4009], [-0.5808, -0.0045, -0.8140], [-0.5836, -0.6948, 0.4203]], np.float64
 )
 DEVIATIONS = np.array([0.2175, 0.0188, 0.0045])
-TRIES = 10  # boxes to draw before the box in the middle is used
 JITTER = 10  # the first lane of random numbers for each purpose
 ORDER = 14
 LIGHT = 18
 PLACE = 26
 BOX = 30
+RANDOM, ALTERNATING = "random", "alternating"
+BLACK, REFLECT = "black", "reflect"
 
 
 @dataclass(frozen=True)
@@ -45,6 +49,11 @@ class Augment:
     share of the area is drawn from (least, largest), its ratio of width to height from `ratio`.
     With None, images are not cut. `order`: the order of the colour planes, "bgr" or "rgb"; with "",
     the data source's order.
+
+    `pad`: pixels around each image before it is cropped at a random place, which are black or, with
+    `padding` "reflect", a mirror image. `flip`: "random" mirrors half of the images; "alternating"
+    mirrors each image in every second epoch; "" leaves this to the net. `erase`: the share of
+    images of which a random box is erased. `mixup`, `cutmix`: see `Mixing`.
     """
 
     brightness: float = 0.0
@@ -54,6 +63,13 @@ class Augment:
     scale: tuple[float, float] | None = None
     ratio: tuple[float, float] = (3 / 4, 4 / 3)
     order: str = ""
+    pad: int = 0
+    padding: str = BLACK
+    flip: str = ""
+    erase: float = 0.0
+    randaugment: RandAugment | None = None
+    mixup: float = 0.0
+    cutmix: float = 0.0
 
     def __post_init__(self) -> None:
         if self.scale is not None and not 0 < self.scale[0] <= self.scale[1] <= 1:
@@ -64,7 +80,13 @@ class Augment:
             raise DataError(f"ratio: found {list(self.ratio)}, expected two rising numbers > 0")
 
     def __bool__(self) -> bool:
-        return self._recolors or self.scale is not None
+        changes = (self.scale, self.pad, self.flip, self.erase, self.randaugment)
+        return self._recolors or self.mixes or any(changes)
+
+    @property
+    def mixes(self) -> bool:
+        """Whether each image is mixed with another one."""
+        return bool(self.mixup or self.cutmix)
 
     @property
     def _recolors(self) -> bool:
@@ -72,14 +94,67 @@ class Augment:
 
     def check(self, shape: tuple[int, ...]) -> None:
         """Raise DataError unless images of `shape` (C, H, W) can be changed in this way."""
+        problems = [
+            f"augment: {key}: {text}" if key else f"augment: {text}"
+            for key, text in self.mistakes(shape)
+        ]
+        if problems:
+            raise DataError(problems)
+
+    def mistakes(self, shape: tuple[int, ...]) -> Iterator[tuple[str, str]]:
+        """Yield the settings that images of `shape` (C, H, W) do not allow: the name of each, or
+        "", and the mistake."""
         if len(shape) != 3:
-            raise DataError(f"augment: found samples of shape {shape}, expected images (C, H, W)")
+            yield "", f"found samples of shape {shape}, expected images (C, H, W)"
+            return
         for name in ("saturation", "lighting"):
             if getattr(self, name) and shape[0] != 3:
-                raise DataError(
-                    f"augment: {name}: found images of {shape[0]} channels, "
-                    "expected 3: it changes colours"
+                yield (
+                    name,
+                    f"found images of {shape[0]} channels, expected 3: it changes colours",
                 )
+        if self.randaugment is not None and shape[0] not in (1, 3):
+            yield "randaugment", f"found images of {shape[0]} channels, expected 1 or 3"
+        most = min(shape[1:]) - 1
+        if self.pad > most:
+            yield (
+                "pad",
+                f"found {self.pad}, expected at most {most} for images of {shape[1]} x {shape[2]}",
+            )
+        if self.pad and self.scale is not None:
+            yield (
+                "pad",
+                "given together with 'scale', expected only one of the two: each decides which "
+                "part of an image is used",
+            )
+
+    def padded(self, images_NCHW: NDArray[Any]) -> NDArray[Any]:
+        """Return the images with `pad` more pixels on each side."""
+        if not self.pad:
+            return images_NCHW
+        around = ((0, 0), (0, 0), (self.pad, self.pad), (self.pad, self.pad))
+        if self.padding == REFLECT:
+            return np.pad(images_NCHW, around, mode="reflect")
+        return np.pad(images_NCHW, around)
+
+    def change(
+        self, images_NCHW: NDArray[Any], positions_N: NDArray[np.int64], seed: int
+    ) -> NDArray[np.float32]:
+        """Return copies of images with values from 0 to 255, with other colours. The values of
+        bytes stay in that range, except for the noise of `lighting`."""
+        drawn = images_NCHW
+        if self.randaugment is not None:
+            drawn = self.randaugment(images_NCHW, positions_N, seed, self.order)
+        result = drawn.astype(np.float32)
+        self.recolor(result, positions_N, seed, clip=images_NCHW.dtype == np.uint8)
+        return result
+
+    def finish(
+        self, images_NCHW: NDArray[np.float32], positions_N: NDArray[np.int64], seed: int
+    ) -> None:
+        """Make the last changes of images that are ready for the net, in place."""
+        if self.erase:
+            erase(images_NCHW, positions_N, seed, self.erase)
 
     def cut(
         self,
@@ -90,8 +165,8 @@ class Augment:
     ) -> NDArray[Any]:
         """Cut a random part out of each image and resize it to `size`. The dtype stays the same."""
         assert self.scale is not None
-        boxes = self.boxes(images_NCHW.shape[2:], positions_N, seed)
-        parts = zip(images_NCHW, boxes, strict=True)
+        places = self.boxes(images_NCHW.shape[2:], positions_N, seed)
+        parts = zip(images_NCHW, places, strict=True)
         return np.stack(
             [resized(x[:, top : top + h, left : left + w], *size) for x, (top, left, h, w) in parts]
         )
@@ -101,27 +176,10 @@ class Augment:
     ) -> NDArray[np.int64]:
         """Return the box to cut out of each image of sides (H, W), (N, 4): top, left, height and
         width."""
-        high, wide = sides
-        least, most = self.scale or (1.0, 1.0)
-        sizes = np.zeros((len(positions_N), 2), np.int64)
-        for attempt in reversed(range(TRIES)):  # the first box that fits is used
-            area = (
-                high
-                * wide
-                * (least + (most - least) * uniform(seed, positions_N, BOX + 2 * attempt))
-            )
-            low, top = (math.log(side) for side in self.ratio)
-            ratio = np.exp(low + (top - low) * uniform(seed, positions_N, BOX + 2 * attempt + 1))
-            drawn = np.stack(
-                [np.rint(np.sqrt(area / ratio)), np.rint(np.sqrt(area * ratio))], 1
-            ).astype(np.int64)
-            fits = ((drawn > 0) & (drawn <= (high, wide))).all(1)
-            sizes[fits] = drawn[fits]
-        sizes[(sizes == 0).any(1)] = self._middle(high, wide)
-        free = np.array((high, wide)) - sizes
-        places = np.stack([uniform(seed, positions_N, PLACE + axis) for axis in (0, 1)], 1)
-        corners = np.floor(places * (free + 1)).astype(np.int64)
-        return np.concatenate([corners, sizes], 1)
+        shares = self.scale or (1.0, 1.0)
+        sizes = boxes.sizes(sides, positions_N, seed, BOX, shares, self.ratio)
+        sizes[(sizes == 0).any(1)] = self._middle(*sides)
+        return np.concatenate([boxes.corners(sides, sizes, positions_N, seed, PLACE), sizes], 1)
 
     def _middle(self, high: int, wide: int) -> tuple[int, int]:
         """Return (height, width) of the largest part whose ratio is allowed."""

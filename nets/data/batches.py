@@ -6,12 +6,14 @@ Reading changes no state: any thread may read any rows at any time, in any order
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from nets.data.mixing import LABELS, Mixing
 from nets.data.source import Source
-from nets.data.transform import Transform
+from nets.data.transform import Transform, alternate_flips
 from nets.definition.params import generator
 from nets.errors import DataError
 
@@ -22,7 +24,9 @@ class Batches:
 
     `transform` applies to the source's first array; a sequence has one for each of `source.firsts`.
     `count` is the number of the source's arrays to read (default: all). A net without labels reads
-    only the first array.
+    only the first array. With `mixing`, each image is mixed with another one of its batch, and its
+    label is an array of probabilities. `divisible`: a share that is read in pieces costs no more
+    than the whole.
     """
 
     def __init__(
@@ -36,6 +40,7 @@ class Batches:
         train: bool,
         rand_skip: int = 0,
         count: int | None = None,
+        mixing: Mixing | None = None,
     ) -> None:
         transforms = [transform] if isinstance(transform, Transform) else transform
         self.transforms = dict(zip(source.firsts, transforms, strict=True))
@@ -61,6 +66,8 @@ class Batches:
         self.shuffle = shuffle
         self.seed = seed
         self.train = train
+        self.mixing = mixing
+        self.divisible = source.divisible
         self._orders: dict[int, NDArray[np.int64]] = {}
 
     def __repr__(self) -> str:
@@ -72,14 +79,7 @@ class Batches:
     def indices(self, low: int, high: int) -> NDArray[np.int64]:
         """Return the source indices of samples [low, high), counted from the run's first sample.
         Raises DataError for an impossible range."""
-        epochs, places = np.divmod(self._positions(low, high) + self._first, len(self.source))
-        if not self.shuffle:
-            return np.asarray(places, np.int64)
-        result = np.empty_like(places)
-        for epoch in np.unique(epochs):
-            mine = epochs == epoch
-            result[mine] = self._order(int(epoch))[places[mine]]
-        return result
+        return self._drawn(self._positions(low, high))[0]
 
     def read(self, ticket: int, low: int, high: int) -> tuple[NDArray[np.float32], ...]:
         """Return rows [low, high) of batch `ticket`, in the form of `samples`. All batches have the
@@ -97,27 +97,71 @@ class Batches:
 
         These are images (n, C, H, W), transformed, and labels (n,), or other arrays of the source.
         """
-        arrays = self.source.read(self.indices(low, high))
         positions = self._positions(low, high)
+        known = self.needed(positions)
+        return self.mixed(self.changed(self.stored(known), known), known, positions)
+
+    def needed(self, positions: NDArray[np.int64]) -> NDArray[np.int64]:
+        """Return the positions of the samples that are read for these: also their partners, if
+        images are mixed."""
+        return positions if self.mixing is None else self.mixing.needed(positions)
+
+    def stored(self, positions: NDArray[np.int64]) -> tuple[NDArray[Any], ...]:
+        """Return the samples at these positions of the run as the source has them."""
+        return self.source.read(self._drawn(positions)[0])[: self._count]
+
+    def changed(
+        self, arrays: Sequence[NDArray[Any]], positions: NDArray[np.int64]
+    ) -> tuple[NDArray[np.float32], ...]:
+        """Return what `stored` gave for these positions, transformed."""
+        flips = None
+        if any(transform.alternates(self.train) for transform in self.transforms.values()):
+            flips = alternate_flips(self.seed, *self._drawn(positions))
         return tuple(
-            transform(array, positions, seed=self.seed, train=self.train)
+            transform(array, positions, seed=self.seed, train=self.train, flips_N=flips)
             if (transform := self.transforms.get(at))
             else array.astype(np.float32)
-            for at, array in enumerate(arrays[: self._count])
+            for at, array in enumerate(arrays)
         )
+
+    def mixed(
+        self,
+        arrays: tuple[NDArray[np.float32], ...],
+        known: NDArray[np.int64],
+        positions: NDArray[np.int64],
+    ) -> tuple[NDArray[np.float32], ...]:
+        """Return the samples at `positions`, mixed, from what `changed` gave for the positions
+        `known`."""
+        if self.mixing is None:
+            return arrays
+        return self.mixing.mixed(arrays, known, positions, self.seed)
 
     @property
     def shapes(self) -> list[tuple[int, ...]]:
         """The shape of one sample in each array that `read` returns."""
-        return [
+        shapes = [
             self.transforms[at].shape(shape) if at in self.transforms else shape
             for at, shape in enumerate(self.source.shapes[: self._count])
         ]
+        if self.mixing is not None:
+            shapes[LABELS] = (self.mixing.classes,)
+        return shapes
 
     def _positions(self, low: int, high: int) -> NDArray[np.int64]:
         if not 0 <= low <= high:
             raise DataError(f"samples: found [{low}, {high}), expected 0 <= low <= high")
         return np.arange(low, high, dtype=np.int64)
+
+    def _drawn(self, positions: NDArray[np.int64]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+        """Return the source index and the epoch of the samples at these positions."""
+        epochs, places = np.divmod(positions + self._first, len(self.source))
+        if not self.shuffle:
+            return places, epochs
+        result = np.empty_like(places)
+        for epoch in np.unique(epochs):
+            mine = epochs == epoch
+            result[mine] = self._order(int(epoch))[places[mine]]
+        return result, epochs
 
     def _order(self, epoch: int) -> NDArray[np.int64]:
         """Return the permutation of an epoch. The last two stay in memory, for batches that contain

@@ -36,6 +36,8 @@ def open_list(
 class Hdf5Source(Source):
     """The rows of all files, in order. The file that was read last stays in memory, as float32."""
 
+    divisible = False  # two threads could hold a file each
+
     def __init__(self, paths: Sequence[Path], tops: Sequence[str]) -> None:
         if not tops:
             raise DataError("hdf5: tops: found none, expected the names of datasets")

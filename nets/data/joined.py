@@ -48,6 +48,7 @@ class JoinedSource(Source):
         super().__init__(name, first.shape, num_classes=classes, unit=first.unit)
         self.order = first.order
         self.orientation = first.orientation
+        self.divisible = all(source.divisible for source, _ in self._parts)
         self.class_names = first.class_names
         self.told = tuple(dict.fromkeys(line for source, _ in self._parts for line in source.told))
         self.shapes = tuple(

@@ -1,18 +1,22 @@
-"""A thread that reads and transforms the next samples, so that the compute thread does not wait for
+"""Threads that read and transform the next samples, so that the compute thread does not wait for
 them.
 
-There is one thread, and a bounded number of shares that were requested and not yet fetched. The
-caller knows which share comes next.
+There is one thread that reads ahead, which may cut a share into pieces for further threads, and a
+bounded number of shares that were requested and not yet fetched. The caller knows which share comes
+next. A sample does not depend on the thread that reads it.
 """
 
 from __future__ import annotations
 
+import math
 import threading
 from collections.abc import Callable
-from concurrent.futures import CancelledError, Future, ThreadPoolExecutor
+from concurrent.futures import CancelledError, Future, ThreadPoolExecutor, wait
+from itertools import pairwise
 from types import TracebackType
 from typing import Any
 
+import numpy as np
 from numpy.typing import NDArray
 
 from nets.data.batches import Batches
@@ -24,26 +28,35 @@ Arrays = tuple[NDArray[Any], ...]
 # brings an array to the memory where its reader needs it; also called in the thread
 Place = Callable[[NDArray[Any]], NDArray[Any]]
 
+LEAST_NUMBERS = 1 << 15  # of images for each thread: 11 of CIFAR-10, or a part of a photograph
+
 
 class Prefetcher:
     """Reads shares of data early: `request` a share, and `get` it later.
 
     At most `depth` shares are held. A share that was not requested is read when it is fetched.
-    `place` moves the arrays to where they are needed. All methods may be called from any thread. A
-    `with` block closes the prefetcher.
+    `place` moves the arrays to where they are needed. A share of images is read by up to `threads`
+    threads. All methods may be called from any thread. A `with` block closes the prefetcher.
     """
 
     def __init__(
-        self, batches: Batches | StreamBatches, depth: int = 2, place: Place | None = None
+        self,
+        batches: Batches | StreamBatches,
+        depth: int = 2,
+        place: Place | None = None,
+        threads: int = 1,
     ) -> None:
-        if depth < 1:
-            raise DataError(f"prefetch: depth: found {depth}, expected an integer >= 1")
+        for name, number in (("depth", depth), ("threads", threads)):
+            if number < 1:
+                raise DataError(f"prefetch: {name}: found {number}, expected an integer >= 1")
         self.batches = batches
         self.depth = depth
         self._place = place
         self._lock = threading.Lock()
         self._held: dict[Share, Future[Arrays]] = {}
         self._reader = ThreadPoolExecutor(1, thread_name_prefix="prefetch")
+        self._threads = threads if batches.divisible else 1
+        self._helpers = ThreadPoolExecutor(threads, thread_name_prefix="prefetch-helper")
         self._closed = False
 
     def __repr__(self) -> str:
@@ -90,11 +103,12 @@ class Prefetcher:
             self._held.clear()
 
     def close(self) -> None:
-        """Drop all shares and wait until the thread ends. May be called twice."""
+        """Drop all shares and wait until the threads end. May be called twice."""
         with self._lock:
             self._closed = True
         self.forget()
         self._reader.shutdown(wait=True, cancel_futures=True)
+        self._helpers.shutdown(wait=True)
 
     def __enter__(self) -> Prefetcher:
         return self
@@ -108,8 +122,28 @@ class Prefetcher:
         self.close()
 
     def _read(self, low: int, high: int) -> Arrays:
-        arrays = self.batches.samples(low, high)
+        numbers = (high - low) * math.prod(self.batches.shapes[0])
+        pieces = max(1, min(self._threads, high - low, numbers // LEAST_NUMBERS))
+        cuts = [low + (high - low) * at // pieces for at in range(pieces + 1)]
+        arrays = self._together(list(pairwise(cuts)))
         return arrays if self._place is None else tuple(map(self._place, arrays))
+
+    def _together(self, spans: list[Share]) -> Arrays:
+        """Read these samples at the same time, one span in this thread. Raises the error of the
+        first span that has one."""
+        (low, high), *others = spans
+        if not others:
+            return self.batches.samples(low, high)
+        try:
+            futures = [self._helpers.submit(self.batches.samples, *span) for span in others]
+        except RuntimeError:  # shut down by `close` meanwhile
+            raise DataError("prefetch: closed while reading a share") from None
+        try:
+            parts = [self.batches.samples(low, high)]
+        finally:
+            wait(futures)
+        parts += [future.result() for future in futures]
+        return tuple(np.concatenate(arrays) for arrays in zip(*parts, strict=True))
 
     def _check_open(self) -> None:
         if self._closed:

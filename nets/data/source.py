@@ -32,11 +32,13 @@ class Source(ABC):
                   (`joined`)
     num_classes   None if unknown
     unit          so many consecutive samples belong together and are shuffled as one (1 for images)
+    divisible     samples that are read in pieces cost no more than all together
 
     `read` may be called from any thread.
     """
 
     by_class = False
+    divisible = True
     order = "bgr"  # order of the planes of colour images
     orientation = "exif"
     class_names: tuple[str, ...] = ()

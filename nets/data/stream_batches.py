@@ -20,6 +20,8 @@ class StreamBatches:
     It has the methods of `Batches` that read. Rows are counted from the run's first batch.
     """
 
+    divisible = False  # any rows are read by whole batches
+
     def __init__(self, steps: Batches, streams: int) -> None:
         self._steps = steps
         self.source = steps.source

@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from nets.data.augment import Augment
+from nets.data.augment import ALTERNATING, Augment
 from nets.data.draws import draw
 from nets.definition.prototxt import Node, Where
 from nets.definition.spec import LayerSpec, NetSpec
@@ -25,6 +25,8 @@ from nets.schema import caffe_pb2 as caffe
 
 _NOWHERE = Where("transform_param", Node(1))
 _KINDS = ("Data", "ImageData", "MemoryData", "WindowData")  # layers that have a transform_param
+MIRROR = 2  # lanes of random numbers; crops use 0 and 1
+ALTERNATE = 3
 
 
 @dataclass(frozen=True)
@@ -32,6 +34,7 @@ class Transform:
     """The changes of each image.
 
     mean         no value, one, or one per channel
+    deviation    no value, one, or one per channel: the divisors after the scale
     mean_image   (C, H, W) of the uncropped images
     channels     the channels that force_color (3) or force_gray (1) requires of the source, or None
     size         the size that new_height and new_width require, or None
@@ -48,6 +51,7 @@ class Transform:
     size: tuple[int, int] | None = None
     phase: str = ""
     augment: Augment | None = None
+    deviation: tuple[float, ...] = ()
 
     @classmethod
     def from_proto(
@@ -88,7 +92,7 @@ class Transform:
     def of_layer(cls, layer: LayerSpec, directory: Path) -> Transform:
         """Read a data layer's transform_param, if its type has one. `directory` is the net's
         folder."""
-        if layer.proto.type not in _KINDS:
+        if not transforms(layer):
             return cls()
         return replace(
             cls.from_proto(layer.proto.transform_param, layer.where, directory), **_demands(layer)
@@ -111,6 +115,10 @@ class Transform:
             raise PrototxtError(
                 f"mean_value: found {len(self.mean)}, expected 1 or {shape[0]}, one per channel"
             )
+        if len(self.deviation) > 1 and len(self.deviation) != shape[0]:
+            raise PrototxtError(
+                f"deviation: found {len(self.deviation)}, expected 1 or {shape[0]}, one per channel"
+            )
         if self.mean_image is not None and self.mean_image.shape != shape:
             raise PrototxtError(
                 f"mean_file: found a mean of shape {self.mean_image.shape}, expected {shape}"
@@ -130,18 +138,27 @@ class Transform:
             )
 
     def __call__(
-        self, images_NCHW: NDArray[Any], positions_N: NDArray[np.int64], *, seed: int, train: bool
+        self,
+        images_NCHW: NDArray[Any],
+        positions_N: NDArray[np.int64],
+        *,
+        seed: int,
+        train: bool,
+        flips_N: NDArray[np.bool_] | None = None,
     ) -> NDArray[np.float32]:
         """Return new float32 images. Crops and mirrorings are random in training; otherwise crops
         are centred and images are not mirrored.
 
-        `positions_N`: the global position of each sample, counted over the whole run.
+        `positions_N`: the global position of each sample, counted over the whole run. `flips_N`:
+        the images to mirror in training, if this is not drawn for each position.
         """
-        train = self.phase == "TRAIN" if self.phase else train
+        train = self._trains(train)
         augment = self.augment if train else None
-        result = self._cropped(images_NCHW, positions_N, seed, train).astype(np.float32)
+        cropped = self._cropped(images_NCHW, positions_N, seed, train)
         if augment:
-            augment.recolor(result, positions_N, seed, clip=images_NCHW.dtype == np.uint8)
+            result = augment.change(cropped, positions_N, seed)
+        else:
+            result = cropped.astype(np.float32)
         if self.mean_image is not None:
             # each pixel has its own mean, so the means are cropped like the image and subtracted
             # before mirroring
@@ -150,32 +167,56 @@ class Transform:
         if self.mean:
             result -= np.asarray(self.mean, np.float32)[:, None, None]
         if self.mirror and train:
-            flipped = draw(seed, positions_N, 2) % 2 == 1
-            result[flipped] = result[flipped, :, :, ::-1]
+            flipped = draw(seed, positions_N, MIRROR) % 2 == 1 if flips_N is None else flips_N
+            for at in np.flatnonzero(flipped):  # one by one: copies of all would leave the cache
+                result[at] = result[at, :, :, ::-1]
         if self.scale != 1.0:
             result *= np.float32(self.scale)
+        if self.deviation:
+            result /= np.asarray(self.deviation, np.float32)[:, None, None]
+        if augment:
+            augment.finish(result, positions_N, seed)
         return result
+
+    def alternates(self, train: bool) -> bool:
+        """Whether each image is mirrored in every second epoch."""
+        said = self.augment is not None and self.augment.flip == ALTERNATING
+        return said and self._trains(train)
+
+    def _trains(self, train: bool) -> bool:
+        return self.phase == "TRAIN" if self.phase else train
 
     def _cropped(
         self, images: NDArray[Any], positions: NDArray[np.int64], seed: int, train: bool
     ) -> NDArray[Any]:
-        if train and self.augment is not None and self.augment.scale is not None:
-            size = (self.crop, self.crop) if self.crop else (images.shape[2], images.shape[3])
-            return self.augment.cut(images, positions, seed, size)
-        if not self.crop:
+        augment = self.augment if train else None
+        if not self.crop and augment is None:
+            return images  # which may be other arrays, with any number of axes
+        high, wide = (self.crop, self.crop) if self.crop else images.shape[2:]
+        if augment is not None and augment.scale is not None:
+            return augment.cut(images, positions, seed, (high, wide))
+        if augment is not None:
+            images = augment.padded(images)
+        free = np.array(images.shape[2:]) - (high, wide)
+        if not free.any():
             return images
-        free = np.array(images.shape[2:]) - self.crop
         if not train:
             top, left = free // 2
-            return images[:, :, top : top + self.crop, left : left + self.crop]
-        windows = np.lib.stride_tricks.sliding_window_view(
-            images, (self.crop, self.crop), axis=(2, 3)
-        )
+            return images[:, :, top : top + high, left : left + wide]
         tops, lefts = (draw(seed, positions, axis) % np.uint64(free[axis] + 1) for axis in (0, 1))
-        chosen: NDArray[Any] = windows[
-            np.arange(len(images)), :, tops.astype(int), lefts.astype(int)
-        ]
-        return chosen
+        result = np.empty((*images.shape[:2], high, wide), images.dtype)
+        for at, (top, left) in enumerate(zip(tops.tolist(), lefts.tolist(), strict=True)):
+            result[at] = images[at, :, top : top + high, left : left + wide]
+        return result
+
+
+def alternate_flips(
+    seed: int, indices_N: NDArray[np.int64], epochs_N: NDArray[np.int64]
+) -> NDArray[np.bool_]:
+    """Return which samples of the source are mirrored in these epochs: each in every second one.
+    The seed and the sample's number in the source decide which half begins."""
+    begins = draw(seed, indices_N, ALTERNATE) % 2
+    return np.asarray((begins.astype(np.int64) + epochs_N) % 2 == 1)
 
 
 def _demands(layer: LayerSpec) -> dict[str, Any]:
@@ -203,7 +244,12 @@ def _demands(layer: LayerSpec) -> dict[str, Any]:
 
 def first_transforming(layers: Sequence[LayerSpec]) -> LayerSpec | None:
     """Return the first of these layers whose type has a transform_param."""
-    return next((layer for layer in layers if layer.proto.type in _KINDS), None)
+    return next(filter(transforms, layers), None)
+
+
+def transforms(layer: LayerSpec) -> bool:
+    """Whether the type of this layer has a transform_param."""
+    return layer.proto.type in _KINDS
 
 
 def _read_mean(name: str, where: Where, directory: Path) -> NDArray[np.float32]:

@@ -1,15 +1,22 @@
-"""The inputs of a net that are numbers of classes or of words, and their allowed ranges."""
+"""The inputs of a net that are numbers of classes or of words, and their allowed ranges. Also the
+number of a net's classes."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from math import prod
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from nets.definition.spec import LayerSpec, NetSpec
+from nets.errors import NetError
 from nets.graph.graph import Net
+from nets.layers import kind_of
+from nets.layers.base import Shape
+from ops import get_backend
 
 
 @dataclass(frozen=True)
@@ -55,3 +62,33 @@ def unknown_numbers(net: Net, samples: Mapping[str, NDArray[Any]]) -> list[str]:
         if numbers.blob in samples
     )
     return list(dict.fromkeys(filter(None, texts)))
+
+
+def classes_of(spec: NetSpec, batch: int, input_shape: Shape | Mapping[str, Shape]) -> int:
+    """Return the number of classes of a net of one phase: the scores of a row that its last loss
+    reads. The shapes of labels do not matter. Raises NetError if the net has no loss, or several
+    labels for a row."""
+    losses = [layer for layer in spec.layers if _judges(layer) and layer.proto.type != "Accuracy"]
+    if not losses:
+        raise NetError(f"{spec.path.name}: found no loss, expected one that compares classes")
+    rest = tuple(layer for layer in spec.layers if not _judges(layer))
+    net = Net(
+        replace(spec, layers=rest),
+        spec.phase,
+        ops=get_backend("numpy"),
+        batch=batch,
+        input_shape=input_shape,
+    )
+    scores = losses[-1].proto.bottom[0]
+    shape = net.shape(scores)
+    if len(shape) < 2 or prod(shape[2:]) != 1:
+        raise NetError(
+            f"{spec.path.name}: found scores '{scores}' of shape {shape}, expected (N, classes): "
+            "one label for each image"
+        )
+    return int(shape[1])
+
+
+def _judges(layer: LayerSpec) -> bool:
+    kind = kind_of(layer)
+    return kind is not None and kind.scores

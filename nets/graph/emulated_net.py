@@ -96,6 +96,10 @@ class EmulatedNet(Net):
 class NoBatches(Batches):
     """Batches with the right number of rows for a net that reads no data."""
 
+    def __init__(self, *args: Any, **options: Any) -> None:
+        super().__init__(*args, **options)
+        self.divisible = False  # arrays of zeros would take memory when they are joined
+
     def samples(self, low: int, high: int) -> tuple[NDArray[np.float32], ...]:
         """Return zeros that take no memory, in the shapes of the source's samples."""
         rows = len(self._positions(low, high))

@@ -37,8 +37,12 @@ class Source(Layer):
             )
         return tuple(shape)
 
-    def _cropped(self, batch: int, shape: Shape) -> list[Shape]:
-        """Return the shapes of images, cropped to transform_param.crop_size, and of labels."""
+    def _cropped(self, batch: int, shape: Shape, setup: Setup) -> list[Shape]:
+        """Return the shapes of images, cropped to transform_param.crop_size, and of labels. A label
+        is one number, or a row of them if the caller says so."""
+        known = setup.input_shape if isinstance(setup.input_shape, Mapping) else {}
+        given = [tuple(known.get(top, ())) for top in self.proto.top[1:]]
+        labels = [shape if len(shape) == 1 else () for shape in given]
         channels, height, width = shape
         crop = int(self.proto.transform_param.crop_size)
         if crop > min(height, width):
@@ -47,13 +51,14 @@ class Source(Layer):
                 f"{height} x {width}"
             )
             raise self.error("transform_param.crop_size", text)
-        return [(batch, channels, crop or height, crop or width), (batch,)][: len(self.proto.top)]
+        image = (batch, channels, crop or height, crop or width)
+        return [image, *((batch, *label) for label in labels)]
 
 
 @register("Data")
 class Data(Source):
-    """Tops data (N, C, H, W) and label (N,). N comes from the prototxt or the caller, the other
-    sizes from the data source."""
+    """Tops data (N, C, H, W) and label (N,), or (N, classes) where images are mixed. N comes from
+    the prototxt or the caller, the other sizes from the data source."""
 
     tops = (1, 2)
     block = "data_param"
@@ -65,7 +70,7 @@ class Data(Source):
             raise self.error(
                 "", (f"the data source has samples of shape {shape}, expected images (C, H, W)")
             )
-        return self._cropped(batch, shape)
+        return self._cropped(batch, shape, setup)
 
 
 @register("ImageData")
@@ -91,7 +96,7 @@ class MemoryData(Source):
                 "memory_data_param",
                 (f"found channels, height, width {image}, expected integers >= 1"),
             )
-        return self._cropped(self._batch(setup), image)
+        return self._cropped(self._batch(setup), image, setup)
 
 
 @register("HDF5Data")

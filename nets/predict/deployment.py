@@ -7,6 +7,8 @@ none; then the user gives them (`Given`).
     {"version": 1, "net": prototxt, "output": blob, "shape": [C, H, W], "order": "bgr",
      "orientation": "exif", "classes": [...],
      "transform": {"scale", "mean", "crop", "mean_image": {"shape", "float32": base64}}}
+
+Version 2 has "deviation" in its transform, too.
 """
 
 from __future__ import annotations
@@ -14,6 +16,7 @@ from __future__ import annotations
 import base64
 import binascii
 import json
+import math
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -33,6 +36,7 @@ from nets.predict.deployed import deployed, net_of
 PLAIN = Transform()
 KEY = "deployment"
 VERSION = 1
+WITH_DEVIATION = 2  # a program that knows only version 1 would leave out the deviation
 ENDINGS = ("Softmax", "Sigmoid")  # layers whose results are probabilities
 EXIF = ORIENTATIONS[0]  # the default: photographs are turned as their EXIF says
 ORDERS = {"bgr": 3, "rgb": 3, "gray": 1}  # orders of an image's planes -> number of planes
@@ -118,8 +122,10 @@ class Deployment:
                 "shape": image.shape,
                 "float32": base64.b64encode(image.tobytes()).decode(),
             }
+        if transform.deviation:
+            facts["deviation"] = list(transform.deviation)
         said = {
-            "version": VERSION,
+            "version": WITH_DEVIATION if transform.deviation else VERSION,
             "net": text_format.MessageToString(self.net.proto),
             "output": self.output,
             "shape": list(self.shape),
@@ -138,10 +144,10 @@ class Deployment:
             version = said.get("version")
         except (ValueError, AttributeError, RecursionError):
             raise CheckpointError(f"{file}: '{KEY}': not a JSON object") from None
-        if version != VERSION:
+        if version not in (VERSION, WITH_DEVIATION):
             raise CheckpointError(
                 f"{file}: '{KEY}': found version {version!r}, expected "
-                f"{VERSION}: give --net instead"
+                f"{VERSION} or {WITH_DEVIATION}: give --net instead"
             )
         try:
             return cls(
@@ -165,7 +171,11 @@ class Deployment:
 def _in_use(transform: Transform) -> Transform:
     """Return the transform without the settings that concern only training or the data source."""
     return Transform(
-        transform.scale, transform.mean, transform.crop, mean_image=transform.mean_image
+        transform.scale,
+        transform.mean,
+        transform.crop,
+        mean_image=transform.mean_image,
+        deviation=transform.deviation,
     )
 
 
@@ -181,7 +191,12 @@ def _transform(said: Mapping[str, Any]) -> Transform:
         numbers = np.frombuffer(base64.b64decode(kept["float32"], validate=True), "<f4")
         image = numbers.reshape([int(size) for size in kept["shape"]]).astype(np.float32)
     mean = tuple(float(value) for value in said["mean"])
-    return Transform(float(said["scale"]), mean, int(said["crop"]), mean_image=image)
+    deviation = tuple(float(value) for value in said.get("deviation", ()))
+    if not all(0 < value < math.inf for value in deviation):
+        raise ValueError(f"deviation: found {list(deviation)}, expected finite numbers > 0")
+    return Transform(
+        float(said["scale"]), mean, int(said["crop"]), mean_image=image, deviation=deviation
+    )
 
 
 def read_classes(path: Path) -> tuple[str, ...]:

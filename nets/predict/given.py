@@ -113,6 +113,8 @@ def _as_given(transform: Transform, given: Given) -> Transform:
     """Return the transform with the user's settings in place of its own."""
     said: dict[str, Any] = {"scale": given.scale, "crop": given.crop}
     said = {key: value for key, value in said.items() if value is not None}
+    if given.scale is not None:
+        said["deviation"] = ()
     if given.mean is not None:
         image = isinstance(given.mean, np.ndarray)
         said |= {"mean": () if image else given.mean, "mean_image": given.mean if image else None}

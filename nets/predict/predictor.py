@@ -91,12 +91,13 @@ class Predictor(Classifier):
         """The net that computes. Its blobs other than inputs and outputs are not kept."""
         return self._net
 
-    def scores(self, images: NDArray[Any]) -> NDArray[np.float32]:
+    def scores(self, images: NDArray[Any], *, mirrored: bool = False) -> NDArray[np.float32]:
         """Return the scores of images, (N, K) float32. They are probabilities if the net ends in a
         softmax.
 
         `images` (N, C, H, W) are as the net's data source gives them: bytes 0 to 255, in the
-        deployment's size and order of planes. The transform is done here.
+        deployment's size and order of planes. The transform is done here. `mirrored`: the net gets
+        the mirror images of the transformed images.
         """
         expected = self.deployment.shape
         if images.ndim != 4 or images.shape[1:] != expected:
@@ -104,7 +105,8 @@ class Predictor(Classifier):
                 f"images: found shape {images.shape}, expected (N, {', '.join(map(str, expected))})"
             )
         parts = [
-            self._scores(images[at : at + self.batch]) for at in range(0, len(images), self.batch)
+            self._scores(images[at : at + self.batch], mirrored)
+            for at in range(0, len(images), self.batch)
         ]
         return np.concatenate(parts) if parts else np.empty((0, self.width), np.float32)
 
@@ -116,14 +118,14 @@ class Predictor(Classifier):
         rows = iter(self.scores(np.stack(whole)) if whole else ())
         return [image if isinstance(image, str) else next(rows) for image in images]
 
-    def _scores(self, images: NDArray[Any]) -> NDArray[np.float32]:
+    def _scores(self, images: NDArray[Any], mirrored: bool) -> NDArray[np.float32]:
         net = self._net
         rows = len(images)
         net.begin(0, (0, rows))
         given = self.deployment.transform(
             images, np.arange(rows, dtype=np.int64), seed=0, train=False
         )
-        net.feed(self._input, given)
+        net.feed(self._input, np.ascontiguousarray(given[..., ::-1]) if mirrored else given)
         for stage in net.stages:
             if stage.layer is not None:
                 net.load(stage.layer, self._blobs[stage.layer])

@@ -2,5 +2,5 @@
 
 convert  Conversion between formats
 volumes  The size of a net and the amount of its computation
-timing   The time of each layer, forward and backward, as in `caffe time`
+timing   The time of each layer, forward and backward, as in `caffe time`, and of reading the data
 """

@@ -1,4 +1,4 @@
-"""The time of each layer, forward and backward, as in `caffe time`."""
+"""The time of each layer, forward and backward, as in `caffe time`, and of reading the data."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 
+from nets.data import Batches
 from nets.definition.params import generator
 from nets.errors import NetError
 from nets.graph.graph import Net, Stage
@@ -75,6 +76,33 @@ def time_net(
         )
         for stage, forward, backward in zip(stages, *seconds, strict=True)
     )  # fmt: skip
+
+
+@dataclass(frozen=True)
+class DataTime:
+    """Seconds for a batch in one thread: to read and decode its samples, and to transform, augment
+    and mix them."""
+
+    reading: float
+    changing: float
+
+
+def time_data(
+    batches: Batches, *, iterations: int = 10, clock: Callable[[], float] = time.perf_counter
+) -> DataTime:
+    """Read batch after batch, and return the mean times. The first batch is not measured."""
+    seconds = np.zeros(2)
+    for number in range(iterations + 1):
+        positions = np.arange(number * batches.batch, (number + 1) * batches.batch)
+        start = clock()
+        known = batches.needed(positions)
+        stored = batches.stored(known)
+        read = clock()
+        batches.mixed(batches.changed(stored, known), known, positions)
+        if number:
+            seconds += (read - start, clock() - read)
+    reading, changing = seconds / iterations
+    return DataTime(float(reading), float(changing))
 
 
 def taken(

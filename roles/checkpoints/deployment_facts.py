@@ -7,7 +7,6 @@ import logging
 from collections.abc import Mapping
 
 from nets import NetError
-from nets.data import Transform
 from nets.predict import Deployment, Seen
 from nets.predict.deployment import KEY
 from roles.learning.job import Job
@@ -19,7 +18,7 @@ def described(job: Job, seen: Seen) -> Mapping[str, str]:
     cannot be used for predictions as it is."""
     try:
         spec = job.spec(job.test_phases[0]) if job.test_phases else job.net_spec.for_phase(TEST)
-        return {KEY: Deployment.of(spec, seen, Transform.of_net(spec, TEST)).to_text()}
+        return {KEY: Deployment.of(spec, seen, job.test_transform(spec)).to_text()}
     except NetError as error:
         logging.getLogger("roles").warning("checkpoints will not describe their use: %s", error)
         return {}

@@ -1,7 +1,7 @@
 """The commands that training adds to `python -m runtime`. Each has a file, and runs in one process
 without messages.
 
-time       `time`: the time that each layer of a net takes
+time       `time`: the time that each layer of a net takes, and the time of reading its data
 test       `test`: the scores of a model on the test data
 convert    `convert`: data sets, weights and snapshots from one format to another
 predict    `predict`: the classification of images by a trained net

@@ -72,8 +72,9 @@ class Judge:
         axis = judged.axis if scores.ndim > 1 else 0
         if labels is None or scores.ndim < 2 or scores.size != labels.size * scores.shape[axis]:
             raise NetError(
-                f"--top, --confusion and ensembles: found scores '{judged.scores}' of shape "
-                f"{scores.shape}, {'no labels' if labels is None else labels.shape}, expected "
+                "--top, --confusion, ensembles and test_flips: found scores "
+                f"'{judged.scores}' of shape {scores.shape}, "
+                f"{'no labels' if labels is None else labels.shape}, expected "
                 "scores of classes and a label for each"
             )
         found, said = rows_of(scores, np.asarray(labels), axis)

@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from nets import Net, NetError
-from nets.data import Batches, Source, StreamBatches, Transform
+from nets.data import Batches, Source, StreamBatches
 from nets.files.weights import load_weights
 from nets.predict import Deployment, Output, Predictor, Seen, Tally, common_classes, for_use
 from nets.predict.ensemble import as_seen
@@ -22,16 +22,17 @@ from roles.commands.common import reported, told_beside
 from roles.commands.judging import Counts, Judge, Rows, averaged
 from roles.commands.members import Member
 from roles.learning.job import Job
-from roles.messages import TEST
 
 
 @dataclass(frozen=True)
 class Asked:
     """The counts that the user asks for, in addition to the scores of the net's layers: top-k with
-    `top` best classes, and the confusion matrix."""
+    `top` best classes, and the confusion matrix. `flips`: outputs are the means of those for an
+    image and for its mirror image."""
 
     top: int | None
     confusion: bool
+    flips: bool = False
 
     @property
     def counts(self) -> bool:
@@ -89,7 +90,7 @@ class TestedNet:
         inputs = {name: shape[1:] for name, shape in self.net.input_shapes.items()}
         spec = self.job.spec(self.job.test_phases[0])  # as when the checkpoint is saved
         seen = Seen(self.source.shape, self._order, (), inputs, self.source.orientation)
-        return Deployment.of(spec, seen, Transform.of_net(spec, TEST))
+        return Deployment.of(spec, seen, self.job.test_transform(spec))
 
     def read(self) -> Iterator[tuple[int, Sequence[NDArray[Any]]]]:
         """Read the batches: their numbers and arrays, the inputs of the net and then labels that it
@@ -125,7 +126,7 @@ class Passes(Protocol):
 class ByTestNet:
     """A member that computes with the test net of cluster.toml, as a single net does."""
 
-    def __init__(self, tested: TestedNet, member: Member, net: Net) -> None:
+    def __init__(self, tested: TestedNet, member: Member, net: Net, flips: bool) -> None:
         judge = tested.judge
         matched = load_weights(member.files, net.params, tested.job.shared)
         for line in matched.told:
@@ -134,6 +135,7 @@ class ByTestNet:
         names = _names(member)
         self.output = Output(member.word, judge.width(net), judge.ending, names)
         self._net, self._judge = net, judge
+        self._counts = Counts(judge) if flips else None
         self._sums: dict[str, float] = defaultdict(float)
         self._images = 0
         blobs = {**net.initial_blobs(), **matched.blobs}
@@ -144,6 +146,17 @@ class ByTestNet:
 
     def add(self, number: int, fed: Sequence[NDArray[Any]], wanted: bool) -> Rows | None:
         """Compute one batch with the test net."""
+        rows = self._pass(number, fed, wanted or self._counts is not None)
+        if self._counts is None or rows is None:
+            return rows
+        mirrored = self._pass(number, [mirror(fed[0]), *fed[1:]], wanted=True)
+        assert mirrored is not None
+        mean = averaged([rows, mirrored])
+        self._counts.add(mean)
+        return mean if wanted else None
+
+    def _pass(self, number: int, fed: Sequence[NDArray[Any]], wanted: bool) -> Rows | None:
+        """Compute one batch, and return its rows if they are `wanted`."""
         net = self._net
         more = [net.laid_out(array) for array in fed[len(net.inputs) :]]
         net.begin(number, (0, len(fed[0])))
@@ -160,6 +173,8 @@ class ByTestNet:
 
     @property
     def scores(self) -> dict[str, float]:
+        if self._counts is not None:
+            return self._counts.scores
         return {name: value / self._images for name, value in self._sums.items()}
 
 
@@ -168,8 +183,9 @@ class ByOwnNet:
 
     missing: tuple[str, ...] = ()
 
-    def __init__(self, tested: TestedNet, member: Member) -> None:
+    def __init__(self, tested: TestedNet, member: Member, flips: bool) -> None:
         self._tested = tested
+        self._flips = flips
         self._seen = tested.deployment()
         batch = tested.job.rows(tested.phase)
         ops = tested.job.backend_ops
@@ -181,8 +197,15 @@ class ByOwnNet:
         """Compute one batch from the images as the data give them."""
         tested = self._tested
         raw = tested.raw(number, len(fed[0]))
-        outputs = self._predictor.scores(as_seen(raw, self._seen, self._predictor.deployment))
-        rows = Rows(outputs.astype(np.float64), tested.judge.labels(tested.net, fed))
+        images = as_seen(raw, self._seen, self._predictor.deployment)
+        labels = tested.judge.labels(tested.net, fed)
+        sides = (False, True) if self._flips else (False,)
+        rows = averaged(
+            [
+                Rows(self._predictor.scores(images, mirrored=side).astype(np.float64), labels)
+                for side in sides
+            ]
+        )
         self._counts.add(rows)
         return rows if wanted else None
 
@@ -198,8 +221,14 @@ def found_by_test(
     several. `order`: the order of planes that cluster.toml declares."""
     several = len(members) > 1
     wanted = several or asked.counts
-    tested = TestedNet(job, phase, order, "kept" if wanted else "reused")
-    passes = _passes(tested, members)
+    tested = TestedNet(job, phase, order, "kept" if wanted or asked.flips else "reused")
+    if asked.flips and len(tested.net.input_shapes[tested.net.inputs[0]]) != 4:
+        raise NetError(
+            f"{tested.net.spec.path.name}: found input '{tested.net.inputs[0]}' of shape "
+            f"{tested.net.input_shapes[tested.net.inputs[0]]}, expected images: only images have "
+            "mirror images"
+        )
+    passes = _passes(tested, members, asked.flips)
     outputs = [one.output for one in passes]
     names = common_classes(outputs) or tested.source.class_names
     of = f", test net {job.test_name(phase)}" if len(job.test_phases) > 1 else ""
@@ -225,18 +254,23 @@ def found_by_test(
     return [*found, whole] if several else found
 
 
-def _passes(tested: TestedNet, members: Sequence[Member]) -> list[Passes]:
+def mirror(images: NDArray[Any]) -> NDArray[Any]:
+    """The mirror images, left and right exchanged."""
+    return np.ascontiguousarray(images[..., ::-1])
+
+
+def _passes(tested: TestedNet, members: Sequence[Member], flips: bool) -> list[Passes]:
     """The passes of each member. In an ensemble, a member that describes another net, transform or
     order of planes than cluster.toml computes with its own."""
     found: list[Passes] = []
     for at, member in enumerate(members):
         if len(members) > 1 and _describes_another(tested, member):
             told_beside("ensemble", f"{member.word}: its own net and transform are used")
-            found.append(ByOwnNet(tested, member))
+            found.append(ByOwnNet(tested, member, flips))
             continue
         # a recurrent net keeps its state from batch to batch, so members cannot share one
         net = tested.build() if at and tested.net.recurrent else tested.net
-        found.append(ByTestNet(tested, member, net))
+        found.append(ByTestNet(tested, member, net, flips))
     return found
 
 

@@ -60,11 +60,11 @@ def test(
     if top is not None and top < 1:
         raise ConfigError([f"--top: found {top}, expected an integer >= 1"])
     threads.release()  # `up` may test when its run is over, and then still holds threads
-    asked = Asked(top, confusion)
     with told():
         further, cluster = weights_and_file(more, file)
         members = members_of([weights, *further], cluster)
         job, options = job_and_options(cluster, settings)
+        asked = Asked(top, confusion, options.train.data.test_flips)
         if TEST not in job.data:
             raise ConfigError([f"{cluster}: train.data.test: missing: there is nothing to test on"])
         for phase in job.test_phases:

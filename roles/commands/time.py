@@ -1,4 +1,4 @@
-"""`time`: the time that each layer of a net takes."""
+"""`time`: the time that each layer of a net takes, and the time of reading its data."""
 
 from __future__ import annotations
 
@@ -6,10 +6,13 @@ import dataclasses
 import re
 from pathlib import Path
 
-from nets.tools.timing import table, time_net
+from nets import NetError
+from nets.data import Batches, Source
+from nets.tools.timing import table, time_data, time_net
 from nets.tools.volumes import volumes
 from roles.commands.common import job_of_file, reported, say, told
 from roles.forecasting.layer_times import waiting
+from roles.learning.backends import reader_threads
 from roles.learning.job import Job
 from roles.messages import TRAIN
 from runtime.cli.arguments import Settings
@@ -24,7 +27,7 @@ def time(
     profile: Path | None = None,
     settings: Settings = (),
 ) -> int:
-    """Time every layer of the net, forward and backward.
+    """Time every layer of the net, forward and backward, and the reading of its data.
 
     Parameters
     ----------
@@ -43,7 +46,8 @@ def time(
         job = _on(device, job_of_file(file, settings))
         # the batch of one of the iteration's passes
         job = dataclasses.replace(job, batch=-(-job.batch // job.passes))
-        net = job.build(TRAIN, "all", job.shapes(TRAIN, reported(job.source(TRAIN))))
+        source = reported(job.source(TRAIN))
+        net = job.build(TRAIN, "all", job.shapes(TRAIN, source))
         size = volumes(net)
         say(f"{net.spec.name}, batch {job.batch}, on {job.device}: {iterations} iterations")
         say(table(time_net(net, iterations=iterations, synchronize=waiting(job))))
@@ -56,6 +60,7 @@ def time(
             f"arrays {plan.size / 1e6:.1f} MB ({plan.unshared / 1e6:.1f} MB if none shared a place)"
         )
         say(f"memory of a training pass: {arrays}, scratch {net.scratch / 1e6:.1f} MB")
+        say(_of_data(job, source, iterations))
         if profile is not None:
             from roles.commands.profile import write
             from runtime.runs.checking import check
@@ -67,6 +72,23 @@ def time(
                 iterations,
             )
     return 0
+
+
+def _of_data(job: Job, source: Source, iterations: int) -> str:
+    """A line with the times to read and to change the samples of a pass."""
+    try:
+        batches = job.batches(TRAIN, source)
+        if not isinstance(batches, Batches) or job.emulated:
+            return "data: not timed, since no images are read"
+        found = time_data(batches, iterations=iterations)
+    except NetError as error:
+        return f"data: not timed: {'; '.join(error.problems)}"
+    threads = reader_threads() if batches.divisible else 1
+    return (
+        f"data of a batch, with one thread: reading and decoding {found.reading * 1e3:.3f} ms, "
+        f"transform and augmentation {found.changing * 1e3:.3f} ms; a run with one process reads "
+        f"with {threads} thread{'s'[: threads != 1]}"
+    )
 
 
 def _on(device: str, job: Job) -> Job:

@@ -23,6 +23,7 @@ scoreboard         The sums behind a run's reports
 stream_states      The states that recurrent layers hand from one pass to the next, as their worker
                    keeps them
 phases             The phases of test nets in messages and jobs: "TEST", "TEST 1", "TEST 2", ...
+transforms         The transforms of a phase's data
 
 See docs/decisions/sums.md.
 """

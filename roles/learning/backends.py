@@ -12,6 +12,8 @@ from runtime.machine.usable_cores import usable
 
 GPU_PRECISIONS = ("tf32", "bf16")  # of products of float32 numbers
 THREADS_VARIABLE = "CONVOY_THREADS"  # set by runtime's launcher
+FREE_VARIABLE = "CONVOY_FREE_CORES"  # set by runtime's launcher
+MOST_READERS = 8  # threads that read data: more wait for each other
 
 
 def ops_of(
@@ -56,3 +58,11 @@ def team_size() -> int:
     """The number of threads for the kernels of this process: as its launcher set it, else one per
     core."""
     return int(os.environ.get(THREADS_VARIABLE, 0)) or len(usable())
+
+
+def reader_threads() -> int:
+    """The number of threads that read data: one for each core that the threads of the kernels leave
+    free, and at least one."""
+    said = os.environ.get(FREE_VARIABLE, "")
+    free = int(said) if said.isdecimal() else len(usable()) - team_size()
+    return max(1, min(free, MOST_READERS))

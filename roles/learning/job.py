@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import dataclasses
 import itertools
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import cached_property, partial
 from pathlib import Path
@@ -18,7 +18,7 @@ from typing import Any
 import numpy as np
 
 import ops
-from nets import Net, NetError, NetSpec, ParamSpec, SolverSpec, load_net, load_solver
+from nets import Net, NetSpec, ParamSpec, SolverSpec, load_net, load_solver
 from nets.data import (
     Augment,
     Batches,
@@ -26,9 +26,9 @@ from nets.data import (
     Source,
     StreamBatches,
     Transform,
+    TransformKeys,
     batch_of_net,
     declared,
-    first_transforming,
     is_one,
     open_data,
 )
@@ -40,14 +40,13 @@ from nets.graph.warm import warm
 from nets.sharding.division import ShardedNet
 from nets.sharding.slices import unit_parts
 from roles.learning.accumulated import AccumulatedNet, after_passes
-from roles.learning.backends import cpu_ops, ops_of
+from roles.learning.backends import cpu_ops, ops_of, reader_threads
 from roles.learning.micro_batches import MicroBatches, WorkerNet
 from roles.learning.phases import number_of_test, phase_of_test
+from roles.learning.transforms import InputShape as InputShape  # this module exports it
+from roles.learning.transforms import mixing_of, transforms_of, with_soft_labels
 from roles.messages import TEST, TRAIN
 from runtime.compute.emulated_device import device_here
-
-# shape of samples: the first top's, or each top's by name
-InputShape = tuple[int, ...] | dict[str, tuple[int, ...]]
 
 
 @dataclass(frozen=True)
@@ -67,8 +66,9 @@ class Job:
     reproducible run, the number of parts into which rows and FC units are cut; else 0. Every role
     then computes with one thread, since sums depend on how threads share the work. `passes`: the
     number of passes in which workers with the whole net compute their rows of a batch (the solver's
-    iter_size; `accumulated`). `augment`: the random changes to training images. `cudnn`: the way in
-    which a GPU chooses convolutions. `rows_here`: the rows of each phase's batch that the role with
+    iter_size; `accumulated`). `augment`: the random changes to training images. `transform`: the
+    keys that replace settings of the net's data layers. `cudnn`: the way in which a GPU chooses
+    convolutions. `rows_here`: the rows of each phase's batch that the role with
     this job computes at first, if it does not compute all.
     """
 
@@ -95,6 +95,7 @@ class Job:
     solver_values: Mapping[str, int | float] = dataclasses.field(default_factory=dict)
     classes: tuple[str, ...] = ()
     orientation: str = "exif"
+    transform: TransformKeys = dataclasses.field(default_factory=TransformKeys)
 
     def with_batches(self, batch: int | None) -> Job:
         """The job with the batch sizes that its net declares. `batch`, if given, is the size for
@@ -138,7 +139,8 @@ class Job:
             kind, number = (TRAIN, 0) if phase == TRAIN else (TEST, number_of_test(phase))
             own = self.net_spec if self.net or phase == TRAIN else self.solver_spec.load_net(number)
             level, stages = self.solver_spec.state(kind, number)
-            self._specs[phase] = own.for_phase(kind, level=level, stages=stages)
+            chosen = own.for_phase(kind, level=level, stages=stages)
+            self._specs[phase] = self.transform.cropped(chosen)
         return self._specs[phase]
 
     @cached_property
@@ -228,15 +230,9 @@ class Job:
         spec = self.spec(phase)
         layers = self.data_layers(phase)
         train = phase == TRAIN
-        # one transform for each layer, or one source for all layers
-        mine = layers if len(source.firsts) == len(layers) else [first_transforming(layers)]
-        directory = spec.path.parent
         said = declared(spec, spec.phase)
-        transforms = [
-            Transform.of_layer(layer, directory) if layer else Transform() for layer in mine
-        ]
-        if train and self.augment:
-            transforms = [_augmented(transforms, self.augment, source)]
+        augment = self.augment if train else None
+        transforms = transforms_of(layers, spec.path.parent, source, self.transform, augment)
         streams = streams_of(spec)
         read = (NoBatches if self.emulated else Batches)(
             source,
@@ -247,6 +243,7 @@ class Job:
             train=train,
             rand_skip=said.rand_skip if said is not None else 0,
             count=sum(len(layer.proto.top) for layer in layers) + more,
+            mixing=mixing_of(augment, spec, source, self.rows(phase)),
         )
         found = read if streams is None else StreamBatches(read, streams.number)
         if net is not None:
@@ -256,7 +253,18 @@ class Job:
     def reader(self, phase: str, source: Source) -> Prefetcher:
         """A reader that reads the rows of a phase ahead, into memory from which this job's device
         takes them."""
-        return Prefetcher(self.batches(phase, source), place=self.backend_ops.staged)
+        return Prefetcher(
+            self.batches(phase, source), place=self.backend_ops.staged, threads=reader_threads()
+        )
+
+    def test_transform(self, spec: NetSpec) -> Transform:
+        """The transform of images for a test net with these layers."""
+        return self.transform.on(Transform.of_net(spec, TEST))
+
+    def _inputs(self, phase: str, shape: InputShape) -> InputShape:
+        """The shapes of samples for the net of a phase, where labels may be probabilities."""
+        augment = self.augment if phase == TRAIN else None
+        return with_soft_labels(augment, self.spec(phase), shape, self.rows(phase))
 
     def data_layers(self, phase: str) -> DataLayers:
         """The data layers of the net of a phase."""
@@ -282,7 +290,7 @@ class Job:
             ops=self.backend_ops,
             part=part,
             batch=self.rows(phase),
-            input_shape=image_shape,
+            input_shape=self._inputs(phase, image_shape),
             seed=self.seed,
             dtype=self.dtype,
             memory=memory,
@@ -352,7 +360,7 @@ class Job:
             of=of,
             ops=self.backend_ops,
             batch=self.rows(phase),
-            input_shape=image_shape,
+            input_shape=self._inputs(phase, image_shape),
             seed=self.seed,
             dtype=self.dtype,
             memory="reused",
@@ -375,21 +383,6 @@ class Job:
         return tuple(
             phase for phase in map(phase_of_test, range(len(self.data))) if phase in self.data
         )
-
-
-def _augmented(transforms: Sequence[Transform], augment: Augment, source: Source) -> Transform:
-    """The only transform of a source, together with the random changes.
-
-    Raises NetError if several layers read data: arrays that belong together would be changed
-    differently.
-    """
-    if len(transforms) != 1:
-        raise NetError(
-            f"train.data.augment: found {len(transforms)} data layers that read "
-            "images, expected one"
-        )
-    order = augment.order or source.order
-    return dataclasses.replace(transforms[0], augment=dataclasses.replace(augment, order=order))
 
 
 def _time(net: Net) -> None:

@@ -27,6 +27,7 @@ compensating     The effect of asynchronous groups on a plan's momentum
 kind_speeds      The speeds of workers whose machines have kinds
 recurrent_nets   The demands of nets with recurrent layers on the preset, the batch and the solver
 all_samples      The check of all data of a job, for `check --all-samples`
+augmenting       The transform and the random changes of images, as [train.data] has them
 
 See docs/decisions/tuning.md.
 """

@@ -8,11 +8,10 @@ from pathlib import Path
 from typing import Any
 
 from nets import NetError, SolverSpec
-from nets.data import Augment
 from roles.checkpoints.meant import files_meant
 from roles.learning.job import Job
 from roles.learning.phases import phase_of_test
-from roles.options import Data, Train
+from roles.options import Train
 
 Remark = tuple[str, tuple[str, ...]]  # a line, and the keys below [train] that it is about
 
@@ -57,22 +56,6 @@ def _weights(solver: SolverSpec, mistakes: list[Remark]) -> tuple[str, ...]:
         mistakes += [(problem, ("solver",)) for problem in error.problems]
         return ()
     return tuple(str(file.resolve()) for file in found.files)
-
-
-def augment_of(data: Data) -> Augment | None:
-    """The random changes to training images; None without any. Raises NetError for settings that
-    are impossible."""
-    said = data.augment
-    amounts = {
-        name: getattr(said, name) for name in ("brightness", "contrast", "saturation", "lighting")
-    }
-    scale = (said.scale[0], said.scale[1]) if said.scale is not None else None
-    return (
-        Augment(
-            **amounts, scale=scale, ratio=(said.ratio[0], said.ratio[1]), order=data.order or ""
-        )
-        or None
-    )
 
 
 def _data_of_tests(

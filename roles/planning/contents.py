@@ -12,7 +12,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from nets import Net, NetError, SolverSpec, unknown_numbers
-from nets.data import Source, examined, in_classes
+from nets.data import Batches, Source, examined, in_classes
+from nets.data.mixing import LABELS
 from nets.files import checkpoint
 from nets.files.histories import check_solver
 from nets.files.shared import Weights
@@ -39,6 +40,8 @@ class Contents:
         wrong = unknown_numbers(net, dict(zip(net.inputs, samples, strict=False)))
         if wrong:
             raise NetError([f"{source.name}: {text}" for text in wrong])
+        if phase == TRAIN:
+            self._of_mixing(source, samples)
         if (
             phase == TRAIN
             and not self.job.shuffle
@@ -52,6 +55,12 @@ class Contents:
             self.warnings.append(
                 ((f"{text}hold one class: set train.data.shuffle = true"), ("data", "train"))
             )
+
+    def _of_mixing(self, source: Source, samples: Sequence[NDArray[Any]]) -> None:
+        """Raise DataError for labels that cannot be mixed."""
+        batches = self.job.batches(TRAIN, source)
+        if isinstance(batches, Batches) and batches.mixing is not None:
+            batches.mixing.classes_of(samples[LABELS])
 
     def of_weights(self, weights: Weights, net: Net) -> None:
         """Check the first weights from the job's files. Raises NetError if they have no layer of

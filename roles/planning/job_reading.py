@@ -19,8 +19,9 @@ from roles.learning.job import Job
 from roles.learning.resume import Place, place_of
 from roles.messages import TRAIN
 from roles.options import Checkpoint, Options, Train
+from roles.planning.augmenting import augment_of, check_transform, transform_of
 from roles.planning.auto_settings import AutoSettings
-from roles.planning.by_solver import as_the_solver_says, augment_of
+from roles.planning.by_solver import as_the_solver_says
 from roles.planning.compensating import compensation_of
 from roles.planning.diagnostics import Diagnostics
 from roles.planning.refusals import DOUBLE, mistakes
@@ -91,6 +92,7 @@ def read(inputs: PlanInputs, diagnostics: Diagnostics) -> ReadJob:
             sources[phase] = job.source(phase)
             for line in sources[phase].told:
                 diagnostics.warn(line, "train", "data", phase.lower())
+    check_transform(job, inputs.train.data, sources, diagnostics)
     if inputs.train.data.shuffle is None and TRAIN in sources:
         job = dataclasses.replace(job, shuffle=sources[TRAIN].by_class)
     weights: Weights = {}
@@ -111,7 +113,9 @@ def read_job(inputs: PlanInputs, diagnostics: Diagnostics) -> Job:
         diagnostics.problem(text, "train", *keys)
     job = _as_written(inputs, diagnostics)
     with diagnostics.reading("train", "data", "augment"):
-        job = dataclasses.replace(job, augment=augment_of(train.data))
+        job = dataclasses.replace(
+            job, augment=augment_of(train.data), transform=transform_of(train.data)
+        )
     with diagnostics.reading("train", "solver"):
         job, wrong, told = as_the_solver_says(job, train)
         for text, keys in wrong:

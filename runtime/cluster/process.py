@@ -57,7 +57,7 @@ def live(plan: RunPlan, directory: Path, name: str, incarnation: int) -> int:
     descriptors.more()
     planned = next(spec for spec in plan.placement.processes if spec.name == name)
     spec = cores.settled(planned, plan.placement, usable())
-    threads.use(spec.threads)
+    threads.use(spec.threads, cores.free(spec, plan.placement, usable()))
     if spec.cores:
         # before the first thread is started: threads inherit the affinity
         os.sched_setaffinity(0, spec.cores)

@@ -2,6 +2,8 @@
 then as many as it is given.
 
 Placement decides the number of each process. The kernels of this project read CONVOY_THREADS.
+Threads that do other work, such as reading data, may be as many as the computing threads leave
+cores free: CONVOY_FREE_CORES.
 """
 
 from __future__ import annotations
@@ -24,6 +26,7 @@ VARIABLES = (
     "OMP_NUM_THREADS",
     "NUMBA_NUM_THREADS",
 )
+FREE = "CONVOY_FREE_CORES"  # the cores left for other threads of the process
 LIBRARIES = VARIABLES[1:4]  # BLAS and OpenMP
 
 _held: list[bool] = []  # one entry per use of `loading_with_one` in this process
@@ -35,9 +38,10 @@ def variables(threads: int) -> dict[str, str]:
     return dict.fromkeys(VARIABLES, str(threads))
 
 
-def use(threads: int) -> None:
-    """Give this process `threads` threads, including libraries that were loaded with one."""
-    os.environ.update(variables(threads))
+def use(threads: int, free: int = 0) -> None:
+    """Give this process `threads` threads, including libraries that were loaded with one. `free`:
+    the cores that are left to its other threads."""
+    os.environ.update({**variables(threads), FREE: str(free)})
     if threads == 1:
         return
     threadpool_limits(threads)

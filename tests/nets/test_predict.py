@@ -21,6 +21,7 @@ from tests.nets.support import images_and_labels, lenet, some_values, spec_of
 
 DIGITS = tuple("0123456789")
 SEEN = Seen((1, 28, 28), "gray", DIGITS, {"data": (1, 28, 28), "label": ()})
+ZERO = {"deviation": [0.0]}
 SHORT = {"mean_image": {"shape": [2], "float32": base64.b64encode(b"1").decode()}}
 TWICE = """
 layer { name: "in" type: "Data" top: "data" top: "label" transform_param { crop_size: 6 scale: 0.5 mean_value: 3
@@ -196,6 +197,16 @@ def test_the_description_in_a_checkpoint_is_read_as_it_was_written():
     assert found.to_text() == said.to_text()
 
 
+def test_a_deviation_makes_a_description_that_earlier_versions_refuse():
+    plain = deployment()
+    divided = replace(plain, transform=Transform(mean=(10.0,), deviation=(4.0,)))
+    assert json.loads(plain.to_text())["version"] == 1
+    assert json.loads(divided.to_text())["version"] == 2
+    found = Deployment.from_text(divided.to_text(), "x.safetensors")
+    assert found.transform.deviation == (4.0,)
+    assert found.to_text() == divided.to_text()
+
+
 @pytest.mark.parametrize(
     ("change", "expected"),
     [
@@ -209,6 +220,7 @@ def test_the_description_in_a_checkpoint_is_read_as_it_was_written():
         (lambda said: json.dumps({**said, "net": "layer {"}), "the net in x.st:1"),
         (lambda said: json.dumps({**said, "transform": {"scale": "much"}}), "damaged: "),
         (lambda said: json.dumps(said | {"transform": said["transform"] | SHORT}), "damaged: ValueError"),
+        (lambda said: json.dumps(said | {"transform": said["transform"] | ZERO}), "damaged: ValueError: deviation"),
     ],
 )  # fmt: skip
 def test_a_description_that_convoy_did_not_write_is_refused_in_words(change, expected):

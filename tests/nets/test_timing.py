@@ -2,10 +2,12 @@
 
 import itertools
 
+import numpy as np
 import pytest
 
 from nets import NetError
-from nets.tools.timing import LayerTime, table, time_net
+from nets.data import Batches, MemorySource, Transform
+from nets.tools.timing import DataTime, LayerTime, table, time_data, time_net
 from tests.nets.support import lenet
 
 
@@ -38,3 +40,24 @@ def test_the_table_has_a_line_per_layer_and_the_sums():
 def test_no_pass_to_measure_is_refused():
     with pytest.raises(NetError, match="time: found 0 iterations"):
         time_net(lenet(batch=2), iterations=0)
+
+
+def test_reading_and_changing_the_data_are_timed_apart_without_the_first_batch():
+    class Clocked(MemorySource):
+        def read(self, indices):
+            nonlocal now
+            now += 7 if first.pop() else 2
+            return super().read(indices)
+
+    first = [False, False, True]
+    now = 0.0
+    source = Clocked("clocked", np.zeros((10, 1, 2, 2), np.uint8), np.zeros(10, np.int64))
+
+    class Slow(Transform):
+        def __call__(self, images, positions, **more):
+            nonlocal now
+            now += 3
+            return super().__call__(images, positions, **more)
+
+    batches = Batches(source, Slow(), 4, shuffle=False, seed=1, train=True)
+    assert time_data(batches, iterations=2, clock=lambda: now) == DataTime(2.0, 3.0)

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from PIL import Image
 
 from nets.files.solverstate import read_solverstate
 from nets.files.weights import read_weights
@@ -22,16 +23,38 @@ def test_time_prints_every_layer_and_the_sums(
     assert main(["time", "--iterations", "1", "--set", "train.batch=4"]) == 0
     lines = capsys.readouterr().out.splitlines()
     assert lines[0] == "LeNet, batch 4, on cpu: 1 iterations"
-    names = [line.split()[0] for line in lines[2:-2]]
+    names = [line.split()[0] for line in lines[2:-3]]
     assert names == ["conv1", "pool1", "conv2", "pool2", "ip1", "relu1", "ip2", "loss", "sum"]
-    assert lines[-2].startswith("parameters 1.7 MB, activations ")
+    assert lines[-3].startswith("parameters 1.7 MB, activations ")
     assert re.match(
         (
             r"memory of a training pass: arrays \S+ MB \(\S+ MB if none shared a place\), "
             r"scratch \S+ MB"
         ),
+        lines[-2],
+    )
+    assert re.fullmatch(
+        r"data of a batch, with one thread: reading and decoding \d+\.\d{3} ms, transform and "
+        r"augmentation \d+\.\d{3} ms; a run with one process reads with \d+ threads?",
         lines[-1],
     )
+
+
+def test_time_shows_the_damaged_sample_instead_of_the_time_of_the_data(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    configure(tmp_path, "single")
+    for name in ("0.png", "1.png"):
+        Image.new("L", (28, 28)).save(name)
+    Path("1.png").write_bytes(b"no image")
+    Path("list.txt").write_text("0.png 0\n1.png 1\n")
+    data = '{format="images",source="list.txt",color="gray"}'
+    settings = ["--set", f"train.data.train={data}", "--set", "train.batch=2"]
+    assert main(["time", "--iterations", "1", *settings]) == 0
+    last = capsys.readouterr().out.splitlines()[-1]
+    assert last.startswith("data: not timed: ")
+    assert "1.png: damaged or not an image" in last
 
 
 def test_test_gives_the_scores_of_the_run_that_wrote_the_checkpoint(

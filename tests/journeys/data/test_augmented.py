@@ -3,10 +3,18 @@ them, and mistakes are reported."""
 
 from __future__ import annotations
 
+import json
+import re
 from pathlib import Path
 
+import numpy as np
 import pytest
 
+from nets.data import open_source
+from nets.files.checkpoint import load
+from nets.predict import Predictor
+from nets.predict.deployment import KEY, WITH_DEVIATION
+from ops import get_backend
 from runtime.cli.main import main
 from tests.helpers.support import configure, train
 
@@ -29,13 +37,25 @@ layer { name: "ip" type: "InnerProduct" bottom: "conv" top: "ip"
 layer { name: "loss" type: "SoftmaxWithLoss" bottom: "ip" bottom: "label" top: "loss" }"""
 
 
-def losses(directory: Path, preset: str, workers: int, more: str) -> list[float]:
+def configured(directory: Path, preset: str, workers: int, more: str, net: str) -> Path:
+    """A cluster.toml with `more` at the end of [train.data], whose images are a small file of the
+    form of CIFAR-10."""
     cluster = configure(directory, preset, workers=workers, iterations=4)
-    (directory / "net.prototxt").write_text(NET)
+    (directory / "net.prototxt").write_text(net)
+    rng = np.random.default_rng(1)
+    records = rng.integers(0, 256, (40, 3073), np.uint8)
+    records[:, 0] %= 10
+    (directory / "batch.bin").write_bytes(records.tobytes())
     text = cluster.read_text().replace("[train]\n", '[train]\nnet = "net.prototxt"\n', 1)
-    data = 'format = "synthetic", shape = [3, 16, 16], size = 40'
-    cluster.write_text(text.replace('format = "digits", split = "train"', data) + more)
-    return train(cluster).losses()
+    text = text.replace(
+        'format = "digits", split = "train"', 'format = "cifar10", files = ["batch.bin"]'
+    )
+    cluster.write_text(text.replace("[train.strategy]", f"{more}[train.strategy]"))
+    return cluster
+
+
+def losses(directory: Path, preset: str, workers: int, more: str, net: str = "") -> list[float]:
+    return train(configured(directory, preset, workers, more, net or NET)).losses()
 
 
 def test_runs_of_one_and_of_three_workers_see_the_same_images(tmp_path: Path) -> None:
@@ -48,27 +68,176 @@ def test_runs_of_one_and_of_three_workers_see_the_same_images(tmp_path: Path) ->
     assert seeds == single
 
 
+TODAY = """crop = 14
+mean = [120, 121, 122.5]
+deviation = [60, 61.0, 62]
+[train.data.augment]
+pad = 2
+padding = "reflect"
+flip = "alternating"
+erase = 0.3
+randaugment = { operations = 2, magnitude = 9 }
+"""
+MIXING = """mixup = 0.2
+cutmix = 1.0
+"""
+MIXED = NET.replace("SoftmaxWithLoss", "SigmoidCrossEntropyLoss").replace("crop_size: 12 ", "")
+
+
+@pytest.mark.few("[sync-3", "[omnivore-2")
+@pytest.mark.parametrize("mixing", ["", MIXING], ids=["plain", "mixed"])
+@pytest.mark.parametrize(
+    ("preset", "workers"),
+    [("sync", 3), ("omnivore", 2), ("replicas", 4), ("one-weird-trick", 2)],
+)
+def test_todays_augmentation_does_not_depend_on_the_workers(
+    tmp_path: Path, mixing: str, preset: str, workers: int
+) -> None:
+    net = MIXED if mixing else NET
+    single = losses(tmp_path / "single", "single", 1, TODAY + mixing, net)
+    shared = losses(tmp_path / "shared", preset, workers, TODAY + mixing, net)
+    assert shared == pytest.approx(single, rel=1e-5)
+    other = losses(tmp_path / "other", "single", 1, TODAY.replace("erase = 0.3", "") + mixing, net)
+    assert other != pytest.approx(single, rel=1e-3)
+
+
+def test_a_checkpoint_describes_crop_mean_and_deviation_for_predictions(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    cluster = configured(tmp_path, "single", 1, TODAY, NET)
+    text = cluster.read_text()
+    data = 'format = "cifar10", files = ["batch.bin"]'
+    cluster.write_text(text.replace("crop = 14", f"test = {{ {data} }}\ncrop = 14"))
+    file = tmp_path / train(cluster).journal.of("checkpoint")[-1]["file"]
+    said = json.loads(load(file)[1][KEY])
+    assert said["version"] == WITH_DEVIATION
+    net = Predictor.load(file, backend=get_backend("numpy"))
+    transform = net.deployment.transform
+    assert (transform.crop, transform.scale) == (14, 1.0)
+    assert transform.mean == (120, 121, 122.5)
+    assert transform.deviation == (60, 61, 62)
+    source = open_source({"format": "cifar10", "files": ["batch.bin"]}, tmp_path)
+    images, labels = source.read(np.arange(40))
+    monkeypatch.chdir(tmp_path)
+    assert main(["test", str(file), "--json"]) == 0
+    found = json.loads(capsys.readouterr().out)["scores"]["loss"]
+    own = net.scores(images)[np.arange(40), labels]
+    assert found == pytest.approx(-np.log(own).mean(), abs=1e-4)
+
+
+def test_settings_that_replace_those_of_the_net_are_reported(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], caplog: pytest.LogCaptureFixture
+) -> None:
+    cluster = configured(tmp_path, "single", 1, TODAY, NET)
+    assert main(["check", str(cluster)]) == 0
+    told = capsys.readouterr().err + caplog.text
+    place = r"cluster\.toml:\d+: train\.data\."
+    layer = "in transform_param of layer 'in'"
+    for expected in (
+        f"{place}crop: replaces 'crop_size: 12' {layer}",
+        f"{place}deviation: replaces 'scale: 0.01' {layer}",
+        f"{place}augment.flip: replaces 'mirror: true' {layer}",
+    ):
+        assert re.search(expected, told), told
+    assert "data.mean: " not in told
+
+
+@pytest.mark.parametrize(
+    ("more", "expected"),
+    [
+        (
+            "[train.data.augment]\npadding = 'reflect'\n",
+            "augment.padding: has no effect without pad",
+        ),
+        ("[train.data.augment]\nratio = [0.5, 2]\n", "augment.ratio: has no effect without scale"),
+        ("deviation = [0.5, 0.5, 0.5]\n", "data.deviation: found only numbers below 1, but the im"),
+        ("test_flips = true\n", "data.test_flips: the tests of a run score each image once"),
+    ],
+)
+def test_keys_without_effect_are_reported(
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+    caplog: pytest.LogCaptureFixture,
+    more: str,
+    expected: str,
+) -> None:
+    cluster = configured(tmp_path, "single", 1, more, NET)
+    assert main(["check", str(cluster)]) == 0
+    assert expected in capsys.readouterr().err + caplog.text
+
+
+PLACE = r"cluster\.toml:\d+: train\.data\."
+MISTAKES = [
+    ("augment.brightness", "-1", "found -1 .*, expected a finite number from 0 to 10"),
+    ("augment.scale", "[0.5]", "expected an array of at least 2 values, each a finite number > 0"),
+    ("augment.hue", "0.1", "unknown key"),
+    ("augment.pad", "-1", "found -1 .*, expected an integer from 0 to 1024"),
+    ("augment.pad", "1.5", "found 1.5 .*, expected an integer from 0 to 1024"),
+    ("augment.pad", "28", "found 28, expected at most 27 for images of 28 x 28"),
+    ("augment.padding", "'mirror'", "found 'mirror' .*, expected 'black' or 'reflect'"),
+    ("augment.flip", "'altenating'", "found 'altenating'.*'random' or 'alternating'.*alternating"),
+    ("augment.flip", "true", "found true .*, expected 'random' or 'alternating'"),
+    ("augment.erase", "1.5", "found 1.5 .*, expected a number from 0 to 1"),
+    ("augment.erase", "nan", "expected a number from 0 to 1"),
+    ("augment.mixup", "-0.1", "found -0.1 .*, expected a finite number from 0 to 100"),
+    ("augment.cutmix", "inf", "expected a finite number from 0 to 100"),
+    ("augment.cutmix", "'1'", "found '1' .*, expected a finite number from 0 to 100"),
+    ("augment.randaugment", "9", "found 9 .*, expected a table"),
+    ("augment.randaugment.magnitude", "31", "found 31 .*, expected an integer from 0 to 30"),
+    ("augment.randaugment.operations", "0", "found 0 .*, expected an integer from 1 to 14"),
+    ("augment.randaugment.magnitud", "3", "unknown key.*magnitude"),
+    ("augment.saturation", "0.4", "found images of 1 channels, expected 3: it changes colours"),
+    ("crop", "0", "found 0 .*, expected an integer >= 1"),
+    ("crop", "29", "found 29, expected at most 28 for images of 28 x 28"),
+    ("mean", "[]", "expected a non-empty array of values, each a finite number"),
+    ("mean", "[1, 2, 3]", "found 3 numbers, expected 1, one per channel"),
+    ("mean", "33.3", "found 33.3 .*, expected a non-empty array of values, each a finite number"),
+    ("mean", "[nan]", "expected a finite number"),
+    ("deviation", "[0]", "found 0 .*, expected a finite number > 0"),
+    ("deviation", "[1, 2]", "found 2 numbers, expected 1, one per channel"),
+    ("test_flips", "1", "found 1 .*, expected true or false"),
+]
+
+
+@pytest.mark.parametrize(("key", "value", "expected"), MISTAKES)
+def test_a_mistake_is_answered_with_its_line_its_key_and_what_is_allowed(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], key: str, value: str, expected: str
+) -> None:
+    cluster = configure(tmp_path, "single")
+    text = cluster.read_text().replace("[train.strategy]", f"{key} = {value}\n[train.strategy]")
+    cluster.write_text(text)
+    assert main(["check", str(cluster)]) == 2
+    error = capsys.readouterr().err
+    index = r"(\[0\]|\.0)?"
+    assert re.search(f"{PLACE}{re.escape(key)}{index}: .*{expected}", error), error
+
+
 @pytest.mark.parametrize(
     ("said", "expected"),
     [
-        ("brightness=-1", "train.data.augment.brightness: found -1"),
-        ("scale=[0.5]", "train.data.augment.scale"),
         (
-            "scale=[0.9,0.2]",
-            (
-                "train.data.augment: scale: found [0.9, 0.2], expected two rising numbers > 0, at most 1"
-            ),
+            "{scale=[0.9,0.2]}",
+            "train.data.augment: scale: found [0.9, 0.2], expected two rising numbers > 0, at most 1",
         ),
-        (
-            "saturation=0.4",
-            ("augment: saturation: found images of 1 channels, expected 3: it changes colours"),
-        ),
-        ("hue=0.1", "train.data.augment.hue: unknown key"),
+        ("{pad=2,scale=[0.5,1]}", "train.data.augment.pad: given together with 'scale'"),
     ],
 )
-def test_impossible_settings_are_reported(
+def test_settings_that_contradict_each_other_are_reported(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], said: str, expected: str
 ) -> None:
     cluster = configure(tmp_path, "single")
-    assert main(["check", str(cluster), "--set", f"train.data.augment={{{said}}}"]) == 2
+    assert main(["check", str(cluster), "--set", f"train.data.augment={said}"]) == 2
     assert expected in capsys.readouterr().err
+
+
+def test_images_without_partners_or_labels_are_not_mixed(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    more = "[train.data.augment]\nmixup = 0.2\n"
+    cluster = configured(tmp_path, "single", 1, more, MIXED)
+    assert main(["check", str(cluster), "--set", "train.batch=1"]) == 2
+    assert "train.data.augment.mixup: found a batch of 1 image" in capsys.readouterr().err
+    net = MIXED.replace(' top: "label"', "").replace("SigmoidCrossEntropyLoss", "EuclideanLoss")
+    (tmp_path / "net.prototxt").write_text(net.replace('bottom: "label"', 'bottom: "ip"'))
+    assert main(["check", str(cluster)]) == 2
+    assert "train.data.augment.mixup: found labels: none, expected" in capsys.readouterr().err

@@ -49,10 +49,30 @@ layer { name: "lstm" type: "LSTM" bottom: "data" bottom: "cont" top: "lstm" recu
 layer { name: "ip" type: "InnerProduct" bottom: "lstm" top: "ip" inner_product_param { num_output: 10 } }
 layer { name: "loss" type: "SoftmaxWithLoss" bottom: "ip" bottom: "label" top: "loss" }
 """
+AUGMENT = (
+    'pad = 2, flip = "alternating", erase = 0.3, randaugment = {}, mixup = 0.2, cutmix = 1.0, '
+    "brightness = 0.2"
+)
+# a loss of soft labels
+MIXED = """
+layer { name: "data" type: "Data" top: "data" top: "label" data_param { batch_size: 4 }
+  transform_param { scale: 0.01 } }
+layer { name: "conv" type: "Convolution" bottom: "data" top: "conv"
+  convolution_param { num_output: 4 kernel_size: 5 stride: 3 weight_filler { type: "xavier" } } }
+layer { name: "ip" type: "InnerProduct" bottom: "conv" top: "ip"
+  inner_product_param { num_output: 10 weight_filler { type: "xavier" } } }
+layer { name: "loss" type: "SigmoidCrossEntropyLoss" bottom: "ip" bottom: "label" top: "loss" }
+"""
 
 
 def broken(
-    directory: Path, preset: str, workers: int, more: str, net: str = "", solver: str = ""
+    directory: Path,
+    preset: str,
+    workers: int,
+    more: str,
+    net: str = "",
+    solver: str = "",
+    data: str = DATA,
 ) -> tuple[Simulated, Simulated]:
     """An unbroken run that saves in its middle, and a run resumed from there."""
     runs = []
@@ -62,7 +82,7 @@ def broken(
             preset,
             batch=20,
             net=net or lenet_with_mirrors(),
-            train_more=DATA,
+            train_more=data,
             workers=workers,
             iterations=WHOLE,
             strategy=more,
@@ -107,6 +127,13 @@ def test_a_run_resumed_in_the_middle_of_an_epoch_ends_as_the_unbroken_one(
     tmp_path: Path, preset: str, workers: int, more: str
 ) -> None:
     whole, rest = broken(tmp_path, preset, workers, more + REPRODUCIBLE)
+    assert_the_same(rest, whole)
+
+
+def test_augmented_and_mixed_images_are_resumed_too(tmp_path: Path) -> None:
+    train_data = 'train = { format = "digits" }'  # bytes
+    data = f"data = {{ shuffle = true, {train_data}, augment = {{ {AUGMENT} }} }}\n"
+    whole, rest = broken(tmp_path, "sync", 2, REPRODUCIBLE, net=MIXED, data=data)
     assert_the_same(rest, whole)
 
 

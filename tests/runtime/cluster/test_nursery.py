@@ -48,10 +48,11 @@ from runtime.compute import threads
 from runtime.config.sections import Machine
 read, write = os.pipe()
 if os.fork() == 0:
-    threads.use(2)
+    threads.use(2, free=3)
     numpy.ones((300, 300)) @ numpy.ones((300, 300))
     blas = [library["num_threads"] for library in threadpool_info() if library["user_api"] == "blas"]
     told = {"blas": blas, "numba": numba.config.NUMBA_NUM_THREADS, "kernels": os.environ["CONVOY_THREADS"]}
+    told["free"] = os.environ["CONVOY_FREE_CORES"]
     os.write(write, json.dumps(told).encode())
     os._exit(0)
 os.wait()
@@ -140,7 +141,7 @@ def test_a_forked_process_computes_with_its_own_number_of_threads_although_libra
         capture_output=True,
         text=True,
     )
-    assert json.loads(done.stdout) == {"blas": [2], "numba": 2, "kernels": "2"}
+    assert json.loads(done.stdout) == {"blas": [2], "numba": 2, "kernels": "2", "free": "3"}
 
 
 class FullLog:

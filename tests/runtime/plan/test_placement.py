@@ -175,6 +175,23 @@ def test_workers_do_not_leave_cores_to_processes_with_little_work(
     assert [(spec.threads, spec.crowd) for spec in idle.processes] == [(2, 0)] * 5
 
 
+def test_a_process_has_the_cores_of_its_share_free_that_its_threads_leave(tmp_path: Path) -> None:
+    def free(text: str, workers: int, count: int) -> dict[str, int]:
+        made = placed(tmp_path, text, topology(workers, 0))
+        there = range(count)
+        return {
+            spec.name: cores.free(cores.settled(spec, made, there), made, there)
+            for spec in made.processes
+        }
+
+    hosts = f"{ELSEWHERE}hosts = ['a']\n"
+    assert free(f"{hosts}threads = 1\n", 2, 8) == {"worker-0": 3, "worker-1": 3}
+    assert free(f"{hosts}threads = 8\n", 2, 8) == {"worker-0": 0, "worker-1": 0}
+    assert free(hosts, 2, 9) == {"worker-0": 0, "worker-1": 0}
+    pinned = free(f"{hosts}threads = 1\npin = ['worker-1']\n", 2, 8)
+    assert pinned == {"worker-0": 3, "worker-1": 0}
+
+
 def test_pinned_processes_elsewhere_stay_on_the_cores_that_their_machine_lets_them_use(
     tmp_path: Path,
 ) -> None:

@@ -1,0 +1,150 @@
+"""The transform and the random changes of images, as [train.data] has them: the plain settings, and
+what is wrong with them for the data and the net."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+import numpy as np
+
+from nets import DataError, NetError
+from nets.data import Augment, Source, TransformKeys
+from nets.data.randaugment import RandAugment
+from nets.data.transform_keys import flip_replaces
+from roles.data_options import Augment as Section
+from roles.data_options import Data
+from roles.learning.job import Job
+from roles.learning.transforms import no_labels
+from roles.messages import TRAIN
+from roles.planning.by_solver import Remark
+from roles.planning.diagnostics import Diagnostics
+
+# keys whose values are taken as they are
+PLAIN = (
+    "brightness",
+    "contrast",
+    "saturation",
+    "lighting",
+    "pad",
+    "padding",
+    "erase",
+    "mixup",
+    "cutmix",
+)
+# keys without effect unless another key is given
+NEEDED = {"ratio": "scale", "padding": "pad"}
+KEYS = ("crop", "mean", "deviation")
+SECTION = ("train", "data")
+AUGMENT = (*SECTION, "augment")
+
+
+def transform_of(data: Data) -> TransformKeys:
+    """The keys of [train.data] that complete or replace the net's transform_param."""
+    return TransformKeys(data.crop or 0, tuple(data.mean or ()), tuple(data.deviation or ()))
+
+
+def augment_of(data: Data) -> Augment | None:
+    """The random changes to training images; None without any. Raises NetError for settings that
+    are impossible."""
+    said = data.augment
+    drawn = said.randaugment
+    found = Augment(
+        **{name: getattr(said, name) for name in PLAIN},
+        scale=(said.scale[0], said.scale[1]) if said.scale is not None else None,
+        ratio=(said.ratio[0], said.ratio[1]),
+        order=data.order or "",
+        flip=said.flip or "",
+        randaugment=RandAugment(drawn.operations, drawn.magnitude) if drawn is not None else None,
+    )
+    return found or None
+
+
+def check_transform(
+    job: Job, data: Data, sources: Mapping[str, Source], diagnostics: Diagnostics
+) -> None:
+    """Note settings that the data or the net do not allow, and warn of settings that replace others
+    or have no effect."""
+    for text, keys in _idle(data.augment):
+        diagnostics.warn(text, *keys)
+    for phase, source in sources.items():
+        for text, keys in _mistakes(job, phase, source):
+            diagnostics.problem(text, *keys)
+        for text, keys in _warnings(job, phase, source):
+            diagnostics.warn(text, *keys)
+    if data.test_flips:
+        text = "the tests of a run score each image once; `test` scores images and mirror images"
+        diagnostics.warn(text, *SECTION, "test_flips")
+
+
+def _idle(said: Section) -> Iterator[Remark]:
+    """Keys that were given without the key that they belong to."""
+    for key, needed in NEEDED.items():
+        if key in said.model_fields_set and not getattr(said, needed):
+            yield f"has no effect without {needed}", (*AUGMENT, key)
+
+
+def _mistakes(job: Job, phase: str, source: Source) -> Iterator[Remark]:
+    """The settings that the images of a phase do not allow."""
+    augment = job.augment if phase == TRAIN else None
+    if len(source.firsts) != 1:
+        text = f"found {len(source.firsts)} data layers that read images, expected one"
+        given = [(*SECTION, key) for key in KEYS if getattr(job.transform, key)]
+        yield from ((text, keys) for keys in (*given, *([AUGMENT] if augment else [])))
+        return
+    for key, text in job.transform.mistakes(source.shape):
+        yield text, (*SECTION, key)
+    if not augment:
+        return
+    for key, text in augment.mistakes(source.shape):
+        yield text, (*AUGMENT, key) if key else AUGMENT
+    if augment.randaugment is not None and (found := _dtype(source)) not in (None, np.uint8):
+        yield f"found images of {found}, expected bytes (uint8)", (*AUGMENT, "randaugment")
+    yield from _unmixable(job, augment, source)
+
+
+def _unmixable(job: Job, augment: Augment, source: Source) -> Iterator[Remark]:
+    """The reasons why images cannot be mixed."""
+    for key in ("mixup", "cutmix"):
+        if not getattr(augment, key):
+            continue
+        try:
+            text = no_labels(job.data_layers(TRAIN), source)
+        except NetError:
+            return  # a net that cannot be read is reported by itself
+        if text:
+            yield text, (*AUGMENT, key)
+        elif job.batch == 1:
+            text = "found a batch of 1 image, expected at least 2: each is mixed with another one"
+            yield text, (*AUGMENT, key)
+
+
+def _warnings(job: Job, phase: str, source: Source) -> Iterator[Remark]:
+    """Settings that replace a setting of the net, and numbers on another scale than the images."""
+    keys = job.transform
+    for key in ("mean", "deviation"):
+        if 0 < max(getattr(keys, key), default=0) < 1 and _dtype(source) == np.uint8:
+            text = (
+                "found only numbers below 1, but the images have bytes from 0 to 255: multiply "
+                "numbers of images from 0 to 1 by 255"
+            )
+            yield text, (*SECTION, key)
+    try:
+        layers = dataclasses.replace(job, transform=TransformKeys()).data_layers(phase)
+    except NetError:
+        return
+    for layer in layers:
+        for key, text in keys.replaced(layer):
+            yield text, (*SECTION, key)
+        if phase == TRAIN and job.augment and (text := flip_replaces(job.augment, layer)):
+            yield text, (*AUGMENT, "flip")
+
+
+def _dtype(source: Source) -> np.dtype[Any] | None:
+    """The type of the numbers of a source's images; None if the first one is damaged, which is
+    reported elsewhere."""
+    try:
+        return source.read(np.zeros(1, np.int64))[0].dtype
+    except DataError:
+        return None
