@@ -23,6 +23,7 @@ cluster_model        The model of the cluster of a live run
 hardware             The model of the cluster that the tuner asks
 held_cluster         The training cluster as a laboratory
 compensation         The explicit momentum that follows the number of asynchronous groups
+course               The way on after a search
 
 See docs/decisions/tuning.md.
 """

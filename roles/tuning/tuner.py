@@ -25,26 +25,17 @@ from roles.messages import Done, Held, Hold, Regroup, Release, Released
 from roles.tuning.batch_choice import Batches, noise_of, worth_telling
 from roles.tuning.choices import Choices, Chosen, Setting, in_words
 from roles.tuning.cluster_model import ClusterModel
+from roles.tuning.course import FALLS, Course
 from roles.tuning.gradient_statistics import GetGradientStatistics, GradientStatistics
 from roles.tuning.hardware import Hardware
 from roles.tuning.held_cluster import HeldCluster, RunEnds, changed, shown
 from roles.tuning.momentum import ROUNDING
 from roles.tuning.momentum_following import EVERY, Change, Following
 from roles.tuning.record import FILE, Start, as_chosen, search_of, write
-from roles.tuning.search import instead, tune
+from roles.tuning.search import tune
 from roles.tuning.trials import SpentUp, Trials
 from runtime import Actor, Refused, Save
 from runtime.reasons import reason
-
-# Turns of each group with a careful setting before the setting that diverged is tried once more. A
-# net that has hardly learnt bears the least: LeNet with 8 groups diverged at the whole gain in the
-# first 36 iterations with some seeds, and bears it with all of them later. At an eighth of the gain
-# it had not reached in 5 000 iterations what the whole gain reaches in 1 500.
-WARM_UP = 25
-PAYS = 4  # times as many iterations as those of the warm-up must be left
-# times that training goes back to the model of one search; a run that still diverges then would
-# diverge with any setting
-FALLS = 5
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -85,21 +76,6 @@ class TunerOptions(RoleOptions):
                 each.get(what, 0) for each in held for what in ("parameters", "history")
             )
         }
-
-
-@dataclass
-class _Course:
-    """The way on after a search from the setting `now`. The kept model is that of iteration `at`,
-    with `left` iterations to go. Training has diverged `falls` times. `later`: the setting that
-    diverged and is tried once more after a warm-up with the present choice."""
-
-    trials: Trials
-    now: Setting
-    chosen: Chosen
-    at: int
-    left: int
-    falls: int = 0
-    later: Setting | None = None
 
 
 class Tuner(Actor):
@@ -170,11 +146,10 @@ class Tuner(Actor):
             raise
         self._trained += trials.kept_seconds
         self._paused -= trials.kept_seconds
-        at = held.iteration + trials.kept
-        course = _Course(trials, now, chosen, at, self._choices.last - at)
+        course = Course(trials, now, chosen, held.iteration + trials.kept, last=self._choices.last)
         return await self._go_on(course, now, began)
 
-    async def _go_on(self, course: _Course, was: Setting, began: float) -> bool:
+    async def _go_on(self, course: Course, was: Setting, began: float) -> bool:
         """Release the run, held with the setting `was` since `began`, with the choice of the
         course; with others where training diverges. Return True if another search will follow, at
         the time when it is due."""
@@ -184,7 +159,8 @@ class Tuner(Actor):
             if released.diverged:
                 began = self._since  # the seconds of undone iterations do not count as training
                 was = self._present(released)
-                self._fell(course, was, released.iterations)
+                for why in course.fell(self._choices, was, released.iterations):
+                    self._tell(why)
             elif course.later is None:
                 return again
             else:
@@ -192,9 +168,10 @@ class Tuner(Actor):
                 self._trained += began - self._since
                 held = await self.ask(self._coordinator, Hold(), Held)
                 was = self._present(held)
-                self._warmed_up(course, was, held.iteration)
+                for why in course.warmed_up(was, held.iteration):
+                    self._tell(why)
 
-    async def _decided(self, course: _Course, began: float) -> tuple[int, bool]:
+    async def _decided(self, course: Course, began: float) -> tuple[int, bool]:
         """Report the choice with which a run goes on that was held since `began`. Return the number
         of iterations to watch, and whether another search will follow."""
         trials = course.trials
@@ -207,53 +184,12 @@ class Tuner(Actor):
         if self._model is not None:
             await self._model.begin()
         if course.later is not None:
-            return WARM_UP * chosen.setting.groups, False
+            return course.warm_up, False
         if trials.diverges(chosen.setting) or course.falls == FALLS:
             self._tell_end("all settings that are left diverged")
             return 0, False
         again = not self._follow and self._pays_for_another(trials, chosen, course.left)
         return min(course.left, self._epoch(trials, chosen)), again
-
-    def _fell(self, course: _Course, was: Setting, iterations: int) -> None:
-        """Choose another setting after training diverged with the setting `was`."""
-        chosen = course.chosen
-        if was != chosen.setting:
-            self._tell(f"a request changed {chosen.setting} to {was} while it was watched")
-            chosen = dataclasses.replace(chosen, setting=was)
-        self._tell(
-            f"training diverged within {iterations} iterations with {was}: "
-            f"it goes back to iteration {course.at}"
-        )
-        course.falls += 1
-        course.trials.fell(was)
-        chosen = instead(course.trials, self._choices, course.now, chosen)
-        careful = self._choices.possible(chosen.setting, was)
-        course.chosen = dataclasses.replace(chosen, setting=careful)
-        warms_up = (
-            course.falls == 1
-            and chosen.by_theory
-            and careful.groups == was.groups
-            and careful.step < was.step
-            and not course.trials.diverges(careful)
-            and course.left > PAYS * WARM_UP * was.groups
-        )
-        course.later = was if warms_up else None
-
-    def _warmed_up(self, course: _Course, was: Setting, iteration: int) -> None:
-        """Choose the setting that diverged in an untrained net, since the net has been trained with
-        a careful one meanwhile, unless a request changed the careful one to `was`."""
-        chosen = course.chosen
-        later = course.later
-        course.at = iteration
-        course.left = self._choices.last - iteration
-        course.later = None
-        if was != chosen.setting or later is None:
-            self._tell(f"a request changed {chosen.setting} to {was} while it was watched")
-            course.chosen = dataclasses.replace(chosen, setting=was)
-            return
-        course.trials.forgive(later)
-        why = f"{later} once more: it diverged in a net that had hardly learnt"
-        course.chosen = dataclasses.replace(chosen, setting=later, why=why)
 
     async def _learn_from(self, held: Held, now: Setting, then: Setting, seconds: float) -> None:
         """Learn how long iterations take from the `seconds` of training since the last release,
