@@ -31,7 +31,7 @@ from nets.definition.spec import WRITTEN, NetSpec, keep, net_from_proto
 from nets.errors import PrototxtError, did_you_mean
 from nets.schema import caffe_pb2 as caffe
 from nets.schema.fields import blocks_of
-from nets.schema.layer_types import LAYER_TYPES
+from nets.schema.layer_types import ALL_TYPES
 
 FIELDS = caffe.LayerParameter.DESCRIPTOR.fields_by_name
 SETS = ("name", "type", "bottom", "top")  # set by the positional arguments and `tops`
@@ -58,12 +58,12 @@ class NetBuilder:
         return text
 
     def __getattr__(self, kind: str) -> Callable[..., Blobs]:
-        """Return the method that adds a layer of this Caffe type. Raises AttributeError with the
-        nearest type for an unknown one."""
-        if kind not in LAYER_TYPES:
+        """Return the method that adds a layer of this type. Raises AttributeError with the nearest
+        type for an unknown one."""
+        if kind not in ALL_TYPES:
             more = "; add a type of another package with layer(type, name, ...)"
             raise AttributeError(
-                f"'{kind}' is not a layer type of Caffe{did_you_mean(kind, LAYER_TYPES)}{more}"
+                f"'{kind}' is not a layer type{did_you_mean(kind, ALL_TYPES)}{more}"
             )
 
         def add(name: str, *bottoms: str, **fields: Any) -> Blobs:

@@ -12,6 +12,7 @@ dense        Fully connected layers and tables (Caffe's `InnerProduct`, `Embed`)
 recurrent    Recurrent layers over whole sequences (Caffe's `LSTM`, `RNN`)
 elementwise  Activations and functions of single elements (Caffe's `ReLU`, `ELU`, `Sigmoid`, `TanH`,
              `Power`, `Exp`, `Log`, ...)
+gates        Activations that multiply x by a gate between 0 and 1
 prelu        ReLU with a learned slope (Caffe's `PReLU`)
 dropout      Dropout (Caffe's `Dropout`)
 normalise    Normalisation across or within channels, over a batch or over an image (Caffe's `LRN`,
@@ -43,6 +44,7 @@ from nets.layers import (
     dense,
     dropout,
     elementwise,
+    gates,
     loss,
     normalise,
     pool,
@@ -70,6 +72,7 @@ __all__ = [
     "dense",
     "dropout",
     "elementwise",
+    "gates",
     "kind_of",
     "loss",
     "make_layer",

@@ -53,7 +53,7 @@ FIELDS: dict[str, Fields] = {
         " memory_data_param mvn_param parameter_param pooling_param power_param prelu_param"
         " python_param recurrent_param reduction_param relu_param reshape_param scale_param"
         " sigmoid_param slice_param softmax_param spp_param swish_param tanh_param"
-        " threshold_param tile_param",
+        " threshold_param tile_param gelu_param",
         refused={
             "blobs": (
                 "a prototxt holds no weights; put them in a .caffemodel and name it in "
@@ -101,6 +101,7 @@ FIELDS: dict[str, Fields] = {
     "EmbedParameter": Fields("num_output input_dim bias_term weight_filler bias_filler"),
     "ExpParameter": Fields("base scale shift"),
     "FlattenParameter": Fields("axis end_axis"),
+    "GELUParameter": Fields("approximate"),
     "HDF5DataParameter": Fields("batch_size shuffle", warned={"source": SOURCE}),
     "HingeLossParameter": Fields("norm"),
     "ImageDataParameter": Fields(
@@ -168,8 +169,7 @@ FIELDS: dict[str, Fields] = {
 # Convoy differs from the default of these fields, so they cause a warning with any value.
 ALWAYS_TOLD = frozenset({"SolverParameter.solver_mode"})
 
-# The options that each layer type of Caffe reads. Options of refused types are in
-# `LayerParameter.refused`.
+# The options that each layer type reads. Options of refused types are in `LayerParameter.refused`.
 _OWN = {
     "Accuracy": "accuracy",
     "ArgMax": "argmax",
@@ -189,6 +189,7 @@ _OWN = {
     "Embed": "embed",
     "Exp": "exp",
     "Flatten": "flatten",
+    "GELU": "gelu",
     "HDF5Data": "hdf5_data",
     "HDF5Output": "hdf5_output",
     "HingeLoss": "hinge_loss",
@@ -226,6 +227,6 @@ _OWN = {
 
 
 def blocks_of(kind: str) -> frozenset[str]:
-    """Return the blocks of options that layers of this Caffe type read, such as
-    {"convolution_param"}. The set is empty for types without options."""
+    """Return the blocks of options that layers of this type read, such as {"convolution_param"}.
+    The set is empty for types without options."""
     return frozenset(f"{name}_param" for name in _OWN.get(kind, "").split())

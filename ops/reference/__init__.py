@@ -16,6 +16,8 @@ normalise      Normalisation by mean and variance
 reduction      Reductions of trailing axes, places of the largest values, sums per channel and of
                all (Caffe's Reduction, ArgMax)
 activation     Activations with a kink at a threshold, forward and backward
+gates          Activations that multiply x by a gate between 0 and 1, forward and backward
+normal         The cumulative function and the density of the normal distribution, for GELU
 pointwise      Smooth functions of single elements and their gradients
 eltwise        Several arrays of one shape made into one, element by element
 broadcast      Scale and bias along some axes (Caffe's Scale and Bias layers), forward and backward

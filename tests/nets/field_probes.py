@@ -24,6 +24,7 @@ LAYERS = {
     "EmbedParameter": ("Embed", "labels", 1, "num_output: 3 input_dim: 5"),
     "ExpParameter": ("Exp", "X", 1, ""),
     "FlattenParameter": ("Flatten", "X", 1, ""),
+    "GELUParameter": ("GELU", "X", 1, ""),
     "HDF5DataParameter": ("HDF5Data", "", 2, "batch_size: 4"),
     "HingeLossParameter": ("HingeLoss", "ROWS labels", 1, ""),
     "ImageDataParameter": ("ImageData", "", 2, "batch_size: 4"),

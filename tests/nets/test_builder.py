@@ -16,7 +16,7 @@ import runtime
 from examples.net_in_python import lenet
 from nets import Net, NetBuilder, PrototxtError, load_net
 from nets.schema import caffe_pb2 as caffe
-from nets.schema.layer_types import LAYER_TYPES
+from nets.schema.layer_types import ALL_TYPES
 from ops import get_backend
 from runtime.errors import ConfigError
 
@@ -112,11 +112,11 @@ def test_its_prototxt_is_read_by_caffes_own_schema() -> None:
     assert text_format.Parse(str(lenet()), caffe.NetParameter()) == load_net("lenet").proto
 
 
-def test_every_layer_type_of_caffe_is_a_method() -> None:
+def test_every_layer_type_of_caffe_and_of_ours_is_a_method() -> None:
     net = NetBuilder()
-    for kind in LAYER_TYPES:
+    for kind in ALL_TYPES:
         getattr(net, kind)(f"a {kind}")
-    assert [layer.type for layer in net.proto().layer] == list(LAYER_TYPES)
+    assert [layer.type for layer in net.proto().layer] == list(ALL_TYPES)
 
 
 def test_a_layer_of_another_package_is_added_by_its_type() -> None:
@@ -207,7 +207,7 @@ def test_all_mistakes_of_a_call_are_reported_at_once_and_nothing_is_added() -> N
 def test_an_unknown_type_is_reported_with_the_nearest() -> None:
     with pytest.raises(
         AttributeError,
-        match=(r"'Convolutoin' is not a layer type of Caffe .did " r"you mean 'Convolution'"),
+        match=(r"'Convolutoin' is not a layer type .did " r"you mean 'Convolution'"),
     ):
         NetBuilder().Convolutoin("c", "data")
 

@@ -8,7 +8,7 @@ from nets.definition.spec import LayerSpec
 from nets.errors import NetError
 from nets.layers import KINDS, REFUSED, Run, Setup, Values, make_layer
 from nets.schema import caffe_pb2 as caffe
-from nets.schema.layer_types import LAYER_TYPES
+from nets.schema.layer_types import ADDED_TYPES, LAYER_TYPES
 from ops import get_backend
 from ops.gradcheck import check_gradient
 
@@ -130,6 +130,8 @@ KIND_LINES = [
     ("BNLL", "", "X", [IMAGE]),
     ("Clip", "clip_param { min: -2 max: 1.5 }", "X", [IMAGE]),
     ("Swish", "swish_param { beta: 1.5 }", "X", [IMAGE]),
+    ("GELU", "", "X", [IMAGE]),
+    ("GELU", "gelu_param { approximate: TANH }", "X", [IMAGE]),
     ("Dropout", "dropout_param { dropout_ratio: 0.3 }", "X", [IMAGE]),
     ("LRN", "lrn_param { local_size: 3 alpha: 0.5 k: 2 }", "X", [IMAGE]),
     ("LRN", "lrn_param { local_size: 3 beta: 0.5 norm_region: WITHIN_CHANNEL }", "X", [IMAGE]),
@@ -303,6 +305,7 @@ def test_every_layer_type_of_caffe_is_computed_or_refused_with_a_reason():
     of_ours = of_caffe - set(LAYER_TYPES)
     assert not of_ours, "Caffe lacks these types: write `of_caffe = False` in their classes"
     assert of_caffe | REFUSED.keys() == set(LAYER_TYPES)
+    assert KINDS.keys() - of_caffe == set(ADDED_TYPES), "list these types in nets.schema"
     assert not KINDS.keys() & REFUSED.keys()
 
 

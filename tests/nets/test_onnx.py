@@ -268,6 +268,11 @@ CASES = {
     "Threshold": [IMAGE + layer("Threshold", "threshold_param { threshold: 0.2 }")],
     "Clip": [IMAGE + layer("Clip", "clip_param { min: -0.5 max: 0.7 }")],
     "Swish": [IMAGE + layer("Swish", "swish_param { beta: 1.5 }")],
+    "GELU": [
+        IMAGE + layer("GELU"),
+        IMAGE + layer("GELU", "gelu_param { approximate: TANH }"),
+    ],
+    **{kind: [IMAGE + layer(kind)] for kind in ("SiLU", "HardSigmoid", "HardSwish")},
     "Parameter": [
         IMAGE + 'layer { name: "p" type: "Parameter" top: "w" '
         "parameter_param { shape { dim: 4 dim: 7 dim: 9 } } }"
@@ -330,12 +335,11 @@ def recurrent(deployment: Deployment, path: Path) -> None:
     assert np.abs(found - expected).max() <= CLOSE * np.abs(expected).max()
 
 
-def test_every_layer_type_of_caffe_has_a_converter_and_a_case_or_is_left_out_for_a_reason():
+def test_every_layer_type_has_a_converter_and_a_case_or_is_left_out_for_a_reason():
     """A layer type of another package without a converter is refused by name and line."""
     trained_only = {kind for kind, cls in KINDS.items() if cls.is_source or cls.scores}
     random = {"DummyData"}
-    of_caffe = {kind for kind, cls in KINDS.items() if cls.of_caffe}
-    assert of_caffe - trained_only - random <= set(CONVERTERS) == set(CASES) <= set(KINDS)
+    assert set(KINDS) - trained_only - random <= set(CONVERTERS) == set(CASES) <= set(KINDS)
 
 
 @pytest.mark.parametrize(

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 from ops import Backend, ConvGeometry, PoolGeometry
+from ops.reference import normal
 from tests.ops.conftest import LAYOUTS
 
 
@@ -31,10 +32,32 @@ def test_smooth_functions_neither_overflow_nor_warn_for_huge_arguments(backend: 
     np.testing.assert_allclose(backend.bnll_forward(x), [0, math.log(2), 1e4], rtol=1e-6)
     np.testing.assert_allclose(backend.bnll_backward(np.ones_like(x), x), [0, 0.5, 1])
     np.testing.assert_allclose(backend.elu_forward(x), [-1, 0, 1e4])
+    for y in (
+        backend.swish_forward(x),
+        backend.gelu_forward(x),
+        backend.gelu_forward(x, tanh=True),
+        backend.hard_swish_forward(x),
+    ):
+        np.testing.assert_allclose(y, [0, 0, 1e4])
+    far = x * np.float32(1e30)
+    for tanh in (False, True):
+        np.testing.assert_allclose(backend.gelu_forward(far, tanh=tanh), [0, 0, 1e34])
+        dx = backend.gelu_backward(np.ones_like(far), far, tanh=tanh)
+        np.testing.assert_allclose(dx, [0, 0.5, 1])
     loss, _ = backend.sigmoid_cross_entropy_forward(
         x, np.array([1, 1, 0], np.float32), normalization="NONE"
     )
     assert loss == pytest.approx(2e4 + math.log(2))
+
+
+def test_the_normal_distribution_is_as_exact_as_its_dtype_also_far_from_its_middle():
+    x = np.linspace(-12, 12, 4001)
+    expected = np.array([math.erfc(-v * math.sqrt(0.5)) / 2 for v in x])
+    np.testing.assert_allclose(normal.cumulative(np, x), expected, rtol=2e-14)
+    near = abs(x) < 6  # float32 rounds the exponent of the tail
+    single = normal.cumulative(np, x.astype(np.float32))
+    np.testing.assert_allclose(single[near], expected[near], rtol=2e-5)
+    np.testing.assert_allclose(single, expected, atol=2e-7)
 
 
 def test_a_batch_of_ignored_targets_costs_nothing(backend: Backend):
