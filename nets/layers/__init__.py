@@ -17,6 +17,7 @@ prelu        ReLU with a learned slope (Caffe's `PReLU`)
 dropout      Dropout (Caffe's `Dropout`)
 normalise    Normalisation across or within channels, over a batch or over an image (Caffe's `LRN`,
              `BatchNorm`, `MVN`)
+row_norm     Normalisation within a row, with statistics that depend on no other row
 affine       Multiplication by factors and addition of biases along some axes (Caffe's `Scale`,
              `Bias`)
 combine      Layers that join blobs or split one, as views where possible (Caffe's `Concat`,
@@ -51,6 +52,7 @@ from nets.layers import (
     prelu,
     recurrent,
     reduce,
+    row_norm,
     shape,
     softmax,
 )
@@ -81,6 +83,7 @@ __all__ = [
     "prelu",
     "recurrent",
     "reduce",
+    "row_norm",
     "settings",
     "shape",
     "softmax",

@@ -53,7 +53,7 @@ FIELDS: dict[str, Fields] = {
         " memory_data_param mvn_param parameter_param pooling_param power_param prelu_param"
         " python_param recurrent_param reduction_param relu_param reshape_param scale_param"
         " sigmoid_param slice_param softmax_param spp_param swish_param tanh_param"
-        " threshold_param tile_param gelu_param",
+        " threshold_param tile_param gelu_param group_norm_param layer_norm_param",
         refused={
             "blobs": (
                 "a prototxt holds no weights; put them in a .caffemodel and name it in "
@@ -102,6 +102,7 @@ FIELDS: dict[str, Fields] = {
     "ExpParameter": Fields("base scale shift"),
     "FlattenParameter": Fields("axis end_axis"),
     "GELUParameter": Fields("approximate"),
+    "GroupNormParameter": Fields("groups eps"),
     "HDF5DataParameter": Fields("batch_size shuffle", warned={"source": SOURCE}),
     "HingeLossParameter": Fields("norm"),
     "ImageDataParameter": Fields(
@@ -114,6 +115,7 @@ FIELDS: dict[str, Fields] = {
         "num_output bias_term weight_filler bias_filler axis transpose"
     ),
     "InputParameter": Fields("shape"),
+    "LayerNormParameter": Fields("axis eps"),
     "LogParameter": Fields("base scale shift"),
     "LRNParameter": Fields("local_size alpha beta norm_region k", warned={"engine": ENGINE}),
     "MemoryDataParameter": Fields("batch_size channels height width"),
@@ -190,6 +192,7 @@ _OWN = {
     "Exp": "exp",
     "Flatten": "flatten",
     "GELU": "gelu",
+    "GroupNorm": "group_norm",
     "HDF5Data": "hdf5_data",
     "HDF5Output": "hdf5_output",
     "HingeLoss": "hinge_loss",
@@ -199,6 +202,7 @@ _OWN = {
     "Input": "input",
     "LRN": "lrn",
     "LSTM": "recurrent",
+    "LayerNorm": "layer_norm",
     "Log": "log",
     "MVN": "mvn",
     "MemoryData": "memory_data transform",

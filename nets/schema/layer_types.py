@@ -71,8 +71,10 @@ LAYER_TYPES = (
 # Types of Convoy that Caffe lacks. Forks of Caffe have some of them, under these names.
 ADDED_TYPES = (
     "GELU",
+    "GroupNorm",
     "HardSigmoid",
     "HardSwish",
+    "LayerNorm",
     "SiLU",
 )
 

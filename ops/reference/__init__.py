@@ -13,6 +13,7 @@ pool           Max and average pooling, forward and backward, as Caffe defines t
 stochastic     Stochastic pooling, forward (Zeiler and Fergus 2013, as Caffe does it)
 lrn            Local response normalisation, forward and backward, as Caffe defines it
 normalise      Normalisation by mean and variance
+row_norm       Normalisation within a row
 reduction      Reductions of trailing axes, places of the largest values, sums per channel and of
                all (Caffe's Reduction, ArgMax)
 activation     Activations with a kink at a threshold, forward and backward

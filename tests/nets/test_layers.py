@@ -137,6 +137,10 @@ KIND_LINES = [
     ("LRN", "lrn_param { local_size: 3 beta: 0.5 norm_region: WITHIN_CHANNEL }", "X", [IMAGE]),
     ("BatchNorm", "", "X", [IMAGE]),
     ("BatchNorm", "batch_norm_param { use_global_stats: true eps: 0.1 }", "X", [IMAGE]),
+    ("GroupNorm", "group_norm_param { groups: 3 eps: 0.1 }", "X", [IMAGE]),
+    ("GroupNorm", "group_norm_param { groups: 1 }", "ROWS", [(4, 7)]),
+    ("LayerNorm", "", "X", [IMAGE]),
+    ("LayerNorm", "layer_norm_param { axis: -1 eps: 0.1 }", "X", [IMAGE]),
     ("MVN", "", "X", [IMAGE]),
     ("MVN", "mvn_param { across_channels: true normalize_variance: false }", "X", [IMAGE]),
     ("Scale", "scale_param { bias_term: true }", "X", [IMAGE]),
@@ -457,6 +461,24 @@ def test_an_infogain_matrix_is_read_from_a_binaryproto(tmp_path):
         layer.setup([scores.shape, labels.shape], Setup("TRAIN", None, None))
         found.append(layer.forward([scores, labels], (), RUN)[0])
     assert found[0] == pytest.approx(found[1])
+
+
+@pytest.mark.parametrize(
+    ("kind", "options", "shape", "expected"),
+    [
+        ("GroupNorm", "", IMAGE, "group_norm_param.groups': found 32, expected a divisor of 3"),
+        ("GroupNorm", "group_norm_param { groups: 0 }", IMAGE, "groups': found 0"),
+        ("GroupNorm", "group_norm_param { groups: 1 eps: 0 }", IMAGE, "eps': found 0, expected"),
+        ("LayerNorm", "layer_norm_param { axis: 0 }", IMAGE, "axis': found the axis of the rows"),
+        ("LayerNorm", "layer_norm_param { axis: 4 }", IMAGE, "layer_norm_param.axis'"),
+        ("LayerNorm", "layer_norm_param { eps: -1 }", IMAGE, "eps': found -1, expected"),
+        ("LayerNorm", "", (4,), r"found shape \(4,\), expected \(N, C, ...\)"),
+    ],
+)
+def test_an_option_that_the_bottom_does_not_allow_names_the_key(kind, options, shape, expected):
+    layer = layer_of(kind, options)
+    with pytest.raises(NetError, match=expected):
+        layer.setup([shape], Setup("TRAIN", None, None))
 
 
 def test_a_layer_with_a_wrong_window_names_the_key():

@@ -212,6 +212,10 @@ LINES = [
     ("LRN", "lrn_param { local_size: 3 alpha: 0.5 norm_region: WITHIN_CHANNEL }", "X", within),
     ("BatchNorm", "", "X", batch_norm),
     ("BatchNorm", "batch_norm_param { use_global_stats: true }", "X", fixed_norm),
+    ("GroupNorm", "group_norm_param { groups: 3 }", "X", lambda x: F.group_norm(x, 3)),
+    ("GroupNorm", "group_norm_param { groups: 1 }", "X", lambda x: F.layer_norm(x, x.shape[1:])),
+    ("LayerNorm", "", "X", lambda x: F.layer_norm(x.movedim(1, -1), x.shape[1:2]).movedim(-1, 1)),
+    ("LayerNorm", "layer_norm_param { axis: -1 }", "X", lambda x: F.layer_norm(x, x.shape[3:])),
     ("MVN", "", "X", lambda x: F.instance_norm(x, eps=0)),
     (
         "MVN",

@@ -229,6 +229,15 @@ CASES = {
         for a in ("true", "false")
         for v in ("true", "false")
     ],
+    "GroupNorm": [
+        IMAGE + layer("GroupNorm", "group_norm_param { groups: 2 eps: 0.01 }"),
+        ROWS + layer("GroupNorm", "group_norm_param { groups: 3 }"),
+    ],
+    "LayerNorm": [
+        IMAGE + layer("LayerNorm"),
+        IMAGE + layer("LayerNorm", "layer_norm_param { axis: 3 eps: 0.01 }"),
+        ROWS + layer("LayerNorm"),
+    ],
     "Reduction": [
         IMAGE + layer("Reduction", (f"reduction_param {{ operation: {kind} axis: 2 coeff: 1.5 }}"))
         for kind in ("SUM", "ASUM", "SUMSQ", "MEAN")

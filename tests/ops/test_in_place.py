@@ -62,6 +62,12 @@ CALLS: dict[str, Callable[[Backend, Array, Array, Array | None], Any]] = {
     "eltwise maximum": lambda b, x, y, out: b.eltwise_forward([x, y], operation="MAX", out=out)[0],
     "batch norm": lambda b, x, y, out: b.batch_norm_forward(x, out=out)[0],
     "batch norm backward": lambda b, x, y, out: b.batch_norm_backward(x, y, G, out=out),
+    "group norm": lambda b, x, y, out: b.group_norm_forward(x, groups=2, out=out)[0],
+    "group norm backward": lambda b, x, y, out: b.group_norm_backward(
+        x, y, np.outer(G[:3], G[:2]), groups=2, out=out
+    ),
+    "layer norm": lambda b, x, y, out: b.layer_norm_forward(x, out=out)[0],
+    "layer norm backward": lambda b, x, y, out: b.layer_norm_backward(x, y, y[:, 0], out=out),
     "mvn": lambda b, x, y, out: b.mvn_forward(x, out=out)[0],
     "mvn backward": lambda b, x, y, out: b.mvn_backward(x, y, None, out=out),
     "reduction backward": lambda b, x, y, out: b.reduction_backward(
