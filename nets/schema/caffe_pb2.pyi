@@ -433,7 +433,7 @@ class TransformationParameter(_message.Message):
     def __init__(self, scale: _Optional[float] = ..., mirror: _Optional[bool] = ..., crop_size: _Optional[int] = ..., mean_file: _Optional[str] = ..., mean_value: _Optional[_Iterable[float]] = ..., force_color: _Optional[bool] = ..., force_gray: _Optional[bool] = ...) -> None: ...
 
 class LossParameter(_message.Message):
-    __slots__ = ("ignore_label", "normalize", "normalization")
+    __slots__ = ("ignore_label", "normalize", "normalization", "label_smoothing")
     class NormalizationMode(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
         __slots__ = ()
         FULL: _ClassVar[LossParameter.NormalizationMode]
@@ -447,10 +447,12 @@ class LossParameter(_message.Message):
     IGNORE_LABEL_FIELD_NUMBER: _ClassVar[int]
     NORMALIZE_FIELD_NUMBER: _ClassVar[int]
     NORMALIZATION_FIELD_NUMBER: _ClassVar[int]
+    LABEL_SMOOTHING_FIELD_NUMBER: _ClassVar[int]
     ignore_label: int
     normalize: bool
     normalization: LossParameter.NormalizationMode
-    def __init__(self, ignore_label: _Optional[int] = ..., normalize: _Optional[bool] = ..., normalization: _Optional[_Union[LossParameter.NormalizationMode, str]] = ...) -> None: ...
+    label_smoothing: float
+    def __init__(self, ignore_label: _Optional[int] = ..., normalize: _Optional[bool] = ..., normalization: _Optional[_Union[LossParameter.NormalizationMode, str]] = ..., label_smoothing: _Optional[float] = ...) -> None: ...
 
 class AccuracyParameter(_message.Message):
     __slots__ = ("top_k", "axis", "ignore_label")

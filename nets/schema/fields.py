@@ -68,7 +68,7 @@ FIELDS: dict[str, Fields] = {
     "TransformationParameter": Fields(
         "scale mirror crop_size mean_file mean_value force_color force_gray"
     ),
-    "LossParameter": Fields("ignore_label normalize normalization"),
+    "LossParameter": Fields("ignore_label normalize normalization label_smoothing"),
     "AccuracyParameter": Fields("top_k axis ignore_label"),
     "ArgMaxParameter": Fields("out_max_val top_k axis"),
     "BatchNormParameter": Fields("use_global_stats moving_average_fraction eps"),

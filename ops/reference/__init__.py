@@ -25,6 +25,7 @@ broadcast      Scale and bias along some axes (Caffe's Scale and Bias layers), f
 philox         Dropout by numbers that follow from (key, row, place in the row)
 loss           Softmax along any axis, and over axis 1 its cross-entropy loss and accuracy (Caffe's
                Softmax, SoftmaxWithLoss, Accuracy)
+soft_loss      The softmax loss against soft targets, over axis 1
 class_loss     Losses of class probabilities other than the softmax loss
 distance_loss  Losses that compare arrays element by element
 fused          Several operations that follow each other in most nets, under one name

@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 
+from nets import Net, unknown_numbers
 from nets.definition.prototxt import Where, parse
 from nets.definition.spec import LayerSpec
 from nets.errors import NetError
@@ -11,6 +12,7 @@ from nets.schema import caffe_pb2 as caffe
 from nets.schema.layer_types import ADDED_TYPES, LAYER_TYPES
 from ops import get_backend
 from ops.gradcheck import check_gradient
+from tests.nets.support import spec_of
 
 RANDOM = np.random.default_rng(5)
 
@@ -206,6 +208,9 @@ KIND_LINES = [
         "X last_labels",
         [()],
     ),
+    ("SoftmaxWithLoss", "loss_param { label_smoothing: 0.25 }", "X plane_labels", [()]),
+    ("SoftmaxWithLoss", "", "X shares", [()]),
+    ("SoftmaxWithLoss", "loss_param { label_smoothing: 0.25 }", "X shares", [()]),
     ("SigmoidCrossEntropyLoss", "", "X targets", [()]),
     (
         "SigmoidCrossEntropyLoss",
@@ -227,6 +232,8 @@ KIND_LINES = [
     ("InfogainLoss", "", "ROWS labels matrix", [()]),
 ]
 
+SHARES = RANDOM.random(IMAGE) + 0.1
+BOTTOMS["shares"] = SHARES / SHARES.sum(axis=1, keepdims=True)
 BOTTOMS["plane_targets"] = (np.arange(4 * 3 * 36) % 3).reshape(IMAGE).astype(float)
 RUN = Run("TRAIN", 1, 3, 0, 4, 4)
 
@@ -365,6 +372,70 @@ def test_accuracy_and_the_softmax_loss_take_the_classes_from_any_axis():
     assert layer.forward([scores, labels], (), RUN)[0] == pytest.approx(
         (scores.argmax(3) == labels).mean()
     )
+
+
+def test_labels_of_the_scores_shape_are_probabilities_also_with_scores_of_one_pixel():
+    scores = spread(4, 3, 1, 1)
+    labels = BOTTOMS["shares"][:, :, 0, 0]
+    loss = layer_of("SoftmaxWithLoss", "", 2)
+    assert loss.setup([scores.shape, labels.shape], Setup("TRAIN", None, None)) == [()]
+    rows = scores[:, :, 0, 0]
+    expected = (np.log(np.exp(rows).sum(1, keepdims=True)) - rows) * labels
+    assert loss.forward([scores, labels], (), RUN)[0] == pytest.approx(expected.sum() / 4)
+    accuracy = layer_of("Accuracy", "", 2)
+    accuracy.setup([scores.shape, labels.shape], Setup("TEST", None, None))
+    hits = rows.argmax(1) == labels.argmax(1)
+    assert accuracy.forward([scores, labels], (), RUN)[0] == hits.mean()
+
+
+def test_one_hot_labels_have_the_loss_of_their_classes():
+    scores = BOTTOMS["ROWS"]
+    found = []
+    for labels in (LABELS, np.eye(7)[LABELS], LABELS[:, None]):
+        layer = layer_of("SoftmaxWithLoss", "loss_param { label_smoothing: 0.1 }", 2)
+        layer.setup([scores.shape, labels.shape], Setup("TRAIN", None, None))
+        found.append(float(layer.forward([scores, labels], (), RUN)[0]))
+    assert found == [pytest.approx(found[0])] * 3
+
+
+@pytest.mark.parametrize(
+    ("kind", "options", "labels", "expected"),
+    [
+        ("SoftmaxWithLoss", "", (4, 5), r"found labels of shape \(4, 5\).* or \(4, 7\) for prob"),
+        ("SoftmaxWithLoss", "loss_param { label_smoothing: 1 }", (4,), "found 1, expected at l"),
+        ("SoftmaxWithLoss", "loss_param { ignore_label: 1 }", (4, 7), "labels are probabilities"),
+        ("InfogainLoss", "loss_param { label_smoothing: 0.1 }", (4,), "takes no soft labels"),
+        ("SigmoidCrossEntropyLoss", "loss_param { label_smoothing: 0.1 }", (4, 7), "smoothed t"),
+        ("HingeLoss", "", (4, 7), "expected"),
+    ],
+)
+def test_labels_that_a_loss_cannot_take_are_refused_by_key(kind, options, labels, expected):
+    layer = layer_of(kind, options, 2)
+    with pytest.raises(NetError, match=expected):
+        layer.setup([(4, 7), labels], Setup("TRAIN", None, None))
+
+
+def test_labels_that_are_probabilities_are_not_checked_as_numbers_of_classes(tmp_path):
+    text = """
+        layer { name: "d" type: "Input" top: "x" top: "label"
+          input_param { shape { dim: 2 dim: 3 } shape { dim: 2 %s } } }
+        layer { name: "l" type: "SoftmaxWithLoss" bottom: "x" bottom: "label" top: "l" }"""
+    soft = np.array([[0.25, 0.5, 0.25]])
+    for more, labels, words in (
+        ("dim: 3", soft, ""),
+        ("dim: 3", np.array([1, 3]), "'label' holds 3, but layer 'l' takes"),
+        ("", soft, "'label' holds 0.25, but layer 'l' takes"),
+    ):
+        net = Net(spec_of(tmp_path, text % more), "TRAIN", ops=get_backend())
+        assert " ".join(unknown_numbers(net, {"label": labels})).startswith(words)
+        assert bool(unknown_numbers(net, {"label": labels})) is bool(words)
+
+
+def test_a_device_tells_of_labels_that_are_no_probabilities():
+    layer = layer_of("SoftmaxWithLoss", "", 2)
+    layer.setup([(4, 7), (4, 7)], Setup("TRAIN", None, None))
+    assert "found the sum 0.9" in layer.told(0.9)
+    assert layer.told(float("nan")) == ""
 
 
 def test_silence_threshold_and_argmax_have_no_gradient_and_caffes_tops():

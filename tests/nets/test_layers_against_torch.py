@@ -274,6 +274,25 @@ LINES = [
         lambda x, t: F.cross_entropy(x, whole(t), ignore_index=2),
     ),
     (
+        "SoftmaxWithLoss",
+        "loss_param { label_smoothing: 0.125 }",
+        "X plane_labels",
+        lambda x, t: F.cross_entropy(x, whole(t), label_smoothing=0.125),
+    ),
+    (
+        "SoftmaxWithLoss",
+        "loss_param { ignore_label: 2 label_smoothing: 0.125 }",
+        "X plane_labels",
+        lambda x, t: F.cross_entropy(x, whole(t), ignore_index=2, label_smoothing=0.125),
+    ),
+    ("SoftmaxWithLoss", "loss_param { normalization: VALID }", "X shares", F.cross_entropy),
+    (
+        "SoftmaxWithLoss",
+        "loss_param { label_smoothing: 0.25 }",
+        "X shares",
+        lambda x, t: F.cross_entropy(x, t, label_smoothing=0.25),
+    ),
+    (
         "SigmoidCrossEntropyLoss",
         "",
         "X targets",
@@ -303,10 +322,18 @@ LINES = [
     ),
 ]
 
+SHARES = RANDOM.random((8, 6, 9, 7)) + 0.1
+BOTTOMS["shares"] = SHARES / SHARES.sum(axis=1, keepdims=True)
 BOTTOMS["small"] = np.zeros((8, 6, 4, 3))
 BOTTOMS["matrix"] = RANDOM.random((6, 6))
 # options of types of Caffe that Caffe lacks, with numbers that float32 holds exactly
-OF_TODAY = ("swish_param { beta: 1.5 }",)
+OF_TODAY = (
+    "swish_param { beta: 1.5 }",
+    "loss_param { label_smoothing: 0.125 }",
+    "loss_param { ignore_label: 2 label_smoothing: 0.125 }",
+    "loss_param { normalization: VALID }",
+    "loss_param { label_smoothing: 0.25 }",
+)
 NOT_THERE = {"Dropout", "Parameter"}  # Dropout draws its own masks, and Parameter computes nothing
 
 
