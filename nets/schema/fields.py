@@ -53,7 +53,8 @@ FIELDS: dict[str, Fields] = {
         " memory_data_param mvn_param parameter_param pooling_param power_param prelu_param"
         " python_param recurrent_param reduction_param relu_param reshape_param scale_param"
         " sigmoid_param slice_param softmax_param spp_param swish_param tanh_param"
-        " threshold_param tile_param gelu_param group_norm_param layer_norm_param",
+        " threshold_param tile_param gelu_param group_norm_param layer_norm_param"
+        " adaptive_pooling_param",
         refused={
             "blobs": (
                 "a prototxt holds no weights; put them in a .caffemodel and name it in "
@@ -70,6 +71,7 @@ FIELDS: dict[str, Fields] = {
     ),
     "LossParameter": Fields("ignore_label normalize normalization label_smoothing"),
     "AccuracyParameter": Fields("top_k axis ignore_label"),
+    "AdaptivePoolingParameter": Fields("output_size output_h output_w"),
     "ArgMaxParameter": Fields("out_max_val top_k axis"),
     "BatchNormParameter": Fields("use_global_stats moving_average_fraction eps"),
     "BiasParameter": Fields("axis num_axes filler"),
@@ -174,6 +176,7 @@ ALWAYS_TOLD = frozenset({"SolverParameter.solver_mode"})
 # The options that each layer type reads. Options of refused types are in `LayerParameter.refused`.
 _OWN = {
     "Accuracy": "accuracy",
+    "AdaptivePooling": "adaptive_pooling",
     "ArgMax": "argmax",
     "BatchNorm": "batch_norm",
     "Bias": "bias",

@@ -70,6 +70,7 @@ LAYER_TYPES = (
 
 # Types of Convoy that Caffe lacks. Forks of Caffe have some of them, under these names.
 ADDED_TYPES = (
+    "AdaptivePooling",
     "GELU",
     "GroupNorm",
     "HardSigmoid",

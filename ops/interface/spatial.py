@@ -8,7 +8,16 @@ from typing import Any, Literal
 
 from ops.errors import Array, Shape
 from ops.geometry import ConvGeometry, PoolGeometry
-from ops.reference import conv, deconv, dense, lrn, pool, rearrange, stochastic
+from ops.reference import (
+    adaptive_pool,
+    conv,
+    deconv,
+    dense,
+    lrn,
+    pool,
+    rearrange,
+    stochastic,
+)
 from ops.reference.lowering import Lowering
 
 
@@ -121,6 +130,17 @@ class SpatialOps:
         `rectify`, rectify dy first (relu_backward).
         """
         return pool.backward(self.xp, dy, geometry, in_shape, argmax, out)
+
+    def adaptive_pool_forward(
+        self, x: Array, sizes: tuple[int, int], out: Array | None = None
+    ) -> Array:
+        """x (N, C, H, W) -> y (N, C, *sizes): output i of n along an axis is the mean of the pixels
+        from floor(i size / n) to ceil((i + 1) size / n)."""
+        return adaptive_pool.forward(self.xp, x, sizes, out)
+
+    def adaptive_pool_backward(self, dy: Array, in_shape: Shape, out: Array | None = None) -> Array:
+        """dy (N, C, OH, OW) -> dx of shape `in_shape`."""
+        return adaptive_pool.backward(self.xp, dy, in_shape, out)
 
     def lrn_forward(
         self, x: Array, *, size: int = 5, alpha: float = 1.0, beta: float = 0.75, k: float = 1.0,

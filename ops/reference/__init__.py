@@ -10,6 +10,7 @@ recurrent      Caffe's LSTMLayer and RNNLayer over whole sequences, forward and 
                time
 pool           Max and average pooling, forward and backward, as Caffe defines them, and the
                backward pass of all pooling by places
+adaptive_pool  Average pooling to a given size, whatever the size of the images
 stochastic     Stochastic pooling, forward (Zeiler and Fergus 2013, as Caffe does it)
 lrn            Local response normalisation, forward and backward, as Caffe defines it
 normalise      Normalisation by mean and variance

@@ -7,6 +7,7 @@ from __future__ import annotations
 # test_layers.BOTTOMS.
 LAYERS = {
     "AccuracyParameter": ("Accuracy", "ROWS labels", 1, ""),
+    "AdaptivePoolingParameter": ("AdaptivePooling", "X", 1, "output_size: 2"),
     "ArgMaxParameter": ("ArgMax", "ROWS", 1, ""),
     "BatchNormParameter": ("BatchNorm", "X", 1, ""),
     "BiasParameter": ("Bias", "X", 1, ""),
@@ -65,6 +66,9 @@ SHAPE = "num_output: 6 "
 # listed is changed to the opposite truth value, to each other name, or to a number larger by one.
 INSTEAD: dict[str, str | tuple[str, str]] = {
     "AccuracyParameter.top_k": "top_k: 5",
+    "AdaptivePoolingParameter.output_h": ("output_h: 2 output_w: 2", "output_h: 3 output_w: 2"),
+    "AdaptivePoolingParameter.output_size": "output_size: 3",
+    "AdaptivePoolingParameter.output_w": ("output_h: 2 output_w: 2", "output_h: 2 output_w: 3"),
     "ArgMaxParameter.axis": "axis: 1",
     "BatchNormParameter.eps": "eps: 0.5",
     "BatchNormParameter.moving_average_fraction": "moving_average_fraction: 0.5",

@@ -95,6 +95,13 @@ KIND_LINES = [
         "POSITIVE",
         [(4, 3, 3, 3)],
     ),
+    ("AdaptivePooling", "adaptive_pooling_param { output_size: 4 }", "X", [(4, 3, 4, 4)]),
+    (
+        "AdaptivePooling",
+        "adaptive_pooling_param { output_h: 2 output_w: 3 }",
+        "X",
+        [(4, 3, 2, 3)],
+    ),
     ("SPP", "spp_param { pyramid_height: 3 }", "X", [(4, 63)]),
     ("InnerProduct", "inner_product_param { num_output: 5 }", "X", [(4, 5)]),
     (
@@ -544,6 +551,9 @@ def test_an_infogain_matrix_is_read_from_a_binaryproto(tmp_path):
         ("LayerNorm", "layer_norm_param { axis: 4 }", IMAGE, "layer_norm_param.axis'"),
         ("LayerNorm", "layer_norm_param { eps: -1 }", IMAGE, "eps': found -1, expected"),
         ("LayerNorm", "", (4,), r"found shape \(4,\), expected \(N, C, ...\)"),
+        ("AdaptivePooling", "", IMAGE, "'output_size' is missing"),
+        ("AdaptivePooling", "adaptive_pooling_param { output_size: 0 }", IMAGE, "found 0"),
+        ("AdaptivePooling", "adaptive_pooling_param { output_h: 2 }", IMAGE, "given alone"),
     ],
 )
 def test_an_option_that_the_bottom_does_not_allow_names_the_key(kind, options, shape, expected):

@@ -167,6 +167,18 @@ LINES = [
         lambda x: x.mean((2, 3), keepdim=True),
     ),
     (
+        "AdaptivePooling",
+        "adaptive_pooling_param { output_size: 4 }",
+        "X",
+        lambda x: F.adaptive_avg_pool2d(x, 4),
+    ),
+    (
+        "AdaptivePooling",
+        "adaptive_pooling_param { output_size: [3, 7] }",
+        "X",
+        lambda x: F.adaptive_avg_pool2d(x, (3, 7)),
+    ),
+    (
         "InnerProduct",
         "inner_product_param { num_output: 5 }",
         "X",

@@ -229,6 +229,10 @@ CASES = {
         for a in ("true", "false")
         for v in ("true", "false")
     ],
+    "AdaptivePooling": [
+        IMAGE + layer("AdaptivePooling", f"adaptive_pooling_param {{ output_size: {sizes} }}")
+        for sizes in ("1", "[7, 3]", "[3, 4]")
+    ],
     "GroupNorm": [
         IMAGE + layer("GroupNorm", "group_norm_param { groups: 2 eps: 0.01 }"),
         ROWS + layer("GroupNorm", "group_norm_param { groups: 3 }"),

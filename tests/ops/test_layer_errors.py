@@ -34,6 +34,8 @@ HINT = "did you mean"
         (lambda b: PoolGeometry((2, 2), pad=(1, 1), mode="STOCHASTIC"), ["STOCHASTIC", "no padding"]),
         (lambda b: b.pool_forward(X, STOCHASTIC, uniforms=X), ["uniforms", "expected (2, 4, 3, 3)"]),
         (lambda b: b.pool_backward(X[:, :, :3, :3], STOCHASTIC, X.shape), ["argmax is missing"]),
+        (lambda b: b.adaptive_pool_forward(X, (0, 2)), ["sizes are (0, 2)", "positive sizes"]),
+        (lambda b: b.adaptive_pool_backward(X, (2, 3, 9, 9)), ["(2, 3, 9, 9)", "expected (2, 4, H, W)"]),
         (lambda b: b.lrn_forward(X, size=4), ["size is 4", "odd"]),
         (lambda b: b.lrn_forward(X, region="WITHIN_CHANNELS"), ["region", HINT]),
         (lambda b: b.lrn_forward(X, scale=X_F), ["scale is float32", "float64"]),

@@ -239,6 +239,25 @@ def stochastic(h: int, w: int, g: PoolGeometry) -> list[Case]:
     ]
 
 
+def adaptive(h: int, w: int, high: int, wide: int) -> Case:
+    shape = (2, 3, h, w)
+
+    def reference(a):
+        y = np.zeros((2, 3, high, wide))
+        for n, c, p, q in np.ndindex(y.shape):
+            rows = range(int(np.floor(p * h / high)), int(np.ceil((p + 1) * h / high)))
+            columns = range(int(np.floor(q * w / wide)), int(np.ceil((q + 1) * w / wide)))
+            values = [float(a["x"][n, c, i, j]) for i in rows for j in columns]
+            y[n, c, p, q] = sum(values) / len(values)
+        return (y,)
+
+    return Case(
+        f"adaptive pooling {h}x{w} to {high}x{wide}", normal(*shape),
+        lambda b, a, o: (b.adaptive_pool_forward(a["x"], (high, wide), out=o[0]),), reference,
+        lambda b, a, dy, o: (b.adaptive_pool_backward(dy, shape, out=o[0]),),
+    )  # fmt: skip
+
+
 def lrn(shape: tuple[int, ...], **options) -> Case:
     size = options["size"]
     region = options["region"]
@@ -349,6 +368,7 @@ CASES = [
         for k, s in (((2, 2), (2, 2)), ((3, 2), (2, 1)))
         for c in stochastic(6, 5, PoolGeometry(k, s, mode="STOCHASTIC"))
     ),
+    *(adaptive(*s) for s in ((7, 5, 3, 2), (6, 4, 3, 4), (5, 5, 1, 1), (2, 3, 4, 5))),
     lrn((7, 13, 2, 3), size=5, alpha=0.3, beta=0.75, k=1.0, region="ACROSS_CHANNELS"),
     lrn((1, 3, 4, 1), size=9, alpha=1.0, beta=0.5, k=2.0, region="ACROSS_CHANNELS"),
     lrn((2, 3, 7, 5), size=3, alpha=0.7, beta=0.75, k=5.0, region="WITHIN_CHANNEL"),
