@@ -14,7 +14,7 @@ elementwise  Activations and functions of single elements (Caffe's `ReLU`, `ELU`
              `Power`, `Exp`, `Log`, ...)
 gates        Activations that multiply x by a gate between 0 and 1
 prelu        ReLU with a learned slope (Caffe's `PReLU`)
-dropout      Dropout (Caffe's `Dropout`)
+dropout      Dropout of values (Caffe's `Dropout`) and of whole rows (`StochasticDepth`)
 normalise    Normalisation across or within channels, over a batch or over an image (Caffe's `LRN`,
              `BatchNorm`, `MVN`)
 row_norm     Normalisation within a row, with statistics that depend on no other row

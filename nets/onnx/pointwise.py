@@ -20,6 +20,7 @@ PLAIN = {
     "BNLL": "Softplus",
     "AbsVal": "Abs",
     "Dropout": "Identity",
+    "StochasticDepth": "Identity",
     "HardSwish": "HardSwish",
 }
 

@@ -225,6 +225,7 @@ _OWN = {
     "Slice": "slice",
     "Softmax": "softmax",
     "SoftmaxWithLoss": "softmax loss",
+    "StochasticDepth": "dropout",
     "Swish": "swish",
     "TanH": "tanh",
     "Threshold": "threshold",

@@ -77,6 +77,7 @@ ADDED_TYPES = (
     "HardSwish",
     "LayerNorm",
     "SiLU",
+    "StochasticDepth",
 )
 
 ALL_TYPES = (*LAYER_TYPES, *ADDED_TYPES)

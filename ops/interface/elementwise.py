@@ -202,6 +202,13 @@ class ElementwiseOps:
         """
         return philox.dropout(self.xp, x, ratio, key, first, out)
 
+    def drop_rows(
+        self, x: Array, ratio: float, key: int, first: int = 0, out: Array | None = None
+    ) -> Array:
+        """x / (1 - ratio) in the rows whose number is at least ratio, else 0. Forward and backward
+        are the same. The numbers are those of `dropout` at place 0."""
+        return philox.drop_rows(self.xp, x, ratio, key, first, out)
+
     def scale_forward(
         self,
         x: Array,

@@ -23,7 +23,8 @@ normal         The cumulative function and the density of the normal distributio
 pointwise      Smooth functions of single elements and their gradients
 eltwise        Several arrays of one shape made into one, element by element
 broadcast      Scale and bias along some axes (Caffe's Scale and Bias layers), forward and backward
-philox         Dropout by numbers that follow from (key, row, place in the row)
+philox         Dropout, of elements or of rows, by numbers that follow from (key, row, place in the
+               row)
 loss           Softmax along any axis, and over axis 1 its cross-entropy loss and accuracy (Caffe's
                Softmax, SoftmaxWithLoss, Accuracy)
 soft_loss      The softmax loss against soft targets, over axis 1

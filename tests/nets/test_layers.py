@@ -142,6 +142,8 @@ KIND_LINES = [
     ("GELU", "", "X", [IMAGE]),
     ("GELU", "gelu_param { approximate: TANH }", "X", [IMAGE]),
     ("Dropout", "dropout_param { dropout_ratio: 0.3 }", "X", [IMAGE]),
+    ("StochasticDepth", "dropout_param { dropout_ratio: 0.5 }", "X", [IMAGE]),
+    ("StochasticDepth", "dropout_param { dropout_ratio: 0 }", "X", [IMAGE]),
     ("LRN", "lrn_param { local_size: 3 alpha: 0.5 k: 2 }", "X", [IMAGE]),
     ("LRN", "lrn_param { local_size: 3 beta: 0.5 norm_region: WITHIN_CHANNEL }", "X", [IMAGE]),
     ("BatchNorm", "", "X", [IMAGE]),
@@ -503,6 +505,31 @@ def test_stochastic_pooling_draws_by_row_in_training_and_averages_by_weight_in_t
     layer.setup([x.shape], Setup("TEST", None, None))
     found = layer.forward([x], (), Run("TEST", 1, 3, 0, 4, 4))[0]
     np.testing.assert_allclose(found, (windows**2).sum(-1) / windows.sum(-1))
+
+
+def test_stochastic_depth_keeps_or_drops_whole_rows_by_their_place_in_the_batch():
+    x = np.ones((64, 3, 2, 2))
+    layer = layer_of("StochasticDepth", "dropout_param { dropout_ratio: 0.25 }")
+
+    def rows(low, high, step=3, phase="TRAIN"):
+        shape = (high - low, *x.shape[1:])
+        layer.setup([shape], Setup(phase, None, None))
+        return layer.forward([x[low:high]], (), Run(phase, 1, step, low, high, 64))[0].copy()
+
+    whole = rows(0, 64)
+    kept = whole[:, 0, 0, 0] != 0
+    assert 0 < kept.sum() < 64
+    np.testing.assert_allclose(whole, np.broadcast_to(kept[:, None, None, None] / 0.75, x.shape))
+    assert np.array_equal(np.concatenate([rows(0, 20), rows(20, 64)]), whole)
+    assert not np.array_equal(rows(0, 64, step=4), whole)
+    assert np.array_equal(rows(0, 64, phase="TEST"), x)
+
+
+@pytest.mark.parametrize(("kind", "expected"), [("Dropout", "0 < r"), ("StochasticDepth", "0 <=")])
+def test_a_ratio_that_keeps_nothing_is_refused(kind, expected):
+    layer = layer_of(kind, "dropout_param { dropout_ratio: 1 }")
+    with pytest.raises(NetError, match=f"dropout_ratio': found 1, expected {expected}"):
+        layer.setup([IMAGE], Setup("TRAIN", None, None))
 
 
 @pytest.mark.parametrize("kind", ["LSTM", "RNN"])

@@ -346,7 +346,8 @@ OF_TODAY = (
     "loss_param { normalization: VALID }",
     "loss_param { label_smoothing: 0.25 }",
 )
-NOT_THERE = {"Dropout", "Parameter"}  # Dropout draws its own masks, and Parameter computes nothing
+# the first two draw their own masks, and Parameter computes nothing
+NOT_THERE = {"Dropout", "StochasticDepth", "Parameter"}
 
 
 def close(found, expected, tolerance):

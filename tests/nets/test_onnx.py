@@ -25,6 +25,7 @@ onnxruntime = pytest.importorskip(
 
 from nets.onnx import export  # noqa: E402
 from nets.onnx.graph_builder import CONVERTERS  # noqa: E402
+from nets.onnx.pointwise import PLAIN  # noqa: E402
 
 SIZES = {
     "lenet": (28, 28),
@@ -285,13 +286,13 @@ CASES = {
         IMAGE + layer("GELU"),
         IMAGE + layer("GELU", "gelu_param { approximate: TANH }"),
     ],
-    **{kind: [IMAGE + layer(kind)] for kind in ("SiLU", "HardSigmoid", "HardSwish")},
+    **{kind: [IMAGE + layer(kind)] for kind in ("SiLU", "HardSigmoid")},
     "Parameter": [
         IMAGE + 'layer { name: "p" type: "Parameter" top: "w" '
         "parameter_param { shape { dim: 4 dim: 7 dim: 9 } } }"
         + layer("Bias", "bias_param { axis: 1 }", '"data" "w"')
     ],
-    **{kind: [IMAGE + layer(kind)] for kind in ("Sigmoid", "TanH", "BNLL", "AbsVal", "Dropout")},
+    **{kind: [IMAGE + layer(kind)] for kind in PLAIN},
     **{
         kind: [
             f"""layer {{ name: "data" type: "Input" top: "x" top: "cont" top: "static" top: "h"{extra}

@@ -55,6 +55,7 @@ CALLS: dict[str, Callable[[Backend, Array, Array, Array | None], Any]] = {
     "absolute": lambda b, x, y, out: b.absolute_forward(x, out=out),
     "absolute backward": lambda b, x, y, out: b.absolute_backward(x, y, out=out),
     "dropout": lambda b, x, y, out: b.dropout(x, 0.5, 7, out=out),
+    "dropped rows": lambda b, x, y, out: b.drop_rows(x, 0.5, 7, out=out),
     "scale": lambda b, x, y, out: b.scale_forward(x, G, G, out=out),
     "bias": lambda b, x, y, out: b.bias_forward(x, G, out=out),
     "eltwise product": lambda b, x, y, out: b.eltwise_forward([x, y], operation="PROD", out=out)[0],

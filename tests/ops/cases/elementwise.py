@@ -144,6 +144,24 @@ def dropout(shape: tuple[int, ...], first: int) -> Case:
     )
 
 
+def drop_rows(shape: tuple[int, ...], first: int) -> Case:
+    key = 0x299F31D0_A4093822
+
+    def kept(row: int) -> bool:
+        return philox((0, first + row, 0, 0), (key & 0xFFFFFFFF, key >> 32))[0] >= 0.3 * 2**32
+
+    def reference(a):
+        return (np.array([x / 0.7 if kept(n) else 0 * x for n, x in enumerate(a["x"])]),)
+
+    return Case(
+        f"dropped rows of {shape}, row 0 is {first}",
+        normal(*shape),
+        lambda b, a, o: (b.drop_rows(a["x"], 0.3, key, first, out=o[0]),),
+        reference,
+        lambda b, a, dy, o: (b.drop_rows(dy, 0.3, key, first, out=o[0]),),
+    )
+
+
 def lined_up(part, axis):
     """`part` broadcast over SHAPE by index arithmetic."""
     full = np.zeros(SHAPE)
@@ -293,6 +311,9 @@ CASES = [
     dropout((4, 13), 1),
     dropout((2, 16), 2**31),
     dropout((3, 2, 5), 4),
+    drop_rows(SHAPE, 0),
+    drop_rows((9, 4), 2**31),
+    drop_rows((8, 2, 3), 5),
     *(scale(*p) for p in (((3,), 1), ((3, 2), 1), ((), 0), (SHAPE, 0), ((2, 5), -2), ((7,), 0))),
     *(bias(*p) for p in (((3,), 1), ((2, 5), 2), ((), 1))),
     eltwise("SUM"),
