@@ -19,7 +19,7 @@ from nets.onnx.graph_builder import Step, converts
 from ops import PoolGeometry
 
 
-@converts("Convolution", "Deconvolution")
+@converts("Convolution", "Deconvolution", "DepthwiseConvolution", "ConvolutionDepthwise")
 def _convolution(step: Step, layer: Convolution | Deconvolution) -> None:
     geometry = layer.geometry
     step.top(

@@ -71,6 +71,8 @@ LAYER_TYPES = (
 # Types of Convoy that Caffe lacks. Forks of Caffe have some of them, under these names.
 ADDED_TYPES = (
     "AdaptivePooling",
+    "ConvolutionDepthwise",
+    "DepthwiseConvolution",
     "GELU",
     "GroupNorm",
     "HardSigmoid",

@@ -2,6 +2,8 @@
 
 conv           Convolution forward and backward by batched lowering and one GEMM per part of the
                batch
+depthwise      Depthwise convolution: each output reads one channel, so nothing is summed over
+               channels
 deconv         Transposed convolution (Caffe's Deconvolution)
 lowering       Lowering and lifting
 dense          Fully connected layers (Caffe's InnerProduct), forward and backward

@@ -75,6 +75,21 @@ KIND_LINES = [
         [(4, 2, 6, 2)],
     ),
     (
+        "DepthwiseConvolution",
+        ("convolution_param { num_output: 6 kernel_size: 3 pad: 1 stride: 2 }"),
+        "X",
+        [(4, 6, 3, 3)],
+    ),
+    (
+        "ConvolutionDepthwise",
+        (
+            "convolution_param { num_output: 3 kernel_h: 1 kernel_w: 3 dilation: 2 group: 3 "
+            "bias_term: false }"
+        ),
+        "X",
+        [(4, 3, 6, 2)],
+    ),
+    (
         "Deconvolution",
         ("convolution_param { num_output: 6 kernel_size: 4 pad: 1 stride: 2 group: 3 }"),
         "X",
@@ -629,6 +644,32 @@ def test_hdf5_data_takes_a_shape_for_each_of_its_tops():
 
 def test_the_table_of_sources_names_them_all():
     assert {line[0] for line in SOURCES} == {name for name, cls in KINDS.items() if cls.is_source}
+
+
+@pytest.mark.parametrize(
+    ("options", "expected"),
+    [
+        ("num_output: 4 kernel_size: 3", "num_output': found 4, expected a multiple of 3"),
+        ("num_output: 3 kernel_size: 3 group: 1", "group': found 1, expected 3, one for each"),
+        ("kernel_size: 3", "num_output': found 0"),
+    ],
+)
+def test_a_depthwise_convolution_has_a_group_for_each_channel(options, expected):
+    layer = layer_of("DepthwiseConvolution", f"convolution_param {{ {options} }}")
+    with pytest.raises(NetError, match=expected):
+        layer.setup([IMAGE], Setup("TRAIN", None, None))
+
+
+def test_a_depthwise_convolution_has_the_weights_results_and_products_of_one_in_groups():
+    found = []
+    for kind in ("Convolution", "DepthwiseConvolution"):
+        layer = layer_of(kind, "convolution_param { num_output: 6 kernel_size: 3 group: 3 }")
+        tops = layer.setup([IMAGE], Setup("TRAIN", None, None))
+        blobs = [np.random.default_rng(7).random(p.shape) for p in layer.params]
+        y = layer.forward([SCORES], blobs, RUN)[0]
+        found.append(([p.shape for p in layer.params], layer.products([IMAGE], tops), y))
+    assert found[0][:2] == found[1][:2]
+    np.testing.assert_allclose(found[0][2], found[1][2], rtol=1e-12)
 
 
 def test_a_crop_larger_than_the_images_is_refused():

@@ -125,6 +125,18 @@ LINES = [
         lambda x, w: F.conv2d(x, w, groups=6),
     ),
     (
+        "DepthwiseConvolution",
+        "convolution_param { num_output: 12 kernel_size: 3 stride: 2 pad: 1 }",
+        "X",
+        lambda x, w, b: F.conv2d(x, w, b, 2, 1, groups=6),
+    ),
+    (
+        "ConvolutionDepthwise",
+        "convolution_param { num_output: 6 kernel_size: 3 dilation: 2 bias_term: false }",
+        "X",
+        lambda x, w: F.conv2d(x, w, dilation=2, groups=6),
+    ),
+    (
         "Deconvolution",
         ("convolution_param { num_output: 4 kernel_size: 4 pad: 1 stride: 2 group: 2 }"),
         "X",

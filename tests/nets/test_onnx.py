@@ -230,6 +230,13 @@ CASES = {
         for a in ("true", "false")
         for v in ("true", "false")
     ],
+    **{
+        kind: [
+            IMAGE
+            + layer(kind, "convolution_param { num_output: 8 kernel_size: 3 stride: 2 pad: 1 }")
+        ]
+        for kind in ("DepthwiseConvolution", "ConvolutionDepthwise")
+    },
     "AdaptivePooling": [
         IMAGE + layer("AdaptivePooling", f"adaptive_pooling_param {{ output_size: {sizes} }}")
         for sizes in ("1", "[7, 3]", "[3, 4]")
