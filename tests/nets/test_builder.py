@@ -119,6 +119,32 @@ def test_every_layer_type_of_caffe_and_of_ours_is_a_method() -> None:
     assert [layer.type for layer in net.proto().layer] == list(ALL_TYPES)
 
 
+def test_squeeze_and_excitation_multiplies_each_channel_by_a_gate_of_the_means() -> None:
+    net = NetBuilder("gated")
+    data = net.Input("data", shape={"dim": [2, 6, 5, 4]})
+    net.squeeze_excitation(
+        "se", data, channels=6, squeezed=3, gate="HardSigmoid", weight_filler={"type": "xavier"}
+    )
+    made = Net(net.spec(), "TEST", ops=get_backend("numpy"), seed=4)
+    x = np.random.default_rng(0).standard_normal((2, 6, 5, 4)).astype(np.float32)
+    blobs = made.initial_blobs()
+    made.run({"data": x}, blobs)
+    inner, outer = (
+        blobs[f"se/{name}"][0].reshape(-1, width) for name, width in (("squeeze", 6), ("excite", 3))
+    )
+    raw = np.maximum(x.mean((2, 3)) @ inner.T, 0) @ outer.T
+    gates = np.clip((raw + 3) / 6, 0, 1)
+    np.testing.assert_allclose(made.blob("se"), x * gates[:, :, None, None], rtol=1e-5)
+
+
+def test_a_mistake_in_squeeze_and_excitation_has_the_line_of_the_script() -> None:
+    net = NetBuilder()
+    with pytest.raises(
+        PrototxtError, match=r"test_builder.py:\d+: layer 'se/squeeze'.*kernel_sise"
+    ):
+        net.squeeze_excitation("se", "data", channels=6, squeezed=3, kernel_sise=3)
+
+
 def test_a_layer_of_another_package_is_added_by_its_type() -> None:
     net = NetBuilder()
     top = net.layer("Softsign", "soft", "data", python_param={"param_str": '{"steepness": 2.0}'})
