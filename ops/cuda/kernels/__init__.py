@@ -7,6 +7,8 @@ lrn          Kernels of local response normalisation
 norm         Batch normalisation with the operations that follow it, over M pixels of C channels
 sums         Sums of columns, in steps
 pointwise    Kernels that treat numbers one by one, over rows of C numbers
+gates        Kernels of activations that multiply x by a gate, over rows of C numbers
+             (`ops.reference.gates`)
 losses       Softmax over the classes of (N, C, inner) scores, and its loss
 updates      One kernel that updates many parameters at once, by any of the solvers' rules (see
              ops.reference.update)
@@ -20,6 +22,7 @@ that follows an array (`ps`, `ys`) is the distance in numbers between two rows.
 
 from __future__ import annotations
 
+from ops.cuda.kernels.gates import GATES
 from ops.cuda.kernels.losses import LOSSES
 from ops.cuda.kernels.lowering import LOWERING
 from ops.cuda.kernels.lrn import LRN
@@ -40,6 +43,7 @@ KERNELS: dict[str, str] = {
     **NORM,
     **SUMS,
     **POINTWISE,
+    **GATES,
     **LOSSES,
     **UPDATES,
     **ROWS,
