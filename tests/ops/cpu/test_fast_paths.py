@@ -16,6 +16,7 @@ from ops.reference import (
     broadcast,
     eltwise,
     fused,
+    gates,
     loss,
     lrn,
     normalise,
@@ -46,6 +47,13 @@ REPLACED = [
     ),
     (eltwise, "forward backward"),
     (fused, "norm_scale_forward norm_scale_backward"),
+    (
+        gates,
+        (
+            "swish_forward swish_backward gelu_forward gelu_backward hard_sigmoid_forward "
+            "hard_sigmoid_backward hard_swish_forward hard_swish_backward"
+        ),
+    ),
     (loss, "softmax_forward loss_forward loss_backward"),
     (lrn, "forward backward"),
     (normalise, "batch_norm_forward batch_norm_backward"),
@@ -57,6 +65,9 @@ REPLACED = [
 ]
 BEGINNINGS = (
     "relu",
+    "swish",
+    "gelu",
+    "hard s",
     "dropout",
     "eltwise SUM",
     "add",
