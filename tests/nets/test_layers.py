@@ -364,6 +364,25 @@ def test_gradients_of_parameters_are_written_into_the_given_arrays(kind, options
 
 
 @pytest.mark.parametrize(
+    ("kind", "options", "names", "tops"), [line for line in KIND_LINES if KINDS[line[0]].planned]
+)
+def test_a_planned_layer_names_every_array_that_it_keeps_with_its_shape(kind, options, names, tops):
+    given = [BOTTOMS[name].astype(float) for name in names.split()]
+    wanted = [name.isupper() or name[:-1].isupper() for name in names.split()]
+    layer = layer_of(kind, options, len(given), len(tops))
+    shapes = [array.shape for array in given]
+    layer.setup(shapes, Setup("TRAIN", None, None))
+    blobs = [np.random.default_rng(7).random(param.shape) + 0.1 for param in layer.params]
+    values = Values(given, layer.forward(given, blobs, RUN), blobs)
+    layer.backward([np.ones(shape) for shape in tops], values, RUN, wanted, None)
+    named = {need.key: need.shape for need in layer.needs(shapes, tops, True)}
+    kept = {key: array.shape for key, array in layer._buffers.items()}
+    few = 6  # numbers of a channel or of a loss
+    unnamed = {key for key, shape in kept.items() - named.items() if np.prod(shape) > few}
+    assert not unnamed
+
+
+@pytest.mark.parametrize(
     ("options", "expected"),
     [
         ("", 1 / 4),
