@@ -16,6 +16,7 @@ import pytest
 from nets.files import checkpoint
 from ops import Array
 from tests.chaos.running import Running
+from tests.helpers.added_layers import OF_TODAY
 from tests.helpers.fc_shards import configured, lenet_with_dropout, resume_from
 from tests.helpers.support import Simulated, configure, events, run_directory, run_up, train
 
@@ -107,6 +108,13 @@ def test_a_run_resumed_in_the_middle_of_an_epoch_ends_as_the_unbroken_one(
     tmp_path: Path, preset: str, workers: int, more: str
 ) -> None:
     whole, rest = broken(tmp_path, preset, workers, more + REPRODUCIBLE)
+    assert_the_same(rest, whole)
+
+
+def test_choices_of_stochastic_depth_and_the_other_layers_of_today_are_resumed_too(
+    tmp_path: Path,
+) -> None:
+    whole, rest = broken(tmp_path, "sync", 2, REPRODUCIBLE, net=OF_TODAY)
     assert_the_same(rest, whole)
 
 
