@@ -16,6 +16,7 @@ from ops.cpu.elementwise.compression import Compression
 from ops.cpu.elementwise.dropout import Dropouts
 from ops.cpu.elementwise.embedding import Tables
 from ops.cpu.elementwise.gates import Gates
+from ops.cpu.elementwise.group_norm import GroupNormalisation
 from ops.cpu.elementwise.lrn import ResponseNormalisation
 from ops.cpu.elementwise.norm_scale import NormScale
 from ops.cpu.elementwise.pooling import Pooling
@@ -38,6 +39,7 @@ class CpuBackend(
     Pooling,
     ResponseNormalisation,
     NormScale,
+    GroupNormalisation,
     Activations,
     Gates,
     Dropouts,

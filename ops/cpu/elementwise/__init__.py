@@ -24,4 +24,5 @@ feedback         Kernels that encode numbers coarsely and keep the error
 momentum_update  Caffe's solvers with momentum, SGD and Nesterov, each in one pass over a parameter,
                  its gradient and its history
 gates            Activations that multiply x by a gate, and the gate HardSigmoid
+group_norm       Group normalisation of images, by the kernels of batch normalisation
 """

@@ -24,6 +24,7 @@ from ops.reference import (
     pool,
     rearrange,
     reduction,
+    row_norm,
     update,
 )
 from tests.contracts.test_backends import (
@@ -61,6 +62,7 @@ REPLACED = [
     (pool, "forward backward"),
     (rearrange, "flatten unflatten copy"),
     (reduction, "channel_sums"),
+    (row_norm, "group_norm_forward group_norm_backward"),
     (update, "sgd nesterov adagrad rmsprop adam add"),
 ]
 BEGINNINGS = (
@@ -75,6 +77,7 @@ BEGINNINGS = (
     "bias (3,) from axis 1",
     "norm, scale",
     "batch norm",
+    "group norm (7, 6, 4, 5)",
     "pooling",
     "flatten (7, 3",
     "flatten (2",
