@@ -34,6 +34,7 @@ class RowNorm(Layer):
     planned = True
     reads_bottoms = False
     gradient_in_place_ok = True
+    axis = 1  # the axis with the numbers that are normalised together
     inverse_shape: Shape
     inverse: Array
 
@@ -48,6 +49,13 @@ class RowNorm(Layer):
         if len(shape) < 2:
             raise self.error("bottom", f"found shape {shape}, expected (N, C, ...)")
         self.inverse_shape = self._read(shape)
+        steps = setup.streams[0] if setup.streams is not None else 0
+        if self.axis == 1 and len(shape) > 2 and shape[0] == steps:
+            raise self.error(
+                "bottom",
+                f"found shape {shape}, steps of time and then streams, expected (N, C, ...): "
+                "LayerNorm normalises a later axis",
+            )
         return [shape]
 
     def _checked(self, block: str, eps: float) -> float:

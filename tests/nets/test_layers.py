@@ -623,6 +623,16 @@ def test_an_option_that_the_bottom_does_not_allow_names_the_key(kind, options, s
         layer.setup([shape], Setup("TRAIN", None, None))
 
 
+def test_streams_are_no_channels_that_a_layer_may_normalise():
+    streams = Setup("TRAIN", None, None, streams=(5, 2))
+    for kind, options in (("GroupNorm", "group_norm_param { groups: 1 }"), ("LayerNorm", "")):
+        with pytest.raises(NetError, match="steps of time and then streams"):
+            layer_of(kind, options).setup([(5, 2, 4)], streams)
+    later = layer_of("LayerNorm", "layer_norm_param { axis: 2 }")
+    assert later.setup([(5, 2, 4)], streams) == [(5, 2, 4)]
+    assert layer_of("LayerNorm", "").setup([(10, 4)], streams) == [(10, 4)]
+
+
 def test_a_layer_with_a_wrong_window_names_the_key():
     layer = layer_of("Pooling", "pooling_param { kernel_size: 2 pad: 2 }")
     with pytest.raises(NetError, match=r"layer 'x': key 'pooling_param': .*pad"):
