@@ -14,6 +14,7 @@ pointwise     Rectifier, gates, sum and dropout of a device
 products      Matrix products by a module's `matmul`, where there is no cuBLAS
 losses        Softmax and its loss on a device
 updates       Updates of many parameters in one launch, and the sums of a table's rows
+depthwise     Depthwise convolution of a device
 
 Nothing here imports CuPy: the backend passes the module.
 

@@ -26,9 +26,7 @@ def forward(
 ) -> Array:  # fmt: skip
     """x (N, C, H, W), w (M C, 1, kh, kw), b (M C,) or None -> y (N, M C, OH, OW); max(y, 0) with
     `rectify`."""
-    op = "depthwise_forward"
-    shape = conv.check_forward(x, w, b, geometry, out, op)
-    _check_groups(op, x.shape[1], geometry)
+    shape = check_forward(x, w, b, geometry, out)
     y: Array = xp.empty_like(x, shape=shape) if out is None else out
     y[...] = 0 if b is None else b[:, None, None]
     y_NCMPQ = _by_channel(y, geometry)
@@ -42,9 +40,7 @@ def backward_data(
     xp: Any, dy: Array, w: Array, geometry: ConvGeometry, in_shape: Shape, out: Array | None
 ) -> Array:
     """dy (N, M C, OH, OW), w (M C, 1, kh, kw) -> dx of shape `in_shape` (N, C, H, W)."""
-    op = "depthwise_backward_data"
-    conv.check_backward_data(dy, w, geometry, in_shape, out, op)
-    _check_groups(op, in_shape[1], geometry)
+    check_backward_data(dy, w, geometry, in_shape, out)
     dx: Array = xp.empty_like(dy, shape=in_shape) if out is None else out
     dx[...] = 0
     dy_NCMPQ = _by_channel(dy, geometry)
@@ -60,9 +56,7 @@ def backward_weights(
     out_w: Array | None, out_b: Array | None,
 ) -> tuple[Array, Array | None]:  # fmt: skip
     """x (N, C, H, W), dy (N, M C, OH, OW) -> dw (M C, 1, kh, kw) and, with `bias`, db (M C,)."""
-    op = "depthwise_backward_weights"
-    conv.check_backward_weights(x, dy, geometry, w_shape, out_w, out_b, op)
-    _check_groups(op, x.shape[1], geometry)
+    check_backward_weights(x, dy, geometry, w_shape, out_w, out_b)
     dw: Array = xp.empty(w_shape, x.dtype) if out_w is None else out_w
     dy_NCMPQ = _by_channel(dy, geometry)
     x_NC1HW = x[:, :, None]
@@ -70,6 +64,39 @@ def backward_weights(
         product = dy_NCMPQ[outputs] * x_NC1HW[inputs]
         dw[:, 0, i, j] = product.sum(axis=(0, 3, 4)).reshape(-1)
     return dw, channel_sums(xp, dy, out_b) if bias else None
+
+
+def check_forward(
+    x: Array, w: Array, b: Array | None, geometry: ConvGeometry, out: Array | None
+) -> Shape:
+    """Check the arguments of a forward pass; returns y's shape."""
+    op = "depthwise_forward"
+    shape = conv.check_forward(x, w, b, geometry, out, op)
+    _check_groups(op, x.shape[1], geometry)
+    return shape
+
+
+def check_backward_data(
+    dy: Array, w: Array, geometry: ConvGeometry, in_shape: Shape, out: Array | None
+) -> None:
+    """Check the arguments of the gradient by the images."""
+    op = "depthwise_backward_data"
+    conv.check_backward_data(dy, w, geometry, in_shape, out, op)
+    _check_groups(op, in_shape[1], geometry)
+
+
+def check_backward_weights(
+    x: Array,
+    dy: Array,
+    geometry: ConvGeometry,
+    w_shape: Shape,
+    out_w: Array | None,
+    out_b: Array | None,
+) -> None:
+    """Check the arguments of the gradient by the weights."""
+    op = "depthwise_backward_weights"
+    conv.check_backward_weights(x, dy, geometry, w_shape, out_w, out_b, op)
+    _check_groups(op, x.shape[1], geometry)
 
 
 def _check_groups(op: str, channels: int, geometry: ConvGeometry) -> None:

@@ -13,6 +13,7 @@ losses       Softmax over the classes of (N, C, inner) scores, and its loss
 updates      One kernel that updates many parameters at once, by any of the solvers' rules (see
              ops.reference.update)
 rows         Kernels over the rows of a table
+depthwise    Kernels of depthwise convolution
 
 Every kernel is extern "C" and runs over a grid of any size. It needs no shared memory and no
 atomics, and sums in a fixed order, so a repeated run gives the same bits. `T` is float or double.
@@ -22,6 +23,7 @@ that follows an array (`ps`, `ys`) is the distance in numbers between two rows.
 
 from __future__ import annotations
 
+from ops.cuda.kernels.depthwise import DEPTHWISE
 from ops.cuda.kernels.gates import GATES
 from ops.cuda.kernels.losses import LOSSES
 from ops.cuda.kernels.lowering import LOWERING
@@ -38,6 +40,7 @@ __all__ = ["KERNELS", "source"]
 
 KERNELS: dict[str, str] = {
     **LOWERING,
+    **DEPTHWISE,
     **POOLING,
     **LRN,
     **NORM,
