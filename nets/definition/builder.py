@@ -9,7 +9,7 @@ The method is the layer's type. Its first argument is the layer's name, the othe
 that it reads. It returns its top, or a tuple if it has several. A keyword is a field of Caffe's
 LayerParameter (`include`, `param`, `transform_param`, ...) or of the layer's own options
 (`num_output` of `convolution_param`). Messages are dicts, repeated fields are lists or single
-values, and enum values are given by name.
+values, and enum values are given by name. `squeeze_excitation` adds several layers.
 
 A mistake raises PrototxtError with the script and the line of the call. Mistakes that are found
 later, when the net is made or planned in this process, also have this place.
@@ -31,7 +31,7 @@ from nets.definition.spec import WRITTEN, NetSpec, keep, net_from_proto
 from nets.errors import PrototxtError, did_you_mean
 from nets.schema import caffe_pb2 as caffe
 from nets.schema.fields import blocks_of
-from nets.schema.layer_types import LAYER_TYPES
+from nets.schema.layer_types import ALL_TYPES
 
 FIELDS = caffe.LayerParameter.DESCRIPTOR.fields_by_name
 SETS = ("name", "type", "bottom", "top")  # set by the positional arguments and `tops`
@@ -58,12 +58,12 @@ class NetBuilder:
         return text
 
     def __getattr__(self, kind: str) -> Callable[..., Blobs]:
-        """Return the method that adds a layer of this Caffe type. Raises AttributeError with the
-        nearest type for an unknown one."""
-        if kind not in LAYER_TYPES:
+        """Return the method that adds a layer of this type. Raises AttributeError with the nearest
+        type for an unknown one."""
+        if kind not in ALL_TYPES:
             more = "; add a type of another package with layer(type, name, ...)"
             raise AttributeError(
-                f"'{kind}' is not a layer type of Caffe{did_you_mean(kind, LAYER_TYPES)}{more}"
+                f"'{kind}' is not a layer type{did_you_mean(kind, ALL_TYPES)}{more}"
             )
 
         def add(name: str, *bottoms: str, **fields: Any) -> Blobs:
@@ -114,6 +114,35 @@ class NetBuilder:
         self._root.fields.setdefault("layer", []).append(node)
         tops_made = tuple(made.top)
         return tops_made[0] if len(tops_made) == 1 else tops_made
+
+    def squeeze_excitation(
+        self,
+        name: str,
+        bottom: str,
+        *,
+        channels: int,
+        squeezed: int,
+        activation: str = "ReLU",
+        gate: str = "Sigmoid",
+        **fields: Any,
+    ) -> Blobs:
+        """Add layers that multiply each channel by a gate, which is computed from the means of all
+        channels (Hu et al. 2018). Returns their top, named `name`.
+
+        `channels` are those of the bottom; between are `squeezed` channels. `activation` and `gate`
+        are types of layers. Both convolutions get `fields`, such as `weight_filler`.
+        """
+        pool, squeeze, active, excite, gated, factors = (
+            f"{name}/{part}"
+            for part in ("pool", "squeeze", "activation", "excite", "gate", "factors")
+        )
+        self.layer("Pooling", pool, bottom, pool="AVE", global_pooling=True)
+        self.layer("Convolution", squeeze, pool, num_output=squeezed, kernel_size=1, **fields)
+        self.layer(activation, active, squeeze)
+        self.layer("Convolution", excite, active, num_output=channels, kernel_size=1, **fields)
+        self.layer(gate, gated, excite)
+        self.layer("Flatten", factors, gated)
+        return self.layer("Scale", name, bottom, factors, axis=0)
 
     def spec(self) -> NetSpec:
         """Return the net, checked as `load_net` checks a file. Raises PrototxtError with every

@@ -15,7 +15,7 @@ from google.protobuf.message import Message
 from nets.definition.prototxt import Where
 from nets.schema import caffe_pb2 as caffe
 from nets.schema.fields import ALWAYS_TOLD, FIELDS, blocks_of
-from nets.schema.layer_types import LAYER_TYPES
+from nets.schema.layer_types import ALL_TYPES
 
 
 @dataclass(frozen=True)
@@ -40,7 +40,7 @@ def unused(message: Message, where: Where) -> list[Note]:
 def misplaced(layer: caffe.LayerParameter, where: Where) -> list[Note]:
     """Return a note for each block of options that layers of this type do not read. Layer types of
     other packages may read any block."""
-    if layer.type not in LAYER_TYPES:
+    if layer.type not in ALL_TYPES:
         return []
     read = blocks_of(layer.type)
     refused = FIELDS["LayerParameter"].refused

@@ -18,4 +18,5 @@ warm          Preparation of a net before its first iteration
 net_part      A net before it computes
 fed_net       A net that is given the arrays of a pass
 streams       The streams of a net with recurrent layers
+blanks        Numbers that stand in for a net's inputs in a pass whose results do not count
 """

@@ -21,12 +21,14 @@ from ops import get_backend
 
 @dataclass(frozen=True)
 class Numbers:
-    """An input `blob` of `layer`: whole numbers from 0 to `count` - 1, or `ignored`."""
+    """An input `blob` of `layer`: whole numbers from 0 to `count` - 1, or `ignored`. If `soft`, the
+    layer takes probabilities of the classes in their place."""
 
     layer: str
     blob: str
     count: int
     ignored: int | None = None
+    soft: bool = False
 
     def mistake(self, found: NDArray[Any]) -> str:
         """Return a text about the first number outside the range, "" if there is none."""
@@ -48,18 +50,20 @@ def numbers_of(net: Net) -> Iterator[Numbers]:
         at = getattr(layer, "labels", None)
         count = getattr(layer, "classes", None)
         if at is not None and count is not None:
-            yield Numbers(layer.name, layer.proto.bottom[at], count, getattr(layer, "ignore", None))
+            ignored, soft = (getattr(layer, key, None) for key in ("ignore", "soft"))
+            yield Numbers(layer.name, layer.proto.bottom[at], count, ignored, bool(soft))
         elif layer.proto.type == "Embed":
             yield Numbers(layer.name, layer.proto.bottom[0], layer.params[0].shape[0])
 
 
 def unknown_numbers(net: Net, samples: Mapping[str, NDArray[Any]]) -> list[str]:
     """Return a text for each input in `samples` that has numbers which the net's layers would
-    refuse."""
+    refuse. Samples that are probabilities already are not numbers of classes."""
     texts = (
         numbers.mistake(samples[numbers.blob])
         for numbers in numbers_of(net)
         if numbers.blob in samples
+        and not (numbers.soft and samples[numbers.blob].shape[1:] == net.row_shape(numbers.blob))
     )
     return list(dict.fromkeys(filter(None, texts)))
 

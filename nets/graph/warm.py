@@ -1,8 +1,9 @@
-"""Preparation of a net before its first iteration. A pass over zeros compiles all operations and
-tries the algorithms to choose from."""
+"""Preparation of a net before its first iteration. A pass over blank inputs compiles all operations
+and tries the algorithms to choose from."""
 
 from __future__ import annotations
 
+from nets.graph.blanks import blanks
 from nets.graph.graph import Net
 
 ROWS = 8
@@ -22,8 +23,12 @@ def warm(net: Net, rows: int | None = None) -> None:
     net.begin(0, (0, min(net.batch, (rows or net.batch) if net.ops.tries else ROWS)))
     # asks every layer how it computes, so that all their kernels are compiled together
     assert net.scratch >= 0
+    fills = blanks(net)
     for name, shape in net.input_shapes.items():
-        net.feed(name, net.ops.zeros(shape, net.dtype))
+        blank = net.ops.zeros(shape, net.dtype)
+        if fills[name]:
+            blank[...] = fills[name]
+        net.feed(name, blank)
     for layer, params in net.params.items():
         net.load(layer, [net.ops.zeros(param.shape, net.dtype) for param in params])
     for stage in net.stages:

@@ -7,15 +7,17 @@ data         Layers whose tops are inputs of the net (Caffe's `Data`, `ImageData
 constant     Layers without bottoms that fill their own tops (Caffe's `DummyData`, `Parameter`)
 conv         Convolution and its transpose (Caffe's `Convolution`, `Deconvolution`)
 pool         Pooling with output sizes rounded up (Caffe's `Pooling` and `SPP`, by MAX, AVE or
-             STOCHASTIC)
+             STOCHASTIC), and average pooling to a given size (`AdaptivePooling`)
 dense        Fully connected layers and tables (Caffe's `InnerProduct`, `Embed`)
 recurrent    Recurrent layers over whole sequences (Caffe's `LSTM`, `RNN`)
 elementwise  Activations and functions of single elements (Caffe's `ReLU`, `ELU`, `Sigmoid`, `TanH`,
              `Power`, `Exp`, `Log`, ...)
+gates        Activations that multiply x by a gate between 0 and 1
 prelu        ReLU with a learned slope (Caffe's `PReLU`)
-dropout      Dropout (Caffe's `Dropout`)
+dropout      Dropout of values (Caffe's `Dropout`) and of whole rows (`StochasticDepth`)
 normalise    Normalisation across or within channels, over a batch or over an image (Caffe's `LRN`,
              `BatchNorm`, `MVN`)
+row_norm     Normalisation within a row, with statistics that depend on no other row
 affine       Multiplication by factors and addition of biases along some axes (Caffe's `Scale`,
              `Bias`)
 combine      Layers that join blobs or split one, as views where possible (Caffe's `Concat`,
@@ -43,12 +45,14 @@ from nets.layers import (
     dense,
     dropout,
     elementwise,
+    gates,
     loss,
     normalise,
     pool,
     prelu,
     recurrent,
     reduce,
+    row_norm,
     shape,
     softmax,
 )
@@ -70,6 +74,7 @@ __all__ = [
     "dense",
     "dropout",
     "elementwise",
+    "gates",
     "kind_of",
     "loss",
     "make_layer",
@@ -78,6 +83,7 @@ __all__ = [
     "prelu",
     "recurrent",
     "reduce",
+    "row_norm",
     "settings",
     "shape",
     "softmax",

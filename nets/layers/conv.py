@@ -1,5 +1,5 @@
 """Convolution and its transpose (Caffe's `Convolution`, `Deconvolution`): groups, dilation,
-rectangular kernels."""
+rectangular kernels. Depthwise convolution, as forks of Caffe name it."""
 
 import math
 from collections.abc import Callable, Sequence
@@ -27,18 +27,13 @@ class Windowed(Layer):
             raise self.error(
                 f"{BLOCK}.num_output", (f"found {p.num_output}, expected an integer >= 1")
             )
-        if p.group < 1 or shape[1] % p.group or p.num_output % p.group:
-            text = (
-                f"found {p.group}, expected a divisor of {shape[1]} inputs and "
-                f"{p.num_output} outputs"
-            )
-            raise self.error(f"{BLOCK}.group", text)
+        groups = self._groups(shape[1])
         kernel = pair(self, BLOCK, "kernel_size", None)
         stride, pad, dilation = (
             pair(self, BLOCK, *key) for key in (("stride", 1), ("pad", 0), ("dilation", 1))
         )
         try:
-            self.geometry = ConvGeometry(kernel, stride, pad, dilation, int(p.group))
+            self.geometry = ConvGeometry(kernel, stride, pad, dilation, groups)
             weight, self.top_shape = self._shapes(shape, int(p.num_output))
         except OpsError as error:
             raise self.error(f"{BLOCK}.kernel_size", str(error)) from None
@@ -46,6 +41,17 @@ class Windowed(Layer):
         if p.bias_term:
             self.declare("bias", (p.num_output,), p.bias_filler, f"{BLOCK}.bias_filler")
         return [self.top_shape]
+
+    def _groups(self, channels: int) -> int:
+        """Return the number of groups for this number of channels, after a check."""
+        p = self.proto.convolution_param
+        if p.group < 1 or channels % p.group or p.num_output % p.group:
+            text = (
+                f"found {p.group}, expected a divisor of {channels} inputs and "
+                f"{p.num_output} outputs"
+            )
+            raise self.error(f"{BLOCK}.group", text)
+        return int(p.group)
 
     def _shapes(self, shape: Shape, outputs: int) -> tuple[Shape, Shape]:
         """Return the shapes of the weight and of the top."""
@@ -103,13 +109,53 @@ class Convolution(Windowed):
         bias = blobs[1] if len(self.params) > 1 else None
         out = self.buffer("top", self.top_shape)
         return [
-            self.ops.conv_forward(
-                bottoms[0], blobs[0], bias, self.geometry, out=out, rectify=self.rectify
-            )
+            self._forward(bottoms[0], blobs[0], bias, self.geometry, out=out, rectify=self.rectify)
         ]
+
+    @property
+    def _forward(self) -> Callable[..., Array]:
+        return self.ops.conv_forward
 
     def _back(self) -> Backward:
         return self.ops.conv_backward_weights, self.ops.conv_backward_data
+
+
+@register("ConvolutionDepthwise")
+@register("DepthwiseConvolution")
+class DepthwiseConvolution(Convolution):
+    """x (N, C, H, W), weight (K, 1, kh, kw), bias (K,) -> y (N, K, OH, OW). K is a multiple of C,
+    and each output reads one channel: a Convolution of C groups, without a loop over groups.
+
+    Forks of Caffe have it under both names. `group` need not be given.
+    """
+
+    of_caffe = False
+
+    def _groups(self, channels: int) -> int:
+        p = self.proto.convolution_param
+        if p.HasField("group") and p.group != channels:
+            raise self.error(
+                f"{BLOCK}.group",
+                f"found {p.group}, expected {channels}, one for each channel, or no such key",
+            )
+        if p.num_output % channels:
+            raise self.error(
+                f"{BLOCK}.num_output",
+                f"found {p.num_output}, expected a multiple of {channels} channels",
+            )
+        return channels
+
+    def scratch(self, bottoms: Sequence[Shape], training: bool) -> int:
+        return self.ops.depthwise_scratch(
+            bottoms[0], self.params[0].shape, self.geometry, training=training
+        )
+
+    @property
+    def _forward(self) -> Callable[..., Array]:
+        return self.ops.depthwise_forward
+
+    def _back(self) -> Backward:
+        return self.ops.depthwise_backward_weights, self.ops.depthwise_backward_data
 
 
 @register("Deconvolution")

@@ -1,7 +1,8 @@
-"""Dropout (Caffe's `Dropout`). The seed, the step and the row decide which values are kept, so
-every worker keeps the same ones."""
+"""Dropout of values (Caffe's `Dropout`) and of whole rows (`StochasticDepth`). The seed, the step
+and the row decide which values are kept, so every worker keeps the same ones."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from typing import ClassVar
 
 import numpy as np
 
@@ -27,6 +28,8 @@ class Dropout(Layer):
     reads_bottoms = False
     reads_tops = False
     gradient_in_place_ok = True
+    stream: ClassVar[str] = "dropout"  # names its random numbers
+    may_keep_all: ClassVar[bool] = False  # a ratio of 0 is allowed
 
     def needs(self, bottoms: Sequence[Shape], tops: Sequence[Shape], training: bool) -> list[Need]:
         # as a view, it only passes bottoms and gradients on
@@ -34,9 +37,11 @@ class Dropout(Layer):
 
     def _shape(self, shapes: list[Shape], setup: Setup) -> list[Shape]:
         self.ratio = float(self.proto.dropout_param.dropout_ratio)
-        if not 0.0 < self.ratio < 1.0:
+        if not 0.0 <= self.ratio < 1.0 or (self.ratio == 0 and not self.may_keep_all):
+            least = "0 <=" if self.may_keep_all else "0 <"
             raise self.error(
-                "dropout_param.dropout_ratio", (f"found {self.ratio:g}, expected 0 < ratio < 1")
+                "dropout_param.dropout_ratio",
+                (f"found {self.ratio:g}, expected {least} ratio < 1"),
             )
         self.views = setup.phase != "TRAIN"
         return [shapes[0]]
@@ -65,11 +70,33 @@ class Dropout(Layer):
     def _drop(self, x: Array, out: Array, run: Run) -> Array:
         """Drop values of x. Each range of rows uses the numbers of its rows in the whole batch."""
         key = int(
-            generator(run.seed, "dropout", run.step, self.name).integers(2**64, dtype=np.uint64)
+            generator(run.seed, self.stream, run.step, self.name).integers(2**64, dtype=np.uint64)
         )
         parts = list(run.parts(x.shape))
         if len(parts) == 1:
-            return self.ops.dropout(x, self.ratio, key, parts[0][1], out=out)
+            return self._operation(x, self.ratio, key, parts[0][1], out=out)
         for part, first in parts:
-            self.ops.dropout(x[part], self.ratio, key, first, out=out[part])
+            self._operation(x[part], self.ratio, key, first, out=out[part])
         return out
+
+    @property
+    def _operation(self) -> Callable[..., Array]:
+        return self.ops.dropout
+
+
+@register("StochasticDepth")
+class StochasticDepth(Dropout):
+    """In training each row is kept whole with probability 1 - dropout_ratio and divided by that
+    probability, else it is 0: the row skips a branch that is added to a shortcut (Huang et al.
+    2016). In test all rows are unchanged.
+
+    The choice depends only on (seed, step, layer, row of the whole batch).
+    """
+
+    of_caffe = False
+    stream = "stochastic depth"
+    may_keep_all = True
+
+    @property
+    def _operation(self) -> Callable[..., Array]:
+        return self.ops.drop_rows

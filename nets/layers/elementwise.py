@@ -1,8 +1,8 @@
 """Activations and functions of single elements (Caffe's `ReLU`, `ELU`, `Sigmoid`, `TanH`, `Power`,
 `Exp`, `Log`, ...).
 
-Each layer's gradient is computed from its bottom or from its top. Learned slopes are in `prelu`,
-random masks in `dropout`.
+Each layer's gradient is computed from its bottom or from its top. Products of x with a gate are in
+`gates`, learned slopes in `prelu`, random masks in `dropout`.
 """
 
 from collections.abc import Sequence
@@ -247,27 +247,6 @@ class Clip(Elementwise):
 
     def _backward(self, dy: Array, x: Array, y: Array, out: Array) -> Array:
         dx: Array = self.ops.xp.multiply(dy, (x >= self.least) & (x <= self.most), out=out)
-        return dx
-
-
-@register("Swish")
-class Swish(Elementwise):
-    """x * sigmoid(beta * x)."""
-
-    def _read(self) -> None:
-        self.beta = float(self.proto.swish_param.beta)
-
-    def _gate(self, x: Array) -> Array:
-        inner: Array = self.ops.xp.multiply(x, self.beta, out=self.buffer("gate", x.shape))
-        return self.ops.sigmoid_forward(inner, out=inner)
-
-    def _forward(self, x: Array, out: Array) -> Array:
-        y: Array = self.ops.xp.multiply(x, self._gate(x), out=out)
-        return y
-
-    def _backward(self, dy: Array, x: Array, y: Array, out: Array) -> Array:
-        gate = self._gate(x)
-        dx: Array = self.ops.xp.multiply(dy, gate + self.beta * y * (1 - gate), out=out)
         return dx
 
 

@@ -20,7 +20,7 @@ import numpy as np
 from nets.definition.spec import LayerSpec
 from nets.errors import NetError, did_you_mean
 from nets.layers.base import KINDS, Layer
-from nets.schema.layer_types import LAYER_TYPES
+from nets.schema.layer_types import ALL_TYPES
 from ops import Backend
 
 if TYPE_CHECKING:
@@ -56,7 +56,7 @@ def make_layer(spec: LayerSpec, ops: Backend, dtype: Any = np.float32) -> Layer:
         raise spec.where.error(
             "type", (f"layer type '{name}' of Caffe is not supported: {REFUSED[name]}")
         )
-    near = did_you_mean(name, [*LAYER_TYPES, *_brought(tuple(sys.path))])
+    near = did_you_mean(name, [*ALL_TYPES, *_brought(tuple(sys.path))])
     raise spec.where.error("type", f"found '{name}', expected a layer type{near}")
 
 

@@ -49,6 +49,11 @@ class SigmoidCrossEntropyLoss(Loss):
         if not p.HasField("normalization"):
             self.normalization = "VALID" if p.normalize else "BATCH_SIZE"
         self.ignore = int(p.ignore_label) if p.HasField("ignore_label") else None
+        if p.label_smoothing:
+            raise self.error(
+                "loss_param.label_smoothing",
+                f"found {p.label_smoothing:g}, expected 0: give smoothed targets instead",
+            )
         return [()]
 
     def forward(self, bottoms: list[Array], blobs: Blobs, run: Run) -> list[Array]:

@@ -1,4 +1,5 @@
-"""Pooling with output sizes rounded up (Caffe's `Pooling` and `SPP`, by MAX, AVE or STOCHASTIC)."""
+"""Pooling with output sizes rounded up (Caffe's `Pooling` and `SPP`, by MAX, AVE or STOCHASTIC),
+and average pooling to a given size (`AdaptivePooling`)."""
 
 from collections.abc import Sequence
 
@@ -20,6 +21,7 @@ from nets.layers.base import (
 from nets.layers.windows import image, pair
 from nets.schema import caffe_pb2 as caffe
 from ops import Array, OpsError, PoolGeometry
+from ops.reference.adaptive_pool import windows
 
 
 @register("Pooling")
@@ -119,6 +121,55 @@ class Pooling(Layer):
             _, argmax = self.ops.pool_forward(x, self.geometry, rectify=self.rectify)
         dx = self.buffer("bottom", x.shape)
         return [self.ops.pool_backward(dy, self.geometry, x.shape, argmax=argmax, out=dx)], ()
+
+
+@register("AdaptivePooling")
+class AdaptivePooling(Layer):
+    """x (N, C, H, W) -> means (N, C, OH, OW) of the pixels from floor(i H / OH) to ceil((i + 1) H /
+    OH), and likewise along the width. `output_size` is one number or two."""
+
+    of_caffe = False
+    planned = True
+    reads_bottoms = False
+    reads_tops = False
+    windows: list[list[slice]]  # the pixels of each output along the height and the width
+    geometry: PoolGeometry | None  # if all windows have one size: backends have kernels for these
+
+    def _shape(self, shapes: list[Shape], setup: Setup) -> list[Shape]:
+        shape = image(self, shapes[0])
+        self.sizes = pair(self, "adaptive_pooling_param", "output_size", None)
+        self.top_shape = (*shape[:2], *self.sizes)
+        axes = list(zip(shape[2:], self.sizes, strict=True))
+        self.windows = [windows(size, outputs) for size, outputs in axes]
+        self.geometry = None
+        if all(size % outputs == 0 for size, outputs in axes):
+            kernel = (shape[2] // self.sizes[0], shape[3] // self.sizes[1])
+            self.geometry = PoolGeometry(kernel, kernel, mode="AVE")
+        return [self.top_shape]
+
+    def forward(self, bottoms: list[Array], blobs: Blobs, run: Run) -> list[Array]:
+        x = bottoms[0]
+        out = self.buffer("top", self.top_shape)
+        if self.geometry is not None:
+            return [self.ops.pool_forward(x, self.geometry, out=out, argmax=False)[0]]
+        return [self.ops.adaptive_pool_forward(x, self.sizes, out=out)]
+
+    def backward(
+        self,
+        grads: list[Array | None],
+        values: Values,
+        run: Run,
+        wanted: list[bool],
+        out: Blobs | None,
+    ) -> Gradients:
+        shape = values.bottoms[0].shape
+        dy = grads[0]
+        if not wanted[0] or dy is None:
+            return [None], ()
+        dx = self.buffer("bottom", shape)
+        if self.geometry is not None:
+            return [self.ops.pool_backward(dy, self.geometry, shape, out=dx)], ()
+        return [self.ops.adaptive_pool_backward(dy, shape, out=dx)], ()
 
 
 @register("SPP")

@@ -7,8 +7,10 @@ Scores are reshaped to (outer, C, inner), with the classes on axis 1.
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from functools import partial
 from pathlib import Path
+from typing import Any, ClassVar
 
 import numpy as np
 from google.protobuf.message import DecodeError
@@ -31,7 +33,9 @@ from nets.layers.shape import axis_of
 from nets.regular import read_bytes
 from nets.schema import caffe_pb2 as caffe
 from ops import Array
+from ops.reference.soft_loss import no_distribution
 
+HARD = "found with type '{}', which takes no soft labels, expected 0 (SoftmaxWithLoss takes them)"
 MOST_BYTES = 256 << 20  # an infogain matrix for eight thousand classes
 
 
@@ -70,29 +74,42 @@ class Softmax(Layer):
 
 class ClassLayer(Layer):
     """A layer that compares scores with labels. The scores have the classes on some axis; the
-    labels have the other axes. As in Caffe, only the number of labels must agree."""
+    labels have the other axes. As in Caffe, only the number of labels must agree.
+
+    If `takes_soft`, labels may have the axis of the classes too: they are then probabilities
+    (`soft`), as mixup makes them.
+    """
 
     bottoms = (2, 2)
     scores = True
     labels = 1
     top_is_free = False
+    takes_soft: ClassVar[bool] = False
 
     def _fold(self, axis_key: str, axis: int, shapes: list[Shape]) -> None:
-        """Set `folded`, the scores' shape as (outer, C, inner), and `label_shape`, (outer,
-        inner)."""
+        """Set `folded`, the scores' shape as (outer, C, inner), and `label_shape`, (outer, inner)
+        or `folded`."""
         scores, labels = shapes[:2]
         at = axis_of(self, axis_key, axis, scores)
         outer = math.prod(scores[:at])
         inner = math.prod(scores[at + 1 :])
-        if math.prod(labels) != outer * inner:
-            expected = (*scores[:at], *scores[at + 1 :])
+        self.classes = scores[at]
+        self.folded = (outer, scores[at], inner)
+        classes = math.prod(labels) == outer * inner
+        # labels (N, C) go with scores (N, C, 1, 1)
+        like_scores = labels[: at + 1] == scores[: at + 1] and math.prod(labels) == math.prod(
+            scores
+        )
+        self.soft = self.takes_soft and like_scores and not classes
+        if not (classes or self.soft):
+            expected = str((*scores[:at], *scores[at + 1 :]))
+            if self.takes_soft and self.classes > 1:
+                expected += f", or {scores} for probabilities"
             raise self.error(
                 "bottom",
                 (f"found labels of shape {labels} for scores {scores}, expected {expected}"),
             )
-        self.classes = scores[at]
-        self.folded = (outer, scores[at], inner)
-        self.label_shape = (outer, inner)
+        self.label_shape = self.folded if self.soft else (outer, inner)
 
 
 class ClassLoss(ClassLayer):
@@ -122,6 +139,19 @@ class ClassLoss(ClassLayer):
         if p.HasField("normalize") and not p.HasField("normalization"):
             self.normalization = "VALID" if p.normalize else "BATCH_SIZE"
         self.ignore = int(p.ignore_label) if p.HasField("ignore_label") else None
+        self.smoothing = float(p.label_smoothing)
+        if not 0 <= self.smoothing < 1:
+            raise self.error(
+                "loss_param.label_smoothing",
+                f"found {self.smoothing:g}, expected at least 0 and less than 1",
+            )
+        if self.smoothing and not self.takes_soft:
+            raise self.error("loss_param.label_smoothing", HARD.format(self.proto.type))
+        if self.soft and self.ignore is not None:
+            raise self.error(
+                "loss_param.ignore_label",
+                f"found {self.ignore}, but the labels are probabilities, expected no such key",
+            )
 
     def _tops(self, loss: float, shape: Shape) -> list[Array]:
         number = self.number(loss) if self.verdict is None else self.verdict[:1].reshape(())
@@ -136,16 +166,31 @@ class ClassLoss(ClassLayer):
 @register("SoftmaxWithLoss")
 class SoftmaxWithLoss(ClassLoss):
     """Scores (N, C, ...), labels (N, ...) -> the mean of -log softmax at the labels. The softmax is
-    over `softmax_param.axis`."""
+    over `softmax_param.axis`.
+
+    Labels of the scores' shape are probabilities of the classes. `loss_param.label_smoothing` moves
+    this share of each label to all classes alike.
+    """
+
+    takes_soft = True
 
     def _shape(self, shapes: list[Shape], setup: Setup) -> list[Shape]:
         self._fold("softmax_param.axis", self.proto.softmax_param.axis, shapes)
         self._read_loss()
         return [(), shapes[0]][: len(self.proto.top)]
 
+    def _operations(self) -> tuple[Callable[..., Any], Callable[..., Array]]:
+        """Return the operations of both passes."""
+        if not self.soft and not self.smoothing:
+            return self.ops.softmax_loss_forward, self.ops.softmax_loss_backward
+        return (
+            partial(self.ops.soft_loss_forward, smoothing=self.smoothing),
+            partial(self.ops.soft_loss_backward, smoothing=self.smoothing),
+        )
+
     def forward(self, bottoms: list[Array], blobs: Blobs, run: Run) -> list[Array]:
         self.verdict = None if self.ops.on_host else self.buffer("verdict", (3,))
-        loss, self.prob = self.ops.softmax_loss_forward(
+        loss, self.prob = self._operations()[0](
             bottoms[0].reshape(self.folded),
             bottoms[1].reshape(self.label_shape),
             ignore_label=self.ignore,
@@ -165,7 +210,7 @@ class SoftmaxWithLoss(ClassLoss):
     ) -> Gradients:
         if not wanted[0]:
             return [None, None], ()
-        dx = self.ops.softmax_loss_backward(
+        dx = self._operations()[1](
             self.prob,
             values.bottoms[1].reshape(self.label_shape),
             loss_weight=self._factor(grads, run),
@@ -177,11 +222,11 @@ class SoftmaxWithLoss(ClassLoss):
         return [dx.reshape(values.bottoms[0].shape), None], ()
 
     def told(self, label: float) -> str:
-        return (
-            ""
-            if math.isnan(label)
-            else (f"a label is {label:g}, expected a whole number from 0 to {self.classes - 1}")
-        )
+        if math.isnan(label):
+            return ""
+        if self.soft:
+            return no_distribution(label)
+        return f"a label is {label:g}, expected a whole number from 0 to {self.classes - 1}"
 
 
 @register("InfogainLoss")
@@ -259,10 +304,14 @@ class InfogainLoss(ClassLoss):
 @register("Accuracy")
 class Accuracy(ClassLayer):
     """The fraction of labels that are among the `top_k` best scores. A second top has this fraction
-    for each class (0 for a class without labels)."""
+    for each class (0 for a class without labels).
+
+    Labels that are probabilities count as their most probable class.
+    """
 
     tops = (1, 2)
     differentiable = False
+    takes_soft = True
 
     def _shape(self, shapes: list[Shape], setup: Setup) -> list[Shape]:
         p = self.proto.accuracy_param
@@ -279,6 +328,8 @@ class Accuracy(ClassLayer):
     def forward(self, bottoms: list[Array], blobs: Blobs, run: Run) -> list[Array]:
         scores = bottoms[0].reshape(self.folded)
         labels = bottoms[1].reshape(self.label_shape)
+        if self.soft:
+            labels = self.ops.xp.argmax(labels, axis=1)
         share = self.ops.accuracy(scores, labels, top_k=self.top_k, ignore_label=self.ignore)
         found = [self.number(share)]
         return found if len(self.proto.top) == 1 else [*found, self._by_class(scores, labels)]

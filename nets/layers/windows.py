@@ -7,15 +7,15 @@ from nets.layers.base import Layer
 
 
 def pair(layer: Layer, block: str, key: str, default: int | None) -> tuple[int, int]:
-    """Return (height, width) of `key` ("kernel_size", "stride", "pad", "dilation") in the layer's
-    `block`.
+    """Return (height, width) of `key` ("kernel_size", "output_size", "stride", "pad", "dilation")
+    in the layer's `block`.
 
     Accepts `key: 3`, `key: [3, 5]` where the field is repeated, or `kernel_h`/`kernel_w`. Raises
     NetError if both ways are used, if neither is used and there is no default, or for more than two
     numbers.
     """
     message: Any = getattr(layer.proto, block)
-    stem = "kernel" if key == "kernel_size" else key
+    stem = key.removesuffix("_size")
     sides = [
         name for name in (f"{stem}_h", f"{stem}_w") if name in message.DESCRIPTOR.fields_by_name
     ]

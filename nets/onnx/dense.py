@@ -10,6 +10,7 @@ from nets.layers.affine import Bias, Scale
 from nets.layers.dense import InnerProduct
 from nets.layers.normalise import MVN, BatchNorm
 from nets.layers.reduce import ArgMax, Reduction
+from nets.layers.row_norm import GroupNorm, LayerNorm
 from nets.layers.softmax import Softmax
 from nets.onnx.graph_builder import Step, converts
 
@@ -112,6 +113,28 @@ def _mvn(step: Step, layer: MVN) -> None:
     centred = step.add("Sub", step.x[0], mean)
     variance = step.add("ReduceMean", step.add("Mul", centred, centred), axes=axes, keepdims=1)
     step.top("Div", centred, step.add("Add", step.add("Sqrt", variance), step.constant(layer.eps)))
+
+
+@converts("LayerNorm")
+def _layer_norm(step: Step, layer: LayerNorm) -> None:
+    _normalised(step, step.x[0], layer.axis, layer.eps, to=step.y[0])
+
+
+@converts("GroupNorm")
+def _group_norm(step: Step, layer: GroupNorm) -> None:
+    """ONNX has an operator of this name from opset 18 on."""
+    by_group = (0, layer.groups, -1)
+    y = _normalised(step, step.graph.reshaped(step.x[0], by_group), 2, layer.eps)
+    step.graph.reshaped(y, step.outside[0], to=step.y[0])
+
+
+def _normalised(step: Step, x: str, axis: int, eps: float, to: str = "") -> str:
+    """Return (x - mean) / sqrt(variance + eps) along one axis."""
+    centred = step.add("Sub", x, step.add("ReduceMean", x, axes=[axis], keepdims=1))
+    square = step.add("Mul", centred, centred)
+    variance = step.add("ReduceMean", square, axes=[axis], keepdims=1)
+    deviation = step.add("Sqrt", step.add("Add", variance, step.constant(eps)))
+    return step.graph.add("Div", centred, deviation, to=to)
 
 
 @converts("Reduction")

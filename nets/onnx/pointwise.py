@@ -7,8 +7,12 @@ from functools import reduce
 from typing import Any
 
 from nets.layers.combine import Eltwise
-from nets.layers.elementwise import ELU, Clip, Exp, Log, Power, ReLU, Swish
+from nets.layers.elementwise import ELU, Clip, Exp, Log, Power, ReLU
+from nets.layers.gates import GELU, Swish
 from nets.onnx.graph_builder import Step, converts
+
+ROOT = math.sqrt(2 / math.pi)
+CUBIC = 0.044715
 
 PLAIN = {
     "Sigmoid": "Sigmoid",
@@ -16,6 +20,8 @@ PLAIN = {
     "BNLL": "Softplus",
     "AbsVal": "Abs",
     "Dropout": "Identity",
+    "StochasticDepth": "Identity",
+    "HardSwish": "HardSwish",
 }
 
 
@@ -65,11 +71,30 @@ def _clip(step: Step, layer: Clip) -> None:
     step.top("Clip", step.x[0], step.constant(layer.least), step.constant(layer.most))
 
 
-@converts("Swish")
+@converts("Swish", "SiLU")
 def _swish(step: Step, layer: Swish) -> None:
     step.top(
         "Mul", step.x[0], step.add("Sigmoid", step.add("Mul", step.x[0], step.constant(layer.beta)))
     )
+
+
+@converts("GELU")
+def _gelu(step: Step, layer: GELU) -> None:
+    """ONNX has an operator of this name from opset 20 on."""
+    x = step.x[0]
+    if layer.tanh:
+        cube = step.add("Mul", step.add("Mul", step.add("Mul", x, x), x), step.constant(CUBIC))
+        inner = step.add("Mul", step.add("Add", x, cube), step.constant(ROOT))
+        risen = step.add("Tanh", inner)
+    else:
+        risen = step.add("Erf", step.add("Mul", x, step.constant(math.sqrt(0.5))))
+    gate = step.add("Mul", step.add("Add", risen, step.constant(1.0)), step.constant(0.5))
+    step.top("Mul", x, gate)
+
+
+@converts("HardSigmoid")
+def _hard_sigmoid(step: Step, layer: Any) -> None:
+    step.top("HardSigmoid", step.x[0], alpha=1 / 6, beta=0.5)
 
 
 @converts("PReLU")

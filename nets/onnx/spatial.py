@@ -6,6 +6,7 @@ Runtimes disagree on ONNX's `ceil_mode`, so the paddings are explicit here: imag
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -13,12 +14,12 @@ from numpy.typing import NDArray
 
 from nets.layers.conv import Convolution, Deconvolution
 from nets.layers.normalise import LRN
-from nets.layers.pool import SPP, Pooling
+from nets.layers.pool import SPP, AdaptivePooling, Pooling
 from nets.onnx.graph_builder import Step, converts
 from ops import PoolGeometry
 
 
-@converts("Convolution", "Deconvolution")
+@converts("Convolution", "Deconvolution", "DepthwiseConvolution", "ConvolutionDepthwise")
 def _convolution(step: Step, layer: Convolution | Deconvolution) -> None:
     geometry = layer.geometry
     step.top(
@@ -38,6 +39,28 @@ def _pooling(step: Step, layer: Pooling) -> None:
     if len(step.y) > 1:
         raise step.refused("it gives the places of maxima, which ONNX numbers differently", "top")
     _pooled(step, layer.geometry, step.y[0])
+
+
+@converts("AdaptivePooling")
+def _adaptive_pooling(step: Step, layer: AdaptivePooling) -> None:
+    """Products with the shares of pixels in means, unless all windows have one size."""
+    if layer.geometry is not None:
+        _pooled(step, layer.geometry, step.y[0])
+        return
+    high, wide = (
+        _shares(size, windows)
+        for size, windows in zip(step.inside[0][2:], layer.windows, strict=True)
+    )
+    strips = step.add("MatMul", step.x[0], step.constant(wide.T, "columns"))
+    step.top("MatMul", step.constant(high, "rows"), strips)
+
+
+def _shares(size: int, windows: Sequence[slice]) -> NDArray[np.float32]:
+    """Return the share (outputs, size) of each pixel in the mean of each window."""
+    shares = np.zeros((len(windows), size), np.float32)
+    for at, window in enumerate(windows):
+        shares[at, window] = 1 / (window.stop - window.start)
+    return shares
 
 
 @converts("SPP")

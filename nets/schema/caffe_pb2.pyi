@@ -159,7 +159,7 @@ class NetParameter(_message.Message):
     def __init__(self, name: _Optional[str] = ..., layers: _Optional[_Iterable[_Union[V1LayerParameter, _Mapping[str, object]]]] = ..., input: _Optional[_Iterable[str]] = ..., input_dim: _Optional[_Iterable[int]] = ..., force_backward: _Optional[bool] = ..., state: _Optional[_Union[NetState, _Mapping[str, object]]] = ..., debug_info: _Optional[bool] = ..., input_shape: _Optional[_Iterable[_Union[BlobShape, _Mapping[str, object]]]] = ..., layer: _Optional[_Iterable[_Union[LayerParameter, _Mapping[str, object]]]] = ...) -> None: ...
 
 class LayerParameter(_message.Message):
-    __slots__ = ("name", "type", "bottom", "top", "loss_weight", "param", "blobs", "include", "exclude", "phase", "propagate_down", "transform_param", "loss_param", "accuracy_param", "argmax_param", "concat_param", "contrastive_loss_param", "convolution_param", "data_param", "dropout_param", "dummy_data_param", "eltwise_param", "exp_param", "hdf5_data_param", "hdf5_output_param", "hinge_loss_param", "image_data_param", "infogain_loss_param", "inner_product_param", "lrn_param", "memory_data_param", "mvn_param", "pooling_param", "power_param", "relu_param", "sigmoid_param", "softmax_param", "slice_param", "tanh_param", "threshold_param", "window_data_param", "python_param", "prelu_param", "spp_param", "reshape_param", "log_param", "flatten_param", "reduction_param", "embed_param", "tile_param", "batch_norm_param", "elu_param", "bias_param", "scale_param", "input_param", "crop_param", "parameter_param", "recurrent_param", "swish_param", "clip_param")
+    __slots__ = ("name", "type", "bottom", "top", "loss_weight", "param", "blobs", "include", "exclude", "phase", "propagate_down", "transform_param", "loss_param", "accuracy_param", "argmax_param", "concat_param", "contrastive_loss_param", "convolution_param", "data_param", "dropout_param", "dummy_data_param", "eltwise_param", "exp_param", "hdf5_data_param", "hdf5_output_param", "hinge_loss_param", "image_data_param", "infogain_loss_param", "inner_product_param", "lrn_param", "memory_data_param", "mvn_param", "pooling_param", "power_param", "relu_param", "sigmoid_param", "softmax_param", "slice_param", "tanh_param", "threshold_param", "window_data_param", "python_param", "prelu_param", "spp_param", "reshape_param", "log_param", "flatten_param", "reduction_param", "embed_param", "tile_param", "batch_norm_param", "elu_param", "bias_param", "scale_param", "input_param", "crop_param", "parameter_param", "recurrent_param", "swish_param", "clip_param", "gelu_param", "group_norm_param", "layer_norm_param", "adaptive_pooling_param")
     NAME_FIELD_NUMBER: _ClassVar[int]
     TYPE_FIELD_NUMBER: _ClassVar[int]
     BOTTOM_FIELD_NUMBER: _ClassVar[int]
@@ -220,6 +220,10 @@ class LayerParameter(_message.Message):
     RECURRENT_PARAM_FIELD_NUMBER: _ClassVar[int]
     SWISH_PARAM_FIELD_NUMBER: _ClassVar[int]
     CLIP_PARAM_FIELD_NUMBER: _ClassVar[int]
+    GELU_PARAM_FIELD_NUMBER: _ClassVar[int]
+    GROUP_NORM_PARAM_FIELD_NUMBER: _ClassVar[int]
+    LAYER_NORM_PARAM_FIELD_NUMBER: _ClassVar[int]
+    ADAPTIVE_POOLING_PARAM_FIELD_NUMBER: _ClassVar[int]
     name: str
     type: str
     bottom: _containers.RepeatedScalarFieldContainer[str]
@@ -280,7 +284,11 @@ class LayerParameter(_message.Message):
     recurrent_param: RecurrentParameter
     swish_param: SwishParameter
     clip_param: ClipParameter
-    def __init__(self, name: _Optional[str] = ..., type: _Optional[str] = ..., bottom: _Optional[_Iterable[str]] = ..., top: _Optional[_Iterable[str]] = ..., loss_weight: _Optional[_Iterable[float]] = ..., param: _Optional[_Iterable[_Union[ParamSpec, _Mapping[str, object]]]] = ..., blobs: _Optional[_Iterable[_Union[BlobProto, _Mapping[str, object]]]] = ..., include: _Optional[_Iterable[_Union[NetStateRule, _Mapping[str, object]]]] = ..., exclude: _Optional[_Iterable[_Union[NetStateRule, _Mapping[str, object]]]] = ..., phase: _Optional[_Union[Phase, str]] = ..., propagate_down: _Optional[_Iterable[bool]] = ..., transform_param: _Optional[_Union[TransformationParameter, _Mapping[str, object]]] = ..., loss_param: _Optional[_Union[LossParameter, _Mapping[str, object]]] = ..., accuracy_param: _Optional[_Union[AccuracyParameter, _Mapping[str, object]]] = ..., argmax_param: _Optional[_Union[ArgMaxParameter, _Mapping[str, object]]] = ..., concat_param: _Optional[_Union[ConcatParameter, _Mapping[str, object]]] = ..., contrastive_loss_param: _Optional[_Union[ContrastiveLossParameter, _Mapping[str, object]]] = ..., convolution_param: _Optional[_Union[ConvolutionParameter, _Mapping[str, object]]] = ..., data_param: _Optional[_Union[DataParameter, _Mapping[str, object]]] = ..., dropout_param: _Optional[_Union[DropoutParameter, _Mapping[str, object]]] = ..., dummy_data_param: _Optional[_Union[DummyDataParameter, _Mapping[str, object]]] = ..., eltwise_param: _Optional[_Union[EltwiseParameter, _Mapping[str, object]]] = ..., exp_param: _Optional[_Union[ExpParameter, _Mapping[str, object]]] = ..., hdf5_data_param: _Optional[_Union[HDF5DataParameter, _Mapping[str, object]]] = ..., hdf5_output_param: _Optional[_Union[HDF5OutputParameter, _Mapping[str, object]]] = ..., hinge_loss_param: _Optional[_Union[HingeLossParameter, _Mapping[str, object]]] = ..., image_data_param: _Optional[_Union[ImageDataParameter, _Mapping[str, object]]] = ..., infogain_loss_param: _Optional[_Union[InfogainLossParameter, _Mapping[str, object]]] = ..., inner_product_param: _Optional[_Union[InnerProductParameter, _Mapping[str, object]]] = ..., lrn_param: _Optional[_Union[LRNParameter, _Mapping[str, object]]] = ..., memory_data_param: _Optional[_Union[MemoryDataParameter, _Mapping[str, object]]] = ..., mvn_param: _Optional[_Union[MVNParameter, _Mapping[str, object]]] = ..., pooling_param: _Optional[_Union[PoolingParameter, _Mapping[str, object]]] = ..., power_param: _Optional[_Union[PowerParameter, _Mapping[str, object]]] = ..., relu_param: _Optional[_Union[ReLUParameter, _Mapping[str, object]]] = ..., sigmoid_param: _Optional[_Union[SigmoidParameter, _Mapping[str, object]]] = ..., softmax_param: _Optional[_Union[SoftmaxParameter, _Mapping[str, object]]] = ..., slice_param: _Optional[_Union[SliceParameter, _Mapping[str, object]]] = ..., tanh_param: _Optional[_Union[TanHParameter, _Mapping[str, object]]] = ..., threshold_param: _Optional[_Union[ThresholdParameter, _Mapping[str, object]]] = ..., window_data_param: _Optional[_Union[WindowDataParameter, _Mapping[str, object]]] = ..., python_param: _Optional[_Union[PythonParameter, _Mapping[str, object]]] = ..., prelu_param: _Optional[_Union[PReLUParameter, _Mapping[str, object]]] = ..., spp_param: _Optional[_Union[SPPParameter, _Mapping[str, object]]] = ..., reshape_param: _Optional[_Union[ReshapeParameter, _Mapping[str, object]]] = ..., log_param: _Optional[_Union[LogParameter, _Mapping[str, object]]] = ..., flatten_param: _Optional[_Union[FlattenParameter, _Mapping[str, object]]] = ..., reduction_param: _Optional[_Union[ReductionParameter, _Mapping[str, object]]] = ..., embed_param: _Optional[_Union[EmbedParameter, _Mapping[str, object]]] = ..., tile_param: _Optional[_Union[TileParameter, _Mapping[str, object]]] = ..., batch_norm_param: _Optional[_Union[BatchNormParameter, _Mapping[str, object]]] = ..., elu_param: _Optional[_Union[ELUParameter, _Mapping[str, object]]] = ..., bias_param: _Optional[_Union[BiasParameter, _Mapping[str, object]]] = ..., scale_param: _Optional[_Union[ScaleParameter, _Mapping[str, object]]] = ..., input_param: _Optional[_Union[InputParameter, _Mapping[str, object]]] = ..., crop_param: _Optional[_Union[CropParameter, _Mapping[str, object]]] = ..., parameter_param: _Optional[_Union[ParameterParameter, _Mapping[str, object]]] = ..., recurrent_param: _Optional[_Union[RecurrentParameter, _Mapping[str, object]]] = ..., swish_param: _Optional[_Union[SwishParameter, _Mapping[str, object]]] = ..., clip_param: _Optional[_Union[ClipParameter, _Mapping[str, object]]] = ...) -> None: ...
+    gelu_param: GELUParameter
+    group_norm_param: GroupNormParameter
+    layer_norm_param: LayerNormParameter
+    adaptive_pooling_param: AdaptivePoolingParameter
+    def __init__(self, name: _Optional[str] = ..., type: _Optional[str] = ..., bottom: _Optional[_Iterable[str]] = ..., top: _Optional[_Iterable[str]] = ..., loss_weight: _Optional[_Iterable[float]] = ..., param: _Optional[_Iterable[_Union[ParamSpec, _Mapping[str, object]]]] = ..., blobs: _Optional[_Iterable[_Union[BlobProto, _Mapping[str, object]]]] = ..., include: _Optional[_Iterable[_Union[NetStateRule, _Mapping[str, object]]]] = ..., exclude: _Optional[_Iterable[_Union[NetStateRule, _Mapping[str, object]]]] = ..., phase: _Optional[_Union[Phase, str]] = ..., propagate_down: _Optional[_Iterable[bool]] = ..., transform_param: _Optional[_Union[TransformationParameter, _Mapping[str, object]]] = ..., loss_param: _Optional[_Union[LossParameter, _Mapping[str, object]]] = ..., accuracy_param: _Optional[_Union[AccuracyParameter, _Mapping[str, object]]] = ..., argmax_param: _Optional[_Union[ArgMaxParameter, _Mapping[str, object]]] = ..., concat_param: _Optional[_Union[ConcatParameter, _Mapping[str, object]]] = ..., contrastive_loss_param: _Optional[_Union[ContrastiveLossParameter, _Mapping[str, object]]] = ..., convolution_param: _Optional[_Union[ConvolutionParameter, _Mapping[str, object]]] = ..., data_param: _Optional[_Union[DataParameter, _Mapping[str, object]]] = ..., dropout_param: _Optional[_Union[DropoutParameter, _Mapping[str, object]]] = ..., dummy_data_param: _Optional[_Union[DummyDataParameter, _Mapping[str, object]]] = ..., eltwise_param: _Optional[_Union[EltwiseParameter, _Mapping[str, object]]] = ..., exp_param: _Optional[_Union[ExpParameter, _Mapping[str, object]]] = ..., hdf5_data_param: _Optional[_Union[HDF5DataParameter, _Mapping[str, object]]] = ..., hdf5_output_param: _Optional[_Union[HDF5OutputParameter, _Mapping[str, object]]] = ..., hinge_loss_param: _Optional[_Union[HingeLossParameter, _Mapping[str, object]]] = ..., image_data_param: _Optional[_Union[ImageDataParameter, _Mapping[str, object]]] = ..., infogain_loss_param: _Optional[_Union[InfogainLossParameter, _Mapping[str, object]]] = ..., inner_product_param: _Optional[_Union[InnerProductParameter, _Mapping[str, object]]] = ..., lrn_param: _Optional[_Union[LRNParameter, _Mapping[str, object]]] = ..., memory_data_param: _Optional[_Union[MemoryDataParameter, _Mapping[str, object]]] = ..., mvn_param: _Optional[_Union[MVNParameter, _Mapping[str, object]]] = ..., pooling_param: _Optional[_Union[PoolingParameter, _Mapping[str, object]]] = ..., power_param: _Optional[_Union[PowerParameter, _Mapping[str, object]]] = ..., relu_param: _Optional[_Union[ReLUParameter, _Mapping[str, object]]] = ..., sigmoid_param: _Optional[_Union[SigmoidParameter, _Mapping[str, object]]] = ..., softmax_param: _Optional[_Union[SoftmaxParameter, _Mapping[str, object]]] = ..., slice_param: _Optional[_Union[SliceParameter, _Mapping[str, object]]] = ..., tanh_param: _Optional[_Union[TanHParameter, _Mapping[str, object]]] = ..., threshold_param: _Optional[_Union[ThresholdParameter, _Mapping[str, object]]] = ..., window_data_param: _Optional[_Union[WindowDataParameter, _Mapping[str, object]]] = ..., python_param: _Optional[_Union[PythonParameter, _Mapping[str, object]]] = ..., prelu_param: _Optional[_Union[PReLUParameter, _Mapping[str, object]]] = ..., spp_param: _Optional[_Union[SPPParameter, _Mapping[str, object]]] = ..., reshape_param: _Optional[_Union[ReshapeParameter, _Mapping[str, object]]] = ..., log_param: _Optional[_Union[LogParameter, _Mapping[str, object]]] = ..., flatten_param: _Optional[_Union[FlattenParameter, _Mapping[str, object]]] = ..., reduction_param: _Optional[_Union[ReductionParameter, _Mapping[str, object]]] = ..., embed_param: _Optional[_Union[EmbedParameter, _Mapping[str, object]]] = ..., tile_param: _Optional[_Union[TileParameter, _Mapping[str, object]]] = ..., batch_norm_param: _Optional[_Union[BatchNormParameter, _Mapping[str, object]]] = ..., elu_param: _Optional[_Union[ELUParameter, _Mapping[str, object]]] = ..., bias_param: _Optional[_Union[BiasParameter, _Mapping[str, object]]] = ..., scale_param: _Optional[_Union[ScaleParameter, _Mapping[str, object]]] = ..., input_param: _Optional[_Union[InputParameter, _Mapping[str, object]]] = ..., crop_param: _Optional[_Union[CropParameter, _Mapping[str, object]]] = ..., parameter_param: _Optional[_Union[ParameterParameter, _Mapping[str, object]]] = ..., recurrent_param: _Optional[_Union[RecurrentParameter, _Mapping[str, object]]] = ..., swish_param: _Optional[_Union[SwishParameter, _Mapping[str, object]]] = ..., clip_param: _Optional[_Union[ClipParameter, _Mapping[str, object]]] = ..., gelu_param: _Optional[_Union[GELUParameter, _Mapping[str, object]]] = ..., group_norm_param: _Optional[_Union[GroupNormParameter, _Mapping[str, object]]] = ..., layer_norm_param: _Optional[_Union[LayerNormParameter, _Mapping[str, object]]] = ..., adaptive_pooling_param: _Optional[_Union[AdaptivePoolingParameter, _Mapping[str, object]]] = ...) -> None: ...
 
 class SolverParameter(_message.Message):
     __slots__ = ("train_net", "test_net", "test_iter", "test_interval", "base_lr", "display", "max_iter", "lr_policy", "gamma", "power", "momentum", "weight_decay", "stepsize", "snapshot", "snapshot_prefix", "snapshot_diff", "solver_mode", "device_id", "test_compute_loss", "random_seed", "train_net_param", "test_net_param", "debug_info", "net", "net_param", "train_state", "test_state", "snapshot_after_train", "regularization_type", "solver_type", "delta", "test_initialization", "average_loss", "stepvalue", "clip_gradients", "iter_size", "snapshot_format", "rms_decay", "momentum2", "type", "layer_wise_reduce", "weights")
@@ -427,7 +435,7 @@ class TransformationParameter(_message.Message):
     def __init__(self, scale: _Optional[float] = ..., mirror: _Optional[bool] = ..., crop_size: _Optional[int] = ..., mean_file: _Optional[str] = ..., mean_value: _Optional[_Iterable[float]] = ..., force_color: _Optional[bool] = ..., force_gray: _Optional[bool] = ...) -> None: ...
 
 class LossParameter(_message.Message):
-    __slots__ = ("ignore_label", "normalize", "normalization")
+    __slots__ = ("ignore_label", "normalize", "normalization", "label_smoothing")
     class NormalizationMode(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
         __slots__ = ()
         FULL: _ClassVar[LossParameter.NormalizationMode]
@@ -441,10 +449,12 @@ class LossParameter(_message.Message):
     IGNORE_LABEL_FIELD_NUMBER: _ClassVar[int]
     NORMALIZE_FIELD_NUMBER: _ClassVar[int]
     NORMALIZATION_FIELD_NUMBER: _ClassVar[int]
+    LABEL_SMOOTHING_FIELD_NUMBER: _ClassVar[int]
     ignore_label: int
     normalize: bool
     normalization: LossParameter.NormalizationMode
-    def __init__(self, ignore_label: _Optional[int] = ..., normalize: _Optional[bool] = ..., normalization: _Optional[_Union[LossParameter.NormalizationMode, str]] = ...) -> None: ...
+    label_smoothing: float
+    def __init__(self, ignore_label: _Optional[int] = ..., normalize: _Optional[bool] = ..., normalization: _Optional[_Union[LossParameter.NormalizationMode, str]] = ..., label_smoothing: _Optional[float] = ...) -> None: ...
 
 class AccuracyParameter(_message.Message):
     __slots__ = ("top_k", "axis", "ignore_label")
@@ -1113,6 +1123,44 @@ class WindowDataParameter(_message.Message):
     cache_images: bool
     root_folder: str
     def __init__(self, source: _Optional[str] = ..., scale: _Optional[float] = ..., mean_file: _Optional[str] = ..., batch_size: _Optional[int] = ..., crop_size: _Optional[int] = ..., mirror: _Optional[bool] = ..., fg_threshold: _Optional[float] = ..., bg_threshold: _Optional[float] = ..., fg_fraction: _Optional[float] = ..., context_pad: _Optional[int] = ..., crop_mode: _Optional[str] = ..., cache_images: _Optional[bool] = ..., root_folder: _Optional[str] = ...) -> None: ...
+
+class AdaptivePoolingParameter(_message.Message):
+    __slots__ = ("output_size", "output_h", "output_w")
+    OUTPUT_SIZE_FIELD_NUMBER: _ClassVar[int]
+    OUTPUT_H_FIELD_NUMBER: _ClassVar[int]
+    OUTPUT_W_FIELD_NUMBER: _ClassVar[int]
+    output_size: _containers.RepeatedScalarFieldContainer[int]
+    output_h: int
+    output_w: int
+    def __init__(self, output_size: _Optional[_Iterable[int]] = ..., output_h: _Optional[int] = ..., output_w: _Optional[int] = ...) -> None: ...
+
+class GELUParameter(_message.Message):
+    __slots__ = ("approximate",)
+    class Approximation(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
+        __slots__ = ()
+        ERF: _ClassVar[GELUParameter.Approximation]
+        TANH: _ClassVar[GELUParameter.Approximation]
+    ERF: GELUParameter.Approximation
+    TANH: GELUParameter.Approximation
+    APPROXIMATE_FIELD_NUMBER: _ClassVar[int]
+    approximate: GELUParameter.Approximation
+    def __init__(self, approximate: _Optional[_Union[GELUParameter.Approximation, str]] = ...) -> None: ...
+
+class GroupNormParameter(_message.Message):
+    __slots__ = ("groups", "eps")
+    GROUPS_FIELD_NUMBER: _ClassVar[int]
+    EPS_FIELD_NUMBER: _ClassVar[int]
+    groups: int
+    eps: float
+    def __init__(self, groups: _Optional[int] = ..., eps: _Optional[float] = ...) -> None: ...
+
+class LayerNormParameter(_message.Message):
+    __slots__ = ("axis", "eps")
+    AXIS_FIELD_NUMBER: _ClassVar[int]
+    EPS_FIELD_NUMBER: _ClassVar[int]
+    axis: int
+    eps: float
+    def __init__(self, axis: _Optional[int] = ..., eps: _Optional[float] = ...) -> None: ...
 
 class V1LayerParameter(_message.Message):
     __slots__ = ("layer", "bottom", "top", "name", "type", "blobs", "blobs_lr", "weight_decay", "concat_param", "convolution_param", "data_param", "dropout_param", "hdf5_data_param", "hdf5_output_param", "image_data_param", "infogain_loss_param", "inner_product_param", "lrn_param", "pooling_param", "window_data_param", "power_param", "memory_data_param", "argmax_param", "eltwise_param", "threshold_param", "dummy_data_param", "accuracy_param", "hinge_loss_param", "relu_param", "slice_param", "include", "exclude", "mvn_param", "loss_weight", "transform_param", "tanh_param", "sigmoid_param", "softmax_param", "contrastive_loss_param", "exp_param", "loss_param", "param", "blob_share_mode")

@@ -53,7 +53,8 @@ FIELDS: dict[str, Fields] = {
         " memory_data_param mvn_param parameter_param pooling_param power_param prelu_param"
         " python_param recurrent_param reduction_param relu_param reshape_param scale_param"
         " sigmoid_param slice_param softmax_param spp_param swish_param tanh_param"
-        " threshold_param tile_param",
+        " threshold_param tile_param gelu_param group_norm_param layer_norm_param"
+        " adaptive_pooling_param",
         refused={
             "blobs": (
                 "a prototxt holds no weights; put them in a .caffemodel and name it in "
@@ -68,8 +69,9 @@ FIELDS: dict[str, Fields] = {
     "TransformationParameter": Fields(
         "scale mirror crop_size mean_file mean_value force_color force_gray"
     ),
-    "LossParameter": Fields("ignore_label normalize normalization"),
+    "LossParameter": Fields("ignore_label normalize normalization label_smoothing"),
     "AccuracyParameter": Fields("top_k axis ignore_label"),
+    "AdaptivePoolingParameter": Fields("output_size output_h output_w"),
     "ArgMaxParameter": Fields("out_max_val top_k axis"),
     "BatchNormParameter": Fields("use_global_stats moving_average_fraction eps"),
     "BiasParameter": Fields("axis num_axes filler"),
@@ -101,6 +103,8 @@ FIELDS: dict[str, Fields] = {
     "EmbedParameter": Fields("num_output input_dim bias_term weight_filler bias_filler"),
     "ExpParameter": Fields("base scale shift"),
     "FlattenParameter": Fields("axis end_axis"),
+    "GELUParameter": Fields("approximate"),
+    "GroupNormParameter": Fields("groups eps"),
     "HDF5DataParameter": Fields("batch_size shuffle", warned={"source": SOURCE}),
     "HingeLossParameter": Fields("norm"),
     "ImageDataParameter": Fields(
@@ -113,6 +117,7 @@ FIELDS: dict[str, Fields] = {
         "num_output bias_term weight_filler bias_filler axis transpose"
     ),
     "InputParameter": Fields("shape"),
+    "LayerNormParameter": Fields("axis eps"),
     "LogParameter": Fields("base scale shift"),
     "LRNParameter": Fields("local_size alpha beta norm_region k", warned={"engine": ENGINE}),
     "MemoryDataParameter": Fields("batch_size channels height width"),
@@ -168,10 +173,10 @@ FIELDS: dict[str, Fields] = {
 # Convoy differs from the default of these fields, so they cause a warning with any value.
 ALWAYS_TOLD = frozenset({"SolverParameter.solver_mode"})
 
-# The options that each layer type of Caffe reads. Options of refused types are in
-# `LayerParameter.refused`.
+# The options that each layer type reads. Options of refused types are in `LayerParameter.refused`.
 _OWN = {
     "Accuracy": "accuracy",
+    "AdaptivePooling": "adaptive_pooling",
     "ArgMax": "argmax",
     "BatchNorm": "batch_norm",
     "Bias": "bias",
@@ -179,9 +184,11 @@ _OWN = {
     "Concat": "concat",
     "ContrastiveLoss": "contrastive_loss",
     "Convolution": "convolution",
+    "ConvolutionDepthwise": "convolution",
     "Crop": "crop",
     "Data": "data transform",
     "Deconvolution": "convolution",
+    "DepthwiseConvolution": "convolution",
     "Dropout": "dropout",
     "DummyData": "dummy_data",
     "ELU": "elu",
@@ -189,6 +196,8 @@ _OWN = {
     "Embed": "embed",
     "Exp": "exp",
     "Flatten": "flatten",
+    "GELU": "gelu",
+    "GroupNorm": "group_norm",
     "HDF5Data": "hdf5_data",
     "HDF5Output": "hdf5_output",
     "HingeLoss": "hinge_loss",
@@ -198,6 +207,7 @@ _OWN = {
     "Input": "input",
     "LRN": "lrn",
     "LSTM": "recurrent",
+    "LayerNorm": "layer_norm",
     "Log": "log",
     "MVN": "mvn",
     "MemoryData": "memory_data transform",
@@ -217,6 +227,7 @@ _OWN = {
     "Slice": "slice",
     "Softmax": "softmax",
     "SoftmaxWithLoss": "softmax loss",
+    "StochasticDepth": "dropout",
     "Swish": "swish",
     "TanH": "tanh",
     "Threshold": "threshold",
@@ -226,6 +237,6 @@ _OWN = {
 
 
 def blocks_of(kind: str) -> frozenset[str]:
-    """Return the blocks of options that layers of this Caffe type read, such as
-    {"convolution_param"}. The set is empty for types without options."""
+    """Return the blocks of options that layers of this type read, such as {"convolution_param"}.
+    The set is empty for types without options."""
     return frozenset(f"{name}_param" for name in _OWN.get(kind, "").split())

@@ -1,5 +1,5 @@
-"""The names of all layer types of Caffe 1.0. `nets.layers` knows the types that this package
-computes."""
+"""The names of all layer types of Caffe 1.0, and of the types that this package adds.
+`nets.layers` knows the types that this package computes."""
 
 LAYER_TYPES = (
     *(
@@ -67,3 +67,19 @@ LAYER_TYPES = (
         "WindowData",
     ),
 )
+
+# Types of Convoy that Caffe lacks. Forks of Caffe have some of them, under these names.
+ADDED_TYPES = (
+    "AdaptivePooling",
+    "ConvolutionDepthwise",
+    "DepthwiseConvolution",
+    "GELU",
+    "GroupNorm",
+    "HardSigmoid",
+    "HardSwish",
+    "LayerNorm",
+    "SiLU",
+    "StochasticDepth",
+)
+
+ALL_TYPES = (*LAYER_TYPES, *ADDED_TYPES)

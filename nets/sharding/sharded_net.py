@@ -246,6 +246,6 @@ def _exact(layer: caffe.LayerParameter) -> bool:
     """Whether the layer only multiplies a gradient by 0 or a power of two."""
     if layer.type == "ReLU":
         return layer.relu_param.negative_slope == 0
-    if layer.type == "Dropout":
+    if layer.type in ("Dropout", "StochasticDepth"):
         return math.frexp(1 - layer.dropout_param.dropout_ratio)[0] == 0.5
     return layer.type in ("Flatten", "Reshape")

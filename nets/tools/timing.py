@@ -12,6 +12,7 @@ import numpy as np
 from nets.data import Batches
 from nets.definition.params import generator
 from nets.errors import NetError
+from nets.graph.blanks import blanks
 from nets.graph.graph import Net, Stage
 from nets.tools.volumes import volumes
 
@@ -41,8 +42,8 @@ def time_net(
     """Run whole training passes of `net` (its TRAIN phase) and return one LayerTime per layer, in
     order.
 
-    Without `inputs`, images are noise and labels are 0. `synchronize` waits for the device before
-    the clock is read.
+    Without `inputs`, images are noise and labels are blank. `synchronize` waits for the device
+    before the clock is read.
     """
     if iterations < 1 or warmup < 0:
         raise NetError(
@@ -160,12 +161,13 @@ def _alone(stage: Stage, at: int) -> Stage:
 
 
 def _noise(net: Net) -> dict[str, Any]:
-    """Return images of standard normal numbers, and 0 for inputs with fewer than four axes
+    """Return images of standard normal numbers, and blanks for inputs with fewer than four axes
     (labels)."""
     rng = generator(0, "timing")
+    fills = blanks(net)
     return {
         name: rng.standard_normal(shape, dtype=np.float32)
         if len(shape) == 4
-        else np.zeros(shape, np.float32)
+        else np.full(shape, fills[name], np.float32)
         for name, shape in net.input_shapes.items()
     }

@@ -15,6 +15,8 @@ from ops.cpu.elementwise.activation import Activations
 from ops.cpu.elementwise.compression import Compression
 from ops.cpu.elementwise.dropout import Dropouts
 from ops.cpu.elementwise.embedding import Tables
+from ops.cpu.elementwise.gates import Gates
+from ops.cpu.elementwise.group_norm import GroupNormalisation
 from ops.cpu.elementwise.lrn import ResponseNormalisation
 from ops.cpu.elementwise.norm_scale import NormScale
 from ops.cpu.elementwise.pooling import Pooling
@@ -37,7 +39,9 @@ class CpuBackend(
     Pooling,
     ResponseNormalisation,
     NormScale,
+    GroupNormalisation,
     Activations,
+    Gates,
     Dropouts,
     Updates,
     Rearrangement,

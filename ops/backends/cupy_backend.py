@@ -17,6 +17,7 @@ import numpy as np
 from ops.backends import cuda_driver
 from ops.cuda.conv.cudnn import first_line
 from ops.cuda.conv.operations import Convolutions
+from ops.cuda.depthwise import Depthwise
 from ops.cuda.device import Product
 from ops.cuda.image_layout import TO_LOGICAL, address, new_images, step_of
 from ops.cuda.launch import Launcher
@@ -147,7 +148,9 @@ class Pinned(np.ndarray[Any, Any]):
     """An array in page-locked memory, which a device reads by itself."""
 
 
-class CupyBackend(Convolutions, Windows, Normalisation, Pointwise, Dense, Losses, Updates):
+class CupyBackend(
+    Convolutions, Depthwise, Windows, Normalisation, Pointwise, Dense, Losses, Updates
+):
     """Backend "cupy".
 
     Options: `b_p`, the number of images that are lowered together (None: as many as a limit of

@@ -10,10 +10,11 @@ repeats       Operations that a net calls with the same arrays in every pass
 conv/         Convolution on a device
 windows       Pooling and local response normalisation of a device: one launch each
 normalise     Batch normalisation of a device, alone or with scale, bias, addend and rectifier
-pointwise     Rectifier, sum and dropout of a device
+pointwise     Rectifier, gates, sum and dropout of a device
 products      Matrix products by a module's `matmul`, where there is no cuBLAS
 losses        Softmax and its loss on a device
 updates       Updates of many parameters in one launch, and the sums of a table's rows
+depthwise     Depthwise convolution of a device
 
 Nothing here imports CuPy: the backend passes the module.
 

@@ -1,4 +1,4 @@
-"""Rectifier, sum and dropout of a device: one launch each, over arrays that lie in rows."""
+"""Rectifier, gates, sum and dropout of a device: one launch each, over arrays that lie in rows."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import math
 
 from ops.cuda.device import OnDevice
 from ops.cuda.image_layout import in_fours, step_of, width
+from ops.cuda.kernels.gates import KINDS
 from ops.cuda.launch import divisor
 from ops.cuda.repeats import repeated
 from ops.errors import Array, check_alike, check_float, check_out, check_shape
@@ -52,6 +53,50 @@ class Pointwise(OnDevice):
         slope = dy.dtype.type(negative_slope)
         self.launch("rectify_back", dy.size, dy.dtype, *found, dy.size, divisor(width(dy)), slope)
         return dx
+
+    @repeated
+    def swish_forward(self, x: Array, beta: float = 1.0, out: Array | None = None) -> Array:
+        y = self._gate("swish", x, out, beta)
+        return super().swish_forward(x, beta, out) if y is None else y
+
+    @repeated
+    def swish_backward(
+        self, dy: Array, x: Array, beta: float = 1.0, out: Array | None = None
+    ) -> Array:
+        dx = self._gate_back("swish", dy, x, out, beta)
+        return super().swish_backward(dy, x, beta, out) if dx is None else dx
+
+    @repeated
+    def gelu_forward(self, x: Array, *, tanh: bool = False, out: Array | None = None) -> Array:
+        y = self._gate("gelu tanh" if tanh else "gelu", x, out)
+        return super().gelu_forward(x, tanh=tanh, out=out) if y is None else y
+
+    @repeated
+    def gelu_backward(
+        self, dy: Array, x: Array, *, tanh: bool = False, out: Array | None = None
+    ) -> Array:
+        dx = self._gate_back("gelu tanh" if tanh else "gelu", dy, x, out)
+        return super().gelu_backward(dy, x, tanh=tanh, out=out) if dx is None else dx
+
+    @repeated
+    def hard_sigmoid_forward(self, x: Array, out: Array | None = None) -> Array:
+        y = self._gate("hard sigmoid", x, out)
+        return super().hard_sigmoid_forward(x, out) if y is None else y
+
+    @repeated
+    def hard_sigmoid_backward(self, dy: Array, x: Array, out: Array | None = None) -> Array:
+        dx = self._gate_back("hard sigmoid", dy, x, out)
+        return super().hard_sigmoid_backward(dy, x, out) if dx is None else dx
+
+    @repeated
+    def hard_swish_forward(self, x: Array, out: Array | None = None) -> Array:
+        y = self._gate("hard swish", x, out)
+        return super().hard_swish_forward(x, out) if y is None else y
+
+    @repeated
+    def hard_swish_backward(self, dy: Array, x: Array, out: Array | None = None) -> Array:
+        dx = self._gate_back("hard swish", dy, x, out)
+        return super().hard_swish_backward(dy, x, out) if dx is None else dx
 
     @repeated
     def add(self, a: Array, b: Array, out: Array | None = None) -> Array:
@@ -103,6 +148,35 @@ class Pointwise(OnDevice):
             gain,
         )
         return y
+
+    def _gate(self, kind: str, x: Array, out: Array | None, beta: float = 1.0) -> Array | None:
+        """Return the activation of x; None if an array does not lie in rows."""
+        check_alike(f"{kind} forward", out, x=x)
+        y = self.xp.empty_like(x) if out is None else out
+        found = self._steps(x, y)
+        if found is None:
+            return None
+        self._launch_gate("gate", kind, x, found, beta)
+        return y
+
+    def _gate_back(
+        self, kind: str, dy: Array, x: Array, out: Array | None, beta: float = 1.0
+    ) -> Array | None:
+        check_alike(f"{kind} backward", out, dy=dy, x=x)
+        dx = self.xp.empty_like(dy) if out is None else out
+        found = self._steps(dy, x, dx)
+        if found is None:
+            return None
+        self._launch_gate("gate_back", kind, x, found, beta)
+        return dx
+
+    def _launch_gate(
+        self, kernel: str, kind: str, x: Array, steps: list[object], beta: float
+    ) -> None:
+        number = KINDS.index(kind)
+        self.launch(
+            kernel, x.size, x.dtype, *steps, x.size, divisor(width(x)), number, x.dtype.type(beta)
+        )
 
     def _steps(self, *arrays: Array) -> list[object] | None:
         """Return each array and the distance between its rows. None if one of them does not lie in

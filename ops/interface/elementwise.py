@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from ops.errors import Array, Shape
-from ops.reference import activation, broadcast, eltwise, philox, pointwise
+from ops.reference import activation, broadcast, eltwise, gates, philox, pointwise
 
 
 class ElementwiseOps:
@@ -83,6 +83,42 @@ class ElementwiseOps:
     def bnll_backward(self, dy: Array, x: Array, out: Array | None = None) -> Array:
         """dy * sigmoid(x)."""
         return pointwise.bnll_backward(self.xp, dy, x, out)
+
+    def swish_forward(self, x: Array, beta: float = 1.0, out: Array | None = None) -> Array:
+        """x * sigmoid(beta * x); beta 1 is SiLU."""
+        return gates.swish_forward(self.xp, x, beta, out)
+
+    def swish_backward(
+        self, dy: Array, x: Array, beta: float = 1.0, out: Array | None = None
+    ) -> Array:
+        """dy * g * (1 + beta * x * (1 - g)) with g = sigmoid(beta * x)."""
+        return gates.swish_backward(self.xp, dy, x, beta, out)
+
+    def gelu_forward(self, x: Array, *, tanh: bool = False, out: Array | None = None) -> Array:
+        """x * P(a standard normal number is below x), or with `tanh` the usual approximation."""
+        return gates.gelu_forward(self.xp, x, tanh, out)
+
+    def gelu_backward(
+        self, dy: Array, x: Array, *, tanh: bool = False, out: Array | None = None
+    ) -> Array:
+        """dx from x."""
+        return gates.gelu_backward(self.xp, dy, x, tanh, out)
+
+    def hard_sigmoid_forward(self, x: Array, out: Array | None = None) -> Array:
+        """(x + 3) / 6, cut to [0, 1]."""
+        return gates.hard_sigmoid_forward(self.xp, x, out)
+
+    def hard_sigmoid_backward(self, dy: Array, x: Array, out: Array | None = None) -> Array:
+        """dy / 6 where -3 < x < 3, else 0."""
+        return gates.hard_sigmoid_backward(self.xp, dy, x, out)
+
+    def hard_swish_forward(self, x: Array, out: Array | None = None) -> Array:
+        """x * hard_sigmoid(x)."""
+        return gates.hard_swish_forward(self.xp, x, out)
+
+    def hard_swish_backward(self, dy: Array, x: Array, out: Array | None = None) -> Array:
+        """dx from x."""
+        return gates.hard_swish_backward(self.xp, dy, x, out)
 
     def power_forward(
         self,
@@ -165,6 +201,13 @@ class ElementwiseOps:
         has 64 bits, a row number 32.
         """
         return philox.dropout(self.xp, x, ratio, key, first, out)
+
+    def drop_rows(
+        self, x: Array, ratio: float, key: int, first: int = 0, out: Array | None = None
+    ) -> Array:
+        """x / (1 - ratio) in the rows whose number is at least ratio, else 0. Forward and backward
+        are the same. The numbers are those of `dropout` at place 0."""
+        return philox.drop_rows(self.xp, x, ratio, key, first, out)
 
     def scale_forward(
         self,

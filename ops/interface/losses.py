@@ -6,7 +6,7 @@ from __future__ import annotations
 from typing import Any
 
 from ops.errors import Array
-from ops.reference import class_loss, distance_loss, loss
+from ops.reference import class_loss, distance_loss, loss, soft_loss
 
 
 class LossOps:
@@ -50,6 +50,40 @@ class LossOps:
         """
         return loss.loss_backward(
             self.xp, prob, labels, loss_weight, ignore_label, normalization, out
+        )
+
+    def soft_loss_forward(
+        self, scores: Array, labels: Array, *, smoothing: float = 0.0,
+        ignore_label: int | None = None, normalization: str = "VALID", out: Array | None = None,
+        verdict: Array | None = None,
+    ) -> tuple[float, Array]:  # fmt: skip
+        """The softmax loss against t = (1 - smoothing) q + smoothing / C -> (loss, probabilities).
+
+        Labels of the scores' shape are the probabilities q; other labels are classes, as in
+        softmax_loss_forward. `verdict` is used as there; its second number is negative or a sum if
+        labels are probabilities.
+        """
+        return soft_loss.forward(
+            self.xp, scores, labels, smoothing, ignore_label, normalization, out, verdict
+        )
+
+    def soft_loss_backward(
+        self, prob: Array, labels: Array, *, smoothing: float = 0.0, loss_weight: float = 1.0,
+        ignore_label: int | None = None, normalization: str = "VALID", out: Array | None = None,
+        verdict: Array | None = None,
+    ) -> Array:  # fmt: skip
+        """The gradient of the loss by the scores, times loss_weight. out may be prob. `verdict` is
+        the array that the forward pass wrote, if it had one."""
+        return soft_loss.backward(
+            self.xp,
+            prob,
+            labels,
+            smoothing,
+            loss_weight,
+            ignore_label,
+            normalization,
+            out,
+            verdict,
         )
 
     def accuracy(

@@ -3,12 +3,23 @@ dense layers."""
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from typing import Any, Literal
 
 from ops.errors import Array, Shape
 from ops.geometry import ConvGeometry, PoolGeometry
-from ops.reference import conv, deconv, dense, lrn, pool, rearrange, stochastic
+from ops.reference import (
+    adaptive_pool,
+    conv,
+    deconv,
+    dense,
+    depthwise,
+    lrn,
+    pool,
+    rearrange,
+    stochastic,
+)
 from ops.reference.lowering import Lowering
 
 
@@ -53,6 +64,35 @@ class SpatialOps:
         return conv.backward_weights(
             self.xp, x, dy, geometry, w_shape, self.lowering, bias, out_w, out_b
         )
+
+    def depthwise_forward(
+        self, x: Array, w: Array, b: Array | None, geometry: ConvGeometry, out: Array | None = None,
+        *, rectify: bool = False,
+    ) -> Array:  # fmt: skip
+        """A convolution with one group for each channel: x (N, C, H, W), w (M C, 1, kh, kw), b (M
+        C,) or None -> y (N, M C, OH, OW); with `rectify` max(y, 0)."""
+        return depthwise.forward(self.xp, x, w, b, geometry, out, rectify)
+
+    def depthwise_scratch(
+        self, in_shape: Shape, w_shape: Shape, geometry: ConvGeometry, *, training: bool
+    ) -> int:
+        """Bytes of scratch memory that the passes take: the product with one weight of each
+        kernel."""
+        return 4 * math.prod(geometry.output_shape(tuple(in_shape), w_shape[0]))
+
+    def depthwise_backward_data(
+        self, dy: Array, w: Array, geometry: ConvGeometry, in_shape: Shape, out: Array | None = None
+    ) -> Array:
+        """dy (N, M C, OH, OW), w -> dx of shape `in_shape` (N, C, H, W)."""
+        return depthwise.backward_data(self.xp, dy, w, geometry, in_shape, out)
+
+    def depthwise_backward_weights(
+        self, x: Array, dy: Array, geometry: ConvGeometry, w_shape: Shape, *,
+        bias: bool, out_w: Array | None = None, out_b: Array | None = None,
+    ) -> tuple[Array, Array | None]:  # fmt: skip
+        """x, dy -> dw of shape `w_shape` and db (M C,) (None without `bias`), summed over the
+        batch."""
+        return depthwise.backward_weights(self.xp, x, dy, geometry, w_shape, bias, out_w, out_b)
 
     def deconv_forward(
         self, x: Array, w: Array, b: Array | None, geometry: ConvGeometry, out: Array | None = None
@@ -121,6 +161,17 @@ class SpatialOps:
         `rectify`, rectify dy first (relu_backward).
         """
         return pool.backward(self.xp, dy, geometry, in_shape, argmax, out)
+
+    def adaptive_pool_forward(
+        self, x: Array, sizes: tuple[int, int], out: Array | None = None
+    ) -> Array:
+        """x (N, C, H, W) -> y (N, C, *sizes): output i of n along an axis is the mean of the pixels
+        from floor(i size / n) to ceil((i + 1) size / n)."""
+        return adaptive_pool.forward(self.xp, x, sizes, out)
+
+    def adaptive_pool_backward(self, dy: Array, in_shape: Shape, out: Array | None = None) -> Array:
+        """dy (N, C, OH, OW) -> dx of shape `in_shape`."""
+        return adaptive_pool.backward(self.xp, dy, in_shape, out)
 
     def lrn_forward(
         self, x: Array, *, size: int = 5, alpha: float = 1.0, beta: float = 0.75, k: float = 1.0,

@@ -6,11 +6,11 @@ from collections.abc import Sequence
 from typing import Any, cast
 
 from ops.errors import Array
-from ops.reference import fused, normalise, reduction
+from ops.reference import fused, normalise, reduction, row_norm
 
 
 class StatisticsOps:
-    """Batch normalisation, MVN, reductions, arg max."""
+    """Normalisation of batches, groups, places and images, reductions, arg max."""
 
     xp: Any
 
@@ -123,6 +123,44 @@ class StatisticsOps:
         """mean and variance (C,) from the running statistics `blobs`: the sums divided by their
         weight, or 0 if the weight is 0."""
         normalise.running(self.xp, blobs, mean, variance)
+
+    def group_norm_forward(
+        self,
+        x: Array,
+        *,
+        groups: int,
+        eps: float = 1e-5,
+        out: Array | None = None,
+        inverse: Array | None = None,
+    ) -> tuple[Array, Array]:
+        """(x - mean) / sqrt(variance + eps) over each group of channels of each row -> (y, 1 /
+        sqrt(variance + eps) (N, groups)). out may be x."""
+        return row_norm.group_norm_forward(self.xp, x, groups, eps, out, inverse)
+
+    def group_norm_backward(
+        self, dy: Array, y: Array, inverse: Array, *, groups: int, out: Array | None = None
+    ) -> Array:
+        """dx from the normalised y and the forward pass's inverse. out may be dy."""
+        return row_norm.group_norm_backward(self.xp, dy, y, inverse, groups, out)
+
+    def layer_norm_forward(
+        self,
+        x: Array,
+        *,
+        axis: int = 1,
+        eps: float = 1e-5,
+        out: Array | None = None,
+        inverse: Array | None = None,
+    ) -> tuple[Array, Array]:
+        """(x - mean) / sqrt(variance + eps) along one axis -> (y, 1 / sqrt(variance + eps) of x's
+        shape without that axis). out may be x."""
+        return row_norm.layer_norm_forward(self.xp, x, axis, eps, out, inverse)
+
+    def layer_norm_backward(
+        self, dy: Array, y: Array, inverse: Array, *, axis: int = 1, out: Array | None = None
+    ) -> Array:
+        """dx from the normalised y and the forward pass's inverse. out may be dy."""
+        return row_norm.layer_norm_backward(self.xp, dy, y, inverse, axis, out)
 
     def mvn_forward(
         self,

@@ -74,10 +74,14 @@ def forward(
 
 
 def check_forward(
-    x: Array, w: Array, b: Array | None, geometry: ConvGeometry, out: Array | None
+    x: Array,
+    w: Array,
+    b: Array | None,
+    geometry: ConvGeometry,
+    out: Array | None,
+    op: str = "conv_forward",
 ) -> Shape:
     """Check the arguments of a forward pass; returns y's shape."""
-    op = "conv_forward"
     check_float(op, x=x, w=w, b=b)
     check_ndim(op, "x", x, "NCHW")
     _check_weights(op, w.shape, x.shape[1], geometry)
@@ -115,10 +119,14 @@ def backward_data(
 
 
 def check_backward_data(
-    dy: Array, w: Array, geometry: ConvGeometry, in_shape: Shape, out: Array | None
+    dy: Array,
+    w: Array,
+    geometry: ConvGeometry,
+    in_shape: Shape,
+    out: Array | None,
+    op: str = "conv_backward_data",
 ) -> None:
     """Check the arguments of the gradient by the images."""
-    op = "conv_backward_data"
     check_float(op, dy=dy, w=w)
     check_image(op, in_shape)
     _check_weights(op, w.shape, in_shape[1], geometry)
@@ -162,9 +170,9 @@ def check_backward_weights(
     w_shape: Shape,
     out_w: Array | None,
     out_b: Array | None,
+    op: str = "conv_backward_weights",
 ) -> None:
     """Check the arguments of the gradient by the weights."""
-    op = "conv_backward_weights"
     check_float(op, x=x, dy=dy)
     check_ndim(op, "x", x, "NCHW")
     _check_weights(op, w_shape, x.shape[1], geometry)

@@ -92,12 +92,12 @@ def batch_norm_backward(
     if fixed:
         dx: Array = xp.multiply(dy, factor, out=out)
         return dx
-    dx = _without_mean_and_slope(xp, dy, y, axes, out)
+    dx = without_mean_and_slope(xp, dy, y, axes, out)
     dx *= factor
     return dx
 
 
-def _without_mean_and_slope(
+def without_mean_and_slope(
     xp: Any, dy: Array, y: Array, axes: tuple[int, ...], out: Array | None
 ) -> Array:
     """dy - mean(dy) - y mean(dy * y), means over `axes`."""
@@ -176,6 +176,6 @@ def mvn_backward(
     check_shape(
         op, "deviation", deviation, tuple(1 if a in axes else s for a, s in enumerate(dy.shape))
     )
-    dx = _without_mean_and_slope(xp, dy, y, axes, out)
+    dx = without_mean_and_slope(xp, dy, y, axes, out)
     dx /= deviation
     return dx

@@ -1,5 +1,5 @@
-"""Dropout by numbers that follow from (key, row, place in the row): none is stored, and any part
-can be drawn alone.
+"""Dropout, of elements or of rows, by numbers that follow from (key, row, place in the row): none
+is stored, and any part can be drawn alone.
 
 Philox4x32-10 (Salmon, Moraes, Dror and Shaw, "Parallel random numbers: as easy as 1, 2, 3", 2011):
 ten rounds turn a counter and a key into four numbers of 32 bits. The counter here is (place // 4,
@@ -85,10 +85,25 @@ def kept(shape: tuple[int, ...], ratio: float, key: int, first: int) -> Array:
 def dropout(xp: Any, x: Array, ratio: float, key: int, first: int, out: Array | None) -> Array:
     """x / (1 - ratio) where an element is kept, else 0. Forward and backward are the same. out may
     be x."""
-    check_alike("dropout", out, x=x)
-    check(ratio, key, first)
-    if x.ndim == 0:
-        raise OpsError("dropout: x has shape (), expected (N, ...)")
+    _check_call("dropout", x, ratio, key, first, out)
     y: Array = xp.multiply(x, xp.asarray(kept(x.shape, ratio, key, first)), out=out)
     y *= 1 / (1 - float(ratio))
     return y
+
+
+def drop_rows(xp: Any, x: Array, ratio: float, key: int, first: int, out: Array | None) -> Array:
+    """x / (1 - ratio) in the rows that are kept, else 0. A row's number is the one that `dropout`
+    draws for place 0. Forward and backward are the same. out may be x."""
+    _check_call("drop_rows", x, ratio, key, first, out)
+    gain = x.dtype.type(1 / (1 - float(ratio)))
+    factors = kept((len(x), 1), ratio, key, first).astype(x.dtype) * gain
+    column = xp.asarray(factors.reshape(-1, *(1,) * (x.ndim - 1)))
+    y: Array = xp.multiply(x, column, out=out)
+    return y
+
+
+def _check_call(op: str, x: Array, ratio: float, key: int, first: int, out: Array | None) -> None:
+    check_alike(op, out, x=x)
+    check(ratio, key, first)
+    if x.ndim == 0:
+        raise OpsError(f"{op}: x has shape (), expected (N, ...)")

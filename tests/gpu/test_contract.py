@@ -54,7 +54,7 @@ def test_cupy_fulfils_the_whole_contract_without_a_skip(stand_in: Path) -> None:
 @pytest.mark.slow
 @pytest.mark.timeout(400)
 def test_our_kernels_touch_nothing_but_their_arrays(stand_in: Path) -> None:
-    which = "cupy and (convolution or pool or lrn or embed)"
+    which = "cupy and (convolution or depthwise or pool or lrn or embed or gelu)"
     passed, others, said = contract(
         which, sanitized(on_fake_cuda(stand_in)), "-p", "fake_cuda.unpooled"
     )

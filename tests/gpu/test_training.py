@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import re
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -12,6 +13,8 @@ import pytest
 from nets.files import checkpoint
 from roles.planning.strategies import PRESETS
 from tests.fake_cuda.processes import on_fake_cuda
+from tests.helpers.added_layers import OF_TODAY
+from tests.helpers.fc_shards import configured
 from tests.helpers.support import configure, events, run_directory, run_up, train
 
 EQUAL = tuple(name for name in PRESETS if PRESETS[name].equals_single)
@@ -44,12 +47,14 @@ def single(tmp_path_factory: pytest.TempPathFactory) -> dict[str, np.ndarray]:
     return train(configure(tmp_path_factory.mktemp("cpu"), "single", iterations=ITERATIONS)).arrays
 
 
-def equals_single(directory: Path, reference: dict[str, np.ndarray]) -> None:
-    """Check every parameter and its momentum, to 1e-5 of the largest number."""
+def equals_single(
+    directory: Path, reference: dict[str, np.ndarray], tolerance: float = 1e-5
+) -> None:
+    """Check every parameter and its momentum, relative to the largest number."""
     arrays, _ = checkpoint.load(directory / events(directory, "checkpoint")[-1]["file"])
     assert arrays.keys() == reference.keys()
     for name, expected in reference.items():
-        assert np.abs(arrays[name] - expected).max() <= 1e-5 * np.abs(expected).max(), name
+        assert np.abs(arrays[name] - expected).max() <= tolerance * np.abs(expected).max(), name
 
 
 @pytest.mark.few("[replicas]")
@@ -66,6 +71,17 @@ def test_a_preset_that_equals_single_does_so_on_two_devices(
     devices = '{ "*" = "cuda:1" }' if preset == "single" else TWO
     directory = trained(placed(cluster, devices), stand_in, monkeypatch, devices=2)
     equals_single(directory, single)
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(400)
+def test_layers_that_caffe_lacks_train_on_two_devices_as_on_the_cpu(
+    stand_in: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    options: dict[str, Any] = {"batch": 20, "net": OF_TODAY, "iterations": ITERATIONS}
+    expected = train(configured(tmp_path / "cpu", "single", **options)).arrays
+    cluster = configured(tmp_path / "device", "replicas", workers=2, **options)
+    equals_single(trained(placed(cluster, TWO), stand_in, monkeypatch, devices=2), expected, 1e-4)
 
 
 @pytest.mark.slow

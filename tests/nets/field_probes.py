@@ -7,6 +7,7 @@ from __future__ import annotations
 # test_layers.BOTTOMS.
 LAYERS = {
     "AccuracyParameter": ("Accuracy", "ROWS labels", 1, ""),
+    "AdaptivePoolingParameter": ("AdaptivePooling", "X", 1, "output_size: 2"),
     "ArgMaxParameter": ("ArgMax", "ROWS", 1, ""),
     "BatchNormParameter": ("BatchNorm", "X", 1, ""),
     "BiasParameter": ("Bias", "X", 1, ""),
@@ -24,6 +25,8 @@ LAYERS = {
     "EmbedParameter": ("Embed", "labels", 1, "num_output: 3 input_dim: 5"),
     "ExpParameter": ("Exp", "X", 1, ""),
     "FlattenParameter": ("Flatten", "X", 1, ""),
+    "GELUParameter": ("GELU", "X", 1, ""),
+    "GroupNormParameter": ("GroupNorm", "X", 1, "groups: 1"),
     "HDF5DataParameter": ("HDF5Data", "", 2, "batch_size: 4"),
     "HingeLossParameter": ("HingeLoss", "ROWS labels", 1, ""),
     "ImageDataParameter": ("ImageData", "", 2, "batch_size: 4"),
@@ -31,6 +34,7 @@ LAYERS = {
     "InnerProductParameter": ("InnerProduct", "X", 1, "num_output: 3"),
     "InputParameter": ("Input", "", 1, "shape { dim: 4 dim: 3 }"),
     "LRNParameter": ("LRN", "X", 1, "alpha: 2"),
+    "LayerNormParameter": ("LayerNorm", "X", 1, ""),
     "LogParameter": ("Log", "POSITIVE", 1, ""),
     "LossParameter": ("SoftmaxWithLoss", "X plane_labels", 1, "ignore_label: 1"),
     "MVNParameter": ("MVN", "X", 1, ""),
@@ -62,6 +66,9 @@ SHAPE = "num_output: 6 "
 # listed is changed to the opposite truth value, to each other name, or to a number larger by one.
 INSTEAD: dict[str, str | tuple[str, str]] = {
     "AccuracyParameter.top_k": "top_k: 5",
+    "AdaptivePoolingParameter.output_h": ("output_h: 2 output_w: 2", "output_h: 3 output_w: 2"),
+    "AdaptivePoolingParameter.output_size": "output_size: 3",
+    "AdaptivePoolingParameter.output_w": ("output_h: 2 output_w: 2", "output_h: 2 output_w: 3"),
     "ArgMaxParameter.axis": "axis: 1",
     "BatchNormParameter.eps": "eps: 0.5",
     "BatchNormParameter.moving_average_fraction": "moving_average_fraction: 0.5",
@@ -107,6 +114,8 @@ INSTEAD: dict[str, str | tuple[str, str]] = {
     ),
     "ExpParameter.base": "base: 2",
     "FlattenParameter.end_axis": "end_axis: 2",
+    "GroupNormParameter.eps": "groups: 1 eps: 0.5",
+    "GroupNormParameter.groups": "groups: 3",
     "HDF5DataParameter.source": 'batch_size: 4 source: "elsewhere"',
     "ImageDataParameter.crop_size": "batch_size: 4 crop_size: 5",
     "ImageDataParameter.mean_file": 'batch_size: 4 mean_file: "mean.binaryproto"',

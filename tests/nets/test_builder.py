@@ -16,7 +16,7 @@ import runtime
 from examples.net_in_python import lenet
 from nets import Net, NetBuilder, PrototxtError, load_net
 from nets.schema import caffe_pb2 as caffe
-from nets.schema.layer_types import LAYER_TYPES
+from nets.schema.layer_types import ALL_TYPES
 from ops import get_backend
 from runtime.errors import ConfigError
 
@@ -112,11 +112,37 @@ def test_its_prototxt_is_read_by_caffes_own_schema() -> None:
     assert text_format.Parse(str(lenet()), caffe.NetParameter()) == load_net("lenet").proto
 
 
-def test_every_layer_type_of_caffe_is_a_method() -> None:
+def test_every_layer_type_of_caffe_and_of_ours_is_a_method() -> None:
     net = NetBuilder()
-    for kind in LAYER_TYPES:
+    for kind in ALL_TYPES:
         getattr(net, kind)(f"a {kind}")
-    assert [layer.type for layer in net.proto().layer] == list(LAYER_TYPES)
+    assert [layer.type for layer in net.proto().layer] == list(ALL_TYPES)
+
+
+def test_squeeze_and_excitation_multiplies_each_channel_by_a_gate_of_the_means() -> None:
+    net = NetBuilder("gated")
+    data = net.Input("data", shape={"dim": [2, 6, 5, 4]})
+    net.squeeze_excitation(
+        "se", data, channels=6, squeezed=3, gate="HardSigmoid", weight_filler={"type": "xavier"}
+    )
+    made = Net(net.spec(), "TEST", ops=get_backend("numpy"), seed=4)
+    x = np.random.default_rng(0).standard_normal((2, 6, 5, 4)).astype(np.float32)
+    blobs = made.initial_blobs()
+    made.run({"data": x}, blobs)
+    inner, outer = (
+        blobs[f"se/{name}"][0].reshape(-1, width) for name, width in (("squeeze", 6), ("excite", 3))
+    )
+    raw = np.maximum(x.mean((2, 3)) @ inner.T, 0) @ outer.T
+    gates = np.clip((raw + 3) / 6, 0, 1)
+    np.testing.assert_allclose(made.blob("se"), x * gates[:, :, None, None], rtol=1e-5)
+
+
+def test_a_mistake_in_squeeze_and_excitation_has_the_line_of_the_script() -> None:
+    net = NetBuilder()
+    with pytest.raises(
+        PrototxtError, match=r"test_builder.py:\d+: layer 'se/squeeze'.*kernel_sise"
+    ):
+        net.squeeze_excitation("se", "data", channels=6, squeezed=3, kernel_sise=3)
 
 
 def test_a_layer_of_another_package_is_added_by_its_type() -> None:
@@ -207,7 +233,7 @@ def test_all_mistakes_of_a_call_are_reported_at_once_and_nothing_is_added() -> N
 def test_an_unknown_type_is_reported_with_the_nearest() -> None:
     with pytest.raises(
         AttributeError,
-        match=(r"'Convolutoin' is not a layer type of Caffe .did " r"you mean 'Convolution'"),
+        match=(r"'Convolutoin' is not a layer type .did " r"you mean 'Convolution'"),
     ):
         NetBuilder().Convolutoin("c", "data")
 

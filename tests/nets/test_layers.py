@@ -3,14 +3,16 @@
 import numpy as np
 import pytest
 
+from nets import Net, unknown_numbers
 from nets.definition.prototxt import Where, parse
 from nets.definition.spec import LayerSpec
 from nets.errors import NetError
 from nets.layers import KINDS, REFUSED, Run, Setup, Values, make_layer
 from nets.schema import caffe_pb2 as caffe
-from nets.schema.layer_types import LAYER_TYPES
+from nets.schema.layer_types import ADDED_TYPES, LAYER_TYPES
 from ops import get_backend
 from ops.gradcheck import check_gradient
+from tests.nets.support import spec_of
 
 RANDOM = np.random.default_rng(5)
 
@@ -73,6 +75,21 @@ KIND_LINES = [
         [(4, 2, 6, 2)],
     ),
     (
+        "DepthwiseConvolution",
+        ("convolution_param { num_output: 6 kernel_size: 3 pad: 1 stride: 2 }"),
+        "X",
+        [(4, 6, 3, 3)],
+    ),
+    (
+        "ConvolutionDepthwise",
+        (
+            "convolution_param { num_output: 3 kernel_h: 1 kernel_w: 3 dilation: 2 group: 3 "
+            "bias_term: false }"
+        ),
+        "X",
+        [(4, 3, 6, 2)],
+    ),
+    (
         "Deconvolution",
         ("convolution_param { num_output: 6 kernel_size: 4 pad: 1 stride: 2 group: 3 }"),
         "X",
@@ -92,6 +109,13 @@ KIND_LINES = [
         ("pooling_param { pool: STOCHASTIC kernel_size: 2 stride: 2 }"),
         "POSITIVE",
         [(4, 3, 3, 3)],
+    ),
+    ("AdaptivePooling", "adaptive_pooling_param { output_size: 4 }", "X", [(4, 3, 4, 4)]),
+    (
+        "AdaptivePooling",
+        "adaptive_pooling_param { output_h: 2 output_w: 3 }",
+        "X",
+        [(4, 3, 2, 3)],
     ),
     ("SPP", "spp_param { pyramid_height: 3 }", "X", [(4, 63)]),
     ("InnerProduct", "inner_product_param { num_output: 5 }", "X", [(4, 5)]),
@@ -130,11 +154,19 @@ KIND_LINES = [
     ("BNLL", "", "X", [IMAGE]),
     ("Clip", "clip_param { min: -2 max: 1.5 }", "X", [IMAGE]),
     ("Swish", "swish_param { beta: 1.5 }", "X", [IMAGE]),
+    ("GELU", "", "X", [IMAGE]),
+    ("GELU", "gelu_param { approximate: TANH }", "X", [IMAGE]),
     ("Dropout", "dropout_param { dropout_ratio: 0.3 }", "X", [IMAGE]),
+    ("StochasticDepth", "dropout_param { dropout_ratio: 0.5 }", "X", [IMAGE]),
+    ("StochasticDepth", "dropout_param { dropout_ratio: 0 }", "X", [IMAGE]),
     ("LRN", "lrn_param { local_size: 3 alpha: 0.5 k: 2 }", "X", [IMAGE]),
     ("LRN", "lrn_param { local_size: 3 beta: 0.5 norm_region: WITHIN_CHANNEL }", "X", [IMAGE]),
     ("BatchNorm", "", "X", [IMAGE]),
     ("BatchNorm", "batch_norm_param { use_global_stats: true eps: 0.1 }", "X", [IMAGE]),
+    ("GroupNorm", "group_norm_param { groups: 3 eps: 0.1 }", "X", [IMAGE]),
+    ("GroupNorm", "group_norm_param { groups: 1 }", "ROWS", [(4, 7)]),
+    ("LayerNorm", "", "X", [IMAGE]),
+    ("LayerNorm", "layer_norm_param { axis: -1 eps: 0.1 }", "X", [IMAGE]),
     ("MVN", "", "X", [IMAGE]),
     ("MVN", "mvn_param { across_channels: true normalize_variance: false }", "X", [IMAGE]),
     ("Scale", "scale_param { bias_term: true }", "X", [IMAGE]),
@@ -200,6 +232,9 @@ KIND_LINES = [
         "X last_labels",
         [()],
     ),
+    ("SoftmaxWithLoss", "loss_param { label_smoothing: 0.25 }", "X plane_labels", [()]),
+    ("SoftmaxWithLoss", "", "X shares", [()]),
+    ("SoftmaxWithLoss", "loss_param { label_smoothing: 0.25 }", "X shares", [()]),
     ("SigmoidCrossEntropyLoss", "", "X targets", [()]),
     (
         "SigmoidCrossEntropyLoss",
@@ -221,6 +256,8 @@ KIND_LINES = [
     ("InfogainLoss", "", "ROWS labels matrix", [()]),
 ]
 
+SHARES = RANDOM.random(IMAGE) + 0.1
+BOTTOMS["shares"] = SHARES / SHARES.sum(axis=1, keepdims=True)
 BOTTOMS["plane_targets"] = (np.arange(4 * 3 * 36) % 3).reshape(IMAGE).astype(float)
 RUN = Run("TRAIN", 1, 3, 0, 4, 4)
 
@@ -303,6 +340,7 @@ def test_every_layer_type_of_caffe_is_computed_or_refused_with_a_reason():
     of_ours = of_caffe - set(LAYER_TYPES)
     assert not of_ours, "Caffe lacks these types: write `of_caffe = False` in their classes"
     assert of_caffe | REFUSED.keys() == set(LAYER_TYPES)
+    assert KINDS.keys() - of_caffe == set(ADDED_TYPES), "list these types in nets.schema"
     assert not KINDS.keys() & REFUSED.keys()
 
 
@@ -323,6 +361,25 @@ def test_gradients_of_parameters_are_written_into_the_given_arrays(kind, options
     for array, right in zip(out, expected, strict=True):
         # the rounding of BLAS depends on the address of arrays
         np.testing.assert_allclose(array, right, rtol=1e-12)
+
+
+@pytest.mark.parametrize(
+    ("kind", "options", "names", "tops"), [line for line in KIND_LINES if KINDS[line[0]].planned]
+)
+def test_a_planned_layer_names_every_array_that_it_keeps_with_its_shape(kind, options, names, tops):
+    given = [BOTTOMS[name].astype(float) for name in names.split()]
+    wanted = [name.isupper() or name[:-1].isupper() for name in names.split()]
+    layer = layer_of(kind, options, len(given), len(tops))
+    shapes = [array.shape for array in given]
+    layer.setup(shapes, Setup("TRAIN", None, None))
+    blobs = [np.random.default_rng(7).random(param.shape) + 0.1 for param in layer.params]
+    values = Values(given, layer.forward(given, blobs, RUN), blobs)
+    layer.backward([np.ones(shape) for shape in tops], values, RUN, wanted, None)
+    named = {need.key: need.shape for need in layer.needs(shapes, tops, True)}
+    kept = {key: array.shape for key, array in layer._buffers.items()}
+    few = 6  # numbers of a channel or of a loss
+    unnamed = {key for key, shape in kept.items() - named.items() if np.prod(shape) > few}
+    assert not unnamed
 
 
 @pytest.mark.parametrize(
@@ -358,6 +415,70 @@ def test_accuracy_and_the_softmax_loss_take_the_classes_from_any_axis():
     assert layer.forward([scores, labels], (), RUN)[0] == pytest.approx(
         (scores.argmax(3) == labels).mean()
     )
+
+
+def test_labels_of_the_scores_shape_are_probabilities_also_with_scores_of_one_pixel():
+    scores = spread(4, 3, 1, 1)
+    labels = BOTTOMS["shares"][:, :, 0, 0]
+    loss = layer_of("SoftmaxWithLoss", "", 2)
+    assert loss.setup([scores.shape, labels.shape], Setup("TRAIN", None, None)) == [()]
+    rows = scores[:, :, 0, 0]
+    expected = (np.log(np.exp(rows).sum(1, keepdims=True)) - rows) * labels
+    assert loss.forward([scores, labels], (), RUN)[0] == pytest.approx(expected.sum() / 4)
+    accuracy = layer_of("Accuracy", "", 2)
+    accuracy.setup([scores.shape, labels.shape], Setup("TEST", None, None))
+    hits = rows.argmax(1) == labels.argmax(1)
+    assert accuracy.forward([scores, labels], (), RUN)[0] == hits.mean()
+
+
+def test_one_hot_labels_have_the_loss_of_their_classes():
+    scores = BOTTOMS["ROWS"]
+    found = []
+    for labels in (LABELS, np.eye(7)[LABELS], LABELS[:, None]):
+        layer = layer_of("SoftmaxWithLoss", "loss_param { label_smoothing: 0.1 }", 2)
+        layer.setup([scores.shape, labels.shape], Setup("TRAIN", None, None))
+        found.append(float(layer.forward([scores, labels], (), RUN)[0]))
+    assert found == [pytest.approx(found[0])] * 3
+
+
+@pytest.mark.parametrize(
+    ("kind", "options", "labels", "expected"),
+    [
+        ("SoftmaxWithLoss", "", (4, 5), r"found labels of shape \(4, 5\).* or \(4, 7\) for prob"),
+        ("SoftmaxWithLoss", "loss_param { label_smoothing: 1 }", (4,), "found 1, expected at l"),
+        ("SoftmaxWithLoss", "loss_param { ignore_label: 1 }", (4, 7), "labels are probabilities"),
+        ("InfogainLoss", "loss_param { label_smoothing: 0.1 }", (4,), "takes no soft labels"),
+        ("SigmoidCrossEntropyLoss", "loss_param { label_smoothing: 0.1 }", (4, 7), "smoothed t"),
+        ("HingeLoss", "", (4, 7), "expected"),
+    ],
+)
+def test_labels_that_a_loss_cannot_take_are_refused_by_key(kind, options, labels, expected):
+    layer = layer_of(kind, options, 2)
+    with pytest.raises(NetError, match=expected):
+        layer.setup([(4, 7), labels], Setup("TRAIN", None, None))
+
+
+def test_labels_that_are_probabilities_are_not_checked_as_numbers_of_classes(tmp_path):
+    text = """
+        layer { name: "d" type: "Input" top: "x" top: "label"
+          input_param { shape { dim: 2 dim: 3 } shape { dim: 2 %s } } }
+        layer { name: "l" type: "SoftmaxWithLoss" bottom: "x" bottom: "label" top: "l" }"""
+    soft = np.array([[0.25, 0.5, 0.25]])
+    for more, labels, words in (
+        ("dim: 3", soft, ""),
+        ("dim: 3", np.array([1, 3]), "'label' holds 3, but layer 'l' takes"),
+        ("", soft, "'label' holds 0.25, but layer 'l' takes"),
+    ):
+        net = Net(spec_of(tmp_path, text % more), "TRAIN", ops=get_backend())
+        assert " ".join(unknown_numbers(net, {"label": labels})).startswith(words)
+        assert bool(unknown_numbers(net, {"label": labels})) is bool(words)
+
+
+def test_a_device_tells_of_labels_that_are_no_probabilities():
+    layer = layer_of("SoftmaxWithLoss", "", 2)
+    layer.setup([(4, 7), (4, 7)], Setup("TRAIN", None, None))
+    assert "found the sum 0.9" in layer.told(0.9)
+    assert layer.told(float("nan")) == ""
 
 
 def test_silence_threshold_and_argmax_have_no_gradient_and_caffes_tops():
@@ -420,6 +541,31 @@ def test_stochastic_pooling_draws_by_row_in_training_and_averages_by_weight_in_t
     np.testing.assert_allclose(found, (windows**2).sum(-1) / windows.sum(-1))
 
 
+def test_stochastic_depth_keeps_or_drops_whole_rows_by_their_place_in_the_batch():
+    x = np.ones((64, 3, 2, 2))
+    layer = layer_of("StochasticDepth", "dropout_param { dropout_ratio: 0.25 }")
+
+    def rows(low, high, step=3, phase="TRAIN"):
+        shape = (high - low, *x.shape[1:])
+        layer.setup([shape], Setup(phase, None, None))
+        return layer.forward([x[low:high]], (), Run(phase, 1, step, low, high, 64))[0].copy()
+
+    whole = rows(0, 64)
+    kept = whole[:, 0, 0, 0] != 0
+    assert 0 < kept.sum() < 64
+    np.testing.assert_allclose(whole, np.broadcast_to(kept[:, None, None, None] / 0.75, x.shape))
+    assert np.array_equal(np.concatenate([rows(0, 20), rows(20, 64)]), whole)
+    assert not np.array_equal(rows(0, 64, step=4), whole)
+    assert np.array_equal(rows(0, 64, phase="TEST"), x)
+
+
+@pytest.mark.parametrize(("kind", "expected"), [("Dropout", "0 < r"), ("StochasticDepth", "0 <=")])
+def test_a_ratio_that_keeps_nothing_is_refused(kind, expected):
+    layer = layer_of(kind, "dropout_param { dropout_ratio: 1 }")
+    with pytest.raises(NetError, match=f"dropout_ratio': found 1, expected {expected}"):
+        layer.setup([IMAGE], Setup("TRAIN", None, None))
+
+
 @pytest.mark.parametrize("kind", ["LSTM", "RNN"])
 def test_a_recurrent_layer_continues_from_its_last_state_as_in_caffe(kind):
     x = BOTTOMS["SEQUENCE"]
@@ -454,6 +600,37 @@ def test_an_infogain_matrix_is_read_from_a_binaryproto(tmp_path):
         layer.setup([scores.shape, labels.shape], Setup("TRAIN", None, None))
         found.append(layer.forward([scores, labels], (), RUN)[0])
     assert found[0] == pytest.approx(found[1])
+
+
+@pytest.mark.parametrize(
+    ("kind", "options", "shape", "expected"),
+    [
+        ("GroupNorm", "", IMAGE, "group_norm_param.groups': found 32, expected a divisor of 3"),
+        ("GroupNorm", "group_norm_param { groups: 0 }", IMAGE, "groups': found 0"),
+        ("GroupNorm", "group_norm_param { groups: 1 eps: 0 }", IMAGE, "eps': found 0, expected"),
+        ("LayerNorm", "layer_norm_param { axis: 0 }", IMAGE, "axis': found the axis of the rows"),
+        ("LayerNorm", "layer_norm_param { axis: 4 }", IMAGE, "layer_norm_param.axis'"),
+        ("LayerNorm", "layer_norm_param { eps: -1 }", IMAGE, "eps': found -1, expected"),
+        ("LayerNorm", "", (4,), r"found shape \(4,\), expected \(N, C, ...\)"),
+        ("AdaptivePooling", "", IMAGE, "'output_size' is missing"),
+        ("AdaptivePooling", "adaptive_pooling_param { output_size: 0 }", IMAGE, "found 0"),
+        ("AdaptivePooling", "adaptive_pooling_param { output_h: 2 }", IMAGE, "given alone"),
+    ],
+)
+def test_an_option_that_the_bottom_does_not_allow_names_the_key(kind, options, shape, expected):
+    layer = layer_of(kind, options)
+    with pytest.raises(NetError, match=expected):
+        layer.setup([shape], Setup("TRAIN", None, None))
+
+
+def test_streams_are_no_channels_that_a_layer_may_normalise():
+    streams = Setup("TRAIN", None, None, streams=(5, 2))
+    for kind, options in (("GroupNorm", "group_norm_param { groups: 1 }"), ("LayerNorm", "")):
+        with pytest.raises(NetError, match="steps of time and then streams"):
+            layer_of(kind, options).setup([(5, 2, 4)], streams)
+    later = layer_of("LayerNorm", "layer_norm_param { axis: 2 }")
+    assert later.setup([(5, 2, 4)], streams) == [(5, 2, 4)]
+    assert layer_of("LayerNorm", "").setup([(10, 4)], streams) == [(10, 4)]
 
 
 def test_a_layer_with_a_wrong_window_names_the_key():
@@ -496,6 +673,32 @@ def test_hdf5_data_takes_a_shape_for_each_of_its_tops():
 
 def test_the_table_of_sources_names_them_all():
     assert {line[0] for line in SOURCES} == {name for name, cls in KINDS.items() if cls.is_source}
+
+
+@pytest.mark.parametrize(
+    ("options", "expected"),
+    [
+        ("num_output: 4 kernel_size: 3", "num_output': found 4, expected a multiple of 3"),
+        ("num_output: 3 kernel_size: 3 group: 1", "group': found 1, expected 3, one for each"),
+        ("kernel_size: 3", "num_output': found 0"),
+    ],
+)
+def test_a_depthwise_convolution_has_a_group_for_each_channel(options, expected):
+    layer = layer_of("DepthwiseConvolution", f"convolution_param {{ {options} }}")
+    with pytest.raises(NetError, match=expected):
+        layer.setup([IMAGE], Setup("TRAIN", None, None))
+
+
+def test_a_depthwise_convolution_has_the_weights_results_and_products_of_one_in_groups():
+    found = []
+    for kind in ("Convolution", "DepthwiseConvolution"):
+        layer = layer_of(kind, "convolution_param { num_output: 6 kernel_size: 3 group: 3 }")
+        tops = layer.setup([IMAGE], Setup("TRAIN", None, None))
+        blobs = [np.random.default_rng(7).random(p.shape) for p in layer.params]
+        y = layer.forward([SCORES], blobs, RUN)[0]
+        found.append(([p.shape for p in layer.params], layer.products([IMAGE], tops), y))
+    assert found[0][:2] == found[1][:2]
+    np.testing.assert_allclose(found[0][2], found[1][2], rtol=1e-12)
 
 
 def test_a_crop_larger_than_the_images_is_refused():

@@ -180,7 +180,17 @@ KINDS = {
     "drop": 'type: "Dropout" dropout_param {{ dropout_ratio: 0.4 }}',
     "relu": 'type: "ReLU"',
     "sigmoid": 'type: "Sigmoid"',
+    "gelu": 'type: "GELU"',
+    "hard": 'type: "HardSigmoid"',
+    "groups": 'type: "GroupNorm" group_norm_param {{ groups: 1 }}',
+    "places": 'type: "LayerNorm"',
+    "depth": 'type: "StochasticDepth" dropout_param {{ dropout_ratio: 0.4 }}',
+    "depthwise": 'type: "DepthwiseConvolution" convolution_param {{ num_output: {outputs} '
+    'kernel_size: 3 pad: 1 weight_filler {{ type: "xavier" }} }}',
+    "adaptive": 'type: "AdaptivePooling" adaptive_pooling_param {{ output_size: 5 }}',
 }
+
+IN_PLACE = ("relu", "drop", "depth", "gelu")
 
 
 @st.composite
@@ -209,7 +219,9 @@ def graphs(draw: st.DrawFn) -> str:
         if kind == "in place":
             if source != "data":
                 add(
-                    draw(st.sampled_from([KINDS["relu"], KINDS["drop"]])).format(), [source], source
+                    draw(st.sampled_from([KINDS[kind] for kind in IN_PLACE])).format(),
+                    [source],
+                    source,
                 )
             continue
         if kind == "concat":
@@ -252,6 +264,42 @@ def test_any_net_computes_the_same_numbers_with_shared_memory(tmp_path_factory, 
     ]
     check_same(*made)
     assert overlaps(made[1].memory_plan) == []
+
+
+CHAIN = """
+layer {{ name: "data" type: "Input" top: "data" top: "label"
+  input_param {{ shape {{ dim: 2 dim: 4 dim: 30 dim: 40 }} shape {{ dim: 2 dim: 3 }} }} }}
+layer {{ name: "first" type: "Convolution" bottom: "data" top: "first"
+  convolution_param {{ num_output: 4 kernel_size: 3 pad: 1 weight_filler {{ type: "xavier" }} }} }}
+layer {{ name: "tried" {body} bottom: "first" top: "tried" }}
+layer {{ name: "ip" type: "InnerProduct" bottom: "tried" top: "ip"
+  inner_product_param {{ num_output: 3 weight_filler {{ type: "xavier" }} }} }}
+layer {{ name: "loss" type: "SoftmaxWithLoss" bottom: "ip" bottom: "label" top: "loss"
+  loss_param {{ label_smoothing: 0.1 }} }}
+"""
+
+
+@pytest.mark.parametrize("kind", [*KINDS, "Swish", "SiLU", "HardSwish"])
+def test_every_large_array_of_a_layer_type_is_in_the_plan(tmp_path, kind):
+    body = KINDS.get(kind, f'type: "{kind}"').format(outputs=4)
+    net = Net(
+        spec_of(tmp_path, CHAIN.format(body=body)),
+        "TRAIN",
+        ops=get_backend("numpy"),
+        batch=2,
+        memory="reused",
+    )
+    net.begin(0)
+    rng = np.random.default_rng(0)
+    fed = {name: rng.random(shape, np.float32) for name, shape in net.input_shapes.items()}
+    fed["label"] /= fed["label"].sum(axis=1, keepdims=True)
+    net.run(fed, net.initial_blobs())
+    for stage in reversed(net.stages):
+        net.backward(stage)
+    planned = {(region.node, region.key) for region in net.memory_plan.regions}
+    for node in net.nodes:
+        for key, array in node.layer._buffers.items():
+            assert (node.index, key) in planned or array.nbytes <= 64, (node.layer, key)
 
 
 def test_vgg_16_at_128_images_takes_less_than_20_gb_of_a_gpu() -> None:

@@ -5,10 +5,13 @@ import itertools
 import numpy as np
 import pytest
 
-from nets import NetError
+from nets import Net, NetError
 from nets.data import Batches, MemorySource, Transform
+from nets.graph.blanks import blanks
+from nets.graph.warm import warm
 from nets.tools.timing import DataTime, LayerTime, table, time_data, time_net
-from tests.nets.support import lenet
+from ops import get_backend
+from tests.nets.support import lenet, spec_of
 
 
 def test_every_layer_is_timed_forward_and_backward_by_the_clock():
@@ -35,6 +38,24 @@ def test_the_table_has_a_line_per_layer_and_the_sums():
         "relu1  ReLU              0.500        0.000                -",
         "sum                      1.500        3.000  4.500 ms in all",
     ]
+
+
+SOFT = """
+layer { name: "d" type: "Input" top: "x" top: "shares"
+  input_param { shape { dim: 2 dim: 3 } shape { dim: 2 dim: 4 dim: 1 } } }
+layer { name: "flat" type: "Flatten" bottom: "shares" top: "label" }
+layer { name: "ip" type: "InnerProduct" bottom: "x" top: "ip"
+  inner_product_param { num_output: 4 weight_filler { type: "xavier" } } }
+layer { name: "loss" type: "SoftmaxWithLoss" bottom: "ip" bottom: "label" top: "loss" }
+"""
+
+
+@pytest.mark.parametrize("backend", ["numpy", "cpu"])
+def test_a_net_of_labels_that_are_probabilities_is_prepared_and_timed(tmp_path, backend):
+    net = Net(spec_of(tmp_path, SOFT), "TRAIN", ops=get_backend(backend), batch=2)
+    assert blanks(net) == {"x": 0, "shares": 0.25}
+    warm(net)
+    assert len(time_net(net, iterations=1)) == 3
 
 
 def test_no_pass_to_measure_is_refused():

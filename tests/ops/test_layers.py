@@ -7,8 +7,11 @@ import math
 import numpy as np
 import pytest
 
-from ops import Backend, ConvGeometry, PoolGeometry
+from ops import Backend, ConvGeometry, OpsError, PoolGeometry, get_backend
+from ops.backends.cupy_backend import CupyBackend
+from ops.reference import normal
 from tests.ops.conftest import LAYOUTS
+from tests.ops.host_cupy import HostCupy
 
 
 def test_the_contrastive_gradient_is_caffes_with_its_small_number_in_the_distance(
@@ -35,6 +38,39 @@ def test_smooth_functions_neither_overflow_nor_warn_for_huge_arguments(backend: 
         x, np.array([1, 1, 0], np.float32), normalization="NONE"
     )
     assert loss == pytest.approx(2e4 + math.log(2))
+
+
+@pytest.mark.parametrize("name", ["numpy", "cpu", "kernels"])
+def test_gates_neither_overflow_nor_warn_for_huge_arguments(name):
+    try:
+        backend = CupyBackend(xp=HostCupy()) if name == "kernels" else get_backend(name)
+    except OpsError as missing:
+        pytest.skip(str(missing))
+    for size in (1e4, 1e34):
+        x = np.array([-size, 0, size], np.float32)
+        one = np.ones_like(x)
+        for kind, options in (
+            ("swish", {}),
+            ("gelu", {"tanh": False}),
+            ("gelu", {"tanh": True}),
+            ("hard_swish", {}),
+        ):
+            y = getattr(backend, f"{kind}_forward")(x, **options)
+            np.testing.assert_allclose(y, [0, 0, size])
+            dx = getattr(backend, f"{kind}_backward")(one, x, **options)
+            np.testing.assert_allclose(dx, [0, 0.5, 1])
+        np.testing.assert_allclose(backend.hard_sigmoid_forward(x), [0, 0.5, 1])
+        np.testing.assert_allclose(backend.hard_sigmoid_backward(one, x), [0, 1 / 6, 0], rtol=1e-6)
+
+
+def test_the_normal_distribution_is_as_exact_as_its_dtype_also_far_from_its_middle():
+    x = np.linspace(-12, 12, 4001)
+    expected = np.array([math.erfc(-v * math.sqrt(0.5)) / 2 for v in x])
+    np.testing.assert_allclose(normal.cumulative(np, x), expected, rtol=2e-14)
+    near = abs(x) < 6  # float32 rounds the exponent of the tail
+    single = normal.cumulative(np, x.astype(np.float32))
+    np.testing.assert_allclose(single[near], expected[near], rtol=2e-5)
+    np.testing.assert_allclose(single, expected, atol=2e-7)
 
 
 def test_a_batch_of_ignored_targets_costs_nothing(backend: Backend):

@@ -23,4 +23,6 @@ halves           Kernels between float32 and the formats of two bytes
 feedback         Kernels that encode numbers coarsely and keep the error
 momentum_update  Caffe's solvers with momentum, SGD and Nesterov, each in one pass over a parameter,
                  its gradient and its history
+gates            Activations that multiply x by a gate, and the gate HardSigmoid
+group_norm       Group normalisation of images, by the kernels of batch normalisation
 """

@@ -45,7 +45,7 @@ def softmax_rows(c: Code) -> None:
         top = c.across("fmax", largest.get())
         total = c.variable(c.constant(0))
         for at, masks in c.columns(c.width, 1):
-            power = c.only(_exp(c, c.load(x + at, masks[0]) - top), masks[0], 0)
+            power = c.only(exp_of_negative(c, c.load(x + at, masks[0]) - top), masks[0], 0)
             total.set(total.get() + power)
             c.store(power, y + at, masks[0])
         share = c.constant(1) / c.across("fadd", total.get())
@@ -53,7 +53,7 @@ def softmax_rows(c: Code) -> None:
             c.store(c.load(y + at, masks[0]) * share, y + at, masks[0])
 
 
-def _exp(c: Code, x: Vec) -> Vec:
+def exp_of_negative(c: Code, x: Vec) -> Vec:
     """exp of numbers that are not above 0: 2^n times a polynomial of the rest."""
     n = c.apply("rint", x * LOG2_E)
     rest = c.apply("fma", n, c.constant(-LN_2), x)

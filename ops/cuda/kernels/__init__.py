@@ -7,10 +7,13 @@ lrn          Kernels of local response normalisation
 norm         Batch normalisation with the operations that follow it, over M pixels of C channels
 sums         Sums of columns, in steps
 pointwise    Kernels that treat numbers one by one, over rows of C numbers
+gates        Kernels of activations that multiply x by a gate, over rows of C numbers
+             (`ops.reference.gates`)
 losses       Softmax over the classes of (N, C, inner) scores, and its loss
 updates      One kernel that updates many parameters at once, by any of the solvers' rules (see
              ops.reference.update)
 rows         Kernels over the rows of a table
+depthwise    Kernels of depthwise convolution
 
 Every kernel is extern "C" and runs over a grid of any size. It needs no shared memory and no
 atomics, and sums in a fixed order, so a repeated run gives the same bits. `T` is float or double.
@@ -20,6 +23,8 @@ that follows an array (`ps`, `ys`) is the distance in numbers between two rows.
 
 from __future__ import annotations
 
+from ops.cuda.kernels.depthwise import DEPTHWISE
+from ops.cuda.kernels.gates import GATES
 from ops.cuda.kernels.losses import LOSSES
 from ops.cuda.kernels.lowering import LOWERING
 from ops.cuda.kernels.lrn import LRN
@@ -35,11 +40,13 @@ __all__ = ["KERNELS", "source"]
 
 KERNELS: dict[str, str] = {
     **LOWERING,
+    **DEPTHWISE,
     **POOLING,
     **LRN,
     **NORM,
     **SUMS,
     **POINTWISE,
+    **GATES,
     **LOSSES,
     **UPDATES,
     **ROWS,

@@ -48,8 +48,11 @@ def without_data(net: str) -> str:
     return net[net.index('layer {\n  name: "conv1"') :]
 
 
-def run(directory: Path, preset: str, net: str, tables: str = "", **options: int) -> Simulated:
-    """Train a net that is given as text. `tables` replace the one source."""
+def run(
+    directory: Path, preset: str, net: str, tables: str = "", soft: bool = False, **options: int
+) -> Simulated:
+    """Train a net that is given as text. `tables` replace the one source; its labels are then
+    numbers of classes, or if `soft` probabilities of the classes."""
     cluster = configure(directory, preset, **{"batch": 8, **options})
     (directory / "own.prototxt").write_text(net)
     text = cluster.read_text().replace("[train]\n", '[train]\nnet = "own.prototxt"\n', 1)
@@ -58,7 +61,8 @@ def run(directory: Path, preset: str, net: str, tables: str = "", **options: int
             ('train = { format = "digits", split = "train" }\n'), "shuffle = true\n" + tables
         )
         with h5py.File(directory / "labels.h5", "w") as file:
-            file["label"] = read(base_dir=Path(), split="train")[1].astype(np.float32)[:, None]
+            labels = read(base_dir=Path(), split="train")[1]
+            file["label"] = np.eye(10, dtype="f4")[labels] if soft else labels[:, None].astype("f4")
     else:
         text = text.replace("[train.data]\n", "[train.data]\nshuffle = true\n")
     cluster.write_text(text)
@@ -82,6 +86,23 @@ def test_images_and_labels_in_two_sources_train_as_in_one_source(
     apart = run(tmp_path / "b", preset, APART + body, TABLES, iterations=3, workers=workers)
     assert apart.losses() == together.losses()
     assert all(np.array_equal(array, apart.arrays[name]) for name, array in together.arrays.items())
+
+
+@pytest.mark.few("single", "local-fc-shards")
+@pytest.mark.parametrize("preset", ["single", "replicas", "omnivore", "local-fc-shards"])
+def test_labels_that_are_probabilities_train_as_the_classes_that_they_are_sure_of(
+    tmp_path: Path, preset: str
+) -> None:
+    net = APART + without_data(LENET)
+    options = {"iterations": 3, "workers": 1 if preset == "single" else 2}
+    classes, soft = (
+        run(tmp_path / str(each), preset, net, TABLES, soft=each, **options)
+        for each in (False, True)
+    )
+    assert soft.losses() == pytest.approx(classes.losses(), rel=1e-5)
+    for name, array in classes.arrays.items():
+        bound = 1e-5 * np.abs(array).max()
+        np.testing.assert_allclose(soft.arrays[name], array, rtol=0, atol=bound)
 
 
 @pytest.mark.parametrize("preset", ["single", "replicas"])

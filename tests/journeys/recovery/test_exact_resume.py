@@ -16,6 +16,7 @@ import pytest
 from nets.files import checkpoint
 from ops import Array
 from tests.chaos.running import Running
+from tests.helpers.added_layers import OF_TODAY
 from tests.helpers.fc_shards import configured, lenet_with_dropout, resume_from
 from tests.helpers.support import Simulated, configure, events, run_directory, run_up, train
 
@@ -134,6 +135,13 @@ def test_augmented_and_mixed_images_are_resumed_too(tmp_path: Path) -> None:
     train_data = 'train = { format = "digits" }'  # bytes
     data = f"data = {{ shuffle = true, {train_data}, augment = {{ {AUGMENT} }} }}\n"
     whole, rest = broken(tmp_path, "sync", 2, REPRODUCIBLE, net=MIXED, data=data)
+    assert_the_same(rest, whole)
+
+
+def test_choices_of_stochastic_depth_and_the_other_layers_of_today_are_resumed_too(
+    tmp_path: Path,
+) -> None:
+    whole, rest = broken(tmp_path, "sync", 2, REPRODUCIBLE, net=OF_TODAY)
     assert_the_same(rest, whole)
 
 

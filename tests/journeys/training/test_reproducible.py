@@ -9,6 +9,7 @@ import pytest
 
 from nets.definition.spec import ZOO
 from nets.files import checkpoint
+from tests.helpers.added_layers import OF_TODAY
 from tests.helpers.fc_shards import CIFAR, configured, difference, lenet_with_dropout, problems_of
 from tests.helpers.support import Simulated, events, run_directory, run_up, train
 
@@ -135,6 +136,34 @@ def test_a_run_in_processes_has_the_bits_of_one_on_virtual_time(
     directory = run_directory(cluster)
     arrays, _ = checkpoint.load(directory / events(directory, "checkpoint")[-1]["file"])
     assert_same_bits(Simulated(single.journal, arrays), single)
+
+
+@pytest.fixture(scope="module")
+def of_today(tmp_path_factory: pytest.TempPathFactory) -> Simulated:
+    """A net of layers that Caffe lacks."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("CONVOY_THREADS", "1")
+        return run(tmp_path_factory.mktemp("today"), "single", 1, "", batch=20, net=OF_TODAY)
+
+
+@pytest.mark.few("[sync-2", "[firecaffe-4", "[one-weird-trick-2-scheme")
+@pytest.mark.parametrize(
+    ("preset", "workers", "more"),
+    [
+        ("sync", 2, ""),
+        ("replicas", 4, ""),
+        ("firecaffe", 4, ""),
+        ("host-accumulate", 2, ""),
+        ("parameter-server", 8, ""),
+        ("local-fc-shards", 2, "servers = 2\n"),
+        ("one-weird-trick", 2, 'scheme = "b"\n'),
+    ],
+)
+def test_layers_that_caffe_lacks_have_the_bits_of_one_process(
+    tmp_path: Path, of_today: Simulated, preset: str, workers: int, more: str
+) -> None:
+    found = run(tmp_path, preset, workers, more, batch=20, net=OF_TODAY)
+    assert_same_bits(found, of_today)
 
 
 LAYER = 'layer { name: "relu1" type: "ReLU" bottom: "ip1" top: "ip1" }'

@@ -71,6 +71,46 @@ def softmax_loss(shape, ignore, normalization) -> Case:
     )
 
 
+def soft_loss(shape, ignore, normalization, smoothing, soft) -> Case:
+    options = {"ignore_label": ignore, "normalization": normalization, "smoothing": smoothing}
+    classes = shape[1]
+
+    def arrays(r):
+        drawn = labelled(shape, np.float64)(r)
+        if soft:
+            shares = r.random(shape) + 0.01
+            drawn["labels"] = shares / shares.sum(axis=1, keepdims=True)
+        return drawn
+
+    def target(labels, at):
+        own = labels[(at[0], slice(None), *at[1:])] if soft else np.arange(classes) == labels[at]
+        return [(1 - smoothing) * float(q) + smoothing / classes for q in own]
+
+    def reference(a):
+        total = 0.0
+        prob = np.zeros(shape)
+        places = np.zeros((shape[0], *shape[2:])) if soft else a["labels"]
+        for at, row, label in examples(a["x"], places):
+            p = softmax(row)
+            prob[(at[0], slice(None), *at[1:])] = p
+            if label != ignore:
+                t = target(a["labels"], at)
+                total -= sum(share * math.log(v) for share, v in zip(t, p, strict=True))
+        return total / divisor(places, ignore, normalization), prob
+
+    def backward(b, a, dy, o):
+        prob = b.softmax_forward(a["x"])
+        return (b.soft_loss_backward(prob, a["labels"], loss_weight=dy, **options, out=o[0]),)
+
+    return Case(
+        f"softmax loss of {'soft' if soft else 'smoothed'} labels {shape} {options}",
+        arrays,
+        lambda b, a, o: b.soft_loss_forward(a["x"], a["labels"], **options, out=o[1]),
+        reference,
+        backward,
+    )
+
+
 def infogain(shape, ignore, normalization) -> Case:
     options = {"ignore_label": ignore, "normalization": normalization}
 
@@ -167,6 +207,9 @@ CASES = [
     ),
     softmax_loss((13, 10, 1), 1, "VALID"),
     softmax_loss((13, 97), None, "VALID"),
+    *(soft_loss(s, ignore, norm, 0.2, False) for s in SHAPES for ignore, norm in NORMALIZATIONS),
+    *(soft_loss(s, None, "VALID", e, True) for s in SHAPES for e in (0.0, 0.2)),
+    *(soft_loss((3, 4, 2, 5), None, norm, 0.2, True) for norm in ("FULL", "BATCH_SIZE", "NONE")),
     *map(multinomial, SHAPES),
     *(hinge(s, norm) for s in SHAPES for norm in ("L1", "L2")),
     *(accuracy(s, ignore, k) for s in SHAPES for ignore in (None, 1) for k in (1, 2)),

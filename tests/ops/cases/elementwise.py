@@ -68,6 +68,36 @@ def logarithm(base: float, scale: float, shift: float) -> Case:
     )  # fmt: skip
 
 
+def swish(beta: float) -> Case:
+    return single(
+        "swish", lambda v: v * sigmoid(beta * v), lambda b: b.swish_forward,
+        lambda b, dy, x, y, out: b.swish_backward(dy, x, beta, out=out), beta=beta,
+    )  # fmt: skip
+
+
+def gelu(tanh: bool) -> Case:
+    def exact(v):
+        return v * math.erfc(-v * math.sqrt(0.5)) / 2
+
+    def near(v):
+        return v / 2 * (1 + math.tanh(math.sqrt(2 / math.pi) * (v + 0.044715 * v**3)))
+
+    return single(
+        "gelu", near if tanh else exact, lambda b: b.gelu_forward,
+        lambda b, dy, x, y, out: b.gelu_backward(dy, x, tanh=tanh, out=out), wide, tanh=tanh,
+    )  # fmt: skip
+
+
+def hard_sigmoid(v: float) -> float:
+    return min(max((v + 3) / 6, 0.0), 1.0)
+
+
+def wide(r):
+    """Numbers on both sides of -3 and 3, the kinks of hard_sigmoid, and away from them."""
+    x = 4 * r.standard_normal(SHAPE)
+    return {"x": np.where(abs(abs(x) - 3) < 0.05, 1.0, x)}
+
+
 def prelu(slope_shape: tuple[int, ...]) -> Case:
     def backward(b, a, dy, o):
         dx = b.prelu_backward_data(dy, a["x"], a["slope"], out=o[0])
@@ -111,6 +141,24 @@ def dropout(shape: tuple[int, ...], first: int) -> Case:
         lambda b, a, o: (b.dropout(a["x"], 0.3, key, first, out=o[0]),),
         reference,
         lambda b, a, dy, o: (b.dropout(dy, 0.3, key, first, out=o[0]),),
+    )
+
+
+def drop_rows(shape: tuple[int, ...], first: int) -> Case:
+    key = 0x299F31D0_A4093822
+
+    def kept(row: int) -> bool:
+        return philox((0, first + row, 0, 0), (key & 0xFFFFFFFF, key >> 32))[0] >= 0.3 * 2**32
+
+    def reference(a):
+        return (np.array([x / 0.7 if kept(n) else 0 * x for n, x in enumerate(a["x"])]),)
+
+    return Case(
+        f"dropped rows of {shape}, row 0 is {first}",
+        normal(*shape),
+        lambda b, a, o: (b.drop_rows(a["x"], 0.3, key, first, out=o[0]),),
+        reference,
+        lambda b, a, dy, o: (b.drop_rows(dy, 0.3, key, first, out=o[0]),),
     )
 
 
@@ -204,6 +252,22 @@ CASES = [
     *map(relu, (0.0, 0.1, 2.0, -0.5)),
     *map(prelu, ((3,), (1,), ())),
     *map(elu, (1.0, 0.3)),
+    *map(swish, (1.0, 1.5)),
+    *map(gelu, (False, True)),
+    single(
+        "hard sigmoid",
+        hard_sigmoid,
+        lambda b: b.hard_sigmoid_forward,
+        lambda b, dy, x, y, o: b.hard_sigmoid_backward(dy, x, out=o),
+        wide,
+    ),
+    single(
+        "hard swish",
+        lambda v: v * hard_sigmoid(v),
+        lambda b: b.hard_swish_forward,
+        lambda b, dy, x, y, o: b.hard_swish_backward(dy, x, out=o),
+        wide,
+    ),
     single("threshold", lambda v: float(v > 0.4), lambda b: b.threshold_forward, threshold=0.4),
     single(
         "sigmoid",
@@ -247,6 +311,9 @@ CASES = [
     dropout((4, 13), 1),
     dropout((2, 16), 2**31),
     dropout((3, 2, 5), 4),
+    drop_rows(SHAPE, 0),
+    drop_rows((9, 4), 2**31),
+    drop_rows((8, 2, 3), 5),
     *(scale(*p) for p in (((3,), 1), ((3, 2), 1), ((), 0), (SHAPE, 0), ((2, 5), -2), ((7,), 0))),
     *(bias(*p) for p in (((3,), 1), ((2, 5), 2), ((), 1))),
     eltwise("SUM"),

@@ -40,6 +40,49 @@ def conv(n: int, c: int, k: int, h: int, w: int, g: ConvGeometry) -> Case:
     )
 
 
+DEPTHWISE = [  # images, channels, outputs for each channel, height, width, geometry
+    (7, 5, 1, 6, 5, ConvGeometry((3, 3), pad=(1, 1), groups=5)),
+    (2, 4, 1, 9, 8, ConvGeometry((3, 5), stride=(2, 3), pad=(1, 2), groups=4)),
+    (3, 3, 2, 7, 7, ConvGeometry((3, 2), stride=(1, 2), pad=(2, 0), dilation=(2, 3), groups=3)),
+    (2, 1, 3, 2, 1, ConvGeometry((5, 5), pad=(4, 4), groups=1)),
+]
+
+
+def depthwise(n: int, c: int, m: int, h: int, w: int, g: ConvGeometry) -> list[Case]:
+    k = m * c
+    shape = g.output_shape((n, c, h, w), k)
+
+    def backward(b, a, dy, o):
+        dw, db = b.depthwise_backward_weights(
+            a["x"], dy, g, a["w"].shape, bias=True, out_w=o[1], out_b=o[2]
+        )
+        return b.depthwise_backward_data(dy, a["w"], g, a["x"].shape, out=o[0]), dw, db
+
+    def reference(a):
+        return naive.conv_forward(a["x"], a["w"], a["b"], shape, g)
+
+    name = f"depthwise filter {n}x{c}x{h}x{w} to {k}, {g}"
+    arrays = normal(n, c, h, w, w=(k, 1, *g.kernel), b=(k,))
+    return [
+        Case(
+            name,
+            arrays,
+            lambda b, a, o: (b.depthwise_forward(a["x"], a["w"], a["b"], g, out=o[0]),),
+            lambda a: (reference(a),),
+            backward,
+            ("x", "w", "b"),
+        ),
+        Case(
+            f"{name}, rectified",
+            arrays,
+            lambda b, a, o: (
+                b.depthwise_forward(a["x"], a["w"], a["b"], g, out=o[0], rectify=True),
+            ),
+            lambda a: (np.maximum(reference(a), 0),),
+        ),
+    ]
+
+
 DECONV = [
     (1, 1, 1, 3, 2, ConvGeometry((4, 4), stride=(2, 2), pad=(1, 1))),
     (7, 4, 6, 2, 3, ConvGeometry((3, 2), stride=(1, 3), pad=(0, 1), groups=2)),
@@ -239,6 +282,25 @@ def stochastic(h: int, w: int, g: PoolGeometry) -> list[Case]:
     ]
 
 
+def adaptive(h: int, w: int, high: int, wide: int) -> Case:
+    shape = (2, 3, h, w)
+
+    def reference(a):
+        y = np.zeros((2, 3, high, wide))
+        for n, c, p, q in np.ndindex(y.shape):
+            rows = range(int(np.floor(p * h / high)), int(np.ceil((p + 1) * h / high)))
+            columns = range(int(np.floor(q * w / wide)), int(np.ceil((q + 1) * w / wide)))
+            values = [float(a["x"][n, c, i, j]) for i in rows for j in columns]
+            y[n, c, p, q] = sum(values) / len(values)
+        return (y,)
+
+    return Case(
+        f"adaptive pooling {h}x{w} to {high}x{wide}", normal(*shape),
+        lambda b, a, o: (b.adaptive_pool_forward(a["x"], (high, wide), out=o[0]),), reference,
+        lambda b, a, dy, o: (b.adaptive_pool_backward(dy, shape, out=o[0]),),
+    )  # fmt: skip
+
+
 def lrn(shape: tuple[int, ...], **options) -> Case:
     size = options["size"]
     region = options["region"]
@@ -337,6 +399,7 @@ def dense(n: int, d: int, k: int) -> Case:
 
 CASES = [
     *(conv(*case) for case in CONV),
+    *(c for case in DEPTHWISE for c in depthwise(*case)),
     *(deconv(*case) for case in DECONV),
     *(
         c
@@ -349,6 +412,7 @@ CASES = [
         for k, s in (((2, 2), (2, 2)), ((3, 2), (2, 1)))
         for c in stochastic(6, 5, PoolGeometry(k, s, mode="STOCHASTIC"))
     ),
+    *(adaptive(*s) for s in ((7, 5, 3, 2), (6, 4, 3, 4), (5, 5, 1, 1), (2, 3, 4, 5))),
     lrn((7, 13, 2, 3), size=5, alpha=0.3, beta=0.75, k=1.0, region="ACROSS_CHANNELS"),
     lrn((1, 3, 4, 1), size=9, alpha=1.0, beta=0.5, k=2.0, region="ACROSS_CHANNELS"),
     lrn((2, 3, 7, 5), size=3, alpha=0.7, beta=0.75, k=5.0, region="WITHIN_CHANNEL"),

@@ -1,4 +1,4 @@
-"""Batch normalisation, MVN, reductions, arg max, softmax along any axis."""
+"""Normalisations, reductions, arg max, softmax along any axis."""
 
 from __future__ import annotations
 
@@ -178,6 +178,48 @@ def mvn(shape: tuple[int, ...], across: bool, variance: bool) -> Case:
     )  # fmt: skip
 
 
+def normalised(x, group, eps):
+    """Each number minus the mean of its group, divided by the root of the group's variance + eps."""
+    y = np.zeros(x.shape)
+    for members in rows(x, group).values():
+        values = [float(x[at]) for at in members]
+        mean = math.fsum(values) / len(values)
+        variance = math.fsum((v - mean) ** 2 for v in values) / len(values)
+        for at in members:
+            y[at] = (x[at] - mean) / math.sqrt(variance + eps)
+    return y
+
+
+def group_norm(shape: tuple[int, ...], groups: int) -> Case:
+    members = shape[1] // groups
+    options = {"groups": groups, "eps": 0.1}
+
+    def backward(b, a, dy, o):
+        y, inverse = b.group_norm_forward(a["x"], **options)
+        return (b.group_norm_backward(dy, y, inverse, groups=groups, out=o[0]),)
+
+    return Case(
+        f"group norm {shape} of {groups}", normal(*shape),
+        lambda b, a, o: b.group_norm_forward(a["x"], **options, out=o[0])[:1],
+        lambda a: (normalised(a["x"], lambda at: (at[0], at[1] // members), 0.1),), backward,
+    )  # fmt: skip
+
+
+def layer_norm(shape: tuple[int, ...], axis: int) -> Case:
+    options = {"axis": axis, "eps": 0.1}
+    along = axis % len(shape)
+
+    def backward(b, a, dy, o):
+        y, inverse = b.layer_norm_forward(a["x"], **options)
+        return (b.layer_norm_backward(dy, y, inverse, axis=axis, out=o[0]),)
+
+    return Case(
+        f"layer norm {shape} along axis {axis}", normal(*shape),
+        lambda b, a, o: b.layer_norm_forward(a["x"], **options, out=o[0])[:1],
+        lambda a: (normalised(a["x"], lambda at: (*at[:along], *at[along + 1 :]), 0.1),), backward,
+    )  # fmt: skip
+
+
 SHAPE = (3, 4, 5)
 
 
@@ -268,6 +310,8 @@ CASES = [
         for across in (False, True)
         for variance in (False, True)
     ),
+    *(group_norm(*c) for c in (((7, 6, 4, 5), 3), ((7, 6, 4, 5), 1), ((3, 4, 5), 4), ((5, 8), 2))),
+    *(layer_norm(*c) for c in (((7, 6, 4, 5), 1), ((3, 4, 5), 1), ((5, 8), 1), ((3, 4, 5), -1))),
     *(
         reduction(operation, axis)
         for operation in ("SUM", "ASUM", "SUMSQ", "MEAN")

@@ -16,6 +16,7 @@ from ops.reference import (
     broadcast,
     eltwise,
     fused,
+    gates,
     loss,
     lrn,
     normalise,
@@ -23,6 +24,7 @@ from ops.reference import (
     pool,
     rearrange,
     reduction,
+    row_norm,
     update,
 )
 from tests.contracts.test_backends import (
@@ -46,6 +48,13 @@ REPLACED = [
     ),
     (eltwise, "forward backward"),
     (fused, "norm_scale_forward norm_scale_backward"),
+    (
+        gates,
+        (
+            "swish_forward swish_backward gelu_forward gelu_backward hard_sigmoid_forward "
+            "hard_sigmoid_backward hard_swish_forward hard_swish_backward"
+        ),
+    ),
     (loss, "softmax_forward loss_forward loss_backward"),
     (lrn, "forward backward"),
     (normalise, "batch_norm_forward batch_norm_backward"),
@@ -53,10 +62,14 @@ REPLACED = [
     (pool, "forward backward"),
     (rearrange, "flatten unflatten copy"),
     (reduction, "channel_sums"),
+    (row_norm, "group_norm_forward group_norm_backward"),
     (update, "sgd nesterov adagrad rmsprop adam add"),
 ]
 BEGINNINGS = (
     "relu",
+    "swish",
+    "gelu",
+    "hard s",
     "dropout",
     "eltwise SUM",
     "add",
@@ -64,6 +77,7 @@ BEGINNINGS = (
     "bias (3,) from axis 1",
     "norm, scale",
     "batch norm",
+    "group norm (7, 6, 4, 5)",
     "pooling",
     "flatten (7, 3",
     "flatten (2",

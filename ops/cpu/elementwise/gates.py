@@ -1,0 +1,142 @@
+"""Activations that multiply x by a gate, and the gate HardSigmoid: one pass over memory each.
+
+The formulas are those of `ops.reference.gates`, with gate and slope in registers. Each is compiled
+when it first runs.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+
+from ops.cpu.codegen.code import Code
+from ops.cpu.codegen.values import Vec
+from ops.cpu.elementwise.softmax import exp_of_negative
+from ops.cpu.team.fast import Fast
+from ops.cpu.team.streams import Stream
+from ops.errors import Array
+from ops.reference.gates import CUBIC, FARTHEST, ROOT
+from ops.reference.normal import SERIES, TERMS_OF_FLOAT32
+
+Gate = tuple[Vec, Vec]  # the gate of each number, and its derivative
+Formula = Callable[..., Gate]
+
+
+def _sigmoid(c: Code, x: Vec) -> Vec:
+    power = exp_of_negative(c, c.constant(0) - c.apply("fabs", x))
+    share = c.constant(1) / (power + 1.0)
+    found: Vec = (x < 0.0).pick(power * share, share)
+    return found
+
+
+def _swish(c: Code, x: Vec, beta: Vec) -> Gate:
+    gate = _sigmoid(c, x * beta)
+    return gate, gate * (c.constant(1) - gate) * beta
+
+
+def _gelu(c: Code, x: Vec) -> Gate:
+    """The normal distribution's cumulative function and density (`ops.reference.normal`)."""
+    z = c.apply("fabs", x) * math.sqrt(0.5)
+    t = c.constant(2) / (z + 2.0)
+    twice = t * 4.0 - 2.0
+    now, before = c.constant(0), c.constant(0)
+    for coefficient in reversed(SERIES[1:TERMS_OF_FLOAT32]):
+        now, before = twice * now - before + coefficient, now
+    square = z * z
+    series = (twice * now + SERIES[0]) * 0.5 - before
+    upper = t * exp_of_negative(c, series - square) * 0.5
+    gate: Vec = (x < 0.0).pick(upper, c.constant(1) - upper)
+    density = exp_of_negative(c, c.constant(0) - square) * (1 / math.sqrt(2 * math.pi))
+    return gate, density
+
+
+def _gelu_tanh(c: Code, x: Vec) -> Gate:
+    near: Vec = (x > FARTHEST).pick(c.constant(FARTHEST), x)
+    near = (near < -FARTHEST).pick(c.constant(-FARTHEST), near)
+    square = near * near * CUBIC
+    gate = _sigmoid(c, near * (square + 1.0) * (2 * ROOT))
+    return gate, gate * (c.constant(1) - gate) * (square * 3.0 + 1.0) * (2 * ROOT)
+
+
+def _hard(c: Code, x: Vec) -> Gate:
+    raw = (x + 3.0) * (1 / 6)
+    low: Vec = (raw < 0.0).pick(c.constant(0), raw)
+    gate: Vec = (low > 1.0).pick(c.constant(1), low)
+    inside = (x > -3.0) & (x < 3.0)
+    return gate, inside.pick(c.constant(1 / 6), c.constant(0))
+
+
+def _pair(name: str, formula: Formula, numbers: str = "") -> tuple[Stream, Stream]:
+    """The streams y = x gate and dx = dy (gate + x gate')."""
+
+    def forward(c: Code, x: Vec, *more: Vec) -> list[Vec]:
+        return [x * formula(c, x, *more)[0]]
+
+    def backward(c: Code, dy: Vec, x: Vec, *more: Vec) -> list[Vec]:
+        gate, slope = formula(c, x, *more)
+        # far from 0 the slope is 0, and x may be infinite
+        rise: Vec = ((slope < 0.0) | (slope > 0.0) | slope.is_nan()).pick(x * slope, slope)
+        return [dy * (gate + rise)]
+
+    return (
+        Stream(name, "y", "x", forward, numbers),
+        Stream(f"{name}_back", "dx", "dy x", backward, numbers),
+    )
+
+
+SWISH = _pair("swish", _swish, "beta")
+GELU = _pair("gelu", _gelu)
+GELU_TANH = _pair("gelu_tanh", _gelu_tanh)
+HARD_SWISH = _pair("hard_swish", _hard)
+HARD_SIGMOID = Stream("hard_sigmoid", "y", "x", lambda c, x: [_hard(c, x)[0]])
+HARD_SIGMOID_BACK = Stream(
+    "hard_sigmoid_back", "dx", "dy x", lambda c, dy, x: [dy * _hard(c, x)[1]]
+)
+
+
+class Gates(Fast):
+    """Swish, GELU, HardSwish and HardSigmoid of float32 arrays."""
+
+    def swish_forward(self, x: Array, beta: float = 1.0, out: Array | None = None) -> Array:
+        y = self.like(x, out)
+        done = self.streams.run(SWISH[0], (y, x), (beta,))
+        return y if done else super().swish_forward(x, beta, out)
+
+    def swish_backward(
+        self, dy: Array, x: Array, beta: float = 1.0, out: Array | None = None
+    ) -> Array:
+        dx = self.like(dy, out)
+        done = self.streams.run(SWISH[1], (dx, dy, x), (beta,))
+        return dx if done else super().swish_backward(dy, x, beta, out)
+
+    def gelu_forward(self, x: Array, *, tanh: bool = False, out: Array | None = None) -> Array:
+        y = self.like(x, out)
+        done = self.streams.run((GELU_TANH if tanh else GELU)[0], (y, x))
+        return y if done else super().gelu_forward(x, tanh=tanh, out=out)
+
+    def gelu_backward(
+        self, dy: Array, x: Array, *, tanh: bool = False, out: Array | None = None
+    ) -> Array:
+        dx = self.like(dy, out)
+        done = self.streams.run((GELU_TANH if tanh else GELU)[1], (dx, dy, x))
+        return dx if done else super().gelu_backward(dy, x, tanh=tanh, out=out)
+
+    def hard_sigmoid_forward(self, x: Array, out: Array | None = None) -> Array:
+        y = self.like(x, out)
+        done = self.streams.run(HARD_SIGMOID, (y, x))
+        return y if done else super().hard_sigmoid_forward(x, out)
+
+    def hard_sigmoid_backward(self, dy: Array, x: Array, out: Array | None = None) -> Array:
+        dx = self.like(dy, out)
+        done = self.streams.run(HARD_SIGMOID_BACK, (dx, dy, x))
+        return dx if done else super().hard_sigmoid_backward(dy, x, out)
+
+    def hard_swish_forward(self, x: Array, out: Array | None = None) -> Array:
+        y = self.like(x, out)
+        done = self.streams.run(HARD_SWISH[0], (y, x))
+        return y if done else super().hard_swish_forward(x, out)
+
+    def hard_swish_backward(self, dy: Array, x: Array, out: Array | None = None) -> Array:
+        dx = self.like(dy, out)
+        done = self.streams.run(HARD_SWISH[1], (dx, dy, x))
+        return dx if done else super().hard_swish_backward(dy, x, out)
