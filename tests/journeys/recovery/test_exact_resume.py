@@ -54,7 +54,6 @@ AUGMENT = (
     'pad = 2, flip = "alternating", erase = 0.3, randaugment = {}, mixup = 0.2, cutmix = 1.0, '
     "brightness = 0.2"
 )
-# a loss of soft labels
 MIXED = """
 layer { name: "data" type: "Data" top: "data" top: "label" data_param { batch_size: 4 }
   transform_param { scale: 0.01 } }
@@ -62,7 +61,7 @@ layer { name: "conv" type: "Convolution" bottom: "data" top: "conv"
   convolution_param { num_output: 4 kernel_size: 5 stride: 3 weight_filler { type: "xavier" } } }
 layer { name: "ip" type: "InnerProduct" bottom: "conv" top: "ip"
   inner_product_param { num_output: 10 weight_filler { type: "xavier" } } }
-layer { name: "loss" type: "SigmoidCrossEntropyLoss" bottom: "ip" bottom: "label" top: "loss" }
+layer { name: "loss" type: "SoftmaxWithLoss" bottom: "ip" bottom: "label" top: "loss" }
 """
 
 
