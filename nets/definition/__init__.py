@@ -13,4 +13,6 @@ update_rules   The update rules of parameters
 policies       Learning rates over time
 solver_checks  Checks of a solver
 scaling        Rules for the learning rate and the weight decay when the batch grows by a factor k
+optimizer      The settings of a solver that Caffe's files lack
+rate_schedule  Learning rates over time that cluster.toml gives
 """
