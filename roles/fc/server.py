@@ -152,7 +152,7 @@ class FcServer(ModelHolder, ReadsJob):
             net.feed_rows(name, joined_rows(net.ops, [part.blobs[index] for part in parts]))
         for stage in net.stages:
             if stage.layer is not None:
-                net.load(stage.layer, self._store.read(stage.layer))
+                net.load(stage.layer, self._store.read(stage.layer, phase))
             net.forward(stage)
         return net.scalars(), self._backward(net) if phase == TRAIN else ()
 

@@ -42,7 +42,7 @@ class FcWork:
         for name, parts in zip(net.inputs, zip(*members, strict=True), strict=True):
             net.feed_rows(name, joined_rows(net.ops, parts))
         for layer in net.params:
-            net.load(layer, self._store.read(layer))
+            net.load(layer, self._store.read(layer, phase))
         return self._columns(0)
 
     def forward(self, link: int, columns: Sequence[Array]) -> Array:

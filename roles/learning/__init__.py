@@ -23,6 +23,7 @@ scoreboard         The sums behind a run's reports
 stream_states      The states that recurrent layers hand from one pass to the next, as their worker
                    keeps them
 phases             The phases of test nets in messages and jobs: "TEST", "TEST 1", "TEST 2", ...
+epochs             Epochs, the passes over a job's training data, and the iterations that they take
 
 See docs/decisions/sums.md.
 """

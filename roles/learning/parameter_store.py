@@ -31,6 +31,8 @@ class ParameterStore(Parameters):
         layer: their "gradients" are applied by the same call.
         """
         self._update(self._ops, {layer: gradients})
+        if counts:
+            self._average_in(self._ops, (layer,))
         self._copy((layer,))
         return self.count(layer) if counts else self.versions[layer]
 
@@ -78,6 +80,7 @@ class ParameterStore(Parameters):
                 gradient *= factor
         if len({self.versions[layer] for layer in gradients}) == 1:
             self._update(self._ops, gradients)
+            self._average_in(self._ops, gradients)
             self._copy(gradients)
             for layer in gradients:
                 self.count(layer)

@@ -16,13 +16,17 @@ from roles.learning.job import InputShape, Job
 from roles.learning.tree import split
 from roles.learning.wire_formats import Layers, layers_of
 from roles.messages import TRAIN
+from roles.options import Strategy
 from roles.planning.compensating import told_of_momentum
 from roles.planning.contents import Contents, check_rates
 from roles.planning.diagnostics import Diagnostics
 from roles.planning.job_reading import PlanInputs, ReadJob
 from roles.planning.recurrent_nets import recurrent_mistakes
+from roles.planning.solver_sections import unmatched_rates
 from roles.planning.strategies import PRESETS, idle_servers, mistakes_of, options_of
 from roles.tuning.compensation import Compensation
+
+ANY_STRATEGY = Strategy()
 
 
 @dataclass(frozen=True)
@@ -49,6 +53,9 @@ def check(inputs: PlanInputs, read: ReadJob, diagnostics: Diagnostics) -> Checke
     diagnostics.stop_if_wrong()
     assert read.timetable is not None
     nets, layers = _check_nets(inputs, read, diagnostics)
+    if TRAIN in nets:
+        for text, keys in unmatched_rates(inputs.train.optimizer, nets[TRAIN].params):
+            diagnostics.problem(text, "train", *keys)
     for text, keys in idle_servers(inputs.train.strategy, inputs.preset, len(layers)):
         diagnostics.problem(text, "train", *keys)
     _look_into_files(inputs, read, nets, diagnostics)
@@ -63,6 +70,7 @@ def _check_strategy(inputs: PlanInputs, job: Job, diagnostics: Diagnostics) -> A
     """Return the preset's own options. Notes contradictions between the solver, the strategy and
     the preset."""
     _check_solver(inputs, job, diagnostics)
+    _check_average(inputs, diagnostics)
     strategy = inputs.train.strategy
     groups = inputs.preset.groups(strategy)
     if groups > strategy.workers:
@@ -99,6 +107,25 @@ def _check_solver(inputs: PlanInputs, job: Job, diagnostics: Diagnostics) -> Non
                 f"presets {_named(joint)} have it"
             )
             diagnostics.problem(text, "train", "strategy", "preset")
+        if job.solver_spec.needs_whole and inputs.preset.shards(inputs.train.strategy) > 1:
+            whole = [name for name, preset in PRESETS.items() if not preset.shards(ANY_STRATEGY)]
+            text = (
+                f"the optimizer '{job.solver_spec.type}' needs whole parameters, and preset "
+                f"'{inputs.train.strategy.preset}' divides those of the FC phase: presets "
+                f"{_named(whole)} keep them whole"
+            )
+            diagnostics.problem(text, "train", "strategy", "preset")
+
+
+def _check_average(inputs: PlanInputs, diagnostics: Diagnostics) -> None:
+    """Refuse averages over time where workers train separate models, which are averaged too."""
+    if inputs.train.ema is not None and inputs.preset.averages:
+        text = (
+            f"preset '{inputs.train.strategy.preset}' averages models that learn separately, and "
+            "each would have its own average over time: leave out [train.ema], or choose another "
+            "preset"
+        )
+        diagnostics.problem(text, "train", "ema")
 
 
 def _check_nets(

@@ -6,15 +6,17 @@ import dataclasses
 import os
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
-from nets import is_file, is_folder
+from nets import SolverSpec, is_file, is_folder, load_solver
 from nets.data import Source, folder_names, is_one
 from nets.files.shared import Weights
 from nets.files.weights import read_each
 from roles.checkpoints.meant import Meant, files_meant
 from roles.coordination.schedule import Timetable
 from roles.coordination.timetable import timetable_of
+from roles.learning.epochs import iterations_of
 from roles.learning.job import Job
 from roles.learning.resume import Place, place_of
 from roles.messages import TRAIN
@@ -23,7 +25,12 @@ from roles.planning.auto_settings import AutoSettings
 from roles.planning.by_solver import as_the_solver_says, augment_of
 from roles.planning.compensating import compensation_of
 from roles.planning.diagnostics import Diagnostics
+from roles.planning.epochs import in_iterations
+from roles.planning.epochs import mistakes as epoch_mistakes
 from roles.planning.refusals import DOUBLE, mistakes
+from roles.planning.solver_sections import extras_of, late, schedule_of, values_of
+from roles.planning.solver_sections import mistakes as section_mistakes
+from roles.planning.solver_sections import told as replaced
 from roles.planning.strategies import preset_called
 from roles.presets.request import Preset
 from roles.tuning.compensation import Compensation
@@ -82,8 +89,6 @@ def read(inputs: PlanInputs, diagnostics: Diagnostics) -> ReadJob:
     timetable = None
     with diagnostics.reading("train", "net"):
         _ = job.net_spec
-    with diagnostics.reading("train", "solver"):
-        timetable = timetable_of(job, _place(job, diagnostics))
     # without a readable net, it is not known which data each data layer reads
     readable = not diagnostics.problems
     for phase in (phase for phase in job.phases if readable or is_one(job.data[phase])):
@@ -91,6 +96,9 @@ def read(inputs: PlanInputs, diagnostics: Diagnostics) -> ReadJob:
             sources[phase] = job.source(phase)
             for line in sources[phase].told:
                 diagnostics.warn(line, "train", "data", phase.lower())
+    with diagnostics.reading("train", "solver"):
+        job = _timed(job, inputs, sources.get(TRAIN), diagnostics)
+        timetable = timetable_of(job, _place(job, diagnostics))
     if inputs.train.data.shuffle is None and TRAIN in sources:
         job = dataclasses.replace(job, shuffle=sources[TRAIN].by_class)
     weights: Weights = {}
@@ -103,20 +111,40 @@ def read(inputs: PlanInputs, diagnostics: Diagnostics) -> ReadJob:
     return ReadJob(job, timetable, sources, weights, compensation)
 
 
+def _timed(job: Job, inputs: PlanInputs, source: Source | None, diagnostics: Diagnostics) -> Job:
+    """The job with its times in iterations, also those that are given in epochs, and with the
+    schedule of [train.schedule]. Without readable data, the iterations of an epoch are not
+    known."""
+    train = inputs.train
+    if source is None:
+        return job
+    job, told = in_iterations(job, source, train, inputs.checkpoint)
+    for text, keys in told:
+        diagnostics.warn(text, *keys)
+    last = job.solver_spec.max_iter
+    found = schedule_of(train.schedule, last, partial(iterations_of, job, source))
+    if found is None or train.schedule is None:
+        return job
+    for text, keys in late(found, train.schedule, last):
+        diagnostics.problem(text, "train", *keys)
+    return dataclasses.replace(job, extras=dataclasses.replace(job.extras, schedule=found))
+
+
 def read_job(inputs: PlanInputs, diagnostics: Diagnostics) -> Job:
     """Make the job with net, solver and data as cluster.toml names them. Its batches are missing if
     the net cannot be read."""
     train = inputs.train
-    for text, keys in (*mistakes(train), *inputs.auto.mistakes()):
+    wrong = (*mistakes(train), *section_mistakes(train), *epoch_mistakes(train))
+    for text, keys in (*wrong, *inputs.auto.mistakes()):
         diagnostics.problem(text, "train", *keys)
     job = _as_written(inputs, diagnostics)
     with diagnostics.reading("train", "data", "augment"):
         job = dataclasses.replace(job, augment=augment_of(train.data))
     with diagnostics.reading("train", "solver"):
-        job, wrong, told = as_the_solver_says(job, train)
-        for text, keys in wrong:
+        job, unread, told = as_the_solver_says(job, train)
+        for text, keys in unread:
             diagnostics.problem(text, "train", *keys)
-        for text, keys in told:
+        for text, keys in (*told, *replaced(train, _of_file(job, train))):
             diagnostics.warn(text, "train", *keys)
     with diagnostics.reading("train", "net"):
         for phase in dict.fromkeys((TRAIN, *job.test_phases)):
@@ -135,6 +163,13 @@ def read_job(inputs: PlanInputs, diagnostics: Diagnostics) -> Job:
             job, batch=batch, passes=passes, largest=inputs.auto.largest(batch)
         )
     return job  # noqa: RET504  # without its batches, if the net could not be read
+
+
+def _of_file(job: Job, train: Train) -> SolverSpec:
+    """The solver without the settings of [train.optimizer]."""
+    ours = values_of(train.optimizer)
+    values = {name: value for name, value in job.solver_values.items() if name not in ours}
+    return load_solver(job.solver, values)
 
 
 def _with_classes(job: Job) -> Job:
@@ -165,8 +200,11 @@ def _as_written(inputs: PlanInputs, diagnostics: Diagnostics) -> Job:
     """The job as [train] alone describes it. No file is read yet, except to find the weights of a
     run."""
     train = inputs.train
-    values = {"max_iter": train.max_iter, "base_lr": train.base_lr}
-    values |= {"momentum": train.set_momentum}
+    values: dict[str, float | str | None]
+    # the iterations of epochs are known when the data are open
+    last = 1 if train.epochs is not None and train.max_iter is None else train.max_iter
+    values = {"max_iter": last, "base_lr": train.base_lr}
+    values |= {"momentum": train.set_momentum, **values_of(train.optimizer)}
     return Job(
         net=_located(inputs.base, train.net),
         solver=_located(inputs.base, train.solver),
@@ -184,6 +222,7 @@ def _as_written(inputs: PlanInputs, diagnostics: Diagnostics) -> Job:
         resume=_beside(inputs.base, train.resume),
         weights=_weights(inputs, diagnostics),
         solver_values={name: value for name, value in values.items() if value is not None},
+        extras=extras_of(train),
     )
 
 

@@ -209,5 +209,8 @@ class ConvModel(ModelHolder, ReadsJob):
 
     async def _publish(self, pull: PullLayer, envelope: Envelope) -> None:
         blobs = self._store.published(pull.layer)
+        if pull.phase != TRAIN:
+            averages = await self.compute("average", self._store.averaged, pull.layer)
+            blobs = blobs if averages is None else averages
         fresh = LayerModel(layer=pull.layer, version=self._store.versions[pull.layer], blobs=blobs)
         await self.reply(envelope, self._ledger.publish(pull, fresh))

@@ -1,0 +1,52 @@
+"""The settings of a job that cluster.toml gives in epochs, and their mistakes."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Iterator
+
+from nets.data import Source
+from roles.learning.epochs import epoch_rows, iterations_of
+from roles.learning.job import Job
+from roles.options import Checkpoint, Train, is_auto
+
+Remark = tuple[str, tuple[str, ...]]  # a line, and the keys that it is about
+
+
+def in_iterations(
+    job: Job, source: Source, train: Train, checkpoint: Checkpoint
+) -> tuple[Job, list[Remark]]:
+    """The job with the iterations of `train.epochs`, `train.test_epochs` and `checkpoint.epochs`,
+    and a line for each of them."""
+    given = {
+        "max_iter": (train.epochs, ("train", "epochs")),
+        "test_interval": (train.test_epochs, ("train", "test_epochs")),
+        "snapshot": (checkpoint.epochs, ("checkpoint", "epochs")),
+    }
+    values = dict(job.solver_values)
+    told: list[Remark] = []
+    for field, (epochs, keys) in given.items():
+        if epochs is None:
+            continue
+        count = iterations_of(job, source, epochs)
+        values[field] = count
+        unit = f"epoch{'s'[: epochs != 1]}"
+        lead = f"{epochs:g} {unit} of {epoch_rows(job, source)} images"
+        told.append((f"{lead} are {count} iterations, which stand for {field} of the solver", keys))
+    return dataclasses.replace(job, solver_values=values), told
+
+
+def mistakes(train: Train) -> Iterator[Remark]:
+    """Epochs that contradict other keys of [train]."""
+    if train.epochs is not None and train.max_iter is not None:
+        yield f"found {train.epochs:g} together with 'max_iter', expected one of them", ("epochs",)
+
+
+def of_open_batch(train: Train) -> Iterator[Remark]:
+    """The mistake of a batch that is "auto" where a key of [train] counts epochs."""
+    keys = [key for key in ("epochs", "test_epochs") if getattr(train, key) is not None]
+    if train.schedule is not None:
+        keys += [f"schedule.{key}" for key in train.schedule.given if key.endswith("_epochs")]
+    for key in keys[:1] if is_auto(train.batch) else ():
+        text = f"found 'auto', but train.{key} counts epochs, whose iterations would change"
+        yield text, ("batch",)
