@@ -2,7 +2,7 @@
 iteration.
 
 `solver_checks` finds the mistakes of a solver. The rate policies are in `policies`, the solver
-types and the update of a parameter in `update_rules`.
+types in `solver_types`, and the update of a parameter in `update_rules`.
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ class SolverSpec(Updates):
 
     @property
     def type(self) -> str:
-        """The solver's type, a key of `update_rules.RULES`. The file may give it in the old way,
+        """The solver's type, a key of `solver_types.RULES`. The file may give it in the old way,
         too."""
         return solver_type(self.proto)
 

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from nets.definition.ignored import refusals, unused, warnings
 from nets.definition.policies import Mistake, given, mistakes, unwanted
 from nets.definition.prototxt import Where
-from nets.definition.update_rules import RULES, numbers_of
+from nets.definition.solver_types import RULES, numbers_of
 from nets.errors import did_you_mean
 from nets.schema import caffe_pb2 as caffe
 

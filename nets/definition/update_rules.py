@@ -1,23 +1,17 @@
-"""The update rules of parameters: a table of solver types, Caffe's and later ones, and the update
-of layers by them.
-
-For each solver type, the table has the operation of `ops`, the solver's numbers that the operation
-takes, and the arrays for its histories.
-"""
+"""The update of layers by a solver, with the rule of its type (`solver_types`)."""
 
 from __future__ import annotations
 
 import math
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
-from functools import partial
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 import numpy as np
 
 from nets.definition.optimizer import OptimizerSettings, is_matrix
 from nets.definition.params import ParamSpec
+from nets.definition.solver_types import RULES, USUAL, Rule
 from nets.schema import caffe_pb2 as caffe
 from ops import Array, Backend, Parameter
 
@@ -28,78 +22,6 @@ OneLayer = tuple[
 ]
 
 OneParameter = tuple[ParamSpec, Array, Array, History, Array]
-
-
-@dataclass(frozen=True)
-class Rule:
-    """One solver type. `operation` returns (w', *history'). `numbers`: the solver's numbers that it
-    takes. `histories_out`: the keywords for the new arrays of the histories, which may be the old
-    arrays. `of_caffe`: Caffe has this type. `decoupled`: weight decay is no part of the gradient.
-    `whole`: the update of a number depends on the whole parameter. `vectors`: the type by which
-    parameters with one axis are updated instead, if any."""
-
-    operation: Callable[[Backend], Callable[..., tuple[Array, ...]]]
-    numbers: tuple[str, ...]
-    histories_out: tuple[str, ...] = ("out_h",)
-    counts: bool = False  # the operation takes the number of the step, from 1
-    of_caffe: bool = True
-    decoupled: bool = False
-    whole: bool = False
-    vectors: str = ""
-
-    @property
-    def histories(self) -> int:
-        """The number of arrays of the parameter's shape that the solver keeps."""
-        return len(self.histories_out)
-
-
-RULES: dict[str, Rule] = {
-    "SGD": Rule(lambda ops: ops.sgd_update, ("momentum",)),
-    "Nesterov": Rule(lambda ops: ops.nesterov_update, ("momentum",)),
-    "AdaGrad": Rule(lambda ops: ops.adagrad_update, ("delta",)),
-    "RMSProp": Rule(lambda ops: ops.rmsprop_update, ("rms_decay", "delta")),
-    "AdaDelta": Rule(lambda ops: ops.adadelta_update, ("momentum", "delta"), ("out_h", "out_u")),
-    "Adam": Rule(
-        lambda ops: ops.adam_update,
-        ("momentum", "momentum2", "delta"),
-        ("out_m", "out_s"),
-        counts=True,
-    ),
-    "SGDW": Rule(lambda ops: ops.sgdw_update, ("momentum",), of_caffe=False, decoupled=True),
-    "NesterovW": Rule(
-        lambda ops: partial(ops.sgdw_update, nesterov=True),
-        ("momentum",),
-        of_caffe=False,
-        decoupled=True,
-    ),
-    "AdamW": Rule(
-        lambda ops: ops.adamw_update,
-        ("momentum", "momentum2", "delta"),
-        ("out_m", "out_s"),
-        counts=True,
-        of_caffe=False,
-        decoupled=True,
-    ),
-    "LARS": Rule(
-        lambda ops: ops.lars_update, ("momentum", "delta", "trust"), of_caffe=False, whole=True
-    ),
-    "Muon": Rule(
-        lambda ops: ops.muon_update,
-        ("momentum",),
-        of_caffe=False,
-        decoupled=True,
-        whole=True,
-        vectors="AdamW",
-    ),
-}
-# numbers of types that Caffe lacks, where neither the file nor cluster.toml gives them
-USUAL = {"momentum2": 0.999, "delta": 1e-8, "trust": 0.001}
-
-
-def numbers_of(kind: str) -> tuple[str, ...]:
-    """The numbers that a solver type takes, also for parameters with one axis."""
-    rule = RULES[kind]
-    return (*rule.numbers, *(RULES[rule.vectors].numbers if rule.vectors else ()))
 
 
 class Updates(ABC):
@@ -241,12 +163,17 @@ class Updates(ABC):
 
     def clip_factor(self, ops: Backend, gradients: Iterable[Array]) -> float:
         """Return the factor for all gradients that limits their common norm to `clip_gradients`.
+        `gradients` must have the gradients of all learned parameters."""
+        if self.number("clip_gradients") < 0:
+            return 1.0
+        return self.clip_factor_of(ops.l2_norm_squared(g) for g in gradients)
 
-        `gradients` must have the gradients of all learned parameters. Caffe compares the sum over
+    def clip_factor_of(self, squares: Iterable[float]) -> float:
+        """Return the same factor from the sum of squares of each gradient.
+
+        The sums are added exactly, so their order does not matter. Caffe compares the sum over
         iter_size batches, but these gradients are means.
         """
         most = self.number("clip_gradients")
-        if most < 0:
-            return 1.0
-        norm = math.sqrt(sum(ops.l2_norm_squared(g) for g in gradients)) * self.proto.iter_size
+        norm = math.sqrt(math.fsum(squares)) * self.proto.iter_size
         return most / norm if norm > most else 1.0

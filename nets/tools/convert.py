@@ -19,8 +19,8 @@ from nets.data.images import check_size, read_list
 from nets.data.source import Source
 from nets.data.writers import records_of_files, records_of_source, write_lmdb
 from nets.definition.params import ParamSpec, generator
+from nets.definition.solver_types import RULES
 from nets.definition.spec import NetSpec
-from nets.definition.update_rules import RULES
 from nets.errors import CheckpointError, DataError
 from nets.files import checkpoint
 from nets.files.histories import SOLVER, TRAINED, check_solver

@@ -17,6 +17,7 @@ from roles.base.shapes import Shapes
 from roles.base.sizes import answers, below, model, passes
 from roles.base.steps import Sending, Step, Steps, Turn, Work
 from roles.learning.buffers import gradient_buffers, joined_rows
+from roles.learning.common_norm import SHARE, CommonNorm, NormShare
 from roles.learning.job import InputShape
 from roles.learning.micro_batches import WorkerNet
 from roles.learning.model_holder import ModelHolder
@@ -31,16 +32,22 @@ PART = in_parts("a member's part of a pass", "number phase group", Activations)
 
 @dataclass(frozen=True, kw_only=True)
 class FcOptions(JobOptions):
-    """The job, and the shape of the data's images."""
+    """The job, and the shape of the data's images. `norm_peers`: the other holders of parameters,
+    if gradients are clipped."""
 
     anew: ClassVar[Anew] = Anew.FROM_STATE
     any_batch: ClassVar[bool] = True
     apart: ClassVar[bool] = True
     image_shape: InputShape
+    norm_peers: tuple[str, ...] = ()
 
     def sends(self, name: str, shapes: Shapes) -> Sent:
-        """Every worker that names this server gets the gradients of its activations."""
-        return ((worker, ActivationGrads, size) for worker, size in answers(name, shapes))
+        """Every worker that names this server gets the gradients of its activations, and each peer
+        a share of the norm."""
+        for worker, size in answers(name, shapes):
+            yield worker, ActivationGrads, size
+        for peer in self.norm_peers:
+            yield peer, NormShare, 0
 
     def steps(self, name: str, shapes: Shapes, turn: Turn) -> Steps:
         """The FC phase on the whole batch, once the activations of all members are here."""
@@ -65,9 +72,11 @@ class FcOptions(JobOptions):
             )
 
     def holds(self, name: str, shapes: Shapes) -> Held:
-        """Passes on whole batches, gradients, parameters and histories."""
+        """Passes on whole batches, gradients, parameters and histories. Clipped gradients wait for
+        their norm in a copy."""
         layers = shapes.layers(self.job, "fc")
-        held = passes(self.job, "fc", shapes) | {"gradients": shapes.size(layers)}
+        sets = 2 if self.norm_peers else 1
+        held = passes(self.job, "fc", shapes) | {"gradients": sets * shapes.size(layers)}
         return held | model(self.job, layers, shapes)
 
     def loads(self, name: str, shapes: Shapes) -> Loads:
@@ -84,9 +93,14 @@ class FcServer(ModelHolder, ReadsJob):
     """The actor that runs the whole FC phase; see the module docstring."""
 
     Options = FcOptions
-    conversations: ClassVar[tuple[Conversation, ...]] = (PART,)
+    conversations: ClassVar[tuple[Conversation, ...]] = (PART, SHARE)
 
     def __init__(self, options: FcOptions) -> None:
+        self._norm_peers = options.norm_peers
+        # group -> gradients of its last iteration that wait for their norm
+        self._unclipped: dict[int, dict[str, Blobs]] = {}
+        self._waiting: list[Whole] = []  # passes that wait for these updates
+        self._curious: list[Envelope] = []  # requests about the model that wait for them
         self._job = options.job
         self._image_shape = options.image_shape
         self._parts = Parts(PART)
@@ -95,6 +109,7 @@ class FcServer(ModelHolder, ReadsJob):
     async def on_start(self) -> None:
         """Build the FC phase of the net and its parameters."""
         await self.compute("build", self._build)
+        self._norm = CommonNorm(self, self._norm_peers)
         self._images = self.counter("images", "Images trained on.")
 
     def _build(self) -> None:
@@ -119,10 +134,27 @@ class FcServer(ModelHolder, ReadsJob):
             message, envelope.sender, whole, message.rank, message.members, again=again
         )
         self._asked.setdefault(whole, {})[message.rank] = (message, envelope)
-        if not complete:
-            return
+        if complete:
+            self._waiting.append(whole)
+            await self._go_on()
+
+    async def _go_on(self) -> None:
+        """Run the passes that wait for no update. A pass of a group must see the group's last
+        update, and a test must see all."""
+        free = [whole for whole in self._waiting if not self._must_wait(whole)]
+        self._waiting = [whole for whole in self._waiting if whole not in free]
+        for whole in free:
+            await self._pass(whole)
+
+    def _must_wait(self, whole: Whole) -> bool:
+        _, phase, group = whole
+        return group in self._unclipped if phase == TRAIN else bool(self._unclipped)
+
+    async def _pass(self, whole: Whole) -> None:
+        """Run a complete pass, and answer each member."""
         asked_by = self._asked.pop(whole)
         ordered = [asked_by[rank] for rank in sorted(asked_by)]
+        message = ordered[0][0]
         busy = self.busy_seconds
         with self.phase("fc"):
             scores, gradients = await self.compute(
@@ -137,6 +169,40 @@ class FcServer(ModelHolder, ReadsJob):
             rows = tuple(gradient[low:high] for gradient in gradients)
             await self.reply(asked, ActivationGrads(blobs=rows, scores=scores, seconds=seconds))
             low = high
+        if self._norm_peers and message.phase == TRAIN:
+            squares, self._unclipped[message.group] = await self.compute("norm", self._keep)
+            known = await self._norm.share(message.group, message.number, squares)
+            await self._clip(message.group, known)
+
+    def _keep(self) -> tuple[list[float], dict[str, Blobs]]:
+        """The squares of the gradients, and a copy of them. Runs in the compute thread."""
+        kept = {layer: tuple(g.copy() for g in of) for layer, of in self._gradients.items()}
+        return self._store.squares(kept), kept
+
+    async def on_norm_share(self, message: NormShare, envelope: Envelope) -> None:
+        """Take another holder's share of an iteration's norm."""
+        await self._clip(message.group, self._norm.came(message, envelope.sender))
+        await self._go_on()
+
+    async def _clip(self, group: int, squares: tuple[float, ...] | None) -> None:
+        """Apply the gradients of a group's iteration, clipped, once all squares are known. Then
+        answer requests about the model."""
+        if squares is None:
+            return
+        await self.compute("clip", self._apply, self._unclipped.pop(group), squares)
+        while self._curious and not self._unclipped:
+            await self.answer(self._curious.pop(0))
+
+    def _apply(self, gradients: dict[str, Blobs], squares: tuple[float, ...]) -> None:
+        for layer, of in gradients.items():
+            self._store.apply(layer, self._store.clipped(layer, of, squares))
+
+    async def about_model(self, envelope: Envelope) -> None:
+        """Answer once no gradient waits for its norm."""
+        if self._unclipped:
+            self._curious.append(envelope)
+        else:
+            await self.answer(envelope)
 
     def _run(self, parts: list[Activations]) -> tuple[dict[str, float], Blobs]:
         """Run one FC pass over the whole batch. Returns scores and, in training, the gradients of
@@ -161,7 +227,7 @@ class FcServer(ModelHolder, ReadsJob):
         update them."""
         for stage in reversed(net.stages):
             net.backward(stage, self._gradients[stage.layer] if stage.layer is not None else None)
-        for layer, gradients in self._gradients.items():
+        for layer, gradients in {} if self._norm_peers else self._gradients.items():
             self._store.apply(layer, gradients)
         return tuple(
             net.ops.to_host(net.grad_rows(name)) for name in net.boundary_grads

@@ -27,8 +27,9 @@ compensating     The effect of asynchronous groups on a plan's momentum
 kind_speeds      The speeds of workers whose machines have kinds
 recurrent_nets   The demands of nets with recurrent layers on the preset, the batch and the solver
 all_samples      The check of all data of a job, for `check --all-samples`
-epochs           The settings of a job that cluster.toml gives in epochs, and their mistakes
+epochs           The times of a job
 solver_sections  The sections of [train] that stand for settings of the solver's file
+solver_fit       The solvers that a preset cannot have
 
 See docs/decisions/tuning.md.
 """

@@ -1,19 +1,42 @@
-"""The settings of a job that cluster.toml gives in epochs, and their mistakes."""
+"""The times of a job: those that cluster.toml gives in epochs, the schedule of the rate, and their
+mistakes."""
 
 from __future__ import annotations
 
 import dataclasses
 from collections.abc import Iterator
+from functools import partial
 
 from nets.data import Source
 from roles.learning.epochs import epoch_rows, iterations_of
 from roles.learning.job import Job
 from roles.options import Checkpoint, Train, is_auto
+from roles.planning.diagnostics import Diagnostics
+from roles.planning.solver_sections import late, schedule_of
+from roles.planning.solver_sections import mistakes as section_mistakes
 
 Remark = tuple[str, tuple[str, ...]]  # a line, and the keys that it is about
 
 
-def in_iterations(
+def timed(
+    job: Job, train: Train, checkpoint: Checkpoint, source: Source, diagnostics: Diagnostics
+) -> Job:
+    """The job with its times in iterations, also those that are given in epochs, and with the
+    schedule of [train.schedule]. Notes times that the run does not reach."""
+    job, told = _in_iterations(job, source, train, checkpoint)
+    for text, keys in told:
+        diagnostics.warn(text, *keys)
+    last = job.solver_spec.max_iter
+    found = schedule_of(train.schedule, last, partial(iterations_of, job, source))
+    if found is None or train.schedule is None:
+        return job
+    for text, keys in late(found, train.schedule, last):
+        diagnostics.problem(text, "train", *keys)
+    extras = dataclasses.replace(job.extras, schedule=found)
+    return dataclasses.replace(job, extras=extras)
+
+
+def _in_iterations(
     job: Job, source: Source, train: Train, checkpoint: Checkpoint
 ) -> tuple[Job, list[Remark]]:
     """The job with the iterations of `train.epochs`, `train.test_epochs` and `checkpoint.epochs`,
@@ -37,7 +60,8 @@ def in_iterations(
 
 
 def mistakes(train: Train) -> Iterator[Remark]:
-    """Epochs that contradict other keys of [train]."""
+    """The mistakes of the solver's sections of [train], and epochs that contradict other keys."""
+    yield from section_mistakes(train)
     if train.epochs is not None and train.max_iter is not None:
         yield f"found {train.epochs:g} together with 'max_iter', expected one of them", ("epochs",)
 

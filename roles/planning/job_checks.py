@@ -16,17 +16,15 @@ from roles.learning.job import InputShape, Job
 from roles.learning.tree import split
 from roles.learning.wire_formats import Layers, layers_of
 from roles.messages import TRAIN
-from roles.options import Strategy
 from roles.planning.compensating import told_of_momentum
 from roles.planning.contents import Contents, check_rates
 from roles.planning.diagnostics import Diagnostics
 from roles.planning.job_reading import PlanInputs, ReadJob
 from roles.planning.recurrent_nets import recurrent_mistakes
+from roles.planning.solver_fit import named, unfit
 from roles.planning.solver_sections import unmatched_rates
 from roles.planning.strategies import PRESETS, idle_servers, mistakes_of, options_of
 from roles.tuning.compensation import Compensation
-
-ANY_STRATEGY = Strategy()
 
 
 @dataclass(frozen=True)
@@ -70,7 +68,6 @@ def _check_strategy(inputs: PlanInputs, job: Job, diagnostics: Diagnostics) -> A
     """Return the preset's own options. Notes contradictions between the solver, the strategy and
     the preset."""
     _check_solver(inputs, job, diagnostics)
-    _check_average(inputs, diagnostics)
     strategy = inputs.train.strategy
     groups = inputs.preset.groups(strategy)
     if groups > strategy.workers:
@@ -96,36 +93,11 @@ def _check_strategy(inputs: PlanInputs, job: Job, diagnostics: Diagnostics) -> A
 
 
 def _check_solver(inputs: PlanInputs, job: Job, diagnostics: Diagnostics) -> None:
-    """Refuse rates that are not numbers. Refuse clipping by a norm over all layers where layers are
-    updated separately."""
+    """Refuse rates that are not numbers, and a solver that the preset cannot have."""
     with diagnostics.reading("train", "solver"):
         check_rates(job.solver_spec)
-        if job.solver_spec.clips and not inputs.preset.joint:
-            joint = [name for name, preset in PRESETS.items() if preset.joint]
-            text = (
-                "clip_gradients needs the norm of all gradients at once: only "
-                f"presets {_named(joint)} have it"
-            )
-            diagnostics.problem(text, "train", "strategy", "preset")
-        if job.solver_spec.needs_whole and inputs.preset.shards(inputs.train.strategy) > 1:
-            whole = [name for name, preset in PRESETS.items() if not preset.shards(ANY_STRATEGY)]
-            text = (
-                f"the optimizer '{job.solver_spec.type}' needs whole parameters, and preset "
-                f"'{inputs.train.strategy.preset}' divides those of the FC phase: presets "
-                f"{_named(whole)} keep them whole"
-            )
-            diagnostics.problem(text, "train", "strategy", "preset")
-
-
-def _check_average(inputs: PlanInputs, diagnostics: Diagnostics) -> None:
-    """Refuse averages over time where workers train separate models, which are averaged too."""
-    if inputs.train.ema is not None and inputs.preset.averages:
-        text = (
-            f"preset '{inputs.train.strategy.preset}' averages models that learn separately, and "
-            "each would have its own average over time: leave out [train.ema], or choose another "
-            "preset"
-        )
-        diagnostics.problem(text, "train", "ema")
+        for text, keys in unfit(inputs.train, inputs.preset, job.solver_spec):
+            diagnostics.problem(text, "train", *keys)
 
 
 def _check_nets(
@@ -174,7 +146,7 @@ def _check_parts(
     if not conv.params:
         whole_nets = [name for name, preset in PRESETS.items() if preset.part == "all"]
         text = f"found a net without a conv phase that learns ({whole.spec.name}): "
-        text += f"only presets {_named(whole_nets)} train it"
+        text += f"only presets {named(whole_nets)} train it"
         diagnostics.problem(text, "train", "strategy", "preset")
     return layers_of(conv)
 
@@ -251,8 +223,3 @@ def _check_tests(inputs: PlanInputs, timetable: Timetable, diagnostics: Diagnost
         )
         diagnostics.problem(text, "train", "strategy", "workers")
         diagnostics.stop_if_wrong()
-
-
-def _named(presets: list[str]) -> str:
-    *first, last = (f"'{preset}'" for preset in presets)
-    return f"{', '.join(first)} and {last}" if first else last

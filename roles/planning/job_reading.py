@@ -6,17 +6,15 @@ import dataclasses
 import os
 from collections.abc import Mapping
 from dataclasses import dataclass
-from functools import partial
 from pathlib import Path
 
-from nets import SolverSpec, is_file, is_folder, load_solver
+from nets import is_file, is_folder
 from nets.data import Source, folder_names, is_one
 from nets.files.shared import Weights
 from nets.files.weights import read_each
 from roles.checkpoints.meant import Meant, files_meant
 from roles.coordination.schedule import Timetable
 from roles.coordination.timetable import timetable_of
-from roles.learning.epochs import iterations_of
 from roles.learning.job import Job
 from roles.learning.resume import Place, place_of
 from roles.messages import TRAIN
@@ -25,11 +23,10 @@ from roles.planning.auto_settings import AutoSettings
 from roles.planning.by_solver import as_the_solver_says, augment_of
 from roles.planning.compensating import compensation_of
 from roles.planning.diagnostics import Diagnostics
-from roles.planning.epochs import in_iterations
-from roles.planning.epochs import mistakes as epoch_mistakes
+from roles.planning.epochs import mistakes as timing_mistakes
+from roles.planning.epochs import timed
 from roles.planning.refusals import DOUBLE, mistakes
-from roles.planning.solver_sections import extras_of, late, schedule_of, values_of
-from roles.planning.solver_sections import mistakes as section_mistakes
+from roles.planning.solver_sections import extras_of, values_of
 from roles.planning.solver_sections import told as replaced
 from roles.planning.strategies import preset_called
 from roles.presets.request import Preset
@@ -97,7 +94,8 @@ def read(inputs: PlanInputs, diagnostics: Diagnostics) -> ReadJob:
             for line in sources[phase].told:
                 diagnostics.warn(line, "train", "data", phase.lower())
     with diagnostics.reading("train", "solver"):
-        job = _timed(job, inputs, sources.get(TRAIN), diagnostics)
+        if TRAIN in sources:
+            job = timed(job, inputs.train, inputs.checkpoint, sources[TRAIN], diagnostics)
         timetable = timetable_of(job, _place(job, diagnostics))
     if inputs.train.data.shuffle is None and TRAIN in sources:
         job = dataclasses.replace(job, shuffle=sources[TRAIN].by_class)
@@ -111,40 +109,20 @@ def read(inputs: PlanInputs, diagnostics: Diagnostics) -> ReadJob:
     return ReadJob(job, timetable, sources, weights, compensation)
 
 
-def _timed(job: Job, inputs: PlanInputs, source: Source | None, diagnostics: Diagnostics) -> Job:
-    """The job with its times in iterations, also those that are given in epochs, and with the
-    schedule of [train.schedule]. Without readable data, the iterations of an epoch are not
-    known."""
-    train = inputs.train
-    if source is None:
-        return job
-    job, told = in_iterations(job, source, train, inputs.checkpoint)
-    for text, keys in told:
-        diagnostics.warn(text, *keys)
-    last = job.solver_spec.max_iter
-    found = schedule_of(train.schedule, last, partial(iterations_of, job, source))
-    if found is None or train.schedule is None:
-        return job
-    for text, keys in late(found, train.schedule, last):
-        diagnostics.problem(text, "train", *keys)
-    return dataclasses.replace(job, extras=dataclasses.replace(job.extras, schedule=found))
-
-
 def read_job(inputs: PlanInputs, diagnostics: Diagnostics) -> Job:
     """Make the job with net, solver and data as cluster.toml names them. Its batches are missing if
     the net cannot be read."""
     train = inputs.train
-    wrong = (*mistakes(train), *section_mistakes(train), *epoch_mistakes(train))
-    for text, keys in (*wrong, *inputs.auto.mistakes()):
+    for text, keys in (*mistakes(train), *timing_mistakes(train), *inputs.auto.mistakes()):
         diagnostics.problem(text, "train", *keys)
     job = _as_written(inputs, diagnostics)
     with diagnostics.reading("train", "data", "augment"):
         job = dataclasses.replace(job, augment=augment_of(train.data))
     with diagnostics.reading("train", "solver"):
-        job, unread, told = as_the_solver_says(job, train)
-        for text, keys in unread:
+        job, wrong, told = as_the_solver_says(job, train)
+        for text, keys in wrong:
             diagnostics.problem(text, "train", *keys)
-        for text, keys in (*told, *replaced(train, _of_file(job, train))):
+        for text, keys in (*told, *replaced(train, job)):
             diagnostics.warn(text, "train", *keys)
     with diagnostics.reading("train", "net"):
         for phase in dict.fromkeys((TRAIN, *job.test_phases)):
@@ -163,13 +141,6 @@ def read_job(inputs: PlanInputs, diagnostics: Diagnostics) -> Job:
             job, batch=batch, passes=passes, largest=inputs.auto.largest(batch)
         )
     return job  # noqa: RET504  # without its batches, if the net could not be read
-
-
-def _of_file(job: Job, train: Train) -> SolverSpec:
-    """The solver without the settings of [train.optimizer]."""
-    ours = values_of(train.optimizer)
-    values = {name: value for name, value in job.solver_values.items() if name not in ours}
-    return load_solver(job.solver, values)
 
 
 def _with_classes(job: Job) -> Job:
@@ -200,11 +171,9 @@ def _as_written(inputs: PlanInputs, diagnostics: Diagnostics) -> Job:
     """The job as [train] alone describes it. No file is read yet, except to find the weights of a
     run."""
     train = inputs.train
-    values: dict[str, float | str | None]
     # the iterations of epochs are known when the data are open
-    last = 1 if train.epochs is not None and train.max_iter is None else train.max_iter
-    values = {"max_iter": last, "base_lr": train.base_lr}
-    values |= {"momentum": train.set_momentum, **values_of(train.optimizer)}
+    values = values_of(train.optimizer) | {"max_iter": 1 if train.epochs else train.max_iter}
+    values |= {"base_lr": train.base_lr, "momentum": train.set_momentum}
     return Job(
         net=_located(inputs.base, train.net),
         solver=_located(inputs.base, train.solver),

@@ -6,7 +6,15 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator
 from fnmatch import fnmatchcase
 
-from nets import OptimizerSettings, RateSchedule, SolverExtras, SolverSpec, WeightAverage
+from nets import (
+    OptimizerSettings,
+    RateSchedule,
+    SolverExtras,
+    SolverSpec,
+    WeightAverage,
+    load_solver,
+)
+from roles.learning.job import Job
 from roles.options import Train, is_auto
 from roles.solver_options import Optimizer, Schedule
 from runtime.suggest import near_hint
@@ -57,8 +65,11 @@ def of_open_rate(train: Train) -> Iterator[Remark]:
         yield "found 'auto', but train.schedule.type 'plateau' changes the rate too", ("base_lr",)
 
 
-def told(train: Train, solver: SolverSpec) -> Iterator[Remark]:
+def told(train: Train, job: Job) -> Iterator[Remark]:
     """A line for each setting of the solver's file that these sections replace."""
+    ours = values_of(train.optimizer)
+    values = {name: value for name, value in job.solver_values.items() if name not in ours}
+    solver = load_solver(job.solver, values)  # without these settings
     if train.optimizer is not None:
         yield from _replaced(train.optimizer, solver)
     said = train.schedule
@@ -101,8 +112,8 @@ def _of_optimizer(said: Optimizer) -> Iterator[tuple[str, str]]:
             yield f"{text} {', '.join(kinds)}", key
 
 
-def values_of(said: Optimizer | None) -> dict[str, float | str]:
-    """The fields of the solver that [train.optimizer] sets."""
+def values_of(said: Optimizer | None) -> dict[str, float | str | None]:
+    """The fields of the solver that [train.optimizer] sets. None stands for no value."""
     if said is None:
         return {}
     kind = DECOUPLED.get(said.type or "", said.type) if said.decoupled else said.type

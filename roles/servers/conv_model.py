@@ -22,6 +22,7 @@ from roles.base.shapes import Shapes
 from roles.base.sizes import model, parts_at
 from roles.base.steps import Steps, Turn
 from roles.learning.backends import cpu_ops
+from roles.learning.common_norm import SHARE, CommonNorm, NormShare
 from roles.learning.gradient_sum import GradientSum
 from roles.learning.job import InputShape
 from roles.learning.model_holder import ModelHolder
@@ -41,7 +42,8 @@ from runtime import Conversation, Envelope
 @dataclass(frozen=True, kw_only=True)
 class ModelOptions(JobOptions):
     """The job, the data's image shape, the coordinator's name, the `part` of the net that the model
-    is of ("conv" or "all"), and the `layers` that this server holds (None: all).
+    is of ("conv" or "all"), and the `layers` that this server holds (None: all). `norm_peers`: the
+    other holders of parameters, if gradients are clipped.
 
     With `hogwild`, updates of different groups race over one set of arrays, and workers read these
     arrays (see `hogwild`). They lie in host memory and are updated there, whatever the device.
@@ -55,6 +57,7 @@ class ModelOptions(JobOptions):
     part: str = "conv"
     layers: tuple[str, ...] | None = None
     hogwild: bool = False
+    norm_peers: tuple[str, ...] = ()
 
     @property
     def tells_of(self) -> frozenset[str]:
@@ -63,7 +66,9 @@ class ModelOptions(JobOptions):
         return frozenset({"momentum"} if self.hogwild else {"momentum", "noise"})
 
     def sends(self, name: str, shapes: Shapes) -> Sent:
-        """The server's layers, to every worker that names it."""
+        """The server's layers, to every worker that names it. A share of the norm, to each peer."""
+        for peer in self.norm_peers:
+            yield peer, NormShare, 0
         for worker, options in shapes.having("models").items():
             for way in options.models:
                 if way.server == name:
@@ -89,9 +94,10 @@ class ConvModel(ModelHolder, ReadsJob):
     """A server of some or all layers of the model."""
 
     Options = ModelOptions
-    conversations: ClassVar[tuple[Conversation, ...]] = (LAYER, PART, TESTED)
+    conversations: ClassVar[tuple[Conversation, ...]] = (LAYER, PART, TESTED, SHARE)
 
     def __init__(self, options: ModelOptions) -> None:
+        self._norm_peers = options.norm_peers
         self._job = replace(options.job, device="cpu") if options.hogwild else options.job
         self._hogwild = options.hogwild
         self._image_shape = options.image_shape
@@ -105,6 +111,10 @@ class ConvModel(ModelHolder, ReadsJob):
         self._store = await self.compute("build", self._build)
         self._ledger = ModelLedger(self._store.layers, super().model_version())
         self._races = Races()
+        self._norm = CommonNorm(self, self._norm_peers)
+        self._clips = self._job.solver_spec.clips
+        # gradients that wait for the norm: (number, group) -> layer -> its last part, the whole
+        self._unclipped: dict[tuple[int, int], dict[str, tuple[LayerGradient, Blobs]]] = {}
         self._watch = GradientWatch(
             [] if self._hogwild or self._job.emulated else self._store.layers, self._job.batch
         )
@@ -141,6 +151,11 @@ class ConvModel(ModelHolder, ReadsJob):
         """Apply a group's summed gradient to a layer, then answer the pulls that waited for it."""
         layer = message.layer
         self._ledger.check(message, envelope.sender)
+        if self._clips:
+            total = await self.compute(f"sum {layer}", self._total, message)
+            if self._ledger.came(message, envelope.sender) and total is not None:
+                await self._wait_for_norm(message, total)
+            return
         if self._hogwild:
             total = await self.compute(f"sum {layer}", self._total, message)
             if self._ledger.came(message, envelope.sender) and total is not None:
@@ -150,6 +165,37 @@ class ConvModel(ModelHolder, ReadsJob):
             size = message.array_bytes() if self._job.backend_ops.on_host else None
             version = await self.compute(f"update {layer}", self._apply, message, size=size)
         if self._ledger.came(message, envelope.sender) and version is not None:
+            await self._updated(message, version)
+
+    async def _wait_for_norm(self, message: LayerGradient, total: Blobs) -> None:
+        """Keep a gradient until the norm of its iteration is known. The last layer's gradient
+        completes this server's share of the norm."""
+        waiting = self._unclipped.setdefault((message.number, message.group), {})
+        waiting[message.layer] = message, total
+        if len(waiting) < len(self._store.layers):
+            return
+        totals = {layer: of for layer, (_, of) in waiting.items()}
+        squares = await self.compute("norm", self._store.squares, totals)
+        known = await self._norm.share(message.group, message.number, squares)
+        await self._clip(message.group, message.number, known)
+
+    async def on_norm_share(self, message: NormShare, envelope: Envelope) -> None:
+        """Take another holder's share of an iteration's norm."""
+        known = self._norm.came(message, envelope.sender)
+        await self._clip(message.group, message.number, known)
+
+    async def _clip(self, group: int, number: int, squares: tuple[float, ...] | None) -> None:
+        """Apply the gradients of an iteration, clipped, once all squares are known."""
+        if squares is None:
+            return
+        for message, total in self._unclipped.pop((number, group)).values():
+            layer = message.layer
+            clipped = await self.compute("clip", self._store.clipped, layer, total, squares)
+            if self._hogwild:
+                self._races.start(self._race(message, clipped))
+                continue
+            with self.phase("apply"):
+                version = await self.compute(f"update {layer}", self._store.apply, layer, clipped)
             await self._updated(message, version)
 
     async def _race(self, message: LayerGradient, total: Blobs) -> None:

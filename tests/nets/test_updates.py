@@ -9,7 +9,7 @@ import pytest
 from nets import OptimizerSettings, PrototxtError, load_solver
 from nets.definition.params import ParamSpec
 from nets.definition.scaling import linear, square_root
-from nets.definition.update_rules import RULES
+from nets.definition.solver_types import RULES
 from nets.schema import caffe_pb2 as caffe
 from ops import get_backend
 

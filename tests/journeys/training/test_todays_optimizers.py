@@ -204,3 +204,20 @@ def test_the_plan_counts_the_histories_and_the_averages(tmp_path: Path) -> None:
     assert "averages" not in plain
     assert (adamw["history"], adamw["averages"]) == (2 * size, size)
     assert muon["history"] == size + biases
+
+
+@pytest.mark.parametrize("preset", ["sync", "replicas", "mxnet-async"])
+@pytest.mark.parametrize("kind", ["AdamW", "LARS", "Muon"])
+def test_emulated_devices_take_every_optimizer_average_and_clip(
+    tmp_path: Path, preset: str, kind: str
+) -> None:
+    sections = f"[train.optimizer]\ntype = '{kind}'\nclip_norm = 1.0\n[train.ema]\n"
+    cluster = configured(
+        tmp_path,
+        preset,
+        workers=2,
+        train_more='devices = { "*" = "emulated" }\n',
+        strategy=sections,
+    )
+    found = train(cluster, checkpoint=False)
+    assert found.journal.of("finished")[-1]["iterations"] == 10
