@@ -175,5 +175,8 @@ class Updates(ABC):
         iter_size batches, but these gradients are means.
         """
         most = self.number("clip_gradients")
-        norm = math.sqrt(math.fsum(squares)) * self.proto.iter_size
+        try:
+            norm = math.sqrt(math.fsum(squares)) * self.proto.iter_size
+        except OverflowError:  # finite squares whose sum is not
+            norm = math.inf
         return most / norm if norm > most else 1.0

@@ -44,6 +44,7 @@ KINDS_OF = {  # key of [train.optimizer] -> the types that take it
     "epsilon": ("AdaGrad", "RMSProp", "AdaDelta", "Adam", "AdamW", "LARS", "Muon"),
     "trust": ("LARS",),
 }
+NEED_MOMENTUM = ("Nesterov", "Adam", "AdamW", "LARS", "Muon")
 CURVE = ("warmup_from", "end", "factor", "shape")  # keys that the schedule takes as they are
 TOP = 0.3  # the share of a one-cycle in which the rate rises, as in PyTorch
 ONE_CYCLE = {"warmup_from": 0.04, "end": 4e-6}  # PyTorch's div_factor and final_div_factor
@@ -72,6 +73,9 @@ def told(train: Train, job: Job) -> Iterator[Remark]:
     solver = load_solver(job.solver, values)  # without these settings
     if train.optimizer is not None:
         yield from _replaced(train.optimizer, solver)
+        if train.optimizer.type in NEED_MOMENTUM and train.momentum is None and not solver.momentum:
+            text = f"'{train.optimizer.type}' without momentum, since {solver.path.name} has none"
+            yield f"{text}; train.momentum = 0.9 is usual", ("optimizer", "type")
     said = train.schedule
     policy = solver.proto.lr_policy
     file = solver.path.name

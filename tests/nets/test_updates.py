@@ -220,6 +220,11 @@ def test_gradients_are_clipped_by_the_norm_of_all_of_them(tmp_path, iter_size, f
     assert solver(tmp_path, "").clip_factor(OPS, gradients) == 1
 
 
+@pytest.mark.parametrize("squares", [[1e308, 1e308], [math.inf, 1.0]])
+def test_gradients_whose_norm_overflows_are_clipped_to_nothing(tmp_path, squares):
+    assert solver(tmp_path, "clip_gradients: 2.5").clip_factor_of(squares) == 0
+
+
 def test_a_solver_states_its_level_and_stages(tmp_path):
     found = solver(tmp_path, 'test_state { stage: "a" level: 2 } train_state { stage: "b" }')
     assert (found.state("TEST"), found.state("TRAIN")) == ((2, ("a",)), (None, ("b",)))

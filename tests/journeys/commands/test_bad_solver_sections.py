@@ -240,3 +240,19 @@ def test_each_setting_of_the_solver_that_a_key_replaces_is_reported(
         "which stand for snapshot of the solver",
     ):
         assert any(text in line for line in told), (text, told)
+
+
+def test_an_optimizer_without_the_momentum_that_it_needs_is_reported(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("s.prototxt").write_text(
+        'net: "lenet.prototxt" base_lr: 0.1 lr_policy: "fixed" max_iter: 9'
+    )
+    Path("cluster.toml").write_text(
+        "[train]\nsolver = 's.prototxt'\n[train.optimizer]\ntype = 'AdamW'\n"
+    )
+    assert main(["check", "cluster.toml"]) == 0
+    told = [record.getMessage() for record in caplog.records]
+    text = "train.optimizer.type: 'AdamW' without momentum, since s.prototxt has none"
+    assert any(text in line for line in told), told
