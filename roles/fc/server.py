@@ -17,7 +17,7 @@ from roles.base.shapes import Shapes
 from roles.base.sizes import answers, below, model, passes
 from roles.base.steps import Sending, Step, Steps, Turn, Work
 from roles.learning.buffers import gradient_buffers, joined_rows
-from roles.learning.common_norm import SHARE, CommonNorm, NormShare
+from roles.learning.common_norm import ALONE, SHARE, CommonNorm, NormShare, NormShares, norm_sent
 from roles.learning.job import InputShape
 from roles.learning.micro_batches import WorkerNet
 from roles.learning.model_holder import ModelHolder
@@ -32,22 +32,21 @@ PART = in_parts("a member's part of a pass", "number phase group", Activations)
 
 @dataclass(frozen=True, kw_only=True)
 class FcOptions(JobOptions):
-    """The job, and the shape of the data's images. `norm_peers`: the other holders of parameters,
-    if gradients are clipped."""
+    """The job, and the shape of the data's images. `norm`: the other holders of parameters, if
+    gradients are clipped."""
 
     anew: ClassVar[Anew] = Anew.FROM_STATE
     any_batch: ClassVar[bool] = True
     apart: ClassVar[bool] = True
     image_shape: InputShape
-    norm_peers: tuple[str, ...] = ()
+    norm: NormShares = ALONE
 
     def sends(self, name: str, shapes: Shapes) -> Sent:
-        """Every worker that names this server gets the gradients of its activations, and each peer
-        a share of the norm."""
+        """Every worker that names this server gets the gradients of its activations. A share of the
+        norm."""
         for worker, size in answers(name, shapes):
             yield worker, ActivationGrads, size
-        for peer in self.norm_peers:
-            yield peer, NormShare, 0
+        yield from norm_sent(self.norm)
 
     def steps(self, name: str, shapes: Shapes, turn: Turn) -> Steps:
         """The FC phase on the whole batch, once the activations of all members are here."""
@@ -75,7 +74,7 @@ class FcOptions(JobOptions):
         """Passes on whole batches, gradients, parameters and histories. Clipped gradients wait for
         their norm in a copy."""
         layers = shapes.layers(self.job, "fc")
-        sets = 2 if self.norm_peers else 1
+        sets = 2 if self.norm != ALONE else 1
         held = passes(self.job, "fc", shapes) | {"gradients": sets * shapes.size(layers)}
         return held | model(self.job, layers, shapes)
 
@@ -96,7 +95,7 @@ class FcServer(ModelHolder, ReadsJob):
     conversations: ClassVar[tuple[Conversation, ...]] = (PART, SHARE)
 
     def __init__(self, options: FcOptions) -> None:
-        self._norm_peers = options.norm_peers
+        self._shares = options.norm
         # group -> gradients of its last iteration that wait for their norm
         self._unclipped: dict[int, dict[str, Blobs]] = {}
         self._waiting: list[Whole] = []  # passes that wait for these updates
@@ -109,7 +108,7 @@ class FcServer(ModelHolder, ReadsJob):
     async def on_start(self) -> None:
         """Build the FC phase of the net and its parameters."""
         await self.compute("build", self._build)
-        self._norm = CommonNorm(self, self._norm_peers)
+        self._norm = CommonNorm(self, self._shares)
         self._images = self.counter("images", "Images trained on.")
 
     def _build(self) -> None:
@@ -169,7 +168,7 @@ class FcServer(ModelHolder, ReadsJob):
             rows = tuple(gradient[low:high] for gradient in gradients)
             await self.reply(asked, ActivationGrads(blobs=rows, scores=scores, seconds=seconds))
             low = high
-        if self._norm_peers and message.phase == TRAIN:
+        if self._shares != ALONE and message.phase == TRAIN:
             squares, self._unclipped[message.group] = await self.compute("norm", self._keep)
             known = await self._norm.share(message.group, message.number, squares)
             await self._clip(message.group, known)
@@ -227,7 +226,7 @@ class FcServer(ModelHolder, ReadsJob):
         update them."""
         for stage in reversed(net.stages):
             net.backward(stage, self._gradients[stage.layer] if stage.layer is not None else None)
-        for layer, gradients in {} if self._norm_peers else self._gradients.items():
+        for layer, gradients in {} if self._shares != ALONE else self._gradients.items():
             self._store.apply(layer, gradients)
         return tuple(
             net.ops.to_host(net.grad_rows(name)) for name in net.boundary_grads

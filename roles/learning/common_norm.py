@@ -7,7 +7,8 @@ last bit.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 
 from roles.learning.part_counts import Parts, in_parts
 from runtime import Actor, Message, message
@@ -28,34 +29,45 @@ class NormShare(Message):
 SHARE = in_parts("a holder's share of a norm", "number group", NormShare)
 
 
-class CommonNorm:
-    """The shares of iterations that are under way, as one holder sees them. `peers`: the other
-    holders."""
+@dataclass(frozen=True)
+class NormShares:
+    """The holders of a topology's gradients, as one actor sees them. `mine`: its own place among
+    `holders`; replicas with the same gradients have one place. `told`: the actors that it tells."""
 
-    def __init__(self, actor: Actor, peers: Sequence[str]) -> None:
+    holders: int
+    mine: int
+    told: tuple[str, ...]
+
+
+ALONE = NormShares(1, 0, ())
+
+
+class CommonNorm:
+    """The shares of iterations that are under way, as one holder sees them."""
+
+    def __init__(self, actor: Actor, shares: NormShares = ALONE) -> None:
         self._actor = actor
-        self._peers = tuple(peers)
-        self._holders = sorted((actor.name, *peers))
+        self._shares = shares
         self._parts = Parts(SHARE)
         self._squares: dict[tuple[int, int], list[float]] = {}
 
     def __repr__(self) -> str:
-        return f"<norms of {len(self._squares)} iterations, shared with {', '.join(self._peers)}>"
+        told = ", ".join(self._shares.told) or "no actor"
+        return f"<norms of {len(self._squares)} iterations, shared with {told}>"
 
     async def share(
         self, group: int, number: int, squares: Sequence[float]
     ) -> tuple[float, ...] | None:
         """Tell the others this holder's squares. Returns as `came`."""
-        part = self._holders.index(self._actor.name)
         mine = NormShare(
             group=group,
             number=number,
-            part=part,
-            parts=len(self._holders),
+            part=self._shares.mine,
+            parts=self._shares.holders,
             squares=tuple(squares),
         )
-        for peer in self._peers:
-            await self._actor.tell(peer, mine, step=number)
+        for name in self._shares.told:
+            await self._actor.tell(name, mine, step=number)
         return self.came(mine, self._actor.name)
 
     def came(self, message: NormShare, sender: str) -> tuple[float, ...] | None:
@@ -65,3 +77,8 @@ class CommonNorm:
         whole = self._parts.came(message, sender, key, message.part, message.parts)
         self._squares.setdefault(key, []).extend(message.squares)
         return tuple(self._squares.pop(key)) if whole else None
+
+
+def norm_sent(shares: NormShares) -> Iterator[tuple[str, type[Message], int]]:
+    """The messages of one holder about a norm, for plans. They hold no arrays."""
+    return ((name, NormShare, 0) for name in shares.told)

@@ -22,7 +22,7 @@ from roles.base.shapes import Shapes
 from roles.base.sizes import model, parts_at
 from roles.base.steps import Steps, Turn
 from roles.learning.backends import cpu_ops
-from roles.learning.common_norm import SHARE, CommonNorm, NormShare
+from roles.learning.common_norm import ALONE, SHARE, CommonNorm, NormShare, NormShares, norm_sent
 from roles.learning.gradient_sum import GradientSum
 from roles.learning.job import InputShape
 from roles.learning.model_holder import ModelHolder
@@ -42,7 +42,7 @@ from runtime import Conversation, Envelope
 @dataclass(frozen=True, kw_only=True)
 class ModelOptions(JobOptions):
     """The job, the data's image shape, the coordinator's name, the `part` of the net that the model
-    is of ("conv" or "all"), and the `layers` that this server holds (None: all). `norm_peers`: the
+    is of ("conv" or "all"), and the `layers` that this server holds (None: all). `norm`: the
     other holders of parameters, if gradients are clipped.
 
     With `hogwild`, updates of different groups race over one set of arrays, and workers read these
@@ -57,7 +57,7 @@ class ModelOptions(JobOptions):
     part: str = "conv"
     layers: tuple[str, ...] | None = None
     hogwild: bool = False
-    norm_peers: tuple[str, ...] = ()
+    norm: NormShares = ALONE
 
     @property
     def tells_of(self) -> frozenset[str]:
@@ -66,9 +66,8 @@ class ModelOptions(JobOptions):
         return frozenset({"momentum"} if self.hogwild else {"momentum", "noise"})
 
     def sends(self, name: str, shapes: Shapes) -> Sent:
-        """The server's layers, to every worker that names it. A share of the norm, to each peer."""
-        for peer in self.norm_peers:
-            yield peer, NormShare, 0
+        """The server's layers, to every worker that names it. A share of the norm."""
+        yield from norm_sent(self.norm)
         for worker, options in shapes.having("models").items():
             for way in options.models:
                 if way.server == name:
@@ -97,7 +96,7 @@ class ConvModel(ModelHolder, ReadsJob):
     conversations: ClassVar[tuple[Conversation, ...]] = (LAYER, PART, TESTED, SHARE)
 
     def __init__(self, options: ModelOptions) -> None:
-        self._norm_peers = options.norm_peers
+        self._shares = options.norm
         self._job = replace(options.job, device="cpu") if options.hogwild else options.job
         self._hogwild = options.hogwild
         self._image_shape = options.image_shape
@@ -111,7 +110,7 @@ class ConvModel(ModelHolder, ReadsJob):
         self._store = await self.compute("build", self._build)
         self._ledger = ModelLedger(self._store.layers, super().model_version())
         self._races = Races()
-        self._norm = CommonNorm(self, self._norm_peers)
+        self._norm = CommonNorm(self, self._shares)
         self._clips = self._job.solver_spec.clips
         # gradients that wait for the norm: (number, group) -> layer -> its last part, the whole
         self._unclipped: dict[tuple[int, int], dict[str, tuple[LayerGradient, Blobs]]] = {}

@@ -267,9 +267,10 @@ class Replica(ModelHolder, PassWorker):
                     for bucket, part in zip(self._buckets, parts, strict=True)
                 ]
             totals = [task.result() for task in sums]
+            clipping = await self._clipping(ticket, totals) if self._clips else _nothing
             async with self._updating:
                 if self._clips:
-                    await self.compute("update", self._clip_and_update, totals)
+                    await self.compute("update", clipping)
                 elif self._atomic:
                     for bucket, total in zip(self._buckets, totals, strict=True):
                         await self.compute("update", self._update, bucket, total)
@@ -277,6 +278,12 @@ class Replica(ModelHolder, PassWorker):
         self._images.inc(high - low)
         self._iterations.inc()
         self._report(ticket, self._scores if scores is None else scores)
+
+    async def _clipping(
+        self, ticket: Ticket, totals: list[Callable[[], Array]]
+    ) -> Callable[[], None]:
+        """The work that clips all gradients by their norm and updates."""
+        return partial(self._clip_and_update, totals)
 
     async def _sum(
         self, number: int, bucket: Bucket, part: Awaitable[Array]
@@ -338,13 +345,16 @@ class Replica(ModelHolder, PassWorker):
             self._store.apply(layer, gradients)
 
     def _clip_and_update(self, sums: list[Callable[[], Array]]) -> None:
-        """Clip and update. Clipping needs all gradients at once and writes over them. The sums
-        belong to all members, so they are copied."""
+        self._store.apply_all(self._gradients_of(sums))
+
+    def _gradients_of(self, sums: list[Callable[[], Array]]) -> dict[str, Blobs]:
+        """All gradients. Clipping needs them at once and writes over them. The sums belong to all
+        members, so they are copied."""
         gradients: dict[str, Blobs] = {}
         for bucket, total in zip(self._buckets, sums, strict=True):
             gradients |= bucket.views(self._job.backend_ops.asarray(total()).copy())
-        self._store.apply_all(gradients)
+        return gradients
 
 
 def _nothing() -> None:
-    """The work before the first bucket when everything else is done already."""
+    """The work where everything is done already."""

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from nets import load_solver
-from roles.learning.common_norm import CommonNorm, NormShare
+from roles.learning.common_norm import CommonNorm, NormShare, NormShares
 from runtime import MessageError
 
 HOLDERS = ("conv_model", "fc_server", "model-2")
@@ -29,7 +29,9 @@ class Told:
 
 def norm_of(name: str) -> tuple[Told, CommonNorm]:
     actor = Told(name)
-    return actor, CommonNorm(actor, [other for other in HOLDERS if other != name])  # type: ignore[arg-type]
+    told = tuple(other for other in HOLDERS if other != name)
+    shares = NormShares(len(HOLDERS), HOLDERS.index(name), told)
+    return actor, CommonNorm(actor, shares)  # type: ignore[arg-type]
 
 
 async def shares() -> dict[str, NormShare]:

@@ -11,7 +11,7 @@ import pytest
 from roles import Options, plan
 from roles.base.shapes import Shapes
 from runtime.config.file import load_with_program
-from tests.helpers.fc_shards import configured, lenet_with_dropout, problems_of
+from tests.helpers.fc_shards import configured, difference, lenet_with_dropout, problems_of
 from tests.helpers.support import Simulated, train
 
 pytestmark = pytest.mark.usefixtures("one_thread")
@@ -78,6 +78,7 @@ def test_the_limit_was_reached_so_the_comparison_means_something(
         ("adam", "groups = 2\n"),
         ("mxnet-async", "servers = 2\n"),
         ("distbelief", ""),
+        ("local-fc-shards", "servers = 1\ngroups = 2\n"),
     ],
 )
 def test_asynchronous_presets_clip_the_gradient_of_each_group(
@@ -105,12 +106,39 @@ def test_asynchronous_presets_clip_the_gradient_of_each_group(
     assert norm == pytest.approx(0.25, rel=1e-3)
 
 
-def test_a_preset_that_divides_the_fc_phase_refuses_to_clip_in_words(tmp_path: Path) -> None:
-    cluster = configured(tmp_path, "one-weird-trick", workers=2, strategy=CLIP)
-    assert (
-        "train.strategy.preset: clip_gradients needs the norm of all gradients at once, and this "
-        "preset divides those of the FC phase"
-    ) in problems_of(cluster)
+@pytest.mark.parametrize(
+    ("preset", "workers", "more"),
+    [
+        ("local-fc-shards", 2, "servers = 2\n"),
+        ("local-fc-shards", 2, "servers = 1\n"),
+        ("one-weird-trick", 2, 'scheme = "a"\n'),
+        ("one-weird-trick", 3, 'scheme = "b"\n'),
+        ("one-weird-trick", 2, 'scheme = "c"\n'),
+    ],
+)
+def test_shards_of_the_fc_phase_share_the_norm_with_the_conv_phase(
+    tmp_path: Path, preset: str, workers: int, more: str
+) -> None:
+    runs = []
+    for name, laid_out in (("single", "single"), ("shards", preset)):
+        cluster = configured(
+            tmp_path / name,
+            laid_out,
+            workers=workers,
+            batch=18,
+            net=lenet_with_dropout(),
+            train_more='precision = "double"\n',
+            strategy=(more if name == "shards" else "") + CLIP,
+        )
+        runs.append(train(cluster))
+    assert difference(runs[1], runs[0]) < 1e-9
+
+
+@pytest.mark.parametrize("key", ["reproducible", "variable_batch"])
+def test_shards_that_cannot_clip_refuse_it_in_words(tmp_path: Path, key: str) -> None:
+    strategy = f'scheme = "b"\n{key} = true\n{CLIP}'
+    cluster = configured(tmp_path, "one-weird-trick", workers=2, batch=16, strategy=strategy)
+    assert f"train.strategy.{key}: found true, but gradients are clipped by" in problems_of(cluster)
 
 
 @pytest.mark.parametrize(
