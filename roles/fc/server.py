@@ -10,12 +10,12 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import ClassVar
 
-from roles.base.loads import Load, Loads, layers_in
+from roles.base.loads import Load, Loads, layers_in, norm_load
 from roles.base.reads import ReadsJob
 from roles.base.role import Anew, Held, JobOptions, Sent
 from roles.base.shapes import Shapes
 from roles.base.sizes import answers, below, model, passes
-from roles.base.steps import Sending, Step, Steps, Turn, Work
+from roles.base.steps import Sending, Step, Steps, Turn, Work, norm_known, norm_steps
 from roles.learning.buffers import gradient_buffers, joined_rows
 from roles.learning.common_norm import ALONE, SHARE, CommonNorm, NormShare, NormShares, norm_sent
 from roles.learning.job import InputShape
@@ -55,13 +55,18 @@ class FcOptions(JobOptions):
             for member in turn.members
             if name in getattr(shapes.options[member], "fc_servers", ())
         ]
+        clips = self.norm != ALONE
         if mine:
             rows = self.job.rows(TRAIN)
             yield Step(
                 (name, "fc"),
                 Work("fc TRAIN", rows),
                 tuple((member, "Activations", "0") for member in mine),
+                since=((name, "clip"),) if clips else (),
             )
+        if mine and clips:
+            yield from norm_steps(name, self.norm.told, ((name, "fc"),))
+            yield Step((name, "clip"), Work("clip"), norm_known(name, self.norm.heard))
         sizes = dict(answers(name, shapes, mine))
         for member in mine:
             yield Step(
@@ -85,7 +90,13 @@ class FcOptions(JobOptions):
         layers = layers_in(net)
         batch = self.job.batch
         copied = sum(below(name, shapes, batch))
-        yield Load(f"fc {TRAIN}", batch, layers, layers, updated=tuple(net.params), copied=copied)
+        params = tuple(net.params)
+        clips = self.norm != ALONE
+        updated = () if clips else params
+        yield Load(f"fc {TRAIN}", batch, layers, layers, updated=updated, copied=copied)
+        if clips:
+            yield norm_load(shapes.layers(self.job, "fc"))
+            yield Load("clip", updated=params)
 
 
 class FcServer(ModelHolder, ReadsJob):

@@ -139,6 +139,8 @@ class ShardOptions(JobOptions):
         )
         yield Load("fc answers", rows, copied=given)
         layers = tuple(layer for net in links for layer in net.params)
+        if self.norm != ALONE:
+            yield Load("norm")  # short beside the passes of its layers
         yield Load("update", updated=layers, share=1 / of)
 
 

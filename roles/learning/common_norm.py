@@ -32,14 +32,16 @@ SHARE = in_parts("a holder's share of a norm", "number group", NormShare)
 @dataclass(frozen=True)
 class NormShares:
     """The holders of a topology's gradients, as one actor sees them. `mine`: its own place among
-    `holders`; replicas with the same gradients have one place. `told`: the actors that it tells."""
+    `holders`; replicas with the same gradients have one place. `told`: the actors that it tells.
+    `heard`: those that tell it."""
 
-    holders: int
-    mine: int
-    told: tuple[str, ...]
+    holders: int = 1
+    mine: int = 0
+    told: tuple[str, ...] = ()
+    heard: tuple[str, ...] = ()
 
 
-ALONE = NormShares(1, 0, ())
+ALONE = NormShares()
 
 
 class CommonNorm:

@@ -33,6 +33,9 @@ def with_norm_shares(topology: Topology, job: Job) -> Topology:
         ]
         spoken.add(place)
         told[actor.name] = NormShares(len(places), places[place], tuple(others))
+    for name, shares in told.items():
+        heard = tuple(other for other in told if name in told[other].told)
+        told[name] = replace(shares, heard=heard)
     made = tuple(
         replace(actor, options=replace(actor.options, norm=told[actor.name]))
         if actor.name in told

@@ -15,21 +15,21 @@ from functools import partial
 from typing import ClassVar
 
 from nets import Net
-from roles.base.loads import Loads, updates
+from roles.base.loads import Loads, norm_load, updates
 from roles.base.reads import ReadsJob
 from roles.base.role import Anew, Held, JobOptions, Sent
 from roles.base.shapes import Shapes
 from roles.base.sizes import model, parts_at
 from roles.base.steps import Steps, Turn
 from roles.learning.backends import cpu_ops
-from roles.learning.common_norm import ALONE, SHARE, CommonNorm, NormShare, NormShares, norm_sent
+from roles.learning.common_norm import ALONE, SHARE, NormShares, norm_sent
 from roles.learning.gradient_sum import GradientSum
 from roles.learning.job import InputShape
-from roles.learning.model_holder import ModelHolder
 from roles.learning.parameter_store import ParameterStore
 from roles.learning.resume import restored
 from roles.learning.wire_formats import Wire, WireFormat, layers_of
 from roles.messages import TRAIN, Blobs, LayerGradient, LayerModel, PullLayer
+from roles.servers.clipped_updates import ClippedUpdates
 from roles.servers.gradient_gauges import GradientGauges
 from roles.servers.hogwild import HogwildStore, Races
 from roles.servers.model_ledger import LAYER, PART, TESTED, ModelLedger
@@ -76,7 +76,7 @@ class ModelOptions(JobOptions):
 
     def steps(self, name: str, shapes: Shapes, turn: Turn) -> Steps:
         """Layers are published and updated."""
-        return served(self.job, self.part, name, shapes, turn, races=self.hogwild)
+        return served(self.job, self.part, name, shapes, turn, races=self.hogwild, norm=self.norm)
 
     def holds(self, name: str, shapes: Shapes) -> Held:
         """Parameters and histories."""
@@ -86,10 +86,13 @@ class ModelOptions(JobOptions):
         """One update for each layer, once all parts of its gradient are added up."""
         layers = shapes.layers(self.job, self.part, self.layers)
         parts = parts_at(name, shapes)
-        return updates(layers, parts, apart=self.hogwild, number=shapes.number)
+        clips = self.job.solver_spec.clips
+        yield from updates(layers, parts, apart=self.hogwild or clips, number=shapes.number)
+        if clips:
+            yield norm_load(layers)
 
 
-class ConvModel(ModelHolder, ReadsJob):
+class ConvModel(ClippedUpdates, ReadsJob):
     """A server of some or all layers of the model."""
 
     Options = ModelOptions
@@ -110,10 +113,7 @@ class ConvModel(ModelHolder, ReadsJob):
         self._store = await self.compute("build", self._build)
         self._ledger = ModelLedger(self._store.layers, super().model_version())
         self._races = Races()
-        self._norm = CommonNorm(self, self._shares)
-        self._clips = self._job.solver_spec.clips
-        # gradients that wait for the norm: (number, group) -> layer -> its last part, the whole
-        self._unclipped: dict[tuple[int, int], dict[str, tuple[LayerGradient, Blobs]]] = {}
+        self._share_norm(self._shares)
         self._watch = GradientWatch(
             [] if self._hogwild or self._job.emulated else self._store.layers, self._job.batch
         )
@@ -150,7 +150,7 @@ class ConvModel(ModelHolder, ReadsJob):
         """Apply a group's summed gradient to a layer, then answer the pulls that waited for it."""
         layer = message.layer
         self._ledger.check(message, envelope.sender)
-        if self._clips:
+        if self._job.solver_spec.clips:
             total = await self.compute(f"sum {layer}", self._total, message)
             if self._ledger.came(message, envelope.sender) and total is not None:
                 await self._wait_for_norm(message, total)
@@ -166,36 +166,17 @@ class ConvModel(ModelHolder, ReadsJob):
         if self._ledger.came(message, envelope.sender) and version is not None:
             await self._updated(message, version)
 
-    async def _wait_for_norm(self, message: LayerGradient, total: Blobs) -> None:
-        """Keep a gradient until the norm of its iteration is known. The last layer's gradient
-        completes this server's share of the norm."""
-        waiting = self._unclipped.setdefault((message.number, message.group), {})
-        waiting[message.layer] = message, total
-        if len(waiting) < len(self._store.layers):
+    async def _apply_clipped(
+        self, message: LayerGradient, total: Blobs, squares: tuple[float, ...]
+    ) -> None:
+        clipped = partial(self._store.clipped, message.layer, total, squares)
+        if self._hogwild:
+            self._races.start(self._race(message, clipped()))
             return
-        totals = {layer: of for layer, (_, of) in waiting.items()}
-        squares = await self.compute("norm", self._store.squares, totals)
-        known = await self._norm.share(message.group, message.number, squares)
-        await self._clip(message.group, message.number, known)
-
-    async def on_norm_share(self, message: NormShare, envelope: Envelope) -> None:
-        """Take another holder's share of an iteration's norm."""
-        known = self._norm.came(message, envelope.sender)
-        await self._clip(message.group, message.number, known)
-
-    async def _clip(self, group: int, number: int, squares: tuple[float, ...] | None) -> None:
-        """Apply the gradients of an iteration, clipped, once all squares are known."""
-        if squares is None:
-            return
-        for message, total in self._unclipped.pop((number, group)).values():
-            layer = message.layer
-            clipped = await self.compute("clip", self._store.clipped, layer, total, squares)
-            if self._hogwild:
-                self._races.start(self._race(message, clipped))
-                continue
-            with self.phase("apply"):
-                version = await self.compute(f"update {layer}", self._store.apply, layer, clipped)
-            await self._updated(message, version)
+        with self.phase("apply"):
+            work = f"update {message.layer}"
+            version = await self.compute(work, lambda: self._store.apply(message.layer, clipped()))
+        await self._updated(message, version)
 
     async def _race(self, message: LayerGradient, total: Blobs) -> None:
         """Apply a gradient at the same time as gradients of other groups."""

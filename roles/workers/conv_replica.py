@@ -16,11 +16,11 @@ from functools import partial
 from typing import ClassVar
 
 from ops import Array
-from roles.base.loads import Load, Loads, layers_in
+from roles.base.loads import Load, Loads, layers_in, norm_load
 from roles.base.role import Held, Sent
 from roles.base.shapes import Shapes
 from roles.base.sizes import crossing, model, passes
-from roles.base.steps import Step, Steps, Turn, Work
+from roles.base.steps import Key, Step, Steps, Turn, Work, norm_known, norm_steps
 from roles.fc.phase import FcPhase, activations_sent, answers_added, fc_phase
 from roles.learning.common_norm import ALONE, SHARE, CommonNorm, NormShare, NormShares, norm_sent
 from roles.learning.scoreboard import Scores
@@ -53,6 +53,14 @@ class ConvReplicaOptions(ReplicaOptions):
         yield from fc_phase(self, name, shapes, (name, "forward"))
         yield from self.learned(name, shapes, turn, (name, "answered"), "backward")
 
+    def clipped(self, name: str, after: tuple[Key, ...]) -> Steps:
+        """The replica's share of the norm. Only the first replica tells it."""
+        return norm_steps(name, self.norm.told, after) if self.norm != ALONE else ()
+
+    def known(self, name: str) -> tuple[Key, ...]:
+        """The shares of the shards."""
+        return norm_known(name, self.norm.heard) if self.norm != ALONE else ()
+
     def holds(self, name: str, shapes: Shapes) -> Held:
         """The conv phase's passes, gradients, sums, parameters and histories."""
         held = passes(self.job, self.part, shapes, name) | self.exchanged(shapes)
@@ -66,6 +74,8 @@ class ConvReplicaOptions(ReplicaOptions):
         yield from answers_added(self, name, shapes)
         begins = Load("backward", rows, copied=crossing(net, rows, back=True))
         yield from self._loads(net, begins, shapes.number)
+        if self.norm != ALONE:
+            yield norm_load(shapes.layers(self.job, self.part))
         for size in self.summed(shapes):
             yield from self.exchange.options.loads(name, size, shapes)
 
@@ -102,8 +112,7 @@ class ConvReplica(Replica):
         self, ticket: Ticket, totals: list[Callable[[], Array]]
     ) -> Callable[[], None]:
         """The work that clips by the norm of all gradients, also of those of the shards."""
-        gradients = await self.compute("norm", self._gradients_of, totals)
-        squares = await self.compute("norm", self._store.squares, gradients)
+        gradients, squares = await self.compute("norm", self._measured, totals)
         known = self._squares_of(ticket.number)
         self._tell(ticket.number, await self._norm.share(ticket.group, ticket.number, squares))
         with self.phase("wait_norm"):
@@ -155,3 +164,8 @@ class ConvReplica(Replica):
     def _apply_clipped(self, gradients: dict[str, Blobs], squares: tuple[float, ...]) -> None:
         for layer, of in gradients.items():
             self._store.apply(layer, self._store.clipped(layer, of, squares))
+
+    def _measured(self, totals: list[Callable[[], Array]]) -> tuple[dict[str, Blobs], list[float]]:
+        """All gradients of the conv phase, and the sum of squares of each."""
+        gradients = self._gradients_of(totals)
+        return gradients, self._store.squares(gradients)

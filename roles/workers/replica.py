@@ -96,7 +96,17 @@ class ReplicaOptions(WholeOptions):
             done.append((name, "update", str(bucket)))
             needs = summed if self.atomic else (summed[bucket],)
             yield Step(done[-1], None if clips else Work("update"), needs)
-        yield Step((name, "end"), Work("update") if clips else None, tuple(done))
+        yield from self.clipped(name, tuple(done))
+        ends = self.known(name) if clips else ()
+        yield Step((name, "end"), Work("update") if clips else None, (*done, *ends))
+
+    def clipped(self, name: str, after: tuple[Key, ...]) -> Steps:
+        """The steps between the last sum and the update, if the norm is shared."""
+        return ()
+
+    def known(self, name: str) -> tuple[Key, ...]:
+        """The steps after which the norm is known, apart from the sums."""
+        return ()
 
     def sums(self, shapes: Shapes, turn: Turn) -> list[int]:
         """The size of each sum that is made in this iteration, in numbers."""
