@@ -22,7 +22,9 @@ No code here knows messages, sockets or machines.
 # part of convoy-runtime
 
 from nets.definition.builder import NetBuilder
+from nets.definition.optimizer import OptimizerSettings, SolverExtras, WeightAverage
 from nets.definition.params import ParamSpec
+from nets.definition.rate_schedule import RateSchedule
 from nets.definition.solver import SolverSpec, load_solver
 from nets.definition.spec import NetSpec, load_net
 from nets.errors import CheckpointError, DataError, NetError, PrototxtError
@@ -37,10 +39,14 @@ __all__ = [
     "NetBuilder",
     "NetError",
     "NetSpec",
+    "OptimizerSettings",
     "ParamSpec",
     "PrototxtError",
+    "RateSchedule",
+    "SolverExtras",
     "SolverSpec",
     "Stage",
+    "WeightAverage",
     "is_file",
     "is_folder",
     "load_net",

@@ -11,8 +11,8 @@ from pydantic import Field
 
 from runtime.config.file import Section
 from runtime.config.sections import Count, Text
+from runtime.config.value_types import Positive
 
-Positive = Annotated[float, Field(gt=0, allow_inf_nan=False)]
 Finite = Annotated[float, Field(allow_inf_nan=False)]
 Amount = Annotated[float, Field(ge=0, le=10, allow_inf_nan=False)]
 Alpha = Annotated[float, Field(ge=0, le=100, allow_inf_nan=False)]

@@ -127,8 +127,8 @@ class ActivationSlice(Message):
     """Worker asks every FC shard: here are the blobs that cross from conv to FC phase, for my rows
     of FC batch `part` of a pass.
 
-    `counted` and `cuts` are the ticket's. The scheme and `cuts` determine the rows of FC batches
-    (`fc_batches`).
+    `counted`, `cuts` and `group` are the ticket's. The scheme and `cuts` determine the rows of FC
+    batches (`fc_batches`).
     """
 
     phase: str
@@ -138,6 +138,7 @@ class ActivationSlice(Message):
     part: int
     cuts: tuple[int, ...]
     blobs: tuple[Array, ...]
+    group: int = 0
 
 
 @message

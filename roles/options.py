@@ -8,14 +8,13 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 from pydantic import AfterValidator, Field, create_model
 
 from roles import registry
-from roles.data_options import Data, Positive
+from roles.data_options import Data
 from roles.formats.format import FORMATS, Number, Option
+from roles.solver_options import Ema, Fraction, Optimizer, Schedule
 from runtime.config.file import Section
 from runtime.config.problems import Expected
 from runtime.config.sections import Count, Text
-
-Fraction = Annotated[float, Field(ge=0, lt=1), Expected("a number >= 0 and < 1")]
-
+from runtime.config.value_types import Positive
 
 # the tuner chooses settings while the run goes on (roles.tuning); the preset is chosen before the
 # run starts (roles.choosing), with the groups that it may have
@@ -232,6 +231,11 @@ class Train(Section):
     (docs/gpu.md#convolutions-by-cudnn)."""
     max_iter: Count | None = None
     """Default: from the solver. The last iteration."""
+    epochs: Positive | None = None
+    """Default: the iterations of `max_iter`. The length of the training in passes over the training
+    data."""
+    test_epochs: Positive | None = None
+    """Default: the solver's `test_interval`. Epochs between two tests."""
     base_lr: Rate | None = None
     """Default: from the solver. The learning rate; may be `"auto"` (docs/tuning.md)."""
     momentum: Momentum | None = None
@@ -249,6 +253,9 @@ class Train(Section):
     data: Data = Data(test={"format": "digits", "split": "test"})
     strategy: Strategy = Strategy()
     tuning: Tuning = Tuning()
+    optimizer: Optimizer | None = None
+    schedule: Schedule | None = None
+    ema: Ema | None = None
     stop: Stop | None = None
     gradients: Gradients = Gradients()
 
@@ -269,6 +276,8 @@ class Checkpoint(Section):
     solver's; see "Checkpoints" below."""
     keep: Count = 3
     """The number of checkpoints due by time that are kept."""
+    epochs: Positive | None = None
+    """Default: the solver's `snapshot`. Epochs between two checkpoints that are never removed."""
     best: Text | None = None
     """A score of the tests. The model with the best score is kept as `best.safetensors`
     (docs/predict.md#the-best-model-and-ending-early)."""

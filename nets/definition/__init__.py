@@ -9,8 +9,11 @@ upgrade        Upgrades nets of older Caffe formats to today's format without ch
 upgrade_v0     Upgrades layers of Caffe's first format (V0) to today's format
 params         The learnable arrays of a net before training
 solver         The settings of a net's training
-update_rules   The update rules of parameters
+update_rules   The update of layers by a solver, with the rule of its type (`solver_types`)
 policies       Learning rates over time
 solver_checks  Checks of a solver
 scaling        Rules for the learning rate and the weight decay when the batch grows by a factor k
+optimizer      The settings of a solver that Caffe's files lack
+rate_schedule  Learning rates over time that cluster.toml gives
+solver_types   The table of solver types, Caffe's and later ones
 """

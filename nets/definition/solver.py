@@ -2,19 +2,21 @@
 iteration.
 
 `solver_checks` finds the mistakes of a solver. The rate policies are in `policies`, the solver
-types and the update of a parameter in `update_rules`.
+types in `solver_types`, and the update of a parameter in `update_rules`.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from pathlib import Path
 from types import MappingProxyType
 
+from nets.definition.optimizer import OptimizerSettings, SolverExtras
 from nets.definition.policies import POLICIES
 from nets.definition.prototxt import Where, parse
+from nets.definition.rate_schedule import SOLVER
 from nets.definition.solver_checks import TRAIN_NETS, problems, solver_type, told
 from nets.definition.spec import ZOO, NetSpec, load_net, locate, net_from_proto, read_text
 from nets.definition.update_rules import Updates
@@ -22,17 +24,20 @@ from nets.errors import PrototxtError
 from nets.regular import is_file
 from nets.schema import caffe_pb2 as caffe
 
-NOTHING: Mapping[str, float] = MappingProxyType({})
+Values = Mapping[str, float | str]  # field of a solver -> its value
+NO_EXTRAS = SolverExtras()
+NOTHING: Values = MappingProxyType({})
 
 
 @dataclass(frozen=True)
 class SolverSpec(Updates):
     """A checked solver. Iterations count from 0. Rates and decay are Caffe's `base_lr` and
-    `weight_decay`."""
+    `weight_decay`. `extras` has the settings that the file lacks."""
 
     proto: caffe.SolverParameter
     path: Path
     where: Where = field(repr=False)
+    extras: SolverExtras = NO_EXTRAS
 
     max_iter = property(lambda self: int(self.proto.max_iter))
     test_interval = property(lambda self: int(self.proto.test_interval))
@@ -42,11 +47,17 @@ class SolverSpec(Updates):
     momentum = property(lambda self: float(self.proto.momentum))
     weight_decay = property(lambda self: float(self.proto.weight_decay))
     iter_size = property(lambda self: int(self.proto.iter_size))
+    average = property(lambda self: self.extras.average)
     clips = property(lambda self: self.proto.clip_gradients >= 0)
 
     @property
+    def optimizer(self) -> OptimizerSettings:
+        """The settings of the optimizer that the file lacks."""
+        return self.extras.optimizer
+
+    @property
     def type(self) -> str:
-        """The solver's type, a key of `update_rules.RULES`. The file may give it in the old way,
+        """The solver's type, a key of `solver_types.RULES`. The file may give it in the old way,
         too."""
         return solver_type(self.proto)
 
@@ -91,18 +102,27 @@ class SolverSpec(Updates):
         return int(self.proto.random_seed) if self.proto.random_seed >= 0 else None
 
     def rate(self, iteration: int) -> float:
-        """Return the learning rate of `iteration` (from 0), as Caffe's
-        SGDSolver::GetLearningRate."""
+        """Return the learning rate of `iteration` (from 0): that of the schedule, or else as
+        Caffe's SGDSolver::GetLearningRate."""
+        schedule = self.extras.schedule
+        if schedule is None:
+            return self._policy_rate(iteration)
+        begun = self._policy_rate(iteration) if schedule.kind == SOLVER else self.base_lr
+        return begun * schedule.rate_factor(iteration, self.max_iter)
+
+    def _policy_rate(self, iteration: int) -> float:
         return POLICIES[self.proto.lr_policy].rate(self.proto, iteration)
 
-    def override(self, values: Mapping[str, float]) -> SolverSpec:
-        """Return the same solver with other values (max_iter, base_lr, momentum). Raises
+    def override(self, values: Values) -> SolverSpec:
+        """Return the same solver with other values (type, max_iter, base_lr, momentum). Raises
         PrototxtError if they make no sense."""
         proto = caffe.SolverParameter()
         proto.CopyFrom(self.proto)
+        if "type" in values:
+            proto.ClearField("solver_type")
         for key, value in values.items():
             setattr(proto, key, value)
-        return _checked(SolverSpec(proto, self.path, self.where))
+        return _checked(replace(self, proto=proto))
 
     def load_net(self, test: int | None = None) -> NetSpec:
         """Read the training net, or test net number `test`.
@@ -164,15 +184,19 @@ class SolverSpec(Updates):
         return next((path for path in candidates if is_file(path)), None)
 
 
-def load_solver(source: str | Path, values: Mapping[str, float] = NOTHING) -> SolverSpec:
+def load_solver(
+    source: str | Path, values: Values = NOTHING, extras: SolverExtras = NO_EXTRAS
+) -> SolverSpec:
     """Read a solver from a path or a zoo name ("lenet" or "lenet_solver"). `values` replace those
-    of the file, which need not have them. Raises PrototxtError with every mistake."""
+    of the file, which need not have them; `extras` are added. Raises PrototxtError with every
+    mistake."""
     path = locate(source, suffixes=("_solver", ""))
-    return _parsed(read_text(path), path, tuple(sorted(values.items())))
+    found = _parsed(read_text(path), path, tuple(sorted(values.items())))
+    return found if extras == NO_EXTRAS else replace(found, extras=extras)
 
 
 @lru_cache(maxsize=4)
-def _parsed(text: str, path: Path, values: tuple[tuple[str, float], ...]) -> SolverSpec:
+def _parsed(text: str, path: Path, values: tuple[tuple[str, float | str], ...]) -> SolverSpec:
     """Parse a solver. The result is cached, because several steps of planning ask for one text."""
     proto, root = parse(text, caffe.SolverParameter(), path.name)
     return SolverSpec(proto, path, Where(path.name, root)).override(dict(values))

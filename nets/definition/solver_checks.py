@@ -7,15 +7,14 @@ from collections.abc import Iterator
 from nets.definition.ignored import refusals, unused, warnings
 from nets.definition.policies import Mistake, given, mistakes, unwanted
 from nets.definition.prototxt import Where
-from nets.definition.update_rules import RULES
+from nets.definition.solver_types import RULES, numbers_of
 from nets.errors import did_you_mean
 from nets.schema import caffe_pb2 as caffe
 
 TRAIN_NETS = ("train_net_param", "train_net", "net_param", "net")  # keys of a training net
-_ONLY = {
-    "delta": ("AdaGrad", "RMSProp", "AdaDelta", "Adam"),
-    "rms_decay": ("RMSProp",),
-    "momentum2": ("Adam",),
+_ONLY = {  # key -> the solver types that take it
+    key: tuple(kind for kind in RULES if key in numbers_of(kind))
+    for key in ("delta", "rms_decay", "momentum2")
 }
 
 
@@ -62,8 +61,10 @@ def _kind(p: caffe.SolverParameter) -> Iterator[Mistake]:
         yield "momentum", f"found {p.momentum:g}, but {kind} has no momentum, expected 0"
     if kind == "RMSProp" and not 0 <= p.rms_decay < 1:
         yield "rms_decay", f"found {p.rms_decay:g}, expected 0 <= rms_decay < 1"
-    if kind == "Adam" and not 0 <= p.momentum2 < 1:
+    if kind in _ONLY["momentum2"] and not 0 <= p.momentum2 < 1:
         yield "momentum2", f"found {p.momentum2:g}, expected 0 <= momentum2 < 1"
+    if kind in RULES and not RULES[kind].of_caffe and p.regularization_type == "L1":
+        yield "regularization_type", f"found 'L1', but the weight decay of {kind} is L2"
     if p.regularization_type not in ("L1", "L2"):
         yield "regularization_type", f"found '{p.regularization_type}', expected 'L1' or 'L2'"
 

@@ -1,21 +1,17 @@
-"""The update rules of parameters: a table of Caffe's solver types, and the update of layers by
-them.
-
-For each solver type, the table has the operation of `ops`, the solver's numbers that the operation
-takes, and the arrays for its histories.
-"""
+"""The update of layers by a solver, with the rule of its type (`solver_types`)."""
 
 from __future__ import annotations
 
 import math
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 import numpy as np
 
+from nets.definition.optimizer import OptimizerSettings, is_matrix
 from nets.definition.params import ParamSpec
+from nets.definition.solver_types import RULES, USUAL, Rule
 from nets.schema import caffe_pb2 as caffe
 from ops import Array, Backend, Parameter
 
@@ -25,43 +21,18 @@ OneLayer = tuple[
     Sequence[ParamSpec], Sequence[Array], Sequence[Array], Sequence[History], Sequence[Array]
 ]
 
-
-@dataclass(frozen=True)
-class Rule:
-    """One solver type. `operation` returns (w', *history'). `numbers`: the solver's numbers that it
-    takes. `histories_out`: the keywords for the new arrays of the histories, which may be the old
-    arrays."""
-
-    operation: Callable[[Backend], Callable[..., tuple[Array, ...]]]
-    numbers: tuple[str, ...]
-    histories_out: tuple[str, ...] = ("out_h",)
-    counts: bool = False  # the operation takes the number of the step, from 1
-
-    @property
-    def histories(self) -> int:
-        """The number of arrays of the parameter's shape that the solver keeps."""
-        return len(self.histories_out)
-
-
-RULES: dict[str, Rule] = {
-    "SGD": Rule(lambda ops: ops.sgd_update, ("momentum",)),
-    "Nesterov": Rule(lambda ops: ops.nesterov_update, ("momentum",)),
-    "AdaGrad": Rule(lambda ops: ops.adagrad_update, ("delta",)),
-    "RMSProp": Rule(lambda ops: ops.rmsprop_update, ("rms_decay", "delta")),
-    "AdaDelta": Rule(lambda ops: ops.adadelta_update, ("momentum", "delta"), ("out_h", "out_u")),
-    "Adam": Rule(
-        lambda ops: ops.adam_update,
-        ("momentum", "momentum2", "delta"),
-        ("out_m", "out_s"),
-        counts=True,
-    ),
-}
+OneParameter = tuple[ParamSpec, Array, Array, History, Array]
 
 
 class Updates(ABC):
     """The updates of a solver. Subclasses give its type and its learning rate."""
 
     proto: caffe.SolverParameter
+
+    @property
+    @abstractmethod
+    def optimizer(self) -> OptimizerSettings:
+        """The settings that the solver's file lacks."""
 
     @property
     @abstractmethod
@@ -72,6 +43,11 @@ class Updates(ABC):
     def rate(self, iteration: int) -> float:
         """Return the learning rate of `iteration` (from 0)."""
 
+    @property
+    def needs_whole(self) -> bool:
+        """Whether the update of a number depends on its whole parameter."""
+        return RULES[self.type].whole
+
     def new_history(self, ops: Backend, param: ParamSpec, dtype: Any = np.float32) -> History:
         """Return the arrays that this solver keeps for a parameter, zero at first. It keeps none
         for a running statistic."""
@@ -79,7 +55,17 @@ class Updates(ABC):
 
     def histories(self, param: ParamSpec) -> int:
         """Return the number of arrays that `new_history` makes."""
-        return RULES[self.type].histories if param.keep is None else 0
+        return self.histories_of(param.shape) if param.keep is None else 0
+
+    def histories_of(self, shape: Sequence[int]) -> int:
+        """Return the number of arrays that the solver keeps for a learned parameter of this
+        shape."""
+        return self._rule(shape).histories
+
+    def _rule(self, shape: Sequence[int]) -> Rule:
+        """The rule of a learned parameter of this shape."""
+        rule = RULES[self.type]
+        return RULES[rule.vectors] if rule.vectors and len(shape) < 2 else rule
 
     def update(
         self,
@@ -101,13 +87,13 @@ class Updates(ABC):
         if param.keep is not None:
             new = ops.xp.multiply(w, param.keep, out=out)
             return ops.add(new, g, out=new), ()
-        rule = RULES[self.type]
+        rule = self._rule(param.shape)
         new, *kept = rule.operation(ops)(
             w,
             g,
             *history,
             rate=self.rate(iteration) * param.lr_mult,
-            decay=self.proto.weight_decay * param.decay_mult,
+            decay=self.number("weight_decay") * param.decay_mult,
             regularization=self.proto.regularization_type,
             out_w=out,
             **self._numbers(rule),
@@ -118,35 +104,79 @@ class Updates(ABC):
 
     def update_layers(self, ops: Backend, iteration: int, layers: Iterable[OneLayer]) -> None:
         """Update the parameters of many layers, each as `update` does it. A backend that can does
-        it in one operation."""
+        it in one operation. Muon takes all matrices of one shape at once."""
         parameters = [each for of in layers for each in zip(*of, strict=True)]
-        if not ops.updates_together:
+        kind = self.type
+        if RULES[kind].vectors:
+            self._update_matrices(ops, iteration, [one for one in parameters if is_matrix(one[0])])
+            parameters = [one for one in parameters if not is_matrix(one[0])]
+            kind = RULES[kind].vectors
+        if not ops.updates_together or RULES[kind].whole:
             for param, w, g, history, out in parameters:
                 self.update(ops, iteration, param, w, g, history, out)
             return
         ops.update_together(
-            self.type,
+            kind,
             [
                 Parameter(w, g, history, out, param.lr_mult, param.decay_mult, param.keep)
                 for param, w, g, history, out in parameters
             ],
             rate=self.rate(iteration),
-            decay=self.proto.weight_decay,
+            decay=self.number("weight_decay"),
             regularization=self.proto.regularization_type,
-            numbers=self._numbers(RULES[self.type]),
+            numbers=self._numbers(RULES[kind]),
             step=iteration + 1,
         )
 
+    def _update_matrices(
+        self, ops: Backend, iteration: int, matrices: Sequence[OneParameter]
+    ) -> None:
+        """Update matrices, those of one shape together."""
+        by_shape: dict[tuple[int, ...], list[Parameter]] = {}
+        for param, w, g, history, out in matrices:
+            one = Parameter(w, g, history, out, param.lr_mult, param.decay_mult)
+            by_shape.setdefault(tuple(w.shape), []).append(one)
+        for of in by_shape.values():
+            ops.muon_together(
+                of,
+                rate=self.rate(iteration),
+                decay=self.number("weight_decay"),
+                momentum=self.number("momentum"),
+            )
+
     def _numbers(self, rule: Rule) -> dict[str, float]:
-        return {name: getattr(self.proto, name) for name in rule.numbers}
+        return {name: self.number(name) for name in rule.numbers}
+
+    def number(self, name: str) -> float:
+        """Return a number of the update rule: that of cluster.toml, or else the file's."""
+        exact = self.optimizer.numbers
+        if name in exact:
+            return exact[name]
+        if name in USUAL and not RULES[self.type].of_caffe and name not in self._given:
+            return USUAL[name]
+        return float(getattr(self.proto, name))
+
+    @property
+    def _given(self) -> set[str]:
+        """The fields that the file, or cluster.toml in its place, gives."""
+        return {field.name for field, _ in self.proto.ListFields()}
 
     def clip_factor(self, ops: Backend, gradients: Iterable[Array]) -> float:
         """Return the factor for all gradients that limits their common norm to `clip_gradients`.
+        `gradients` must have the gradients of all learned parameters."""
+        if self.number("clip_gradients") < 0:
+            return 1.0
+        return self.clip_factor_of(ops.l2_norm_squared(g) for g in gradients)
 
-        `gradients` must have the gradients of all learned parameters. Caffe compares the sum over
+    def clip_factor_of(self, squares: Iterable[float]) -> float:
+        """Return the same factor from the sum of squares of each gradient.
+
+        The sums are added exactly, so their order does not matter. Caffe compares the sum over
         iter_size batches, but these gradients are means.
         """
-        if self.proto.clip_gradients < 0:
-            return 1.0
-        norm = math.sqrt(sum(ops.l2_norm_squared(g) for g in gradients)) * self.proto.iter_size
-        return self.proto.clip_gradients / norm if norm > self.proto.clip_gradients else 1.0
+        most = self.number("clip_gradients")
+        try:
+            norm = math.sqrt(math.fsum(squares)) * self.proto.iter_size
+        except OverflowError:  # finite squares whose sum is not
+            norm = math.inf
+        return most / norm if norm > most else 1.0

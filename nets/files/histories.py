@@ -8,6 +8,8 @@ from collections.abc import Mapping
 from nets.errors import CheckpointError
 
 SOLVER = "solver"  # the key of the solver's type in the metadata
+# ends the name of a parameter that training goes on from, where `layer.i` is its average over time
+TRAINED = ".trained"
 
 
 def check_solver(file: str, facts: Mapping[str, str], solver: str, mend: str) -> str:

@@ -32,6 +32,7 @@ softmax      Softmax and the losses of class scores (Caffe's `Softmax`, `Softmax
 kinds        The search for the class that computes a layer
 windows      Reader of the height/width pairs in convolution and pooling parameters
 run          One pass as its layers see it: the rows, and random numbers that belong to rows
+depthwise    Depthwise convolution, as forks of Caffe name it
 
 Importing a family registers its kinds. The arithmetic is in `ops`.
 """
@@ -43,6 +44,7 @@ from nets.layers import (
     conv,
     data,
     dense,
+    depthwise,
     dropout,
     elementwise,
     gates,
@@ -72,6 +74,7 @@ __all__ = [
     "conv",
     "data",
     "dense",
+    "depthwise",
     "dropout",
     "elementwise",
     "gates",

@@ -19,11 +19,11 @@ from nets.data.images import check_options, read_list
 from nets.data.source import Source
 from nets.data.writers import records_of_files, records_of_source, write_lmdb
 from nets.definition.params import ParamSpec, generator
+from nets.definition.solver_types import RULES
 from nets.definition.spec import NetSpec
-from nets.definition.update_rules import RULES
 from nets.errors import CheckpointError, DataError
 from nets.files import checkpoint
-from nets.files.histories import SOLVER, check_solver
+from nets.files.histories import SOLVER, TRAINED, check_solver
 from nets.files.mean import write_mean
 from nets.files.parts import names
 from nets.files.shared import Lent, Shapes, Slot, lent
@@ -158,6 +158,7 @@ def checkpoint_from_caffe(
     are zero. `params` are the net's, `shared` the parameters that its layers borrow. Raises
     NetError if a layer of the net is missing, or if the history has too many or too few arrays.
     """
+    _check_of_caffe(solver)
     histories = RULES[solver].histories
     matched = load_weights(weights, params, shared)
     _tell(matched.told)
@@ -206,13 +207,22 @@ def checkpoint_to_caffe(
     `solver` is the type of the solver. Checkpoints of another type are refused; those of an earlier
     version do not name their type. For `net` and `shapes` see `write_weights`.
     """
+    _check_of_caffe(solver)
     histories = RULES[solver].histories
     arrays, facts = checkpoint.load(source)
     if told := check_solver(
         source.name, facts, solver, (f"expected the solver of its run, of type {facts.get(SOLVER)}")
     ):
         logging.getLogger("nets").warning("%s", told)
-    found = from_checkpoint(arrays, source.name)
+    trained = {
+        name.removesuffix(TRAINED): array
+        for name, array in arrays.items()
+        if name.endswith(TRAINED)
+    }
+    if trained:
+        text = "%s: the weights are those that training goes on from, not their averages over time"
+        logging.getLogger("nets").warning(text, source.name)
+    found = from_checkpoint({**arrays, **trained}, source.name)
     iteration = facts.get("iteration", "0")
     named = {
         layer: [_histories(layer, at, param, histories) for at, param in enumerate(blobs)]
@@ -246,6 +256,13 @@ def blob_shapes(net: Net) -> dict[Slot, tuple[int, ...]]:
     return {
         (layer.name, at): param.shape for layer in layers for at, param in enumerate(layer.params)
     }
+
+
+def _check_of_caffe(solver: str) -> None:
+    """Raise CheckpointError for a solver type whose histories Caffe's files cannot hold."""
+    if not RULES[solver].of_caffe:
+        text = f"found solver type '{solver}', which Caffe does not have, so its solver states have"
+        raise CheckpointError(f"{text} no such histories: convert the weights alone")
 
 
 def _histories(layer: str, index: int, param: ParamSpec, count: int) -> list[str]:

@@ -16,6 +16,7 @@ import numpy as np
 
 from ops.errors import Array, OpsError, Shape
 from ops.interface.backend import Backend
+from ops.interface.updates import Parameter
 
 # [H][W][N][C] -> N, C, H, W: images travel as the compiled kernels lay them out
 TO_LOGICAL = (2, 3, 0, 1)
@@ -89,6 +90,31 @@ class EmulatedBackend(Backend):
     def adam_update(self, w: Array, *args: Any, **kwargs: Any) -> tuple[Array, Array, Array]:
         """Change nothing."""
         return (*_unchanged(w, args, kwargs), args[2])
+
+    def sgdw_update(self, w: Array, *args: Any, **kwargs: Any) -> tuple[Array, Array]:
+        """Change nothing."""
+        return _unchanged(w, args, kwargs)
+
+    def adamw_update(self, w: Array, *args: Any, **kwargs: Any) -> tuple[Array, Array, Array]:
+        """Change nothing."""
+        return (*_unchanged(w, args, kwargs), args[2])
+
+    def lars_update(self, w: Array, *args: Any, **kwargs: Any) -> tuple[Array, Array]:
+        """Change nothing."""
+        return _unchanged(w, args, kwargs)
+
+    def muon_update(self, w: Array, *args: Any, **kwargs: Any) -> tuple[Array, Array]:
+        """Change nothing."""
+        return _unchanged(w, args, kwargs)
+
+    def muon_together(self, parameters: Sequence[Parameter], **kwargs: Any) -> None:
+        """Change nothing."""
+
+    def moving_average(
+        self, average: Array, w: Array, keep: float, out: Array | None = None
+    ) -> Array:
+        """Change nothing."""
+        return average if out is None else out
 
     def _half_encode(self, x: Array, kind: str, out: Array) -> Array:
         return out

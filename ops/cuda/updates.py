@@ -55,8 +55,10 @@ class Updates(OnDevice):
         delta = numbers.get("delta", 0.0)
         if rule == "RMSProp":
             a = numbers["rms_decay"]
-        if rule == "Adam":
-            c = math.sqrt(1 - b**step) / (1 - a**step)
+        if rule in ("Adam", "AdamW"):
+            root = math.sqrt(1 - b**step)
+            c = root / (1 - a**step)
+            delta *= root if rule == "AdamW" else 1.0
         count = sum(one.w.size for one in parameters)
         self.launch(
             "update", count, dtype, table, factors, len(parameters), count, RULES.index(rule),

@@ -7,7 +7,8 @@ statistics   Operations over whole axes
 elementwise  Operations that treat elements one by one, or along broadcast axes
 losses       Softmax, losses and accuracy
 sequences    Operations of text and other sequences
-updates      Parameter updates of Caffe's solvers, and the addition of gradients
+updates      Parameter updates of Caffe's solvers and of later optimizers, and the addition of
+             gradients
 compression  Smaller forms of float32 arrays, for slow links
 
 This package holds the signatures and their meaning. The bodies hand the backend's array module to

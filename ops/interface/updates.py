@@ -1,4 +1,4 @@
-"""Parameter updates of Caffe's solvers, and the addition of gradients."""
+"""Parameter updates of Caffe's solvers and of later optimizers, and the addition of gradients."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from ops.errors import Array, OpsError
-from ops.reference import update
+from ops.reference import decoupled_update, update, whole_update
 
 
 @dataclass(frozen=True)
@@ -35,8 +35,8 @@ class Parameter:
 
 
 class UpdateOps:
-    """Every update adds decay * w (L2) or decay * sign(w) (L1) to g first. out_w may be w, out_h
-    may be history."""
+    """Every update of Caffe adds decay * w (L2) or decay * sign(w) (L1) to g first. Decoupled
+    updates take rate * decay * w from w instead. out_w may be w, out_h may be history."""
 
     xp: Any
     updates_together = False  # whether `update_together` is implemented
@@ -201,6 +201,145 @@ class UpdateOps:
             out_m,
             out_s,
         )
+
+    def sgdw_update(
+        self,
+        w: Array,
+        g: Array,
+        history: Array,
+        *,
+        rate: float,
+        momentum: float,
+        decay: float = 0.0,
+        nesterov: bool = False,
+        regularization: str = "L2",
+        out_w: Array | None = None,
+        out_h: Array | None = None,
+    ) -> tuple[Array, Array]:
+        """SGD as in PyTorch, with decoupled decay: h' = momentum * h + g, d = h' (`nesterov`: g +
+        momentum * h'), w' = w - rate * (d + decay * w) -> (w', h')."""
+        return decoupled_update.sgd(
+            self.xp, w, g, history, rate, momentum, decay, nesterov, regularization, out_w, out_h
+        )
+
+    def adamw_update(
+        self,
+        w: Array,
+        g: Array,
+        mean: Array,
+        square: Array,
+        *,
+        rate: float,
+        step: int,
+        momentum: float = 0.9,
+        momentum2: float = 0.999,
+        delta: float = 1e-8,
+        decay: float = 0.0,
+        regularization: str = "L2",
+        out_w: Array | None = None,
+        out_m: Array | None = None,
+        out_s: Array | None = None,
+    ) -> tuple[Array, Array, Array]:
+        """Loshchilov and Hutter's AdamW as in PyTorch, `step` counted from 1 -> (w', mean of g,
+        mean of g^2)."""
+        return decoupled_update.adam(
+            self.xp,
+            w,
+            g,
+            mean,
+            square,
+            rate,
+            momentum,
+            momentum2,
+            delta,
+            step,
+            decay,
+            regularization,
+            out_w,
+            out_m,
+            out_s,
+        )
+
+    def lars_update(
+        self,
+        w: Array,
+        g: Array,
+        history: Array,
+        *,
+        rate: float,
+        momentum: float,
+        trust: float = 0.001,
+        delta: float = 1e-8,
+        decay: float = 0.0,
+        regularization: str = "L2",
+        out_w: Array | None = None,
+        out_h: Array | None = None,
+    ) -> tuple[Array, Array]:
+        """You, Gitman and Ginsburg's LARS: h' = momentum * h + local * (g + decay * w), w' = w -
+        rate * h' -> (w', h'). `local` is trust * |w| / (|g| + decay * |w| + delta) for weights, and
+        1 for parameters with one axis."""
+        return whole_update.lars(
+            self.xp,
+            w,
+            g,
+            history,
+            rate,
+            momentum,
+            trust,
+            delta,
+            decay,
+            regularization,
+            out_w,
+            out_h,
+        )
+
+    def muon_update(
+        self,
+        w: Array,
+        g: Array,
+        history: Array,
+        *,
+        rate: float,
+        momentum: float,
+        decay: float = 0.0,
+        regularization: str = "L2",
+        out_w: Array | None = None,
+        out_h: Array | None = None,
+    ) -> tuple[Array, Array]:
+        """Jordan's Muon: h' = momentum * h + (1 - momentum) * g, w' = w - rate * (0.2 *
+        sqrt(largest side) * orthogonal(g + momentum * (h' - g)) + decay * w) -> (w', h'). All axes
+        of w but the first are the columns of one matrix."""
+        (new,) = whole_update.muon(
+            self.xp,
+            [(w, g, history)],
+            [rate],
+            [decay],
+            momentum,
+            regularization,
+            [(out_w, out_h)],
+        )
+        return new
+
+    def muon_together(
+        self, parameters: Sequence[Parameter], *, rate: float, decay: float, momentum: float
+    ) -> None:
+        """Update parameters of one shape, histories in place. Their matrices are multiplied as one
+        batch."""
+        whole_update.muon(
+            self.xp,
+            [(one.w, one.g, one.histories[0]) for one in parameters],
+            [rate * one.rate for one in parameters],
+            [decay * one.decay for one in parameters],
+            momentum,
+            "L2",
+            [(one.out, one.histories[0]) for one in parameters],
+        )
+
+    def moving_average(
+        self, average: Array, w: Array, keep: float, out: Array | None = None
+    ) -> Array:
+        """keep * average + (1 - keep) * w; out may be average."""
+        return decoupled_update.moving_average(self.xp, average, w, keep, out)
 
     def add(self, a: Array, b: Array, out: Array | None = None) -> Array:
         """a + b, for summing gradients; out may be a or b."""

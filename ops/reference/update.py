@@ -17,13 +17,14 @@ from ops.errors import Array, OpsError, check_alike, check_choice, check_out
 REGULARIZATIONS = ("L1", "L2")
 
 
-def _start(
+def start(
     op: str,
     w: Array,
     g: Array,
     out_w: Array | None,
     histories: dict[str, tuple[Array, Array | None]],
 ) -> None:
+    """Check the shapes and dtypes of an update's arrays and of their destinations."""
     check_alike(op, None, w=w, g=g, **{name: history for name, (history, _) in histories.items()})
     check_out(op, "out_w", out_w, w.shape, w.dtype)
     for name, (_, out) in histories.items():
@@ -55,7 +56,7 @@ def sgd(
     out_h: Array | None,
 ) -> tuple[Array, Array]:
     """h' = momentum * h + rate * g, w' = w - h'; returns (w', h')."""
-    _start("sgd_update", w, g, out_w, {"history": (history, out_h)})
+    start("sgd_update", w, g, out_w, {"history": (history, out_h)})
     new_w: Array = xp.empty_like(w) if out_w is None else out_w
     # the next version of w is free until the last line, so it holds the step and no temporary is
     # needed
@@ -82,7 +83,7 @@ def nesterov(
 ) -> tuple[Array, Array]:
     """h' = momentum * h + rate * g, w' = w - ((1 + momentum) * h' - momentum * h); returns (w',
     h')."""
-    _start("nesterov_update", w, g, out_w, {"history": (history, out_h)})
+    start("nesterov_update", w, g, out_w, {"history": (history, out_h)})
     step = _regularised(xp, w, g, decay, regularization, xp.empty_like(w))
     step *= float(rate)
     kept = xp.multiply(history, float(momentum))
@@ -105,7 +106,7 @@ def _by_root(
     return new_w
 
 
-def _mean_square(
+def mean_square(
     xp: Any, history: Array, g: Array, keep: float, gain: float, out: Array | None
 ) -> Array:
     """keep * history + gain * g^2."""
@@ -130,9 +131,9 @@ def adagrad(
     out_h: Array | None,
 ) -> tuple[Array, Array]:
     """h' = h + g^2, w' = w - rate * g / (sqrt(h') + delta); returns (w', h')."""
-    _start("adagrad_update", w, g, out_w, {"history": (history, out_h)})
+    start("adagrad_update", w, g, out_w, {"history": (history, out_h)})
     step = _regularised(xp, w, g, decay, regularization, xp.empty_like(w))
-    new_h = _mean_square(xp, history, step, 1.0, 1.0, out_h)
+    new_h = mean_square(xp, history, step, 1.0, 1.0, out_h)
     return _by_root(xp, w, step, new_h, rate, delta, out_w), new_h
 
 
@@ -151,9 +152,9 @@ def rmsprop(
 ) -> tuple[Array, Array]:
     """h' = rms_decay * h + (1 - rms_decay) * g^2, w' = w - rate * g / (sqrt(h') + delta); returns
     (w', h')."""
-    _start("rmsprop_update", w, g, out_w, {"history": (history, out_h)})
+    start("rmsprop_update", w, g, out_w, {"history": (history, out_h)})
     step = _regularised(xp, w, g, decay, regularization, xp.empty_like(w))
-    new_h = _mean_square(xp, history, step, rms_decay, 1 - rms_decay, out_h)
+    new_h = mean_square(xp, history, step, rms_decay, 1 - rms_decay, out_h)
     return _by_root(xp, w, step, new_h, rate, delta, out_w), new_h
 
 
@@ -174,15 +175,15 @@ def adadelta(
 ) -> tuple[Array, Array, Array]:
     """h' = m h + (1 - m) g^2, step = g sqrt((u + delta) / (h' + delta)), u' = m u + (1 - m) step^2,
     w' = w - rate * step; returns (w', h', u')."""
-    _start(
+    start(
         "adadelta_update", w, g, out_w, {"history": (history, out_h), "updates": (updates, out_u)}
     )
     step = _regularised(xp, w, g, decay, regularization, xp.empty_like(w))
-    new_h = _mean_square(xp, history, step, momentum, 1 - momentum, out_h)
+    new_h = mean_square(xp, history, step, momentum, 1 - momentum, out_h)
     ratio = xp.add(updates, float(delta))
     ratio /= new_h + float(delta)
     step *= xp.sqrt(ratio, out=ratio)
-    new_u = _mean_square(xp, updates, step, momentum, 1 - momentum, out_u)
+    new_u = mean_square(xp, updates, step, momentum, 1 - momentum, out_u)
     step *= float(rate)
     new_w: Array = xp.subtract(w, step, out=out_w)
     return new_w, new_h, new_u
@@ -208,13 +209,13 @@ def adam(
     """m' = b1 m + (1 - b1) g, s' = b2 s + (1 - b2) g^2, w' = w - rate * sqrt(1 - b2^t) / (1 - b1^t)
     * m' / (sqrt(s') + delta); returns (w', m', s'). t counts from 1."""
     op = "adam_update"
-    _start(op, w, g, out_w, {"mean": (mean, out_m), "square": (square, out_s)})
+    start(op, w, g, out_w, {"mean": (mean, out_m), "square": (square, out_s)})
     if step_number < 1:
         raise OpsError(
             f"{op}: step_number is {step_number}, expected at least 1: the first update is number 1"
         )
     step = _regularised(xp, w, g, decay, regularization, xp.empty_like(w))
-    new_s = _mean_square(xp, square, step, momentum2, 1 - momentum2, out_s)
+    new_s = mean_square(xp, square, step, momentum2, 1 - momentum2, out_s)
     step *= 1 - float(momentum)
     new_m: Array = xp.multiply(mean, float(momentum), out=out_m)
     new_m += step

@@ -66,6 +66,11 @@ def sums(label: str, layers: Blobs, parts: int) -> Loads:
         )
 
 
+def norm_load(layers: Blobs) -> Load:
+    """The sum of squares of all gradients of these layers."""
+    return Load("norm", added=sum(map(count, layers.values())))
+
+
 def count(blobs: Sequence[tuple[Sequence[int], bool]]) -> int:
     """The numbers of a layer's parameters."""
     return sum(math.prod(shape) for shape, _ in blobs)

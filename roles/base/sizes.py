@@ -156,11 +156,11 @@ def activations(nets: list[Net], shapes: Shapes) -> Held:
 
 
 def model(job: Job, layers: Layers, shapes: Shapes) -> Held:
-    """Bytes of the parameters, and of the histories that the solver keeps for each."""
-    job, net = shapes.same(job), shapes.net(job, "all")
-    learned = next(
-        param for params in net.params.values() for param in params if param.keep is None
-    )
-    histories = len(job.solver_spec.new_history(net.ops, learned))
-    size = shapes.size(layers)
-    return {"parameters": size} | ({"history": histories * size} if histories else {})
+    """Bytes of the parameters, of the histories that the solver keeps for each, and of their
+    averages."""
+    solver = job.solver_spec
+    learned = [shape for blobs in layers.values() for shape, learned in blobs if learned]
+    histories = sum(math.prod(shape) * solver.histories_of(shape) for shape in learned)
+    held = {"parameters": shapes.size(layers)}
+    held |= {"history": shapes.number * histories} if histories else {}
+    return held | ({"averages": shapes.size(layers)} if job.extras.average else {})

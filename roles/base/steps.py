@@ -113,3 +113,15 @@ def arrival(key: Key, receiver: str, receivers: int) -> Key:
 def all_sent(key: Key, to: Sequence[str]) -> tuple[Key, ...]:
     """The keys to wait for until every message that is sent `one_by_one` may leave."""
     return tuple(sent(arrival(key, receiver, len(to))) for receiver in to[-1:])
+
+
+def norm_steps(name: str, told: tuple[str, ...], after: tuple[Key, ...]) -> Steps:
+    """The steps of a holder that computes its share of a norm and tells it: its gradients are
+    complete `after` these."""
+    yield Step((name, "norm"), Work("norm"), after)
+    yield Step((name, "NormShare"), Sending(told), ((name, "norm"),))
+
+
+def norm_known(name: str, heard: tuple[str, ...]) -> tuple[Key, ...]:
+    """The steps after which a holder knows the whole norm. It is told by those of `heard`."""
+    return ((name, "norm"), *((other, "NormShare") for other in heard))

@@ -2,8 +2,8 @@
 
 checkpoint_timing  The time at which a checkpoint is due, and the removal of old ones
 saving             The saving of a coordinator's checkpoints
-best               The best model so far, and the decision to end training early, by the tests of
-                   the first test net
+best               The best model so far, and the decisions to end training early and to lower the
+                   rate, by the tests of the first test net
 watching           The lead's options for tests and checkpoints, from cluster.toml, the net that is
                    tested, and the data
 deployment_facts   The description of a checkpoint's use (`nets.predict.deployment`)

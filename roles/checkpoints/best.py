@@ -1,5 +1,5 @@
-"""The best model so far, and the decision to end training early, by the tests of the first test
-net. Decisions only, no I/O.
+"""The best model so far, and the decisions to end training early and to lower the rate, by the
+tests of the first test net. Decisions only, no I/O.
 
 The history of tests is in every checkpoint of such a run. A run that resumes from it decides as the
 unbroken run would.
@@ -39,14 +39,50 @@ class Watch:
         found = -1
         kept = math.nan
         for at, value in enumerate(values):
-            gain = value - kept if self.rises else kept - value
-            if not math.isnan(value) and (math.isnan(kept) or gain > by):
+            if self.better(value, kept, by):
                 found = at
                 kept = value
         return found
 
+    def better(self, value: float, kept: float, by: float) -> bool:
+        """Is the value better than `kept` by more than `by`? NaN is never better, and every number
+        is better than NaN."""
+        gain = value - kept if self.rises else kept - value
+        return not math.isnan(value) and (math.isnan(kept) or gain > by)
+
 
 NO_SCORE = Watch()
+
+
+@dataclass(frozen=True)
+class Plateau:
+    """The rule that lowers the rate: after `patience` tests in a row without improvement in `watch`
+    by more than `min_delta`, the base_lr becomes `factor` times as large, but at least `least`."""
+
+    watch: Watch = NO_SCORE
+    patience: int = 10
+    min_delta: float = 0.0
+    factor: float = 0.1
+    least: float = 0.0
+
+    def reductions(self, values: Sequence[float]) -> int:
+        """The number of times that the rate falls in tests with these values, in order. After each
+        fall, `patience` further tests are waited for."""
+        found = waited = 0
+        kept = math.nan
+        for value in values:
+            if self.watch.better(value, kept, self.min_delta):
+                kept = value
+                waited = 0
+                continue
+            waited += 1
+            if waited == self.patience:
+                found += 1
+                waited = 0
+        return found
+
+
+NO_PLATEAU = Plateau()
 
 
 @dataclass(frozen=True)
@@ -54,13 +90,14 @@ class Watched:
     """The rules of cluster.toml for tests. The best model by `best` is kept.
 
     Training ends after `patience` tests in a row (0: never) if none of them was better in `stop`
-    than the best before them by more than `min_delta`.
+    than the best before them by more than `min_delta`. The rate falls as `plateau` says.
     """
 
     best: Watch = NO_SCORE
     stop: Watch = NO_SCORE
     patience: int = 0
     min_delta: float = 0.0
+    plateau: Plateau = NO_PLATEAU
 
 
 NOTHING = Watched()
@@ -69,10 +106,11 @@ NOTHING = Watched()
 @dataclass(frozen=True)
 class Verdict:
     """The consequences of a test. `best`: its model is the best so far. `stop`: fields of the event
-    that ends the run; empty if it goes on."""
+    that ends the run; empty if it goes on. `reductions`: how often the rate has fallen by now."""
 
     best: bool = False
     stop: Mapping[str, float] = field(default_factory=dict)
+    reductions: int = 0
 
 
 class History:
@@ -87,7 +125,11 @@ class History:
         self.watched = watched
         self._first = first
         self._names = tuple(
-            dict.fromkeys(name for name in (watched.best.score, watched.stop.score) if name)
+            dict.fromkeys(
+                watch.score
+                for watch in (watched.best, watched.stop, watched.plateau.watch)
+                if watch.score
+            )
         )
         self._heard: list[tuple[int, dict[str, float]]] = (
             _read(known, self._names) if self._names else []
@@ -100,14 +142,20 @@ class History:
         """Add the test of the model of an iteration. Tests of the same and of later iterations are
         removed."""
         if not self._names or iteration == self._first:
-            return Verdict()
+            return Verdict(reductions=self.reductions)
         self._heard = [one for one in self._heard if one[0] < iteration]
         self._heard.append(
             (iteration, {name: scores[name] for name in self._names if name in scores})
         )
         best = self.watched.best
         is_best = bool(best.score) and self.best_iteration == iteration
-        return Verdict(is_best, self.stop())
+        return Verdict(is_best, self.stop(), self.reductions)
+
+    @property
+    def reductions(self) -> int:
+        """The number of times that the rate has fallen in the tests so far."""
+        plateau = self.watched.plateau
+        return plateau.reductions(self._values(plateau.watch))
 
     def stop(self) -> Mapping[str, float]:
         """The reason to end the run now: the score, the best value, its iteration, the number of

@@ -29,7 +29,7 @@ def finished(topology: Topology) -> tuple[str, Path] | None:
         return None
     if table.first >= table.last:
         why = f"{file.name} is of iteration {table.first}, and max_iter is {table.last}"
-        return f"{why}: there is nothing left to train; raise train.max_iter", file
+        return f"{why}: there is nothing left to train; raise train.max_iter or epochs", file
     stop = dict(History(lead.watched, table.first, facts.get(KEY, "")).stop())
     if not stop:
         return None

@@ -3,6 +3,7 @@ data."""
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -14,7 +15,7 @@ from nets.graph.classes import numbers_of
 from nets.predict import Seen
 from nets.predict.deployment import read_classes
 from nets.predict.given import deployment_of
-from roles.checkpoints.best import Watch, Watched
+from roles.checkpoints.best import NO_PLATEAU, Plateau, Watch, Watched
 from roles.learning.job import Job
 from roles.messages import TRAIN
 
@@ -24,6 +25,8 @@ if TYPE_CHECKING:  # pydantic is slow to import, and role processes need none
 Problem = tuple[str, tuple[str, ...]]  # a mistake, and the key it belongs to
 BEST = ("checkpoint", "best")
 STOP = ("train", "stop")
+PLATEAU = ("train", "schedule", "by")
+PLATEAU_KEYS = ("patience", "min_delta", "factor", "least")
 CLASSES = ("train", "data", "classes")
 MOST_NAMES = 8  # of classes in a message
 
@@ -102,22 +105,36 @@ def _other_order(names: Sequence[str], folders: Sequence[str]) -> Iterator[str]:
 def _watched(train: Train, said: Checkpoint) -> Watched:
     """The rules of cluster.toml for tests. It is not known yet for which scores a larger one is
     better."""
+    best = Watch(said.best or "")
     stop = train.stop
+    plateau = _plateau(train)
     if stop is None:
-        return Watched(Watch(said.best or ""))
-    return Watched(Watch(said.best or ""), Watch(stop.by), stop.patience, stop.min_delta)
+        return Watched(best, plateau=plateau)
+    return Watched(best, Watch(stop.by), stop.patience, stop.min_delta, plateau)
+
+
+def _plateau(train: Train) -> Plateau:
+    """The rule that lowers the rate, from [train.schedule]."""
+    said = train.schedule
+    if said is None or said.type != "plateau":
+        return NO_PLATEAU
+    rule = {key: said.given[key] for key in PLATEAU_KEYS if key in said.given}
+    return Plateau(Watch(said.by or "loss"), **rule)
 
 
 def _settled(watched: Watched, tested: Net) -> Watched:
     """The same rules, with the direction of each score: is a larger one better?"""
     rising = {name for name, rises in _scores(tested).items() if rises}
-    best = watched.best.score
-    stop = watched.stop.score
-    return Watched(
-        Watch(best, best in rising),
-        Watch(stop, stop in rising),
-        watched.patience,
-        watched.min_delta,
+
+    def settled(watch: Watch) -> Watch:
+        return Watch(watch.score, watch.score in rising)
+
+    plateau = watched.plateau
+    return dataclasses.replace(
+        watched,
+        best=settled(watched.best),
+        stop=settled(watched.stop),
+        plateau=dataclasses.replace(plateau, watch=settled(plateau.watch)),
     )
 
 
@@ -127,7 +144,8 @@ def _mistakes(
     """Mistakes in the choice of scores: no test is made, or a test does not report that score.
     `interval`: iterations between two tests."""
     emulated = any(device.startswith("emulated") for device in train.devices.values())
-    for watch, key in ((watched.best, BEST), (watched.stop, STOP)):
+    rules = ((watched.best, BEST), (watched.stop, STOP), (watched.plateau.watch, PLATEAU))
+    for watch, key in rules:
         if not watch.score:
             continue
         if tested is None:
@@ -149,7 +167,7 @@ def _mistakes(
                 ),
                 key,
             )
-        elif key == STOP and not interval:
+        elif key in (STOP, PLATEAU) and not interval:
             yield "the solver tests at the end only: give it a test_interval", key
 
 

@@ -17,6 +17,7 @@ testing          The results of a run's tests
 gauges           The gauges of a coordinator's page of metrics
 divergence       The detection of training that diverges, from the losses of its iterations
 advice           The advice to a user whose loss is not a finite number
+plateau_steps    The base_lr of a run whose rate falls after tests without improvement
 
 See docs/decisions/training.md.
 """

@@ -21,6 +21,7 @@ from roles.coordination.advice import on_loss
 from roles.coordination.gauges import RunGauges
 from roles.coordination.handing_over import HandingOver
 from roles.coordination.pass_ledger import DONE, UPDATE, WORKER, PassLedger
+from roles.coordination.plateau_steps import PlateauSteps
 from roles.coordination.probing import HOLDING, Probing
 from roles.coordination.regroup import FIXED, Live
 from roles.coordination.run_settings import RunSettings
@@ -117,6 +118,7 @@ class Coordinator(Actor):
         self._tests = Tests(self, table, options.watched)
         self._cohort = Stragglers()
         self._compensates = options.compensation is not None
+        self._plateau = PlateauSteps(options.watched.plateau)
         self._shape = RunSettings(
             self,
             options.groups,
@@ -177,6 +179,7 @@ class Coordinator(Actor):
         facts = await self._checkpoints.restored()
         self._scores.begin(self.now(), losses_of(facts))
         if facts:
+            self._plateau.resume(facts)
             self._follow(await self._tests.resumed(self._job.resume, dict(facts)))
         self._shape.tell_decision(self._schedule.completed)
         await self._shape.go_on(facts, self._schedule.completed)
@@ -198,6 +201,7 @@ class Coordinator(Actor):
                 await self._serve()
             if self._schedule.stage is RunStage.CHANGING:
                 await self._shape.change(self._schedule.completed)
+                await self._step_down()
                 self._schedule.changed()
                 await self._serve()
             if self._schedule.stage is RunStage.HELD:
@@ -278,7 +282,7 @@ class Coordinator(Actor):
             batch=self._shape.batch,
             losses=self._scores.losses,
             run=self.run_directory,
-            more=self._tests.facts(self._schedule.completed) | self._shape.facts(),
+            more=self._facts(self._schedule.completed),
             recurrent=self._job.recurrent(),
         )
         await self.reply(envelope, found)
@@ -420,8 +424,20 @@ class Coordinator(Actor):
         if verdict.stop:
             self.emit("stopping early", iteration=self._schedule.completed, **verdict.stop)
             self._schedule.wind_down()
+        if self._plateau.hear(verdict.reductions):
+            self._schedule.change()
         if verdict.best:
             self._schedule.save_best()
+
+    async def _step_down(self) -> None:
+        """Lower the base_lr if the tests so far ask for it. Nothing may be under way."""
+        base_lr = self._plateau.next_base_lr(self._shape.rates.base_lr)
+        if base_lr is not None:
+            await self._shape.reduce(base_lr, self._schedule.completed)
+
+    def _facts(self, iteration: int) -> dict[str, str]:
+        """The metadata for the checkpoint of that iteration."""
+        return self._tests.facts(iteration) | self._shape.facts() | self._plateau.facts()
 
     async def _save(self) -> None:
         idle_since = self._idle_since
@@ -434,7 +450,7 @@ class Coordinator(Actor):
         wanted = self._schedule.save_wanted
         regular = self._schedule.to_be_saved
         best = self._tests.best if self._schedule.best_wanted else {}
-        facts = self._tests.facts(place[0]) | self._shape.facts()
+        facts = self._facts(place[0])
         of = Snapshot(place, self._scores.losses, wanted, facts, best, regular)
         await self._checkpoints.copy(of, began if idle_since is None else idle_since)
         self._scores.resume(self.now())

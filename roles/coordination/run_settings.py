@@ -145,6 +145,11 @@ class RunSettings:
                 self.tell(iteration)
             await self._actor.reply(envelope, Done())
 
+    async def reduce(self, base_lr: float, iteration: int) -> None:
+        """Go on with this base_lr, and report it. Nothing may be under way."""
+        if await self.become(self.wanted(Regroup(base_lr=base_lr)), iteration):
+            self.tell(iteration)
+
     async def become(self, wanted: Settings, iteration: int | None = None) -> bool:
         """Change to these settings, and send them to every actor that needs them. Nothing may be
         under way. The run has them from this `iteration` on; None: only a probe has them. Returns

@@ -58,7 +58,7 @@ class Tests:
                 "exists elsewhere, it stays there"
             )
             self._actor.log.warning(text, iteration, before.name)
-        return Verdict(stop=self._history.stop())
+        return Verdict(stop=self._history.stop(), reductions=self._history.reductions)
 
     def due(self, kept: Kept) -> bool:
         """Did the run that died still have to test the model that this run begins with?"""

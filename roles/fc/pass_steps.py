@@ -8,8 +8,9 @@ from typing import Protocol
 from nets.sharding.division import ShardedNet
 from roles.base.shapes import Shapes
 from roles.base.sizes import answers
-from roles.base.steps import Key, Sending, Step, Steps, Work
+from roles.base.steps import Key, Sending, Step, Steps, Work, norm_known, norm_steps
 from roles.fc.fc_batches import fc_batches, late_answers, rows_in
+from roles.learning.common_norm import ALONE, NormShares
 from roles.learning.job import Job
 from roles.messages import TRAIN
 
@@ -35,6 +36,11 @@ class IsShard(Protocol):
     @property
     def variable_batch(self) -> bool:
         """Does each FC batch have its own update?"""
+        ...
+
+    @property
+    def norm(self) -> NormShares:
+        """The other holders of parameters, if gradients are clipped."""
         ...
 
     @property
@@ -71,6 +77,9 @@ def pass_of_shard(options: IsShard, name: str, shapes: Shapes, members: Sequence
             done = (_done(name, last),) if (part, one) in late else works.above
             yield Step(grads, Sending((members[one],), size), done)
         above = works.above
+        if part == last and options.norm != ALONE:
+            yield from norm_steps(name, options.norm.told, above)
+            above = norm_known(name, options.norm.heard)
         if options.variable_batch or part == last:
             yield Step((name, "update", batch), Work("update"), above)
             above = ((name, "update", batch),)

@@ -159,6 +159,7 @@ class FcPhase:
             phase=ticket.phase,
             number=ticket.number,
             counted=ticket.counted,
+            group=ticket.group,
             rank=ticket.rank,
             part=part,
             cuts=ticket.cuts,

@@ -10,13 +10,14 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import ClassVar
 
-from roles.base.loads import Load, Loads, layers_in
+from roles.base.loads import Load, Loads, layers_in, norm_load
 from roles.base.reads import ReadsJob
 from roles.base.role import Anew, Held, JobOptions, Sent
 from roles.base.shapes import Shapes
 from roles.base.sizes import answers, below, model, passes
-from roles.base.steps import Sending, Step, Steps, Turn, Work
+from roles.base.steps import Sending, Step, Steps, Turn, Work, norm_known, norm_steps
 from roles.learning.buffers import gradient_buffers, joined_rows
+from roles.learning.common_norm import ALONE, SHARE, CommonNorm, NormShare, NormShares, norm_sent
 from roles.learning.job import InputShape
 from roles.learning.micro_batches import WorkerNet
 from roles.learning.model_holder import ModelHolder
@@ -31,16 +32,21 @@ PART = in_parts("a member's part of a pass", "number phase group", Activations)
 
 @dataclass(frozen=True, kw_only=True)
 class FcOptions(JobOptions):
-    """The job, and the shape of the data's images."""
+    """The job, and the shape of the data's images. `norm`: the other holders of parameters, if
+    gradients are clipped."""
 
     anew: ClassVar[Anew] = Anew.FROM_STATE
     any_batch: ClassVar[bool] = True
     apart: ClassVar[bool] = True
     image_shape: InputShape
+    norm: NormShares = ALONE
 
     def sends(self, name: str, shapes: Shapes) -> Sent:
-        """Every worker that names this server gets the gradients of its activations."""
-        return ((worker, ActivationGrads, size) for worker, size in answers(name, shapes))
+        """Every worker that names this server gets the gradients of its activations. A share of the
+        norm."""
+        for worker, size in answers(name, shapes):
+            yield worker, ActivationGrads, size
+        yield from norm_sent(self.norm)
 
     def steps(self, name: str, shapes: Shapes, turn: Turn) -> Steps:
         """The FC phase on the whole batch, once the activations of all members are here."""
@@ -49,13 +55,18 @@ class FcOptions(JobOptions):
             for member in turn.members
             if name in getattr(shapes.options[member], "fc_servers", ())
         ]
+        clips = self.norm != ALONE
         if mine:
             rows = self.job.rows(TRAIN)
             yield Step(
                 (name, "fc"),
                 Work("fc TRAIN", rows),
                 tuple((member, "Activations", "0") for member in mine),
+                since=((name, "clip"),) if clips else (),
             )
+        if mine and clips:
+            yield from norm_steps(name, self.norm.told, ((name, "fc"),))
+            yield Step((name, "clip"), Work("clip"), norm_known(name, self.norm.heard))
         sizes = dict(answers(name, shapes, mine))
         for member in mine:
             yield Step(
@@ -65,9 +76,11 @@ class FcOptions(JobOptions):
             )
 
     def holds(self, name: str, shapes: Shapes) -> Held:
-        """Passes on whole batches, gradients, parameters and histories."""
+        """Passes on whole batches, gradients, parameters and histories. Clipped gradients wait for
+        their norm in a copy."""
         layers = shapes.layers(self.job, "fc")
-        held = passes(self.job, "fc", shapes) | {"gradients": shapes.size(layers)}
+        sets = 2 if self.norm != ALONE else 1
+        held = passes(self.job, "fc", shapes) | {"gradients": sets * shapes.size(layers)}
         return held | model(self.job, layers, shapes)
 
     def loads(self, name: str, shapes: Shapes) -> Loads:
@@ -77,16 +90,27 @@ class FcOptions(JobOptions):
         layers = layers_in(net)
         batch = self.job.batch
         copied = sum(below(name, shapes, batch))
-        yield Load(f"fc {TRAIN}", batch, layers, layers, updated=tuple(net.params), copied=copied)
+        params = tuple(net.params)
+        clips = self.norm != ALONE
+        updated = () if clips else params
+        yield Load(f"fc {TRAIN}", batch, layers, layers, updated=updated, copied=copied)
+        if clips:
+            yield norm_load(shapes.layers(self.job, "fc"))
+            yield Load("clip", updated=params)
 
 
 class FcServer(ModelHolder, ReadsJob):
     """The actor that runs the whole FC phase; see the module docstring."""
 
     Options = FcOptions
-    conversations: ClassVar[tuple[Conversation, ...]] = (PART,)
+    conversations: ClassVar[tuple[Conversation, ...]] = (PART, SHARE)
 
     def __init__(self, options: FcOptions) -> None:
+        self._shares = options.norm
+        # group -> gradients of its last iteration that wait for their norm
+        self._unclipped: dict[int, dict[str, Blobs]] = {}
+        self._waiting: list[Whole] = []  # passes that wait for these updates
+        self._curious: list[Envelope] = []  # requests about the model that wait for them
         self._job = options.job
         self._image_shape = options.image_shape
         self._parts = Parts(PART)
@@ -95,6 +119,7 @@ class FcServer(ModelHolder, ReadsJob):
     async def on_start(self) -> None:
         """Build the FC phase of the net and its parameters."""
         await self.compute("build", self._build)
+        self._norm = CommonNorm(self, self._shares)
         self._images = self.counter("images", "Images trained on.")
 
     def _build(self) -> None:
@@ -119,10 +144,27 @@ class FcServer(ModelHolder, ReadsJob):
             message, envelope.sender, whole, message.rank, message.members, again=again
         )
         self._asked.setdefault(whole, {})[message.rank] = (message, envelope)
-        if not complete:
-            return
+        if complete:
+            self._waiting.append(whole)
+            await self._go_on()
+
+    async def _go_on(self) -> None:
+        """Run the passes that wait for no update. A pass of a group must see the group's last
+        update, and a test must see all."""
+        free = [whole for whole in self._waiting if not self._must_wait(whole)]
+        self._waiting = [whole for whole in self._waiting if whole not in free]
+        for whole in free:
+            await self._pass(whole)
+
+    def _must_wait(self, whole: Whole) -> bool:
+        _, phase, group = whole
+        return group in self._unclipped if phase == TRAIN else bool(self._unclipped)
+
+    async def _pass(self, whole: Whole) -> None:
+        """Run a complete pass, and answer each member."""
         asked_by = self._asked.pop(whole)
         ordered = [asked_by[rank] for rank in sorted(asked_by)]
+        message = ordered[0][0]
         busy = self.busy_seconds
         with self.phase("fc"):
             scores, gradients = await self.compute(
@@ -137,6 +179,40 @@ class FcServer(ModelHolder, ReadsJob):
             rows = tuple(gradient[low:high] for gradient in gradients)
             await self.reply(asked, ActivationGrads(blobs=rows, scores=scores, seconds=seconds))
             low = high
+        if self._shares != ALONE and message.phase == TRAIN:
+            squares, self._unclipped[message.group] = await self.compute("norm", self._keep)
+            known = await self._norm.share(message.group, message.number, squares)
+            await self._clip(message.group, known)
+
+    def _keep(self) -> tuple[list[float], dict[str, Blobs]]:
+        """The squares of the gradients, and a copy of them. Runs in the compute thread."""
+        kept = {layer: tuple(g.copy() for g in of) for layer, of in self._gradients.items()}
+        return self._store.squares(kept), kept
+
+    async def on_norm_share(self, message: NormShare, envelope: Envelope) -> None:
+        """Take another holder's share of an iteration's norm."""
+        await self._clip(message.group, self._norm.came(message, envelope.sender))
+        await self._go_on()
+
+    async def _clip(self, group: int, squares: tuple[float, ...] | None) -> None:
+        """Apply the gradients of a group's iteration, clipped, once all squares are known. Then
+        answer requests about the model."""
+        if squares is None:
+            return
+        await self.compute("clip", self._apply, self._unclipped.pop(group), squares)
+        while self._curious and not self._unclipped:
+            await self.answer(self._curious.pop(0))
+
+    def _apply(self, gradients: dict[str, Blobs], squares: tuple[float, ...]) -> None:
+        for layer, of in gradients.items():
+            self._store.apply(layer, self._store.clipped(layer, of, squares))
+
+    async def about_model(self, envelope: Envelope) -> None:
+        """Answer once no gradient waits for its norm."""
+        if self._unclipped:
+            self._curious.append(envelope)
+        else:
+            await self.answer(envelope)
 
     def _run(self, parts: list[Activations]) -> tuple[dict[str, float], Blobs]:
         """Run one FC pass over the whole batch. Returns scores and, in training, the gradients of
@@ -152,7 +228,7 @@ class FcServer(ModelHolder, ReadsJob):
             net.feed_rows(name, joined_rows(net.ops, [part.blobs[index] for part in parts]))
         for stage in net.stages:
             if stage.layer is not None:
-                net.load(stage.layer, self._store.read(stage.layer))
+                net.load(stage.layer, self._store.read(stage.layer, phase))
             net.forward(stage)
         return net.scalars(), self._backward(net) if phase == TRAIN else ()
 
@@ -161,7 +237,7 @@ class FcServer(ModelHolder, ReadsJob):
         update them."""
         for stage in reversed(net.stages):
             net.backward(stage, self._gradients[stage.layer] if stage.layer is not None else None)
-        for layer, gradients in self._gradients.items():
+        for layer, gradients in {} if self._shares != ALONE else self._gradients.items():
             self._store.apply(layer, gradients)
         return tuple(
             net.ops.to_host(net.grad_rows(name)) for name in net.boundary_grads

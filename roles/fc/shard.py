@@ -32,6 +32,7 @@ from roles.fc.queue import SLICE, TURN, FcQueue, Key, Slice
 from roles.fc.swap import COLUMNS, Columns, ColumnSwap, FcTurn
 from roles.fc.work import FcWork
 from roles.learning.checkpoint_slices import slices_of_state
+from roles.learning.common_norm import ALONE, SHARE, CommonNorm, NormShare, NormShares, norm_sent
 from roles.learning.job import InputShape
 from roles.learning.model_holder import ModelHolder
 from roles.learning.parameter_store import ParameterStore
@@ -52,7 +53,8 @@ class ShardOptions(JobOptions):
     own update.
 
     `beside_workers`: each shard shares a device with a worker. Some answers then leave after the
-    last FC batch of the pass (`late_answers`; docs/decisions/training.md)."""
+    last FC batch of the pass (`late_answers`; docs/decisions/training.md). `norm`: the other
+    holders of parameters, if gradients are clipped."""
 
     anew: ClassVar[Anew] = Anew.FROM_STATE
     any_batch: ClassVar[bool] = True
@@ -62,10 +64,12 @@ class ShardOptions(JobOptions):
     scheme: str
     variable_batch: bool = False
     beside_workers: bool = False
+    norm: NormShares = ALONE
 
     def sends(self, name: str, shapes: Shapes) -> Sent:
         """Gradients to the workers, as an FC server sends them. Its columns, and its parts of the
         other shards' gradients, to every other shard."""
+        yield from norm_sent(self.norm)
         for worker, size in answers(name, shapes):
             yield worker, ActivationGrads, size
         net = shapes.shard(self.job, self.shards.index(name), len(self.shards))
@@ -135,6 +139,8 @@ class ShardOptions(JobOptions):
         )
         yield Load("fc answers", rows, copied=given)
         layers = tuple(layer for net in links for layer in net.params)
+        if self.norm != ALONE:
+            yield Load("norm")  # short beside the passes of its layers
         yield Load("update", updated=layers, share=1 / of)
 
 
@@ -142,7 +148,7 @@ class FcShard(ModelHolder, ReadsJob):
     """The actor that runs one shard of the FC phase; see the module docstring."""
 
     Options = ShardOptions
-    conversations: ClassVar[tuple[Conversation, ...]] = (SLICE, TURN, COLUMNS)
+    conversations: ClassVar[tuple[Conversation, ...]] = (SLICE, TURN, COLUMNS, SHARE)
 
     def __init__(self, options: ShardOptions) -> None:
         self._job = options.job
@@ -151,12 +157,15 @@ class FcShard(ModelHolder, ReadsJob):
         self._scheme = options.scheme
         self._variable = options.variable_batch
         self._keeps = options.beside_workers
+        self._shares = options.norm
+        self._squares: dict[int, tuple[float, ...]] = {}  # of whole iterations, by number
         self._asked: list[Envelope] = []  # requests that wait until no pass is under way
         self._changed = asyncio.Event()
 
     async def on_start(self) -> None:
         """Build this shard of the FC phase and its parameters."""
         await self.compute("build", self._build)
+        self._norm = CommonNorm(self, self._shares)
         self._swap = ColumnSwap(self, self._shards, self._shard)
         self._images = self.counter("images", "Images trained on.")
 
@@ -248,9 +257,30 @@ class FcShard(ModelHolder, ReadsJob):
                         answering.create_task(self.reply(slice_[1], answer))
                 if key[0] == TRAIN and (last or self._variable):
                     factor = rows / rows_in(members) if self._variable else 1.0
-                    await self.compute("update", self._work.update, factor, last)
+                    squares = await self._all_squares(slices[0][0])
+                    await self.compute("update", self._work.update, factor, last, squares)
         if key[0] == TRAIN:
             self._images.inc(rows)
+
+    async def _all_squares(self, of: ActivationSlice) -> tuple[float, ...]:
+        """The squares of all gradients of an iteration, once all holders have told theirs. Empty if
+        gradients are not clipped."""
+        if self._shares == ALONE:
+            return ()
+        mine = await self.compute("norm", self._work.squares)
+        self._known(of.number, await self._norm.share(of.group, of.number, mine))
+        with self.phase("wait_norm"):
+            await self._until(lambda: of.number in self._squares)
+        return self._squares.pop(of.number)
+
+    async def on_norm_share(self, message: NormShare, envelope: Envelope) -> None:
+        """Take another holder's share of an iteration's norm."""
+        self._known(message.number, self._norm.came(message, envelope.sender))
+
+    def _known(self, number: int, squares: tuple[float, ...] | None) -> None:
+        if squares is not None:
+            self._squares[number] = squares
+            self._changed.set()
 
     async def _batch(
         self, key: Key, part: int, rows: int, members: Members, slices: list[Slice]

@@ -42,7 +42,7 @@ class FcWork:
         for name, parts in zip(net.inputs, zip(*members, strict=True), strict=True):
             net.feed_rows(name, joined_rows(net.ops, parts))
         for layer in net.params:
-            net.load(layer, self._store.read(layer))
+            net.load(layer, self._store.read(layer, phase))
         return self._columns(0)
 
     def forward(self, link: int, columns: Sequence[Array]) -> Array:
@@ -87,13 +87,18 @@ class FcWork:
             low += count
         return net.scalars(), found
 
-    def update(self, factor: float, last: bool) -> None:
+    def squares(self) -> list[float]:
+        """The sum of squares of each gradient since the last update."""
+        return self._store.squares(self._sums)
+
+    def update(self, factor: float, last: bool, squares: Sequence[float] = ()) -> None:
         """Apply the sum of the gradients since the last update, times `factor`. `last`: it is the
-        iteration's last update."""
+        iteration's last update. `squares`: those of all gradients, if they are clipped."""
         for layer, gradients in self._sums.items():
             for gradient in gradients if factor != 1.0 else ():
                 gradient *= factor
-            self._store.apply(layer, gradients, counts=last)
+            clipped = self._store.clipped(layer, gradients, squares) if squares else gradients
+            self._store.apply(layer, clipped, counts=last)
         self._fresh = True
 
     def _columns(self, link: int) -> Array:

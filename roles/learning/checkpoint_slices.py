@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 
 from nets import NetError, ParamSpec, SolverSpec
+from nets.files.histories import TRAINED
 from nets.sharding.sharded_net import Shard
 from nets.sharding.slices import Slice
 from ops import Array
@@ -54,7 +55,7 @@ def _places(state: Mapping[str, Array], shard: Shard) -> Iterator[tuple[str, str
             yield from (
                 (name, layer, at)
                 for name in state
-                if name == own or name.startswith(f"{own}.history")
+                if name == own or name.startswith((f"{own}.history", trained_name(layer, at)))
             )
 
 
@@ -96,9 +97,12 @@ class Assembly:
 
 
 def state_shapes(
-    params: Mapping[str, tuple[ParamSpec, ...]], solver: SolverSpec
+    params: Mapping[str, tuple[ParamSpec, ...]],
+    solver: SolverSpec,
+    state: Mapping[str, Array],
 ) -> dict[str, tuple[int, ...]]:
-    """The arrays in a checkpoint of these parameters: name -> shape."""
+    """The arrays that a checkpoint of these parameters must have: name -> shape. `state`: the
+    arrays that it has; only a run with averages saves the trained parameters too."""
     found: dict[str, tuple[int, ...]] = {}
     for layer, specs in params.items():
         for index, spec in enumerate(specs):
@@ -106,7 +110,14 @@ def state_shapes(
             found |= dict.fromkeys(
                 (f"{layer}.{index}", *history_names(layer, index, histories)), spec.shape
             )
+            if (trained := trained_name(layer, index)) in state:
+                found[trained] = spec.shape
     return found
+
+
+def trained_name(layer: str, index: int) -> str:
+    """The name, in a checkpoint with averages, of a parameter that training goes on from."""
+    return f"{layer}.{index}{TRAINED}"
 
 
 def history_names(layer: str, index: int, count: int) -> list[str]:

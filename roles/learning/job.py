@@ -18,7 +18,7 @@ from typing import Any
 import numpy as np
 
 import ops
-from nets import Net, NetSpec, ParamSpec, SolverSpec, load_net, load_solver
+from nets import Net, NetSpec, ParamSpec, SolverExtras, SolverSpec, load_net, load_solver
 from nets.data import (
     Augment,
     Batches,
@@ -68,8 +68,8 @@ class Job:
     number of passes in which workers with the whole net compute their rows of a batch (the solver's
     iter_size; `accumulated`). `augment`: the random changes to training images. `transform`: the
     keys that replace settings of the net's data layers. `cudnn`: the way in which a GPU chooses
-    convolutions. `rows_here`: the rows of each phase's batch that the role with
-    this job computes at first, if it does not compute all.
+    convolutions. `rows_here`: the rows of each phase's batch that the role with this job computes
+    at first, if not all. `extras`: settings of the solver that its file lacks.
     """
 
     net: str
@@ -92,10 +92,11 @@ class Job:
     augment: Augment | None = None
     cudnn: str = "off"
     rows_here: Mapping[str, int] = dataclasses.field(default_factory=dict)
-    solver_values: Mapping[str, int | float] = dataclasses.field(default_factory=dict)
+    solver_values: Mapping[str, int | float | str] = dataclasses.field(default_factory=dict)
     classes: tuple[str, ...] = ()
     orientation: str = "exif"
     transform: TransformKeys = dataclasses.field(default_factory=TransformKeys)
+    extras: SolverExtras = dataclasses.field(default_factory=SolverExtras)
 
     def with_batches(self, batch: int | None) -> Job:
         """The job with the batch sizes that its net declares. `batch`, if given, is the size for
@@ -163,7 +164,7 @@ class Job:
     @cached_property
     def solver_spec(self) -> SolverSpec:
         """The solver, read from its prototxt, with the values that cluster.toml overrides."""
-        return load_solver(self.solver, self.solver_values)
+        return load_solver(self.solver, self.solver_values, self.extras)
 
     @cached_property
     def shared(self) -> Lent:

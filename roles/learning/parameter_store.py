@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 from ops import Array, Backend
 from roles.learning.buffers import new_parameter
@@ -31,6 +31,8 @@ class ParameterStore(Parameters):
         layer: their "gradients" are applied by the same call.
         """
         self._update(self._ops, {layer: gradients})
+        if counts:
+            self._average_in(self._ops, (layer,))
         self._copy((layer,))
         return self.count(layer) if counts else self.versions[layer]
 
@@ -63,24 +65,44 @@ class ParameterStore(Parameters):
         """Update every layer from the gradients of one whole pass, clipped by their common norm if
         the solver clips.
 
-        The gradients may be written over. Where layers are updated separately, the common norm is
-        not known, so the planner refuses clip_gradients there.
+        The gradients may be written over. Where several actors hold parameters, they share the
+        common norm (`common_norm`).
         """
-        learned = [
-            g
-            for layer, of in gradients.items()
-            for param, g in zip(self._params[layer], of, strict=True)
-            if param.keep is None
-        ]
+        learned = self._learned(gradients)
         factor = self._solver.clip_factor(self._ops, learned)
         if factor != 1.0:
             for gradient in learned:
                 gradient *= factor
         if len({self.versions[layer] for layer in gradients}) == 1:
             self._update(self._ops, gradients)
+            self._average_in(self._ops, gradients)
             self._copy(gradients)
             for layer in gradients:
                 self.count(layer)
         else:
             for layer, of in gradients.items():
                 self.apply(layer, of)
+
+    def _learned(self, gradients: Mapping[str, Blobs]) -> list[Array]:
+        """The gradients of learned parameters, without the terms of running statistics."""
+        return [
+            g
+            for layer, of in gradients.items()
+            for param, g in zip(self._params[layer], of, strict=True)
+            if param.keep is None
+        ]
+
+    def squares(self, gradients: Mapping[str, Blobs]) -> list[float]:
+        """The sum of squares of each gradient that counts for the common norm."""
+        return [self._ops.l2_norm_squared(self._ops.asarray(g)) for g in self._learned(gradients)]
+
+    def clipped(self, layer: str, gradients: Blobs, squares: Sequence[float]) -> Blobs:
+        """A layer's gradients, clipped by the norm of all gradients with these squares. The given
+        arrays are not changed."""
+        factor = self._solver.clip_factor_of(squares)
+        if factor == 1.0:
+            return gradients
+        return tuple(
+            g * factor if param.keep is None else g
+            for param, g in zip(self._params[layer], gradients, strict=True)
+        )

@@ -15,15 +15,16 @@ import numpy as np
 
 from nets import NetError, ParamSpec, SolverSpec
 from ops import Array, Backend
-from roles.learning.checkpoint_slices import history_names, state_shapes
-from roles.messages import Blobs
+from roles.learning.buffers import new_parameter
+from roles.learning.checkpoint_slices import history_names, state_shapes, trained_name
+from roles.messages import TRAIN, Blobs
 
 
 class Parameters:
     """The parameters, the solver's histories and the version of every layer of a part.
 
     `publishes`: each version of a device's parameters is copied to the host when it is made, in the
-    compute thread.
+    compute thread. If the solver averages parameters, tests and checkpoints get the averages.
     """
 
     def __init__(
@@ -36,7 +37,9 @@ class Parameters:
         in_place: bool = False,
         publishes: bool = False,
     ) -> None:
-        self._params = dict(params)
+        self._params = {
+            layer: tuple(map(solver.optimizer.adjusted, specs)) for layer, specs in params.items()
+        }
         self._blobs = dict(blobs)
         self._solver = solver
         self._ops = ops
@@ -48,6 +51,9 @@ class Parameters:
             )
             for layer, of in self._blobs.items()
         }
+        self._average = solver.average
+        self._averages: dict[str, Blobs] = {}
+        self._begin_averages(self._blobs)
         self.versions = dict.fromkeys(self._blobs, 0)
         self._copies: dict[str, Blobs] | None = {} if publishes and not ops.on_host else None
         self._copy(self._blobs)
@@ -69,9 +75,41 @@ class Parameters:
         """The layers that have parameters, in net order."""
         return tuple(self._blobs)
 
-    def read(self, layer: str) -> Blobs:
-        """The arrays of a layer's present version."""
-        return self._blobs[layer]
+    def read(self, layer: str, phase: str = TRAIN) -> Blobs:
+        """The arrays of a layer's present version for passes of this phase. Tests get the average,
+        if there is one."""
+        return self._blobs[layer] if phase == TRAIN or not self._average else self._averages[layer]
+
+    def _begin_averages(self, blobs: Mapping[str, Blobs]) -> None:
+        """Let the averages of these layers begin with copies of these arrays."""
+        if self._average:
+            for layer, of in blobs.items():
+                copies = [self._ops.zeros((blob.size,), blob.dtype) for blob in of]
+                self._averages[layer] = tuple(
+                    self._ops.copy(blob, copy.reshape(blob.shape))
+                    for blob, copy in zip(of, copies, strict=True)
+                )
+
+    def _average_in(self, ops: Backend, layers: Iterable[str]) -> None:
+        """Let the new parameters of these layers, whose versions are not counted yet, into their
+        averages."""
+        if self._average is None:
+            return
+        for layer in layers:
+            keep = self._average.decay_at(self.versions[layer])
+            for average, blob in zip(self._averages[layer], self._blobs[layer], strict=True):
+                ops.moving_average(average, blob, keep, out=average)
+
+    def averaged(self, layer: str) -> Blobs | None:
+        """A copy of a layer's averages in memory that peers can read. None if there are none."""
+        if self._average is None:
+            return None
+        found = []
+        for average in self._averages[layer]:
+            copy = new_parameter(self._ops, average.shape, average.dtype)
+            copy[...] = average
+            found.append(self._ops.to_host(copy))
+        return tuple(found)
 
     def in_place(self, layer: str, *, histories: bool) -> list[Array]:
         """The arrays of a layer that may be written over where no other actor reads: each
@@ -106,6 +144,7 @@ class Parameters:
                 self._own(array, blob.dtype)
                 for array, blob in zip(arrays, self._blobs[layer], strict=True)
             )
+        self._begin_averages({layer: self._blobs[layer] for layer in blobs})
         self._copy(blobs)
 
     def _own(self, array: Array, dtype: Any) -> Array:
@@ -114,14 +153,21 @@ class Parameters:
 
     def state(self) -> dict[str, Array]:
         """Everything that a checkpoint must hold, on the host: `layer.i`, and `layer.i.history`,
-        `layer.i.history2`."""
+        `layer.i.history2`. With averages, `layer.i` is the average, which every reader of weights
+        then takes, and `layer.i.trained` is the parameter that training goes on from."""
         found: dict[str, Array] = {}
         for layer, blobs in self._blobs.items():
             for index, (blob, histories) in enumerate(
                 zip(blobs, self._history[layer], strict=True)
             ):
                 host = self._ops.to_host(blob)
-                found[f"{layer}.{index}"] = host.copy() if self._in_place else host
+                host = host.copy() if self._in_place else host
+                if self._average is None:
+                    found[f"{layer}.{index}"] = host
+                else:
+                    average = self._ops.to_host(self._averages[layer][index])
+                    found[f"{layer}.{index}"] = average.copy()
+                    found[trained_name(layer, index)] = host
                 for name, history in zip(
                     history_names(layer, index, len(histories)), histories, strict=True
                 ):
@@ -129,9 +175,9 @@ class Parameters:
         return found
 
     def restore(self, state: Mapping[str, Array], version: int) -> None:
-        """Take parameters and momentum from a checkpoint's arrays. Raises NetError that names
-        missing or misshapen arrays."""
-        shapes = state_shapes(self._params, self._solver)
+        """Take parameters, momentum and averages from a checkpoint's arrays. If it has no averages,
+        they begin with its parameters. Raises NetError that names missing or misshapen arrays."""
+        shapes = state_shapes(self._params, self._solver, state)
         found = {name: state[name].shape if name in state else "nothing" for name in shapes}
         wrong = [(name, shape) for name, shape in shapes.items() if found[name] != shape]
         problems = [
@@ -142,8 +188,14 @@ class Parameters:
             raise NetError(problems)
         for layer, blobs in self._blobs.items():
             fresh = tuple(
-                self._own(state[f"{layer}.{index}"], blob.dtype) for index, blob in enumerate(blobs)
+                self._own(_trained(state, layer, index), blob.dtype)
+                for index, blob in enumerate(blobs)
             )
+            if self._average is not None:
+                self._averages[layer] = tuple(
+                    self._ops.asarray(np.array(state[f"{layer}.{index}"]), blob.dtype)
+                    for index, blob in enumerate(blobs)
+                )
             if self._in_place:  # other objects may hold views of these arrays
                 for blob, new in zip(blobs, fresh, strict=True):
                     blob[...] = new
@@ -160,3 +212,8 @@ class Parameters:
             )
             self.versions[layer] = version
         self._copy(self._blobs)
+
+
+def _trained(state: Mapping[str, Array], layer: str, index: int) -> Array:
+    """The parameter that training goes on from, in the arrays of a checkpoint."""
+    return state.get(trained_name(layer, index), state[f"{layer}.{index}"])

@@ -28,6 +28,9 @@ kind_speeds      The speeds of workers whose machines have kinds
 recurrent_nets   The demands of nets with recurrent layers on the preset, the batch and the solver
 all_samples      The check of all data of a job, for `check --all-samples`
 augmenting       The transform and the random changes of images, as [train.data] has them
+epochs           The times of a job
+solver_sections  The sections of [train] that stand for settings of the solver's file
+solver_fit       The solvers that a preset cannot have
 
 See docs/decisions/tuning.md.
 """

@@ -18,7 +18,9 @@ from roles.forecasting.tuned_cluster import cluster_of
 from roles.learning.job import Job
 from roles.options import SOLVER, Strategy, Train, Tuning, is_auto
 from roles.planning.diagnostics import Diagnostics
+from roles.planning.epochs import of_open_batch
 from roles.planning.refusals import Problem
+from roles.planning.solver_sections import of_open_rate
 from roles.planning.strategies import WHY
 from roles.presets.request import Preset
 from roles.tuning.choices import Choices, counts_up_to
@@ -166,6 +168,7 @@ class AutoSettings:
         file is read."""
         strategy = self._train.strategy
         yield from self.refused()
+        yield from (*of_open_batch(self._train), *of_open_rate(self._train))
         if GROUPS in self.keys:
             if not _regroups(self._preset):
                 yield f"found 'auto', but {WHY['groups'].format(strategy.preset)}", GROUPS
@@ -309,7 +312,7 @@ class AutoSettings:
         if self._follows and job.solver_spec.type not in KINDS:
             text = "found 'closed-loop', but only the momentum of "
             text += (
-                f"{' and '.join(KINDS)} adds up with that of asynchrony: this solver is "
+                f"{', '.join(KINDS)} adds up with that of asynchrony: this solver is "
                 f"{job.solver_spec.type}"
             )
             yield text, ("tuning", "momentum_by")

@@ -15,7 +15,7 @@ from nets import Net, NetError, SolverSpec, unknown_numbers
 from nets.data import Batches, Source, examined, in_classes
 from nets.data.mixing import LABELS
 from nets.files import checkpoint
-from nets.files.histories import check_solver
+from nets.files.histories import TRAINED, check_solver
 from nets.files.shared import Weights
 from nets.files.weights import Matched, match
 from roles.learning.checkpoint_slices import state_shapes
@@ -87,7 +87,8 @@ class Contents:
             str(path), facts, self.job.solver_spec.type, "start with train.weights"
         ):
             self.warnings.append((told, ("resume",)))
-        expected = state_shapes(net.params, self.job.solver_spec)
+        expected = state_shapes(net.params, self.job.solver_spec, arrays)
+        self.warnings += [(text, ("resume",)) for text in _told_of_averages(self.job, arrays)]
         problems = [
             f"{path}: '{name}': found "
             f"{'nothing' if name not in arrays else f'shape {arrays[name].shape}'}, "
@@ -103,6 +104,15 @@ class Contents:
             lead = f"{path}: the checkpoint{of} does not fit this net and solver"
             raise NetError([lead, *problems[:3], *more])
         finite(str(path), {name: (arrays[name],) for name in expected})
+
+
+def _told_of_averages(job: Job, arrays: Mapping[str, NDArray[Any]]) -> Iterator[str]:
+    """A warning if only the checkpoint has averages of the parameters, or only the run."""
+    has = any(name.endswith(TRAINED) for name in arrays)
+    if has and job.extras.average is None:
+        yield "its averages of the weights are dropped, since [train.ema] is missing"
+    if job.extras.average is not None and not has:
+        yield "it has no averages of the weights: they begin with its weights"
 
 
 def check_rates(solver: SolverSpec) -> None:

@@ -19,6 +19,7 @@ from roles.planning.diagnostics import Diagnostics
 from roles.planning.job_checks import CheckedJob
 from roles.planning.job_reading import PlanInputs
 from roles.planning.kind_speeds import groups_of, noted_kinds, with_speeds
+from roles.presets.norm_shares import with_norm_shares
 from roles.presets.request import Request
 from runtime.config.sections import ClusterConfig
 from runtime.errors import ConfigError
@@ -47,6 +48,7 @@ def lay_out(inputs: PlanInputs, checked: CheckedJob, diagnostics: Diagnostics) -
 
     def lay(request: Request) -> Topology:
         topology = with_typed_options(inputs.preset.layout(request))
+        topology = with_norm_shares(topology, request.job)
         return inputs.auto.with_tuner(diagnostics, topology, request.timetable, inputs.config)
 
     kinds = noted_kinds(inputs.config, diagnostics)

@@ -21,6 +21,8 @@ from roles.planning.contents import Contents, check_rates
 from roles.planning.diagnostics import Diagnostics
 from roles.planning.job_reading import PlanInputs, ReadJob
 from roles.planning.recurrent_nets import recurrent_mistakes
+from roles.planning.solver_fit import named, unfit
+from roles.planning.solver_sections import unmatched_rates
 from roles.planning.strategies import PRESETS, idle_servers, mistakes_of, options_of
 from roles.tuning.compensation import Compensation
 
@@ -49,6 +51,9 @@ def check(inputs: PlanInputs, read: ReadJob, diagnostics: Diagnostics) -> Checke
     diagnostics.stop_if_wrong()
     assert read.timetable is not None
     nets, layers = _check_nets(inputs, read, diagnostics)
+    if TRAIN in nets:
+        for text, keys in unmatched_rates(inputs.train.optimizer, nets[TRAIN].params):
+            diagnostics.problem(text, "train", *keys)
     for text, keys in idle_servers(inputs.train.strategy, inputs.preset, len(layers)):
         diagnostics.problem(text, "train", *keys)
     _look_into_files(inputs, read, nets, diagnostics)
@@ -88,17 +93,11 @@ def _check_strategy(inputs: PlanInputs, job: Job, diagnostics: Diagnostics) -> A
 
 
 def _check_solver(inputs: PlanInputs, job: Job, diagnostics: Diagnostics) -> None:
-    """Refuse rates that are not numbers. Refuse clipping by a norm over all layers where layers are
-    updated separately."""
+    """Refuse rates that are not numbers, and a solver that the preset cannot have."""
     with diagnostics.reading("train", "solver"):
         check_rates(job.solver_spec)
-        if job.solver_spec.clips and not inputs.preset.joint:
-            joint = [name for name, preset in PRESETS.items() if preset.joint]
-            text = (
-                "clip_gradients needs the norm of all gradients at once: only "
-                f"presets {_named(joint)} have it"
-            )
-            diagnostics.problem(text, "train", "strategy", "preset")
+        for text, keys in unfit(inputs.train, inputs.preset, job.solver_spec):
+            diagnostics.problem(text, "train", *keys)
 
 
 def _check_nets(
@@ -147,7 +146,7 @@ def _check_parts(
     if not conv.params:
         whole_nets = [name for name, preset in PRESETS.items() if preset.part == "all"]
         text = f"found a net without a conv phase that learns ({whole.spec.name}): "
-        text += f"only presets {_named(whole_nets)} train it"
+        text += f"only presets {named(whole_nets)} train it"
         diagnostics.problem(text, "train", "strategy", "preset")
     return layers_of(conv)
 
@@ -224,8 +223,3 @@ def _check_tests(inputs: PlanInputs, timetable: Timetable, diagnostics: Diagnost
         )
         diagnostics.problem(text, "train", "strategy", "workers")
         diagnostics.stop_if_wrong()
-
-
-def _named(presets: list[str]) -> str:
-    *first, last = (f"'{preset}'" for preset in presets)
-    return f"{', '.join(first)} and {last}" if first else last

@@ -24,7 +24,11 @@ from roles.planning.auto_settings import AutoSettings
 from roles.planning.by_solver import as_the_solver_says
 from roles.planning.compensating import compensation_of
 from roles.planning.diagnostics import Diagnostics
+from roles.planning.epochs import mistakes as timing_mistakes
+from roles.planning.epochs import timed
 from roles.planning.refusals import DOUBLE, mistakes
+from roles.planning.solver_sections import extras_of, values_of
+from roles.planning.solver_sections import told as replaced
 from roles.planning.strategies import preset_called
 from roles.presets.request import Preset
 from roles.tuning.compensation import Compensation
@@ -83,8 +87,6 @@ def read(inputs: PlanInputs, diagnostics: Diagnostics) -> ReadJob:
     timetable = None
     with diagnostics.reading("train", "net"):
         _ = job.net_spec
-    with diagnostics.reading("train", "solver"):
-        timetable = timetable_of(job, _place(job, diagnostics))
     # without a readable net, it is not known which data each data layer reads
     readable = not diagnostics.problems
     for phase in (phase for phase in job.phases if readable or is_one(job.data[phase])):
@@ -93,6 +95,10 @@ def read(inputs: PlanInputs, diagnostics: Diagnostics) -> ReadJob:
             for line in sources[phase].told:
                 diagnostics.warn(line, "train", "data", phase.lower())
     check_transform(job, inputs.train.data, sources, diagnostics)
+    with diagnostics.reading("train", "solver"):
+        if TRAIN in sources:
+            job = timed(job, inputs.train, inputs.checkpoint, sources[TRAIN], diagnostics)
+        timetable = timetable_of(job, _place(job, diagnostics))
     if inputs.train.data.shuffle is None and TRAIN in sources:
         job = dataclasses.replace(job, shuffle=sources[TRAIN].by_class)
     weights: Weights = {}
@@ -109,7 +115,7 @@ def read_job(inputs: PlanInputs, diagnostics: Diagnostics) -> Job:
     """Make the job with net, solver and data as cluster.toml names them. Its batches are missing if
     the net cannot be read."""
     train = inputs.train
-    for text, keys in (*mistakes(train), *inputs.auto.mistakes()):
+    for text, keys in (*mistakes(train), *timing_mistakes(train), *inputs.auto.mistakes()):
         diagnostics.problem(text, "train", *keys)
     job = _as_written(inputs, diagnostics)
     with diagnostics.reading("train", "data", "augment"):
@@ -120,7 +126,7 @@ def read_job(inputs: PlanInputs, diagnostics: Diagnostics) -> Job:
         job, wrong, told = as_the_solver_says(job, train)
         for text, keys in wrong:
             diagnostics.problem(text, "train", *keys)
-        for text, keys in told:
+        for text, keys in (*told, *replaced(train, job)):
             diagnostics.warn(text, "train", *keys)
     with diagnostics.reading("train", "net"):
         for phase in dict.fromkeys((TRAIN, *job.test_phases)):
@@ -169,8 +175,9 @@ def _as_written(inputs: PlanInputs, diagnostics: Diagnostics) -> Job:
     """The job as [train] alone describes it. No file is read yet, except to find the weights of a
     run."""
     train = inputs.train
-    values = {"max_iter": train.max_iter, "base_lr": train.base_lr}
-    values |= {"momentum": train.set_momentum}
+    # the iterations of epochs are known when the data are open
+    values = values_of(train.optimizer) | {"max_iter": 1 if train.epochs else train.max_iter}
+    values |= {"base_lr": train.base_lr, "momentum": train.set_momentum}
     return Job(
         net=_located(inputs.base, train.net),
         solver=_located(inputs.base, train.solver),
@@ -189,6 +196,7 @@ def _as_written(inputs: PlanInputs, diagnostics: Diagnostics) -> Job:
         resume=_beside(inputs.base, train.resume),
         weights=_weights(inputs, diagnostics),
         solver_values={name: value for name, value in values.items() if value is not None},
+        extras=extras_of(train),
     )
 
 

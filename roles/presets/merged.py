@@ -3,6 +3,8 @@ server for the whole FC phase."""
 
 from __future__ import annotations
 
+from functools import partial
+
 from roles.fc.server import FcOptions
 from roles.presets.groups import Tree, groups_of, live_of, process_of, with_groups
 from roles.presets.request import (
@@ -70,9 +72,10 @@ def adam(request: Request) -> Topology:
 
 OF_GROUPS = keys("workers groups fan_in shares live pipeline")
 # groups of one worker do not cut batches and have no tree, until the groups are changed
-OMNIVORE = Preset(omnivore, OF_GROUPS, groups=as_chosen, equals_single=True, compensates=True)
-SYNC = Preset(sync, keys("workers fan_in shares live pipeline"), equals_single=True)
-ASYNC = Preset(
+NORM = partial(Preset, joint=True)  # the conv model and the FC server share the norm
+OMNIVORE = NORM(omnivore, OF_GROUPS, groups=as_chosen, equals_single=True, compensates=True)
+SYNC = NORM(sync, keys("workers fan_in shares live pipeline"), equals_single=True)
+ASYNC = NORM(
     asynchronous, keys("workers live pipeline"), keys("fan_in shares"), groups=as_many_as_workers
 )
-ADAM = Preset(adam, OF_GROUPS, groups=as_chosen, races=True, compensates=True)
+ADAM = NORM(adam, OF_GROUPS, groups=as_chosen, races=True, compensates=True)

@@ -133,7 +133,8 @@ class Preset:
 
     `uses`: the keys of `SHAPE` that it uses. Other keys are refused, and so are those of
     `uses_live` where groups cannot be changed. `part`: the part of the net that its workers
-    compute. `joint`: one actor holds the gradients of all layers of a pass at once. `groups`: the
+    compute. `joint`: the norm of all gradients of an iteration is known where parameters are
+    updated: by one actor with all layers, or by actors that share it. `groups`: the
     number of groups of workers. `servers`: the number of model servers that share the layers; 0
     where it cannot be chosen. `shards`: the number of servers that share the FC phase by output
     units; 0 if they do not. `averages`: its workers train separate models, and all of them meet

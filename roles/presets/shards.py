@@ -109,6 +109,7 @@ def _pairs(names: Sequence[str]) -> list[Link]:
 LOCAL_FC_SHARDS = Preset(
     local_fc_shards,
     OF_GROUPS | keys("servers scheme variable_batch"),
+    joint=True,
     groups=as_chosen,
     servers=fc_servers,
     shards=fc_servers,
@@ -118,6 +119,7 @@ LOCAL_FC_SHARDS = Preset(
 ONE_WEIRD_TRICK = Preset(
     one_weird_trick,
     keys("workers shares exchange fan_in between scheme variable_batch"),
+    joint=True,
     shards=as_many_as_workers,
     exchange="collective",
     equals_single=True,

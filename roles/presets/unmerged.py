@@ -118,22 +118,30 @@ MXNET_SYNC = Preset(
     mxnet_sync,
     keys("workers servers shares live pipeline"),
     part="all",
+    joint=True,
     servers=chosen,
     equals_single=True,
 )
-MXNET_ASYNC = Preset(mxnet_async, *APART, part="all", groups=as_many_as_workers, servers=chosen)
+MXNET_ASYNC = Preset(
+    mxnet_async, *APART, part="all", joint=True, groups=as_many_as_workers, servers=chosen
+)
 SINGA = Preset(
     singa,
     keys("workers groups servers fan_in shares live pipeline"),
     part="all",
+    joint=True,
     groups=as_chosen,
     servers=chosen,
     equals_single=True,
     compensates=True,
 )
 DISTBELIEF = Preset(
-    distbelief, *APART, part="all", groups=as_many_as_workers, servers=downpour_servers
+    distbelief, *APART, part="all", joint=True, groups=as_many_as_workers, servers=downpour_servers
 )
 PARAMETER_SERVER = Preset(
-    parameter_server, keys("workers shares live pipeline"), part="all", equals_single=True
+    parameter_server,
+    keys("workers shares live pipeline"),
+    part="all",
+    joint=True,
+    equals_single=True,
 )

@@ -7,6 +7,8 @@ gradient_gauges  The statistics of a model server's gradients, shown as metrics 
 model_ledger     The ledger of a model server
 model_steps      The steps of a conv model server in an iteration (`ConvModel`)
 tree_reducer     A node of the reduction tree
+clipped_updates  A model server's gradients that wait for the norm of their iteration, and are then
+                 clipped
 
 See docs/decisions/training.md.
 """

@@ -15,20 +15,21 @@ from functools import partial
 from typing import ClassVar
 
 from nets import Net
-from roles.base.loads import Loads, updates
+from roles.base.loads import Loads, norm_load, updates
 from roles.base.reads import ReadsJob
 from roles.base.role import Anew, Held, JobOptions, Sent
 from roles.base.shapes import Shapes
 from roles.base.sizes import model, parts_at
 from roles.base.steps import Steps, Turn
 from roles.learning.backends import cpu_ops
+from roles.learning.common_norm import ALONE, SHARE, NormShares, norm_sent
 from roles.learning.gradient_sum import GradientSum
 from roles.learning.job import InputShape
-from roles.learning.model_holder import ModelHolder
 from roles.learning.parameter_store import ParameterStore
 from roles.learning.resume import restored
 from roles.learning.wire_formats import Wire, WireFormat, layers_of
 from roles.messages import TRAIN, Blobs, LayerGradient, LayerModel, PullLayer
+from roles.servers.clipped_updates import ClippedUpdates
 from roles.servers.gradient_gauges import GradientGauges
 from roles.servers.hogwild import HogwildStore, Races
 from roles.servers.model_ledger import LAYER, PART, TESTED, ModelLedger
@@ -41,7 +42,8 @@ from runtime import Conversation, Envelope
 @dataclass(frozen=True, kw_only=True)
 class ModelOptions(JobOptions):
     """The job, the data's image shape, the coordinator's name, the `part` of the net that the model
-    is of ("conv" or "all"), and the `layers` that this server holds (None: all).
+    is of ("conv" or "all"), and the `layers` that this server holds (None: all). `norm`: the
+    other holders of parameters, if gradients are clipped.
 
     With `hogwild`, updates of different groups race over one set of arrays, and workers read these
     arrays (see `hogwild`). They lie in host memory and are updated there, whatever the device.
@@ -55,6 +57,7 @@ class ModelOptions(JobOptions):
     part: str = "conv"
     layers: tuple[str, ...] | None = None
     hogwild: bool = False
+    norm: NormShares = ALONE
 
     @property
     def tells_of(self) -> frozenset[str]:
@@ -63,7 +66,8 @@ class ModelOptions(JobOptions):
         return frozenset({"momentum"} if self.hogwild else {"momentum", "noise"})
 
     def sends(self, name: str, shapes: Shapes) -> Sent:
-        """The server's layers, to every worker that names it."""
+        """The server's layers, to every worker that names it. A share of the norm."""
+        yield from norm_sent(self.norm)
         for worker, options in shapes.having("models").items():
             for way in options.models:
                 if way.server == name:
@@ -72,7 +76,7 @@ class ModelOptions(JobOptions):
 
     def steps(self, name: str, shapes: Shapes, turn: Turn) -> Steps:
         """Layers are published and updated."""
-        return served(self.job, self.part, name, shapes, turn, races=self.hogwild)
+        return served(self.job, self.part, name, shapes, turn, races=self.hogwild, norm=self.norm)
 
     def holds(self, name: str, shapes: Shapes) -> Held:
         """Parameters and histories."""
@@ -82,16 +86,20 @@ class ModelOptions(JobOptions):
         """One update for each layer, once all parts of its gradient are added up."""
         layers = shapes.layers(self.job, self.part, self.layers)
         parts = parts_at(name, shapes)
-        return updates(layers, parts, apart=self.hogwild, number=shapes.number)
+        clips = self.job.solver_spec.clips
+        yield from updates(layers, parts, apart=self.hogwild or clips, number=shapes.number)
+        if clips:
+            yield norm_load(layers)
 
 
-class ConvModel(ModelHolder, ReadsJob):
+class ConvModel(ClippedUpdates, ReadsJob):
     """A server of some or all layers of the model."""
 
     Options = ModelOptions
-    conversations: ClassVar[tuple[Conversation, ...]] = (LAYER, PART, TESTED)
+    conversations: ClassVar[tuple[Conversation, ...]] = (LAYER, PART, TESTED, SHARE)
 
     def __init__(self, options: ModelOptions) -> None:
+        self._shares = options.norm
         self._job = replace(options.job, device="cpu") if options.hogwild else options.job
         self._hogwild = options.hogwild
         self._image_shape = options.image_shape
@@ -105,6 +113,7 @@ class ConvModel(ModelHolder, ReadsJob):
         self._store = await self.compute("build", self._build)
         self._ledger = ModelLedger(self._store.layers, super().model_version())
         self._races = Races()
+        self._share_norm(self._shares)
         self._watch = GradientWatch(
             [] if self._hogwild or self._job.emulated else self._store.layers, self._job.batch
         )
@@ -141,6 +150,11 @@ class ConvModel(ModelHolder, ReadsJob):
         """Apply a group's summed gradient to a layer, then answer the pulls that waited for it."""
         layer = message.layer
         self._ledger.check(message, envelope.sender)
+        if self._job.solver_spec.clips:
+            total = await self.compute(f"sum {layer}", self._total, message)
+            if self._ledger.came(message, envelope.sender) and total is not None:
+                await self._wait_for_norm(message, total)
+            return
         if self._hogwild:
             total = await self.compute(f"sum {layer}", self._total, message)
             if self._ledger.came(message, envelope.sender) and total is not None:
@@ -151,6 +165,18 @@ class ConvModel(ModelHolder, ReadsJob):
             version = await self.compute(f"update {layer}", self._apply, message, size=size)
         if self._ledger.came(message, envelope.sender) and version is not None:
             await self._updated(message, version)
+
+    async def _apply_clipped(
+        self, message: LayerGradient, total: Blobs, squares: tuple[float, ...]
+    ) -> None:
+        clipped = partial(self._store.clipped, message.layer, total, squares)
+        if self._hogwild:
+            self._races.start(self._race(message, clipped()))
+            return
+        with self.phase("apply"):
+            work = f"update {message.layer}"
+            version = await self.compute(work, lambda: self._store.apply(message.layer, clipped()))
+        await self._updated(message, version)
 
     async def _race(self, message: LayerGradient, total: Blobs) -> None:
         """Apply a gradient at the same time as gradients of other groups."""
@@ -209,5 +235,8 @@ class ConvModel(ModelHolder, ReadsJob):
 
     async def _publish(self, pull: PullLayer, envelope: Envelope) -> None:
         blobs = self._store.published(pull.layer)
+        if pull.phase != TRAIN:
+            averages = await self.compute("average", self._store.averaged, pull.layer)
+            blobs = blobs if averages is None else averages
         fresh = LayerModel(layer=pull.layer, version=self._store.versions[pull.layer], blobs=blobs)
         await self.reply(envelope, self._ledger.publish(pull, fresh))

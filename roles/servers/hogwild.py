@@ -50,6 +50,7 @@ class HogwildStore(ParameterStore):
         if not hasattr(self._thread, "ops"):
             self._thread.ops = self._make_ops()
         self._update(self._thread.ops, {layer: tuple(gradients)})
+        self._average_in(self._thread.ops, (layer,))
 
     def _own(self, array: Array, dtype: Any) -> Array:
         """Copy an array to memory that peers can read."""
@@ -72,6 +73,7 @@ class HogwildStore(ParameterStore):
                     self._solver.new_history(self._ops, param, w.dtype),
                     w,
                 )
+                self._ops.moving_average(w, g, 0.5, out=w)
 
 
 class Races:

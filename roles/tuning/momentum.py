@@ -41,7 +41,8 @@ ROUNDING = 1e-6  # a prototxt's 0.9 is 0.89999998
 ROUNDED = 1e-5  # the same for 1 / (1 - momentum)
 HIGH = 0.95  # total momentum from which runs ended in NaN, see docs/tuning.md
 MOST = 0.99  # the largest explicit momentum that is ever proposed
-KINDS = ("SGD", "Nesterov")  # the solvers whose momentum adds up with that of asynchrony
+# the solvers whose momentum adds up with that of asynchrony
+KINDS = ("SGD", "Nesterov", "SGDW", "NesterovW")
 
 
 def remaining(momentum: float, staleness: float) -> float:

@@ -96,7 +96,17 @@ class ReplicaOptions(WholeOptions):
             done.append((name, "update", str(bucket)))
             needs = summed if self.atomic else (summed[bucket],)
             yield Step(done[-1], None if clips else Work("update"), needs)
-        yield Step((name, "end"), Work("update") if clips else None, tuple(done))
+        yield from self.clipped(name, tuple(done))
+        ends = self.known(name) if clips else ()
+        yield Step((name, "end"), Work("update") if clips else None, (*done, *ends))
+
+    def clipped(self, name: str, after: tuple[Key, ...]) -> Steps:
+        """The steps between the last sum and the update, if the norm is shared."""
+        return ()
+
+    def known(self, name: str) -> tuple[Key, ...]:
+        """The steps after which the norm is known, apart from the sums."""
+        return ()
 
     def sums(self, shapes: Shapes, turn: Turn) -> list[int]:
         """The size of each sum that is made in this iteration, in numbers."""
@@ -267,9 +277,10 @@ class Replica(ModelHolder, PassWorker):
                     for bucket, part in zip(self._buckets, parts, strict=True)
                 ]
             totals = [task.result() for task in sums]
+            clipping = await self._clipping(ticket, totals) if self._clips else _nothing
             async with self._updating:
                 if self._clips:
-                    await self.compute("update", self._clip_and_update, totals)
+                    await self.compute("update", clipping)
                 elif self._atomic:
                     for bucket, total in zip(self._buckets, totals, strict=True):
                         await self.compute("update", self._update, bucket, total)
@@ -277,6 +288,12 @@ class Replica(ModelHolder, PassWorker):
         self._images.inc(high - low)
         self._iterations.inc()
         self._report(ticket, self._scores if scores is None else scores)
+
+    async def _clipping(
+        self, ticket: Ticket, totals: list[Callable[[], Array]]
+    ) -> Callable[[], None]:
+        """The work that clips all gradients by their norm and updates."""
+        return partial(self._clip_and_update, totals)
 
     async def _sum(
         self, number: int, bucket: Bucket, part: Awaitable[Array]
@@ -308,7 +325,7 @@ class Replica(ModelHolder, PassWorker):
         self._passes.read(net, ticket)
         for stage in net.stages:
             if stage.layer is not None:
-                net.load(stage.layer, self._store.read(stage.layer))
+                net.load(stage.layer, self._store.read(stage.layer, ticket.phase))
             net.forward(stage)
 
     def _scored(self, ticket: Ticket) -> Scores:
@@ -338,13 +355,16 @@ class Replica(ModelHolder, PassWorker):
             self._store.apply(layer, gradients)
 
     def _clip_and_update(self, sums: list[Callable[[], Array]]) -> None:
-        """Clip and update. Clipping needs all gradients at once and writes over them. The sums
-        belong to all members, so they are copied."""
+        self._store.apply_all(self._gradients_of(sums))
+
+    def _gradients_of(self, sums: list[Callable[[], Array]]) -> dict[str, Blobs]:
+        """All gradients. Clipping needs them at once and writes over them. The sums belong to all
+        members, so they are copied."""
         gradients: dict[str, Blobs] = {}
         for bucket, total in zip(self._buckets, sums, strict=True):
             gradients |= bucket.views(self._job.backend_ops.asarray(total()).copy())
-        self._store.apply_all(gradients)
+        return gradients
 
 
 def _nothing() -> None:
-    """The work before the first bucket when everything else is done already."""
+    """The work where everything is done already."""

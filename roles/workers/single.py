@@ -113,7 +113,7 @@ class Single(ModelHolder, PassWorker):
         self._passes.read(net, ticket)
         for stage in net.stages:
             if stage.layer is not None:
-                net.load(stage.layer, self._store.read(stage.layer))
+                net.load(stage.layer, self._store.read(stage.layer, ticket.phase))
             net.forward(stage)
 
     def _learn(self, net: WorkerNet) -> dict[str, float]:

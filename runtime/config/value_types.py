@@ -48,6 +48,7 @@ PLAIN = "a non-empty string without control characters"
 Word = Annotated[str, Field(min_length=1), AfterValidator(_plain), Expected(PLAIN)]
 Seconds = Annotated[float, Field(gt=0, allow_inf_nan=False)]
 Count = Annotated[int, Field(ge=1)]
+Positive = Annotated[float, Field(gt=0, allow_inf_nan=False)]
 Port = Annotated[int, Field(ge=1, le=65535)]
 
 

@@ -5,7 +5,7 @@ A type's text is the first paragraph of its class's docstring.
 
 from __future__ import annotations
 
-from nets.definition.update_rules import RULES
+from nets.definition.solver_types import RULES
 from nets.layers import KINDS, REFUSED, Layer
 from tests.house.pages import table
 

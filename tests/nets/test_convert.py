@@ -234,3 +234,33 @@ def test_the_parameter_store_resumes_where_caffe_stopped(tmp_path):
         assert all(
             np.array_equal(a, b) for a, b, keep in zip(found, arrays, kept, strict=True) if keep
         )
+
+
+def test_a_snapshot_has_the_weights_that_training_goes_on_from_not_their_averages(tmp_path, caplog):
+    params = lenet().params
+    write_weights(tmp_path / "a.caffemodel", some_weights())
+    checkpoint_from_caffe(
+        tmp_path / "a.caffemodel", tmp_path / "a.safetensors", params, solver="SGD"
+    )
+    arrays, facts = checkpoint.load(tmp_path / "a.safetensors")
+    trained = {f"{layer}.{at}": p.shape for layer, of in params.items() for at, p in enumerate(of)}
+    arrays |= {f"{name}.trained": np.full(shape, 7, "f") for name, shape in trained.items()}
+    checkpoint.save(tmp_path / "b.safetensors", arrays, facts)
+    files = [tmp_path / f"b.{suffix}" for suffix in SNAPSHOT]
+    checkpoint_to_caffe(tmp_path / "b.safetensors", *files, params, solver="SGD")
+    found = read_weights(files[0])
+    assert all((blob == 7).all() for blobs in found.values() for blob in blobs)
+    assert "not their averages over time" in caplog.text
+
+
+@pytest.mark.parametrize("kind", ["AdamW", "LARS", "Muon", "SGDW", "NesterovW"])
+def test_histories_of_types_that_caffe_lacks_become_no_snapshot(tmp_path, kind):
+    params = lenet().params
+    text = f"found solver type '{kind}', which Caffe does not have"
+    files = [tmp_path / f"b.{suffix}" for suffix in SNAPSHOT]
+    with pytest.raises(CheckpointError, match=text):
+        checkpoint_to_caffe(tmp_path / "a.safetensors", *files, params, solver=kind)
+    with pytest.raises(CheckpointError, match=text):
+        checkpoint_from_caffe(
+            tmp_path / "a.caffemodel", tmp_path / "a.safetensors", params, solver=kind
+        )

@@ -317,7 +317,7 @@ def test_an_unknown_zoo_name_offers_the_nearest():
         ('type: "AdaGrad" momentum: 0.5', ("s.prototxt:4: key 'momentum': found 0.5, but " "" "" "AdaGrad has no momentum, expected 0")),
         ('regularization_type: "L3"', ("s.prototxt:4: key 'regularization_type': found 'L3', " "" "" "expected 'L1' or 'L2'")),
         ('type: "SDG"', "s.prototxt:4: key 'type': found 'SDG', expected one of SGD, " "" "" "Nesterov, AdaGrad, RMSProp, "
-         "AdaDelta, Adam (did you mean 'SGD'?)"),
+         "AdaDelta, Adam, SGDW, NesterovW, AdamW, LARS, Muon (did you mean 'SGD'?)"),
         ("iter_size: 0", "s.prototxt:4: key 'iter_size': found 0, expected an integer >= 1"),
         ("momentum: 1", "s.prototxt:4: key 'momentum': found 1, expected 0 <= momentum < 1"),
         ("weight_decay: -1", "s.prototxt:4: key 'weight_decay': found -1, expected a number >= 0"),

@@ -1,15 +1,15 @@
-"""Every solver type compared with plain float64 formulas of Caffe's updates; clipping, iter_size,
-larger batches."""
+"""Every solver type compared with plain float64 formulas of its updates; clipping, iter_size, larger
+batches."""
 
 import math
 
 import numpy as np
 import pytest
 
-from nets import load_solver
+from nets import OptimizerSettings, PrototxtError, load_solver
 from nets.definition.params import ParamSpec
 from nets.definition.scaling import linear, square_root
-from nets.definition.update_rules import RULES
+from nets.definition.solver_types import RULES
 from nets.schema import caffe_pb2 as caffe
 from ops import get_backend
 
@@ -72,6 +72,39 @@ CASES = {
 }
 
 
+def sgdw(state, g, lr, t):
+    state["h"] = 0.9 * state.get("h", 0) + g
+    return lr * state["h"]
+
+
+def nesterovw(state, g, lr, t):
+    state["h"] = 0.9 * state.get("h", 0) + g
+    return lr * (g + 0.9 * state["h"])
+
+
+def adamw(state, g, lr, t):
+    state["m"] = 0.9 * state.get("m", 0) + 0.1 * g
+    state["v"] = 0.99 * state.get("v", 0) + 0.01 * g**2
+    return lr * state["m"] / (1 - 0.9**t) / (np.sqrt(state["v"] / (1 - 0.99**t)) + 1e-3)
+
+
+def muon(state, g, lr, t):
+    state["h"] = 0.9 * state.get("h", 0) + 0.1 * g
+    x = g + 0.9 * (state["h"] - g)
+    x = x / np.linalg.norm(x)
+    for _ in range(5):
+        x = 3.4445 * x - 4.7750 * x @ x.T @ x + 2.0315 * x @ x.T @ x @ x.T @ x
+    return lr * 0.2 * 2 * x  # the largest side of the parameter is 4
+
+
+DECOUPLED = {
+    "SGDW": ("momentum: 0.9", sgdw),
+    "NesterovW": ("momentum: 0.9", nesterovw),
+    "AdamW": ("momentum: 0.9 momentum2: 0.99 delta: 1e-3", adamw),
+    "Muon": ("momentum: 0.9", muon),
+}
+
+
 @pytest.mark.parametrize("regularization", ["L1", "L2"])
 @pytest.mark.parametrize("kind", CASES)
 def test_every_solver_type_updates_as_caffe_does(tmp_path, kind, regularization):
@@ -97,8 +130,78 @@ def test_every_solver_type_updates_as_caffe_does(tmp_path, kind, regularization)
     assert len(history) == RULES[kind].histories
 
 
+@pytest.mark.parametrize("kind", DECOUPLED)
+def test_decoupled_optimizers_take_the_decay_from_the_parameter(tmp_path, kind):
+    options, step_of = DECOUPLED[kind]
+    found = solver(tmp_path, f'type: "{kind}" {options}')
+    random = np.random.default_rng(0)
+    state = {}
+    w = expected = random.standard_normal(PARAM.shape)
+    history = found.new_history(OPS, PARAM, np.float64)
+    for iteration in range(4):
+        g = random.standard_normal(PARAM.shape)
+        w, history = found.update(OPS, iteration, PARAM, w, g, history)
+        rate = RATE * 0.5**iteration * PARAM.lr_mult
+        shrink = rate * DECAY * PARAM.decay_mult
+        expected = expected - step_of(state, g, rate, iteration + 1) - shrink * expected
+        np.testing.assert_allclose(w, expected, rtol=1e-5, atol=1e-6)  # a prototxt holds float32
+    assert len(history) == RULES[kind].histories
+
+
+def test_lars_scales_the_rate_of_weights_by_their_norm_and_leaves_biases_alone(tmp_path):
+    found = solver(tmp_path, 'type: "LARS" momentum: 0')
+    w = np.full((3, 4), 2.0)
+    g = np.full((3, 4), 0.5)
+    new, _ = found.update(OPS, 0, PARAM, w, g, found.new_history(OPS, PARAM, np.float64))
+    decay = DECAY * PARAM.decay_mult
+    local = 0.001 * 2.0 / (0.5 + decay * 2.0)
+    np.testing.assert_allclose(w - new, RATE * PARAM.lr_mult * local * (0.5 + decay * 2), rtol=1e-6)
+    bias = ParamSpec("l", 1, "bias", (4,), caffe.FillerParameter(), 1.0, 0.0)
+    history = found.new_history(OPS, bias, np.float64)
+    new, _ = found.update(OPS, 0, bias, w[0], g[0], history)
+    np.testing.assert_allclose(w[0] - new, RATE * 0.5, rtol=1e-6)
+
+
+def test_muon_updates_biases_as_adamw(tmp_path):
+    bias = ParamSpec("l", 1, "bias", (4,), caffe.FillerParameter())
+    new = []
+    for kind in ("Muon", "AdamW"):
+        found = solver(tmp_path, f'type: "{kind}" momentum: 0.9 momentum2: 0.99')
+        history = found.new_history(OPS, bias, np.float64)
+        assert len(history) == 2
+        new.append(found.update(OPS, 0, bias, np.ones(4), np.arange(4.0), history)[0])
+    np.testing.assert_array_equal(*new)
+
+
+def test_decay_of_weights_only_and_rates_by_layer_change_the_multipliers_of_parameters():
+    filler = caffe.FillerParameter()
+    settings = OptimizerSettings("weights", (("conv*", 0.1), ("c*", 5.0)))
+    made = [
+        settings.adjusted(ParamSpec(layer, 0, "w", shape, filler, 2.0, 0.5, keep))
+        for layer, shape, keep in (
+            ("conv1", (3, 4), None),
+            ("conv1", (3,), None),
+            ("cut", (3, 4), None),
+            ("ip", (3, 4), None),
+            ("conv1", (3,), 0.9),
+        )
+    ]
+    assert [(p.lr_mult, p.decay_mult) for p in made] == [
+        (0.2, 0.5),
+        (0.2, 0.0),
+        (10.0, 0.5),
+        (2.0, 0.5),
+        (2.0, 0.5),
+    ]
+
+
 def test_the_cases_above_cover_every_solver_type():
-    assert CASES.keys() == RULES.keys()
+    assert {*CASES, *DECOUPLED, "LARS"} == RULES.keys()
+
+
+def test_the_decay_of_decoupled_optimizers_is_l2(tmp_path):
+    with pytest.raises(PrototxtError, match="the weight decay of AdamW is L2"):
+        solver(tmp_path, 'type: "AdamW" regularization_type: "L1"')
 
 
 @pytest.mark.parametrize("number", range(6))
@@ -115,6 +218,11 @@ def test_gradients_are_clipped_by_the_norm_of_all_of_them(tmp_path, iter_size, f
     assert found.clip_factor(OPS, gradients) == pytest.approx(factor)
     assert found.clip_factor(OPS, [g / 10 for g in gradients]) == 1
     assert solver(tmp_path, "").clip_factor(OPS, gradients) == 1
+
+
+@pytest.mark.parametrize("squares", [[1e308, 1e308], [math.inf, 1.0]])
+def test_gradients_whose_norm_overflows_are_clipped_to_nothing(tmp_path, squares):
+    assert solver(tmp_path, "clip_gradients: 2.5").clip_factor_of(squares) == 0
 
 
 def test_a_solver_states_its_level_and_stages(tmp_path):

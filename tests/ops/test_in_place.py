@@ -101,6 +101,23 @@ CALLS: dict[str, Callable[[Backend, Array, Array, Array | None], Any]] = {
     "adam mean": lambda b, x, y, out: b.adam_update(y, y * 2, x, y * y, step=2, **STEP, out_m=out)[
         1
     ],
+    "sgdw": lambda b, x, y, out: b.sgdw_update(x, y, y * 2, momentum=0.9, **STEP, out_w=out)[0],
+    "nesterovw history": lambda b, x, y, out: b.sgdw_update(
+        y, y * 2, x, momentum=0.9, nesterov=True, **STEP, out_h=out
+    )[1],
+    "adamw": lambda b, x, y, out: b.adamw_update(x, y, y, y * y, step=2, **STEP, out_w=out)[0],
+    "adamw mean": lambda b, x, y, out: b.adamw_update(
+        y, y * 2, x, y * y, step=2, **STEP, out_m=out
+    )[1],
+    "lars": lambda b, x, y, out: b.lars_update(x, y, y * 2, momentum=0.9, **STEP, out_w=out)[0],
+    "lars history": lambda b, x, y, out: b.lars_update(
+        y, y * 2, x, momentum=0.9, **STEP, out_h=out
+    )[1],
+    "muon": lambda b, x, y, out: b.muon_update(x, y, y * 2, momentum=0.9, **STEP, out_w=out)[0],
+    "muon history": lambda b, x, y, out: b.muon_update(
+        y, y * 2, x, momentum=0.9, **STEP, out_h=out
+    )[1],
+    "moving average": lambda b, x, y, out: b.moving_average(x, y, 0.9, out=out),
 }
 
 

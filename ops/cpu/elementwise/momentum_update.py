@@ -19,6 +19,12 @@ def regularised(c: Code, w: Vec, g: Vec, ridge: Vec, lasso: Vec) -> Vec:
     return g + w * ridge + sign
 
 
+def fused(c: Code, x: Vec, y: Vec, z: Vec) -> Vec:
+    """x * y + z, rounded once. Of two products in a sum, the compiler would fuse either one, here
+    this one and there the other. So a number has the same bits wherever it lies in its array."""
+    return c.apply("fma", x, y, z)
+
+
 def _sgd(
     c: Code, w: Vec, g: Vec, h: Vec, rate: Vec, momentum: Vec, ridge: Vec, lasso: Vec
 ) -> list[Vec]:
@@ -30,8 +36,8 @@ def _nesterov(
     c: Code, w: Vec, g: Vec, h: Vec, rate: Vec, momentum: Vec, ridge: Vec, lasso: Vec
 ) -> list[Vec]:
     kept = h * momentum
-    new = kept + regularised(c, w, g, ridge, lasso) * rate
-    return [w - (new * (momentum + 1.0) - kept), new]
+    new = fused(c, regularised(c, w, g, ridge, lasso), rate, kept)
+    return [w - fused(c, new, momentum + 1.0, c.constant(0) - kept), new]
 
 
 SGD = Stream("sgd", "w_out h_out", "w g h", _sgd, f"rate momentum {DECAYS}")

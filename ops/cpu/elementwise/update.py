@@ -7,7 +7,8 @@ import math
 
 from ops.cpu.codegen.code import Code
 from ops.cpu.codegen.values import Vec
-from ops.cpu.elementwise.momentum_update import DECAYS, MomentumUpdates, decays, regularised
+from ops.cpu.elementwise.decoupled_update import DecoupledUpdates
+from ops.cpu.elementwise.momentum_update import DECAYS, decays, regularised
 from ops.cpu.team.streams import Stream
 from ops.errors import Array
 from ops.reference.update import REGULARIZATIONS
@@ -63,7 +64,7 @@ ADAM = Stream(
 )
 
 
-class Updates(MomentumUpdates):
+class Updates(DecoupledUpdates):
     """Every solver as one pass, except AdaDelta, which the reference computes."""
 
     def adagrad_update(

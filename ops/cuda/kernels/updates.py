@@ -10,7 +10,10 @@ or -1. The numbers a to d are the rule's own.
 from __future__ import annotations
 
 LINE = 6
-RULES = ("SGD", "Nesterov", "AdaGrad", "RMSProp", "AdaDelta", "Adam")
+RULES = (
+    "SGD", "Nesterov", "AdaGrad", "RMSProp", "AdaDelta", "Adam", "AdamW", "SGDW", "NesterovW",
+)  # fmt: skip
+DECOUPLED = RULES.index("AdamW")  # the first rule whose weight decay is no part of the gradient
 
 UPDATES: dict[str, str] = {
     "update": f"""(const long long* table, const T* factors, int tensors, int count, int rule, int l1, T rate, T decay,
@@ -28,7 +31,7 @@ UPDATES: dict[str, str] = {
         if (factor[2] >= 0) {{ *result = w * factor[2] + g; continue; }}
         T *h = (T*)line[3] + at, *u = (T*)line[4] + at, own = rate * factor[0];
         T pull = l1 ? (w > 0 ? T(1) : w < 0 ? T(-1) : T(0)) : w;
-        g += decay * factor[1] * pull;
+        if (rule < {DECOUPLED}) g += decay * factor[1] * pull;
         if (rule == 0) {{
             step = *h = a * *h + own * g;
         }} else if (rule == 1) {{
@@ -45,12 +48,17 @@ UPDATES: dict[str, str] = {
             *h = squares;
             *u = a * *u + (1 - a) * step * step;
             step *= own;
+        }} else if (rule == 7 || rule == 8) {{
+            T next = a * *h + g;
+            *h = next;
+            step = own * (rule == 7 ? next : g + a * next);
         }} else {{
             T mean = a * *h + (1 - a) * g, squares = b * *u + (1 - b) * g * g;
             *h = mean;
             *u = squares;
             step = own * c * (mean / (sqrt(squares) + delta));
         }}
+        if (rule >= {DECOUPLED}) step += own * decay * factor[1] * w;
         *result = w - step;
     }}
 }}""",

@@ -36,7 +36,13 @@ VIRTUAL = {"clock": "virtual", "latency": 0.001, "bytes_per_second": 12_500_000}
 
 
 def emulated(
-    tmp_path: Path, iterations: int, *, faster: float = 1.0, test: bool = False, **strategy: Any
+    tmp_path: Path,
+    iterations: int,
+    *,
+    faster: float = 1.0,
+    test: bool = False,
+    clip: bool = False,
+    **strategy: Any,
 ) -> runtime.Topology:
     """LeNet on devices whose work takes the times of TIMES."""
     times = {key: {**entry, "mean": entry["mean"] / faster} for key, entry in TIMES.items()}
@@ -50,6 +56,7 @@ def emulated(
         "max_iter": iterations,
         "devices": {"*": "emulated:times.json"},
         "strategy": strategy,
+        **({"optimizer": {"clip_norm": 1.0}} if clip else {}),
     }
     return training(options, directory=tmp_path)
 
@@ -104,6 +111,30 @@ def test_a_run_takes_the_time_that_is_predicted_from_its_service_times(
         (rf"predicted .* m?s, measured .* an iteration; busiest: {busiest} " rf"\d+%"), last["text"]
     )
     assert last["message_seconds"] == VIRTUAL["latency"]
+
+
+@pytest.mark.few("omnivore-2-1", "one-weird-trick")
+@pytest.mark.parametrize(
+    "strategy",
+    [
+        {"preset": "omnivore", "workers": 2, "groups": 1},
+        {"preset": "omnivore", "workers": 4, "groups": 4},
+        {"preset": "mxnet-async", "workers": 3, "servers": 2},
+        {"preset": "parameter-server", "workers": 3},
+        {"preset": "one-weird-trick", "workers": 2},
+        {"preset": "local-fc-shards", "workers": 2, "servers": 2},
+        {"preset": "adam", "workers": 2, "groups": 2},
+    ],
+    ids=lambda strategy: "-".join(map(str, strategy.values())),
+)
+def test_the_wait_for_the_norm_of_clipped_gradients_is_predicted(
+    tmp_path: Path, strategy: Any
+) -> None:
+    events = events_of(emulated(tmp_path, 80, clip=True, **strategy), tmp_path)
+    assert [event for event in events if event.name in ("warning", "misprediction")] == []
+    (finished,) = [event for event in events if event.name == "finished"]
+    seconds = 64 / finished["images_per_second"]
+    assert predictions(events)[-1]["predicted_seconds"] == pytest.approx(seconds, rel=0.1)
 
 
 def test_tests_and_their_work_change_neither_predictions_nor_measurements(

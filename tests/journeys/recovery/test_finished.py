@@ -54,7 +54,7 @@ def test_resuming_the_last_iteration_leaves_no_run_directory_and_names_the_setti
         assert main(["up", *words, *FAST]) == 0
         said = capsys.readouterr()
         assert said.out.endswith(NOTHING)
-        assert f"{told}train.max_iter\n" in said.err
+        assert f"{told}train.max_iter or epochs\n" in said.err
     assert main(["up", "--resume", "--set", "train.max_iter=1", *FAST]) == 0, (
         "a checkpoint beyond the end is finished too"
     )
@@ -102,7 +102,7 @@ def test_check_and_plan_warn_of_it_and_do_their_work(
         capsys.readouterr()
         assert main([command, "--set", f"train.resume={file.absolute()}", *FAST]) == 0
         said = capsys.readouterr()
-        assert "there is nothing left to train; raise train.max_iter" in said.err
+        assert "there is nothing left to train; raise train.max_iter or epochs" in said.err
         assert "single" in said.out
 
 

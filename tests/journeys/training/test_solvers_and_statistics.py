@@ -112,11 +112,6 @@ def test_gradients_are_clipped_by_their_common_norm_if_one_process_knows_it(
     ("options", "problem"),
     [
         (
-            {"solver": "clip_gradients: 5"},
-            "train.strategy.preset: clip_gradients needs the norm of all gradients at once: "
-            f"only presets {named(lambda preset: preset.joint)} have it",
-        ),
-        (
             {"net": DATA + DENSE % "data"},
             "train.strategy.preset: found a net without a conv phase that learns (own): "
             f"only presets {named(lambda preset: preset.part == 'all')} train it",

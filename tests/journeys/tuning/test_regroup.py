@@ -146,6 +146,27 @@ def test_a_reproducible_run_regrouped_50_times_has_the_bits_of_an_undisturbed_on
         assert arrays[name].tobytes() == expected.tobytes(), name
 
 
+@pytest.mark.parametrize("clip", ["", "clip_norm = 0.5\n"])
+def test_regrouped_runs_with_todays_optimizers_have_the_bits_of_an_undisturbed_one(
+    tmp_path: Path, clip: str
+) -> None:
+    sections = (
+        f"[train.optimizer]\ntype = 'AdamW'\nweight_decay = 0.05\n{clip}"
+        "[train.schedule]\ntype = 'cosine'\nwarmup = 3\n[train.ema]\ndecay = 0.75\n"
+    )
+    wishes = [{"workers": workers, "groups": 1} for workers in (2, 4, 1)]
+    settings = ["train.strategy.reproducible=true", "train.batch=16"]
+    options = {"groups": 1, "iterations": 20, "more": sections}
+    cluster = configure(tmp_path, "omnivore", workers=4, **options)
+    journal = meddled(cluster, wishes, [*settings, "train.strategy.live=true"])
+    assert len(journal.of("granted")) == 3
+    alone = configure(tmp_path / "undisturbed", "single", workers=1, **options)
+    alone.write_text(alone.read_text() + "reproducible = true\n")
+    arrays = _arrays(tmp_path, journal)
+    for name, expected in train(alone).arrays.items():
+        assert arrays[name].tobytes() == expected.tobytes(), name
+
+
 def _arrays(directory: Path, journal: Journal) -> dict[str, np.ndarray]:
     arrays, _ = checkpoint.load(directory / journal.of("checkpoint")[-1]["file"])
     return arrays

@@ -1,4 +1,4 @@
-"""Caffe's solvers, element by element."""
+"""Caffe's solvers and later optimizers, element by element."""
 
 from __future__ import annotations
 
@@ -25,15 +25,15 @@ def arrays(r):
     }
 
 
-def update(name, results, call, formula, regularization="L2") -> Case:
-    """A case of one solver. formula(w, regularised g, h, u) returns the new values of one
-    element."""
+def update(name, results, call, formula, regularization="L2", decoupled=False) -> Case:
+    """A case of one solver. formula(w, regularised g, h, u) returns the new values of one element.
+    A `decoupled` solver gets g as it is."""
 
     def reference(a):
         def one(which):
             def element(w, g, h, u):
                 kick = w if regularization == "L2" else math.copysign(1.0, w)
-                return formula(w, g + DECAY * kick, h, u)[which]
+                return formula(w, g + DECAY * kick * (not decoupled), h, u)[which]
 
             return each(element, a["x"], a["g"], a["h"], a["u"])
 
@@ -50,7 +50,8 @@ def update(name, results, call, formula, regularization="L2") -> Case:
 
 OUTS = {
     "sgd": ("out_h",), "nesterov": ("out_h",), "adagrad": ("out_h",), "rmsprop": ("out_h",),
-    "adadelta": ("out_h", "out_u"), "adam": ("out_m", "out_s"),
+    "adadelta": ("out_h", "out_u"), "adam": ("out_m", "out_s"), "sgdw": ("out_h",),
+    "nesterovw": ("out_h",), "adamw": ("out_m", "out_s"),
 }  # fmt: skip
 OPTIONS = {
     "sgd": {"momentum": MOMENTUM},
@@ -59,6 +60,9 @@ OPTIONS = {
     "rmsprop": {"rms_decay": RMS, "delta": DELTA},
     "adadelta": {"momentum": MOMENTUM, "delta": DELTA},
     "adam": {"momentum": MOMENTUM, "momentum2": MOMENTUM2, "delta": DELTA, "step": STEP},
+    "sgdw": {"momentum": MOMENTUM},
+    "nesterovw": {"momentum": MOMENTUM, "nesterov": True},
+    "adamw": {"momentum": MOMENTUM, "momentum2": MOMENTUM2, "delta": DELTA, "step": STEP},
 }
 
 
@@ -95,6 +99,33 @@ def adam(w, g, h, u):
     return w - RATE * correction * m / (math.sqrt(s) + DELTA), m, s
 
 
+def sgdw(w, g, h, u):
+    new = MOMENTUM * h + g
+    return w - RATE * (new + DECAY * w), new
+
+
+def nesterovw(w, g, h, u):
+    new = MOMENTUM * h + g
+    return w - RATE * (g + MOMENTUM * new + DECAY * w), new
+
+
+def adamw(w, g, h, u):
+    m = MOMENTUM * h + (1 - MOMENTUM) * g
+    s = MOMENTUM2 * u + (1 - MOMENTUM2) * g * g
+    root = math.sqrt(s / (1 - MOMENTUM2**STEP)) + DELTA
+    return w - RATE * (m / (1 - MOMENTUM**STEP) / root + DECAY * w), m, s
+
+
+def average() -> Case:
+    """The moving average of parameters."""
+    return Case(
+        "moving average",
+        arrays,
+        lambda b, a, o: (b.moving_average(a["h"], a["x"], 0.9, out=o[0]),),
+        lambda a: (0.9 * a["h"] + 0.1 * a["x"],),
+    )
+
+
 CASES = [
     update("sgd", 2, lambda b: b.sgd_update, sgd),
     update("sgd", 2, lambda b: b.sgd_update, sgd, "L1"),
@@ -103,4 +134,8 @@ CASES = [
     update("rmsprop", 2, lambda b: b.rmsprop_update, rmsprop),
     update("adadelta", 3, lambda b: b.adadelta_update, adadelta),
     update("adam", 3, lambda b: b.adam_update, adam),
+    update("sgdw", 2, lambda b: b.sgdw_update, sgdw, decoupled=True),
+    update("nesterovw", 2, lambda b: b.sgdw_update, nesterovw, decoupled=True),
+    update("adamw", 3, lambda b: b.adamw_update, adamw, decoupled=True),
+    average(),
 ]

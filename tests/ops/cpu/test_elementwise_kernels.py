@@ -211,6 +211,10 @@ def test_updates_of_any_length_equal_the_reference(size, fast, reference):
             w, g, h, momentum=0.9, **common, regularization="L1"
         ),
         lambda b, w, g, h, s: b.adam_update(w, g, h, s, step=3, **common),
+        lambda b, w, g, h, s: b.adamw_update(w, g, h, s, step=3, **common),
+        lambda b, w, g, h, s: b.sgdw_update(w, g, h, momentum=0.9, **common),
+        lambda b, w, g, h, s: b.sgdw_update(w, g, h, momentum=0.9, nesterov=True, **common),
+        lambda b, w, g, h, s: (b.moving_average(h, w, 0.9),),
     ):
         for mine, right in zip(
             call(fast, w, g, h, s), call(reference, *wide(w, g, h, s)), strict=True
@@ -220,6 +224,32 @@ def test_updates_of_any_length_equal_the_reference(size, fast, reference):
     fast.sgd_update(w, g, h, momentum=0.9, **common, out_w=w, out_h=h)
     np.testing.assert_array_equal(w, new_w)
     np.testing.assert_array_equal(h, new_h)
+
+
+TINY = {"rate": 0.0013, "decay": 0.05}
+UPDATES = {
+    "sgd": lambda b, w, g, h, s: b.sgd_update(w, g, h, momentum=0.9, **TINY),
+    "nesterov": lambda b, w, g, h, s: b.nesterov_update(w, g, h, momentum=0.9, **TINY),
+    "adagrad": lambda b, w, g, h, s: b.adagrad_update(w, g, s, **TINY),
+    "rmsprop": lambda b, w, g, h, s: b.rmsprop_update(w, g, s, **TINY),
+    "adam": lambda b, w, g, h, s: b.adam_update(w, g, h, s, step=3, **TINY),
+    "sgdw": lambda b, w, g, h, s: b.sgdw_update(w, g, h, momentum=0.9, **TINY),
+    "nesterovw": lambda b, w, g, h, s: b.sgdw_update(w, g, h, momentum=0.9, nesterov=True, **TINY),
+    "adamw": lambda b, w, g, h, s: b.adamw_update(w, g, h, s, step=3, **TINY),
+    "average": lambda b, w, g, h, s: (b.moving_average(h, w, 0.9),),
+}
+
+
+@pytest.mark.parametrize("name", UPDATES)
+def test_an_update_has_the_same_bits_wherever_a_number_lies_in_its_array(name, fast):
+    w, g, h, s = (np.random.default_rng(k).standard_normal(4000, np.float32) for k in range(4))
+    arrays = (w, g, h / 10, abs(s) / 100)
+    whole = UPDATES[name](fast, *arrays)
+    for cut in (2000, 1999, 3):
+        parts = [[a[part] for a in arrays] for part in (slice(cut), slice(cut, None))]
+        cuts = [UPDATES[name](fast, *part) for part in parts]
+        for of, first, rest in zip(whole, *cuts, strict=True):
+            assert np.concatenate([first, rest]).tobytes() == of.tobytes()
 
 
 def test_with_destinations_given_nothing_is_allocated(fast):

@@ -1,0 +1,91 @@
+"""The times of a job: those that cluster.toml gives in epochs, the schedule of the rate, and their
+mistakes."""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from collections.abc import Iterator
+from functools import partial
+
+from nets.data import Source
+from nets.graph.inputs import rows_given
+from roles.learning.job import Job
+from roles.messages import TRAIN
+from roles.options import Checkpoint, Train, is_auto
+from roles.planning.diagnostics import Diagnostics
+from roles.planning.solver_sections import late, schedule_of
+from roles.planning.solver_sections import mistakes as section_mistakes
+
+Remark = tuple[str, tuple[str, ...]]  # a line, and the keys that it is about
+ROUNDING = 1e-9  # of a product of two decimal numbers
+
+
+def epoch_rows(job: Job, source: Source) -> int:
+    """The rows of an epoch. Raises NetError if the data have less than one batch of a net with
+    streams."""
+    return rows_given(job.spec(TRAIN), source)
+
+
+def iterations_of(job: Job, source: Source, epochs: float) -> int:
+    """The first number of iterations in which each row comes at least so many times. An epoch may
+    end inside a batch. Raises NetError as `epoch_rows` does."""
+    return max(1, math.ceil(epochs * epoch_rows(job, source) / job.rows(TRAIN) - ROUNDING))
+
+
+def timed(
+    job: Job, train: Train, checkpoint: Checkpoint, source: Source, diagnostics: Diagnostics
+) -> Job:
+    """The job with its times in iterations, also those that are given in epochs, and with the
+    schedule of [train.schedule]. Notes times that the run does not reach."""
+    job, told = _in_iterations(job, source, train, checkpoint)
+    for text, keys in told:
+        diagnostics.warn(text, *keys)
+    last = job.solver_spec.max_iter
+    found = schedule_of(train.schedule, last, partial(iterations_of, job, source))
+    if found is None or train.schedule is None:
+        return job
+    for text, keys in late(found, train.schedule, last):
+        diagnostics.problem(text, "train", *keys)
+    extras = dataclasses.replace(job.extras, schedule=found)
+    return dataclasses.replace(job, extras=extras)
+
+
+def _in_iterations(
+    job: Job, source: Source, train: Train, checkpoint: Checkpoint
+) -> tuple[Job, list[Remark]]:
+    """The job with the iterations of `train.epochs`, `train.test_epochs` and `checkpoint.epochs`,
+    and a line for each of them."""
+    given = {
+        "max_iter": (train.epochs, ("train", "epochs")),
+        "test_interval": (train.test_epochs, ("train", "test_epochs")),
+        "snapshot": (checkpoint.epochs, ("checkpoint", "epochs")),
+    }
+    values = dict(job.solver_values)
+    told: list[Remark] = []
+    for field, (epochs, keys) in given.items():
+        if epochs is None:
+            continue
+        count = iterations_of(job, source, epochs)
+        values[field] = count
+        unit = f"epoch{'s'[: epochs != 1]}"
+        lead = f"{epochs:g} {unit} of {epoch_rows(job, source)} images"
+        told.append((f"{lead} are {count} iterations, which stand for {field} of the solver", keys))
+    return dataclasses.replace(job, solver_values=values), told
+
+
+def mistakes(train: Train) -> Iterator[Remark]:
+    """The mistakes of the solver's sections of [train], and epochs that contradict other keys."""
+    yield from section_mistakes(train)
+    if train.epochs is not None and train.max_iter is not None:
+        yield f"found {train.epochs:g} together with 'max_iter', expected one of them", ("epochs",)
+
+
+def of_open_batch(train: Train) -> Iterator[Remark]:
+    """The mistake of a batch that is "auto" where a key of [train] counts epochs."""
+    keys = [key for key in ("epochs", "test_epochs") if getattr(train, key) is not None]
+    if train.schedule is not None:
+        keys += [f"schedule.{key}" for key in train.schedule.given if key.endswith("_epochs")]
+    for key in keys[:1] if is_auto(train.batch) else ():
+        text = f"found 'auto', but train.{key} counts epochs, whose iterations would change"
+        yield text, ("batch",)

@@ -1,0 +1,216 @@
+"""The sections of [train] that stand for settings of the solver's file: their mistakes, the
+settings of the file that they replace, and the schedule and optimizer of a job."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from fnmatch import fnmatchcase
+
+from nets import (
+    OptimizerSettings,
+    RateSchedule,
+    SolverExtras,
+    SolverSpec,
+    WeightAverage,
+    load_solver,
+)
+from roles.learning.job import Job
+from roles.options import Train, is_auto
+from roles.solver_options import Optimizer, Schedule
+from runtime.suggest import near_hint
+
+Remark = tuple[str, tuple[str, ...]]  # a line, and the keys below [train] that it is about
+
+WARM_UP = ("warmup", "warmup_epochs", "warmup_from")
+STEPS = ("at", "at_epochs", "every", "every_epochs")
+TAKES = {  # type of a schedule -> its keys, other than those of the warm-up
+    "cosine": ("end",),
+    "one-cycle": ("end", "shape"),
+    "linear": ("end",),
+    "step": (*STEPS, "factor"),
+    "plateau": ("by", "patience", "min_delta", "factor", "least"),
+    "solver": (),
+}
+DECOUPLED = {"SGD": "SGDW", "Nesterov": "NesterovW", "Adam": "AdamW", "AdamW": "AdamW"}
+FIELDS = {  # key of [train.optimizer] -> field of the solver, or number that only cluster.toml has
+    "weight_decay": "weight_decay",
+    "momentum2": "momentum2",
+    "epsilon": "delta",
+    "clip_norm": "clip_gradients",
+    "trust": "trust",
+}
+KINDS_OF = {  # key of [train.optimizer] -> the types that take it
+    "momentum2": ("Adam", "AdamW", "Muon"),
+    "epsilon": ("AdaGrad", "RMSProp", "AdaDelta", "Adam", "AdamW", "LARS", "Muon"),
+    "trust": ("LARS",),
+}
+NEED_MOMENTUM = ("Nesterov", "Adam", "AdamW", "LARS", "Muon")
+CURVE = ("warmup_from", "end", "factor", "shape")  # keys that the schedule takes as they are
+TOP = 0.3  # the share of a one-cycle in which the rate rises, as in PyTorch
+ONE_CYCLE = {"warmup_from": 0.04, "end": 4e-6}  # PyTorch's div_factor and final_div_factor
+
+
+def mistakes(train: Train) -> Iterator[Remark]:
+    """The mistakes of these sections that show without any file."""
+    if train.optimizer is not None:
+        for text, key in _of_optimizer(train.optimizer):
+            yield text, ("optimizer", key)
+    if train.schedule is not None:
+        for text, key in _of_schedule(train.schedule):
+            yield text, ("schedule", key)
+
+
+def of_open_rate(train: Train) -> Iterator[Remark]:
+    """The mistake of a rate that both the tuner and the tests would choose."""
+    if is_auto(train.base_lr) and train.schedule is not None and train.schedule.type == "plateau":
+        yield "found 'auto', but train.schedule.type 'plateau' changes the rate too", ("base_lr",)
+
+
+def told(train: Train, job: Job) -> Iterator[Remark]:
+    """A line for each setting of the solver's file that these sections replace."""
+    ours = values_of(train.optimizer)
+    values = {name: value for name, value in job.solver_values.items() if name not in ours}
+    solver = load_solver(job.solver, values)  # without these settings
+    if train.optimizer is not None:
+        yield from _replaced(train.optimizer, solver)
+        if train.optimizer.type in NEED_MOMENTUM and train.momentum is None and not solver.momentum:
+            text = f"'{train.optimizer.type}' without momentum, since {solver.path.name} has none"
+            yield f"{text}; train.momentum = 0.9 is usual", ("optimizer", "type")
+    said = train.schedule
+    policy = solver.proto.lr_policy
+    file = solver.path.name
+    if said is not None and said.type != "solver" and (said.type, policy) != ("plateau", "fixed"):
+        yield f"'{said.type}' replaces lr_policy '{policy}' of {file}", ("schedule", "type")
+    if said is not None and said.type == "solver" and not (said.warmup or said.warmup_epochs):
+        text = f"'solver' without a warm-up changes nothing: lr_policy '{policy}' of {file} counts"
+        yield text, ("schedule", "type")
+
+
+def _replaced(said: Optimizer, solver: SolverSpec) -> Iterator[Remark]:
+    """The settings of the solver's file that [train.optimizer] replaces by others."""
+    file = solver.path.name
+    if said.type is not None and said.type != solver.type:
+        yield f"'{said.type}' replaces type '{solver.type}' of {file}", ("optimizer", "type")
+    for key, field in FIELDS.items():
+        value = getattr(said, key)
+        if value is None or field == "trust" or not solver.proto.HasField(field):
+            continue
+        theirs = getattr(solver.proto, field)
+        if abs(value - theirs) > 1e-6 * abs(theirs):
+            yield f"{value:g} replaces {field} {theirs:g} of {file}", ("optimizer", key)
+
+
+def _of_optimizer(said: Optimizer) -> Iterator[tuple[str, str]]:
+    """(text, key) of each mistake of [train.optimizer]."""
+    if said.type is None:
+        if said.decoupled:
+            text = "found true without a type of the optimizer, expected one of"
+            yield f"{text} {', '.join(DECOUPLED)}", "decoupled"
+        return
+    if said.decoupled and said.type not in DECOUPLED:
+        text = f"found true with type '{said.type}', expected one of the types"
+        yield f"{text} {', '.join(DECOUPLED)}", "decoupled"
+    for key, kinds in KINDS_OF.items():
+        if getattr(said, key) is not None and said.type not in kinds:
+            text = f"found {getattr(said, key)!r}, but '{said.type}' does not take it, only"
+            yield f"{text} {', '.join(kinds)}", key
+
+
+def values_of(said: Optimizer | None) -> dict[str, float | str | None]:
+    """The fields of the solver that [train.optimizer] sets. None stands for no value."""
+    if said is None:
+        return {}
+    kind = DECOUPLED.get(said.type or "", said.type) if said.decoupled else said.type
+    numbers = {field: value for field, value in _numbers(said).items() if field != "trust"}
+    return {**({"type": kind} if kind is not None else {}), **numbers}
+
+
+def extras_of(train: Train) -> SolverExtras:
+    """The settings of the solver that its file lacks, without the schedule."""
+    said = train.optimizer
+    optimizer = OptimizerSettings()
+    if said is not None:
+        optimizer = OptimizerSettings(said.decays, tuple(said.rates.items()), _numbers(said))
+    average = WeightAverage(train.ema.decay, train.ema.ramp) if train.ema is not None else None
+    return SolverExtras(optimizer=optimizer, average=average)
+
+
+def _numbers(said: Optimizer) -> dict[str, float]:
+    """Field of the solver -> the number that [train.optimizer] gives."""
+    found = {field: getattr(said, key) for key, field in FIELDS.items()}
+    return {field: value for field, value in found.items() if value is not None}
+
+
+def unmatched_rates(said: Optimizer | None, layers: Iterable[str]) -> Iterator[Remark]:
+    """The patterns of rates that fit no layer with parameters."""
+    known = tuple(layers)
+    for pattern in said.rates if said is not None else ():
+        if not any(fnmatchcase(layer, pattern) for layer in known):
+            text = f"fits no layer that learns{near_hint(pattern, known)}; these learn:"
+            yield f"{text} {', '.join(known)}", ("optimizer", "rates", pattern)
+
+
+def _of_schedule(said: Schedule) -> Iterator[tuple[str, str]]:
+    """(text, key) of each mistake of [train.schedule]."""
+    takes = (*WARM_UP, *TAKES[said.type])
+    for key, found in said.given.items():
+        if key not in takes:
+            text = f"found {found!r}, but a schedule of type '{said.type}' takes only"
+            yield f"{text} {', '.join(takes)}", key
+    for one, other in (("warmup", "warmup_epochs"), ("at", "at_epochs"), ("every", "every_epochs")):
+        if getattr(said, one) is not None and getattr(said, other) is not None:
+            yield (
+                f"found {getattr(said, other)!r} together with '{one}', expected one of them",
+                other,
+            )
+    if said.type != "step":
+        return
+    given = [key for key in STEPS if getattr(said, key) is not None]
+    if not given:
+        yield f"found 'step' without its steps, expected one of {', '.join(STEPS)}", "type"
+    if any(key.startswith("at") for key in given) and any(key.startswith("ev") for key in given):
+        text = f"found {getattr(said, given[-1])!r} together with '{given[0]}'"
+        yield f"{text}, expected one of {', '.join(STEPS)}", given[-1]
+    for key in ("at", "at_epochs"):
+        times = getattr(said, key) or []
+        if sorted(set(times)) != list(times):
+            yield f"found {times}, expected rising numbers", key
+
+
+def schedule_of(
+    said: Schedule | None, last: int, iterations: Callable[[float], int]
+) -> RateSchedule | None:
+    """The schedule of a run of `last` iterations. None without the section. `iterations` gives the
+    iterations of so many epochs."""
+    if said is None:
+        return None
+
+    def time(key: str) -> int | None:
+        epochs = getattr(said, f"{key}_epochs")
+        found: int | None = getattr(said, key) if epochs is None else iterations(epochs)
+        return found
+
+    cycle = said.type == "one-cycle"
+    warmup = time("warmup")
+    at = said.at or [iterations(epochs) for epochs in said.at_epochs or []]
+    shown = {key: said.given[key] for key in CURVE if key in said.given}
+    return RateSchedule(
+        said.type,
+        warmup=(round(TOP * last) if cycle else 0) if warmup is None else warmup,
+        at=tuple(at),
+        every=time("every") or 0,
+        **{**(ONE_CYCLE if cycle else {}), **shown},
+    )
+
+
+def late(schedule: RateSchedule, said: Schedule, last: int) -> Iterator[Remark]:
+    """The times of a schedule that a run of `last` iterations does not reach."""
+    if schedule.warmup >= last:
+        key = "warmup" if said.warmup_epochs is None else "warmup_epochs"
+        text = f"found {getattr(said, key)}, which is iteration {schedule.warmup}"
+        yield f"{text}, expected less than the {last} iterations of the run", ("schedule", key)
+    beyond = [at for at in schedule.at if at >= last]
+    if beyond:
+        key = "at" if said.at_epochs is None else "at_epochs"
+        text = f"found {getattr(said, key)}: iteration {beyond[0]}"
+        yield f"{text} is not one of the {last} iterations of the run", ("schedule", key)

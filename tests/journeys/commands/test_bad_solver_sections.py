@@ -1,0 +1,258 @@
+"""The answers to mistakes in [train.optimizer], [train.schedule], [train.ema] and the keys in
+epochs: one line with file, line and key, what is allowed, and exit 2."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from runtime.cli.main import main
+
+# name -> (cluster.toml, the line and its key, a part of the text)
+BROKEN = {
+    "an unknown optimizer": (
+        "[train.optimizer]\ntype = 'adamw'\n",
+        "2: train.optimizer.type",
+        "found 'adamw' (string), expected 'SGD' or 'Nesterov' or 'AdaGrad' or 'RMSProp' or "
+        "'AdaDelta' or 'Adam' or 'AdamW' or 'LARS' or 'Muon' (did you mean 'AdamW'?)",
+    ),
+    "an unknown key of an optimizer": (
+        "[train.optimizer]\ntype = 'AdamW'\nmomentum_2 = 0.9\n",
+        "3: train.optimizer.momentum_2",
+        "did you mean 'momentum2'",
+    ),
+    "a decay below zero": (
+        "[train.optimizer]\nweight_decay = -0.1\n",
+        "2: train.optimizer.weight_decay",
+        "found -0.1 (float), expected a finite number >= 0",
+    ),
+    "a decay of an unknown kind of parameters": (
+        "[train.optimizer]\ndecays = 'biases'\n",
+        "2: train.optimizer.decays",
+        "expected 'all' or 'weights'",
+    ),
+    "a second momentum of 1": (
+        "[train.optimizer]\ntype = 'AdamW'\nmomentum2 = 1.0\n",
+        "3: train.optimizer.momentum2",
+        "expected a number >= 0 and < 1",
+    ),
+    "a second momentum of SGD": (
+        "[train.optimizer]\ntype = 'SGD'\nmomentum2 = 0.99\n",
+        "3: train.optimizer.momentum2",
+        "found 0.99, but 'SGD' does not take it, only Adam, AdamW, Muon",
+    ),
+    "an epsilon of SGD": (
+        "[train.optimizer]\ntype = 'Nesterov'\nepsilon = 1e-6\n",
+        "3: train.optimizer.epsilon",
+        "found 1e-06, but 'Nesterov' does not take it, only AdaGrad",
+    ),
+    "an epsilon of zero": (
+        "[train.optimizer]\ntype = 'Adam'\nepsilon = 0\n",
+        "3: train.optimizer.epsilon",
+        "expected a finite number > 0",
+    ),
+    "a trust coefficient of AdamW": (
+        "[train.optimizer]\ntype = 'AdamW'\ntrust = 0.01\n",
+        "3: train.optimizer.trust",
+        "found 0.01, but 'AdamW' does not take it, only LARS",
+    ),
+    "a decoupled decay of RMSProp": (
+        "[train.optimizer]\ntype = 'RMSProp'\ndecoupled = true\n[train]\nmomentum = 0.0\n",
+        "3: train.optimizer.decoupled",
+        "found true with type 'RMSProp', expected one of the types SGD, Nesterov, Adam, AdamW",
+    ),
+    "a decoupled decay without a type": (
+        "[train.optimizer]\ndecoupled = true\n",
+        "2: train.optimizer.decoupled",
+        "found true without a type of the optimizer, expected one of SGD, Nesterov, Adam, AdamW",
+    ),
+    "a clipped norm of zero": (
+        "[train.optimizer]\nclip_norm = 0.0\n",
+        "2: train.optimizer.clip_norm",
+        "expected a finite number > 0",
+    ),
+    "a rate below zero": (
+        "[train.optimizer.rates]\n'conv*' = -1\n",
+        "2: train.optimizer.rates.'conv*'",
+        "expected a finite number >= 0",
+    ),
+    "a rate of no layer": (
+        "[train.optimizer.rates]\n'cnov1' = 0.1\n",
+        "2: train.optimizer.rates.cnov1",
+        "fits no layer that learns (did you mean 'conv1'?); these learn: conv1, conv2, ip1, ip2",
+    ),
+    "Muon where the FC phase is divided": (
+        "[train.optimizer]\ntype = 'Muon'\n[train.strategy]\npreset = 'one-weird-trick'\n",
+        "4: train.strategy.preset",
+        "the optimizer 'Muon' needs whole parameters, and preset 'one-weird-trick' divides those",
+    ),
+    "LARS where the FC phase is divided": (
+        "[train.optimizer]\ntype = 'LARS'\n"
+        "[train.strategy]\npreset = 'local-fc-shards'\nservers = 2\n",
+        "4: train.strategy.preset",
+        "the optimizer 'LARS' needs whole parameters",
+    ),
+    "an unknown schedule": (
+        "[train.schedule]\ntype = 'cosin'\n",
+        "2: train.schedule.type",
+        "found 'cosin' (string), expected 'cosine' or 'one-cycle' or 'linear' or 'step' or "
+        "'plateau' or 'solver' (did you mean 'cosine'?)",
+    ),
+    "an unknown key of a schedule": (
+        "[train.schedule]\ntype = 'cosine'\nwarm_up = 5\n",
+        "3: train.schedule.warm_up",
+        "did you mean 'warmup'",
+    ),
+    "a warm-up of half an iteration": (
+        "[train.schedule]\nwarmup = 0.5\n",
+        "2: train.schedule.warmup",
+        "expected an integer >= 0",
+    ),
+    "a warm-up longer than the run": (
+        "[train]\nmax_iter = 10\n[train.schedule]\ntype = 'cosine'\nwarmup = 10\n",
+        "5: train.schedule.warmup",
+        "expected less than the 10 iterations of the run",
+    ),
+    "a warm-up in two units": (
+        "[train.schedule]\nwarmup = 5\nwarmup_epochs = 1\n",
+        "3: train.schedule.warmup_epochs",
+        "found 1.0 together with 'warmup', expected one of them",
+    ),
+    "steps of a cosine": (
+        "[train.schedule]\ntype = 'cosine'\nat = [5]\n",
+        "3: train.schedule.at",
+        "found [5], but a schedule of type 'cosine' takes only warmup, warmup_epochs, "
+        "warmup_from, end",
+    ),
+    "steps without their times": (
+        "[train.schedule]\ntype = 'step'\n",
+        "2: train.schedule.type",
+        "found 'step' without its steps, expected one of at, at_epochs, every, every_epochs",
+    ),
+    "steps that go back": (
+        "[train.schedule]\ntype = 'step'\nat = [20, 10]\n",
+        "3: train.schedule.at",
+        "found [20, 10], expected rising numbers",
+    ),
+    "steps after the end": (
+        "[train]\nmax_iter = 10\n[train.schedule]\ntype = 'step'\nat = [5, 20]\n",
+        "5: train.schedule.at",
+        "found [5, 20]: iteration 20 is not one of the 10 iterations of the run",
+    ),
+    "equal steps and given steps": (
+        "[train.schedule]\ntype = 'step'\nat = [5]\nevery = 5\n",
+        "4: train.schedule.every",
+        "found 5 together with 'at', expected one of at, at_epochs, every, every_epochs",
+    ),
+    "a step that raises the rate": (
+        "[train.schedule]\ntype = 'step'\nat = [5]\nfactor = 2\n",
+        "4: train.schedule.factor",
+        "expected a number > 0 and < 1",
+    ),
+    "a plateau of an unknown score": (
+        "[train.schedule]\ntype = 'plateau'\nby = 'acuracy'\n",
+        "3: train.schedule.by",
+        "found 'acuracy', but tests report no such score (did you mean 'accuracy'?)",
+    ),
+    "a plateau without patience": (
+        "[train.schedule]\ntype = 'plateau'\npatience = 0\n",
+        "3: train.schedule.patience",
+        "expected an integer >= 1",
+    ),
+    "a plateau of a rate that the tuner chooses": (
+        "[train]\nbase_lr = 'auto'\n[train.schedule]\ntype = 'plateau'\n",
+        "2: train.base_lr",
+        "found 'auto', but train.schedule.type 'plateau' changes the rate too",
+    ),
+    "an average that never changes": (
+        "[train.ema]\ndecay = 1.0\n",
+        "2: train.ema.decay",
+        "expected a number >= 0 and < 1",
+    ),
+    "an average over time of models that learn separately": (
+        "[train.ema]\n[train.strategy]\npreset = 'sparknet'\n",
+        "1: train.ema",
+        "preset 'sparknet' averages models that learn separately",
+    ),
+    "no epochs": (
+        "[train]\nepochs = 0\n",
+        "2: train.epochs",
+        "expected a finite number > 0",
+    ),
+    "epochs and iterations": (
+        "[train]\nepochs = 2\nmax_iter = 100\n",
+        "2: train.epochs",
+        "found 2 together with 'max_iter', expected one of them",
+    ),
+    "epochs of an open batch": (
+        "[train]\nepochs = 2\nbatch = 'auto'\n",
+        "3: train.batch",
+        "found 'auto', but train.epochs counts epochs, whose iterations would change",
+    ),
+}
+
+
+@pytest.mark.parametrize("name", BROKEN)
+def test_a_mistake_is_answered_with_its_line_its_key_and_what_is_allowed(
+    name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    toml, place, text = BROKEN[name]
+    monkeypatch.chdir(tmp_path)
+    Path("cluster.toml").write_text(toml)
+    assert main(["check", "cluster.toml"]) == 2
+    lines = capsys.readouterr().err.splitlines()
+    found = [line for line in lines if line.startswith(f"cluster.toml:{place}: ")]
+    assert found, lines
+    assert text in found[0]
+
+
+REPLACED = """[train]
+epochs = 2
+test_epochs = 0.5
+[train.optimizer]
+type = "AdamW"
+weight_decay = 0.05
+[train.schedule]
+type = "cosine"
+warmup_epochs = 0.25
+[checkpoint]
+epochs = 1
+"""
+
+
+def test_each_setting_of_the_solver_that_a_key_replaces_is_reported(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("cluster.toml").write_text(REPLACED)
+    assert main(["check", "cluster.toml"]) == 0
+    told = [record.getMessage() for record in caplog.records]
+    for text in (
+        "train.optimizer.type: 'AdamW' replaces type 'SGD' of lenet_digits_solver.prototxt",
+        "train.optimizer.weight_decay: 0.05 replaces weight_decay 0.0005 of",
+        "train.schedule.type: 'cosine' replaces lr_policy",
+        "train.epochs: 2 epochs of",
+        "which stand for max_iter of the solver",
+        "train.test_epochs: 0.5 epochs of",
+        "which stand for test_interval of the solver",
+        "checkpoint.epochs: 1 epoch of",
+        "which stand for snapshot of the solver",
+    ):
+        assert any(text in line for line in told), (text, told)
+
+
+def test_an_optimizer_without_the_momentum_that_it_needs_is_reported(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("s.prototxt").write_text(
+        'net: "lenet.prototxt" base_lr: 0.1 lr_policy: "fixed" max_iter: 9'
+    )
+    Path("cluster.toml").write_text(
+        "[train]\nsolver = 's.prototxt'\n[train.optimizer]\ntype = 'AdamW'\n"
+    )
+    assert main(["check", "cluster.toml"]) == 0
+    told = [record.getMessage() for record in caplog.records]
+    text = "train.optimizer.type: 'AdamW' without momentum, since s.prototxt has none"
+    assert any(text in line for line in told), told
