@@ -4,6 +4,7 @@ ship with Convoy; tables and verdicts are tested with trials that are made up.""
 from __future__ import annotations
 
 import json
+import math
 import xml.etree.ElementTree as ET
 from collections.abc import Callable, Iterator
 from dataclasses import replace
@@ -15,8 +16,17 @@ import pytest
 from benchmarks.helpers.report import Record
 from benchmarks.presets.runs import Data
 from benchmarks.tuning.kept import Kept, Repeated, Trials
+from benchmarks.tuning.recurrent import TEXT
 from benchmarks.tuning.runs import OMNIVORE, SINGA, Reached, Setting, Task, Times, lenet, trial
-from benchmarks.tuning.studies import fc_phase, lazy_pull, rate_batch, schedule, steady, tasks
+from benchmarks.tuning.studies import (
+    fc_phase,
+    lazy_pull,
+    rate_batch,
+    same_samples,
+    schedule,
+    steady,
+    tasks,
+)
 from nets.files import checkpoint
 from roles.options import Options
 from roles.planning.planner import plan
@@ -147,6 +157,45 @@ def test_a_warm_start_begins_with_the_model_of_its_iterations(
             task, options=task.options | {"weights": str(weights)}, loss=100.0, window=5
         )
         assert ran(later).iterations == 5
+
+
+def ways(end: float) -> list[same_samples.Way]:
+    return [same_samples.Way(0.9, [2 * end, end]) for _ in range(same_samples.SEEDS)]
+
+
+@pytest.mark.parametrize(
+    ("end", "status"), [(1.79, "running"), (1.7, "running"), (1.81, "failed"), (math.nan, "failed")]
+)
+def test_groups_are_judged_by_their_loss_above_that_of_one_process(end: float, status: str) -> None:
+    record = Record("r")
+    found = {
+        (solver, preset): ways(1.75 if preset == same_samples.SINGLE else end)
+        for solver in same_samples.SOLVERS
+        for preset in same_samples.PRESETS
+    }
+    same_samples.compare(record, found)
+    assert record.status == status
+    above = [row[5] for row in record.tables[0].rows if row[0] == "SGD, 4 groups"]
+    assert above == pytest.approx([end - 1.75], nan_ok=True)
+    ET.fromstring(same_samples.picture(found, "t"))
+
+
+@pytest.mark.skipif(not TEXT.is_file(), reason="needs the folder shakespeare in ../shared/data")
+@pytest.mark.parametrize(
+    ("solver", "momentum"), [pytest.param("SGD", 0.6), pytest.param("Adam", 0.9)]
+)
+def test_convoy_chooses_the_momentum_of_the_groups_and_a_kept_run_is_not_made_again(
+    tmp_path: Path, solver: str, momentum: float
+) -> None:
+    results = Kept(tmp_path / "kept.jsonl")
+    small = same_samples.characters(tmp_path, solver, 2)
+    results.put(f"{small.name}, omnivore: service times", {"conv_compute/read": (0.01, 0.06)})
+    alone, apart = (same_samples.way(small, preset, results, 1) for preset in same_samples.PRESETS)
+    assert (alone.momentum, apart.momentum) == (0.9, momentum)
+    lines = (tmp_path / "kept.jsonl").read_bytes()
+    again = same_samples.way(small, same_samples.SINGLE, Kept(tmp_path / "kept.jsonl"), 1)
+    assert again == alone
+    assert (tmp_path / "kept.jsonl").read_bytes() == lines
 
 
 def test_steady_state_is_judged_by_the_cost_of_the_most_groups() -> None:
