@@ -29,14 +29,14 @@ from runtime.drawing.panels import Curve, Panel, panels
 GROUPS = 4
 GIGABITS = 1
 SEEDS = 3
-ITERATIONS = 300
+ITERATIONS = 200
 STREAMS = 64  # and steps: those of the zoo's net
 SEQUENCE = 4  # batches in which the state goes on
 NATS = 0.05  # of the mean loss with groups above that of one process, at most
 # The zoo's solver, and SGD at a rate that suits one process
 SOLVERS = {
     "Adam": 'type: "Adam" base_lr: 0.005 momentum2: 0.999 lr_policy: "poly" power: 1',
-    "SGD": 'base_lr: 6 lr_policy: "fixed"',
+    "SGD": 'base_lr: 2 lr_policy: "fixed"',
 }
 SOLVER = """net: "char_lstm.prototxt" {way} momentum: 0.9 max_iter: {iterations}
 display: 1 snapshot: 0 snapshot_after_train: false test_initialization: false
