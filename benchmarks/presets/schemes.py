@@ -11,12 +11,14 @@ from __future__ import annotations
 
 import argparse
 import tempfile
+import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
 from benchmarks.helpers.report import Record
+from benchmarks.helpers.survivor import PATIENCE
 from benchmarks.helpers.turns import Sleeper, Turns, taken_in_lives
 from benchmarks.presets.runs import Data
 
@@ -60,8 +62,8 @@ class Work:
 
 NETS = {
     "lenet": Work(64, (1, 28, 28), 10, 20, 1.0, judged=False),
-    "cifar10_quick": Work(256, (3, 32, 32), 10, 2, 1.0),
-    "alexnet_owt": Work(64, (3, 224, 224), 1000, 1, 6.0),
+    "cifar10_quick": Work(256, (3, 32, 32), 10, 2, 3.0),
+    "alexnet_owt": Work(64, (3, 224, 224), 1000, 1, 8.0),
 }
 
 
@@ -89,11 +91,31 @@ def measured(net: str, lives: int, rounds: int) -> dict[str, Turns]:
 
         def start(life: int) -> dict[str, Callable[[], Sleeper]]:
             return {
-                scheme: partial(Sleeper, written(Path(folder, f"{life}-{scheme}"), net, scheme))
+                scheme: partial(asleep, written(Path(folder, f"{life}-{scheme}"), net, scheme))
                 for scheme in SCHEMES
             }
 
         return taken_in_lives(start, lives, rounds, NETS[net].turn)
+
+
+def asleep(cluster: Path) -> Sleeper:
+    """A run that sleeps, and whose turns are whole iterations."""
+    sleeper = Sleeper(cluster, beside=whole)
+    try:
+        sleeper.turn(0.0)  # to the end of the iteration in which it fell asleep
+    except BaseException:
+        sleeper.stop()
+        raise
+    sleeper.turns = Turns()
+    return sleeper
+
+
+def whole(sleeper: Sleeper, seconds: float) -> None:
+    """Wait for the first line of progress that comes after so many seconds. A few iterations make a
+    turn of a large net, so a part of one would count much."""
+    end = time.monotonic() + seconds
+    while sleeper.run.told("progress", PATIENCE + seconds)[0] < end:
+        pass
 
 
 def written(folder: Path, net: str, scheme: str) -> Path:

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import argparse
 import math
+import time
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -99,3 +100,11 @@ def test_each_scheme_of_a_net_has_a_plan(tmp_path: Path, net: str) -> None:
         found = check(schemes.written(tmp_path / scheme, net, scheme), starts=False)
         shards = [each for each in found.placement.topology.actors if each.role == "fc_shard"]
         assert [shard.options.scheme for shard in shards] == [scheme] * schemes.WORKERS
+
+
+def test_a_turn_ends_with_the_first_line_of_progress_after_its_seconds() -> None:
+    now = time.monotonic()
+    lines = iter([now - 5, now + 1, now + 2, now + 1000, now + 2000])
+    run = SimpleNamespace(told=lambda pattern, timeout: (next(lines), "progress iteration 1"))
+    schemes.whole(SimpleNamespace(run=run), 100.0)
+    assert next(lines) == now + 2000  # the lines before it are read
