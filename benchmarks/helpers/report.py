@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import importlib.util
 import json
+import math
 import os
 import platform
 import re
@@ -112,10 +113,10 @@ class Record:
         self.save()
 
     def judge(
-        self, what: str, found: float, *, least: float = 0.0, most: float = float("inf")
+        self, what: str, found: float, *, least: float = -math.inf, most: float = math.inf
     ) -> None:
-        """Note whether `found` meets its bar. A missed bar fails the record."""
-        bar = f"at least {least:g}" if least else f"at most {most:g}"
+        """Note whether `found` meets its bar, `least` or `most`. A missed bar fails the record."""
+        bar = f"at least {least:g}" if math.isfinite(least) else f"at most {most:g}"
         if least <= found <= most:
             self.note(f"{what}: {found:.3g}, bar {bar}")
         else:

@@ -13,7 +13,8 @@ from benchmarks.papers.planned import Case
 
 Read = Callable[[Record], str]
 WHOLE = ("lowering", "training-fast")  # results of commands without --parts
-PLAN, VOLUMES, END_TO_END = "plan", "volumes", "end-to-end"  # parts of this benchmark
+# parts of this benchmark
+PLAN, VOLUMES, GPU_MEMORY, END_TO_END = "plan", "volumes", "gpu-memory", "end-to-end"
 
 
 @dataclass(frozen=True)

@@ -461,7 +461,8 @@ OMNIVORE = Paper(
             "20 %",
             LEARNED,
             LAZY,
-            "LeNet, as many groups as workers",
+            "LeNet, as many groups as workers. If all layers travel over a slow link, groups that pull "
+            "lazily send and receive together, and each iteration takes longer (docs/tuning.md)",
         ),
         Headline(
             "6.2.2, Figure 11",

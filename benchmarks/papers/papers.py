@@ -2,6 +2,7 @@
 
     plan            iterations of the papers' clusters, as `plan --machine KIND` predicts them
     volumes         weights, activations and FLOPs of the papers' nets
+    gpu-memory      the images of VGG-16 that fit into a GPU, with the sums of gradients there or in host memory
     end-to-end-...  seconds to a target of Omnivore and of the preset that stands for MXNet, with the iterations of the
                     learning runs of `benchmarks.tuning`
 
@@ -18,10 +19,10 @@ from functools import partial
 from pathlib import Path
 
 from benchmarks.helpers.report import ROOT, Record, machine, write
-from benchmarks.papers import end_to_end, volumes
+from benchmarks.papers import end_to_end, gpu_memory, volumes
 from benchmarks.papers.accumulation import ACCUMULATION
 from benchmarks.papers.firecaffe import FIRECAFFE
-from benchmarks.papers.headline import END_TO_END, PLAN, VOLUMES, Paper
+from benchmarks.papers.headline import END_TO_END, GPU_MEMORY, PLAN, VOLUMES, Paper
 from benchmarks.papers.omnivore import OMNIVORE
 from benchmarks.papers.page import UNMEASURED, row
 from benchmarks.papers.planned import Case, plan
@@ -43,6 +44,7 @@ def _plan(record: Record) -> None:
 PARTS: dict[str, tuple[str, Callable[[Record], None]]] = {
     PLAN: ("The papers' clusters, as `plan` predicts them", _plan),
     VOLUMES: ("The papers' nets", volumes.measure),
+    GPU_MEMORY: ("Images in the memory of a GPU", gpu_memory.measure),
     **{
         f"{END_TO_END}-{studied}": (
             f"Omnivore and MXNet: {studied.title.partition(': ')[2]}",

@@ -7,6 +7,7 @@ one program.
     reproducible   the same bits with 1, 2, 4 and 8 workers, and the cost of that
     merged         CaffeNet's bytes with the FC phase merged and not
     variable       One weird trick, Table 1: a large batch, and one whose FC phase has small ones
+    schemes        One weird trick's schemes in processes, in turns (`schemes`)
 
 Speeds are of runs in processes, as `up` makes them. Bytes are counted by the metrics and compared
 with the prediction of `plan`.
@@ -24,6 +25,7 @@ import numpy as np
 import roles
 from benchmarks.helpers.report import ROOT, Record, machine, write
 from benchmarks.presets.runs import DOUBLE, Data, arrays_of, bytes_seen, one_step, run
+from benchmarks.presets.schemes import NETS, schemes
 from roles.forecasting.traffic import traffic
 
 Strategy = dict[str, Any]
@@ -100,6 +102,11 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument(
         "--variable-iterations", type=int, default=600, help="of the large batch's run"
     )
+    parser.add_argument(
+        "--nets", nargs="+", choices=tuple(NETS), default=list(NETS), help="of the part schemes"
+    )
+    parser.add_argument("--lives", type=int, default=2, help="starts of the runs of `schemes`")
+    parser.add_argument("--rounds", type=int, default=10, help="turns of each of them in a life")
     parser.add_argument("--results", type=Path, default=ROOT / "benchmarks" / "results")
     given = parser.parse_args(arguments)
     data = Data(given.mnist, given.cifar)
@@ -334,4 +341,5 @@ PARTS = {
     "reproducible": ("The same bits with any number of workers", reproducible),
     "merged": ("Merged and unmerged FC phase", merged),
     "variable": ("Variable batch", variable),
+    "schemes": ("One weird trick's schemes in processes", schemes),
 }

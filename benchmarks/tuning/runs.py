@@ -276,13 +276,22 @@ def trial(
         "workers": workers,
         **({"groups": groups} if preset in (OMNIVORE, SINGA) else {}),
     }
-    more = {
-        "momentum": momentum,
-        "base_lr": base_lr,
-        "max_iter": task.iterations,
-        "seed": seed,
-        "strategy": strategy,
-    }
+    train = {"momentum": momentum, "base_lr": base_lr, "strategy": strategy}
+    return learnt(task, train, times, rate=rate, seed=seed, rival=rival, prepared=prepared)
+
+
+def learnt(
+    task: Task,
+    train: Options,
+    times: Times,
+    *,
+    rate: float,
+    seed: int = 1,
+    rival: Reached | None = None,
+    prepared: Prepared | None = None,
+) -> Reached:
+    """Make one run of the task with these further keys of [train]; the rest is as in `trial`."""
+    more = {"max_iter": task.iterations, "seed": seed, **train}
     network = {"clock": "virtual", "latency": LATENCY, "bytes_per_second": int(rate) or None}
     said = {
         "train": {**task.options, **more},

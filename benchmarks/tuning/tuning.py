@@ -15,6 +15,8 @@ measurements, and the time that it takes.
                 tradeoff-cifar10-8-10
     recurrent   groups, momentum and rate for a recurrent net (Omnivore, Figure 32); minutes of a core; continues if
                 it was cut off
+    same-samples    a recurrent net in 4 groups compared with one process after the same samples; 10 minutes of a core;
+                continues if it was cut off
     fc-phase    the FC phase merged or not: hardware and statistical efficiency apart (Omnivore, Figures 13 and 31)
     rate-batch  rates and batches up to a loss (FireCaffe, section 7.3; Omnivore, Figure 23)
     lazy-pull   models pulled layer by layer, compared with whole ones (Omnivore, D.1.2)
@@ -53,6 +55,7 @@ from benchmarks.tuning.rules import compare_rules
 from benchmarks.tuning.studies.fc_phase import fc_phase
 from benchmarks.tuning.studies.lazy_pull import lazy_pull
 from benchmarks.tuning.studies.rate_batch import rate_batch
+from benchmarks.tuning.studies.same_samples import same_samples
 from benchmarks.tuning.studies.schedule import schedule
 from benchmarks.tuning.studies.steady import steady
 from benchmarks.tuning.tradeoff import CONFIGURATIONS
@@ -248,6 +251,7 @@ PARTS: dict[str, tuple[str, Callable[[Record, int], None]]] = {
     ),
     "lesion": ("What each choice of the tuner is worth", lesion),
     "recurrent": ("Groups, momentum, rate: an LSTM on Tiny Shakespeare", recurrent),
+    "same-samples": ("char_lstm: 4 groups and one process, after the same samples", same_samples),
     "fc-phase": ("The FC phase's share in HE and in SE: LeNet, 8 workers", fc_phase),
     "rate-batch": ("Rate and batch: LeNet, 4 workers in one group", rate_batch),
     "lazy-pull": ("Models pulled layer by layer, or whole: LeNet, 8 groups", lazy_pull),

@@ -336,3 +336,21 @@ def test_a_ratio_pairs_the_rounds_so_that_a_slow_time_of_the_machine_does_not_co
     # from different rounds.
     assert report.ratio([2.0, 2.0, 6.0, 6.0, 2.0], [1.0, 1.0, 3.0, 3.0, 1.0]) == 2.0
     assert report.ratio([1.0, 3.0, 3.0], [1.0, 1.0, 3.0]) == 1.0
+
+
+@pytest.mark.parametrize(
+    ("found", "bar", "text", "status"),
+    [
+        (-0.1, {"most": 0.05}, "n: -0.1, bar at most 0.05", "running"),
+        (0.1, {"most": 0.05}, "MISSED n: 0.1, bar at most 0.05", "failed"),
+        (-0.1, {"most": 0.0}, "n: -0.1, bar at most 0", "running"),
+        (-0.1, {"least": 0.0}, "MISSED n: -0.1, bar at least 0", "failed"),
+        (math.nan, {"most": 0.05}, "MISSED n: nan, bar at most 0.05", "failed"),
+    ],
+)
+def test_a_figure_below_0_meets_a_bar_from_above(
+    found: float, bar: dict[str, float], text: str, status: str
+) -> None:
+    record = Record("r")
+    record.judge("n", found, **bar)
+    assert (record.notes, record.status) == ([text], status)

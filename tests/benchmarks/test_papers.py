@@ -10,9 +10,9 @@ from pathlib import Path
 import pytest
 
 from benchmarks.helpers.report import Record
-from benchmarks.papers import papers, studies
+from benchmarks.papers import gpu_memory, papers, studies
 from benchmarks.papers.firecaffe import NIN, ONE
-from benchmarks.papers.headline import PLAN, Headline, Source, cell, shown, table_of
+from benchmarks.papers.headline import GPU_MEMORY, PLAN, Headline, Source, cell, shown, table_of
 from benchmarks.papers.page import UNMEASURED, row
 from benchmarks.papers.planned import Case, planned
 from benchmarks.papers.results import newest
@@ -167,3 +167,21 @@ def test_a_result_without_the_figure_leaves_the_word_to_an_older_one(tmp_path: P
     kept(tmp_path, "avx512", "2026-01-01", speed=1.0)
     assert row(headline, tmp_path)[3] == "1"
     assert "b-avx512" in row(headline, tmp_path)[4]
+
+
+def test_a_gpu_that_sends_its_gradients_away_has_room_for_more_images(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def held(rows: int) -> dict[str, int]:
+        mib = 1 << 20
+        away = {"gradients in host memory": 500 * mib, "sums in host memory": 500 * mib}
+        return {"activations": 100 * rows * mib, "gradients": 400 * mib, **away}
+
+    monkeypatch.setattr(gpu_memory, "held", held)
+    record = Record("r")
+    gpu_memory.measure(record)
+    images = {place: images for place, *_, images in record.tables[0].rows}
+    assert images == {gpu_memory.ON_HOST: 159, gpu_memory.ON_GPU: 153}
+    headlines = [each for paper in papers.PAPERS for each in paper.headlines]
+    (ours,) = (each.ours for each in headlines if each.ours and each.ours.part == GPU_MEMORY)
+    assert ours.read(record) == "3.92 %"

@@ -3,8 +3,11 @@ ship with Convoy; tables and verdicts are tested with trials that are made up.""
 
 from __future__ import annotations
 
+import asyncio
 import json
+import math
 import xml.etree.ElementTree as ET
+from collections import deque
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -15,13 +18,24 @@ import pytest
 from benchmarks.helpers.report import Record
 from benchmarks.presets.runs import Data
 from benchmarks.tuning.kept import Kept, Repeated, Trials
+from benchmarks.tuning.recurrent import TEXT
 from benchmarks.tuning.runs import OMNIVORE, SINGA, Reached, Setting, Task, Times, lenet, trial
-from benchmarks.tuning.studies import fc_phase, lazy_pull, rate_batch, schedule, steady, tasks
+from benchmarks.tuning.studies import (
+    fc_phase,
+    lazy_pull,
+    rate_batch,
+    same_samples,
+    schedule,
+    steady,
+    tasks,
+)
 from nets.files import checkpoint
 from roles.options import Options
 from roles.planning.planner import plan
 from runtime import Actor, Topology
 from runtime.config.file import of_script, program_options
+from runtime.simulation.clock import run_virtual
+from runtime.transport.network_model import Network
 
 TIMES: Times = {
     "conv_compute/forward conv1": (0.01, 0.06),
@@ -70,6 +84,57 @@ def test_a_worker_that_pulls_the_whole_model_waits_for_it_and_learns_the_same_in
     assert whole.iterations == layer.iterations == 5
     losses = [ran(replace(short, loss=0.0), how) for how in (None, lazy_pull.at_once)]
     assert [found.iterations for found in losses] == [None, None]
+
+
+@pytest.mark.parametrize(("in_turn", "expected"), [(False, [2.0, 2.0]), (True, [1.0, 2.0])])
+def test_messages_in_turn_have_the_whole_link_one_after_the_other(
+    in_turn: bool, expected: list[float]
+) -> None:
+    async def main() -> list[float]:
+        network = Network(bytes_per_second=100.0, interfaces={name: name for name in "abc"})
+        line: deque[Any] = deque()
+        loop = asyncio.get_running_loop()
+        arrivals = []
+        for to in "bc":
+            route = network.route("a", to, "bulk")
+            assert route is not None
+            way = lazy_pull.InTurn(route, line) if in_turn else route
+            arrived = loop.create_future()
+            arrivals.append(arrived)
+            way.send(100, lambda arrived=arrived: arrived.set_result(loop.time()))
+        return list(await asyncio.gather(*arrivals))
+
+    assert run_virtual(main()) == pytest.approx(expected)
+
+
+def test_workers_whose_messages_leave_in_turn_learn_the_same_in_one_group(task: Task) -> None:
+    short = replace(task, loss=100.0, window=5)
+    routes: list[object] = []
+
+    def watched(actors: dict[str, Actor]) -> None:
+        lazy_pull.in_turn(actors)
+        roads = {
+            home.road
+            for actor in actors.values()
+            for home in actor._runtime.host.router._homes.values()
+        }
+        routes.extend(road._links[key].route for road in roads for key in road._links)
+
+    assert ran(short, watched).iterations == ran(short).iterations == 5
+    turns = [route for route in routes if isinstance(route, lazy_pull.InTurn)]
+    assert 2 * len(turns) == len(routes)  # the bulk lane of each link
+
+
+def test_groups_that_share_a_link_and_do_not_gain_by_turns_miss_the_bar() -> None:
+    def of(pace: float) -> Trials:
+        return made_up(lambda setting, preset: (10, pace))
+
+    for pace, status in ((0.05, "running"), (0.2, "failed")):
+        record = Record("r")
+        ways = {lazy_pull.WHOLE: of(0.1), lazy_pull.TURNS: of(pace)}
+        lazy_pull.compare(record, of(0.1), ways)
+        assert record.status == status
+        assert [table.rows[0][1:] for table in record.tables[1:]] == [[1.0, 1.0], [1.0, pace / 0.1]]
 
 
 def test_the_fc_phase_counts_in_hardware_and_in_statistical_efficiency_apart() -> None:
@@ -147,6 +212,45 @@ def test_a_warm_start_begins_with_the_model_of_its_iterations(
             task, options=task.options | {"weights": str(weights)}, loss=100.0, window=5
         )
         assert ran(later).iterations == 5
+
+
+def ways(end: float) -> list[same_samples.Way]:
+    return [same_samples.Way(0.9, [2 * end, end]) for _ in range(same_samples.SEEDS)]
+
+
+@pytest.mark.parametrize(
+    ("end", "status"), [(1.79, "running"), (1.7, "running"), (1.81, "failed"), (math.nan, "failed")]
+)
+def test_groups_are_judged_by_their_loss_above_that_of_one_process(end: float, status: str) -> None:
+    record = Record("r")
+    found = {
+        (solver, preset): ways(1.75 if preset == same_samples.SINGLE else end)
+        for solver in same_samples.SOLVERS
+        for preset in same_samples.PRESETS
+    }
+    same_samples.compare(record, found)
+    assert record.status == status
+    above = [row[5] for row in record.tables[0].rows if row[0] == "SGD, 4 groups"]
+    assert above == pytest.approx([end - 1.75], nan_ok=True)
+    ET.fromstring(same_samples.picture(found, "t"))
+
+
+@pytest.mark.skipif(not TEXT.is_file(), reason="needs the folder shakespeare in ../shared/data")
+@pytest.mark.parametrize(
+    ("solver", "momentum"), [pytest.param("SGD", 0.6), pytest.param("Adam", 0.9)]
+)
+def test_convoy_chooses_the_momentum_of_the_groups_and_a_kept_run_is_not_made_again(
+    tmp_path: Path, solver: str, momentum: float
+) -> None:
+    results = Kept(tmp_path / "kept.jsonl")
+    small = same_samples.characters(tmp_path, solver, 2)
+    results.put(f"{small.name}, omnivore: service times", {"conv_compute/read": (0.01, 0.06)})
+    alone, apart = (same_samples.way(small, preset, results, 1) for preset in same_samples.PRESETS)
+    assert (alone.momentum, apart.momentum) == (0.9, momentum)
+    lines = (tmp_path / "kept.jsonl").read_bytes()
+    again = same_samples.way(small, same_samples.SINGLE, Kept(tmp_path / "kept.jsonl"), 1)
+    assert again == alone
+    assert (tmp_path / "kept.jsonl").read_bytes() == lines
 
 
 def test_steady_state_is_judged_by_the_cost_of_the_most_groups() -> None:

@@ -11,6 +11,7 @@ import pytest
 
 from ops import Array, OpsError
 from ops.cpu.gemm.gemm import planned
+from ops.cpu.gemm.microkernel import tiles
 from ops.cpu.team.team import Team
 from ops.cpu.team.workspace import Workspace
 from tests.ops.conftest import nans
@@ -30,6 +31,8 @@ SHAPES = [
     (1, 300, 4),
     (35, 1700, 60),
     (20, 70, 2000),
+    (5, 1100, 600),  # more of B than a cache holds, for few rows and for more
+    (29, 1100, 600),
 ]
 
 
@@ -89,6 +92,20 @@ def test_a_product_is_right_in_every_layout_with_bias_floor_and_accumulated(
             at = (x.ctypes.data for x in (left, right, into))
             plan.run(*at, scratch, bias=bias.ctypes.data if with_bias else 0, floor=floor)
             close(into, np.maximum(plain + with_bias * bias + add * c, floor))
+
+
+def test_a_large_matrix_is_packed_once_more_than_a_few_tiles_of_rows_read_it() -> None:
+    """Each tile reads it again, from rows that lie pages apart. A small one stays in the cache."""
+    tile = int(tiles().rows[tiles().vectors - 1])
+
+    def way(m: int, n: int, k: int) -> str:
+        plan = planned(TEAMS[1], (m, n, k), (4 * k, 4), (4 * n, 4), (4 * n, 4))
+        return repr(plan).split(",")[0].rpartition(f"x{n} ")[2]
+
+    assert way(2 * tile, 4096, 2048) == "in place"
+    assert way(2 * tile + 1, 4096, 2048) != "in place"
+    assert way(32, 4096, 2048) != "in place"
+    assert way(32, 100, 100) == "in place"
 
 
 def test_nothing_is_written_beyond_the_result(random) -> None:

@@ -1,0 +1,174 @@
+"""The part `same-samples` of `tuning`: the loss of a recurrent net in asynchronous groups, compared
+with one process after the same samples (Omnivore, F.6).
+
+The zoo's `char_lstm` learns Tiny Shakespeare with real gradients. A state goes on for SEQUENCE
+batches. `single` is the one process; GROUPS groups of one worker run on the virtual clock. Both have
+the solver's rate, and no key of [train] names a momentum: Convoy chooses it for the groups. It
+lowers the momentum of SGD, and keeps that of Adam. The trials are kept, so a part that was cut off
+goes on.
+"""
+
+from __future__ import annotations
+
+import math
+import tempfile
+from collections.abc import Mapping
+from functools import partial
+from pathlib import Path
+from statistics import fmean
+from typing import Any, NamedTuple
+
+from benchmarks.helpers.report import Record
+from benchmarks.tuning.kept import Kept, service_times
+from benchmarks.tuning.recurrent import TEXT
+from benchmarks.tuning.runs import EACH, OMNIVORE, Prepared, Task, learnt
+from benchmarks.tuning.studies.tasks import PICTURES, kept
+from runtime import Actor
+from runtime.drawing.panels import Curve, Panel, panels
+
+GROUPS = 4
+GIGABITS = 1
+SEEDS = 3
+ITERATIONS = 200
+STREAMS = 64  # and steps: those of the zoo's net
+SEQUENCE = 4  # batches in which the state goes on
+NATS = 0.05  # of the mean loss with groups above that of one process, at most
+# The zoo's solver, and SGD at a rate that suits one process
+SOLVERS = {
+    "Adam": 'type: "Adam" base_lr: 0.005 momentum2: 0.999 lr_policy: "poly" power: 1',
+    "SGD": 'base_lr: 2 lr_policy: "fixed"',
+}
+SOLVER = """net: "char_lstm.prototxt" {way} momentum: 0.9 max_iter: {iterations}
+display: 1 snapshot: 0 snapshot_after_train: false test_initialization: false
+"""
+SINGLE = "single"
+PRESETS: Mapping[str, Mapping[str, Any]] = {
+    SINGLE: {"preset": SINGLE},
+    f"{GROUPS} groups": {"preset": OMNIVORE, "workers": GROUPS, "groups": GROUPS},
+}
+PICTURE = PICTURES / "same-samples.svg"
+
+
+class Way(NamedTuple):
+    """A run from its begin to its end: its momentum, and its mean loss every EACH iterations."""
+
+    momentum: float
+    losses: list[float]
+
+
+Found = Mapping[tuple[str, str], list[Way]]  # solver, preset -> the runs of all seeds
+
+
+def same_samples(record: Record, cycles: int) -> None:
+    """Measure the part. `cycles` is not used."""
+    del cycles
+    if not TEXT.is_file():
+        record.status = "skipped"
+        record.note("needs the folder shakespeare in ../shared/data")
+        return
+    results = kept("same_samples")
+    found: dict[tuple[str, str], list[Way]] = {}
+    with tempfile.TemporaryDirectory(prefix="convoy-benchmark-") as folder:
+        for solver in SOLVERS:
+            task = characters(Path(folder), solver)
+            for preset in PRESETS:
+                run = partial(way, task, preset, results)
+                found[solver, preset] = [run(seed) for seed in range(1, SEEDS + 1)]
+    record.facts["trials are from commits"] = ", ".join(sorted(results.origins))
+    compare(record, found)
+    title = f"char_lstm on Tiny Shakespeare, means of {SEEDS} seeds"
+    PICTURE.write_text(picture(found, title))
+
+
+def characters(folder: Path, solver: str, iterations: int = ITERATIONS) -> Task:
+    """The task of the zoo's net with this solver, which is written to a folder."""
+    path = folder / f"{solver}.prototxt"
+    path.write_text(SOLVER.format(way=SOLVERS[solver], iterations=iterations))
+    text = {
+        "format": "text",
+        "source": str(TEXT),
+        "streams": STREAMS,
+        "length": SEQUENCE * STREAMS,
+        "part": ["0", "0.9"],
+    }
+    options = {
+        "net": "char_lstm",
+        "solver": str(path),
+        "data": {"train": text, "shuffle": True},
+        "precision": "fast",
+    }
+    return Task(f"char_lstm with {solver}", options, iterations)
+
+
+def way(task: Task, preset: str, results: Kept, seed: int) -> Way:
+    """The run of a preset with this seed, made if it is not kept yet."""
+    name = f"{task.name}, {task.iterations} iterations, {GIGABITS} Gbit/s, {preset}, seed {seed}"
+    if results.get(name) is None:
+        times = service_times(task, OMNIVORE, results)
+        momenta: set[float] = set()
+        run = learnt(
+            task,
+            {"strategy": dict(PRESETS[preset])},
+            times,
+            rate=GIGABITS * 1e9 / 8,
+            seed=seed,
+            prepared=_noting(momenta),
+        )
+        losses = [round(loss, 4) for _, loss in run.way] + [math.nan] * run.diverged
+        (momentum,) = momenta
+        results.put(name, {"momentum": momentum, "losses": losses})
+    return Way(**results.get(name))
+
+
+def _noting(momenta: set[float]) -> Prepared:
+    """Adds the momentum of every actor of a run that is about to begin."""
+
+    def note(actors: dict[str, Actor]) -> None:
+        jobs = (getattr(actor, "_job", None) for actor in actors.values())
+        values = (job.solver_spec.momentum for job in jobs if job is not None)
+        momenta.update(float(f"{value:.6g}") for value in values)  # the message has a float32
+
+    return note
+
+
+def compare(record: Record, found: Found) -> None:
+    """Record the mean losses at the end, and judge those with groups."""
+    record.table(
+        f"Mean loss of the last 50 of {ITERATIONS} iterations, in nats a character",
+        "solver, run",
+        "momentum",
+        "mean",
+        "least",
+        "most",
+        f"above {SINGLE}",
+        "seeds",
+    )
+    for (solver, preset), runs in found.items():
+        ends = [run.losses[-1] for run in runs]
+        alone = [run.losses[-1] for run in found[solver, SINGLE]]
+        above = fmean(ends) - fmean(alone)
+        (momentum,) = {run.momentum for run in runs}
+        record.row(
+            f"{solver}, {preset}", momentum, fmean(ends), min(ends), max(ends), above, len(ends)
+        )
+        if preset != SINGLE:
+            record.judge(f"{solver}, {preset}: nats above {SINGLE}", above, most=NATS)
+
+
+def picture(found: Found, title: str) -> str:
+    """Draw the mean loss over the iterations, a panel for each solver."""
+    shown = [
+        Panel(
+            f"{solver}: training",
+            "mean loss in nats",
+            tuple(_curve(preset, found[solver, preset]) for preset in PRESETS),
+        )
+        for solver in SOLVERS
+    ]
+    return panels(title, shown, "iterations")
+
+
+def _curve(name: str, runs: list[Way]) -> Curve:
+    points = enumerate(map(fmean, zip(*(run.losses for run in runs), strict=False)), 1)
+    finite = [(float(EACH * at), loss) for at, loss in points if math.isfinite(loss)]
+    return Curve(name, tuple(finite))
