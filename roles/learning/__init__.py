@@ -25,6 +25,7 @@ stream_states      The states that recurrent layers hand from one pass to the ne
 phases             The phases of test nets in messages and jobs: "TEST", "TEST 1", "TEST 2", ...
 transforms         The transforms of a phase's data
 common_norm        The norm of a gradient whose layers are summed by several actors, for clipping
+epochs             Epochs, the passes over a job's training data, and the iterations that they take
 
 See docs/decisions/sums.md.
 """
