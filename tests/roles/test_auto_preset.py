@@ -20,7 +20,6 @@ from roles.planning.planner import plan
 from roles.tuning.tuner import TunerOptions
 from runtime import ConfigError
 from runtime.config.file import Loaded, load_with_program
-from tests.helpers.support import configure
 
 PROFILE = {f"*/{label}": 0.0 for label in UNTIMED}
 PROFILE |= {"single/*": 0.02, "replica/backward": 0.006, "replica/*": 0.004, "*/*": 0.003}
@@ -96,12 +95,10 @@ def test_candidates_are_the_presets_that_compute_the_same_as_single_each_once(
 
 
 def test_presets_that_refuse_a_solver_are_left_out_with_the_reason(tmp_path: Path) -> None:
-    configure(tmp_path, "single")
-    with (tmp_path / "solver.prototxt").open("a") as file:
-        file.write("clip_gradients: 1.0\n")
-    names, left = found(auto(tmp_path, f"[train]\nsolver = 'solver.prototxt'\n{DIGITS}"))
-    assert names == {"single", "replicas", "firecaffe", "host-accumulate"}
-    assert "clip_gradients needs the norm of all gradients at once" in left["sync"]
+    names, left = found(auto(tmp_path, f"[train.optimizer]\ntype = 'Muon'\n{DIGITS}"))
+    divided = {"one-weird-trick", "local-fc-shards"}
+    assert names == LIKE_SINGLE - {"parameter-server", *divided}
+    assert all("'Muon' needs whole parameters" in left[name] for name in divided)
 
 
 @pytest.mark.slow
