@@ -25,6 +25,7 @@ commands/       The commands that training adds to `python -m runtime`
 data_options    The sections of cluster.toml about the data of training
 solver_options  The sections [train.optimizer], [train.schedule] and [train.ema], which stand for
                 settings of the solver's file
+recipes         Recipes of training by name (`train.recipe`)
 
 `runtime.program_interface.Program` lists the names that a program may offer to the runtime. Role
 processes need ROLES only, so all other names are imported when they are asked for.

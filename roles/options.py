@@ -3,13 +3,15 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Annotated, Any, Literal, Self
 
-from pydantic import AfterValidator, Field, create_model
+from pydantic import AfterValidator, Field, PrivateAttr, create_model, model_validator
 
 from roles import registry
 from roles.data_options import Data
 from roles.formats.format import FORMATS, Number, Option
+from roles.recipes import RECIPES, with_recipe
 from roles.solver_options import Ema, Fraction, Optimizer, Schedule
 from runtime.config.file import Section
 from runtime.config.problems import Expected
@@ -204,6 +206,8 @@ class Train(Section):
     net: Text = "lenet"
     """Default: the solver's nets, else `"lenet"`. A name from the zoo or the path of a Caffe net
     prototxt."""
+    recipe: Literal["cifar", "imagenet", "finetune"] | None = None
+    """Default: none. Values for keys that are not given (docs/optimizers.md#recipes)."""
     solver: Text = "lenet_digits_solver"
     """A name from the zoo or the path of a Caffe solver prototxt."""
     seed: Annotated[int, Field(ge=0, lt=2**63)] = 1
@@ -258,6 +262,26 @@ class Train(Section):
     ema: Ema | None = None
     stop: Stop | None = None
     gradients: Gradients = Gradients()
+
+    _by_recipe: dict[str, Any] = PrivateAttr(default_factory=dict)
+
+    @model_validator(mode="wrap")
+    @classmethod
+    def _completed(cls, given: Any, validate: Callable[[Any], Self]) -> Self:
+        """Complete the values that are given by those of the recipe."""
+        name = given.get("recipe") if isinstance(given, dict) else None
+        if not isinstance(name, str) or name not in RECIPES:
+            return validate(given)
+        default = {"data": cls.model_fields["data"].default.model_dump(exclude_unset=True)}
+        values, told = with_recipe(name, default | given)
+        found = validate(values)
+        found._by_recipe = told
+        return found
+
+    @property
+    def by_recipe(self) -> dict[str, Any]:
+        """The values that the recipe set, by their dotted keys below [train]."""
+        return self._by_recipe
 
     @property
     def set_momentum(self) -> float | None:

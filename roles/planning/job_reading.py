@@ -27,7 +27,7 @@ from roles.planning.diagnostics import Diagnostics
 from roles.planning.epochs import mistakes as timing_mistakes
 from roles.planning.epochs import timed
 from roles.planning.refusals import DOUBLE, mistakes
-from roles.planning.solver_sections import extras_of, values_of
+from roles.planning.solver_sections import extras_of, of_recipe, values_of
 from roles.planning.solver_sections import told as replaced
 from roles.planning.strategies import preset_called
 from roles.presets.request import Preset
@@ -117,6 +117,8 @@ def read_job(inputs: PlanInputs, diagnostics: Diagnostics) -> Job:
     train = inputs.train
     for text, keys in (*mistakes(train), *timing_mistakes(train), *inputs.auto.mistakes()):
         diagnostics.problem(text, "train", *keys)
+    for text in of_recipe(train):
+        diagnostics.warn(text, "train", "recipe")
     job = _as_written(inputs, diagnostics)
     with diagnostics.reading("train", "data", "augment"):
         job = dataclasses.replace(

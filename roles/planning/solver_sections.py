@@ -3,6 +3,7 @@ settings of the file that they replace, and the schedule and optimizer of a job.
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Iterable, Iterator
 from fnmatch import fnmatchcase
 
@@ -58,6 +59,20 @@ def mistakes(train: Train) -> Iterator[Remark]:
     if train.schedule is not None:
         for text, key in _of_schedule(train.schedule):
             yield text, ("schedule", key)
+
+
+def of_recipe(train: Train) -> Iterator[str]:
+    """Lines about the recipe of [train]: the keys that it sets, and weights that it lacks."""
+    if train.by_recipe:
+        values = ", ".join(f"{key} = {_toml(value)}" for key, value in train.by_recipe.items())
+        yield f"'{train.recipe}' sets {values}"
+    if train.recipe == "finetune" and not (train.weights or train.resume):
+        yield "'finetune' goes on from trained weights, but train.weights is not given"
+
+
+def _toml(value: object) -> str:
+    """A value as a person would write it in TOML."""
+    return f"{value:g}" if isinstance(value, float) else json.dumps(value)
 
 
 def of_open_rate(train: Train) -> Iterator[Remark]:

@@ -1,0 +1,223 @@
+"""`train.recipe`, and today's recipe on a ResNet: the same bits in every preset that equals one
+process, and over a resume."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from nets.definition.spec import ZOO
+from roles import Options
+from roles.recipes import RECIPES
+from runtime.cli.main import main
+from runtime.config.file import dump, load_with_program
+from tests.helpers.support import Simulated, train
+
+pytestmark = pytest.mark.usefixtures("one_thread")
+
+IMAGES = 48
+CLUSTER = """[train]
+net = "net.prototxt"
+solver = "resnet20_solver"
+precision = "exact"
+{more}
+[train.strategy]
+preset = "{preset}"
+workers = {workers}
+{strategy}[train.data]
+train = {{ format = "cifar10", files = ["batch.bin"] }}
+test = {{ format = "cifar10", files = ["batch.bin"] }}
+{data}"""
+RECIPE = """batch = 16
+base_lr = 0.002
+momentum = 0.9
+max_iter = 20
+[checkpoint]
+seconds = 0.0
+[train.optimizer]
+type = "AdamW"
+weight_decay = 0.05
+decays = "weights"
+[train.schedule]
+type = "cosine"
+warmup = 3
+[train.ema]
+decay = 0.9
+"""
+AUGMENT = """shuffle = true
+mean = [121.0]
+deviation = [64.0]
+[train.data.augment]
+pad = 4
+flip = "alternating"
+mixup = 0.2
+"""
+
+
+def cluster_of(
+    directory: Path, preset: str, workers: int = 1, strategy: str = "", *, more: str, data: str
+) -> Path:
+    """A cluster.toml that trains resnet20 with label smoothing on a few images of noise."""
+    directory.mkdir(parents=True)
+    net = (ZOO / "resnet20.prototxt").read_text()
+    loss = 'type: "SoftmaxWithLoss"'
+    assert net.count(loss) == 1
+    (directory / "net.prototxt").write_text(
+        net.replace(loss, f"{loss} loss_param {{ label_smoothing: 0.1 }}")
+    )
+    records = np.random.default_rng(1).integers(0, 256, (IMAGES, 3073), np.uint8)
+    records[:, 0] %= 10
+    (directory / "batch.bin").write_bytes(records.tobytes())
+    text = CLUSTER.format(preset=preset, workers=workers, strategy=strategy, more=more, data=data)
+    (directory / "cluster.toml").write_text(text)
+    return directory / "cluster.toml"
+
+
+def checked(cluster: Path, capsys: pytest.CaptureFixture[str], *more: str) -> tuple[int, str]:
+    code = main(["check", str(cluster), *(word for each in more for word in ("--set", each))])
+    said = capsys.readouterr()
+    return code, said.out + said.err
+
+
+def flat(table: Any, above: str = "") -> dict[str, Any]:
+    return {
+        name: value
+        for key, below in table.items()
+        for name, value in (
+            flat(below, f"{above}{key}.") if isinstance(below, dict) else {above + key: below}
+        ).items()
+    }
+
+
+@pytest.mark.parametrize("name", RECIPES)
+def test_check_shows_each_key_that_a_recipe_sets(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], name: str
+) -> None:
+    cluster = cluster_of(tmp_path / "c", "single", more=f'recipe = "{name}"', data="")
+    code, said = checked(cluster, capsys)
+    assert code == 0
+    (line,) = [line for line in said.splitlines() if f"train.recipe: '{name}' sets " in line]
+    for key, value in flat(RECIPES[name]).items():
+        shown = f"{value:g}" if isinstance(value, float) else json.dumps(value)
+        assert f" {key} = {shown}" in line
+    assert ("goes on from trained weights" in said) == (name == "finetune")
+
+
+def test_keys_of_the_user_count_before_those_of_a_recipe(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    cluster = cluster_of(tmp_path / "c", "single", more='recipe = "cifar"', data="")
+    code, said = checked(
+        cluster,
+        capsys,
+        "train.max_iter=7",
+        "train.schedule.warmup=2",
+        "train.ema.decay=0.5",
+        "train.data.augment.pad=2",
+        "train.optimizer.type='AdamW'",
+    )
+    assert code == 0, said
+    (line,) = [line for line in said.splitlines() if "'cifar' sets" in line]
+    left_out = ("epochs = 30", "warmup_epochs", "ema.decay", "pad", "optimizer.", "base_lr")
+    assert [key for key in left_out if key in line.replace("test_epochs", "")] == []
+    assert "momentum = 0.9" in line and "augment.flip" in line
+
+
+@pytest.mark.parametrize(
+    ("value", "expected"),
+    [
+        ("train.recipe='cfar'", "did you mean 'cifar'?"),
+        ("train.recipe=3", "train.recipe: found 3 (integer), expected"),
+        ("train.data=3", "train.data: found 3 (integer), expected a table"),
+        ("train.ema=0.9", "train.ema: found 0.9 (float), expected a table"),
+    ],
+)
+def test_mistakes_beside_a_recipe_are_answered_at_their_key(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], value: str, expected: str
+) -> None:
+    cluster = cluster_of(tmp_path / "c", "single", more='recipe = "cifar"', data="")
+    code, said = checked(cluster, capsys, value)
+    assert code == 2 and expected in said
+
+
+def test_a_recipe_keeps_the_digits_as_the_default_of_tests(tmp_path: Path) -> None:
+    (tmp_path / "cluster.toml").write_text('[train]\nrecipe = "finetune"\n')
+    options = load_with_program(tmp_path / "cluster.toml").options
+    assert isinstance(options, Options)
+    assert options.train.data.test == {"format": "digits", "split": "test"}
+
+
+def test_the_resolved_configuration_of_a_recipe_reads_back_equal(tmp_path: Path) -> None:
+    cluster = cluster_of(tmp_path / "c", "single", more='recipe = "cifar"\nmax_iter = 9', data="")
+    loaded = load_with_program(cluster)
+    assert loaded.options is not None
+    again = tmp_path / "c" / "again.toml"
+    again.write_text(dump(loaded.config, loaded.options))
+    found = load_with_program(again).options
+    assert isinstance(found, Options)
+    assert found.model_dump() == loaded.options.model_dump()
+    assert found.train.by_recipe == {}
+
+
+@pytest.fixture(scope="module")
+def single(tmp_path_factory: pytest.TempPathFactory) -> Simulated:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("CONVOY_THREADS", "1")
+        return train(of_today(tmp_path_factory.mktemp("today") / "single", "single"))
+
+
+def assert_same_bits(found: Simulated, expected: Simulated) -> None:
+    assert found.arrays.keys() == expected.arrays.keys()
+    for name, array in expected.arrays.items():
+        assert found.arrays[name].tobytes() == array.tobytes(), name
+
+
+def of_today(directory: Path, preset: str, workers: int = 1, strategy: str = "") -> Path:
+    strategy += "reproducible = true\n"
+    return cluster_of(directory, preset, workers, strategy, more=RECIPE, data=AUGMENT)
+
+
+def short(cluster: Path) -> Path:
+    cluster.write_text(cluster.read_text().replace("max_iter = 20", "max_iter = 4"))
+    return cluster
+
+
+def test_todays_recipe_begins_with_the_bits_of_one_process(tmp_path: Path) -> None:
+    expected = train(short(of_today(tmp_path / "single", "single")))
+    found = train(short(of_today(tmp_path / "shared", "omnivore", 2, "groups = 1\n")))
+    assert_same_bits(found, expected)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("preset", "workers", "strategy"),
+    [
+        *[(preset, workers, "") for preset in ("sync", "replicas") for workers in (1, 2, 4)],
+        *[(p, workers, "") for p in ("firecaffe", "parameter-server") for workers in (1, 2, 4)],
+        *[("omnivore", workers, "groups = 1\n") for workers in (1, 2, 4)],
+    ],
+)
+def test_todays_recipe_has_the_bits_of_one_process(
+    tmp_path: Path, single: Simulated, preset: str, workers: int, strategy: str
+) -> None:
+    assert_same_bits(train(of_today(tmp_path / "c", preset, workers, strategy)), single)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("preset", "workers"), [("single", 1), ("sync", 2), ("replicas", 4)])
+def test_todays_recipe_has_the_same_bits_over_a_resume(
+    tmp_path: Path, single: Simulated, preset: str, workers: int
+) -> None:
+    first = of_today(tmp_path / "first", preset, workers)
+    text = first.read_text()
+    first.write_text(text.replace("[checkpoint]\n", "[checkpoint]\nepochs = 2.0\n"))
+    made = train(first).journal.of("checkpoint")
+    at = next(fields for fields in made if 0 < fields["iteration"] < 20)
+    rest = of_today(tmp_path / "rest", preset, workers)
+    resume = f"resume = '{tmp_path / 'first' / at['file']}'\n"
+    rest.write_text(text.replace("batch = 16\n", f"batch = 16\n{resume}"))
+    assert_same_bits(train(rest), single)
