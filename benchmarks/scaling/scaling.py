@@ -239,13 +239,13 @@ class FcVersions:
         apply = store.apply
         seen = dict[str, int]()
 
-        def noted_read(layer: str) -> Any:
+        def noted_read(layer: str, *phase: str) -> Any:
             seen[layer] = store.versions[layer]
-            return read(layer)
+            return read(layer, *phase)
 
-        def noted_apply(layer: str, gradients: Any) -> Any:
+        def noted_apply(layer: str, *gradients: Any) -> Any:
             self.staleness.append(store.versions[layer] - seen[layer])
-            return apply(layer, gradients)
+            return apply(layer, *gradients)
 
         store.read = noted_read
         store.apply = noted_apply
