@@ -65,7 +65,7 @@ def test_the_help_lists_every_command_with_its_first_sentence(
     assert main(arguments) == 0
     listing = capsys.readouterr().out
     assert commands(listing) == sorted([*COMMANDS, *TRAINING])
-    assert "│ time         Time every layer of the net, forward and backward. " in listing
+    assert "│ time         Time every layer of the net, forward and backward, and the " in listing
     assert "│ convert      Convert data sets, weights and snapshots to other formats. " in listing
 
 
