@@ -183,7 +183,8 @@ BROKEN = {
             "'adam.prototxt'\nnet = 'lenet'\n"
         ),
         "cluster.toml:3: train.tuning.momentum_by: found 'closed-loop', but only the "
-        "momentum of SGD and Nesterov adds up with that of asynchrony: this solver is Adam",
+        "momentum of SGD, Nesterov, SGDW, NesterovW adds up with that of asynchrony: this solver "
+        "is Adam",
     ),
     "a closed loop with a grid": (
         "[train]\nmomentum = 'auto'\ntuning = {momentum_by = 'closed-loop', momenta = [0.5]}\n",
