@@ -9,7 +9,7 @@ import pytest
 
 from roles.tuning.choices import Setting
 from roles.tuning.record import FILE, Start, read
-from tests.roles.test_tuner import FOLLOWS, choices_of, everything, told, tuned
+from tests.roles.tuned_run import FOLLOWS, choices_of, everything, told, tuned
 
 
 @pytest.mark.parametrize("rates", [(), (0.1, 1.0, 10.0)], ids=["groups", "groups and rate"])

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from roles.tuning.choices import Choices
-from tests.roles.test_tuner import MOMENTA, choices_of, told, tuned
+from tests.roles.tuned_run import MOMENTA, choices_of, told, tuned
 
 
 def test_a_setting_that_is_known_to_diverge_is_not_followed_by_a_search_at_once(
