@@ -252,6 +252,18 @@ def test_check_of_all_samples_lists_all_damaged_files_and_counts_the_classes(
     assert main(["check", "--all-samples"]) == 2
 
 
+def test_check_of_all_samples_names_a_damaged_file_once_even_with_a_line_break_in_its_name(
+    here: Path, cluster: Callable[..., Path], capsys: Capture
+) -> None:
+    pictures(here / "train", *SPECIES)
+    pictures(here / "val", *SPECIES)
+    cluster()
+    (here / "train" / "oak" / "a\nb.png").write_bytes(b"no image")
+    assert main(["check", "--all-samples"]) == 2
+    (line,) = capsys.readouterr().err.splitlines()
+    assert "oak/a\\nb.png: damaged or not an image" in line
+
+
 def test_check_of_all_samples_finds_a_label_that_the_net_does_not_know(
     here: Path, cluster: Callable[..., Path], capsys: Capture
 ) -> None:
