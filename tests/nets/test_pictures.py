@@ -141,6 +141,11 @@ def test_a_cut_jpeg_is_told_to_be_cut():
         image(GOOD[: len(GOOD) * 3 // 4], "cut.jpg")
 
 
+def test_a_jpeg_that_was_cut_in_its_header_is_told_to_be_cut_or_of_unknown_colours():
+    with pytest.raises(DataError, match="found no picture in its header: the file was cut, or"):
+        image(GOOD[:40], "cut.jpg")
+
+
 def test_wrong_bits_inside_a_jpeg_are_read_and_reported_as_opencv_does(caplog):
     data = bytearray(jpeg(pixels(RNG, 3), subsampling=0))
     middle = len(data) // 2
