@@ -2,6 +2,7 @@
 several frames, very large photographs, formats of phones."""
 
 import re
+import tracemalloc
 import warnings
 
 import numpy as np
@@ -91,6 +92,20 @@ def test_a_netpbm_file_that_was_cut_is_damaged(kind):
     assert image(data, "a.ppm").shape == (3, *found.shape[:2])
     with pytest.raises(DataError, match=r"^a\.ppm: damaged or not an image: found \d+ of \d+"):
         image(data[: len(data) * 2 // 3], "a.ppm")
+
+
+def test_bits_in_plain_text_take_no_more_memory_than_their_file_has_bytes():
+    data = b"P1 3 1\n0 1\t# grey\n0" + b" 1" * 500_000
+    tracemalloc.start()
+    try:
+        found = image(data, "bits.pbm", "stored")
+        most = tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
+    assert found.tolist() == [[[255, 0, 255]]]
+    assert most < 4 * len(data)
+    with pytest.raises(DataError, match="expected numbers only"):
+        image(b"P1 3 1 0 x 0", "bits.pbm")
 
 
 @pytest.mark.parametrize(
