@@ -89,11 +89,11 @@ class Data(Section):
     """Default: the net's `crop_size`. The side of the square that the net gets: at a random place
     in training, in the middle otherwise."""
     mean: Annotated[list[Finite], Field(min_length=1)] | None = None
-    """Default: the net's mean. One number, or one per channel, to subtract: on the scale of the
-    images, whose bytes are 0 to 255."""
+    """Default: the net's mean. An array of one number, or of one per channel, to subtract: on the
+    scale of the images, whose bytes are 0 to 255."""
     deviation: Annotated[list[Positive], Field(min_length=1)] | None = None
-    """Default: none. One number, or one per channel, to divide by after the mean is subtracted, on
-    the same scale."""
+    """Default: none. An array of one number, or of one per channel, to divide by after the mean is
+    subtracted, on the same scale."""
     test_flips: bool = False
     """`test` scores the mean of the probabilities of each image and of its mirror image
     (docs/data.md#test-time-flips)."""

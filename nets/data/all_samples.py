@@ -18,6 +18,7 @@ from nets.data.source import Source
 from nets.errors import DataError
 
 MOST_NUMBERS = 1 << 22  # numbers of the first array that are read at a time
+MOST_EMPTY = 10  # consecutive classes without a sample that have a line each
 
 
 @dataclass
@@ -58,11 +59,24 @@ class AllSamples:
             if any(label != int(label) for label in counter):
                 yield f"  labels from {min(counter):g} to {max(counter):g}"
                 continue
-            known = max(len(class_names), num_classes or 0)
-            for label in sorted({*range(known), *map(int, counter)}):
+            next_label = 0
+            for label in sorted({*range(len(class_names)), *map(int, counter)}):
+                yield from _without_samples(next_label, label)
+                next_label = label + 1
                 named = 0 <= label < len(class_names) and class_names[label] != str(label)
                 name = f" {shown(class_names[label])}" if named else ""
                 yield f"  class {label}{name}: {counter[label]} samples"
+            yield from _without_samples(next_label, num_classes or 0)
+
+
+def _without_samples(first_label: int, end: int) -> Iterator[str]:
+    """Yield a line for each of the classes from `first_label` to before `end`, none of which has a
+    name or a sample. Many have one line together: a list may have a label of a thousand million."""
+    if end - first_label > MOST_EMPTY:
+        yield f"  classes {first_label} to {end - 1}: 0 samples"
+        return
+    for label in range(first_label, end):
+        yield f"  class {label}: 0 samples"
 
 
 def read_all(source: Source) -> AllSamples:

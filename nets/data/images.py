@@ -79,7 +79,7 @@ def check_options(
     ):
         problems.append(
             f"{what}: new_height, new_width: found {height}, {width}, expected two integers "
-            ">= 1 or neither"
+            f">= 1 whose product is at most {decode.MAX_PIXELS}, or neither"
         )
     if problems:
         raise DataError(problems)
@@ -151,7 +151,7 @@ class ImageSource(Source):
 
     def stored(self, indices: NDArray[np.integer[Any]]) -> Iterator[bytes]:
         """Yield the names and labels of all images, then the files of the given ones."""
-        yield "\n".join(path.name for path in self._paths).encode()
+        yield b"\n".join(map(name_bytes, self._paths))
         yield self._labels.tobytes()
         yield from (read_file(self._paths[index]) for index in indices)
 
@@ -166,6 +166,11 @@ class ImageSource(Source):
     def _one(self, index: int) -> Any:
         path = self._paths[index]
         return decode.image(read_file(path), str(path), self._color, self.orientation, self._size)
+
+
+def name_bytes(path: Path) -> bytes:
+    """Return the name of a file as bytes, also a name that is not UTF-8."""
+    return path.name.encode("utf-8", "surrogateescape")
 
 
 def read_file(path: Path) -> bytes:

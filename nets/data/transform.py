@@ -106,7 +106,11 @@ class Transform:
         """Raise PrototxtError unless images of `shape` (C, H, W) can be transformed."""
         if self.augment is not None:
             self.augment.check(shape)
-        if self.crop and self.crop > min(shape[1:], default=0):
+        if self.crop and len(shape) != 3:
+            raise PrototxtError(
+                f"crop_size: found samples of shape {shape}, expected images (C, H, W)"
+            )
+        if self.crop and self.crop > min(shape[1:]):
             raise PrototxtError(
                 f"crop_size: found {self.crop}, expected at most "
                 f"{min(shape[1:])} for images {shape}"

@@ -17,7 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from nets.data import datum, decode
-from nets.data.images import read_file
+from nets.data.images import name_bytes, read_file
 from nets.data.source import Source
 from nets.errors import DataError
 from nets.files.extras import need
@@ -92,7 +92,7 @@ def records_of_files(
             record = caffe.Datum(data=data, encoded=True, label=label)
         else:
             record = datum.from_image(image, label)
-        yield b"%08d_%s" % (index, path.name.encode()[:400]), record.SerializeToString()
+        yield b"%08d_%s" % (index, name_bytes(path)[:400]), record.SerializeToString()
 
 
 def _chunks(records: Iterable[Record]) -> Iterator[list[Record]]:

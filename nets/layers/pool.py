@@ -132,7 +132,6 @@ class AdaptivePooling(Layer):
     planned = True
     reads_bottoms = False
     reads_tops = False
-    windows: list[list[slice]]  # the pixels of each output along the height and the width
     geometry: PoolGeometry | None  # if all windows have one size: backends have kernels for these
 
     def _shape(self, shapes: list[Shape], setup: Setup) -> list[Shape]:
@@ -140,12 +139,17 @@ class AdaptivePooling(Layer):
         self.sizes = pair(self, "adaptive_pooling_param", "output_size", None)
         self.top_shape = (*shape[:2], *self.sizes)
         axes = list(zip(shape[2:], self.sizes, strict=True))
-        self.windows = [windows(size, outputs) for size, outputs in axes]
+        self._axes = axes
         self.geometry = None
         if all(size % outputs == 0 for size, outputs in axes):
             kernel = (shape[2] // self.sizes[0], shape[3] // self.sizes[1])
             self.geometry = PoolGeometry(kernel, kernel, mode="AVE")
         return [self.top_shape]
+
+    @property
+    def windows(self) -> list[list[slice]]:
+        """The pixels of each output along the height and the width."""
+        return [windows(size, outputs) for size, outputs in self._axes]
 
     def forward(self, bottoms: list[Array], blobs: Blobs, run: Run) -> list[Array]:
         x = bottoms[0]

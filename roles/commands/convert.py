@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from pathlib import Path
 
 from cyclopts import Parameter
@@ -135,7 +135,13 @@ def convert(
             )
             say(f"{target}: {len(layers)} layers: {', '.join(layers)}")
         elif source.startswith("format="):
+            _check_no_options(images)
             say(_from_source(source, target, mean))
+        elif mean:
+            raise NetError(
+                f"--mean: found {source}, expected a data source, such as "
+                f"format=images,source={source},new_height=256,new_width=256"
+            )
         else:
             _check_database(target)
             count = images_to_lmdb(
@@ -160,6 +166,19 @@ def _from_source(source: str, target: Path, mean: bool) -> str:
         return f"{target}: the mean of {len(opened)} images"
     _check_database(target)
     return f"{target}: {source_to_lmdb(opened, target)} images"
+
+
+def _check_no_options(images: Images) -> None:
+    """Raise NetError if an option is given that only files of images have: a data source has keys
+    of its own."""
+    options = fields(Images)
+    given = [each.name for each in options if getattr(images, each.name) != each.default]
+    if given:
+        names = ", ".join(f"--{name.replace('_', '-')}" for name in given)
+        raise NetError(
+            f"{names}: given for a data source, expected only for a list or a folder of images: "
+            "the keys of a source, such as new_height and color, are part of its text"
+        )
 
 
 def _check_database(target: Path) -> None:

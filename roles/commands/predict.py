@@ -23,6 +23,7 @@ from roles.commands.members import CLUSTER, Member, members_of, weights_and_imag
 from roles.learning.backends import cpu_ops
 from runtime.cli.arguments import Switch
 from runtime.errors import ConfigError
+from runtime.terminal_text import one_line
 
 FAILED = 1  # exit code: some image could not be read
 
@@ -155,9 +156,11 @@ def _of_source(nets: Classifier, data: str, top: int) -> Iterator[Prediction]:
 
 
 def _as_text(found: Prediction) -> str:
+    """Return the lines of an image. A name has one line, whatever its characters are."""
     if found.error:
-        return f"{found.name}: {found.error}"
-    return "\n".join([found.name, *(f"  {each.score:.4f}  {each.name}" for each in found.classes)])
+        return one_line(f"{found.name}: {found.error}")
+    classes = (f"  {each.score:.4f}  {one_line(each.name)}" for each in found.classes)
+    return "\n".join([one_line(found.name), *classes])
 
 
 def _as_json(found: Prediction) -> str:

@@ -93,11 +93,12 @@ def _mistakes(job: Job, phase: str, source: Source) -> Iterator[Remark]:
         given = [(*SECTION, key) for key in KEYS if getattr(job.transform, key)]
         yield from ((text, keys) for keys in (*given, *([AUGMENT] if augment else [])))
         return
-    for key, text in job.transform.mistakes(source.shape):
+    shape = source.shapes[source.firsts[0]]
+    for key, text in job.transform.mistakes(shape):
         yield text, (*SECTION, key)
     if not augment:
         return
-    for key, text in augment.mistakes(source.shape):
+    for key, text in augment.mistakes(shape):
         yield text, (*AUGMENT, key) if key else AUGMENT
     if augment.randaugment is not None and (found := _dtype(source)) not in (None, np.uint8):
         yield f"found images of {found}, expected bytes (uint8)", (*AUGMENT, "randaugment")

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from runtime.cli.arguments import Settings, Switch
 from runtime.errors import ConfigError
+from runtime.terminal_text import one_line
 
 if TYPE_CHECKING:
     from runtime.plan.topology import ProcessSpec
@@ -68,7 +69,7 @@ def _checked(file: Path, settings: Settings, console: Teller, *, all_samples: bo
     try:
         checked = check_config(file, settings)
     except ConfigError as error:
-        raise ConfigError([*dict.fromkeys((*wrong, *error.problems))]) from None
+        raise ConfigError([*dict.fromkeys((*map(one_line, wrong), *error.problems))]) from None
     if wrong:
         raise ConfigError(wrong)
     return checked

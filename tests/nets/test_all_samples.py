@@ -51,6 +51,18 @@ def test_a_class_without_a_sample_is_counted_too():
     assert counts == ["1", "0", "2", "0"]
 
 
+def test_many_classes_in_a_row_without_a_sample_have_one_line():
+    labels = np.array([1, 999_999_999])
+    source = MemorySource("m", np.zeros((2, 1, 2, 2), np.uint8), labels, 10**9 + 20)
+    assert [*read_all(source).told(("oak",), source.num_classes)][1:] == [
+        "  class 0 oak: 0 samples",
+        "  class 1: 1 samples",
+        "  classes 2 to 999999998: 0 samples",
+        "  class 999999999: 1 samples",
+        "  classes 1000000000 to 1000000019: 0 samples",
+    ]
+
+
 def test_nan_and_infinity_are_told_apart_and_named_by_the_sample():
     images = np.zeros((6, 1, 2, 2), np.float32)
     images[1, 0, 0, 0] = np.nan

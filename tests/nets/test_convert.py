@@ -1,5 +1,7 @@
 """Conversions lose nothing: a converted file has the same content as its source."""
 
+import os
+
 import numpy as np
 import pytest
 
@@ -264,3 +266,22 @@ def test_histories_of_types_that_caffe_lacks_become_no_snapshot(tmp_path, kind):
         checkpoint_from_caffe(
             tmp_path / "a.caffemodel", tmp_path / "a.safetensors", params, solver=kind
         )
+
+
+@pytest.mark.parametrize("encoded", [False, True])
+def test_a_file_whose_name_is_not_utf_8_keeps_its_bytes_in_the_key(tmp_path, encoded):
+    (tmp_path / "set" / "oak").mkdir(parents=True)
+    name = b"\xff.png"
+    path = tmp_path / "set" / "oak" / os.fsdecode(name)
+    try:
+        pillow.new("RGB", (4, 4)).save(path)
+    except OSError:
+        pytest.skip("this file system has only names in UTF-8")
+    assert images_to_lmdb(tmp_path / "set", tmp_path / "db", encoded=encoded) == 1
+    with (
+        lmdb.open(str(tmp_path / "db"), readonly=True, lock=False) as env,
+        env.begin() as transaction,
+    ):
+        assert [key for key, _ in transaction.cursor()] == [b"00000000_" + name]
+    source = open_source({"format": "images", "source": "set"}, tmp_path)
+    assert next(source.stored(np.arange(1))) == name

@@ -623,6 +623,16 @@ def test_an_option_that_the_bottom_does_not_allow_names_the_key(kind, options, s
         layer.setup([shape], Setup("TRAIN", None, None))
 
 
+def test_a_large_output_of_adaptive_pooling_is_refused_without_a_list_of_its_windows(monkeypatch):
+    def windows(size, outputs):
+        raise AssertionError(f"made {outputs} windows")
+
+    monkeypatch.setattr("nets.layers.pool.windows", windows)
+    layer = layer_of("AdaptivePooling", "adaptive_pooling_param { output_size: 2000000000 }")
+    with pytest.raises(NetError, match=r"its top would have shape .* expected at most"):
+        layer.setup([IMAGE], Setup("TRAIN", None, None))
+
+
 def test_streams_are_no_channels_that_a_layer_may_normalise():
     streams = Setup("TRAIN", None, None, streams=(5, 2))
     for kind, options in (("GroupNorm", "group_norm_param { groups: 1 }"), ("LayerNorm", "")):

@@ -2,6 +2,7 @@
 several frames, very large photographs, formats of phones."""
 
 import re
+import tracemalloc
 import warnings
 
 import numpy as np
@@ -93,6 +94,20 @@ def test_a_netpbm_file_that_was_cut_is_damaged(kind):
         image(data[: len(data) * 2 // 3], "a.ppm")
 
 
+def test_bits_in_plain_text_take_no_more_memory_than_their_file_has_bytes():
+    data = b"P1 3 1\n0 1\t# grey\n0" + b" 1" * 500_000
+    tracemalloc.start()
+    try:
+        found = image(data, "bits.pbm", "stored")
+        most = tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
+    assert found.tolist() == [[[255, 0, 255]]]
+    assert most < 4 * len(data)
+    with pytest.raises(DataError, match="expected numbers only"):
+        image(b"P1 3 1 0 x 0", "bits.pbm")
+
+
 @pytest.mark.parametrize(
     "header", [b"P5\n", b"P5\n3", b"P6\n3 x\n", b"P5\n3 4\n0\n", b"P5 1 1 70000 "]
 )
@@ -139,6 +154,11 @@ def test_a_cut_jpeg_is_told_to_be_cut():
         DataError, match="damaged JPEG image: the file was cut: the data end before"
     ):
         image(GOOD[: len(GOOD) * 3 // 4], "cut.jpg")
+
+
+def test_a_jpeg_that_was_cut_in_its_header_is_told_to_be_cut_or_of_unknown_colours():
+    with pytest.raises(DataError, match="found no picture in its header: the file was cut, or"):
+        image(GOOD[:40], "cut.jpg")
 
 
 def test_wrong_bits_inside_a_jpeg_are_read_and_reported_as_opencv_does(caplog):

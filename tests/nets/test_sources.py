@@ -151,7 +151,9 @@ def test_grey_weighs_colours_as_the_eye_does_and_colour_is_three_equal_planes():
 @pytest.mark.parametrize(
     ("options", "problems"),
     [
-        ({"new_height": 4}, [("images: new_height, new_width: found 4, 0, expected two " "" "" "integers >= 1 or neither")]),
+        ({"new_height": 4}, ["images: new_height, new_width: found 4, 0, expected two integers >= 1 whose product is at most 33554432, or neither"]),
+        ({"new_height": 10**5, "new_width": 10**5},
+         ["images: new_height, new_width: found 100000, 100000, expected two integers >= 1 whose product is at most 33554432, or neither"]),
         ({"color": "grey"},
          [("images: color: found 'grey', expected one of stored, color, gray (did you mean " "" "" "'gray'?)")]),
         ({"source": "bad.txt"},

@@ -40,7 +40,12 @@ def read(
         return _read(simplejpeg, data, where, color, size)
     except DataError:
         raise
-    except (ValueError, RuntimeError, MemoryError, KeyError) as error:
+    except KeyError:  # the header has no colours
+        raise DataError(
+            f"{where}: damaged JPEG image: found no picture in its header: the file was cut, or "
+            "its colours are unknown"
+        ) from None
+    except (ValueError, RuntimeError, MemoryError) as error:
         raise DataError(f"{where}: damaged JPEG image: {error}") from None
 
 

@@ -18,6 +18,8 @@ from nets.errors import DataError
 SCALED = "Netpbm picture whose largest number fills neither 8 nor 16 bits, read as OpenCV does"
 _NUMBER = re.compile(rb"(?:\s|#[^\r\n]*[\r\n])*(\d{1,9})")
 _COMMENT = re.compile(rb"#[^\r\n]*")
+_WHITE_SPACE = b" \t\n\r\v\f"
+_NOT_NUMBERS = "damaged or not an image: expected numbers only"
 _PLAIN = 3  # P1 to P3 are text
 _BITS = (1, 4)
 _COLOUR = (3, 6)
@@ -46,8 +48,10 @@ def read(data: bytes, where: str) -> NDArray[np.uint8]:
     shape = (height, width, planes)
     if kind == 4:
         pixels = _packed(data[at + 1 :], height, width, where)
+    elif kind in _BITS:
+        pixels = _digits(data[at + 1 :], shape, where)
     elif kind <= _PLAIN:
-        pixels = _text(data[at + 1 :], kind in _BITS, most, shape, where)
+        pixels = _text(data[at + 1 :], most, shape, where)
     else:
         pixels = _bytes(data[at + 1 :], most, shape, where)
     return pixels[:, :, ::-1]
@@ -62,20 +66,26 @@ def _packed(body: bytes, height: int, width: int, where: str) -> NDArray[np.uint
     return (black - np.uint8(1)).astype(np.uint8)
 
 
-def _text(
-    body: bytes, bits: bool, most: int, shape: tuple[int, int, int], where: str
-) -> NDArray[np.uint8]:
+def _digits(body: bytes, shape: tuple[int, int, int], where: str) -> NDArray[np.uint8]:
+    """Return 255 for each digit 0, and 0 for the others. White space between digits is optional."""
     count = shape[0] * shape[1] * shape[2]
-    body = _COMMENT.sub(b"", body)
-    words = [bytes([one]) for one in b"".join(body.split())] if bits else body.split(None, count)
+    digits = _COMMENT.sub(b"", body).translate(None, _WHITE_SPACE)[:count]
+    _check_length(len(digits), count, where)
+    if not digits.isdigit():
+        raise DataError(f"{where}: {_NOT_NUMBERS}")
+    zero = np.frombuffer(digits, np.uint8).reshape(shape) == ord("0")
+    return np.where(zero, 255, 0).astype(np.uint8)
+
+
+def _text(body: bytes, most: int, shape: tuple[int, int, int], where: str) -> NDArray[np.uint8]:
+    count = shape[0] * shape[1] * shape[2]
+    words = _COMMENT.sub(b"", body).split(None, count)
     _check_length(len(words), count, where)
     try:
         numbers = np.array([int(word) for word in words[:count]], np.int64).reshape(shape)
     except (ValueError, OverflowError):
-        raise DataError(f"{where}: damaged or not an image: expected numbers only") from None
+        raise DataError(f"{where}: {_NOT_NUMBERS}") from None
     numbers = numbers.clip(0, most)
-    if bits:
-        return np.where(numbers, 0, 255).astype(np.uint8)
     return (numbers >> 8 if most > 255 else numbers * 255 // most).astype(np.uint8)
 
 

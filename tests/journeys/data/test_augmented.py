@@ -213,6 +213,32 @@ def test_a_mistake_is_answered_with_its_line_its_key_and_what_is_allowed(
 
 
 @pytest.mark.parametrize(
+    ("key", "value"),
+    [
+        ("crop", "1"),
+        ("mean", "[1]"),
+        ("deviation", "[2]"),
+        ("augment.pad", "3"),
+        ("augment.erase", "0.5"),
+    ],
+)
+def test_characters_of_a_text_are_not_images(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], key: str, value: str
+) -> None:
+    (tmp_path / "a.txt").write_text("to be or not to be, " * 200)
+    cluster = configure(tmp_path, "single")
+    text = cluster.read_text().replace(
+        'format = "digits", split = "train"', 'format = "text", source = "a.txt", length = 4'
+    )
+    text = text.replace("[train]\n", '[train]\nnet = "char_lstm"\n', 1)
+    cluster.write_text(text.replace("[train.strategy]", f"{key} = {value}\n[train.strategy]"))
+    assert main(["check", str(cluster)]) == 2
+    told = capsys.readouterr().err
+    whole = "train.data." + key.removesuffix(".pad").removesuffix(".erase")
+    assert f"{whole}: found samples of shape (64,), expected images (C, H, W)" in told
+
+
+@pytest.mark.parametrize(
     ("said", "expected"),
     [
         (

@@ -252,6 +252,41 @@ def test_check_of_all_samples_lists_all_damaged_files_and_counts_the_classes(
     assert main(["check", "--all-samples"]) == 2
 
 
+def test_check_of_all_samples_names_a_damaged_file_once_even_with_a_line_break_in_its_name(
+    here: Path, cluster: Callable[..., Path], capsys: Capture
+) -> None:
+    pictures(here / "train", *SPECIES)
+    pictures(here / "val", *SPECIES)
+    cluster()
+    (here / "train" / "oak" / "a\nb.png").write_bytes(b"no image")
+    assert main(["check", "--all-samples"]) == 2
+    (line,) = capsys.readouterr().err.splitlines()
+    assert "oak/a\\nb.png: damaged or not an image" in line
+
+
+@pytest.mark.parametrize(
+    ("source", "options", "expected"),
+    [
+        ("format=digits", ["--gray"], "--gray: given for a data source"),
+        (
+            "format=digits",
+            ["--encoded", "--new-height", "9", "--shuffle-seed", "0"],
+            "--new-height, --encoded, --shuffle-seed: given for a data source",
+        ),
+        ("train", ["--mean"], "--mean: found train, expected a data source"),
+    ],
+)
+def test_convert_refuses_an_option_that_the_source_does_not_have(
+    here: Path, capsys: Capture, source: str, options: list[str], expected: str
+) -> None:
+    pictures(here / "train", *SPECIES)
+    for target in ("made_lmdb", "made.binaryproto"):
+        if target == "made_lmdb" or "--mean" in options:
+            assert main(["convert", source, str(here / target), *options]) == 2
+            assert expected in capsys.readouterr().err
+            assert not (here / target).exists()
+
+
 def test_check_of_all_samples_finds_a_label_that_the_net_does_not_know(
     here: Path, cluster: Callable[..., Path], capsys: Capture
 ) -> None:

@@ -131,6 +131,18 @@ def test_the_best_classes_are_printed_in_lines_and_files_other_than_images_are_n
     assert len(lines) == 4
 
 
+def test_the_name_of_an_image_has_one_line_even_with_a_line_break(
+    trained: Path, pictures: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    shutil.copy(pictures / "00-4.png", tmp_path / "a\nb.png")
+    (tmp_path / "c\nd.png").write_bytes(b"no image")
+    assert main(["predict", str(trained), str(tmp_path), "--top", "1"]) == 1
+    lines = capsys.readouterr().out.splitlines()
+    assert lines[0] == f"{tmp_path}/a\\nb.png"
+    assert lines[2].startswith(f"{tmp_path}/c\\nd.png: damaged or not an image")
+    assert len(lines) == 3
+
+
 @pytest.mark.parametrize("longer", [False, True])
 def test_a_reader_of_a_pipe_that_closes_early_is_not_a_mistake(
     trained: Path, pictures: Path, longer: bool
