@@ -79,9 +79,11 @@ def check_transform(
 
 
 def _idle(said: Section) -> Iterator[Remark]:
-    """Keys that were given without the key that they belong to."""
+    """Keys that were given without the key that they belong to. A default that is written out, as
+    in the config.toml of a run, is no such key."""
+    defaults = {key: field.default for key, field in type(said).model_fields.items()}
     for key, needed in NEEDED.items():
-        if key in said.model_fields_set and not getattr(said, needed):
+        if getattr(said, key) != defaults[key] and not getattr(said, needed):
             yield f"has no effect without {needed}", (*AUGMENT, key)
 
 

@@ -151,7 +151,9 @@ def test_a_recipe_keeps_the_digits_as_the_default_of_tests(tmp_path: Path) -> No
     assert options.train.data.test == {"format": "digits", "split": "test"}
 
 
-def test_the_resolved_configuration_of_a_recipe_reads_back_equal(tmp_path: Path) -> None:
+def test_the_resolved_configuration_of_a_recipe_reads_back_equal(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     cluster = cluster_of(tmp_path / "c", "single", more='recipe = "cifar"\nmax_iter = 9', data="")
     loaded = load_with_program(cluster)
     assert loaded.options is not None
@@ -161,6 +163,8 @@ def test_the_resolved_configuration_of_a_recipe_reads_back_equal(tmp_path: Path)
     assert isinstance(found, Options)
     assert found.model_dump() == loaded.options.model_dump()
     assert found.train.by_recipe == {}
+    assert main(["check", str(again)]) == 0
+    assert "has no effect" not in capsys.readouterr().err
 
 
 @pytest.fixture(scope="module")
