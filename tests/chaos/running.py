@@ -26,14 +26,19 @@ class Running:
         self, cluster: Path, until: Callable[[str], bool], env: dict[str, str] | None = None
     ) -> None:
         self.cluster = cluster
-        self.process = subprocess.Popen(
-            runtime_command("up", self.cluster.name),
-            cwd=cluster.parent,
-            env=env or environment(),
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            text=True,
-        )
+        # under nohup the tests ignore SIGHUP, and a child inherits that
+        inherited = signal.signal(signal.SIGHUP, signal.SIG_DFL)
+        try:
+            self.process = subprocess.Popen(
+                runtime_command("up", self.cluster.name),
+                cwd=cluster.parent,
+                env=env or environment(),
+                stdout=subprocess.PIPE,
+                stderr=subprocess.PIPE,
+                text=True,
+            )
+        finally:
+            signal.signal(signal.SIGHUP, inherited)
         assert self.process.stdout is not None
         for line in self.process.stdout:
             if until(line):
