@@ -36,13 +36,17 @@ ROOMS: dict[str, str] = {
     "nets.definition": "nets nets.schema ops!",
     "nets.files": "nets nets.definition nets.schema",
     "nets.data.pictures": "nets nets.files",
-    "nets.data": "nets nets.data.pictures nets.definition nets.files nets.schema",
+    "nets.data.augmentation": "nets nets.data.pictures nets.definition",
+    "nets.data": (
+        "nets nets.data.augmentation nets.data.pictures nets.definition nets.files nets.schema"
+    ),
     "nets.layers": "nets nets.definition nets.schema ops! ops.reference",
     "nets.graph": "nets nets.data nets.definition nets.layers nets.schema ops!",
     "nets.sharding": "nets nets.definition nets.graph nets.layers nets.schema ops!",
     "nets.tools": "nets nets.data nets.definition nets.files nets.graph nets.layers",
     "nets.predict": (
-        "nets nets.data nets.definition nets.files nets.graph nets.layers nets.schema ops!"
+        "nets nets.data nets.data.pictures nets.definition nets.files nets.graph nets.layers "
+        "nets.schema ops!"
     ),
     "nets.onnx": "nets nets.definition nets.files nets.graph nets.layers nets.predict ops!",
     "nets!": "nets nets.definition nets.graph",
@@ -114,8 +118,8 @@ ROOMS: dict[str, str] = {
     " runtime.report runtime.runs",
     "roles.formats": "ops! ops.reference",
     "roles": "roles.formats runtime runtime.config runtime.messages",
-    "roles.learning": "nets! nets.data nets.files nets.graph nets.sharding ops! roles "
-    "roles.formats runtime runtime!"
+    "roles.learning": "nets! nets.data nets.data.augmentation nets.files nets.graph "
+    "nets.sharding ops! roles roles.formats runtime runtime!"
     " runtime.compute runtime.machine runtime.messages",
     "roles.base": (
         "nets! nets.data nets.sharding ops! roles roles.learning runtime "
@@ -145,7 +149,8 @@ ROOMS: dict[str, str] = {
     "roles.presets": "roles roles.coordination roles.exchange roles.fc roles.learning "
     "roles.servers roles.tuning roles.workers"
     " runtime.plan",
-    "roles.planning": "nets! nets.data nets.files ops! roles roles.base roles.checkpoints "
+    "roles.planning": "nets! nets.data nets.data.augmentation nets.files ops! roles roles.base "
+    "roles.checkpoints "
     "roles.coordination"
     " roles.exchange roles.fc roles.forecasting roles.formats roles.learning roles.presets "
     "roles.tuning runtime runtime.compute"

@@ -22,9 +22,6 @@ blank           A source of zeros in any number and any shape, which takes no me
 joined          Several sources joined to one, as Caffe's nets read them
 of_net          The data of a net in one phase
 transform       Caffe's transform_param: crop, subtract the mean, mirror, multiply by the scale
-augment         Random changes of training images, in addition to Caffe's crops and mirrors
-draws           Random numbers that depend only on (seed, position of a sample in the run, lane), so
-                that every process draws the same ones
 examined        A check of a source before training
 data_identity   A short description of a data source, with a checksum of a quick sample of it
 batches         The order of samples in a run, epoch after epoch, and the samples of batch number
@@ -38,24 +35,18 @@ all_samples     All samples of a source, read once
 class_folders   Folders of images: one folder per class, or all images below a folder
 passed_over     The files and folders that a search passes over, counted by the reason
 pictures/       Pixels of encoded pictures, as OpenCV's imread gives them
-boxes           Random boxes in images: a share of the area, a ratio of the sides, and a place
-byte_tables     Changes of images of bytes that map each byte of a plane to another byte, by a table
-                (N, C, 256)
-erasing         Random erasing (Zhong et al
-mixing          Mixup (Zhang et al
-randaugment     RandAugment (Cubuk et al
 transform_keys  Keys of a configuration that complete or replace fields of a net's transform_param,
                 in every phase
-warps           Changes of images that take each pixel from another place
+augmentation/   Random changes of training images, in addition to Caffe's crops and mirrors
 """
 
-from nets.data.augment import Augment
+from nets.data.augmentation.augment import Augment
+from nets.data.augmentation.mixing import Mixing
 from nets.data.batches import Batches
 from nets.data.data_identity import identity
 from nets.data.declared import batch_of_net, declared
 from nets.data.examined import examined, in_classes
 from nets.data.formats import FORMATS, open_source
-from nets.data.mixing import Mixing
 from nets.data.of_net import folder_names, is_one, open_data
 from nets.data.prefetch import Prefetcher
 from nets.data.source import MemorySource, Source

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from nets.data.mixing import LABELS, Mixing
+from nets.data.augmentation.mixing import LABELS, Mixing
 from nets.data.source import Source
 from nets.data.transform import Transform, alternate_flips
 from nets.definition.params import generator

@@ -13,6 +13,7 @@ from google.protobuf.message import DecodeError
 from numpy.typing import NDArray
 
 from nets.data import decode
+from nets.data.pictures.resizing import resized
 from nets.errors import DataError
 from nets.schema import caffe_pb2 as caffe
 
@@ -49,7 +50,7 @@ def to_image(
     if min(shape) < 1 or len(flat) != shape[0] * shape[1] * shape[2]:
         raise DataError(f"{where}: found {len(flat)} values for an image of shape {shape}")
     found = decode.recolored(flat.reshape(shape), where, color)
-    return decode.resized(found, *size) if size else found
+    return resized(found, *size) if size else found
 
 
 def from_image(image_CHW: NDArray[Any], label: int) -> caffe.Datum:

@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 from nets.data.pictures import jpeg, netpbm, rasters
 from nets.data.pictures.kinds import FORMATS, MAX_PIXELS, UNSUPPORTED, kind_of
 from nets.data.pictures.orientation import SIDEWAYS, UPRIGHT, of_jpeg, turned
+from nets.data.pictures.resizing import resized
 from nets.errors import DataError
 
 __all__ = [
@@ -24,7 +25,6 @@ __all__ = [
     "UNSUPPORTED",
     "image",
     "recolored",
-    "resized",
 ]
 
 COLORS = ("stored", "color", "gray")
@@ -95,27 +95,3 @@ def _grey(image_CHW: NDArray[Any]) -> NDArray[Any]:
     total += _GREY_UNIT / 2
     total /= _GREY_UNIT
     return total.astype(np.uint8)[None]
-
-
-def resized(image_CHW: NDArray[Any], height: int, width: int) -> NDArray[Any]:
-    """Return the image at (height, width), interpolated bilinearly between the four nearest pixel
-    centres. This is OpenCV's INTER_LINEAR, which does not average when it shrinks. Bytes are
-    rounded."""
-    if image_CHW.shape[1:] == (height, width):
-        return image_CHW
-    top, bottom, down = _neighbours(image_CHW.shape[1], height)
-    left, right, across = _neighbours(image_CHW.shape[2], width)
-    rows = image_CHW[:, top].astype(np.float32)
-    rows += down[:, None] * (image_CHW[:, bottom] - rows)
-    result = rows[:, :, left] + across * (rows[:, :, right] - rows[:, :, left])
-    return np.rint(result).astype(np.uint8) if image_CHW.dtype == np.uint8 else result
-
-
-def _neighbours(
-    old: int, new: int
-) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.float32]]:
-    """Return, for each new pixel, the old pixels before and after its centre, and the centre's
-    distance from the first of them."""
-    places = np.clip((np.arange(new) + 0.5) * old / new - 0.5, 0, old - 1)
-    low = places.astype(np.int64)
-    return low, np.minimum(low + 1, old - 1), (places - low).astype(np.float32)

@@ -14,8 +14,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from nets.data.augment import ALTERNATING, Augment
-from nets.data.draws import draw
+from nets.data.augmentation.augment import ALTERNATING, Augment
+from nets.data.augmentation.draws import draw
 from nets.definition.prototxt import Node, Where
 from nets.definition.spec import LayerSpec, NetSpec
 from nets.errors import DataError, PrototxtError

@@ -6,7 +6,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
-from nets.data.augment import ALTERNATING, Augment
+from nets.data.augmentation.augment import ALTERNATING, Augment
 from nets.data.transform import Transform, transforms
 from nets.definition.spec import LayerSpec, NetSpec
 

@@ -14,6 +14,7 @@ from nets.data import decode
 from nets.data.class_folders import SUFFIXES, images_below
 from nets.data.images import read_file
 from nets.data.passed_over import PassedOver
+from nets.data.pictures.resizing import resized
 from nets.errors import DataError
 from nets.layers.base import Shape
 from nets.regular import is_folder
@@ -54,4 +55,4 @@ def fitted(image_CHW: NDArray[Any], shape: Shape) -> NDArray[Any]:
     channels."""
     if image_CHW.ndim != 3 or len(image_CHW) != shape[0]:
         raise DataError(f"found an image of shape {image_CHW.shape}, expected ({shape[0]}, H, W)")
-    return decode.resized(image_CHW, *shape[1:])
+    return resized(image_CHW, *shape[1:])

@@ -10,7 +10,7 @@ from pathlib import Path
 
 from nets import NetError, NetSpec
 from nets.data import Augment, Mixing, Source, Transform, TransformKeys, first_transforming
-from nets.data.mixing import LABELS
+from nets.data.augmentation.mixing import LABELS
 from nets.graph.classes import classes_of
 from nets.graph.inputs import DataLayers, data_layers, promised
 

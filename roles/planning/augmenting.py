@@ -11,7 +11,7 @@ import numpy as np
 
 from nets import DataError, NetError
 from nets.data import Augment, Source, TransformKeys
-from nets.data.randaugment import RandAugment
+from nets.data.augmentation.randaugment import RandAugment
 from nets.data.transform_keys import flip_replaces
 from roles.data_options import Augment as Section
 from roles.data_options import Data

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from nets import Net, NetError, SolverSpec, unknown_numbers
 from nets.data import Batches, Source, examined, in_classes
-from nets.data.mixing import LABELS
+from nets.data.augmentation.mixing import LABELS
 from nets.files import checkpoint
 from nets.files.histories import TRAINED, check_solver
 from nets.files.shared import Weights

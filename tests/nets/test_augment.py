@@ -10,7 +10,7 @@ from PIL import Image, ImageEnhance
 
 from nets import DataError, NetError
 from nets.data import Augment, Batches, MemorySource, Transform
-from nets.data.draws import draw, normal, uniform
+from nets.data.augmentation.draws import draw, normal, uniform
 from roles.learning.job import Job
 from roles.messages import TRAIN
 from tests.nets.support import spec_of

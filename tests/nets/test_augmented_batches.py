@@ -18,7 +18,7 @@ from nets.data import (
     open_source,
     prefetch,
 )
-from nets.data.randaugment import RandAugment
+from nets.data.augmentation.randaugment import RandAugment
 from nets.data.transform import alternate_flips
 
 IMAGES = np.random.default_rng(1).integers(1, 256, (40, 3, 12, 10), np.uint8)

@@ -8,9 +8,9 @@ import pytest
 from PIL import Image, ImageEnhance, ImageOps
 
 from nets import DataError
-from nets.data import byte_tables, warps
-from nets.data.draws import draw
-from nets.data.randaugment import LANE, OPERATIONS, RandAugment, _changed
+from nets.data.augmentation import byte_tables, warps
+from nets.data.augmentation.draws import draw
+from nets.data.augmentation.randaugment import LANE, OPERATIONS, RandAugment, _changed
 
 RANDOM = np.random.default_rng(1)
 BLOCKS = RANDOM.integers(20, 230, (8, 3, 4, 5), np.uint8).repeat(8, 2).repeat(8, 3)

@@ -11,7 +11,8 @@ import pytest
 from nets import DataError
 from nets.data import Batches, MemorySource, Transform, open_source
 from nets.data.datum import from_image
-from nets.data.decode import recolored, resized
+from nets.data.decode import recolored
+from nets.data.pictures.resizing import resized
 from nets.data.writers import records_of, records_of_files, write_lmdb
 from tests.nets.support import SHARED, needs_shared
 

@@ -10,6 +10,7 @@ orientation  The orientation that a camera writes into its photographs: EXIF's t
 rasters      BMP, GIF, PNG, TIFF and WebP, decoded by Pillow, with the pixels of OpenCV
 segments     The segments of a JPEG file before its first scan, such as the one with EXIF
 tiff         TIFF, opened by Pillow, with the pixels that libtiff gives to OpenCV
+resizing     Bilinear resizing of images, with the pixels of OpenCV's INTER_LINEAR
 
 `nets.data.decode` calls them: it is the one function that decodes a picture.
 """

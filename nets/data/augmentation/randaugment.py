@@ -1,4 +1,4 @@
-"""RandAugment (Cubuk et al. 2020): some operations of one strength, drawn for each training image.
+"""RandAugment: some operations of one strength, drawn for each training image (Cubuk et al. 2020).
 
 Operations and strengths are those of torchvision, and the pixels those of Pillow, which torchvision
 calls. Images are bytes. Pixels that come from outside an image are black.
@@ -15,8 +15,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from nets.data import byte_tables, warps
-from nets.data.draws import draw
+from nets.data.augmentation import byte_tables, warps
+from nets.data.augmentation.draws import draw
 from nets.errors import DataError
 
 Bytes = NDArray[np.uint8]

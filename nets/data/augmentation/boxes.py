@@ -7,7 +7,7 @@ import math
 import numpy as np
 from numpy.typing import NDArray
 
-from nets.data.draws import uniform
+from nets.data.augmentation.draws import uniform
 
 TRIES = 10  # boxes to draw for an image before it has none
 

@@ -1,12 +1,12 @@
-"""Random erasing (Zhong et al. 2017): a random box of a training image becomes zero."""
+"""Random erasing: a random box of a training image becomes zero (Zhong et al. 2017)."""
 
 from __future__ import annotations
 
 import numpy as np
 from numpy.typing import NDArray
 
-from nets.data import boxes
-from nets.data.draws import uniform
+from nets.data.augmentation import boxes
+from nets.data.augmentation.draws import uniform
 
 SHARES = (0.02, 0.33)  # of an image's area, as in torchvision and timm
 RATIOS = (0.3, 3.3)  # of width to height

@@ -15,11 +15,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from nets.data import boxes
-from nets.data.decode import resized
-from nets.data.draws import normal, uniform
-from nets.data.erasing import erase
-from nets.data.randaugment import RandAugment
+from nets.data.augmentation import boxes
+from nets.data.augmentation.draws import normal, uniform
+from nets.data.augmentation.erasing import erase
+from nets.data.augmentation.randaugment import RandAugment
+from nets.data.pictures.resizing import resized
 from nets.errors import DataError
 
 GREY = np.array([0.299, 0.587, 0.114], np.float32)  # weights of red, green, blue (ITU-R BT.601)

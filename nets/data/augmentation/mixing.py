@@ -1,5 +1,5 @@
-"""Mixup (Zhang et al. 2017) and CutMix (Yun et al. 2019): each training image is mixed with a
-partner from its global batch, and its label becomes a probability for each class.
+"""Mixup and CutMix: each training image is mixed with a partner from its global batch, and its
+label becomes a probability for each class (Zhang et al. 2017, Yun et al. 2019).
 
 The partner is the sample before it in the global batch; the first sample's partner is the last. So
 a worker that computes some rows of the batch reads one more sample than it has rows. The random
@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from nets.data.draws import draw, uniform
+from nets.data.augmentation.draws import draw, uniform
 from nets.definition.params import generator
 from nets.errors import DataError
 
