@@ -10,6 +10,7 @@ preset             The choice of a preset where `preset = "auto"`
 counted            The number of groups with which a candidate is compared with others
 iteration_worth    The worth of an iteration with several groups, compared with an iteration of one
                    group
+trial              Trials of single presets
 
 See docs/decisions/tuning.md.
 """

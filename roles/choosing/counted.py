@@ -34,6 +34,11 @@ class Counted:
         return self.speed.seconds
 
     @property
+    def shown_groups(self) -> dict[str, int]:
+        """The number of groups as a field of an event, if the candidate has a choice of them."""
+        return {"groups": self.groups} if self.candidate.regroups else {}
+
+    @property
     def by_groups(self) -> str:
         """The predicted seconds of an iteration for each number of groups, in words."""
         return ", ".join(

@@ -13,8 +13,10 @@ from roles.planning.learnt import Target, learnt
 from roles.planning.strategies import manner_of
 from roles.tuning.choices import Setting, alike, counts_up_to
 from roles.tuning.momentum import HIGH, KINDS, ROUNDING, expected, total
+from roles.tuning.short import STALE
 from runtime.config.sections import ClusterConfig
 from runtime.errors import ConfigError
+from runtime.plan.prospects import Needed
 
 
 class Worth(Protocol):
@@ -25,6 +27,20 @@ class Worth(Protocol):
     def needed(self, candidate: Candidate, groups: int) -> float | None:
         """The iterations of so many groups that teach as much as one iteration of one group. None
         if that is not known, or if so many groups do not learn."""
+
+    def supposed(self, candidate: Candidate, groups: int) -> bool:
+        """True if `needed` is what theory supposes of nets that bear late gradients at their whole
+        gain. Only training shows whether this net does."""
+
+
+def late_iterations(groups: int, gain: float) -> float:
+    """The iterations of `groups` groups that are worth one iteration of one group. `gain` is the
+    gain of their setting, base_lr / (1 - momentum), as a part of the solver's.
+
+    With the whole gain an iteration is worth one. g groups with the g-th part need g ** STALE
+    iterations. One group needs one iteration, whatever its rate.
+    """
+    return 1.0 if groups == 1 else max(1.0, gain**-STALE)
 
 
 def worth_of(config: ClusterConfig, asked: Train, candidate: Candidate) -> Worth:
@@ -76,6 +92,10 @@ class Theory:
         """As `Worth.needed`: one or None, whatever the candidate."""
         return 1.0 if self.holds(groups) else None
 
+    def supposed(self, candidate: Candidate, groups: int) -> bool:
+        """As `Worth.supposed`: of several groups, if a tuner lowers their momentum."""
+        return self._lowered and groups > 1
+
     def holds(self, groups: int) -> bool:
         """True if an iteration of `groups` groups is worth as much as one of one group."""
         if groups == 1:
@@ -118,11 +138,19 @@ class FromRuns:
         """As `Worth.needed`."""
         if groups == 1:
             return 1.0
-        manner = manner_of(candidate.options.train.strategy, groups)
-        alone = self._efficiency.needed(manner, 1)
-        several = self._efficiency.needed(manner, groups)
+        alone, several = self._steps(candidate, groups)
         if several.why == NOT_REACHED:
             return None
         if alone.steps is None or several.steps is None:
             return self._theory.needed(candidate, groups)
         return several.steps / max(1, alone.steps)
+
+    def supposed(self, candidate: Candidate, groups: int) -> bool:
+        """As `Worth.supposed`: what runs have shown is not supposed."""
+        shown = all(each.steps is not None for each in self._steps(candidate, groups))
+        return not shown and self._theory.supposed(candidate, groups)
+
+    def _steps(self, candidate: Candidate, groups: int) -> tuple[Needed, Needed]:
+        """The iterations to the target with one group and with several."""
+        manner = manner_of(candidate.options.train.strategy, groups)
+        return self._efficiency.needed(manner, 1), self._efficiency.needed(manner, groups)

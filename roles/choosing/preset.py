@@ -1,30 +1,26 @@
 """The choice of a preset where `preset = "auto"`. The time of an iteration is predicted for each
-candidate, the two fastest are tried, and the faster one is chosen."""
+candidate, the fastest are tried, and the one that learns soonest is chosen."""
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import Any
 
-from roles.checkpoints.checkpoint_timing import NEVER
 from roles.choosing.counted import Counted, counted, in_words
 from roles.choosing.iteration_worth import Worth, worth_of
-from roles.choosing.preset_candidates import Candidate, as_trial, candidates, mistakes
+from roles.choosing.preset_candidates import Candidate, candidates, mistakes
 from roles.choosing.speeds import speeds
-from roles.choosing.stopwatch import Stopwatch, apart
-from roles.coordination.coordinator import CoordinatorOptions
+from roles.choosing.trial import LearningTrial, PresetTrial
 from roles.forecasting.prediction_error import spoken
 from roles.options import AUTO, Options, Train, is_auto
 from roles.planning.auto_settings import after_choice
 from roles.planning.measured_runs import options_of_run
-from roles.planning.planner import plan
 from runtime.config.sections import ClusterConfig
 from runtime.errors import ConfigError
 from runtime.plan.open_choice import Chosen, Told
-from runtime.plan.topology import Topology
 
 TRIED = 2  # candidates that are tried: the fastest by prediction
 
@@ -72,59 +68,15 @@ def choice(config: ClusterConfig, options: Options) -> PresetChoice:
     if best[0].seconds <= 0:
         why = "array work takes no time here, so all are equally fast"
         return PresetChoice(told, (), chosen(best[0].candidate, why), chosen)
-    trials = tuple(PresetTrial(config, each) for each in best[:TRIED])
+    trials = tuple(
+        (LearningTrial if _supposed(each, worth) else PresetTrial)(config, each)
+        for each in _tried(best, worth)
+    )
     expected = chosen(best[0].candidate, _expected(trials))
     return PresetChoice(told, trials if len(trials) > 1 else (), expected, chosen)
 
 
-class PresetTrial:
-    """The trial of one candidate: the run as configured, but without tests, checkpoints and a
-    tuner."""
-
-    def __init__(self, config: ClusterConfig, counted: Counted) -> None:
-        self.counted = counted
-        self.candidate = candidate = counted.candidate
-        self.predicted = counted.seconds
-        self.name = candidate.name
-        self.options = as_trial(candidate, counted.groups)
-        plain = (
-            candidate.topology
-            if self.options is candidate.options
-            else plan(config, self.options, tell=False)
-        )
-        self.topology = _unsaved(plain, self.predicted)
-        self._watch = Stopwatch()
-        self.failed = False
-
-    def __repr__(self) -> str:
-        return f"<trial of {self.name}, {self._watch!r}>"
-
-    @property
-    def seconds(self) -> float | None:
-        """Measured seconds of an iteration; None if they are not known."""
-        return None if self.failed else self._watch.seconds
-
-    def heard(self, event: str, fields: dict[str, Any], now: float) -> bool:
-        """Note an event that an actor reported at the time `now`. Returns True when enough has been
-        measured."""
-        return self._watch.heard(event, fields, now)
-
-    def ended(self, why: str) -> Told:
-        """The event that reports the result. `why`: the error that ended the trial, or ""."""
-        self.failed = bool(why)
-        seconds = self.seconds
-        tried = {"preset": self.name, **_groups_of(self.counted)}
-        if why or seconds is None:
-            return "trial", tried | {"failed": why or "the run is too short to be measured"}
-        measured = {
-            "measured_seconds": seconds,
-            "predicted_seconds": self.predicted,
-            "iterations": self._watch.iterations,
-        }
-        return "trial", tried | measured
-
-
-@dataclasses.dataclass(frozen=True)
+@dataclass(frozen=True)
 class PresetChoice:
     """The choice among the candidates, as `runtime.plan.open_choice.Choice` describes it.
     `choose`: makes a candidate the choice, for a reason."""
@@ -137,7 +89,7 @@ class PresetChoice:
     def chosen(self) -> Chosen:
         """The fastest preset that was measured; the expected one if none was."""
         measured = sorted(
-            (trial.counted.iterations * trial.seconds, trial.seconds, at)
+            (trial.iterations * trial.seconds, trial.seconds, at)
             for at, trial in enumerate(self.trials)
             if trial.seconds is not None
         )
@@ -145,7 +97,7 @@ class PresetChoice:
             _, seconds, at = measured[0]
             best = self.trials[at]
             others = ", ".join(_measured(trial) for trial in self.trials if trial is not best)
-            with_groups = best.counted.named.removeprefix(best.name)
+            with_groups = best.named.removeprefix(best.name)
             why = f"measured {spoken(seconds)} an iteration{with_groups}, {others}"
             return self.choose(best.candidate, why)
         if self.trials:
@@ -154,9 +106,26 @@ class PresetChoice:
         return self.expected
 
 
+def _tried(best: Sequence[Counted], worth: Worth) -> list[Counted]:
+    """The candidates that are tried, of all in the order of their predictions: the two fastest.
+    After one whose worth is only supposed comes the fastest whose worth is sure, since a net that
+    does not bear late gradients bears them in no preset."""
+    first, *others = best
+    if not _supposed(first, worth):
+        return list(best[:TRIED])
+    sure = [each for each in others if not _supposed(each, worth)]
+    return [first, *(sure or others)[: TRIED - 1]]
+
+
+def _supposed(counted: Counted, worth: Worth) -> bool:
+    return worth.supposed(counted.candidate, counted.groups)
+
+
 def _measured(trial: PresetTrial) -> str:
-    told = "not measured" if trial.seconds is None else spoken(trial.seconds)
-    return f"{trial.counted.named} {told if not trial.failed else 'failed'}"
+    if trial.failed or trial.seconds is None:
+        return f"{trial.named} {'failed' if trial.failed else 'not measured'}"
+    times = "" if trial.iterations == 1 else f" x {trial.iterations:.3g}"
+    return f"{trial.named} {spoken(trial.seconds)}{times}"
 
 
 def _chosen(asked: Train, about: Mapping[str, str], candidate: Candidate, why: str) -> Chosen:
@@ -195,7 +164,7 @@ def _compared_by(best: Sequence[Counted], worth: Worth) -> dict[str, str]:
 def _expected(trials: Sequence[PresetTrial]) -> str:
     if len(trials) < TRIED:
         return "no other preset can be predicted"
-    names = " and ".join(trial.counted.named for trial in trials)
+    names = " and ".join(trial.named for trial in trials)
     return f"predicted; `up` measures {names} before it begins, and takes the faster"
 
 
@@ -203,46 +172,11 @@ def _told(counted: Counted) -> dict[str, Any]:
     speed = counted.speed
     return {
         "preset": counted.candidate.name,
-        **_groups_of(counted),
+        **counted.shown_groups,
         "predicted_seconds": speed.seconds,
         "busiest": f"{speed.busiest} {speed.use:.0%}",
         **({"by_groups": counted.by_groups} if counted.candidate.regroups else {}),
     }
-
-
-def _groups_of(counted: Counted) -> dict[str, int]:
-    """The number of groups by which a candidate is compared, if it has a choice of them."""
-    return {"groups": counted.groups} if counted.candidate.regroups else {}
-
-
-def _unsaved(topology: Topology, predicted: float) -> Topology:
-    """The same topology, with a lead that only trains, and reports as often as a stopwatch
-    needs."""
-
-    def changed(options: CoordinatorOptions) -> CoordinatorOptions:
-        table = options.timetable
-        table = dataclasses.replace(
-            table,
-            tests=(),
-            test_interval=0,
-            test_first=False,
-            snapshot_interval=0,
-            snapshot_last=False,
-        )
-        return dataclasses.replace(
-            options,
-            timetable=table,
-            timing=NEVER,
-            display=apart(predicted, table.last - table.first),
-        )
-
-    actors = [
-        dataclasses.replace(actor, options=changed(actor.options))
-        if actor.name == topology.lead
-        else actor
-        for actor in topology.actors
-    ]
-    return dataclasses.replace(topology, actors=tuple(actors))
 
 
 def _of_checkpoint(config: ClusterConfig, options: Options) -> tuple[str, str] | None:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -105,15 +105,17 @@ class _Measured:
         threads = [spec.threads for spec in self.placement.processes if working & {*spec.actors}]
         self.way: Way = EMULATED if emulated else self.job.device, max(threads, default=1)
 
-    def speed(self, times: Timed, processors: int) -> Speed:
+    def speed(self, times: Timed, network: Network, processors: int) -> Speed:
         """The candidate's speed with these times of layers.
 
         An iteration takes at least the time that its work and its messages need of all processors,
         divided by their number `processors`. 0: processes do not share processors.
+        `network`: the network between hosts; a message also takes MESSAGE.
         """
         placement = self.placement
         table = Times.of_profile(table_of(self.shapes, times))
-        found = predict(placement.topology, table, Network(MESSAGE), placement.process_of())
+        network = replace(network, latency=network.latency + MESSAGE)
+        found = predict(placement.topology, table, network, placement.process_of())
         if not processors:
             return Speed.of(found)
         busy = (
@@ -136,7 +138,9 @@ def _measured(config: ClusterConfig, here: list[_Measured]) -> Iterator[tuple[_M
         with using(way[1]), np.errstate(over="ignore"):
             times = timed_quickly(job, rows[way] or {job.batch})
         processors = processors_of(config) if job.device == "cpu" else 0
-        yield from ((each, each.speed(times, processors)) for each in here if each.way == way)
+        for each in (each for each in here if each.way == way):
+            network, _ = network_of(each.placement, config)
+            yield each, each.speed(times, network, processors)
 
 
 def _emulated(config: ClusterConfig, placement: Placement) -> Speed:

@@ -11,8 +11,9 @@ import pytest
 
 import roles
 from roles.choosing import speeds
-from roles.choosing.preset import PresetChoice, PresetTrial, choice
+from roles.choosing.preset import PresetChoice, choice
 from roles.choosing.preset_candidates import candidates
+from roles.choosing.trial import PresetTrial
 from roles.forecasting.costs import Timed
 from roles.forecasting.layer_times import UNTIMED, timed_quickly
 from roles.learning.job import Job
@@ -251,11 +252,14 @@ def in_proportion(job: Job, rows: Iterable[int]) -> Timed:
 
 
 def predictions(
-    folder: Path, monkeypatch: pytest.MonkeyPatch, processors: int
+    folder: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    processors: int,
+    machines: str = "[[machine]]\nthreads = 1\n",
 ) -> dict[str, tuple[float, str]]:
     monkeypatch.setattr(speeds, "timed_quickly", in_proportion)
     monkeypatch.setattr(speeds, "processors_of", lambda config: processors)
-    text = f"[[machine]]\nthreads = 1\n{DIGITS}[train.strategy]\npreset = 'auto'\nworkers = 4\n"
+    text = f"{machines}{DIGITS}[train.strategy]\npreset = 'auto'\nworkers = 4\n"
     told = [fields for name, fields in chosen(loaded(folder, text)).told if name == "candidate"]
     return {fields["preset"]: (fields["predicted_seconds"], fields["busiest"]) for fields in told}
 
@@ -276,6 +280,25 @@ def test_on_one_processor_no_preset_is_faster_than_one_process(
         known["single"][0], rel=0.05
     )
     assert known["replicas"][1] == "processors 100%"
+
+
+def test_between_hosts_the_declared_network_counts(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    hosts = "[launcher]\nkind = 'ssh'\n" + "".join(
+        f"[[machine]]\nname = 'm{number}'\nhost = '10.0.0.{number}'\naddress = '10.0.0.{number}'\n"
+        for number in range(1, 5)
+    )
+
+    def known(rate: int) -> dict[str, tuple[float, str]]:
+        links = f"{hosts}[links]\nbytes_per_second = {rate}\n"
+        return predictions(tmp_path, monkeypatch, 0, links)
+
+    slow, fast = known(10**7), known(10**10)
+    size = 4 * 431_080  # bytes of LeNet's gradients
+    # a ring sends 1.5 times as many; some of them while the backward pass goes on
+    assert slow["replicas"][0] > fast["replicas"][0] + 0.75 * size / 10**7
+    assert slow["single"] == fast["single"]
 
 
 def test_layers_are_timed_with_the_rows_that_workers_have_and_long_passes_once(

@@ -15,7 +15,7 @@ from nets import load_solver
 from roles.choosing import speeds
 from roles.choosing.counted import counted
 from roles.choosing.iteration_worth import Theory
-from roles.choosing.preset import PresetChoice, PresetTrial, choice
+from roles.choosing.preset import PresetChoice, choice
 from roles.choosing.speeds import Speed
 from roles.commands.rescaling import scaled
 from roles.commands.resuming import as_scaled, as_tuned
@@ -254,32 +254,6 @@ def test_the_run_is_the_one_of_the_chosen_preset_named_by_hand(tmp_path: Path) -
     assert isinstance(named.options, roles.Options)
     assert found.expected.options == named.options
     assert found.expected.topology == plan(named.config, named.options)
-
-
-def test_a_trial_has_the_groups_by_which_its_preset_was_compared(tmp_path: Path) -> None:
-    for trial in chosen(cluster(tmp_path)).trials:
-        assert isinstance(trial, PresetTrial)
-        groups = trial.counted.groups
-        lead = next(
-            actor.options for actor in trial.topology.actors if actor.name == trial.topology.lead
-        )
-        assert len(lead.groups) == groups == 4
-        assert lead.job.solver_spec.momentum == pytest.approx(0.6)  # does not diverge
-        assert not any(isinstance(actor.options, TunerOptions) for actor in trial.topology.actors)
-        assert trial.ended("")[1]["groups"] == groups
-
-
-def test_the_choice_compares_measured_seconds(tmp_path: Path) -> None:
-    found = chosen(cluster(tmp_path))
-    for trial, second in zip(found.trials, (0.03, 0.02), strict=True):
-        for done in range(1, 60):
-            trial.heard("progress", {"iteration": done}, done * second)
-        trial.ended("")
-    why = found.chosen().why[1]["why"]
-    assert found.chosen().why[1]["preset"] == found.trials[1].name
-    assert why.startswith(
-        "measured 20 ms an iteration with 4 groups, omnivore with 4 groups 30 ms; the run begins"
-    )
 
 
 def test_keys_of_the_tuner_that_has_nothing_to_do_are_reported(tmp_path: Path) -> None:
