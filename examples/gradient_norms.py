@@ -89,7 +89,7 @@ def monitored(topology: Topology, every: int = 20) -> Topology:
     for actor in topology.actors:
         options = actor.options.redirected(partial(through, actor.name))
         actors.append(dataclasses.replace(actor, options=options))
-    return Topology(__name__, tuple(actors), tuple(links), topology.lead)
+    return dataclasses.replace(topology, program=__name__, actors=tuple(actors), links=tuple(links))
 
 
 ROLES = {**roles.ROLES, "norm_monitor": NormMonitor}

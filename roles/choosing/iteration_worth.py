@@ -53,7 +53,7 @@ def worth_of(config: ClusterConfig, asked: Train, candidate: Candidate) -> Worth
     theory = Theory(asked, job.solver_spec)
     if not (asked.tuning.learnt and asked.tuning.target):
         return theory
-    base = config.raw.path.resolve().parent
+    base = config.raw.base
     runs = [base / run for run in asked.tuning.learnt]
     key = "target"
     try:

@@ -183,7 +183,7 @@ def _of_checkpoint(config: ClusterConfig, options: Options) -> tuple[str, str] |
     """The run whose checkpoint is resumed, and its preset; None if they are not known."""
     if not options.train.resume:
         return None
-    directory = config.raw.path.resolve().parent / Path(options.train.resume).parent
+    directory = config.raw.base / Path(options.train.resume).parent
     try:
         run = options_of_run(directory)
     except ConfigError:

@@ -80,7 +80,7 @@ def _in_memory(config: ClusterConfig, options: Options, file: Path) -> tuple[Opt
 def as_tuned(train: Train, config: ClusterConfig, run: Path) -> Train:
     """The same [train] section, with a tuner that begins with the settings that the resumed run had
     found for its "auto" keys. Nothing changes if cluster.toml names another start."""
-    base = config.raw.path.resolve().parent
+    base = config.raw.base
     name = train.strategy.preset
     preset = preset_called(ANY if name == AUTO else name)  # every preset would start alike
     return AutoSettings(train, preset, base).going_on(run)

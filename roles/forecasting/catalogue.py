@@ -97,7 +97,7 @@ def kinds_of(config: ClusterConfig) -> dict[str, Kind]:
 def file_of(config: ClusterConfig) -> Path | None:
     """The user's catalogue, if `placement.kinds` names one."""
     said = config.placement.kinds
-    return None if said is None else config.raw.path.parent / said
+    return None if said is None else config.raw.base / said
 
 
 def _where(name: str, known: Mapping[str, Kind], file: Path | None) -> str:

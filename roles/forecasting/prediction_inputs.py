@@ -129,7 +129,7 @@ def _own_profile(config: ClusterConfig, topology: Topology) -> Path | None:
         if actor.emulated and actor.emulated["profile"]
     }
     if not named and config.simulation.service_times:
-        named = {str(config.raw.path.parent / config.simulation.service_times)}
+        named = {str(config.raw.base / config.simulation.service_times)}
     return Path(named.pop()) if len(named) == 1 else None
 
 

@@ -23,7 +23,7 @@ def samples(config: ClusterConfig, options: Options, tell: Callable[[str], None]
     one line each."""
     job = job_of(config, options)
     diagnostics = Diagnostics(config.raw)
-    base = config.raw.path.resolve().parent
+    base = config.raw.base
     for phase in job.phases:
         keys = ("train", "data", phase.lower())
         with diagnostics.reading(*keys):

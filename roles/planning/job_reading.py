@@ -75,7 +75,7 @@ def inputs_of(
         preset = preset or preset_called(train.strategy.preset)
     diagnostics.stop_if_wrong()
     assert preset is not None
-    base = config.raw.path.resolve().parent
+    base = config.raw.base
     auto = AutoSettings(train, preset, base)
     return PlanInputs(config, auto.begun_with, options.checkpoint, preset, auto, base)
 

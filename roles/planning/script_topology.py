@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -12,8 +13,9 @@ from roles.options import Options
 from roles.planning.planner import plan
 from roles.presets.request import Preset, Request
 from runtime.config.file import of_script, program_options
+from runtime.config.toml_source import BUILT_IN
 from runtime.errors import ConfigError
-from runtime.plan.topology import Topology
+from runtime.plan.topology import Origin, Topology
 
 Layout = Callable[[Request], Topology]
 
@@ -47,4 +49,8 @@ def training(
     preset = (
         Preset(strategy) if strategy is not None and not isinstance(strategy, Preset) else strategy
     )
-    return plan(config, program_options(config, Options), preset)
+    found = program_options(config, Options)
+    topology = plan(config, found, preset)
+    sections = found.model_dump(mode="json", exclude_none=True, by_alias=True)
+    planned = topology if strategy is None else None
+    return replace(topology, origin=Origin(BUILT_IN, sections, config.raw.base, planned))

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import os
 import sys
-import tomllib
 from collections.abc import Callable, Mapping, Sequence
 from importlib import import_module
 from pathlib import Path
@@ -19,10 +18,9 @@ from typing import Any
 from cyclopts import App
 
 from runtime import own_packages
-from runtime.config.toml_source import BUILT_IN, MOST_BYTES
+from runtime.config.toml_source import BUILT_IN, read
 from runtime.errors import ConfigError, ConvoyError
 from runtime.reasons import reason
-from runtime.regular import decoded, read_bytes
 from runtime.terminal_text import printable
 
 HELP = "Train convolutional networks as a convoy of role processes."
@@ -147,11 +145,11 @@ def _commands_of(file: Path) -> Mapping[str, str]:
     """The commands of the program that a cluster.toml names. Empty if the file is faulty; the
     called command reports that."""
     try:
-        program = tomllib.loads(decoded(read_bytes(file, MOST_BYTES))).get("program", BUILT_IN)
-    except (OSError, ValueError, RecursionError):
+        raw = read(file)
+    except ConfigError:
         return {}
-    if program == BUILT_IN or not isinstance(program, str):
+    if raw.program is None or raw.program == BUILT_IN:
         return {}
     from runtime.config.file import load_program
 
-    return load_program(program, file.parent).commands
+    return load_program(raw.program, raw.base).commands

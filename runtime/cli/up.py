@@ -60,7 +60,7 @@ def up(
     from runtime.config.file import load_with_program
     from runtime.runs.checking import Resume, check_plan
 
-    with _Early(file.parent) as early:
+    with _Early() as early:
         with kept_warnings() as told:
             loaded = load_with_program(file, settings)
         early.begin(loaded.config)
@@ -80,19 +80,15 @@ def up(
 
 class _Early(ExitStack):
     """The nursery, where role processes are started; it begins as soon as the program is known. On
-    the virtual clock there is none. `folder` is the folder of cluster.toml."""
+    the virtual clock there is none."""
 
     nursery: Nursery | None = None
-
-    def __init__(self, folder: Path) -> None:
-        super().__init__()
-        self._folder = folder
 
     def begin(self, config: ClusterConfig) -> None:
         if config.simulation.clock == "virtual":
             Nursery.forgo()
         else:
-            self.nursery = self.enter_context(Nursery.of(config.program, self._folder))
+            self.nursery = self.enter_context(Nursery.of(config.program, config.raw.base))
 
 
 def _resume(file: Path, said: Sequence[Path] | None) -> tuple[Path, Sequence[Path] | None]:

@@ -18,4 +18,5 @@ toml_lines         The line of each key in a TOML document, for error messages
 toml_write         Writing plain data as TOML text that tomllib reads back equal
 rules              Rules between sections, which no single section can check
 validation         Validating each section of the runtime by itself, as a typed object
+recorded           The config.toml of a run directory: the resolved configuration of the run
 """

@@ -21,10 +21,10 @@ from pydantic import BaseModel
 from runtime.config import slurm_environment
 from runtime.config.machines import entries_of
 from runtime.config.problems import Model, found, key_names, unknown_key, validated
+from runtime.config.recorded import unreadable
 from runtime.config.rules import broken_rules
 from runtime.config.sections import ClusterConfig, Section
 from runtime.config.toml_source import Problem, RawConfig, from_python, in_order, read, show_text
-from runtime.config.toml_write import dumps
 from runtime.config.unused import unused
 from runtime.config.validation import validate
 from runtime.errors import ConfigError
@@ -35,7 +35,6 @@ __all__ = [
     "ClusterConfig",
     "Loaded",
     "Section",
-    "dump",
     "load",
     "load_program",
     "load_with_program",
@@ -93,10 +92,11 @@ def load_with_program(
     """Load the runtime's sections as `load` does, import the program, and check its sections too.
     Raises ConfigError with the mistakes of both at once.
 
-    The program is searched for on Python's path, then in `search_dir` (default: the directory of
-    `path`).
+    The program is searched for on Python's path, then in `search_dir` (default: the folder that
+    relative paths in the file start from).
     """
-    return with_program(judge(parse(path, overrides)), search_dir or path.parent)
+    judged = judge(parse(path, overrides))
+    return with_program(judged, search_dir or judged.raw.base)
 
 
 def parse(path: Path, overrides: Sequence[str] = ()) -> RawConfig:
@@ -129,8 +129,10 @@ def with_program(judged: Judged, search_dir: Path) -> Loaded:
     """Return the whole configuration, with the program's sections as the program's own `Options`.
     Raises ConfigError with every mistake found so far."""
     raw = judged.raw
-    if raw.program is None:  # already in `problems`; without a program nothing checks the rest
-        raise ConfigError(in_order(judged.problems))
+    wrong = unreadable(raw)
+    # a program that is no string is already in `problems`; without it nothing checks the rest
+    if raw.program is None or wrong:
+        raise ConfigError(in_order([*judged.problems, *wrong]))
     program = _imported(raw.program, search_dir)
     if isinstance(program, str):
         told = (program, *shadowed(search_dir))
@@ -159,22 +161,6 @@ def program_options(config: ClusterConfig, model: type[Model]) -> Model:
     """Return the program's sections as the program's own model. Raises ConfigError with all
     mistakes, each at its line."""
     return _accepted(*_options(config.raw, config.program_section, model))
-
-
-def dump(config: ClusterConfig, options: BaseModel | None = None) -> str:
-    """Return the resolved configuration as TOML, with every default written out. Reading the text
-    gives an equal configuration.
-
-    With `options`, the program's sections are written resolved too.
-    """
-    # resolved: each host has become a separate [[machine]]
-    several = {"machine": {"__all__": {"hosts", "hostfile"}}}
-    sections = config.model_dump(
-        exclude_none=True, exclude={**dict.fromkeys(config.program_section, True), **several}
-    )
-    if options is None:
-        return dumps(sections | config.program_section)
-    return dumps(sections | options.model_dump(mode="json", exclude_none=True, by_alias=True))
 
 
 def _program_data(raw: RawConfig) -> dict[str, Any]:

@@ -261,7 +261,7 @@ def _hosts(
         if key == "hosts":
             yield from _listed(machine.hosts, environ)
         elif machine.hostfile is not None:
-            yield from _in_file(raw.path.parent / _variable(machine.hostfile, environ))
+            yield from _in_file(raw.base / _variable(machine.hostfile, environ))
     except ValueError as error:
         problems.append(raw.problem(("machine", index, key), str(error)))
 

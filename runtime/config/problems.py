@@ -180,6 +180,8 @@ def _translated(place: _Place, details: Any, also_known: Iterable[str]) -> tuple
         )
     if kind == "missing":
         return place.keys, f"missing, expected {expected or 'a value'}"
+    if kind == "string_unicode":
+        return place.keys, f"found {found(value)}, which has bytes that are not UTF-8"
     if kind.startswith("union_tag"):
         return _translated_tag(place, value, context)
     if kind in _VALIDATOR_SPOKE and not any(isinstance(mark, Expected) for mark in place.marks):

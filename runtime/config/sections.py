@@ -48,6 +48,13 @@ class Run(Section):
     name: Name | None = None
     """Default: the program's name. The name of the run, with which the name of its run directory
     ends."""
+    base: Text | None = None
+    """Default: the folder of this file. The folder that relative paths in this file start from.
+    `up` and scripts write it into the run's config.toml, relative to the run directory
+    (docs/configuration.md)."""
+    script: Text | None = None
+    """Written into config.toml: the script that made the topology of the run, if no configuration
+    describes this topology. No command plans or starts such a run."""
     record_service_times: bool = False
     """Record how long array work takes, as a profile for emulated devices: docs/simulation.md."""
     trace: Annotated[int, Field(ge=0)] = 0

@@ -78,6 +78,17 @@ class RawConfig:
         name = self.data.get("program", BUILT_IN)
         return name if isinstance(name, str) else None
 
+    @property
+    def base(self) -> Path:
+        """The folder that relative paths start from: the file's own, or `run.base` if it is set."""
+        return (self.path.resolve().parent / self.of_run("base")).resolve()
+
+    def of_run(self, key: str) -> str:
+        """Return a text in [run]; "" if it is missing or not a string."""
+        run = self.data.get("run")
+        said = run.get(key) if isinstance(run, dict) else None
+        return said if isinstance(said, str) else ""
+
     def problem(self, keys: KeyPath, text: str) -> Problem:
         """Return a problem of the value at `keys`: "cluster.toml:9: machine[0].cores: <text>"."""
         return Problem(self.origin(keys).order, f"{self.place(keys)}: {text}")

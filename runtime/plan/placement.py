@@ -207,7 +207,7 @@ def _unmatched(machine: Machine, crowd: Sequence[ProcessSpec]) -> list[str]:
 
 def files_of(config: ClusterConfig) -> dict[str, Files]:
     """Return the folders of the machines that name folders for their files."""
-    base = str(config.raw.path.resolve().parent)
+    base = str(config.raw.base)
     return {
         machine.name: Files(
             base, "" if config.is_here(machine) else machine.directory or "", machine.data or ""
@@ -223,9 +223,7 @@ def data_here(config: ClusterConfig) -> str:
     here = next(
         (machine for machine in config.machine if machine.data and config.is_here(machine)), None
     )
-    return Files(
-        str(config.raw.path.resolve().parent), data=here.data or "" if here else ""
-    ).data_root
+    return Files(str(config.raw.base), data=here.data or "" if here else "").data_root
 
 
 def idle(placement: Placement, config: ClusterConfig) -> list[str]:

@@ -14,8 +14,9 @@ import itertools
 import json
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
+from pathlib import Path
 from typing import Any
 
 import msgspec
@@ -80,12 +81,14 @@ class ActorSpec:
 @dataclass(frozen=True)
 class Topology:
     """Actors, the pairs of actors that exchange messages (in either direction), and the lead: the
-    actor whose end ends the run."""
+    actor whose end ends the run. `origin` is the configuration that it was made from, if there is
+    one; `dataclasses.replace` keeps it."""
 
     program: str
     actors: tuple[ActorSpec, ...]
     links: tuple[tuple[str, str], ...]
     lead: str
+    origin: Origin | None = field(default=None, compare=False, repr=False)
 
     def __post_init__(self) -> None:
         names = [actor.name for actor in self.actors]
@@ -108,6 +111,21 @@ class Topology:
     def peers(self, name: str) -> set[str]:
         """Return the actors that `name` exchanges messages with."""
         return {b if a == name else a for a, b in self.links if name in (a, b)}
+
+
+@dataclass(frozen=True)
+class Origin:
+    """The configuration that a script's topology was made from.
+
+    `sections` are those of the program `program` in cluster.toml, with all defaults. Relative paths
+    in them start from `base`. `planned` is the topology that the program plans for them, or None if
+    the script laid it out itself.
+    """
+
+    program: str
+    sections: Mapping[str, Any]
+    base: Path
+    planned: Topology | None
 
 
 @dataclass(frozen=True)

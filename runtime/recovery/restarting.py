@@ -21,7 +21,7 @@ from typing import Any
 from runtime.cluster.clients import Scale, Scaled
 from runtime.cluster.launcher import Early
 from runtime.cluster.operators.operator_key import FILE, OperatorKeys
-from runtime.config.file import dump
+from runtime.config.recorded import dump
 from runtime.errors import Absent, ConfigError, ConvoyError, LaunchError, Refused
 from runtime.messages.message import HandedOver, HandOver
 from runtime.plan.run_plan import SAID

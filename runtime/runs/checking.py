@@ -13,6 +13,7 @@ from runtime.cluster.launchers import launcher_of
 from runtime.cluster.warnings import kept_warnings
 from runtime.config import slurm_environment
 from runtime.config.file import Loaded, load_with_program
+from runtime.config.recorded import check_plannable
 from runtime.config.sections import ClusterConfig
 from runtime.errors import ConfigError
 from runtime.machine import descriptors
@@ -112,6 +113,7 @@ def check_plan(
     anything that the machine lacks is a mistake. A plan alone may be for other machines. `rented`:
     the plan is placed on machines that could be rented (`on_rented`).
     """
+    check_plannable(loaded.config.raw)
     with kept_warnings() as more:
         _restarts(loaded)
         loaded, resumed = _resumed(loaded, resume)

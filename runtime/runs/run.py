@@ -21,7 +21,7 @@ from pydantic import BaseModel
 from runtime.cluster.launcher import Early
 from runtime.cluster.operators.operator_key import OperatorKeys
 from runtime.cluster.warnings import WARNING
-from runtime.config.file import dump
+from runtime.config.recorded import recorded
 from runtime.config.sections import ClusterConfig
 from runtime.errors import ActorStopped, ConfigError, ConvoyError
 from runtime.machine.versions import versions
@@ -50,6 +50,7 @@ class Run:
     """One run of a placement. `async with run:` starts it. Leaving the block waits for its end;
     leaving it by an exception ends it at once.
 
+    - `record`: the configuration that config.toml gets, if it is not `config`.
     - `console`: makes the console that shows the run.
     - `early`: processes that were started early and may be used.
     - `directory`: its run directory, if it has one already.
@@ -68,6 +69,7 @@ class Run:
         config: ClusterConfig,
         *,
         options: BaseModel | None = None,
+        record: ClusterConfig | None = None,
         here: bool = False,
         console: Callable[[], RunConsole] | None = None,
         early: Early | None = None,
@@ -81,6 +83,7 @@ class Run:
         self._cards = cards or OperatorKeys()
         self._config = config
         self._options = options
+        self._record = config if record is None else record
         self._console = console
         self._build = execution_of(placement, config, here=here, early=early)
         self._virtual = config.simulation.clock == "virtual"
@@ -160,7 +163,10 @@ class Run:
         try:
             if directory.clock_behind:
                 watcher.event(SUPERVISOR, WARNING, {"text": directory.clock_behind})
-            directory.write("config.toml", dump(self._config, self._options))
+            text, told = recorded(self._record, self._options, directory.path)
+            directory.write("config.toml", text)
+            if told:
+                watcher.event(SUPERVISOR, WARNING, {"text": told})
             directory.write("versions.json", dict(versions()))
             if self._config.run.tensorboard:
                 board = TensorBoard(directory.path, directory.on_trouble)

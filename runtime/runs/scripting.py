@@ -33,6 +33,7 @@ from runtime.report.event_stream import Event
 from runtime.runs.checking import placed, remarks_on_room
 from runtime.runs.loop_run import HERE
 from runtime.runs.run import Run
+from runtime.runs.script_record import record_of
 from runtime.runs.signals import Signals
 
 SAID_OTHERWISE = ("program", "run", "placement")  # sections whose keys are arguments here
@@ -68,6 +69,7 @@ def launch(
     virtual = isinstance(simulation, dict) and simulation.get("clock") == "virtual"
     program = topology.program if here or virtual or topology.program != MAIN else main_program()
     config = _config(program, directory, name, "one" if here else processes, sections)
+    record = record_of(config, topology)
     topology = dataclasses.replace(checked(topology), program=program)
     placement = placed(topology, config)
     for line in remarks_on_room(program_here(program), topology, config):
@@ -77,7 +79,7 @@ def launch(
         placement = Placement(
             topology, (ProcessSpec(HERE, placement.processes[0].machine, actors),)
         )
-    return Run(placement, config, here=here, console=RunConsole if show else None)
+    return Run(placement, config, record=record, here=here, console=RunConsole if show else None)
 
 
 def run(

@@ -76,7 +76,7 @@ def service_time_of(placement: Placement, config: ClusterConfig) -> ServiceTime 
     wanted = config.simulation
     if wanted.service_times is None:
         return None
-    times = ServiceTimes.read(config.raw.path.parent / wanted.service_times, wanted.seed)
+    times = ServiceTimes.read(config.raw.base / wanted.service_times, wanted.seed)
     roles = {actor.name: actor.role for actor in placement.topology.actors}
     return lambda actor, label: times.seconds(actor, roles[actor], label)
 

@@ -19,7 +19,8 @@ from runtime.cli.main import main
 from runtime.cli.sbatch import script
 from runtime.cluster.kubernetes.objects import job_set
 from runtime.cluster.launchers.agents import shell_line
-from runtime.config.file import dump, of_script
+from runtime.config.file import of_script
+from runtime.config.recorded import dump
 from runtime.config.sections import Machine
 from runtime.errors import ConfigError
 from tests.helpers.support import configure

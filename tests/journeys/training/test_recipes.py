@@ -14,7 +14,8 @@ from nets.definition.spec import ZOO
 from roles import Options
 from roles.recipes import RECIPES
 from runtime.cli.main import main
-from runtime.config.file import dump, load_with_program
+from runtime.config.file import load_with_program
+from runtime.config.recorded import dump
 from tests.helpers.support import Simulated, train
 
 pytestmark = pytest.mark.usefixtures("one_thread")

@@ -19,12 +19,12 @@ from pydantic import Field
 from runtime.config.file import (
     ClusterConfig,
     Section,
-    dump,
     load,
     load_program,
     load_with_program,
     program_options,
 )
+from runtime.config.recorded import dump
 from runtime.config.sections import parse_bytes
 from runtime.config.toml_write import dumps
 from runtime.errors import ConfigError

@@ -8,7 +8,7 @@ from typing import Annotated, Literal
 import pytest
 from pydantic import BaseModel, Field, field_validator, model_validator
 
-from runtime.config.file import Section, load, load_with_program
+from runtime.config.file import Section, load, load_with_program, of_script
 from runtime.errors import ConfigError
 
 
@@ -377,4 +377,12 @@ def test_a_program_name_that_is_not_a_module_name_is_refused() -> None:
             "cluster.toml:1: program: found '../roles.py' (string), expected the name of a "
             "Python module, such as 'roles'"
         )
+    ]
+
+
+def test_a_path_that_is_not_utf_8_is_refused_for_its_bytes(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError) as caught:
+        of_script("launch()", {"run": {"directory": "caf\udce9"}}, tmp_path)
+    assert caught.value.problems == [
+        "launch(): run.directory: found 'caf\\udce9' (string), which has bytes that are not UTF-8"
     ]

@@ -7,7 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from runtime.config.file import dump, load
+from runtime.config.file import load
+from runtime.config.recorded import dump
 from runtime.errors import ConfigError
 from tests.helpers.support import configure, environment, runtime_command
 

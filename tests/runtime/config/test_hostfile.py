@@ -7,8 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from runtime.config.file import dump, load
+from runtime.config.file import load
 from runtime.config.hostfile import Host, expanded, matching, of_file
+from runtime.config.recorded import dump
 from runtime.errors import ConfigError
 
 ELSEWHERE = "[launcher]\nkind = 'ssh'\n"

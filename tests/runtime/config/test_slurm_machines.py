@@ -10,7 +10,8 @@ from pathlib import Path
 import pytest
 
 from runtime.cluster.launchers.slurm import _absent
-from runtime.config.file import dump, load
+from runtime.config.file import load
+from runtime.config.recorded import dump
 from runtime.config.slurm_environment import CORES, JOB, LISTS, asked, cores, told
 from runtime.config.unused import unused
 from runtime.errors import ConfigError

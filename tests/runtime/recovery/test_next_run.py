@@ -10,7 +10,7 @@ from pathlib import Path
 from nets.files import checkpoint
 from roles.learning.resume import KEPT
 from runtime.cluster.clients import Scale
-from runtime.config.file import dump
+from runtime.config.recorded import dump
 from runtime.recovery.next_run import healed, scaled, without
 from runtime.runs.checking import Checked, check
 from tests.helpers.support import configure, train
