@@ -268,7 +268,7 @@ def test_both_sides_learn_on_slow_machines_with_all_processes_on_their_cores(
     small = Work("lenet", (1, 28, 28), 10, 16, 0.01, 0.0005)
     monkeypatch.setattr(learning, "WORKS", {"lenet": small})
     goal = GOALS["lenet"]
-    easy = Goal(2.6, 200, goal.format, goal.folder, goal.files)
+    easy = Goal(2.6, 2.8, 200, goal.format, goal.folder, goal.files)
     monkeypatch.setattr(learning, "GOALS", {"lenet": easy})
     told = ["--parts", "learning", "--machines", "2", "--lives", "1", "--results", str(tmp_path)]
     hosts.main([*told, "--data", str(mnist(tmp_path / "data"))])
