@@ -136,7 +136,7 @@ def test_a_sequence_may_last_several_batches_and_begins_with_cont_0(tmp_path: Pa
 
 
 def test_a_batch_that_cuts_a_sequence_unevenly_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(DataError, match=r"found 6, expected a multiple of .* 20, or a divisor"):
+    with pytest.raises(DataError, match=r"found 6 steps of time, .* divisor of 20"):
         batches(text_source(tmp_path, length=20), 6)
 
 
