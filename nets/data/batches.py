@@ -51,8 +51,8 @@ class Batches:
             raise DataError(f"batch: found {batch}, expected an integer >= 1")
         if batch % source.unit and source.unit % batch:
             raise DataError(
-                f"batch: found {batch}, expected a multiple of the source's "
-                f"sequences of {source.unit}, or a divisor"
+                f"batch: found {batch} steps of time, expected a multiple or a divisor of "
+                f"{source.unit}, the length of the source's sequences"
             )
         if rand_skip > len(source):
             raise DataError(

@@ -67,7 +67,8 @@ class TextSource(Source):
         sequences = (len(codes) - 1) // (streams * length)
         if sequences < 1:
             raise DataError(
-                f"{name}: found {len(codes)} characters, expected more than {streams} x {length}"
+                f"{name}: found {len(codes)} characters, expected more than {streams} x {length}, "
+                "streams times length"
             )
         steps = sequences * length
         pieces = [numbers[at : at + steps * streams].reshape(streams, steps).T for at in (0, 1)]

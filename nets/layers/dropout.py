@@ -72,10 +72,7 @@ class Dropout(Layer):
         key = int(
             generator(run.seed, self.stream, run.step, self.name).integers(2**64, dtype=np.uint64)
         )
-        parts = list(run.parts(x.shape))
-        if len(parts) == 1:
-            return self._operation(x, self.ratio, key, parts[0][1], out=out)
-        for part, first in parts:
+        for part, first in run.parts(x.shape):
             self._operation(x[part], self.ratio, key, first, out=out[part])
         return out
 

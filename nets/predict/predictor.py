@@ -15,6 +15,7 @@ from nets.files.parts import Named, names, parts_of
 from nets.files.shared import Weights, lent
 from nets.files.weights import match, read_each
 from nets.graph.graph import Net
+from nets.graph.streams import streams_of
 from nets.predict.classifier import Classifier, Prepare
 from nets.predict.deployment import Deployment, Given
 from nets.predict.given import completed, deployment_of
@@ -44,6 +45,11 @@ class Predictor(Classifier):
         if batch < 1:
             raise NetError(f"batch: found {batch}, expected an integer >= 1")
         self.deployment = deployment
+        if streams_of(deployment.net.for_phase("TEST")) is not None:
+            text = (
+                "the net reads sequences, and an image is none: `test` scores the net on its data"
+            )
+            raise NetError(f"{deployment.net.path.name}: {text}")
         net, self.batch = _net_for(deployment, backend or fastest_backend(), batch)
         inside = deployment.transform.shape(deployment.shape)
         found = {name: shape[1:] for name, shape in net.input_shapes.items()}

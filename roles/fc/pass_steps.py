@@ -57,7 +57,7 @@ def pass_of_shard(options: IsShard, name: str, shapes: Shapes, members: Sequence
     others = tuple(other for other in options.shards if other != name)
     net = shapes.shard(options.job, rank, of)
     number = shapes.number
-    batches = fc_batches(options.scheme, shapes.cuts(members[0]))
+    batches = fc_batches(options.scheme, shapes.cuts(members[0]), options.job.micro_batches)
     rows_of = {member: shapes.rows(member) for member in members}
     answer = dict(answers(name, shapes, members))
     above: tuple[Key, ...] = ((first, "turn"), (first, "FcTurn"))

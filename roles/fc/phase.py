@@ -90,9 +90,10 @@ def _slices(options: HasFc, name: str, shapes: Shapes) -> list[tuple[int, int]]:
     if not options.scheme:
         return [(0, shapes.rows(name))]
     rank = shapes.group(name).index(name)
+    batches = fc_batches(options.scheme, shapes.cuts(name), options.job.micro_batches)
     return [
         (part, high - low)
-        for part, members in enumerate(fc_batches(options.scheme, shapes.cuts(name)))
+        for part, members in enumerate(batches)
         for one, (low, high) in members
         if one == rank
     ]
@@ -100,15 +101,21 @@ def _slices(options: HasFc, name: str, shapes: Shapes) -> list[tuple[int, int]]:
 
 class FcPhase:
     """The FC phase as one worker sees it. `servers`: one, or with a `scheme` all shards in the
-    order of summation."""
+    order of summation. `micro_batches` are those of a reproducible run."""
 
     def __init__(
-        self, actor: Actor, servers: Sequence[str], ops: Backend, scheme: str = ""
+        self,
+        actor: Actor,
+        servers: Sequence[str],
+        ops: Backend,
+        scheme: str = "",
+        micro_batches: int = 0,
     ) -> None:
         self._actor = actor
         self._servers = tuple(servers)
         self._ops = ops
         self._scheme = scheme
+        self._micro_batches = micro_batches
 
     async def run(self, ticket: Ticket, blobs: Blobs) -> ActivationGrads:
         """Send the blobs that cross the cut for this member's rows, and return the answer. Scores
@@ -133,9 +140,10 @@ class FcPhase:
         """Send the slice of every FC batch to all shards at once. Their answers are put side by
         side as they come."""
         first = ticket.mine[0]
+        batches = fc_batches(self._scheme, ticket.cuts, self._micro_batches)
         mine = [
             (part, (low - first, high - first))
-            for part, members in enumerate(fc_batches(self._scheme, ticket.cuts))
+            for part, members in enumerate(batches)
             for rank, (low, high) in members
             if rank == ticket.rank
         ]

@@ -57,9 +57,9 @@ Slice = tuple[ActivationSlice, Envelope]
 class _Waiting:
     """The slices of one pass, by FC batch and rank."""
 
-    def __init__(self, scheme: str, cuts: tuple[int, ...]) -> None:
+    def __init__(self, scheme: str, cuts: tuple[int, ...], micro_batches: int) -> None:
         self.cuts = cuts
-        self.batches = fc_batches(scheme, cuts)
+        self.batches = fc_batches(scheme, cuts, micro_batches)
         self.slices: list[dict[int, Slice]] = [{} for _ in self.batches]
 
     def complete(self, part: int) -> bool:
@@ -68,9 +68,12 @@ class _Waiting:
 
 class FcQueue:
     """The queue of one shard. `shapes` are the shapes of the blobs that cross the cut, without the
-    rows. `first` is the shard that gives turns."""
+    rows. `first` is the shard that gives turns. `micro_batches` are those of a reproducible run."""
 
-    def __init__(self, scheme: str, shapes: Sequence[Shape], first: str) -> None:
+    def __init__(
+        self, scheme: str, shapes: Sequence[Shape], first: str, micro_batches: int = 0
+    ) -> None:
+        self._micro_batches = micro_batches
         self._scheme = scheme
         self._shapes = [tuple(shape) for shape in shapes]
         self._first = first
@@ -92,7 +95,9 @@ class FcQueue:
         """Add a slice. Returns True if it completes the pass's first FC batch. Raises MessageError
         if it fits nowhere."""
         key = (message.phase, message.number)
-        waiting = self._waiting.get(key) or _Waiting(self._scheme, message.cuts)
+        waiting = self._waiting.get(key) or _Waiting(
+            self._scheme, message.cuts, self._micro_batches
+        )
         self._check(message, waiting)
         self._slices.hear(message, envelope.sender, _subject(message, envelope))
         self._waiting[key] = waiting

@@ -193,7 +193,8 @@ class FcShard(ModelHolder, ReadsJob):
         if job.micro_batches:
             build = partial(job.build_shard, TRAIN, rank, of, self._image_shape)
             self._work = MicroFcWork(self._nets, MicroShards(build, job.micro_batches), self._store)
-        self._queue = FcQueue(self._scheme, self._shard.input_shapes, self._shards[0])
+        shapes = self._shard.input_shapes
+        self._queue = FcQueue(self._scheme, shapes, self._shards[0], job.micro_batches)
 
     async def run(self) -> None:
         """Do pass after pass in the order that the first shard decides. Answer requests about the

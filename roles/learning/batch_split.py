@@ -59,11 +59,8 @@ class Shares:
         can."""
         if members > rows:
             return f"a group of {members} workers cannot share a batch of {rows} images"
-        if self._micro_batches > rows:
-            return (
-                f"a reproducible run needs batches of {self._micro_batches} images or "
-                f"more, not {rows}"
-            )
+        if too_few := self.too_few(rows):
+            return too_few
         if self._micro_batches and (members > self._micro_batches or self._micro_batches % members):
             powers = [str(2**n) for n in range(self._micro_batches.bit_length())]
             return (
@@ -71,6 +68,16 @@ class Shares:
                 f"{powers[-1]} workers, not {members}"
             )
         return ""
+
+    def too_few(self, rows: int) -> str:
+        """The reason why a batch of `rows` rows has fewer rows than micro-batches; "" if it has
+        enough."""
+        if self._micro_batches <= rows:
+            return ""
+        return (
+            f"a reproducible run needs batches of {self._micro_batches} rows or more, not {rows}: "
+            "images, or streams of a recurrent net"
+        )
 
     def cuts(self, members: Sequence[str], rows: int) -> tuple[int, ...]:
         """The places where the batch is cut: len(members) + 1 numbers from 0 to `rows`. Every

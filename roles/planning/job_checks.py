@@ -77,9 +77,12 @@ def _check_strategy(inputs: PlanInputs, job: Job, diagnostics: Diagnostics) -> A
     if not job.batch:
         return None  # the net could not be read: its batch is not known
     shares = Shares(Cutting(**strategy.cutting))
+    too_few = shares.too_few(job.batch)
+    if too_few:
+        diagnostics.problem(f"found true, but {too_few}", "train", "strategy", "reproducible")
     for members in {*split(strategy.workers, groups)} if not inputs.preset.alone else {1}:
         problem = shares.problem(members, job.batch)
-        if problem:
+        if problem and problem != too_few:
             text = f"found {strategy.workers}: {problem}"
             diagnostics.problem(text, "train", "strategy", "workers")
     options = None

@@ -10,7 +10,6 @@ from typing import Any
 
 from roles import registry
 from roles.exchange.chosen_exchange import exchange_called
-from roles.fc.fc_batches import team_of
 from roles.options import AUTO, MICRO_BATCHES, Strategy
 from roles.presets.request import SHAPE, Preset
 from runtime.actor_options import typed
@@ -198,8 +197,8 @@ def _of_exchange(strategy: Strategy, name: str) -> Iterator[tuple[str, tuple[str
 def _shards_that_repeat(
     strategy: Strategy, preset: Preset
 ) -> Iterator[tuple[str, tuple[str, ...]]]:
-    """Find settings with which a reproducible run cannot be cut into its parts of units and of
-    rows."""
+    """Find settings with which a reproducible run cannot be cut into its parts of units, or does
+    not add up all rows before an update."""
     shards = preset.shards(strategy)
     if not shards:
         return
@@ -214,11 +213,3 @@ def _shards_that_repeat(
             "found true, but a reproducible run adds up the gradients of all rows before it updates"
         )
         yield text, ("strategy", "variable_batch")
-    team = 1 if strategy.scheme == "a" else team_of(strategy.scheme, strategy.workers)
-    if team > 1 and MICRO_BATCHES % (team * strategy.workers):
-        text = (
-            f"found {strategy.workers}, but scheme '{strategy.scheme}' then cuts through the "
-            "micro-batches of a reproducible run: expected at most 2 workers with scheme 'c', "
-            "at most 4 with 'c2', or scheme 'a' or 'b'"
-        )
-        yield text, ("strategy", "workers")

@@ -136,7 +136,7 @@ class ConvCompute(KeepsBeside, PassWorker):
         self._links = [ModelLink(way, layers, job.host_ops) for way in self._models]
         self.beside = [link.wire.errors for link in self._links]
         self._link_of = {layer: link for link in self._links for layer in link.layers}
-        self._fc = FcPhase(self, self._fc_servers, job.host_ops, self._scheme)
+        self._fc = FcPhase(self, self._fc_servers, job.host_ops, self._scheme, job.micro_batches)
 
     async def on_place(self, message: Place, envelope: Envelope) -> None:
         """Take another place in the tree above, whose shape has changed."""

@@ -101,7 +101,8 @@ class ConvReplica(Replica):
 
     def _build(self) -> None:
         super()._build()
-        self._fc = FcPhase(self, self._fc_servers, self._job.host_ops, self._scheme)
+        job = self._job
+        self._fc = FcPhase(self, self._fc_servers, job.host_ops, self._scheme, job.micro_batches)
 
     async def on_start(self) -> None:
         """Open the data and build the net and its parameters."""

@@ -361,7 +361,7 @@ def test_sequences_stay_whole_when_they_are_shuffled(tmp_path):
         assert cont[:, 0].tolist() == [0, 1, 1, 1]
     assert sorted(int(part[0][0, 0]) for part in parts) == list(range(0, 40, 4))
     with pytest.raises(
-        DataError, match=("batch: found 6, expected a multiple of the source's sequences of 4")
+        DataError, match="batch: found 6 steps of time, expected a multiple or a divisor of 4"
     ):
         Batches(source, Transform(), 6, shuffle=True, seed=1, train=True)
 

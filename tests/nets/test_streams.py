@@ -24,14 +24,15 @@ def spec_of(folder: Path, text: str = "", **kinds: str):
     return load_net(path).for_phase("TRAIN")
 
 
-def net_of(folder: Path, part: str = "all") -> Net:
-    return Net(spec_of(folder), "TRAIN", ops=OPS, part=part, seed=3)
+def net_of(folder: Path, part: str = "all", steps: int = STEPS) -> Net:
+    text = NET.format(steps=steps, streams=STREAMS, kind="LSTM")
+    return Net(spec_of(folder, text), "TRAIN", ops=OPS, part=part, seed=3)
 
 
-def given(random: np.random.Generator) -> dict[str, np.ndarray]:
+def given(random: np.random.Generator, steps: int) -> dict[str, np.ndarray]:
     """Inputs with rows on axis 0."""
-    letters = random.integers(0, 5, (2, STREAMS, STEPS)).astype(np.float32)
-    cont = (np.arange(STEPS) % 3 != 0).astype(np.float32)
+    letters = random.integers(0, 5, (2, STREAMS, steps)).astype(np.float32)
+    cont = (np.arange(steps) % 3 != 0).astype(np.float32)
     return {"data": letters[0], "cont": np.tile(cont, (STREAMS, 1)), "target": letters[1]}
 
 
@@ -66,12 +67,14 @@ def test_recurrent_layers_and_the_layers_below_belong_to_the_conv_phase(tmp_path
     assert conv.batch == fc.batch == STREAMS
 
 
+@pytest.mark.parametrize("steps", [STEPS, 1])
 def test_gradients_of_some_streams_add_up_to_those_of_all_with_the_same_dropout(
-    tmp_path: Path,
+    tmp_path: Path, steps: int
 ) -> None:
-    inputs = given(np.random.default_rng(1))
-    whole = gradients(net_of(tmp_path), inputs, *FULL)
-    parts = [gradients(net_of(tmp_path), inputs, *cut) for cut in ((0, 3), (3, 4), (4, STREAMS))]
+    inputs = given(np.random.default_rng(1), steps)
+    whole = gradients(net_of(tmp_path, steps=steps), inputs, *FULL)
+    cuts = ((0, 3), (3, 4), (4, STREAMS))
+    parts = [gradients(net_of(tmp_path, steps=steps), inputs, *cut) for cut in cuts]
     for layer, expected in whole.items():
         for at, array in enumerate(expected):
             total = sum(part[layer][at] for part in parts)
@@ -133,7 +136,7 @@ def test_a_sequence_may_last_several_batches_and_begins_with_cont_0(tmp_path: Pa
 
 
 def test_a_batch_that_cuts_a_sequence_unevenly_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(DataError, match=r"found 6, expected a multiple of .* 20, or a divisor"):
+    with pytest.raises(DataError, match=r"found 6 steps of time, .* divisor of 20"):
         batches(text_source(tmp_path, length=20), 6)
 
 

@@ -15,6 +15,7 @@ from roles.checkpoints.state_average import MeanState
 from roles.fc.fc_batches import fc_batches, late_answers, rows_in
 from roles.fc.queue import FcQueue
 from roles.fc.swap import Columns, ColumnSwap, FcTurn
+from roles.learning.batch_split import micro_cuts
 from roles.learning.checkpoint_slices import cut_state, slices_of_state
 from roles.messages import ActivationSlice, State
 from runtime import Actor, Envelope, MessageError
@@ -42,6 +43,19 @@ def test_the_schemes_follow_the_paper() -> None:
     assert fc_batches("a", cuts) == [[(0, (0, 4)), (1, (4, 8))]]
     assert fc_batches("b", cuts) == [[(0, (0, 4))], [(1, (4, 8))]]
     assert fc_batches("c", cuts) == [[(0, (0, 2)), (1, (4, 6))], [(0, (2, 4)), (1, (6, 8))]]
+
+
+@pytest.mark.parametrize("scheme", ["b", "c", "c2"])
+@pytest.mark.parametrize("members", [1, 2, 4, 8])
+@pytest.mark.parametrize("rows", [8, 10, 13, 24])
+def test_fc_batches_of_a_reproducible_run_consist_of_whole_micro_batches(
+    scheme: str, members: int, rows: int
+) -> None:
+    edges = micro_cuts(rows, 8)
+    batches = fc_batches(scheme, edges[:: 8 // members], 8)
+    spans = [span for batch in batches for _, span in batch]
+    assert sorted(row for span in spans for row in range(*span)) == list(range(rows))
+    assert {edge for span in spans for edge in span} <= set(edges)
 
 
 def test_teams_of_two_take_turns_with_batches_of_half_of_their_rows() -> None:

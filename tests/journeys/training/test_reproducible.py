@@ -30,8 +30,8 @@ PRESETS = [
     ],
     *[("one-weird-trick", workers, 'scheme = "a"\n') for workers in (1, 2, 8)],
     *[("one-weird-trick", workers, 'scheme = "b"\n') for workers in (2, 4)],
-    *[("one-weird-trick", workers, 'scheme = "c"\n') for workers in (1, 2)],
-    ("one-weird-trick", 4, 'scheme = "c2"\n'),
+    *[("one-weird-trick", workers, 'scheme = "c"\n') for workers in (1, 2, 4)],
+    *[("one-weird-trick", workers, 'scheme = "c2"\n') for workers in (4, 8)],
 ]
 
 
@@ -72,6 +72,18 @@ def test_lenet_has_the_bits_of_one_process(
     assert_same_bits(
         run(tmp_path, preset, workers, more, batch=20, net=lenet_with_dropout()), single
     )
+
+
+@pytest.mark.parametrize(("workers", "scheme"), [(2, "c"), (4, "c"), (8, "c2")])
+def test_schemes_have_the_bits_of_one_process_if_half_a_share_would_cut_a_micro_batch(
+    tmp_path: Path, workers: int, scheme: str
+) -> None:
+    """Ten rows: two micro-batches of two rows, then six of one."""
+    options: dict[str, Any] = {"batch": 10, "iterations": 3, "net": lenet_with_dropout()}
+    expected = run(tmp_path / "single", "single", 1, "", **options)
+    more = f'scheme = "{scheme}"\n'
+    found = run(tmp_path / "trick", "one-weird-trick", workers, more, **options)
+    assert_same_bits(found, expected)
 
 
 def test_without_it_most_bits_differ_so_the_comparison_means_something(
