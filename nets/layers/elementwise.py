@@ -232,6 +232,10 @@ class Threshold(Elementwise):
 class Clip(Elementwise):
     """x, but at least `min` and at most `max`."""
 
+    top_is_free = True
+    reads_tops = False
+    gradient_in_place_ok = True
+
     def _read(self) -> None:
         p = self.proto.clip_param
         self.least = float(p.min)
@@ -242,12 +246,10 @@ class Clip(Elementwise):
             )
 
     def _forward(self, x: Array, out: Array) -> Array:
-        y: Array = self.ops.xp.clip(x, self.least, self.most, out=out)
-        return y
+        return self.ops.clip_forward(x, self.least, self.most, out=out)
 
     def _backward(self, dy: Array, x: Array, y: Array, out: Array) -> Array:
-        dx: Array = self.ops.xp.multiply(dy, (x >= self.least) & (x <= self.most), out=out)
-        return dx
+        return self.ops.clip_backward(dy, x, self.least, self.most, out=out)
 
 
 def _base(layer: Layer, block: str, base: float) -> float:

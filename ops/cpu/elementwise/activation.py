@@ -1,4 +1,4 @@
-"""ReLU, weighted sums, scale and bias per channel, copies: one pass over memory each."""
+"""ReLU, Clip, weighted sums, scale and bias per channel, copies: one pass over memory each."""
 
 from __future__ import annotations
 
@@ -24,6 +24,17 @@ def _gated(c: Code, dy: Vec, y: Vec, slope: Vec) -> list[Vec]:
     return [dy * (y > 0.0).pick(c.constant(1), slope)]
 
 
+def _clipped(c: Code, x: Vec, least: Vec, most: Vec) -> list[Vec]:
+    raised: Vec = (x < least).pick(least, x)
+    return [(raised > most).pick(most, raised)]
+
+
+def _inside(c: Code, dy: Vec, x: Vec, least: Vec, most: Vec) -> list[Vec]:
+    """A product as in the reference, so that a gradient that is NaN stays NaN."""
+    outside = (x < least) | (x > most) | x.is_nan()
+    return [dy * outside.pick(c.constant(0), c.constant(1))]
+
+
 def _add_all(count: int) -> Stream:
     names = " ".join(f"x{number}" for number in range(count))
     return Stream(f"add_{count}", "y", names, lambda c, *xs: [_in_pairs(xs)])
@@ -39,6 +50,8 @@ def _in_pairs(xs: Sequence[Vec]) -> Vec:
 RECTIFY = Stream("rectify", "y", "x", _rectified)
 LEAKY = Stream("leaky", "y", "x", _leaky, "slope")
 RECTIFY_BACK = Stream("rectify_back", "dx", "dy y", _gated, "slope")
+CLIP = Stream("clip", "y", "x", _clipped, "least most")
+CLIP_BACK = Stream("clip_back", "dx", "dy x", _inside, "least most")
 COPY = Stream("copy", "y", "x", lambda c, x: [x])
 TIMES = Stream("times", "y", "x", lambda c, x, p: [x * p], "p")
 ADD_ALL = {count: _add_all(count) for count in range(2, 9)}
@@ -73,6 +86,18 @@ class Activations(Fast):
         if self.streams.run(RECTIFY_BACK, (dx, dy, y_or_x), (negative_slope,)):
             return dx
         return super().relu_backward(dy, y_or_x, negative_slope, out)
+
+    def clip_forward(self, x: Array, least: float, most: float, out: Array | None = None) -> Array:
+        y = self.like(x, out)
+        done = self.streams.run(CLIP, (y, x), (least, most))
+        return y if done else super().clip_forward(x, least, most, out)
+
+    def clip_backward(
+        self, dy: Array, x: Array, least: float, most: float, out: Array | None = None
+    ) -> Array:
+        dx = self.like(dy, out)
+        done = self.streams.run(CLIP_BACK, (dx, dy, x), (least, most))
+        return dx if done else super().clip_backward(dy, x, least, most, out)
 
     def copy(self, x: Array, out: Array) -> Array:
         return out if self.streams.run(COPY, (out, x)) else super().copy(x, out)

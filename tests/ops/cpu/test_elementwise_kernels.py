@@ -74,6 +74,8 @@ def test_elementwise_results_equal_the_reference_in_channel_slices_too(shape, fa
             lambda b, x, y, out: b.relu_forward(x, 0.1, out=out),
             lambda b, x, y, out: b.relu_backward(x, y, out=out),
             lambda b, x, y, out: b.relu_backward(x, y, -0.3, out=out),
+            lambda b, x, y, out: b.clip_forward(x, -0.5, 0.7, out=out),
+            lambda b, x, y, out: b.clip_backward(x, y, -0.5, 0.7, out=out),
             lambda b, x, y, out: b.add(x, y, out=out),
             lambda b, x, y, out: b.add_all([x, y, x, y, x], out=out),
             lambda b, x, y, out: b.copy(x, np.empty_like(x) if out is None else out),
@@ -177,6 +179,7 @@ def test_nan_passes_through_as_in_the_reference(fast, reference):
     x[1, 4, 1, 1] = np.nan
     assert np.isnan(fast.relu_forward(x)[1, 4, 1, 1])
     assert np.isnan(fast.relu_forward(x, 0.2)[1, 4, 1, 1])
+    assert np.isnan(fast.clip_forward(x, 0, 6)[1, 4, 1, 1])
     y, place = fast.pool_forward(x, PoolGeometry((2, 2), (2, 2)))
     assert np.isnan(y[1, 4, 0, 0])
     assert place[1, 4, 0, 0] == 5
