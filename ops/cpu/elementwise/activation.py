@@ -11,8 +11,16 @@ from ops.cpu.team.streams import Stream
 from ops.errors import Array
 
 
-def _rectified(c: Code, x: Vec) -> list[Vec]:
-    return [(x < 0.0).pick(c.constant(0), x)]
+def rectified(c: Code, x: Vec) -> Vec:
+    """max(x, 0); NaN stays NaN."""
+    found: Vec = (x < 0.0).pick(c.constant(0), x)
+    return found
+
+
+def rectified_back(c: Code, dy: Vec, y: Vec) -> Vec:
+    """dy where y > 0, else 0 * dy, so that NaN stays NaN."""
+    kept: Vec = dy * (y > 0.0).pick(c.constant(1), c.constant(0))
+    return kept
 
 
 def _leaky(c: Code, x: Vec, slope: Vec) -> list[Vec]:
@@ -24,15 +32,18 @@ def _gated(c: Code, dy: Vec, y: Vec, slope: Vec) -> list[Vec]:
     return [dy * (y > 0.0).pick(c.constant(1), slope)]
 
 
-def _clipped(c: Code, x: Vec, least: Vec, most: Vec) -> list[Vec]:
+def clipped(c: Code, x: Vec, least: Vec, most: Vec) -> Vec:
+    """x, at least `least` and at most `most`; NaN stays NaN."""
     raised: Vec = (x < least).pick(least, x)
-    return [(raised > most).pick(most, raised)]
+    found: Vec = (raised > most).pick(most, raised)
+    return found
 
 
-def _inside(c: Code, dy: Vec, x: Vec, least: Vec, most: Vec) -> list[Vec]:
-    """A product as in the reference, so that a gradient that is NaN stays NaN."""
+def clipped_back(c: Code, dy: Vec, x: Vec, least: Vec, most: Vec) -> Vec:
+    """dy where least <= x <= most, else 0 * dy, as in the reference, so that NaN stays NaN."""
     outside = (x < least) | (x > most) | x.is_nan()
-    return [dy * outside.pick(c.constant(0), c.constant(1))]
+    kept: Vec = dy * outside.pick(c.constant(0), c.constant(1))
+    return kept
 
 
 def _add_all(count: int) -> Stream:
@@ -47,11 +58,11 @@ def _in_pairs(xs: Sequence[Vec]) -> Vec:
     return xs[0]
 
 
-RECTIFY = Stream("rectify", "y", "x", _rectified)
+RECTIFY = Stream("rectify", "y", "x", lambda c, x: [rectified(c, x)])
 LEAKY = Stream("leaky", "y", "x", _leaky, "slope")
 RECTIFY_BACK = Stream("rectify_back", "dx", "dy y", _gated, "slope")
-CLIP = Stream("clip", "y", "x", _clipped, "least most")
-CLIP_BACK = Stream("clip_back", "dx", "dy x", _inside, "least most")
+CLIP = Stream("clip", "y", "x", lambda c, *xs: [clipped(c, *xs)], "least most")
+CLIP_BACK = Stream("clip_back", "dx", "dy x", lambda c, *xs: [clipped_back(c, *xs)], "least most")
 COPY = Stream("copy", "y", "x", lambda c, x: [x])
 TIMES = Stream("times", "y", "x", lambda c, x, p: [x * p], "p")
 ADD_ALL = {count: _add_all(count) for count in range(2, 9)}
