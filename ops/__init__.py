@@ -5,6 +5,7 @@ reference/  Every operation in plain NumPy, one family per file
 backends/   The array backends, one per file
 cpu/        The fast kernels of the CPU backend
 cuda/       The operations of an NVIDIA GPU, one family per file
+activation  The activation that an operation computes on its result before it writes it
 geometry    The windows of convolution and pooling
 errors      The one error of ops and the input checks that raise it
 holding     A notice that a call is about to hold the interpreter's lock for seconds
@@ -24,6 +25,7 @@ from contextlib import contextmanager
 from importlib.util import find_spec
 from typing import Any
 
+from ops.activation import Activation
 from ops.backends import cuda_driver
 from ops.backends.cupy_backend import CupyBackend, planned
 from ops.backends.emulated_backend import EmulatedBackend
@@ -34,6 +36,7 @@ from ops.interface.backend import Backend
 from ops.interface.updates import Parameter
 
 __all__ = [
+    "Activation",
     "Array",
     "Backend",
     "ConvGeometry",

@@ -1,7 +1,9 @@
 """Fusion: the groups of layers that the backend computes as one operation.
 
-- BatchNorm, its Scale, the sum with a shortcut and the ReLU: the Scale does the work of all
-  (`ops.norm_scale_forward`), and the others only pass values on.
+- BatchNorm, its Scale, the sum with a shortcut and the activation: the Scale does the work of all
+  (`ops.norm_scale_forward`), and the others only pass values on. Activations are those of
+  `ops.joined_activations`; over a sum only the ReLU, which needs no more than its top for its
+  gradient.
 - A MAX Pooling with the ReLU before or after it: the ReLU leaves its gradient to the pooling
   (`rectify` of `ops.pool_forward`), since a value that is not positive is never a maximum.
 
@@ -16,7 +18,7 @@ from collections.abc import Sequence
 from nets.graph.wiring import Node, Wiring
 from nets.layers.affine import Scale
 from nets.layers.combine import Eltwise
-from nets.layers.elementwise import ReLU
+from nets.layers.elementwise import Elementwise, ReLU
 from nets.layers.normalise import BatchNorm
 from nets.layers.pool import Pooling
 
@@ -47,7 +49,7 @@ def join(wiring: Wiring, nodes: Sequence[Node], reused: bool) -> None:
             node.layer.norm = below.layer
             below.layer.hand_on()
             _join_sum(wiring, mine, node, reused)
-            _join_rectifier(wiring, mine, node)
+            _join_activation(wiring, mine, node, node.layer, reused)
 
 
 def _next(wiring: Wiring, mine: dict[int, Node], node: Node, reused: bool) -> Node | None:
@@ -85,14 +87,24 @@ def _rectifier(node: Node | None) -> ReLU | None:
     )
 
 
-def _join_rectifier(wiring: Wiring, mine: dict[int, Node], node: Node) -> None:
-    """Join a plain ReLU that works in place on the result of the Scale."""
-    last = _next(wiring, mine, node, True) if node.also else node
-    relu = None if last is None else _rectifier(_next(wiring, mine, last, False))
-    if relu is not None and relu.in_place:
-        node.layer.rectify = relu.absorbed = True
-        if not node.also:
-            relu.hand_on()
+def _join_activation(
+    wiring: Wiring, mine: dict[int, Node], node: Node, scale: Scale, reused: bool
+) -> None:
+    """Join the activation of the Scale's result. Over a sum it is a ReLU in place, which keeps its
+    own gradient."""
+    if node.also:
+        last = _next(wiring, mine, node, True)
+        relu = None if last is None else _rectifier(_next(wiring, mine, last, False))
+        if relu is not None and relu.in_place:
+            scale.activation = relu.activation
+            relu.absorbed = True
+        return
+    after = _next(wiring, mine, node, reused)
+    if after is not None and isinstance(after.layer, Elementwise):
+        found = after.layer.activation
+        if found is not None and found.kind in scale.ops.joined_activations:
+            scale.activation = found
+            after.layer.hand_down()
 
 
 def _join_pool(wiring: Wiring, mine: dict[int, Node], node: Node) -> None:

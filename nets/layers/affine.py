@@ -7,7 +7,7 @@ from nets.layers.base import Blobs, Gradients, Layer, Run, Setup, Shape, Values,
 from nets.layers.normalise import BatchNorm
 from nets.layers.shape import axis_of
 from nets.schema import caffe_pb2 as caffe
-from ops import Array
+from ops import Activation, Array
 
 
 def _covered(layer: Layer, block: str, shapes: list[Shape]) -> tuple[int, Shape]:
@@ -48,6 +48,7 @@ class Scale(Layer):
     reads_tops = False
     gradient_in_place_ok = True
     norm: BatchNorm | None = None  # the layer below, if this layer does its work (`fusion`)
+    activation: Activation | None = None  # of the layer above, if this layer does its work
 
     def _shape(self, shapes: list[Shape], setup: Setup) -> list[Shape]:
         p = self.proto.scale_param
@@ -77,7 +78,7 @@ class Scale(Layer):
                 blobs[0],
                 blobs[1],
                 eps=self.norm.eps,
-                rectify=self.rectify,
+                activation=self.activation,
                 addend=addend,
                 out=self.buffer("top", bottoms[0].shape),
                 **self.norm.statistics,
@@ -134,7 +135,7 @@ class Scale(Layer):
             norm.variance,
             eps=norm.eps,
             fixed=norm.fixed,
-            rectify=self.rectify and not self.added,
+            activation=None if self.added else self.activation,
             out=dy if self.over_gradient else self.buffer("bottom", x.shape),
             out_gamma=out[0] if out else None,
             out_beta=out[1] if out else None,

@@ -8,7 +8,8 @@ Each layer's gradient is computed from its bottom or from its top. Products of x
 from collections.abc import Sequence
 
 from nets.layers.base import Blobs, Gradients, Layer, Need, Run, Setup, Shape, Values, register
-from ops import Array
+from ops import Activation, Array
+from ops.activation import RELU
 
 
 class Elementwise(Layer):
@@ -17,6 +18,12 @@ class Elementwise(Layer):
 
     top_is_free = False
     planned = True
+    activation: Activation | None = None  # the layer's function, if other layers can compute it
+
+    def hand_down(self) -> None:
+        """Leave values and gradients to the layer below, which computes the activation."""
+        self.views = self.passes_gradient = True
+        self.reads_tops = self.reads_bottoms = False
 
     def _shape(self, shapes: list[Shape], setup: Setup) -> list[Shape]:
         self._read()
@@ -31,8 +38,13 @@ class Elementwise(Layer):
     def _backward(self, dy: Array, x: Array, y: Array, out: Array) -> Array:
         raise NotImplementedError
 
+    def needs(self, bottoms: Sequence[Shape], tops: Sequence[Shape], training: bool) -> list[Need]:
+        return super().needs(bottoms, tops, training and not self.passes_gradient)
+
     def forward(self, bottoms: list[Array], blobs: Blobs, run: Run) -> list[Array]:
         x = bottoms[0]
+        if self.views:
+            return [x]
         return [self._forward(x, x if self.in_place else self.buffer("top", x.shape))]
 
     def backward(
@@ -43,6 +55,8 @@ class Elementwise(Layer):
         wanted: list[bool],
         out: Blobs | None,
     ) -> Gradients:
+        if self.passes_gradient:
+            return grads, ()
         x = values.bottoms[0]
         y = values.tops[0]
         dy = grads[0]
@@ -69,28 +83,12 @@ class ReLU(Elementwise):
             raise self.error(
                 "relu_param.negative_slope", (f"found {self.slope:g}, expected a number >= 0")
             )
+        self.activation = RELU if self.slope == 0 else None
 
     def hand_on(self) -> None:
         """Leave the gradient to another layer, below or above, which rectifies it."""
         self.passes_gradient = True
         self.reads_tops = False
-
-    def needs(self, bottoms: Sequence[Shape], tops: Sequence[Shape], training: bool) -> list[Need]:
-        return super().needs(bottoms, tops, training and not self.passes_gradient)
-
-    def backward(
-        self,
-        grads: list[Array | None],
-        values: Values,
-        run: Run,
-        wanted: list[bool],
-        out: Blobs | None,
-    ) -> Gradients:
-        return (
-            (grads, ())
-            if self.passes_gradient
-            else super().backward(grads, values, run, wanted, out)
-        )
 
     def _forward(self, x: Array, out: Array) -> Array:
         return x if self.absorbed else self.ops.relu_forward(x, self.slope, out=out)
@@ -232,22 +230,25 @@ class Threshold(Elementwise):
 class Clip(Elementwise):
     """x, but at least `min` and at most `max`."""
 
+    top_is_free = True
+    reads_tops = False
+    gradient_in_place_ok = True
+
     def _read(self) -> None:
         p = self.proto.clip_param
         self.least = float(p.min)
         self.most = float(p.max)
+        self.activation = Activation("clip", (self.least, self.most))
         if self.least > self.most:
             raise self.error(
                 "clip_param.min", (f"found {self.least:g}, expected at most max, {self.most:g}")
             )
 
     def _forward(self, x: Array, out: Array) -> Array:
-        y: Array = self.ops.xp.clip(x, self.least, self.most, out=out)
-        return y
+        return self.ops.clip_forward(x, self.least, self.most, out=out)
 
     def _backward(self, dy: Array, x: Array, y: Array, out: Array) -> Array:
-        dx: Array = self.ops.xp.multiply(dy, (x >= self.least) & (x <= self.most), out=out)
-        return dx
+        return self.ops.clip_backward(dy, x, self.least, self.most, out=out)
 
 
 def _base(layer: Layer, block: str, base: float) -> float:

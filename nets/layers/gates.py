@@ -4,7 +4,7 @@
 from nets.layers.base import register
 from nets.layers.elementwise import Elementwise
 from nets.schema import caffe_pb2 as caffe
-from ops import Array
+from ops import Activation, Array
 
 
 class Gate(Elementwise):
@@ -23,6 +23,7 @@ class Swish(Gate):
 
     def _read(self) -> None:
         self.beta = float(self.proto.swish_param.beta)
+        self.activation = Activation("swish", (self.beta,))
 
     def _forward(self, x: Array, out: Array) -> Array:
         return self.ops.swish_forward(x, self.beta, out=out)
@@ -36,6 +37,7 @@ class SiLU(Swish):
     """x * sigmoid(x): Swish with beta 1 (Elfwing et al. 2017)."""
 
     of_caffe = False
+    activation = Activation("swish", (1.0,))
 
     def _read(self) -> None:
         pass
@@ -78,6 +80,7 @@ class HardSwish(Gate):
     """x times HardSigmoid of x (Howard et al. 2019)."""
 
     of_caffe = False
+    activation = Activation("hard_swish")
 
     def _forward(self, x: Array, out: Array) -> Array:
         return self.ops.hard_swish_forward(x, out=out)

@@ -167,6 +167,7 @@ class CupyBackend(
     on_host = False
     compiles = True
     channels_last = joins = True
+    joined_activations = ("relu",)
 
     def __init__(
         self,

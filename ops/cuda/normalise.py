@@ -7,6 +7,7 @@ import math
 from collections.abc import Sequence
 from typing import Any
 
+from ops.activation import RELU, Activation
 from ops.cuda.device import OnDevice, strips_of
 from ops.cuda.image_layout import step_of, width
 from ops.cuda.launch import NOTHING, divisor
@@ -65,7 +66,7 @@ class Normalisation(OnDevice):
         *,
         eps: float = 1e-5,
         statistics: tuple[Array, Array] | None = None,
-        rectify: bool = False,
+        activation: Activation | None = None,
         addend: Array | None = None,
         out: Array | None = None,
         mean: Array | None = None,
@@ -80,19 +81,20 @@ class Normalisation(OnDevice):
             **({} if addend is None else {"addend": addend}),
         )
         normalise.check_batch_norm(x, statistics, out, mean, variance)
-        if x.ndim not in (2, 4):
+        if x.ndim not in (2, 4) or activation not in (None, RELU):
             return super().norm_scale_forward(
                 x,
                 gamma,
                 beta,
                 eps=eps,
                 statistics=statistics,
-                rectify=rectify,
+                activation=activation,
                 addend=addend,
                 out=out,
                 mean=mean,
                 variance=variance,
             )
+        rectify = activation == RELU
         return self._forward(x, gamma, beta, eps, statistics, rectify, addend, out, mean, variance)
 
     @repeated
@@ -107,16 +109,16 @@ class Normalisation(OnDevice):
         *,
         eps: float = 1e-5,
         fixed: bool = False,
-        rectify: bool = False,
+        activation: Activation | None = None,
         out: Array | None = None,
         out_gamma: Array | None = None,
         out_beta: Array | None = None,
     ) -> tuple[Array, Array, Array]:
         fused.check("norm_scale_backward", out, gamma, beta, dy=dy, x=x)
-        if dy.ndim not in (2, 4):
+        if dy.ndim not in (2, 4) or activation not in (None, RELU):
             return super().norm_scale_backward(
-                dy, x, gamma, beta, mean, variance, eps=eps, fixed=fixed, rectify=rectify, out=out,
-                out_gamma=out_gamma, out_beta=out_beta,
+                dy, x, gamma, beta, mean, variance, eps=eps, fixed=fixed, activation=activation,
+                out=out, out_gamma=out_gamma, out_beta=out_beta,
             )  # fmt: skip
         dgamma, dbeta = (
             self.xp.empty(gamma.shape, dy.dtype) if a is None else a for a in (out_gamma, out_beta)
@@ -125,7 +127,7 @@ class Normalisation(OnDevice):
             a if a.flags.c_contiguous else self.xp.empty(a.shape, a.dtype) for a in (dgamma, dbeta)
         )
         dx = self._backward(
-            dy, x, gamma, beta, mean, variance, eps, fixed, rectify, out, into_g, into_b
+            dy, x, gamma, beta, mean, variance, eps, fixed, activation == RELU, out, into_g, into_b
         )
         return dx, self.delivered(into_g, dgamma), self.delivered(into_b, dbeta)
 

@@ -9,7 +9,7 @@ all float64. A wrong shape or dtype raises OpsError.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from typing import Any
 
 import numpy as np
@@ -40,6 +40,8 @@ class Backend(
     channels_last = False  # whether `empty` keeps images as [H][W][N][C]
     on_host = True  # whether arrays are NumPy's
     joins = False  # whether norm_scale_* take fewer passes than the operations one by one
+    # activations that norm_scale_* of a backend that `joins` compute without more passes
+    joined_activations: Collection[str] = ("relu", "clip", "swish", "hard_swish")
     compiles = False  # whether an operation may have to be compiled when it first runs
     tries = False  # whether it tries algorithms out when the first operation of a shape runs
     # The source of memory of `empty` on the host (bytes -> aligned uint8 array), for memory that

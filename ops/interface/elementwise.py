@@ -60,6 +60,16 @@ class ElementwiseOps:
         """1 where x > threshold, else 0."""
         return activation.threshold_forward(self.xp, x, threshold, out)
 
+    def clip_forward(self, x: Array, least: float, most: float, out: Array | None = None) -> Array:
+        """x, but at least `least` and at most `most`; 0 and 6 make ReLU6."""
+        return activation.clip_forward(self.xp, x, least, most, out)
+
+    def clip_backward(
+        self, dy: Array, x: Array, least: float, most: float, out: Array | None = None
+    ) -> Array:
+        """dy where least <= x <= most, else 0."""
+        return activation.clip_backward(self.xp, dy, x, least, most, out)
+
     def sigmoid_forward(self, x: Array, out: Array | None = None) -> Array:
         """1 / (1 + exp(-x))."""
         return pointwise.sigmoid_forward(self.xp, x, out)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, cast
 
+from ops.activation import Activation
 from ops.errors import Array
 from ops.reference import fused, normalise, reduction, row_norm
 
@@ -57,20 +58,30 @@ class StatisticsOps:
         *,
         eps: float = 1e-5,
         statistics: tuple[Array, Array] | None = None,
-        rectify: bool = False,
+        activation: Activation | None = None,
         addend: Array | None = None,
         out: Array | None = None,
         mean: Array | None = None,
         variance: Array | None = None,
     ) -> tuple[Array, Array, Array]:
-        """Batch norm, then gamma * y + beta along axis 1, then + addend, then (with `rectify`)
-        max(y, 0), all at once.
+        """Batch norm, then gamma * y + beta along axis 1, then + addend, then the activation: all
+        at once.
 
         Returns (y, mean, variance) as batch_norm_forward does. out may be x or addend; backward
         needs x.
         """
         return fused.norm_scale_forward(
-            cast(Any, self), x, gamma, beta, eps, statistics, rectify, addend, out, mean, variance
+            cast(Any, self),
+            x,
+            gamma,
+            beta,
+            eps,
+            statistics,
+            activation,
+            addend,
+            out,
+            mean,
+            variance,
         )
 
     def norm_scale_backward(
@@ -84,7 +95,7 @@ class StatisticsOps:
         *,
         eps: float = 1e-5,
         fixed: bool = False,
-        rectify: bool = False,
+        activation: Activation | None = None,
         out: Array | None = None,
         out_gamma: Array | None = None,
         out_beta: Array | None = None,
@@ -92,9 +103,9 @@ class StatisticsOps:
         """dx, dgamma, dbeta. x is the forward pass's input, mean and variance are its results. The
         addend's gradient is dy.
 
-        With `rectify` dy counts only where the result was positive. The result is computed again
-        from x, so the forward pass must have had no addend. After one with an addend, rectify dy
-        first (relu_backward) and leave `rectify` out. out may be dy.
+        The activation's argument is computed again from x, so the forward pass must have had no
+        addend. After one with an addend, take the activation's gradient first (relu_backward) and
+        leave `activation` out. out may be dy.
         """
         return fused.norm_scale_backward(
             cast(Any, self),
@@ -106,7 +117,7 @@ class StatisticsOps:
             variance,
             eps,
             fixed,
-            rectify,
+            activation,
             out,
             out_gamma,
             out_beta,

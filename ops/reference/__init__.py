@@ -19,7 +19,7 @@ normalise         Normalisation by mean and variance
 row_norm          Normalisation within a row
 reduction         Reductions of trailing axes, places of the largest values, sums per channel and of
                   all (Caffe's Reduction, ArgMax)
-activation        Activations with a kink at a threshold, forward and backward
+activation        Activations with kinks, forward and backward: ReLU, PReLU, ELU, Threshold, Clip
 gates             Activations that multiply x by a gate between 0 and 1, forward and backward
 normal            The cumulative function and the density of the normal distribution, for GELU
 pointwise         Smooth functions of single elements and their gradients

@@ -1,4 +1,4 @@
-"""Activations with a kink at a threshold, forward and backward: ReLU, PReLU, ELU, Threshold.
+"""Activations with kinks, forward and backward: ReLU, PReLU, ELU, Threshold, Clip.
 
 Each may work in place: `out` may be its own input. Smooth functions are in pointwise.
 """
@@ -113,3 +113,20 @@ def threshold_forward(xp: Any, x: Array, threshold: float, out: Array | None) ->
     y: Array = xp.empty_like(x) if out is None else out
     y[...] = x > float(threshold)
     return y
+
+
+def clip_forward(xp: Any, x: Array, least: float, most: float, out: Array | None) -> Array:
+    """y = x, but at least `least` and at most `most` (Caffe's Clip)."""
+    check_alike("clip_forward", out, x=x)
+    y: Array = xp.clip(x, float(least), float(most), out=out)
+    return y
+
+
+def clip_backward(
+    xp: Any, dy: Array, x: Array, least: float, most: float, out: Array | None
+) -> Array:
+    """dx = dy where least <= x <= most, else 0."""
+    check_alike("clip_backward", out, dy=dy, x=x)
+    inside = (x >= float(least)) & (x <= float(most))
+    dx: Array = xp.multiply(dy, inside, out=out)
+    return dx

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from ops.activation import Activation
 from ops.errors import Array, check_alike, check_float, check_shape
 
 
@@ -18,13 +19,14 @@ def norm_scale_forward(
     beta: Array,
     eps: float,
     statistics: tuple[Array, Array] | None,
-    rectify: bool,
+    activation: Activation | None,
     addend: Array | None,
     out: Array | None,
     mean: Array | None,
     variance: Array | None,
 ) -> tuple[Array, Array, Array]:
-    """max(gamma * (x - mean) / sqrt(variance + eps) + beta + addend, 0) -> (y, mean, variance)."""
+    """activation(gamma * (x - mean) / sqrt(variance + eps) + beta + addend) -> (y, mean,
+    variance)."""
     check(
         "norm_scale_forward",
         out,
@@ -43,7 +45,7 @@ def norm_scale_forward(
     elif out is not None and y is not out:
         out[...] = y
         y = out
-    return (ops.relu_forward(y, out=y) if rectify else y), mean, variance
+    return (y if activation is None else activation.forward(ops, y, out=y)), mean, variance
 
 
 def norm_scale_backward(
@@ -56,7 +58,7 @@ def norm_scale_backward(
     variance: Array,
     eps: float,
     fixed: bool,
-    rectify: bool,
+    activation: Activation | None,
     out: Array | None,
     out_gamma: Array | None,
     out_beta: Array | None,
@@ -64,8 +66,8 @@ def norm_scale_backward(
     """dx, dgamma, dbeta."""
     check("norm_scale_backward", out, gamma, beta, dy=dy, x=x)
     y, _, _ = ops.batch_norm_forward(x, eps=eps, statistics=(mean, variance))
-    if rectify:
-        dy = ops.relu_backward(dy, ops.scale_forward(y, gamma, beta))
+    if activation is not None:
+        dy = activation.backward(ops, dy, ops.scale_forward(y, gamma, beta))
     dgamma, dbeta = ops.scale_backward_weights(
         y, dy, gamma.shape, bias=True, out_gamma=out_gamma, out_beta=out_beta
     )  # fmt: skip

@@ -59,6 +59,63 @@ BRANCH = layer(
 NETS = {
     "scale": (norm() + scale(), "conv", "s", "s"),
     "scale and rectifier": (norm() + scale() + RELU, "conv", "sr", "sr"),
+    **{
+        f"scale and {kind}": (
+            norm() + scale() + layer("act", kind, "conv", "conv", more),
+            "conv",
+            "sa",
+            "sa",
+        )
+        for kind, more in (
+            ("Clip", "clip_param { min: 0 max: 0.8 }"),
+            ("Swish", "swish_param { beta: 1.5 }"),
+            ("SiLU", ""),
+            ("HardSwish", ""),
+        )
+    },
+    "scale and SiLU of another name": (
+        norm() + scale() + layer("act", "SiLU", "conv", "act"),
+        "act",
+        "s",
+        "sa",
+    ),
+    "scale and rectifier of another name": (
+        norm() + scale() + layer("relu", "ReLU", "conv", "r"),
+        "r",
+        "s",
+        "sr",
+    ),
+    "scale, rectifier and dropout": (
+        norm() + scale() + RELU + layer("drop", "Dropout", "conv", "conv"),
+        "conv",
+        "sr",
+        "sr",
+    ),
+    "scale and SiLU that is read twice": (
+        norm()
+        + scale()
+        + layer("act", "SiLU", "conv", "conv")
+        + layer("sum", "Eltwise", "conv conv", "sum"),
+        "sum",
+        "sa",
+        "sa",
+    ),
+    "sum and SiLU": (
+        BRANCH
+        + norm()
+        + scale()
+        + layer("sum", "Eltwise", "pool conv", "conv")
+        + layer("act", "SiLU", "conv", "conv"),
+        "conv",
+        "se",
+        "se",
+    ),
+    "scale and an activation that is not joined": (
+        norm() + scale() + layer("act", "GELU", "conv", "conv"),
+        "conv",
+        "s",
+        "s",
+    ),
     "other names": (
         norm(top="b") + scale("b", "c") + layer("relu", "ReLU", "c", "c"),
         "c",
@@ -212,14 +269,15 @@ def backend(name: str, joins: bool) -> Backend:
 
 
 def joined(net: Net) -> str:
-    """The layers that are joined to others, as letters: s(cale), e(ltwise), r(ectifier), p(ooling's
-    rectifier)."""
+    """The layers that are joined to others, as letters: s(cale), e(ltwise), a(ctivation),
+    r(ectifier), p(ooling's rectifier)."""
     layers = {node.layer.name: node.layer for node in net.nodes}
     found = "p" if "max" in layers and layers["max"].rectify else ""
     found += "s" if "scale" in layers and layers["scale"].norm is not None else ""
     found += "e" if "sum" in layers and layers["sum"].views else ""
+    found += "a" if "act" in layers and layers["act"].views else ""
     relu = layers.get("relu")
-    return found + ("r" if isinstance(relu, ReLU) and relu.absorbed else "")
+    return found + ("r" if isinstance(relu, ReLU) and (relu.absorbed or relu.views) else "")
 
 
 def trained(net: Net, step: int = 0) -> list[np.ndarray]:
@@ -302,7 +360,7 @@ def test_all_of_resnet_is_joined():
     )
     kinds = [node.layer for node in net.nodes]
     assert all(one.norm is not None for one in kinds if one.proto.type == "Scale")
-    assert all(one.absorbed for one in kinds if one.proto.type == "ReLU")
+    assert all(one.absorbed or one.views for one in kinds if one.proto.type == "ReLU")
     assert all(one.views for one in kinds if one.proto.type in ("BatchNorm", "Eltwise"))
 
 

@@ -1,6 +1,6 @@
 """Operations that pass over memory once or twice.
 
-activation        ReLU, weighted sums, scale and bias per channel, copies
+activation        ReLU, Clip, weighted sums, scale and bias per channel, copies
 dropout           Dropout: numbers are drawn as they are used (`reference.philox`), four for each
                   turn of the loop
 rearrange         Images to the rows of a dense layer and back
@@ -11,7 +11,7 @@ lrn               Local response normalisation across channels, forward and back
                   memory each
 normalise         Batch normalisation: two passes over memory each way, one for the sums and one for
                   the result
-norm_scale        Batch norm, scale, bias, addend and rectifier in the passes of batch norm alone
+norm_scale        Batch norm, scale, bias, addend and activation in the passes of batch norm alone
 reduce            Sums per channel
 sums              Kernels that sum over rows of channels: x, or x and x * y, or the moments of x
 softmax           Softmax of rows and its loss for labels in float32, as a net has them, without an
@@ -28,4 +28,6 @@ gates             Activations that multiply x by a gate, and the gate HardSigmoi
 group_norm        Group normalisation of images, by the kernels of batch normalisation
 decoupled_update  Updates with decoupled weight decay (SGDW, NesterovW, AdamW), each in one pass
                   over a parameter, its gradient and its histories
+joined            The activations that batch norm computes in its own passes, as formulas over
+                  vectors
 """

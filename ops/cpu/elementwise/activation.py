@@ -1,4 +1,4 @@
-"""ReLU, weighted sums, scale and bias per channel, copies: one pass over memory each."""
+"""ReLU, Clip, weighted sums, scale and bias per channel, copies: one pass over memory each."""
 
 from __future__ import annotations
 
@@ -11,8 +11,16 @@ from ops.cpu.team.streams import Stream
 from ops.errors import Array
 
 
-def _rectified(c: Code, x: Vec) -> list[Vec]:
-    return [(x < 0.0).pick(c.constant(0), x)]
+def rectified(c: Code, x: Vec) -> Vec:
+    """max(x, 0); NaN stays NaN."""
+    found: Vec = (x < 0.0).pick(c.constant(0), x)
+    return found
+
+
+def rectified_back(c: Code, dy: Vec, y: Vec) -> Vec:
+    """dy where y > 0, else 0 * dy, so that NaN stays NaN."""
+    kept: Vec = dy * (y > 0.0).pick(c.constant(1), c.constant(0))
+    return kept
 
 
 def _leaky(c: Code, x: Vec, slope: Vec) -> list[Vec]:
@@ -22,6 +30,20 @@ def _leaky(c: Code, x: Vec, slope: Vec) -> list[Vec]:
 def _gated(c: Code, dy: Vec, y: Vec, slope: Vec) -> list[Vec]:
     """A product as in the reference, so that a gradient that is NaN stays NaN."""
     return [dy * (y > 0.0).pick(c.constant(1), slope)]
+
+
+def clipped(c: Code, x: Vec, least: Vec, most: Vec) -> Vec:
+    """x, at least `least` and at most `most`; NaN stays NaN."""
+    raised: Vec = (x < least).pick(least, x)
+    found: Vec = (raised > most).pick(most, raised)
+    return found
+
+
+def clipped_back(c: Code, dy: Vec, x: Vec, least: Vec, most: Vec) -> Vec:
+    """dy where least <= x <= most, else 0 * dy, as in the reference, so that NaN stays NaN."""
+    outside = (x < least) | (x > most) | x.is_nan()
+    kept: Vec = dy * outside.pick(c.constant(0), c.constant(1))
+    return kept
 
 
 def _add_all(count: int) -> Stream:
@@ -36,9 +58,11 @@ def _in_pairs(xs: Sequence[Vec]) -> Vec:
     return xs[0]
 
 
-RECTIFY = Stream("rectify", "y", "x", _rectified)
+RECTIFY = Stream("rectify", "y", "x", lambda c, x: [rectified(c, x)])
 LEAKY = Stream("leaky", "y", "x", _leaky, "slope")
 RECTIFY_BACK = Stream("rectify_back", "dx", "dy y", _gated, "slope")
+CLIP = Stream("clip", "y", "x", lambda c, *xs: [clipped(c, *xs)], "least most")
+CLIP_BACK = Stream("clip_back", "dx", "dy x", lambda c, *xs: [clipped_back(c, *xs)], "least most")
 COPY = Stream("copy", "y", "x", lambda c, x: [x])
 TIMES = Stream("times", "y", "x", lambda c, x, p: [x * p], "p")
 ADD_ALL = {count: _add_all(count) for count in range(2, 9)}
@@ -73,6 +97,18 @@ class Activations(Fast):
         if self.streams.run(RECTIFY_BACK, (dx, dy, y_or_x), (negative_slope,)):
             return dx
         return super().relu_backward(dy, y_or_x, negative_slope, out)
+
+    def clip_forward(self, x: Array, least: float, most: float, out: Array | None = None) -> Array:
+        y = self.like(x, out)
+        done = self.streams.run(CLIP, (y, x), (least, most))
+        return y if done else super().clip_forward(x, least, most, out)
+
+    def clip_backward(
+        self, dy: Array, x: Array, least: float, most: float, out: Array | None = None
+    ) -> Array:
+        dx = self.like(dy, out)
+        done = self.streams.run(CLIP_BACK, (dx, dy, x), (least, most))
+        return dx if done else super().clip_backward(dy, x, least, most, out)
 
     def copy(self, x: Array, out: Array) -> Array:
         return out if self.streams.run(COPY, (out, x)) else super().copy(x, out)

@@ -29,7 +29,7 @@ def _sigmoid(c: Code, x: Vec) -> Vec:
     return found
 
 
-def _swish(c: Code, x: Vec, beta: Vec) -> Gate:
+def swish_gate(c: Code, x: Vec, beta: Vec) -> Gate:
     gate = _sigmoid(c, x * beta)
     return gate, gate * (c.constant(1) - gate) * beta
 
@@ -58,7 +58,7 @@ def _gelu_tanh(c: Code, x: Vec) -> Gate:
     return gate, gate * (c.constant(1) - gate) * (square * 3.0 + 1.0) * (2 * ROOT)
 
 
-def _hard(c: Code, x: Vec) -> Gate:
+def hard_gate(c: Code, x: Vec) -> Gate:
     raw = (x + 3.0) * (1 / 6)
     low: Vec = (raw < 0.0).pick(c.constant(0), raw)
     gate: Vec = (low > 1.0).pick(c.constant(1), low)
@@ -66,31 +66,35 @@ def _hard(c: Code, x: Vec) -> Gate:
     return gate, inside.pick(c.constant(1 / 6), c.constant(0))
 
 
+def gated(formula: Formula, c: Code, x: Vec, *numbers: Vec) -> Vec:
+    """x times its gate."""
+    return x * formula(c, x, *numbers)[0]
+
+
+def gated_back(formula: Formula, c: Code, dy: Vec, x: Vec, *numbers: Vec) -> Vec:
+    """dy times the derivative of `gated`."""
+    gate, slope = formula(c, x, *numbers)
+    # far from 0 the slope is 0, and x may be infinite
+    rise: Vec = ((slope < 0.0) | (slope > 0.0) | slope.is_nan()).pick(x * slope, slope)
+    return dy * (gate + rise)
+
+
 def _pair(name: str, formula: Formula, numbers: str = "") -> tuple[Stream, Stream]:
     """The streams y = x gate and dx = dy (gate + x gate')."""
 
-    def forward(c: Code, x: Vec, *more: Vec) -> list[Vec]:
-        return [x * formula(c, x, *more)[0]]
-
-    def backward(c: Code, dy: Vec, x: Vec, *more: Vec) -> list[Vec]:
-        gate, slope = formula(c, x, *more)
-        # far from 0 the slope is 0, and x may be infinite
-        rise: Vec = ((slope < 0.0) | (slope > 0.0) | slope.is_nan()).pick(x * slope, slope)
-        return [dy * (gate + rise)]
-
     return (
-        Stream(name, "y", "x", forward, numbers),
-        Stream(f"{name}_back", "dx", "dy x", backward, numbers),
+        Stream(name, "y", "x", lambda c, *xs: [gated(formula, c, *xs)], numbers),
+        Stream(f"{name}_back", "dx", "dy x", lambda c, *xs: [gated_back(formula, c, *xs)], numbers),
     )
 
 
-SWISH = _pair("swish", _swish, "beta")
+SWISH = _pair("swish", swish_gate, "beta")
 GELU = _pair("gelu", _gelu)
 GELU_TANH = _pair("gelu_tanh", _gelu_tanh)
-HARD_SWISH = _pair("hard_swish", _hard)
-HARD_SIGMOID = Stream("hard_sigmoid", "y", "x", lambda c, x: [_hard(c, x)[0]])
+HARD_SWISH = _pair("hard_swish", hard_gate)
+HARD_SIGMOID = Stream("hard_sigmoid", "y", "x", lambda c, x: [hard_gate(c, x)[0]])
 HARD_SIGMOID_BACK = Stream(
-    "hard_sigmoid_back", "dx", "dy x", lambda c, dy, x: [dy * _hard(c, x)[1]]
+    "hard_sigmoid_back", "dx", "dy x", lambda c, dy, x: [dy * hard_gate(c, x)[1]]
 )
 
 

@@ -1,8 +1,8 @@
-"""Batch norm, scale, bias, addend and rectifier in the passes of batch norm alone.
+"""Batch norm, scale, bias, addend and activation in the passes of batch norm alone.
 
 Backward starts again from x, so no normalised copy of it is kept, written or read: with a = gamma /
-sqrt(variance + eps), d = x - mean and g the gradient where the result was positive, dx = a (g -
-mean of g - d (mean of g d) / (variance + eps)).
+sqrt(variance + eps), d = x - mean and g the gradient of the activation's argument a d + beta, dx =
+a (g - mean of g - d (mean of g d) / (variance + eps)).
 """
 
 from __future__ import annotations
@@ -11,12 +11,14 @@ from typing import Any
 
 import numpy as np
 
+from ops.activation import Activation
 from ops.cpu.codegen.code import Code
 from ops.cpu.codegen.kernel import Kernel
 from ops.cpu.codegen.values import Vec
+from ops.cpu.elementwise.joined import JOINED, Joined, kind_and_numbers
 from ops.cpu.elementwise.normalise import Normalisation
 from ops.cpu.elementwise.reduce import RowSums, plain
-from ops.cpu.elementwise.sums import gated, sum_centred, sum_gated, total_sums
+from ops.cpu.elementwise.sums import sums_through, total_sums
 from ops.cpu.team.operands import F32, Rows, address, as_rows
 from ops.cpu.team.streams import Stream
 from ops.errors import Array
@@ -26,12 +28,11 @@ def _factor(c: Code, gamma: Vec, variance: Vec, eps: Vec) -> list[Vec]:
     return [gamma / c.apply("sqrt", variance + eps)]
 
 
-def _forward(rectify: bool, added: bool) -> Any:
+def _forward(activation: Joined, added: bool) -> Any:
     def formula(c: Code, x: Vec, *more: Vec) -> list[Vec]:
-        mean, factor, beta = more[-3:]
+        mean, factor, beta, *numbers = more[added:]
         y = (x - mean) * factor + beta
-        y = y + more[0] if added else y
-        return [(y < 0.0).pick(c.constant(0), y) if rectify else y]
+        return [activation.forward(c, y + more[0] if added else y, *numbers)]
 
     return formula
 
@@ -45,42 +46,49 @@ def _finish(
     return [dgamma, dbeta * part, dgamma * inverse * part]
 
 
-def _backward(
-    c: Code, dy: Vec, x: Vec, mean: Vec, factor: Vec, offset: Vec, slope: Vec
-) -> list[Vec]:
-    return [(dy - offset - (x - mean) * slope) * factor]
+def _backward(activation: Joined) -> Any:
+    def formula(
+        c: Code, dy: Vec, x: Vec, mean: Vec, factor: Vec, offset: Vec, slope: Vec, beta: Vec,
+        *numbers: Vec,
+    ) -> list[Vec]:  # fmt: skip
+        away = x - mean
+        g = activation.backward(c, dy, away * factor + beta, *numbers)
+        return [(g - offset - away * slope) * factor]
 
-
-def _gated_backward(
-    c: Code, dy: Vec, x: Vec, mean: Vec, factor: Vec, offset: Vec, slope: Vec, beta: Vec
-) -> list[Vec]:  # fmt: skip
-    away = x - mean
-    return [(gated(c, dy, away * factor + beta) - offset - away * slope) * factor]
+    return formula
 
 
 FACTOR = Stream("norm_scale_factor", "factor", "gamma variance", _factor, "eps")
 FORWARD = {
-    (rectify, added): Stream(
-        f"norm_scale{'_added' if added else ''}{'_rectified' if rectify else ''}",
+    (kind, added): Stream(
+        f"norm_scale{'_added' if added else ''}_{kind}",
         "y",
         "x addend" if added else "x",
-        _forward(rectify, added),
+        _forward(activation, added),
+        activation.numbers,
         fixed="mean factor beta",
     )
-    for rectify in (False, True)
+    for kind, activation in JOINED.items()
     for added in (False, True)
 }
 FINISH = Stream(
     "norm_scale_finish", "dgamma offset slope", "products dbeta variance", _finish, "eps part"
 )
-BACKWARD = Stream("norm_scale_back", "dx", "dy x", _backward, fixed="mean factor offset slope")
-GATED_BACKWARD = Stream(
-    "norm_scale_rectified_back",
-    "dx",
-    "dy x",
-    _gated_backward,
-    fixed="mean factor offset slope beta",
-)
+BACKWARD = {
+    kind: Stream(
+        f"norm_scale_{kind}_back",
+        "dx",
+        "dy x",
+        _backward(activation),
+        activation.numbers,
+        fixed="mean factor offset slope beta",
+    )
+    for kind, activation in JOINED.items()
+}
+SUMS = {
+    kind: sums_through(f"through_{kind}", activation.backward, activation.numbers)
+    for kind, activation in JOINED.items()
+}
 
 
 class NormScale(Normalisation):
@@ -96,18 +104,20 @@ class NormScale(Normalisation):
         *,
         eps: float = 1e-5,
         statistics: tuple[Array, Array] | None = None,
-        rectify: bool = False,
+        activation: Activation | None = None,
         addend: Array | None = None,
         out: Array | None = None,
         mean: Array | None = None,
         variance: Array | None = None,
     ) -> tuple[Array, Array, Array]:
-        found = self._joined(x, gamma, beta, eps, statistics, rectify, addend, out, mean, variance)
+        found = self._joined(
+            x, gamma, beta, eps, statistics, activation, addend, out, mean, variance
+        )
         if found is not None:
             return found
         return super().norm_scale_forward(
-            x, gamma, beta, eps=eps, statistics=statistics, rectify=rectify, addend=addend, out=out,
-            mean=mean, variance=variance,
+            x, gamma, beta, eps=eps, statistics=statistics, activation=activation, addend=addend,
+            out=out, mean=mean, variance=variance,
         )  # fmt: skip
 
     def _joined(
@@ -117,13 +127,14 @@ class NormScale(Normalisation):
         beta: Array,
         eps: float,
         statistics: tuple[Array, Array] | None,
-        rectify: bool,
+        activation: Activation | None,
         addend: Array | None,
         out: Array | None,
         mean: Array | None,
         variance: Array | None,
     ) -> tuple[Array, Array, Array] | None:
-        if x.ndim < 2 or x.dtype != F32 or x.size == 0:
+        kind, numbers = kind_and_numbers(activation)
+        if x.ndim < 2 or x.dtype != F32 or x.size == 0 or kind not in JOINED:
             return None
         y = self.like(x, out)
         factor = self.vectors(x.shape[1])[0]
@@ -136,7 +147,7 @@ class NormScale(Normalisation):
                 np.empty(x.shape[1], F32) if a is None else a for a in (mean, variance)
             )
         inputs = (x,) if addend is None else (x, addend)
-        stream = FORWARD[rectify, addend is not None]
+        stream = FORWARD[kind, addend is not None]
         operands = (y, *inputs, mean, factor, beta)
         if not self.streams.fits(stream, operands, 1) or not self.streams.fits(
             FACTOR, (factor, gamma, variance)
@@ -145,7 +156,7 @@ class NormScale(Normalisation):
         if statistics is None and not self.measure(x, mean, variance):
             return None
         self.streams.run(FACTOR, (factor, gamma, variance), (eps,))
-        self.streams.run(stream, operands, axis=1)
+        self.streams.run(stream, operands, numbers, axis=1)
         return y, mean, variance
 
     def norm_scale_backward(
@@ -159,39 +170,40 @@ class NormScale(Normalisation):
         *,
         eps: float = 1e-5,
         fixed: bool = False,
-        rectify: bool = False,
+        activation: Activation | None = None,
         out: Array | None = None,
         out_gamma: Array | None = None,
         out_beta: Array | None = None,
     ) -> tuple[Array, Array, Array]:
-        if dy.ndim > 1 and dy.dtype == F32 and dy.size:
+        kind, numbers = kind_and_numbers(activation)
+        if dy.ndim > 1 and dy.dtype == F32 and dy.size and kind in JOINED:
             dx = self.like(dy, out)
             channels = dy.shape[1]
             dgamma, dbeta = (
                 self.empty((channels,), F32) if a is None else a for a in (out_gamma, out_beta)
             )
             factor, offset, slope = self.vectors(channels)
-            fixes = (mean, factor, offset, slope, *((beta,) if rectify else ()))
-            stream = GATED_BACKWARD if rectify else BACKWARD
-            operands = (dx, dy, x, *fixes)
+            stream = BACKWARD[kind]
+            operands = (dx, dy, x, mean, factor, offset, slope, beta)
             finish = (dgamma, offset, slope, slope, dbeta, variance)
-            sums = self._gated(dy, x, sum_gated if rectify else sum_centred)
+            sums = self._gated(dy, x, SUMS[kind])
             if (
                 sums is not None
                 and self.streams.fits(stream, operands, 1)
                 and self.streams.fits(FINISH, finish)
                 and self.streams.run(FACTOR, (factor, gamma, variance), (eps,))
-                and plain(beta, channels, False)
                 and plain(dgamma, channels)
                 and plain(dbeta, channels)
             ):
+                for name, number in zip(JOINED[kind].numbers.split(), numbers, strict=True):
+                    setattr(sums.block, name, number)
                 self._sum_gated(sums, dy, x, mean, factor, beta, dbeta, slope)
                 self.streams.run(FINISH, finish, (eps, 0.0 if fixed else channels / dy.size))
-                self.streams.run(stream, operands, axis=1)
+                self.streams.run(stream, operands, numbers, axis=1)
                 return dx, dgamma, dbeta
         return super().norm_scale_backward(
-            dy, x, gamma, beta, mean, variance, eps=eps, fixed=fixed, rectify=rectify, out=out,
-            out_gamma=out_gamma, out_beta=out_beta,
+            dy, x, gamma, beta, mean, variance, eps=eps, fixed=fixed, activation=activation,
+            out=out, out_gamma=out_gamma, out_beta=out_beta,
         )  # fmt: skip
 
     def _gated(self, dy: Array, x: Array, kernel: Kernel) -> RowSums | None:

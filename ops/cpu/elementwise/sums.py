@@ -9,9 +9,10 @@ Golub and LeVeque (1983).
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
-from ops.cpu.codegen.code import Code, generated
+from ops.cpu.codegen.code import Code, Generated, generated
 from ops.cpu.codegen.kernel import layout
 from ops.cpu.codegen.values import Vec, Whole
 
@@ -24,7 +25,7 @@ BYTES_PER_NUMBER = 8 + 8 + 4 + 4
 
 SUMS = layout("x sx y sy rows channels width sums")
 CENTRED = layout("x sx rows channels width sums counts points")
-GATED = layout("x sx y sy rows channels width sums mean factor beta")
+THROUGH = "x sx y sy rows channels width sums mean factor beta"
 TOTALS = layout("channels width threads sums first second", "factor")
 MOMENTS = layout("channels width threads sums counts points mean variance")
 
@@ -48,38 +49,23 @@ def sum_products(c: Code) -> None:
     _sums(c, first, last, terms, 2)
 
 
-@generated(GATED)
-def sum_centred(c: Code) -> None:
-    """Sums of x and of x * (y - mean)."""
-    _centred(c, lambda x, away, at, mask: x)
+def sums_through(kind: str, backward: Callable[..., Vec], numbers: str) -> Generated:
+    """A kernel of the sums of g and of g * (y - mean), where g = backward(code, x, z, *numbers) and
+    z = (y - mean) * factor + beta."""
 
+    def write(c: Code) -> None:
+        given = [getattr(c, name) for name in numbers.split()]
+        first, last = c.share(c.rows)
 
-@generated(GATED)
-def sum_gated(c: Code) -> None:
-    """As `sum_centred`, but x counts only where (y - mean) * factor + beta > 0."""
-    _centred(
-        c,
-        lambda x, away, at, mask: gated(
-            c, x, away * c.load(c.factor + at, mask) + c.load(c.beta + at, mask)
-        ),
-    )
+        def terms(row: Whole, at: Whole, mask: Any) -> list[Vec]:
+            away = c.load(c.y + row * c.sy + at, mask) - c.load(c.mean + at, mask)
+            z = away * c.load(c.factor + at, mask) + c.load(c.beta + at, mask)
+            g = backward(c, c.load(c.x + row * c.sx + at, mask), z, *given)
+            return [g, g * away]
 
+        _sums(c, first, last, terms, 2)
 
-def gated(c: Code, dy: Vec, y: Vec) -> Vec:
-    """dy where y > 0, else 0 * dy, so that NaN stays NaN: the gradient of a rectifier."""
-    kept: Vec = dy * (y > 0.0).pick(c.constant(1), c.constant(0))
-    return kept
-
-
-def _centred(c: Code, gate: Any) -> None:
-    first, last = c.share(c.rows)
-
-    def terms(row: Whole, at: Whole, mask: Any) -> list[Vec]:
-        away = c.load(c.y + row * c.sy + at, mask) - c.load(c.mean + at, mask)
-        x = gate(c.load(c.x + row * c.sx + at, mask), away, at, mask)
-        return [x, x * away]
-
-    _sums(c, first, last, terms, 2)
+    return Generated(f"sum_{kind}", layout(THROUGH, numbers), write)
 
 
 @generated(CENTRED)

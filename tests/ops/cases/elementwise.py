@@ -35,6 +35,14 @@ def relu(slope: float) -> Case:
     )  # fmt: skip
 
 
+def clip(least: float, most: float) -> Case:
+    return single(
+        "clip", lambda v: min(max(v, least), most), lambda b: b.clip_forward,
+        lambda b, dy, x, y, out: b.clip_backward(dy, x, least, most, out=out), wide,
+        least=least, most=most,
+    )  # fmt: skip
+
+
 def elu(alpha: float) -> Case:
     return single(
         "elu", lambda v: v if v > 0 else alpha * math.expm1(v), lambda b: b.elu_forward,
@@ -252,6 +260,7 @@ CASES = [
     *map(relu, (0.0, 0.1, 2.0, -0.5)),
     *map(prelu, ((3,), (1,), ())),
     *map(elu, (1.0, 0.3)),
+    clip(-3.0, 3.0),
     *map(swish, (1.0, 1.5)),
     *map(gelu, (False, True)),
     single(

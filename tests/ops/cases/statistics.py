@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import math
+from typing import Any
 
 import numpy as np
 
-from tests.ops.cases.case import Case, Outs, away, normal
+from ops import Activation
+from ops.activation import RELU
+from tests.ops.cases.case import Case, Outs, away, each, normal, sigmoid
 
 
 def rows(x, group):
@@ -75,8 +78,18 @@ def batch_norm(*shape: int) -> list[Case]:
     ]
 
 
-def norm_scale(shape: tuple[int, ...], rectify: bool, added: bool) -> list[Case]:
-    """Batch norm, scale and bias, optionally with an addend and a rectifier, from the batch's
+# what each activation makes of one number
+ACTIVATIONS: dict[Activation | None, Any] = {
+    None: lambda v: v,
+    RELU: lambda v: max(v, 0.0),
+    Activation("clip", (-0.4, 0.9)): lambda v: min(max(v, -0.4), 0.9),
+    Activation("swish", (1.5,)): lambda v: v * sigmoid(1.5 * v),
+    Activation("hard_swish"): lambda v: v * min(max((v + 3) / 6, 0.0), 1.0),
+}
+
+
+def norm_scale(shape: tuple[int, ...], activation: Activation | None, added: bool) -> list[Case]:
+    """Batch norm, scale and bias, optionally with an addend and an activation, from the batch's
     statistics and from given ones."""
     eps = 0.01
     column = (-1,) + (1,) * (len(shape) - 2)
@@ -88,7 +101,7 @@ def norm_scale(shape: tuple[int, ...], rectify: bool, added: bool) -> list[Case]
     def result(a, mean, variance):
         g, c, m, v = (part.reshape(column) for part in (a["g"], a["c"], mean, variance))
         y = (a["x"] - m) / np.sqrt(v + eps) * g + c + (a["p"] if added else 0)
-        return np.where(y < 0, 0, y) if rectify else y
+        return each(ACTIVATIONS[activation], y)
 
     def reference(a):
         mean = np.zeros(shape[1])
@@ -102,19 +115,27 @@ def norm_scale(shape: tuple[int, ...], rectify: bool, added: bool) -> list[Case]
     def forward(b, a, o, **given):
         addend = a["p"] if added else None
         return b.norm_scale_forward(
-            a["x"], a["g"], a["c"], eps=eps, rectify=rectify, addend=addend, out=o[0], **given
+            a["x"],
+            a["g"],
+            a["c"],
+            eps=eps,
+            activation=activation,
+            addend=addend,
+            out=o[0],
+            **given,
         )
 
     def backward(b, a, dy, o, fixed=False):
         y, mean, variance = forward(
             b, a, Outs(), **({"statistics": (a["m"], a["v"])} if fixed else {})
         )
-        known = {"eps": eps, "fixed": fixed, "rectify": rectify and not added}
-        dp = b.relu_backward(dy, y) if rectify and added else dy
+        known = {"eps": eps, "fixed": fixed, "activation": None if added else activation}
+        dp = b.relu_backward(dy, y) if activation and added else dy
         outs = {"out": o[0], "out_gamma": o[1], "out_beta": o[2]}
         return b.norm_scale_backward(dp, a["x"], a["g"], a["c"], mean, variance, **known, **outs)
 
-    name = f"norm, scale{', add' if added else ''}{', rectify' if rectify else ''} {shape}"
+    kind = f", {activation.kind}" if activation else ""
+    name = f"norm, scale{', add' if added else ''}{kind} {shape}"
     return [
         Case(
             name,
@@ -299,9 +320,8 @@ CASES = [
     *(
         c
         for s in ((7, 3, 4, 5), (13, 20))
-        for r in (False, True)
-        for p in (False, True)
-        for c in norm_scale(s, r, p)
+        for activation, p in (*((a, False) for a in ACTIVATIONS), (None, True), (RELU, True))
+        for c in norm_scale(s, activation, p)
     ),
     *(channel_sums(*s) for s in ((7, 3, 4, 5), (13, 50), (1, 1, 1, 2))),
     *(

@@ -8,11 +8,19 @@ import tracemalloc
 import numpy as np
 import pytest
 
-from ops import PoolGeometry
+from ops import Activation, PoolGeometry
+from ops.activation import RELU
 from ops.cpu.team.image_layout import empty_aligned
 from ops.cpu.team.operands import Rows, address, as_rows
 
 SHAPES = [(1, 1, 3, 2), (7, 3, 5, 4), (13, 20, 3, 3), (1, 50, 4, 4), (7, 97, 2, 3), (100, 16, 1, 2)]
+ACTIVATIONS = [
+    None,
+    RELU,
+    Activation("clip", (-0.4, 0.9)),
+    Activation("swish", (1.5,)),
+    Activation("hard_swish"),
+]
 POOLS = [
     PoolGeometry(*window, mode=mode)
     for mode in ("MAX", "AVE")
@@ -74,6 +82,8 @@ def test_elementwise_results_equal_the_reference_in_channel_slices_too(shape, fa
             lambda b, x, y, out: b.relu_forward(x, 0.1, out=out),
             lambda b, x, y, out: b.relu_backward(x, y, out=out),
             lambda b, x, y, out: b.relu_backward(x, y, -0.3, out=out),
+            lambda b, x, y, out: b.clip_forward(x, -0.5, 0.7, out=out),
+            lambda b, x, y, out: b.clip_backward(x, y, -0.5, 0.7, out=out),
             lambda b, x, y, out: b.add(x, y, out=out),
             lambda b, x, y, out: b.add_all([x, y, x, y, x], out=out),
             lambda b, x, y, out: b.copy(x, np.empty_like(x) if out is None else out),
@@ -115,10 +125,18 @@ def test_channel_results_equal_the_reference(shape, fast, reference):
         lambda b, x, dy, *p, out=None: b.batch_norm_forward(x, statistics=(p[2], p[3]), out=out)[0],
         lambda b, x, dy, *p, out=None: b.batch_norm_backward(dy, x, p[3], out=out),
         lambda b, x, dy, *p, out=None: b.batch_norm_backward(dy, x, p[3], fixed=True, out=out),
-        lambda b, x, dy, *p, out=None: b.norm_scale_forward(
-            x, p[0], p[1], statistics=p[2:], rectify=True, out=out
-        )[0],
-        lambda b, x, dy, *p, out=None: b.norm_scale_backward(dy, x, *p, rectify=True, out=out)[0],
+        *(
+            lambda b, x, dy, *p, out=None, a=a: b.norm_scale_forward(
+                x, p[0], p[1], statistics=p[2:], activation=a, out=out
+            )[0]
+            for a in ACTIVATIONS
+        ),
+        *(
+            lambda b, x, dy, *p, out=None, a=a: b.norm_scale_backward(
+                dy, x, *p, activation=a, out=out
+            )[0]
+            for a in ACTIVATIONS
+        ),
     ):
         right = call(reference, *wide(x, dy, gamma, beta, mean, variance))
         close(call(fast, x, dy, gamma, beta, mean, variance, out=out), right)
@@ -177,6 +195,7 @@ def test_nan_passes_through_as_in_the_reference(fast, reference):
     x[1, 4, 1, 1] = np.nan
     assert np.isnan(fast.relu_forward(x)[1, 4, 1, 1])
     assert np.isnan(fast.relu_forward(x, 0.2)[1, 4, 1, 1])
+    assert np.isnan(fast.clip_forward(x, 0, 6)[1, 4, 1, 1])
     y, place = fast.pool_forward(x, PoolGeometry((2, 2), (2, 2)))
     assert np.isnan(y[1, 4, 0, 0])
     assert place[1, 4, 0, 0] == 5
@@ -278,8 +297,10 @@ def test_with_destinations_given_nothing_is_allocated(fast):
         fast.batch_norm_backward(dy, y, v, out=dy)
         fast.scale_forward(x, g, b, out=y)
         fast.scale_backward_weights(x, dy, (20,), bias=True, out_gamma=dg, out_beta=db)
-        fast.norm_scale_forward(x, g, b, rectify=True, out=y, mean=m, variance=v)
-        fast.norm_scale_backward(dy, x, g, b, m, v, rectify=True, out=y, out_gamma=dg, out_beta=db)
+        fast.norm_scale_forward(x, g, b, activation=RELU, out=y, mean=m, variance=v)
+        fast.norm_scale_backward(
+            dy, x, g, b, m, v, activation=RELU, out=y, out_gamma=dg, out_beta=db
+        )
         fast.channel_sums(dy, out=db)
         fast.eltwise_forward([p, q], out=dp)
         fast.flatten(x, out=rows)

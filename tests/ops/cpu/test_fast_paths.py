@@ -41,7 +41,7 @@ from tests.ops.conftest import channels_last
 from tests.ops.cpu.conftest import cpu
 
 REPLACED = [
-    (activation, "relu_forward relu_backward"),
+    (activation, "relu_forward relu_backward clip_forward clip_backward"),
     (
         broadcast,
         ("scale_forward scale_backward_data scale_backward_weights bias_forward bias_backward"),
@@ -67,6 +67,7 @@ REPLACED = [
 ]
 BEGINNINGS = (
     "relu",
+    "clip",
     "swish",
     "gelu",
     "hard s",
