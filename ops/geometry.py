@@ -122,12 +122,14 @@ class ConvGeometry:
 
 @dataclass(frozen=True)
 class PoolGeometry:
-    """Pooling windows; every pair is (height, width). Raises OpsError for sizes out of range."""
+    """Pooling windows; every pair is (height, width). With `whole`, windows that reach beyond the
+    padding are left out. Raises OpsError for sizes out of range."""
 
     kernel: Pair
     stride: Pair = (1, 1)
     pad: Pair = (0, 0)
     mode: str = "MAX"
+    whole: bool = False
 
     def __post_init__(self) -> None:
         for field, least in (("kernel", 1), ("stride", 1), ("pad", 0)):
@@ -144,8 +146,8 @@ class PoolGeometry:
             )
 
     def output_shape(self, in_shape: Shape) -> Shape:
-        """(N, C, H, W) -> (N, C, OH, OW), rounded up; the last window starts before the far
-        padding."""
+        """(N, C, H, W) -> (N, C, OH, OW), rounded up unless windows are `whole`; the last window
+        starts before the far padding."""
         check_image("pooling", in_shape)
         high, wide = (self._outputs(axis, in_shape[2 + axis]) for axis in (0, 1))
         return (in_shape[0], in_shape[1], high, wide)
@@ -154,7 +156,8 @@ class PoolGeometry:
         kernel = self.kernel[axis]
         stride = self.stride[axis]
         pad = self.pad[axis]
-        outputs = -((kernel - size - 2 * pad) // stride) + 1
+        room = size + 2 * pad - kernel
+        outputs = (room // stride if self.whole else -(-room // stride)) + 1
         if outputs < 1:
             name = ("height", "width")[axis]
             raise OpsError(

@@ -6,8 +6,8 @@ data         Layers whose tops are inputs of the net (Caffe's `Data`, `ImageData
              `MemoryData`, `Input`)
 constant     Layers without bottoms that fill their own tops (Caffe's `DummyData`, `Parameter`)
 conv         Convolution and its transpose (Caffe's `Convolution`, `Deconvolution`)
-pool         Pooling with output sizes rounded up (Caffe's `Pooling` and `SPP`, by MAX, AVE or
-             STOCHASTIC), and average pooling to a given size (`AdaptivePooling`)
+pool         Pooling (Caffe's `Pooling` and `SPP`, by MAX, AVE or STOCHASTIC), and average pooling
+             to a given size (`AdaptivePooling`)
 dense        Fully connected layers and tables (Caffe's `InnerProduct`, `Embed`)
 recurrent    Recurrent layers over whole sequences (Caffe's `LSTM`, `RNN`)
 elementwise  Activations and functions of single elements (Caffe's `ReLU`, `ELU`, `Sigmoid`, `TanH`,

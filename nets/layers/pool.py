@@ -1,5 +1,5 @@
-"""Pooling with output sizes rounded up (Caffe's `Pooling` and `SPP`, by MAX, AVE or STOCHASTIC),
-and average pooling to a given size (`AdaptivePooling`)."""
+"""Pooling (Caffe's `Pooling` and `SPP`, by MAX, AVE or STOCHASTIC), and average pooling to a given
+size (`AdaptivePooling`)."""
 
 from collections.abc import Sequence
 
@@ -28,9 +28,9 @@ from ops.reference.adaptive_pool import windows
 class Pooling(Layer):
     """x (N, C, H, W) -> y (N, C, OH, OW). With `global_pooling` the window is the whole plane.
 
-    With MAX, a second top has the place of each maximum in its plane. STOCHASTIC chooses at random
-    in training, by numbers that depend on (seed, step, layer, row) only. In test it averages by
-    weight.
+    Sizes are rounded up, or with `round_mode: FLOOR` down. With MAX, a second top has the place of
+    each maximum in its plane. STOCHASTIC chooses at random in training, by numbers that depend on
+    (seed, step, layer, row) only. In test it averages by weight.
     """
 
     tops = (1, 2)
@@ -69,7 +69,8 @@ class Pooling(Layer):
                 (f"found stride {stride}, pad {pad}, expected stride 1, pad 0"),
             )
         try:
-            self.geometry = PoolGeometry(kernel, stride, pad, mode)
+            whole = p.round_mode == caffe.PoolingParameter.FLOOR
+            self.geometry = PoolGeometry(kernel, stride, pad, mode, whole)
             self.top_shape = self.geometry.output_shape(shape)
         except OpsError as error:
             raise self.error(block, str(error)) from None

@@ -125,9 +125,8 @@ FIELDS: dict[str, Fields] = {
     "ParameterParameter": Fields("shape"),
     "PoolingParameter": Fields(
         "pool kernel_size stride pad kernel_h kernel_w stride_h stride_w pad_h pad_w"
-        " global_pooling",
+        " global_pooling round_mode",
         warned={"engine": ENGINE},
-        refused={"round_mode": "output sizes are rounded up; give a pad or a kernel that fits"},
     ),
     "PowerParameter": Fields("power scale shift"),
     "PReLUParameter": Fields("filler channel_shared"),

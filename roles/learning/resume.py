@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any
 
+import numpy as np
+
 from nets import NetError, is_folder
+from nets.definition.params import filters_and_negatives
 from nets.files import checkpoint
 from nets.files.binary import sweep_temporaries
 from nets.files.histories import SOLVER
@@ -178,11 +182,14 @@ def _number(path: str, facts: Mapping[str, str], name: str, digits: int) -> int:
 
 def restored(store: ParameterStore, job: Job, shard: Shard | None = None) -> ParameterStore:
     """Fill the store from the job's checkpoint if the job resumes one, or with first weights if the
-    job names files of them.
+    job names files of them, or with the job's whitening filters.
 
     A file of weights may lack some layers; the planner has checked that it has at least one layer
     of the net. Files hold whole parameters; a store of a `shard` takes its parts of them.
     """
+    for layer in store.params.keys() & job.whitening.keys():
+        _, *others = store.read(layer)
+        store.start_from({layer: (_filters(store, job, layer), *others)})
     if job.weights:
         whole = shard.whole_params if shard else store.params
         weights = read_each(job.weights, job.shared).weights
@@ -195,3 +202,10 @@ def restored(store: ParameterStore, job: Job, shard: Shard | None = None) -> Par
         arrays, facts = checkpoint.load(Path(job.resume))
         store.restore(cut_state(arrays, shard) if shard else arrays, int(facts["iteration"]))
     return store
+
+
+def _filters(store: ParameterStore, job: Job, layer: str) -> Array:
+    """The first weights of a layer that whitens images."""
+    shape = store.params[layer][0].shape
+    size = math.prod(shape[1:])
+    return filters_and_negatives(np.reshape(job.whitening[layer], (size, size)), shape)

@@ -138,6 +138,10 @@ INSTEAD: dict[str, str | tuple[str, str]] = {
     "PoolingParameter.kernel_w": ("kernel_h: 2 kernel_w: 2", "kernel_h: 2 kernel_w: 3"),
     "PoolingParameter.pad_h": "kernel_size: 2 pad_h: 1 pad_w: 0",
     "PoolingParameter.pad_w": "kernel_size: 2 pad_h: 0 pad_w: 1",
+    "PoolingParameter.round_mode": (
+        "kernel_size: 3 stride: 2",
+        "kernel_size: 3 stride: 2 round_mode: FLOOR",
+    ),
     "PoolingParameter.stride_h": "kernel_size: 2 stride_h: 2 stride_w: 1",
     "PoolingParameter.stride_w": "kernel_size: 2 stride_h: 1 stride_w: 2",
     "PythonParameter.layer": 'layer: "Mine"',

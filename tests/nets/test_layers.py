@@ -106,6 +106,12 @@ KIND_LINES = [
     ("Pooling", "pooling_param { pool: AVE global_pooling: true }", "X", [(4, 3, 1, 1)]),
     (
         "Pooling",
+        "pooling_param { pool: MAX kernel_size: 3 stride: 2 round_mode: FLOOR }",
+        "X",
+        [(4, 3, 2, 2)],
+    ),
+    (
+        "Pooling",
         ("pooling_param { pool: STOCHASTIC kernel_size: 2 stride: 2 }"),
         "POSITIVE",
         [(4, 3, 3, 3)],

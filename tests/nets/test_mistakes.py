@@ -71,12 +71,6 @@ IN_TEXT = [
         ),
     ),
     (
-        POOL % "round_mode: FLOOR kernel_size: 2",
-        "net.prototxt:3: layer 'p': key 'pooling_param.round_mode': not supported: output "
-        "sizes are rounded up; "
-        "give a pad or a kernel that fits",
-    ),
-    (
         'input: "a"\ninput: "b"\ninput_shape { dim: 1 }',
         "net.prototxt:1: key 'input': found 2 inputs and 1 shapes, "
         "expected one input_shape (or four input_dim) per input",

@@ -35,9 +35,10 @@ def conv_forward(
     return y
 
 
-def pool_size(size: int, kernel: int, stride: int, pad: int) -> int:
-    """Caffe's pooled size, with its float ceiling and its clip."""
-    outputs = int(np.ceil((size + 2 * pad - kernel) / stride)) + 1
+def pool_size(size: int, kernel: int, stride: int, pad: int, whole: bool = False) -> int:
+    """Caffe's pooled size, with its float ceiling (or floor) and its clip."""
+    rounded = np.floor if whole else np.ceil
+    outputs = int(rounded((size + 2 * pad - kernel) / stride)) + 1
     while (outputs - 1) * stride >= size + pad:
         outputs -= 1
     return outputs
@@ -46,7 +47,9 @@ def pool_size(size: int, kernel: int, stride: int, pad: int) -> int:
 def pool(x: Array, g: PoolGeometry) -> tuple[Array, Array]:
     """Caffe's loop. Returns values and, for MAX, the flat index of the first maximum."""
     n, c, height, width = x.shape
-    high, wide = (pool_size(x.shape[2 + a], g.kernel[a], g.stride[a], g.pad[a]) for a in (0, 1))
+    high, wide = (
+        pool_size(x.shape[2 + a], g.kernel[a], g.stride[a], g.pad[a], g.whole) for a in (0, 1)
+    )
     y = np.zeros((n, c, high, wide))
     place = np.full((n, c, high, wide), -1)
     for a, b, p, q in np.ndindex(y.shape):

@@ -44,14 +44,16 @@ def test_convolution_size_is_the_number_of_windows_that_fit(size, kernel, stride
             g.output_shape((2, 3, size, 4), 5)
 
 
-@given(size=st.integers(1, 40), kernel=small, stride=small, pad=st.integers(0, 5))
-def test_pooling_size_is_caffes_and_every_window_holds_a_pixel(size, kernel, stride, pad):
+@given(
+    size=st.integers(1, 40), kernel=small, stride=small, pad=st.integers(0, 5), whole=st.booleans()
+)
+def test_pooling_size_is_caffes_and_every_window_holds_a_pixel(size, kernel, stride, pad, whole):
     if pad >= kernel:
         with pytest.raises(OpsError, match="less than the kernel"):
             PoolGeometry((kernel, 1), (stride, 1), (pad, 0))
         return
-    expected = naive.pool_size(size, kernel, stride, pad)
-    g = PoolGeometry((1, kernel), (1, stride), (0, pad))
+    expected = naive.pool_size(size, kernel, stride, pad, whole)
+    g = PoolGeometry((1, kernel), (1, stride), (0, pad), whole=whole)
     if expected < 1:
         with pytest.raises(OpsError, match="too small"):
             g.output_shape((2, 3, 4, size))

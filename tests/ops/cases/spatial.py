@@ -409,6 +409,17 @@ CASES = [
     ),
     *(
         c
+        for h, w, k, s, p in (
+            (7, 9, (2, 2), (2, 2), (0, 0)),
+            (31, 6, (2, 3), (2, 2), (0, 0)),
+            (6, 8, (3, 3), (2, 2), (1, 1)),
+            (5, 9, (1, 2), (3, 4), (0, 0)),
+        )
+        for mode in ("MAX", "AVE")
+        for c in pool(h, w, PoolGeometry(k, s, p, mode, whole=True))
+    ),
+    *(
+        c
         for k, s in (((2, 2), (2, 2)), ((3, 2), (2, 1)))
         for c in stochastic(6, 5, PoolGeometry(k, s, mode="STOCHASTIC"))
     ),
