@@ -15,12 +15,14 @@ zoo/         nets and solvers that ship
 errors       Errors in a net, its data or its checkpoint, with texts for the user who can correct it
 regular      The opening of files that a user names: only regular files are opened
 reasons      The reasons why the system refused something, in words for users
+counting     Numbers of things in words: "1 image", "2 images"
 
 No code here knows messages, sockets or machines.
 """
 
 # part of convoy-runtime
 
+from nets.counting import counted
 from nets.definition.builder import NetBuilder
 from nets.definition.optimizer import OptimizerSettings, SolverExtras, WeightAverage
 from nets.definition.params import ParamSpec
@@ -28,7 +30,7 @@ from nets.definition.rate_schedule import RateSchedule
 from nets.definition.solver import SolverSpec, load_solver
 from nets.definition.spec import NetSpec, load_net
 from nets.errors import CheckpointError, DataError, NetError, PrototxtError
-from nets.graph.classes import unknown_numbers
+from nets.graph.classes import hard_loss, unknown_numbers
 from nets.graph.graph import Net, Stage
 from nets.regular import is_file, is_folder
 
@@ -47,6 +49,8 @@ __all__ = [
     "SolverSpec",
     "Stage",
     "WeightAverage",
+    "counted",
+    "hard_loss",
     "is_file",
     "is_folder",
     "load_net",

@@ -36,6 +36,7 @@ reasons            Reasons for which the system refuses something, in words for 
 own_packages       Convoy's packages `ops`, `nets` and `roles`
 defaults           Defaults of keys of cluster.toml that packages below the configuration also use
 program_interface  The interface of a program to the runtime
+counting           Numbers of things in words: "1 image", "2 images"
 
 A name is imported when it is first used. So role processes import no configuration, and `python -m
 runtime` handles signals before it imports anything that takes time.

@@ -38,6 +38,8 @@ pictures/       Pixels of encoded pictures, as OpenCV's imread gives them
 transform_keys  Keys of a configuration that complete or replace fields of a net's transform_param,
                 in every phase
 augmentation/   Random changes of training images, in addition to Caffe's crops and mirrors
+located         The path of a file that a configuration or a list names, without steps to parent
+                folders
 """
 
 from nets.data.augmentation.augment import Augment

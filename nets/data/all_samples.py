@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from nets.counting import counted
 from nets.data.passed_over import first, shown
 from nets.data.pictures.notices import NOTICES
 from nets.data.source import Source
@@ -43,7 +44,7 @@ class AllSamples:
         is not finite."""
         kinds = (("NaN", self.nan), ("infinity", self.infinite))
         texts = [
-            f"found {kind} in {len(names)} samples: {first(names)}"
+            f"found {kind} in {counted(len(names), 'sample')}: {first(names)}"
             for kind, names in kinds
             if names
         ]
@@ -52,7 +53,7 @@ class AllSamples:
     def told(self, class_names: tuple[str, ...], num_classes: int | None) -> Iterator[str]:
         """Yield lines with the number of samples, the notices, and how many each class has."""
         bad = f", {len(self.damaged)} damaged" if self.damaged else ""
-        yield f"{self.count} samples{bad}"
+        yield f"{counted(self.count, 'sample')}{bad}"
         for kind, pictures in self.noticed.items():
             yield f"  {kind}: {len(pictures)} ({first(list(pictures))})"
         for counter in self.labels.values():
@@ -65,7 +66,7 @@ class AllSamples:
                 next_label = label + 1
                 named = 0 <= label < len(class_names) and class_names[label] != str(label)
                 name = f" {shown(class_names[label])}" if named else ""
-                yield f"  class {label}{name}: {counter[label]} samples"
+                yield f"  class {label}{name}: {counted(counter[label], 'sample')}"
             yield from _without_samples(next_label, num_classes or 0)
 
 

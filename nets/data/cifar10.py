@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from nets.data.located import located
 from nets.data.zipped import opened
 from nets.errors import DataError
 
@@ -24,7 +25,7 @@ def read(*, base_dir: Path, files: Sequence[str]) -> tuple[NDArray[Any], NDArray
     `files`, plain or gzipped, are read in order."""
     if not files:
         raise DataError("cifar10: files: found none, expected at least one")
-    records = np.concatenate([_records(base_dir / file) for file in files])
+    records = np.concatenate([_records(located(base_dir, file)) for file in files])
     return records[:, 1:].reshape(-1, *SHAPE), records[:, 0].astype(np.int64), CLASSES
 
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 import unicodedata
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -71,6 +72,8 @@ def class_folders(path: Path, classes: Sequence[str] = ()) -> ClassFolders:
     """
     passed = PassedOver(path)
     images = {folder.name: list(_images_in(folder, passed)) for folder in _folders(path, passed)}
+    if mistakes := [f"{path}: classes: {text}" for text in repeated(classes)]:
+        raise DataError(mistakes)
     full = [name for name, found in images.items() if found]
     names = tuple(classes or full)
     numbers = {name: label for label, name in enumerate(names)}
@@ -129,18 +132,22 @@ def images_below(path: Path, passed: PassedOver) -> Iterator[Path]:
             yield file
 
 
+def repeated(names: Sequence[str]) -> Iterator[str]:
+    """Yield a text for each name that is given several times."""
+    for name, count in Counter(names).items():
+        if count > 1:
+            yield f"found '{shown(name)}' {count} times, expected each class once"
+
+
 def alike(names: Sequence[str]) -> Iterator[str]:
     """Yield a text for each group of names that differ only in case or in their Unicode form."""
     groups: dict[str, list[str]] = {}
-    for name in sorted(names):
+    for name in sorted({*names}):
         groups.setdefault(_folded(name), []).append(name)
     for group in groups.values():
         if len(group) > 1:
             same = len({unicodedata.normalize("NFC", name) for name in group}) < len(group)
             each = (ascii(name) if same else f"'{shown(name)}'" for name in group)
-            if len({*group}) == 1:
-                yield f"'{shown(group[0])}' is given {len(group)} times"
-                continue
             yield f"{' and '.join(each)} differ only in case or Unicode form"
 
 

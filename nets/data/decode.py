@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from nets.counting import counted
 from nets.data.pictures import jpeg, netpbm, rasters
 from nets.data.pictures.kinds import FORMATS, MAX_PIXELS, UNSUPPORTED, kind_of
 from nets.data.pictures.orientation import SIDEWAYS, UPRIGHT, of_jpeg, turned
@@ -80,7 +81,9 @@ def recolored(image_CHW: NDArray[Any], where: str, color: str) -> NDArray[Any]:
         return np.repeat(image_CHW, 3, axis=0)
     if color == "gray" and channels == 3:
         return _grey(image_CHW)
-    raise DataError(f"{where}: found {channels} channels, expected 1 or 3 to make it '{color}'")
+    raise DataError(
+        f"{where}: found {counted(channels, 'channel')}, expected 1 or 3 to make it '{color}'"
+    )
 
 
 def _grey(image_CHW: NDArray[Any]) -> NDArray[Any]:

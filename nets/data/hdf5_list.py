@@ -9,6 +9,7 @@ from typing import Any, cast
 import numpy as np
 from numpy.typing import NDArray
 
+from nets.data.located import located
 from nets.data.source import Source
 from nets.errors import DataError
 from nets.files import hdf5
@@ -24,13 +25,13 @@ def open_list(
 ) -> Hdf5Source:
     """Open the list file (or one .h5 file) `source`. Paths in the list are relative to its folder.
     `tops` are the names of datasets."""
-    path = base_dir / source
+    path = located(base_dir, source)
     if path.suffix in (".h5", ".hdf5"):
         return Hdf5Source([path], tops)
     lines = read_text(path, MAX_LIST, "a list of HDF5 files").split()
     if not lines:
         raise DataError(f"{path}: found no line, expected paths of HDF5 files")
-    return Hdf5Source([path.parent / line for line in lines], tops)
+    return Hdf5Source([located(path.parent, line) for line in lines], tops)
 
 
 class Hdf5Source(Source):

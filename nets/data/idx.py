@@ -13,6 +13,8 @@ from typing import IO, Any
 import numpy as np
 from numpy.typing import NDArray
 
+from nets.counting import counted
+from nets.data.located import located
 from nets.data.zipped import opened
 from nets.errors import DataError
 
@@ -27,17 +29,17 @@ def read(
 ) -> tuple[NDArray[Any], NDArray[np.int64], int]:
     """Return images (N, C, H, W) uint8, labels (N,), and the number of classes (largest label +
     1)."""
-    pixels = read_idx(base_dir / images, axes=(3, 4))
-    numbers = read_idx(base_dir / labels, axes=(1,))
+    pictures, numbered = located(base_dir, images), located(base_dir, labels)
+    pixels = read_idx(pictures, axes=(3, 4))
+    numbers = read_idx(numbered, axes=(1,))
     if len(pixels) != len(numbers):
         raise DataError(
-            f"{base_dir / images} has {len(pixels)} images but {base_dir / labels} has "
-            f"{len(numbers)} labels, expected the same number"
+            f"{pictures} has {counted(len(pixels), 'image')} but {numbered} has "
+            f"{counted(len(numbers), 'label')}, expected the same number"
         )
     if not pixels.size:
         raise DataError(
-            f"{base_dir / images}: found no pixels (shape {pixels.shape}), expected at least one "
-            "image"
+            f"{pictures}: found no pixels (shape {pixels.shape}), expected at least one image"
         )
     shaped = pixels[:, None] if pixels.ndim == 3 else pixels
     return shaped, numbers.astype(np.int64), int(numbers.max()) + 1

@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 
 from nets.data import decode
 from nets.data.class_folders import ClassFolders, class_folders
+from nets.data.located import located
 from nets.data.passed_over import first
 from nets.data.source import Images, Labels, Source, first_shape, stacked
 from nets.errors import DataError, did_you_mean
@@ -39,7 +40,7 @@ def open_images(
     folders in the order of their labels; without it, folders with an image get the labels 0, 1, ...
     in the order of their names.
     """
-    path = base_dir / source
+    path = located(base_dir, source)
     size = check_options("images", new_height, new_width, color, orientation)
     if is_folder(path):
         if root_folder:
@@ -54,8 +55,8 @@ def open_images(
             f"images: classes: found {first(classes)}, but the source is not a folder with one "
             "folder per class"
         )
-    root = base_dir / root_folder if root_folder else None
-    return ImageSource(*read_list(path, root), size, color, orientation)
+    root = located(base_dir, root_folder) if root_folder else None
+    return ImageSource(*read_list(path, root), size, color, orientation, listed=path)
 
 
 def check_options(
@@ -104,7 +105,9 @@ def read_list(path: Path, root: Path | None = None) -> tuple[list[Path], list[in
         if not name or not label.isascii() or not label.isdigit() or len(label) > 9:
             problems.append(f"{path}:{number}: found {line[:80]!r}, expected 'path label'")
             continue
-        paths.append(path.parent / name if root is None else root / name.lstrip("/"))
+        paths.append(
+            located(path.parent, name) if root is None else located(root, name.lstrip("/"))
+        )
         labels.append(int(label))
     if problems or not paths:
         more = [f"{path}: and {len(problems) - 10} more such lines"] if len(problems) > 10 else []
@@ -114,7 +117,7 @@ def read_list(path: Path, root: Path | None = None) -> tuple[list[Path], list[in
 
 class ImageSource(Source):
     """Images that are decoded when they are read, in OpenCV's channel order (BGR). Classes are
-    those of the `folders`, or 0 to the largest label."""
+    those of the `folders`, or 0 to the largest label. `listed`: the list with the labels."""
 
     def __init__(
         self,
@@ -125,6 +128,7 @@ class ImageSource(Source):
         orientation: str = "exif",
         *,
         folders: ClassFolders | None = None,
+        listed: Path | None = None,
     ) -> None:
         self._paths = list(paths)
         self._labels = np.array(labels, np.int64)
@@ -132,6 +136,7 @@ class ImageSource(Source):
         self._color = color
         self.orientation = orientation
         self.by_class = folders is not None
+        self.label_list = listed
         if folders is not None:
             self.class_names = folders.names
             self.told = folders.told
@@ -159,6 +164,14 @@ class ImageSource(Source):
         """Return the path of the image."""
         return str(self._paths[index])
 
+    def label_place(self, label: float) -> str:
+        """Return the list and its first line with this label, or the name of the source."""
+        if self.label_list is None:
+            return self.name
+        lines = read_text(self.label_list, MAX_LIST, "a list of images").split("\n")
+        found = (at for at, line in enumerate(lines, 1) if _label(line) == label)
+        return f"{self.label_list}:{next(found, 1)}"
+
     def look(self, indices: NDArray[np.integer[Any]]) -> tuple[Images, Labels]:
         """Return the given images and all labels."""
         return self.read(indices)[0], self._labels
@@ -166,6 +179,12 @@ class ImageSource(Source):
     def _one(self, index: int) -> Any:
         path = self._paths[index]
         return decode.image(read_file(path), str(path), self._color, self.orientation, self._size)
+
+
+def _label(line: str) -> int | None:
+    """Return the label of a line of a list, None if it has none."""
+    label = line.rstrip().rpartition(" ")[2]
+    return int(label) if label.isascii() and label.isdigit() else None
 
 
 def name_bytes(path: Path) -> bytes:

@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from nets.counting import counted
 from nets.data.source import Source
 from nets.errors import DataError
 
@@ -35,7 +36,8 @@ class JoinedSource(Source):
                 problems.append(f"{found}, expected the same for all data layers")
             if count > len(source.shapes):
                 found = (
-                    f"layer '{name}': found {len(source.shapes)} arrays per sample ({source.name})"
+                    f"layer '{name}': found {counted(len(source.shapes), 'array')} per sample "
+                    f"({source.name})"
                 )
                 problems.append(f"{found}, expected {count}, one for each top")
         if problems:
@@ -50,6 +52,7 @@ class JoinedSource(Source):
         self.orientation = first.orientation
         self.divisible = all(source.divisible for source, _ in self._parts)
         self.class_names = first.class_names
+        self.label_list = first.label_list if self._labelled else None
         self.told = tuple(dict.fromkeys(line for source, _ in self._parts for line in source.told))
         self.shapes = tuple(
             shape for source, count in self._parts for shape in source.shapes[:count]
@@ -69,6 +72,15 @@ class JoinedSource(Source):
         """Return the names of the sample in every source."""
         return " + ".join(source.sample_name(index) for source, _ in self._parts)
 
+    def label_place(self, label: float) -> str:
+        """Return the place of a label of the first source."""
+        return self._parts[0][0].label_place(label) if self._labelled else self.name
+
+    @property
+    def _labelled(self) -> bool:
+        """Whether the first source gives the labels, which are the second array of a sample."""
+        return self._parts[0][1] > 1
+
     def stored(self, indices: NDArray[np.integer[Any]]) -> Iterator[bytes]:
         """Yield the stored bytes of every source."""
         for source, _ in self._parts:
@@ -76,4 +88,6 @@ class JoinedSource(Source):
 
 
 def _counted(source: Source) -> str:
-    return f"{len(source)} samples" + (f" in sequences of {source.unit}" if source.unit > 1 else "")
+    return counted(len(source), "sample") + (
+        f" in sequences of {source.unit}" if source.unit > 1 else ""
+    )

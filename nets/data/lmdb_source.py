@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 
 from nets.data import datum, mdb
 from nets.data.images import check_options
+from nets.data.located import located
 from nets.data.source import Images, Labels, Source, first_shape, stacked
 from nets.errors import DataError
 
@@ -29,7 +30,7 @@ def open_lmdb(
 ) -> LmdbSource:
     """Open the database in the folder `source`, with the options of LmdbSource."""
     size = check_options("lmdb", new_height, new_width, color, orientation)
-    return LmdbSource(base_dir / source, size, color, orientation)
+    return LmdbSource(located(base_dir, source), size, color, orientation)
 
 
 class LmdbSource(Source):

@@ -16,6 +16,7 @@ from typing import Any
 from nets.data.class_folders import class_names
 from nets.data.formats import FORMATS, open_source
 from nets.data.joined import JoinedSource
+from nets.data.located import located
 from nets.data.source import Source
 from nets.definition.spec import LayerSpec
 from nets.errors import DataError, NetError, PrototxtError, did_you_mean
@@ -97,8 +98,15 @@ def folder_names(
     labels, else (). Other phases of the run have the same labels for the same names."""
     for one in _configs(config, layers, (base_dir, net_dir)):
         if _is_folder(one, base_dir):
-            return tuple(one.get("classes", ())) or class_names(base_dir / one["source"])
+            return tuple(one.get("classes", ())) or class_names(located(base_dir, one["source"]))
     return ()
+
+
+def takes_orientation(
+    config: Config, base_dir: Path, layers: Sequence[LayerSpec], net_dir: Path
+) -> bool:
+    """Whether `open_data` with these arguments gives its `orientation` to a source."""
+    return any(_turns(one) for one in _configs(config, layers, (base_dir, net_dir)))
 
 
 def _configs(
@@ -125,9 +133,13 @@ def _with_classes(config: Config, base_dir: Path, classes: Sequence[str]) -> Con
 
 def _with_orientation(config: Config, orientation: str) -> Config:
     """Add the orientation to a source of encoded images that does not have its own."""
+    return {**config, "orientation": orientation} if orientation and _turns(config) else config
+
+
+def _turns(config: Config) -> bool:
+    """Whether a source may have encoded images, and does not have its own orientation."""
     kind = FORMATS.get(str(config.get("format")))
-    known = kind is not None and "orientation" in kind.options
-    return {"orientation": orientation, **config} if orientation and known else config
+    return kind is not None and "orientation" in kind.options and "orientation" not in config
 
 
 def _is_folder(config: Config, base_dir: Path) -> bool:

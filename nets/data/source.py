@@ -5,6 +5,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -28,6 +29,7 @@ class Source(ABC):
     told          lines for the user about files and folders that were passed over
     shape         (C, H, W) of every sample's first array
     shapes        the shape of one sample in each array that `read` returns
+    label_list    the file with all labels, None if the labels are elsewhere
     firsts        indices of the arrays that are the first of a source: a source may join several
                   (`joined`)
     num_classes   None if unknown
@@ -43,6 +45,7 @@ class Source(ABC):
     orientation = "exif"
     class_names: tuple[str, ...] = ()
     told: tuple[str, ...] = ()
+    label_list: Path | None = None
 
     def __init__(
         self,
@@ -75,6 +78,11 @@ class Source(ABC):
     def sample_name(self, index: int) -> str:
         """Return the name of a sample for messages, such as its file."""
         return f"{self.name}: sample {index}"
+
+    def label_place(self, label: float) -> str:
+        """Return the place of a label for messages: the first line of a list that has it, or the
+        name of the source."""
+        return self.name
 
     def look(self, indices: NDArray[np.integer[Any]]) -> tuple[NDArray[Any], ...]:
         """Return the arrays of these samples, in their order, for a check before training. A source

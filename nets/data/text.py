@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from nets.data.located import located
 from nets.data.source import Source
 from nets.errors import DataError
 from nets.regular import read_text
@@ -37,7 +38,7 @@ def open_text(
     sorted). `part`: where the part to read begins and ends, as decimal fractions of the text, such
     as ["0", "0.9"].
     """
-    path = base_dir / source
+    path = located(base_dir, source)
     for name, value in (("streams", streams), ("length", length)):
         if value < 1:
             raise DataError(f"text: {name}: found {value}, expected an integer >= 1")

@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from nets.counting import counted
 from nets.data.augmentation.augment import ALTERNATING, Augment
 from nets.data.augmentation.draws import draw
 from nets.definition.prototxt import Node, Where
@@ -24,7 +25,7 @@ from nets.regular import is_file
 from nets.schema import caffe_pb2 as caffe
 
 _NOWHERE = Where("transform_param", Node(1))
-_KINDS = ("Data", "ImageData", "MemoryData", "WindowData")  # layers that have a transform_param
+TRANSFORMING = ("Data", "ImageData", "MemoryData")  # types of layers that have a transform_param
 MIRROR = 2  # lanes of random numbers; crops use 0 and 1
 ALTERNATE = 3
 
@@ -130,7 +131,7 @@ class Transform:
         if self.channels is not None and self.channels != shape[0]:
             key, value = ("force_color", "color") if self.channels == 3 else ("force_gray", "gray")
             raise PrototxtError(
-                f"{key}: found images of {shape[0]} channels, expected {self.channels}: "
+                f"{key}: found images of {counted(shape[0], 'channel')}, expected {self.channels}: "
                 f'give the data source color = "{value}"'
             )
         if self.size is not None and self.size != shape[1:]:
@@ -253,7 +254,7 @@ def first_transforming(layers: Sequence[LayerSpec]) -> LayerSpec | None:
 
 def transforms(layer: LayerSpec) -> bool:
     """Whether the type of this layer has a transform_param."""
-    return layer.proto.type in _KINDS
+    return layer.proto.type in TRANSFORMING
 
 
 def _read_mean(name: str, where: Where, directory: Path) -> NDArray[np.float32]:

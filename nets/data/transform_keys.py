@@ -6,6 +6,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
+from nets.counting import counted
 from nets.data.augmentation.augment import ALTERNATING, Augment
 from nets.data.transform import Transform, transforms
 from nets.definition.spec import LayerSpec, NetSpec
@@ -60,7 +61,7 @@ class TransformKeys:
             count = len(getattr(self, key))
             if count > 1 and count != channels:
                 expected = f"1 or {channels}" if channels > 1 else "1"
-                yield key, f"found {count} numbers, expected {expected}, one per channel"
+                yield key, f"found {counted(count, 'number')}, expected {expected}, one per channel"
 
     def replaced(self, layer: LayerSpec) -> Iterator[tuple[str, str]]:
         """Yield the keys that replace another setting of this data layer, and what they replace."""

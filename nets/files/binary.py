@@ -55,12 +55,17 @@ def replacing(path: Path) -> Iterator[Path]:
     the end of the `with` block, the file is flushed to the disk and renamed, and the folder is
     flushed.
 
-    Raises OSError for a full disk or a missing folder; the temporary file is then removed. A
+    Raises OSError, which names `path`, for a full disk or a missing folder; the temporary file is
+    then removed. A
     temporary file that a killed process has left is removed first. The writer locks its file, so
     the files of living writers stay.
     """
     sweep_temporaries(path.parent, path.name)
-    handle, name = tempfile.mkstemp(prefix=f".{path.name}.", suffix=".tmp", dir=path.parent)
+    try:
+        handle, name = tempfile.mkstemp(prefix=f".{path.name}.", suffix=".tmp", dir=path.parent)
+    except OSError as error:
+        error.filename = str(path)
+        raise
     temporary = Path(name)
     try:
         with suppress(OSError):  # a file system without locks
@@ -72,8 +77,10 @@ def replacing(path: Path) -> Iterator[Path]:
         finally:
             os.close(written)
         temporary.replace(path)
-    except BaseException:
+    except BaseException as error:
         temporary.unlink(missing_ok=True)
+        if isinstance(error, OSError) and error.filename in (None, name):
+            error.filename = str(path)
         raise
     finally:
         os.close(handle)

@@ -6,6 +6,7 @@ Sizes are checked before memory is taken, and h5py's errors are translated.
 
 from __future__ import annotations
 
+import io
 import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -16,6 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from nets.errors import NetError
+from nets.files.binary import replacing
 from nets.files.extras import need
 from nets.reasons import reason
 from nets.regular import size_of
@@ -214,13 +216,15 @@ def _group(parent: Any, name: str, path: Path) -> Any:
 
 @contextmanager
 def _new(path: Path) -> Iterator[Any]:
-    """Open a temporary file that is renamed to `path` when it is complete."""
+    """Open a new file in memory, which is written to `path` when it is complete. Raises OSError if
+    it cannot be written.
+
+    The HDF5 library writes the rest of a file when its objects are collected. On a full disk this
+    ends the process.
+    """
     h5py = need("h5py", f"{path}: HDF5")
-    temporary = path.with_name(f".{path.name}.tmp")
-    try:
-        with h5py.File(temporary, "w") as file:
-            yield file
-        temporary.replace(path)
-    except BaseException:
-        temporary.unlink(missing_ok=True)
-        raise
+    whole = io.BytesIO()
+    with h5py.File(whole, "w") as file:
+        yield file
+    with replacing(path) as temporary:
+        temporary.write_bytes(whole.getbuffer())

@@ -3,6 +3,7 @@ batches fit."""
 
 from __future__ import annotations
 
+from nets.counting import counted
 from nets.data import Batches, Source, StreamBatches
 from nets.definition.spec import LayerSpec, NetSpec
 from nets.errors import NetError
@@ -54,7 +55,7 @@ def check_inputs(net: Net, batches: Batches | StreamBatches) -> None:
         )
     given = batches.shapes
     if len(given) < len(net.inputs):
-        found = f"found {len(given)} arrays per sample ({batches.source.name})"
+        found = f"found {counted(len(given), 'array')} per sample ({batches.source.name})"
         raise NetError(
             f"{net.spec.path.name}: {found}, expected {len(net.inputs)}: {', '.join(net.inputs)}"
         )

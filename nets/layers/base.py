@@ -89,6 +89,7 @@ class Layer:
     top_is_free           a later layer may write over its top
     passes_gradient       a bottom's gradient may be a view of the top's gradient
     labels                index of the bottom that must not depend on parameters
+    takes_soft            as labels it takes arrays of the scores' shape, such as probabilities
     time_first            its bottoms are (T, N, ...): T steps of time of N streams
 
     Attributes for the memory plan:
@@ -115,6 +116,7 @@ class Layer:
     top_is_free: ClassVar[bool] = True
     passes_gradient: bool = False
     labels: ClassVar[int | None] = None
+    takes_soft: ClassVar[bool] = False
     time_first: ClassVar[bool] = False
     planned: ClassVar[bool] = False
     views: bool = False

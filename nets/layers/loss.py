@@ -41,6 +41,8 @@ class SigmoidCrossEntropyLoss(Loss):
     """-(t log p + (1 - t) log(1 - p)) with p = sigmoid(scores) and t in [0, 1]. The sum is divided
     by N unless `loss_param` chooses another normalization."""
 
+    takes_soft = True
+
     def _shape(self, shapes: list[Shape], setup: Setup) -> list[Shape]:
         p = self.proto.loss_param
         self._rows(shapes)
@@ -94,6 +96,7 @@ class SigmoidCrossEntropyLoss(Loss):
 class EuclideanLoss(Loss):
     """The sum of (a - b)^2 / 2N. Both bottoms get a gradient."""
 
+    takes_soft = True
     labels = None
 
     def _shape(self, shapes: list[Shape], setup: Setup) -> list[Shape]:

@@ -10,7 +10,7 @@ import math
 from collections.abc import Callable, Sequence
 from functools import partial
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import Any
 
 import numpy as np
 from google.protobuf.message import DecodeError
@@ -84,7 +84,6 @@ class ClassLayer(Layer):
     scores = True
     labels = 1
     top_is_free = False
-    takes_soft: ClassVar[bool] = False
 
     def _fold(self, axis_key: str, axis: int, shapes: list[Shape]) -> None:
         """Set `folded`, the scores' shape as (outer, C, inner), and `label_shape`, (outer, inner)

@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from nets.counting import counted
 from nets.data import Transform
 from nets.data.images import check_options
 from nets.definition.spec import NetSpec
@@ -65,7 +66,8 @@ def completed(said: Deployment | None, given: Given, weights: Weights, file: str
     order = given.order or said.order
     if given.order and ORDERS.get(given.order) != said.shape[0]:
         raise NetError(
-            f"order: found '{given.order}', but the net reads images of {said.shape[0]} channels"
+            f"order: found '{given.order}', but the net reads images of "
+            f"{counted(said.shape[0], 'channel')}"
         )
     transform = _as_given(said.transform, given)
     shape = (said.shape[0], *given.size) if given.size else said.shape

@@ -78,6 +78,10 @@ def images_to_lmdb(
             "images: encoded images are stored unchanged, expected no size, colour or orientation"
         )
     if is_folder(source):
+        if root is not None:
+            raise DataError(
+                f"images: root_folder: found '{root}', but {source} is a folder, not a list"
+            )
         folders = class_folders(source)
         paths, labels = folders.paths, folders.labels
         _tell(folders.told)

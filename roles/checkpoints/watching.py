@@ -8,8 +8,9 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from nets import Net, NetError
+from nets import Net, NetError, counted
 from nets.data import Source
+from nets.data.class_folders import repeated
 from nets.errors import did_you_mean
 from nets.graph.classes import numbers_of
 from nets.predict import Seen
@@ -50,6 +51,8 @@ def told_to_lead(
             names = names_of(train, base, sources[TRAIN])
         except NetError as error:
             problems += [(text, CLASSES) for text in error.problems]
+        if not isinstance(train.data.classes, str):
+            problems += [(text, CLASSES) for text in repeated(names)]
         problems += [(text, CLASSES) for text in _other_count(names, nets[TRAIN])]
         problems += [(text, CLASSES) for text in _other_order(names, sources[TRAIN].class_names)]
     phase = next(iter(job.test_phases), TRAIN)
@@ -81,8 +84,8 @@ def other_classes(resume: str, names: Sequence[str]) -> str:
         return ""
     before, now = (", ".join(each[:MOST_NAMES]) for each in (said.classes, names))
     return (
-        f"its model was trained on {len(said.classes)} classes ({before}), and the data have "
-        f"{len(names)} ({now}): the same label may now mean another class"
+        f"its model was trained on {counted(len(said.classes), 'class')} ({before}), and the data "
+        f"have {len(names)} ({now}): the same label may now mean another class"
     )
 
 
@@ -90,7 +93,8 @@ def _other_count(names: Sequence[str], net: Net) -> Iterator[str]:
     """The mistake in the number of class names, if there is one."""
     counts = [numbers.count for numbers in numbers_of(net) if numbers.blob in net.inputs[1:]]
     if counts and len(names) not in counts:
-        yield f"found {len(names)} names, but the net has {counts[-1]} classes"
+        classes = counted(counts[-1], "class")
+        yield f"found {counted(len(names), 'name')}, but the net has {classes}"
 
 
 def _other_order(names: Sequence[str], folders: Sequence[str]) -> Iterator[str]:

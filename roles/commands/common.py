@@ -22,7 +22,8 @@ from roles.options import Options
 from roles.planning.planner import job_of
 from runtime.cli.arguments import runs_here
 from runtime.config.file import load_with_program
-from runtime.errors import ConfigError
+from runtime.errors import ConfigError, ConvoyError
+from runtime.reasons import reason
 from runtime.records.runs import run_directory
 from runtime.terminal_text import printable
 
@@ -64,7 +65,10 @@ def told() -> Iterator[None]:
         raise ConfigError(error.problems) from None
     except BrokenPipeError:  # not a mistake of the input
         raise
-    except (OpsError, OSError) as error:
+    except OSError as error:
+        place = f"{error.filename}: " if error.filename else ""
+        raise ConfigError([f"{place}{reason(error)}"]) from None
+    except OpsError as error:
         raise ConfigError([str(error)]) from None
 
 
@@ -106,8 +110,14 @@ def told_beside(key: str, line: str) -> None:
 
 
 def say(line: str) -> None:
-    """Print a line."""
-    sys.stdout.write(f"{printable(line)}\n")
+    """Print a line. Raises ConvoyError if stdout cannot be written, and BrokenPipeError if its
+    reader has gone."""
+    try:
+        sys.stdout.write(f"{printable(line)}\n")
+    except BrokenPipeError:
+        raise
+    except OSError as error:
+        raise ConvoyError(f"stdout: {reason(error)}") from None
 
 
 def source_said(text: str) -> Source:

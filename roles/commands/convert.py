@@ -7,7 +7,7 @@ from pathlib import Path
 
 from cyclopts import Parameter
 
-from nets import NetError, load_net
+from nets import NetError, counted, load_net
 from nets.onnx import export
 from nets.predict import Given, for_use
 from nets.tools.convert import (
@@ -47,6 +47,8 @@ class Images:
 
     Parameters
     ----------
+    root_folder
+        The folder where the paths of a list begin; otherwise the folder of the list.
     new_height
         Resize images to this height; 0 keeps it.
     new_width
@@ -61,6 +63,7 @@ class Images:
         Mix the images, the same way for the same seed.
     """
 
+    root_folder: Path | None = None
     new_height: int = 0
     new_width: int = 0
     gray: Switch = False
@@ -90,7 +93,9 @@ def convert(
     with --net, or from a checkpoint, which contains its net. Images become an LMDB, from a list
     file ("path label" on each line) or a folder with one folder per class. Any data source, written
     as "format=idx,images=a,labels=b", becomes an LMDB, or with --mean its mean image
-    (.binaryproto). With --state, Caffe's two snapshot files become a checkpoint for train.resume,
+    (.binaryproto). For example, "convert train.txt train_lmdb --root-folder photos --new-height 256
+    --new-width 256" stores resized images, and "--encoded" stores the files unchanged. With
+    --state, Caffe's two snapshot files become a checkpoint for train.resume,
     or a checkpoint becomes the two files.
 
     Parameters
@@ -126,14 +131,14 @@ def convert(
                 net=load_net(net) if net else None, size=size, order="gray" if images.gray else ""
             )
             count = export(*for_use(weights_meant(source, file), given), target)
-            say(f"{target}: {count} operators")
+            say(f"{target}: {counted(count, 'operator')}")
         elif target.suffix in WEIGHTS:
             layers = convert_weights(
                 weights_meant(source, file),
                 target,
                 load_net(net).for_phase(TRAIN) if net else None,
             )
-            say(f"{target}: {len(layers)} layers: {', '.join(layers)}")
+            say(f"{target}: {counted(len(layers), 'layer')}: {', '.join(layers)}")
         elif source.startswith("format="):
             _check_no_options(images)
             say(_from_source(source, target, mean))
@@ -147,6 +152,7 @@ def convert(
             count = images_to_lmdb(
                 Path(source),
                 target,
+                root=images.root_folder,
                 new_height=images.new_height,
                 new_width=images.new_width,
                 color="gray" if images.gray else "color",
@@ -154,7 +160,7 @@ def convert(
                 encoded=images.encoded,
                 shuffle_seed=images.shuffle_seed,
             )
-            say(f"{target}: {count} images")
+            say(f"{target}: {counted(count, 'image')}")
     return 0
 
 
@@ -163,9 +169,9 @@ def _from_source(source: str, target: Path, mean: bool) -> str:
     opened = source_said(source)
     if mean:
         mean_to_binaryproto(opened, target)
-        return f"{target}: the mean of {len(opened)} images"
+        return f"{target}: the mean of {counted(len(opened), 'image')}"
     _check_database(target)
-    return f"{target}: {source_to_lmdb(opened, target)} images"
+    return f"{target}: {counted(source_to_lmdb(opened, target), 'image')}"
 
 
 def _check_no_options(images: Images) -> None:

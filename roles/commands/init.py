@@ -9,7 +9,7 @@ import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from nets import is_file, is_folder, load_solver
+from nets import counted, is_file, is_folder, load_solver
 from nets.data.class_folders import class_folders
 from roles.commands import starters
 from roles.commands.common import say, told, told_beside
@@ -87,7 +87,7 @@ def of_images(folder: Path, directory: Path) -> dict[str, str]:
     if not lists[True]:
         most = max(counts.values())
         text = (
-            f"found {most} images of a class at most, expected {TESTED} at least: every "
+            f"found {counted(most, 'image')} of a class at most, expected {TESTED} at least: every "
             "fifth is for tests"
         )
         raise ConfigError([f"{folder}: {text}"])

@@ -19,6 +19,7 @@ from nets.predict.ensemble import as_seen
 from nets.predict.given import deployment_of
 from ops import Array
 from roles.commands.common import reported, told_beside
+from roles.commands.differences import differences
 from roles.commands.judging import Counts, Judge, Rows, averaged
 from roles.commands.members import Member
 from roles.learning.job import Job
@@ -47,7 +48,8 @@ class Found:
     values.
 
     `tally` has top-k and confusion if they were asked for, `names` the names of the classes. `net`
-    is a clause that names the test net if there are several.
+    is a clause that names the test net if there are several. `flips`: outputs are the means of
+    those for an image and for its mirror image.
     """
 
     net: str
@@ -57,6 +59,7 @@ class Found:
     scores: dict[str, float] = field(default_factory=dict)
     tally: Tally | None = None
     names: Sequence[str] = ()
+    flips: bool = False
 
     def count(self, rows: Rows, asked: Asked, ignored: int | None) -> None:
         """Count a batch as it is asked for."""
@@ -233,10 +236,10 @@ def found_by_test(
     names = common_classes(outputs) or tested.source.class_names
     of = f", test net {job.test_name(phase)}" if len(job.test_phases) > 1 else ""
     found = [
-        Found(of, tested.images, member, one.missing, names=names)
+        Found(of, tested.images, member, one.missing, names=names, flips=asked.flips)
         for member, one in zip(members, passes, strict=True)
     ]
-    whole = Found(of, tested.images, None, names=names)
+    whole = Found(of, tested.images, None, names=names, flips=asked.flips)
     counts = Counts(tested.judge)
     ignored = tested.judge.judged.ignored
     for number, fed in tested.read():
@@ -268,6 +271,8 @@ def _passes(tested: TestedNet, members: Sequence[Member], flips: bool) -> list[P
             told_beside("ensemble", f"{member.word}: its own net and transform are used")
             found.append(ByOwnNet(tested, member, flips))
             continue
+        if text := _told_of_images(tested, member):
+            told_beside("weights", f"{member.word}: {text}")
         # a recurrent net keeps its state from batch to batch, so members cannot share one
         net = tested.build() if at and tested.net.recurrent else tested.net
         found.append(ByTestNet(tested, member, net, flips))
@@ -283,6 +288,15 @@ def _describes_another(tested: TestedNet, member: Member) -> bool:
     except NetError:
         return False
     return replace(said, classes=()).to_text() != expected.to_text()
+
+
+def _told_of_images(tested: TestedNet, member: Member) -> str:
+    """A line about other settings of images than in the run of a checkpoint, "" without any."""
+    try:
+        said = deployment_of(member.files)
+        return differences(said, tested.deployment()) if said is not None else ""
+    except NetError:
+        return ""  # reading the weights gives the error, or the net has no use that is described
 
 
 def _names(member: Member) -> tuple[str, ...]:

@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 
+from nets import counted
 from nets.files.parts import names
 from nets.predict import Tally
 from nets.predict.ranking import called
@@ -72,10 +73,9 @@ def test(
             if json:
                 say(json_text.dumps(_as_json(found, confusion)))
                 continue
-            for line in (
-                line for one in found for line in _as_text(one, len(found) > 1, confusion)
-            ):
-                say(line)
+            for one in found:
+                for line in _as_text(one, len(found) > 1, confusion):
+                    say(line)
     return 0
 
 
@@ -89,12 +89,13 @@ def _as_text(found: Found, several: bool, confusion: bool) -> list[str]:
         f"{files} has no weights for layer '{layer}': its first values are used{found.net}"
         for layer in found.missing
     ]
+    images = f"{counted(found.images, 'image')}{' and their mirror images' if found.flips else ''}"
     for name, value in found.scores.items():
-        lines.append(f"{of}{name} {value:.4f} on {found.images} images{found.net}")
+        lines.append(f"{of}{name} {value:.4f} on {images}{found.net}")
     if tally is None:
         return lines
     accuracy = f"top-{tally.top} accuracy {tally.top_accuracy:.4f}"
-    lines.append(f"{of}{accuracy} on {tally.images} labels{found.net}")
+    lines.append(f"{of}{accuracy} on {counted(tally.images, 'label')}{found.net}")
     if confusion and (not several or member is None):
         lines += _confusion(tally, found.names)
     return lines
@@ -148,6 +149,8 @@ def _facts(found: Found, confusion: bool) -> dict[str, Any]:
         "scores": found.scores,
         "missing": list(found.missing),
     }
+    if found.flips:
+        said["test_flips"] = True
     if found.net:
         said["net"] = found.net.removeprefix(", test net ")
     if (tally := found.tally) is not None:

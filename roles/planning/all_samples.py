@@ -51,4 +51,4 @@ def _unknown_labels(job: Job, phase: str, source: Source, found: AllSamples) -> 
         for at, counter in found.labels.items()
         if at < len(net.inputs) and counter
     }
-    return [f"{source.name}: {text}" for text in unknown_numbers(net, distinct)]
+    return unknown_numbers(net, distinct, source.label_place)

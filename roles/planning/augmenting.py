@@ -5,13 +5,17 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Iterator, Mapping
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from nets import DataError, NetError
-from nets.data import Augment, Source, TransformKeys
+from nets import DataError, NetError, hard_loss
+from nets.data import Augment, Source, TransformKeys, first_transforming, is_one
+from nets.data.augmentation.mixing import LABELS
 from nets.data.augmentation.randaugment import RandAugment
+from nets.data.of_net import takes_orientation
+from nets.data.transform import TRANSFORMING
 from nets.data.transform_keys import flip_replaces
 from roles.data_options import Augment as Section
 from roles.data_options import Data
@@ -73,9 +77,25 @@ def check_transform(
             diagnostics.problem(text, *keys)
         for text, keys in _warnings(job, phase, source):
             diagnostics.warn(text, *keys)
-    if data.test_flips:
-        text = "the tests of a run score each image once; `test` scores images and mirror images"
-        diagnostics.warn(text, *SECTION, "test_flips")
+    default = type(data).model_fields["orientation"].default
+    if data.orientation != default and not _turnable(job):
+        text = "has no effect: no source has image files or encoded records, or each has its own"
+        diagnostics.warn(text, *SECTION, "orientation")
+
+
+def _turnable(job: Job) -> bool:
+    """Whether `train.data.orientation` is for a source of some phase, or a net that cannot be read
+    may have such a source."""
+    base = Path(job.base_directory)
+    for phase, config in job.data.items():
+        try:
+            layers = () if is_one(config) else job.data_layers(phase)
+            net_dir = job.spec(phase).path.parent if layers else Path()
+        except NetError:
+            return True
+        if takes_orientation(config, base, layers, net_dir):
+            return True
+    return False
 
 
 def _idle(said: Section) -> Iterator[Remark]:
@@ -96,7 +116,7 @@ def _mistakes(job: Job, phase: str, source: Source) -> Iterator[Remark]:
         yield from ((text, keys) for keys in (*given, *([AUGMENT] if augment else [])))
         return
     shape = source.shapes[source.firsts[0]]
-    for key, text in job.transform.mistakes(shape):
+    for key, text in (*job.transform.mistakes(shape), *_uncropped(job, phase)):
         yield text, (*SECTION, key)
     if not augment:
         return
@@ -107,13 +127,32 @@ def _mistakes(job: Job, phase: str, source: Source) -> Iterator[Remark]:
     yield from _unmixable(job, augment, source)
 
 
+def _uncropped(job: Job, phase: str) -> Iterator[tuple[str, str]]:
+    """The mistake of a crop for a data layer that cannot have one."""
+    try:
+        layers = job.data_layers(phase)
+    except NetError:
+        return  # a net that cannot be read is reported by itself
+    if job.transform.crop and layers and first_transforming(layers) is None:
+        proto = layers[0].proto
+        yield (
+            "crop",
+            f"found {job.transform.crop}, but layer '{proto.name}' of type '{proto.type}' has no "
+            f"transform_param, expected a data layer of one of the types {', '.join(TRANSFORMING)}",
+        )
+
+
 def _unmixable(job: Job, augment: Augment, source: Source) -> Iterator[Remark]:
     """The reasons why images cannot be mixed."""
     for key in ("mixup", "cutmix"):
         if not getattr(augment, key):
             continue
         try:
-            text = no_labels(job.data_layers(TRAIN), source)
+            layers = job.data_layers(TRAIN)
+            text = no_labels(layers, source)
+            if not text:
+                tops = [top for layer in layers for top in layer.proto.top]
+                text = hard_loss(job.spec(TRAIN), tops[LABELS])
         except NetError:
             return  # a net that cannot be read is reported by itself
         if text:

@@ -4,7 +4,7 @@ options of a laid-out topology."""
 from __future__ import annotations
 
 from nets import Net
-from nets.data.class_folders import alike
+from nets.data.class_folders import alike, repeated
 from roles.base.shapes import Shapes
 from roles.checkpoints.checkpoint_timing import lead_told, with_timing
 from roles.checkpoints.finished import finished
@@ -49,8 +49,12 @@ def _lead_briefed(
     classes = told["seen"].classes
     if text := other_classes(checked.job.resume, classes):
         diagnostics.warn(text, "train", "resume")
-    for text in alike(classes) if inputs.train.data.classes else ():
+    named = inputs.train.data.classes
+    for text in alike(classes) if named else ():
         diagnostics.warn(f"{text}: rename them if they are one class", *CLASSES)
+    # two of ImageNet's classes have the name crane
+    for text in repeated(classes) if isinstance(named, str) else ():
+        diagnostics.warn(text, *CLASSES)
     topology = lead_told(
         topology, **told, sequence=batches_of_sequence(checked.nets[TRAIN], checked.sources[TRAIN])
     )

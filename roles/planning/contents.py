@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from nets import Net, NetError, SolverSpec, unknown_numbers
+from nets import Net, NetError, SolverSpec, counted, unknown_numbers
 from nets.data import Batches, Source, examined, in_classes
 from nets.data.augmentation.mixing import LABELS
 from nets.files import checkpoint
@@ -33,13 +33,15 @@ class Contents:
         self.job = job
         self.warnings: list[Mistake] = []
 
-    def of_source(self, phase: str, source: Source, net: Net) -> None:
+    def of_source(self, phase: str, source: Source, net: Net, training: Source | None) -> None:
         """Raise DataError for samples that cannot be read, and NetError for labels or words that
-        the net does not know."""
+        the net, or the list of images for `training`, does not know."""
         samples = examined(source)
-        wrong = unknown_numbers(net, dict(zip(net.inputs, samples, strict=False)))
-        if wrong:
-            raise NetError([f"{source.name}: {text}" for text in wrong])
+        wrong = unknown_numbers(
+            net, dict(zip(net.inputs, samples, strict=False)), source.label_place
+        )
+        if wrong := wrong or list(_untrained(source, samples, training)):
+            raise NetError(wrong)
         if phase == TRAIN:
             self._of_mixing(source, samples)
         if (
@@ -104,6 +106,21 @@ class Contents:
             lead = f"{path}: the checkpoint{of} does not fit this net and solver"
             raise NetError([lead, *problems[:3], *more])
         finite(str(path), {name: (arrays[name],) for name in expected})
+
+
+def _untrained(
+    source: Source, samples: Sequence[NDArray[Any]], training: Source | None
+) -> Iterator[str]:
+    """A mistake if a list of test images has a label beyond those of the list for training."""
+    if training is None or not (source.label_list and training.label_list):
+        return
+    count = training.num_classes or 0
+    largest = int(samples[LABELS].max(initial=0))
+    if largest >= count:
+        yield (
+            f"{source.label_place(largest)}: found label {largest}, but the images for training, "
+            f"{training.label_list}, have labels from 0 to {count - 1} ({counted(count, 'class')})"
+        )
 
 
 def _told_of_averages(job: Job, arrays: Mapping[str, NDArray[Any]]) -> Iterator[str]:

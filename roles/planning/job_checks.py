@@ -188,7 +188,7 @@ def _look_into_files(
     contents = Contents(read.job)
     for phase, net in nets.items():
         with diagnostics.reading("train", "data", phase.lower()):
-            contents.of_source(phase, read.sources[phase], net)
+            contents.of_source(phase, read.sources[phase], net, read.sources.get(TRAIN))
     if TRAIN in nets:
         with diagnostics.reading("train", "weights"):
             contents.of_weights(read.weights, nets[TRAIN])

@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from runtime.cli.arguments import Settings, Switch
+from runtime.counting import counted
 from runtime.errors import ConfigError
 from runtime.terminal_text import one_line
 
@@ -41,9 +42,8 @@ def check(
     checked.tell(console)
     if text := private.doubts():
         console.warn(text)
-    console.say(
-        f"{file}: {len(placement.topology.actors)} actors in {len(placement.processes)} processes"
-    )
+    actors = counted(len(placement.topology.actors), "actor")
+    console.say(f"{file}: {actors} in {counted(len(placement.processes), 'process')}")
     for spec in placement.processes:
         cores = f" on core {', '.join(map(str, spec.cores))}" if spec.cores else ""
         actors = ", ".join(spec.actors)

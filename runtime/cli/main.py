@@ -59,17 +59,34 @@ def main(arguments: list[str] | None = None) -> int:
         )
         sys.stdout.flush()
     except BrokenPipeError:  # the reader, such as `head`, has closed the pipe
-        # without this, Python reports the closed pipe when it exits
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        _output_fails("\n")
         return NOBODY_READS
     except ConvoyError as error:
+        _output_fails()
         print(printable(str(error)), file=sys.stderr)  # noqa: T201
         return error.exit_code
+    except OSError as error:
+        if error.filename is not None or not _output_fails("\n"):
+            raise
+        print(f"stdout: {reason(error)}", file=sys.stderr)  # noqa: T201
+        return ConvoyError.exit_code
     except Exception as error:  # cyclopts has reported the mistake in the command line
         if type(error).__module__.partition(".")[0] != "cyclopts":
             raise
         return 2
     return result if isinstance(result, int) else 0
+
+
+def _output_fails(probe: str = "") -> bool:
+    """Whether stdout cannot be written, neither the output that waits nor `probe`. Further output
+    then goes to the null device: otherwise Python would write a traceback when it exits."""
+    try:
+        sys.stdout.write(probe)
+        sys.stdout.flush()
+    except OSError:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return True
+    return False
 
 
 def _check_working_folder() -> None:

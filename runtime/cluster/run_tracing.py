@@ -17,6 +17,7 @@ from runtime.actors.inspection import ClockReading, GetClock, Looked, StartTrace
 from runtime.cluster.lifecycle import Heartbeat, agent_of
 from runtime.cluster.membership import Membership
 from runtime.cluster.warnings import WARNING
+from runtime.counting import counted
 from runtime.errors import ConfigError, ConvoyError, ProgramFailed
 from runtime.messages.message import Message
 from runtime.plan.topology import SUPERVISOR, Placement
@@ -107,9 +108,8 @@ class Tracing:
             self.under_way = False
             raise ProgramFailed(f"{error.filename}: {reason(error)}") from None
         until = f"for {iterations} iterations" if iterations else "until `trace stop`"
-        return Looked(
-            lines=((f"tracing {len(self._processes) - len(silent)} processes {until}"), *silent)
-        )
+        traced = counted(len(self._processes) - len(silent), "process")
+        return Looked(lines=(f"tracing {traced} {until}", *silent))
 
     async def end(self) -> Looked:
         """Stop tracing and make the file. Raises ProgramFailed if the run is not traced, or if the

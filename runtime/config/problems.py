@@ -175,9 +175,10 @@ def _translated(place: _Place, details: Any, also_known: Iterable[str]) -> tuple
     expected = describe(place.kind, place.marks)
     if kind == "extra_forbidden":
         top = list(also_known) if len(place.keys) == 1 else []
-        return place.keys, unknown_key(
-            str(place.keys[-1]), key_names(place.owner) + top if place.owner else top
-        )
+        name = str(place.keys[-1])
+        if meant := getattr(place.owner, "synonyms", {}).get(name.lower()):
+            return place.keys, f"unknown key (did you mean {meant!r}?)"
+        return place.keys, unknown_key(name, key_names(place.owner) + top if place.owner else top)
     if kind == "missing":
         return place.keys, f"missing, expected {expected or 'a value'}"
     if kind == "string_unicode":
@@ -262,9 +263,11 @@ def _bare(kind: Any, marks: tuple[Any, ...] = ()) -> tuple[Any, tuple[Any, ...]]
 
 
 def _is_member(member: Any, step: str | int) -> bool:
-    """Whether `step` is pydantic's name for this table of a union: its class, or the value of its
-    discriminator."""
+    """Whether `step` is pydantic's name for this array or table of a union: the kind of array, the
+    table's class, or the value of its discriminator."""
     bare = _bare(member)[0]
+    if _is_array(bare):
+        return str(step).startswith(f"{(get_origin(bare) or bare).__name__}[")
     if not (isinstance(bare, type) and issubclass(bare, BaseModel)):
         return False
     return step == bare.__name__ or any(step in _tags(bare, name) for name in bare.model_fields)

@@ -9,6 +9,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any, TypeVar
 
+from runtime.counting import counted
 from runtime.drawing.prospect_text import duration
 from runtime.drawing.svg import svg
 from runtime.page.charts import COLOURS, WAITING, bars
@@ -101,7 +102,8 @@ def _facts(story: RunHistory, config: Mapping[str, Any]) -> Iterator[tuple[str, 
         shown = ", ".join(machines[:6]) + (
             f" and {len(machines) - 6} more" if len(machines) > 6 else ""
         )
-        yield "runs as", f"{len(topology.actors)} actors in {len(processes)} processes on {shown}"
+        actors = counted(len(topology.actors), "actor")
+        yield "runs as", f"{actors} in {counted(len(processes), 'process')} on {shown}"
     yield from _training(config)
     if is_number(rate := story.last.get("progress", {}).get("learning_rate")):
         yield "learning rate", f"{rate:.4g}"

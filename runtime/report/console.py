@@ -83,7 +83,8 @@ class RunConsole:
         print(told, file=sys.stderr, flush=True)  # noqa: T201
 
     def warn(self, text: str) -> None:
-        """Print a warning to stderr, before the run starts."""
+        """Print a warning to stderr, before the run starts. It is not shown again."""
+        self._warned.add(text)
         print(f"{WARNING}: {printable(text)}", file=sys.stderr, flush=True)  # noqa: T201
 
     def event(self, actor: str, event: str, fields: dict[str, Any]) -> None:

@@ -19,6 +19,7 @@ from typing import Any
 
 import msgspec
 
+from runtime.counting import counted
 from runtime.machine.owned import open_file
 from runtime.machine.private_files import replace
 from runtime.records.run_files import Damaged, LeftOut, Lines, Missing, damaged, read_json
@@ -70,8 +71,8 @@ class Merged:
     def __str__(self) -> str:
         without = f"; nothing of {', '.join(self.missing)}" if self.missing else ""
         text = (
-            f"{self.path}: {self.spans} spans of {self.processes} processes, {self.flows} "
-            f"messages{without}"
+            f"{self.path}: {counted(self.spans, 'span')} of {counted(self.processes, 'process')}, "
+            f"{counted(self.flows, 'message')}{without}"
         )
         early = (
             f"; {self.backward} more have no arrow: by the clocks of their hosts they "

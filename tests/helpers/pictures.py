@@ -85,21 +85,21 @@ def tiff(
     bits = 8 * found.dtype.itemsize
     start = 8 + len(data) + len(data) % 2
     fields = {
-        256: (3, [width]),
-        257: (3, [height]),
+        256: (4, [width]),
+        257: (4, [height]),
         258: (3, [bits] * planes),
         259: (3, [8 if compress else 1]),
         262: (3, [photometric]),
         273: (4, [8]),
         277: (3, [planes]),
-        278: (3, [height]),
+        278: (4, [height]),
         279: (4, [len(data)]),
         284: (3, [1]),
         339: (3, [3 if found.dtype.kind == "f" else 1] * planes),
     }
     if extra is not None:
         fields[338] = (3, [extra])
-    fields |= {int(name[1:]): (3, [value]) for name, value in tags.items()}
+    fields |= {int(name[1:]): (3 + (value >> 16 > 0), [value]) for name, value in tags.items()}
     behind = start + 2 + 12 * len(fields) + 4
     entries, arrays = b"", b""
     for tag, (kind, values) in sorted(fields.items()):

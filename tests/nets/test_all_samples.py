@@ -56,9 +56,9 @@ def test_many_classes_in_a_row_without_a_sample_have_one_line():
     source = MemorySource("m", np.zeros((2, 1, 2, 2), np.uint8), labels, 10**9 + 20)
     assert [*read_all(source).told(("oak",), source.num_classes)][1:] == [
         "  class 0 oak: 0 samples",
-        "  class 1: 1 samples",
+        "  class 1: 1 sample",
         "  classes 2 to 999999998: 0 samples",
-        "  class 999999999: 1 samples",
+        "  class 999999999: 1 sample",
         "  classes 1000000000 to 1000000019: 0 samples",
     ]
 
@@ -71,7 +71,7 @@ def test_nan_and_infinity_are_told_apart_and_named_by_the_sample():
     found = read_all(MemorySource("m", images, labels))
     assert found.mistakes == [
         "found NaN in 2 samples: m: sample 1, m: sample 4",
-        "found infinity in 1 samples: m: sample 4",
+        "found infinity in 1 sample: m: sample 4",
     ]
     assert found.labels[1] == Counter({0.0: 2, 1.0: 2, 0.5: 1})
     assert [*found.told((), None)][1] == "  labels from 0 to 1"
@@ -90,8 +90,8 @@ def test_rows_of_hdf5_files_and_records_of_a_database_are_named_by_file_and_numb
         {"format": "hdf5", "source": "list.txt", "tops": ["data", "label"]}, tmp_path
     )
     assert read_all(source).mistakes == [
-        f"found NaN in 1 samples: {tmp_path}/b.h5: row 0",
-        f"found infinity in 1 samples: {tmp_path}/a.h5: row 1",
+        f"found NaN in 1 sample: {tmp_path}/b.h5: row 0",
+        f"found infinity in 1 sample: {tmp_path}/a.h5: row 1",
     ]
 
 

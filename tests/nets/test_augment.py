@@ -209,7 +209,7 @@ def test_impossible_options_are_refused(settings, expected):
 
 @pytest.mark.parametrize("name", ["saturation", "lighting"])
 def test_colours_of_grey_images_cannot_be_changed(name):
-    with pytest.raises(DataError, match=f"augment: {name}: found images of 1 channels, expected 3"):
+    with pytest.raises(DataError, match=f"augment: {name}: found images of 1 channel, expected 3"):
         Transform(augment=Augment(**{name: 0.1})).check((1, 8, 8))
 
 

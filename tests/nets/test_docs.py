@@ -4,6 +4,7 @@ import re
 from pathlib import Path
 
 from nets.data import FORMATS
+from nets.schema import caffe_pb2 as caffe
 from tests.nets.test_zoo import NETS, PARAMETERS
 
 DOCS = Path(__file__).parents[2] / "docs"
@@ -31,3 +32,13 @@ def test_the_caffe_page_lists_every_net_with_its_size():
     found = {name: cells for name, cells in rows("caffe.md").items() if name in NETS}
     assert set(found) == set(NETS), "docs/caffe.md has one row for each net of the zoo"
     assert {name: int(cells[2].replace(" ", "")) for name, cells in found.items()} == PARAMETERS
+
+
+def test_the_layers_page_names_blocks_and_fields_that_exist():
+    text = (DOCS / "layers.md").read_text("utf-8")
+    lines = re.findall(r"^\| `\w+`[^|]*\| `(\w+_param)` \|(.*)\|$", text, re.MULTILINE)
+    assert len(lines) == 7
+    for block, fields in lines:
+        message = caffe.LayerParameter.DESCRIPTOR.fields_by_name[block].message_type
+        known = {*message.fields_by_name, "Convolution", "ERF", "TANH"}
+        assert set(re.findall(r"`(\w+)`", fields)) <= known, block

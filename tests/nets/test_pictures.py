@@ -130,6 +130,7 @@ WARNINGS = {
 SILENT = {
     "bytes-after-end": GOOD + b"A" * 65,
     "fill-bytes": GOOD[:SEGMENT] + b"\xff\xff" + GOOD[SEGMENT:],
+    "many-fill-bytes": GOOD[:SEGMENT] + b"\xff" * 1_000_000 + GOOD[SEGMENT:],
     "comment": GOOD[:SEGMENT] + b"\xff\xfe\0\4hi" + GOOD[SEGMENT:],
 }
 

@@ -269,7 +269,7 @@ def test_given_options_override_the_description_in_a_checkpoint(tmp_path):
     assert np.abs(changed.scores(images) - plain.scores(2 * (images - 0.25))).max() < 1e-6
     assert changed.classes == ("x",)
     with pytest.raises(
-        NetError, match=("order: found 'rgb', but the net reads images of 1 channels")
+        NetError, match=("order: found 'rgb', but the net reads images of 1 channel")
     ):
         Predictor.load(path, Given(order="rgb"))
     with pytest.raises(NetError, match="mean_value: found 3, expected 1"):

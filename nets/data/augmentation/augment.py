@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from nets.counting import counted
 from nets.data.augmentation import boxes
 from nets.data.augmentation.draws import normal, uniform
 from nets.data.augmentation.erasing import erase
@@ -107,14 +108,12 @@ class Augment:
         if len(shape) != 3:
             yield "", f"found samples of shape {shape}, expected images (C, H, W)"
             return
+        found = f"found images of {counted(shape[0], 'channel')}"
         for name in ("saturation", "lighting"):
             if getattr(self, name) and shape[0] != 3:
-                yield (
-                    name,
-                    f"found images of {shape[0]} channels, expected 3: it changes colours",
-                )
+                yield name, f"{found}, expected 3: it changes colours"
         if self.randaugment is not None and shape[0] not in (1, 3):
-            yield "randaugment", f"found images of {shape[0]} channels, expected 1 or 3"
+            yield "randaugment", f"{found}, expected 1 or 3"
         most = min(shape[1:]) - 1
         if self.pad > most:
             yield (

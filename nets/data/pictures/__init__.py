@@ -11,6 +11,9 @@ rasters      BMP, GIF, PNG, TIFF and WebP, decoded by Pillow, with the pixels of
 segments     The segments of a JPEG file before its first scan, such as the one with EXIF
 tiff         TIFF, opened by Pillow, with the pixels that libtiff gives to OpenCV
 resizing     Bilinear resizing of images, with the pixels of OpenCV's INTER_LINEAR
+libtiff      The messages of libtiff, which Pillow calls
+pillow_rows  Pixels of a picture of Pillow as one array, made some rows at a time
+tiff_layout  The places of a TIFF's pixels in its file
 
 `nets.data.decode` calls them: it is the one function that decodes a picture.
 """

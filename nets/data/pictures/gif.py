@@ -7,6 +7,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from nets.data.pictures.pillow_rows import array_of
+
 _HAS_COLORS = 0x80  # in the file's header: a table of colours follows, with the background's
 _COLORS = 13  # the place of this table
 
@@ -18,7 +20,8 @@ def planes(data: bytes, found: Any) -> NDArray[np.uint8]:
     found.load()
     clear = found.info.pop("transparency", None)
     grey = found.mode == "L"
-    pixels = np.array(found.convert("L" if grey else "RGB")).reshape(found.height, found.width, -1)
+    pixels = array_of(found, lambda rows: np.array(rows.convert("L" if grey else "RGB")))
+    pixels = pixels.reshape(found.height, found.width, -1)
     if data[10] & _HAS_COLORS:
         at = _COLORS + 3 * data[11]
         shown = np.zeros((found.height, found.width), bool)

@@ -7,6 +7,7 @@ largest number is, single bytes are taken as they are, and text is scaled to 255
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
 
 import numpy as np
 from numpy.typing import NDArray
@@ -18,6 +19,8 @@ from nets.errors import DataError
 SCALED = "Netpbm picture whose largest number fills neither 8 nor 16 bits, read as OpenCV does"
 _NUMBER = re.compile(rb"(?:\s|#[^\r\n]*[\r\n])*(\d{1,9})")
 _COMMENT = re.compile(rb"#[^\r\n]*")
+_SPACE = re.compile(rb"\s")
+_AT_A_TIME = 1 << 16  # bytes of text
 _WHITE_SPACE = b" \t\n\r\v\f"
 _NOT_NUMBERS = "damaged or not an image: expected numbers only"
 _PLAIN = 3  # P1 to P3 are text
@@ -78,15 +81,32 @@ def _digits(body: bytes, shape: tuple[int, int, int], where: str) -> NDArray[np.
 
 
 def _text(body: bytes, most: int, shape: tuple[int, int, int], where: str) -> NDArray[np.uint8]:
-    count = shape[0] * shape[1] * shape[2]
-    words = _COMMENT.sub(b"", body).split(None, count)
-    _check_length(len(words), count, where)
-    try:
-        numbers = np.array([int(word) for word in words[:count]], np.int64).reshape(shape)
-    except (ValueError, OverflowError):
-        raise DataError(f"{where}: {_NOT_NUMBERS}") from None
-    numbers = numbers.clip(0, most)
-    return (numbers >> 8 if most > 255 else numbers * 255 // most).astype(np.uint8)
+    pixels = np.empty(shape[0] * shape[1] * shape[2], np.uint8)
+    filled = 0
+    for words in _words(_COMMENT.sub(b"", body)):
+        try:
+            numbers = np.array([int(word) for word in words[: len(pixels) - filled]], np.int64)
+        except (ValueError, OverflowError):
+            raise DataError(f"{where}: {_NOT_NUMBERS}") from None
+        numbers = numbers.clip(0, most)
+        numbers = numbers >> 8 if most > 255 else numbers * 255 // most
+        pixels[filled : filled + len(numbers)] = numbers
+        filled += len(numbers)
+        if filled == len(pixels):
+            return pixels.reshape(shape)
+    _check_length(filled, len(pixels), where)
+    return pixels.reshape(shape)
+
+
+def _words(text: bytes) -> Iterator[list[bytes]]:
+    """Yield the words of a text, some at a time: a list of all would take 20 times the text's
+    memory."""
+    at = 0
+    while at < len(text):
+        space = _SPACE.search(text, at + _AT_A_TIME)
+        end = space.start() if space else len(text)
+        yield text[at:end].split()
+        at = end
 
 
 def _bytes(body: bytes, most: int, shape: tuple[int, int, int], where: str) -> NDArray[np.uint8]:

@@ -7,6 +7,7 @@ megapixels, but the limit is `kinds.MAX_PIXELS`.
 from __future__ import annotations
 
 import io
+import warnings
 from functools import partial
 from importlib import import_module
 from typing import Any
@@ -18,6 +19,7 @@ from nets.data.pictures import gif, tiff
 from nets.data.pictures.kinds import check_size
 from nets.data.pictures.notices import NOTICES
 from nets.data.pictures.orientation import UPRIGHT, of_exif
+from nets.data.pictures.pillow_rows import array_of
 from nets.errors import DataError
 from nets.files.extras import need
 
@@ -33,6 +35,8 @@ _GREY = ("1", "L", "LA")
 # in a pixel of 16 bits, OpenCV gives a colour's bits without filling the lower ones
 _MASKS = {"BGR;15": (0xF8, 0xF8, 0xF8), "BGR;16": (0xF8, 0xFC, 0xF8)}
 _PNG_GREY_AND_ALPHA = 4  # the colour type in a PNG's header
+# Pillow warns of metadata that were cut, and of other faults that leave all pixels as they are
+warnings.filterwarnings("ignore", module=r"PIL\.")
 _TOO_DEEP = {"F": "floating-point numbers", "I": "numbers of 32 bits or with a sign"}
 
 
@@ -47,7 +51,7 @@ def read(kind: str, data: bytes, where: str, color: str) -> tuple[NDArray[np.uin
             check_size(found.height, found.width, where)
             _check_depth(found.mode, where)
             if kind == "TIFF":
-                pixels = tiff.planes(opened)
+                pixels = tiff.planes(opened, len(data), where)
             elif kind == "GIF":
                 pixels = gif.planes(data, found)
             else:
@@ -81,15 +85,15 @@ def _planes(kind: str, data: bytes, found: Any, color: str) -> NDArray[np.uint8]
     # Pillow would look for a colour for transparent pixels; OpenCV drops alpha
     found.info.pop("transparency", None)
     if found.mode.startswith("I;16"):
-        return (np.asarray(found) >> 8).astype(np.uint8)[:, :, None]
+        return array_of(found, lambda rows: (np.asarray(rows) >> 8).astype(np.uint8))[:, :, None]
     mask = _MASKS.get(raw[0]) if kind == "BMP" and isinstance(raw, tuple) and raw else None
     if mask is not None:
-        pixels: NDArray[np.uint8] = np.asarray(found.convert("RGB"))[:, :, ::-1]
-        return np.bitwise_and(pixels, np.array(mask, np.uint8))
+        pixels: NDArray[np.uint8] = array_of(found, lambda rows: np.asarray(rows.convert("RGB")))
+        return np.bitwise_and(pixels[:, :, ::-1], np.array(mask, np.uint8))
     grey = found.mode in _GREY or (kind == "PNG" and data[25] == _PNG_GREY_AND_ALPHA)
     if grey or color == "gray":  # Pillow's luminance differs from OpenCV's by at most 1
-        return np.asarray(found.convert("L"))[:, :, None]
-    return np.asarray(found.convert("RGB"))[:, :, ::-1]
+        return array_of(found, lambda rows: np.asarray(rows.convert("L")))[:, :, None]
+    return array_of(found, lambda rows: np.asarray(rows.convert("RGB")))[:, :, ::-1]
 
 
 def _has_frames(found: Any) -> bool:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import struct
 from collections.abc import Iterator
 
@@ -12,7 +13,9 @@ APP1 = 0xE1
 APP14 = 0xEE
 COMMENT = 0xFE
 _HEAD = struct.Struct(">BBH")  # 0xFF, the marker, the size of its segment
-_WITHOUT_LENGTH = frozenset((0x00, 0x01, *range(0xD0, 0xD9), 0xFF))  # no segment follows
+# A marker that a segment follows. 0xFF before it is a fill byte; 0x00, 0x01 and 0xD0 to 0xD8 have
+# no segment.
+_MARKER = re.compile(rb"\xff[^\x00\x01\xd0-\xd8\xff]")
 
 
 def segments(data: bytes) -> Iterator[tuple[int, int, int]]:
@@ -22,20 +25,14 @@ def segments(data: bytes) -> Iterator[tuple[int, int, int]]:
     Bytes between segments are skipped, as libjpeg does.
     """
     at = len(BEGIN)
-    while at + _HEAD.size <= len(data):
-        prefix, marker, size = _HEAD.unpack_from(data, at)
-        if prefix != 0xFF:
-            at = data.find(b"\xff", at)
-            if at < 0:
-                return
-        elif marker == START_OF_SCAN:
+    while (found := _MARKER.search(data, at)) and found.start() + _HEAD.size <= len(data):
+        at = found.start()
+        _, marker, size = _HEAD.unpack_from(data, at)
+        if marker == START_OF_SCAN:
             yield marker, at, len(data)
             return
-        elif marker in _WITHOUT_LENGTH:
-            at += 1 if marker == 0xFF else 2  # a fill byte precedes a marker
-        else:
-            yield marker, at, at + 2 + size
-            at += 2 + size
+        yield marker, at, at + 2 + size
+        at += 2 + size
 
 
 def mended(data: bytes, transform: int) -> bytes:

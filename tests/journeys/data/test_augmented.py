@@ -151,7 +151,6 @@ def test_settings_that_replace_those_of_the_net_are_reported(
         ),
         ("[train.data.augment]\nratio = [0.5, 2]\n", "augment.ratio: has no effect without scale"),
         ("deviation = [0.5, 0.5, 0.5]\n", "data.deviation: found only numbers below 1, but the im"),
-        ("test_flips = true\n", "data.test_flips: the tests of a run score each image once"),
     ],
 )
 def test_keys_without_effect_are_reported(
@@ -186,7 +185,7 @@ MISTAKES = [
     ("augment.randaugment.magnitude", "31", "found 31 .*, expected an integer from 0 to 30"),
     ("augment.randaugment.operations", "0", "found 0 .*, expected an integer from 1 to 14"),
     ("augment.randaugment.magnitud", "3", "unknown key.*magnitude"),
-    ("augment.saturation", "0.4", "found images of 1 channels, expected 3: it changes colours"),
+    ("augment.saturation", "0.4", "found images of 1 channel, expected 3: it changes colours"),
     ("crop", "0", "found 0 .*, expected an integer >= 1"),
     ("crop", "29", "found 29, expected at most 28 for images of 28 x 28"),
     ("mean", "[]", "expected a non-empty array of values, each a finite number"),

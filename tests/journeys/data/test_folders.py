@@ -211,9 +211,36 @@ def test_names_of_classes_that_differ_only_in_case_are_reported_too(
 ) -> None:
     pictures(here / "train", *SPECIES)
     pictures(here / "val", *SPECIES)
-    for names, told in ((["Oak", "oak"], "differ only in case"), (["x", "x"], "is given 2 times")):
-        found = check(cluster(), [f"train.data.classes={names}"]).warnings
-        assert [line for line in found if "train.data.classes: " in line and told in line]
+    found = check(cluster(), ["train.data.classes=['Oak', 'oak']"]).warnings
+    assert any("train.data.classes: 'Oak' and 'oak' differ only in case" in line for line in found)
+
+
+@pytest.mark.parametrize(
+    ("value", "expected"),
+    [
+        ("['x', 'x']", "classes: found 'x' 2 times, expected each class once"),
+        ("[1]", "classes[0]: found 1 (integer), expected a non-empty string"),
+        ("['a', '']", "classes[1]: found '' (string), expected a non-empty string"),
+        ("1", "classes: found 1 (integer), expected a non-empty string or a non-empty array of"),
+        ("[]", "classes: found an array, expected a non-empty string or a non-empty array of"),
+    ],
+)
+def test_wrong_names_of_classes_are_refused_in_one_line(
+    here: Path, cluster: Callable[..., Path], value: str, expected: str, capsys: Capture
+) -> None:
+    pictures(here / "train", *SPECIES)
+    pictures(here / "val", *SPECIES)
+    assert main(["check", str(cluster()), "--set", f"train.data.classes={value}"]) == 2
+    (line,) = capsys.readouterr().err.splitlines()
+    assert f"train.data.{expected}" in line
+
+
+def test_a_file_may_name_two_classes_alike(here: Path, cluster: Callable[..., Path]) -> None:
+    pictures(here / "train", *SPECIES)
+    pictures(here / "val", *SPECIES)
+    (here / "names.txt").write_text("crane\ncrane\n")
+    found = check(cluster(), ["train.data.classes=names.txt"]).warnings
+    assert any("classes: found 'crane' 2 times, expected each class once" in line for line in found)
 
 
 def test_convert_stores_the_images_of_the_classes_and_reports_the_rest(

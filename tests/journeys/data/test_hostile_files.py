@@ -114,7 +114,7 @@ def test_control_characters_never_reach_the_terminal(capsys: Said) -> None:
 
 def test_a_label_beyond_the_outputs_is_refused(capsys: Said) -> None:
     code, said = checked(idx([0, 1, 2, 10] * 20), capsys)
-    text = "idx: 'label' holds 10, but layer 'loss' takes whole numbers from 0 to 9"
+    text = "idx: 'label' holds 10, but layer 'loss' takes whole numbers from 0 to 9 (10 classes)"
     assert (code, said) == (2, [f"cluster.toml:2: train.data.train: {text}"])
     assert checked(idx([0, 1, 2, 9] * 20), capsys)[0] == 0
 

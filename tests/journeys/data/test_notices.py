@@ -73,5 +73,7 @@ def test_a_run_reads_such_pictures_and_its_events_name_them(tmp_path: Path) -> N
     ended = run_up(file)
     assert ended.returncode == 0, ended.stderr
     told = [event["text"] for event in events(run_directory(file), "warning")]
+    shown = ended.stdout + ended.stderr
     for name in ("fault.jpg", "moving.gif"):
         assert sum(f"{tmp_path}/{name}: " in text for text in told) == 1
+        assert shown.count(f"{tmp_path}/{name}: ") == 1, "the check has said it already"

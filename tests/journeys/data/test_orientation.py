@@ -86,6 +86,32 @@ def test_predict_turns_photographs_as_the_training_of_its_checkpoint_did(
     assert decoded(data, "0", orientation=orientation).shape == said.shape
 
 
+def test_test_reports_settings_of_images_that_differ_from_those_of_the_run(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Capture
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    pixels = np.random.default_rng(1).integers(0, 256, (8, 8, 3), dtype=np.uint8)
+    source = f"{LIST}, new_height = 8, new_width = 8"
+    file = cluster(tmp_path, source, f"test = {{ {source} }}\nmean = [100]")
+    image.fromarray(pixels).save(tmp_path / "0.jpg", exif=exif_of(6))
+    run = train(file)
+    saved = run.journal.of("checkpoint")[-1]["file"]
+
+    def told(*settings: str) -> str:
+        capsys.readouterr()
+        assert main(["test", saved, *(word for each in settings for word in ("--set", each))]) == 0
+        return capsys.readouterr().err
+
+    assert "trained with" not in told()
+    assert told("train.data.orientation=stored") == (
+        f"weights    {saved}: trained with orientation exif; this test has orientation stored\n"
+    )
+    assert told("train.data.mean=[1.5, 2, 3]", "train.data.deviation=[4]").endswith(
+        "trained with mean 100, deviation none, scale 0.001; this test has mean 1.5 2 3, "
+        "deviation 4, scale 1\n"
+    )
+
+
 def test_predict_names_an_unknown_orientation(tmp_path: Path, capsys: Capture) -> None:
     (tmp_path / "w.safetensors").write_bytes(b"")
     words = ["predict", str(tmp_path / "w.safetensors"), "a.jpg", "--orientation", "up"]

@@ -14,6 +14,7 @@ from nets.data import open_source
 from nets.predict import Predictor
 from ops import get_backend
 from runtime.cli.main import main
+from runtime.runs.checking import check
 from tests.helpers.support import configure, train
 
 FLIPS = ("--set", "train.data.test_flips=true")
@@ -62,6 +63,20 @@ def test_the_probabilities_of_an_image_and_its_mirror_image_are_averaged(
     assert main(["test", *files, "--json"]) == 0
     plain = json.loads(capsys.readouterr().out)
     assert plain["scores"]["loss"] != pytest.approx(found["scores"]["loss"], rel=1e-3)
+
+
+def test_the_output_names_the_mirror_images_and_check_does_not_warn_of_them(
+    trained: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(trained)
+    assert main(["test", "1.safetensors", *FLIPS]) == 0
+    for line in capsys.readouterr().out.splitlines():
+        assert line.endswith(f" on {COUNT} images and their mirror images")
+    assert main(["test", "1.safetensors", "--json", *FLIPS]) == 0
+    assert json.loads(capsys.readouterr().out)["test_flips"] is True
+    assert not [
+        line for line in check(trained / "cluster.toml", FLIPS[1:]).warnings if "flips" in line
+    ]
 
 
 def test_a_predictor_mirrors_images_after_their_transform(trained: Path) -> None:

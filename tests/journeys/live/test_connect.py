@@ -93,7 +93,7 @@ async def test_every_command_that_shows_a_run_works_from_another_machine(
         code, out = await said(capsys, "events", "--json", "--connect", key)
         assert (code, out) == (0, (run.directory / "events.jsonl").read_text())
         code, out = await said(capsys, "trace", "start", "--connect", key)
-        assert (code, out) == (0, "tracing 1 processes until `trace stop`\n")
+        assert (code, out) == (0, "tracing 1 process until `trace stop`\n")
         code, out = await said(capsys, "trace", "stop", "--connect", key)
         assert code == 0 and f"copied here: {run.directory.name}-trace.json" in out
         here = elsewhere / f"{run.directory.name}-trace.json"

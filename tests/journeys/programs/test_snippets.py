@@ -11,17 +11,20 @@ import ast
 import re
 import runpy
 from pathlib import Path
+from typing import Any
 
+import numpy as np
 import pytest
 
-from tests.helpers.support import ROOT
+import runtime
+from tests.helpers.support import ROOT, events
 
-PAGES = ("programs.md", "scripting.md")
+PAGES = ("layers.md", "programs.md", "scripting.md")
 NEED_FILES = ("predict.md", "prediction.md")
 IS_CELL = 0x80  # CO_COROUTINE: the code awaits outside a function
 
 
-def examples(*pages: str) -> list[object]:
+def examples(*pages: str) -> list[Any]:
     """Every example of these pages that does not name its file, with its place as the id."""
     return [
         pytest.param(found[1], id=f"{page} line {text.count(chr(10), 0, found.start()) + 1}")
@@ -41,6 +44,20 @@ def test_an_example_in_the_documentation_can_be_imported(
     monkeypatch.chdir(tmp_path)
     (tmp_path / "example.py").write_text(example, "utf-8")
     runpy.run_path("example.py", run_name="example")
+
+
+async def test_the_net_of_todays_layers_trains(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (example,) = examples("layers.md")
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "example.py").write_text(example.values[0], "utf-8")
+    topology = runpy.run_path("example.py", run_name="example")["topology"]
+    async with runtime.launch(topology, directory=tmp_path, processes="here") as run:
+        result = await run.result()
+    assert result["iterations"] == 20
+    losses = [event["loss"] for event in events(run.directory, "progress")]
+    assert losses and np.isfinite(losses).all()
 
 
 @pytest.mark.parametrize("example", examples(*NEED_FILES))
