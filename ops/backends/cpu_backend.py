@@ -17,10 +17,11 @@ from ops.cpu.elementwise.dropout import Dropouts
 from ops.cpu.elementwise.embedding import Tables
 from ops.cpu.elementwise.gates import Gates
 from ops.cpu.elementwise.group_norm import GroupNormalisation
+from ops.cpu.elementwise.layer_norm import LayerNormalisation
 from ops.cpu.elementwise.lrn import ResponseNormalisation
-from ops.cpu.elementwise.norm_scale import NormScale
 from ops.cpu.elementwise.pooling import Pooling
 from ops.cpu.elementwise.rearrange import Rearrangement
+from ops.cpu.elementwise.rectified_sums import RectifiedSums
 from ops.cpu.elementwise.softmax import Softmax
 from ops.cpu.elementwise.update import Updates
 from ops.cpu.recurrent.recurrent import RecurrentKernels
@@ -38,8 +39,9 @@ class CpuBackend(
     RecurrentKernels,
     Pooling,
     ResponseNormalisation,
-    NormScale,
+    RectifiedSums,
     GroupNormalisation,
+    LayerNormalisation,
     Activations,
     Gates,
     Dropouts,

@@ -47,7 +47,7 @@ REPLACED = [
         ("scale_forward scale_backward_data scale_backward_weights bias_forward bias_backward"),
     ),
     (eltwise, "forward backward"),
-    (fused, "norm_scale_forward norm_scale_backward"),
+    (fused, "norm_scale_forward norm_scale_backward rectified_sums"),
     (
         gates,
         (
@@ -62,7 +62,10 @@ REPLACED = [
     (pool, "forward backward"),
     (rearrange, "flatten unflatten copy"),
     (reduction, "channel_sums"),
-    (row_norm, "group_norm_forward group_norm_backward"),
+    (
+        row_norm,
+        "group_norm_forward group_norm_backward layer_norm_forward layer_norm_backward",
+    ),
     (update, "sgd nesterov adagrad rmsprop adam add"),
 ]
 BEGINNINGS = (
@@ -77,8 +80,11 @@ BEGINNINGS = (
     "scale (3,) from axis 1",
     "bias (3,) from axis 1",
     "norm, scale",
+    "rectified sums",
     "batch norm",
     "group norm (7, 6, 4, 5)",
+    "layer norm (7, 6, 4, 5)",
+    "layer norm (5, 8)",
     "pooling",
     "flatten (7, 3",
     "flatten (2",
