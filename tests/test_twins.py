@@ -14,6 +14,7 @@ WHOLE = ()
 # file, its twin, and the names that are twins
 TWINS = [
     ("ops/cpu/codegen/owned.py", "runtime/machine/owned.py", WHOLE),
+    ("nets/siblings.py", "roles/siblings.py", WHOLE),
     ("nets/reasons.py", "runtime/reasons.py", ("reason_of", "reason")),
     (
         "nets/regular.py",
