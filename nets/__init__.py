@@ -16,12 +16,16 @@ errors       Errors in a net, its data or its checkpoint, with texts for the use
 regular      The opening of files that a user names: only regular files are opened
 reasons      The reasons why the system refused something, in words for users
 counting     Numbers of things in words: "1 image", "2 images"
+siblings     Convoy's packages that this one imports
 
 No code here knows messages, sockets or machines.
 """
 
 # part of convoy-runtime
 
+import nets.siblings  # noqa: F401  # it finds Convoy's `ops`, so it comes first
+
+# isort: split
 from nets.counting import counted
 from nets.definition.builder import NetBuilder
 from nets.definition.optimizer import OptimizerSettings, SolverExtras, WeightAverage

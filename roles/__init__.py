@@ -26,6 +26,7 @@ data_options    The sections of cluster.toml about the data of training
 solver_options  The sections [train.optimizer], [train.schedule] and [train.ema], which stand for
                 settings of the solver's file
 recipes         Recipes of training by name (`train.recipe`)
+siblings        Convoy's packages that this one imports
 
 `runtime.program_interface.Program` lists the names that a program may offer to the runtime. Role
 processes need ROLES only, so all other names are imported when they are asked for.
@@ -37,6 +38,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+import roles.siblings  # noqa: F401  # it finds Convoy's other packages, so it comes first
+
+# isort: split
 import ops
 from roles.commands import COMMANDS
 from roles.coordination.coordinator import Coordinator

@@ -42,6 +42,8 @@ A name is imported when it is first used. So role processes import no configurat
 runtime` handles signals before it imports anything that takes time.
 """
 
+# part of convoy-runtime
+
 from __future__ import annotations
 
 from importlib import import_module

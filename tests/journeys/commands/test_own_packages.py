@@ -102,6 +102,92 @@ def test_a_program_that_expects_its_own_package_called_nets_is_told_which_file_t
     )
 
 
+SCRIPT = """import roles
+import runtime
+from nets import NetBuilder
+
+if __name__ == "__main__":
+    topology = roles.training({"max_iter": 1, "kernels": "numpy", "strategy": {"preset": "single"}})
+    print(runtime.run(topology, processes="one")["iterations"])
+"""
+
+
+@pytest.fixture
+def editable(tmp_path: Path) -> Path:
+    """A folder for PYTHONPATH whose `sitecustomize` finds Convoy as `pip install -e` does: after
+    every folder of Python's path."""
+    site = tmp_path / "site"
+    site.mkdir()
+    (site / "sitecustomize.py").write_text(
+        "import sys\nfrom importlib.machinery import PathFinder\n\n\n"
+        "class Last:\n"
+        "    def find_spec(self, name, path=None, target=None):\n"
+        f"        return None if path else PathFinder.find_spec(name, [{str(ROOT)!r}])\n\n\n"
+        "sys.meta_path.append(Last())\n"
+    )
+    return site
+
+
+def started(project: Path, site: Path, text: str) -> subprocess.CompletedProcess[str]:
+    """Run a script of this text in the project's folder."""
+    (project / "script.py").write_text(text)
+    return subprocess.run(
+        [sys.executable, "script.py"],
+        cwd=project,
+        env={**environment(), "PYTHONPATH": str(site)},
+        capture_output=True,
+        text=True,
+        timeout=100,
+        check=False,
+    )
+
+
+@pytest.mark.parametrize("file", ["ops.py", "nets/__init__.py", "runtime.py"])
+def test_a_script_next_to_a_module_with_the_name_of_a_package_is_told_which_file_is_taken(
+    file: str, project: Path, editable: Path
+) -> None:
+    (project / file).parent.mkdir(exist_ok=True)
+    (project / file).write_text("MINE = True\n")
+    done = started(project, editable, SCRIPT)
+    name = file.partition("/")[0].removesuffix(".py")
+    assert done.returncode == 1
+    assert done.stderr.splitlines()[-1] == (
+        f"ImportError: {project / file} is imported in place of Convoy's package '{name}': rename "
+        "or uninstall it, or keep the script in another folder"
+    )
+
+
+def test_a_script_that_needs_nets_only_is_told_of_its_own_ops_and_may_have_its_own_runtime(
+    project: Path, editable: Path
+) -> None:
+    (project / "runtime.py").write_text("MINE = True\n")
+    text = "from nets import NetBuilder\nimport runtime\nprint(runtime.MINE)\n"
+    assert started(project, editable, text).stdout == "True\n"
+    (project / "ops.py").write_text("MINE = True\n")
+    line = started(project, editable, text).stderr.splitlines()[-1]
+    assert line.startswith(f"ImportError: {project / 'ops.py'} is imported in place of Convoy's")
+
+
+def test_a_script_that_needs_runtime_only_has_modules_of_its_own_with_the_other_names(
+    project: Path, editable: Path
+) -> None:
+    for name in PACKAGES:
+        (project / f"{name}.py").write_text("MINE = True\n")
+    text = "import nets, ops, roles\nfrom runtime import Actor\nprint(ops.MINE and roles.MINE)\n"
+    done = started(project, editable, text)
+    assert (done.stdout, done.stderr) == ("True\n", "")
+
+
+def test_a_script_trains_next_to_folders_of_data_called_as_the_packages(
+    project: Path, editable: Path
+) -> None:
+    for name in ("ops", "nets"):
+        (project / name).mkdir()
+        (project / name / "mine.prototxt").write_text("")
+    done = started(project, editable, SCRIPT)
+    assert (done.stdout, done.stderr) == ("1\n", "")
+
+
 def installed(site: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Install Convoy's packages into a folder, as far as `put_first` looks at them."""
     for name in PACKAGES:
