@@ -224,13 +224,12 @@ def ways(end: float) -> list[same_samples.Way]:
 def test_groups_are_judged_by_their_loss_above_that_of_one_process(end: float, status: str) -> None:
     record = Record("r")
     found = {
-        (solver, preset): ways(1.75 if preset == same_samples.SINGLE else end)
-        for solver in same_samples.SOLVERS
-        for preset in same_samples.PRESETS
+        case: ways(1.75 if case.preset == same_samples.SINGLE else end)
+        for case in (*same_samples.CASES, same_samples.SAME_GAIN)
     }
     same_samples.compare(record, found)
     assert record.status == status
-    above = [row[5] for row in record.tables[0].rows if row[0] == "SGD, 4 groups"]
+    above = [row[6] for row in record.tables[0].rows if row[0] == "SGD, 4 groups"]
     assert above == pytest.approx([end - 1.75], nan_ok=True)
     ET.fromstring(same_samples.picture(found, "t"))
 
@@ -243,12 +242,13 @@ def test_convoy_chooses_the_momentum_of_the_groups_and_a_kept_run_is_not_made_ag
     tmp_path: Path, solver: str, momentum: float
 ) -> None:
     results = Kept(tmp_path / "kept.jsonl")
-    small = same_samples.characters(tmp_path, solver, 2)
-    results.put(f"{small.name}, omnivore: service times", {"conv_compute/read": (0.01, 0.06)})
-    alone, apart = (same_samples.way(small, preset, results, 1) for preset in same_samples.PRESETS)
+    name = same_samples.characters(tmp_path, solver, 2).name
+    results.put(f"{name}, omnivore: service times", {"conv_compute/read": (0.01, 0.06)})
+    cases = [same_samples.Case(solver, preset, iterations=2) for preset in same_samples.STRATEGIES]
+    alone, apart = (same_samples.way(tmp_path, case, results, 1) for case in cases)
     assert (alone.momentum, apart.momentum) == (0.9, momentum)
     lines = (tmp_path / "kept.jsonl").read_bytes()
-    again = same_samples.way(small, same_samples.SINGLE, Kept(tmp_path / "kept.jsonl"), 1)
+    again = same_samples.way(tmp_path, cases[0], Kept(tmp_path / "kept.jsonl"), 1)
     assert again == alone
     assert (tmp_path / "kept.jsonl").read_bytes() == lines
 

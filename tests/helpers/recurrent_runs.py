@@ -53,18 +53,20 @@ def configured(
     shuffle: bool = True,
     length: int = SEQUENCE * STEPS,
     kind: str = "LSTM",
+    steps: int = STEPS,
+    streams: int = STREAMS,
     strategy: str = "",
     more: str = "",
 ) -> Path:
     """Write cluster.toml, net, solver and text into a folder. Returns the path of cluster.toml.
     `strategy` has more lines of its section."""
     folder.mkdir(parents=True, exist_ok=True)
-    letters = np.random.default_rng(1).choice(list(LETTERS), 8 * STREAMS * SEQUENCE * STEPS + 1)
+    letters = np.random.default_rng(1).choice(list(LETTERS), 8 * streams * SEQUENCE * STEPS + 1)
     (folder / "input.txt").write_text("".join(letters))
-    (folder / "net.prototxt").write_text(NET.format(steps=STEPS, streams=STREAMS, kind=kind))
+    (folder / "net.prototxt").write_text(NET.format(steps=steps, streams=streams, kind=kind))
     (folder / "solver.prototxt").write_text(SOLVER.format(iterations=iterations, snapshot=snapshot))
     text = CLUSTER.format(
-        preset=preset, streams=STREAMS, length=length, shuffle=str(shuffle).lower(), more=more
+        preset=preset, streams=streams, length=length, shuffle=str(shuffle).lower(), more=more
     )
     text += f"workers = {workers}\n" if preset != "single" else ""
     path = folder / "cluster.toml"

@@ -4,8 +4,11 @@ with one process after the same samples (Omnivore, F.6).
 The zoo's `char_lstm` learns Tiny Shakespeare with real gradients. A state goes on for SEQUENCE
 batches. `single` is the one process; GROUPS groups of one worker run on the virtual clock. Both have
 the solver's rate, and no key of [train] names a momentum: Convoy chooses it for the groups. It
-lowers the momentum of SGD, and keeps that of Adam. The trials are kept, so a part that was cut off
-goes on.
+lowers the momentum of SGD, and keeps that of Adam.
+
+Further runs ask for the reason: five times as many iterations, one process whose gradients have the
+gain that the groups' have, and other settings of the groups. The trials are kept, so a part that
+was cut off goes on.
 """
 
 from __future__ import annotations
@@ -13,7 +16,7 @@ from __future__ import annotations
 import math
 import tempfile
 from collections.abc import Mapping
-from functools import partial
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from statistics import fmean
 from typing import Any, NamedTuple
@@ -32,6 +35,7 @@ SEEDS = 3
 ITERATIONS = 200
 STREAMS = 64  # and steps: those of the zoo's net
 SEQUENCE = 4  # batches in which the state goes on
+LONG_ITERATIONS = 1000
 NATS = 0.05  # of the mean loss with groups above that of one process, at most
 # The zoo's solver, and SGD at a rate that suits one process
 SOLVERS = {
@@ -42,10 +46,51 @@ SOLVER = """net: "char_lstm.prototxt" {way} momentum: 0.9 max_iter: {iterations}
 display: 1 snapshot: 0 snapshot_after_train: false test_initialization: false
 """
 SINGLE = "single"
-PRESETS: Mapping[str, Mapping[str, Any]] = {
+APART = f"{GROUPS} groups"
+STRATEGIES: Mapping[str, Mapping[str, Any]] = {
     SINGLE: {"preset": SINGLE},
-    f"{GROUPS} groups": {"preset": OMNIVORE, "workers": GROUPS, "groups": GROUPS},
+    APART: {"preset": OMNIVORE, "workers": GROUPS, "groups": GROUPS},
 }
+
+
+@dataclass(frozen=True)
+class Case:
+    """Runs of one kind. `but` describes the `keys` of [train] that Convoy does not choose."""
+
+    solver: str
+    preset: str
+    but: str = ""
+    iterations: int = ITERATIONS
+    keys: Mapping[str, Any] = field(default_factory=dict, compare=False)
+    seeds: int = field(default=SEEDS, compare=False)
+
+    def __str__(self) -> str:
+        long = f", {self.iterations} iterations" if self.iterations != ITERATIONS else ""
+        return f"{self.solver}, {self.run}{long}"
+
+    @property
+    def run(self) -> str:
+        """The preset, and the keys that differ."""
+        return f"{self.preset}, {self.but}" if self.but else self.preset
+
+
+CASES = tuple(Case(solver, preset) for solver in SOLVERS for preset in STRATEGIES)
+LONG = tuple(Case("Adam", preset, iterations=LONG_ITERATIONS, seeds=1) for preset in STRATEGIES)
+# At a quarter of the rate, momentum 0.9 gives a gradient of one process the gain that momentum 0.6
+# leaves to those of four groups
+SAME_GAIN = Case("SGD", SINGLE, "a quarter of the rate", keys={"base_lr": 0.5})
+# Ways to a smaller loss with groups. Adam's step does not grow with its momentum, so less of it makes
+# gradients count sooner without a smaller step.
+LESS = "momentum 0 and twice the rate"
+OTHERS = tuple(
+    Case("Adam", preset, but, keys=keys, seeds=1)
+    for preset, but, keys in (
+        (APART, "a warm-up of 50 iterations", {"schedule": {"warmup": 50}}),
+        (APART, "momentum 0", {"momentum": 0.0}),
+        (APART, LESS, {"momentum": 0.0, "base_lr": 0.01}),
+        (SINGLE, LESS, {"momentum": 0.0, "base_lr": 0.01}),
+    )
+)
 PICTURE = PICTURES / "same-samples.svg"
 
 
@@ -56,7 +101,7 @@ class Way(NamedTuple):
     losses: list[float]
 
 
-Found = Mapping[tuple[str, str], list[Way]]  # solver, preset -> the runs of all seeds
+Found = Mapping[Case, list[Way]]  # the runs of all seeds
 
 
 def same_samples(record: Record, cycles: int) -> None:
@@ -67,13 +112,11 @@ def same_samples(record: Record, cycles: int) -> None:
         record.note("needs the folder shakespeare in ../shared/data")
         return
     results = kept("same_samples")
-    found: dict[tuple[str, str], list[Way]] = {}
     with tempfile.TemporaryDirectory(prefix="convoy-benchmark-") as folder:
-        for solver in SOLVERS:
-            task = characters(Path(folder), solver)
-            for preset in PRESETS:
-                run = partial(way, task, preset, results)
-                found[solver, preset] = [run(seed) for seed in range(1, SEEDS + 1)]
+        found = {
+            case: [way(Path(folder), case, results, seed) for seed in range(1, case.seeds + 1)]
+            for case in (*CASES, *LONG, SAME_GAIN, *OTHERS)
+        }
     record.facts["trials are from commits"] = ", ".join(sorted(results.origins))
     compare(record, found)
     title = f"char_lstm on Tiny Shakespeare, means of {SEEDS} seeds"
@@ -100,15 +143,16 @@ def characters(folder: Path, solver: str, iterations: int = ITERATIONS) -> Task:
     return Task(f"char_lstm with {solver}", options, iterations)
 
 
-def way(task: Task, preset: str, results: Kept, seed: int) -> Way:
-    """The run of a preset with this seed, made if it is not kept yet."""
-    name = f"{task.name}, {task.iterations} iterations, {GIGABITS} Gbit/s, {preset}, seed {seed}"
+def way(folder: Path, case: Case, results: Kept, seed: int) -> Way:
+    """The run of a case with this seed, made if it is not kept yet."""
+    task = characters(folder, case.solver, case.iterations)
+    name = f"{task.name}, {task.iterations} iterations, {GIGABITS} Gbit/s, {case.run}, seed {seed}"
     if results.get(name) is None:
         times = service_times(task, OMNIVORE, results)
         momenta: set[float] = set()
         run = learnt(
             task,
-            {"strategy": dict(PRESETS[preset])},
+            {**case.keys, "strategy": dict(STRATEGIES[case.preset])},
             times,
             rate=GIGABITS * 1e9 / 8,
             seed=seed,
@@ -132,10 +176,11 @@ def _noting(momenta: set[float]) -> Prepared:
 
 
 def compare(record: Record, found: Found) -> None:
-    """Record the mean losses at the end, and judge those with groups."""
+    """Record the mean losses at the end, and judge those of groups at Convoy's own settings."""
     record.table(
-        f"Mean loss of the last 50 of {ITERATIONS} iterations, in nats a character",
+        "Mean loss of the last 50 iterations, in nats a character",
         "solver, run",
+        "iterations",
         "momentum",
         "mean",
         "least",
@@ -143,16 +188,23 @@ def compare(record: Record, found: Found) -> None:
         f"above {SINGLE}",
         "seeds",
     )
-    for (solver, preset), runs in found.items():
+    for case, runs in found.items():
         ends = [run.losses[-1] for run in runs]
-        alone = [run.losses[-1] for run in found[solver, SINGLE]]
-        above = fmean(ends) - fmean(alone)
+        alone = found[replace(case, preset=SINGLE, but="")]
+        above = fmean(ends) - fmean(run.losses[-1] for run in alone[: case.seeds])
         (momentum,) = {run.momentum for run in runs}
         record.row(
-            f"{solver}, {preset}", momentum, fmean(ends), min(ends), max(ends), above, len(ends)
+            f"{case.solver}, {case.run}",
+            case.iterations,
+            momentum,
+            fmean(ends),
+            min(ends),
+            max(ends),
+            above,
+            len(ends),
         )
-        if preset != SINGLE:
-            record.judge(f"{solver}, {preset}: nats above {SINGLE}", above, most=NATS)
+        if case.preset != SINGLE and not case.but:
+            record.judge(f"{case}: nats above {SINGLE}", above, most=NATS)
 
 
 def picture(found: Found, title: str) -> str:
@@ -161,7 +213,7 @@ def picture(found: Found, title: str) -> str:
         Panel(
             f"{solver}: training",
             "mean loss in nats",
-            tuple(_curve(preset, found[solver, preset]) for preset in PRESETS),
+            tuple(_curve(preset, found[Case(solver, preset)]) for preset in STRATEGIES),
         )
         for solver in SOLVERS
     ]

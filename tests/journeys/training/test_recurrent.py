@@ -3,6 +3,7 @@ goes on where the stream goes on."""
 
 from __future__ import annotations
 
+import random
 from collections import defaultdict
 from itertools import pairwise
 from pathlib import Path
@@ -54,6 +55,39 @@ def test_the_state_of_a_stream_counts_in_the_next_pass(tmp_path: Path, alone: Si
     found, wanted = train(short).losses(), train(long).losses()
     assert found[0] == wanted[0]
     assert found[1] != wanted[1]
+
+
+@pytest.mark.few("[0]", "[1]")
+@pytest.mark.parametrize("seed", range(20))
+def test_random_shapes_of_streams_and_sequences_equal_one_worker_over_a_resume(
+    tmp_path: Path, seed: int
+) -> None:
+    """The second half has another preset and other workers. Half of the shapes have one step."""
+    chance = random.Random(seed)
+    streams = chance.choice([2, 3, 5, 7, 12])
+    steps = 1 if seed % 2 else chance.choice([2, 4, 5])
+    shape: dict[str, Any] = {
+        "streams": streams,
+        "steps": steps,
+        "length": steps * chance.choice([1, 2, 3, 20]),
+        "kind": chance.choice(["LSTM", "RNN"]),
+        "shuffle": chance.random() < 0.5,
+    }
+
+    def some(name: str, **more: Any) -> Path:
+        preset = chance.choice([*SYNCHRONOUS, "mxnet-sync", "host-accumulate"])
+        workers = chance.randint(1, streams)
+        return configured(tmp_path / name, preset, workers=workers, **shape, **more)
+
+    expected = train(configured(tmp_path / "alone", "single", iterations=6, **shape)).arrays
+    half = some("half", iterations=3)
+    file = train(half).journal.of("checkpoint")[-1]["file"]
+    rest = some("rest", iterations=6)
+    rest.write_text(rest.read_text().replace("[train]\n", f'[train]\nresume = "../half/{file}"\n'))
+    found = train(rest).arrays
+    assert found.keys() == expected.keys()
+    for name, array in expected.items():
+        assert abs(found[name] - array).max() <= 2e-4 * abs(array).max(), name
 
 
 @pytest.mark.parametrize(("preset", "workers"), [("sync", 2), ("replicas", 4), ("single", 1)])
