@@ -17,6 +17,7 @@ from ops.cpu.elementwise.dropout import Dropouts
 from ops.cpu.elementwise.embedding import Tables
 from ops.cpu.elementwise.gates import Gates
 from ops.cpu.elementwise.group_norm import GroupNormalisation
+from ops.cpu.elementwise.layer_norm import LayerNormalisation
 from ops.cpu.elementwise.lrn import ResponseNormalisation
 from ops.cpu.elementwise.pooling import Pooling
 from ops.cpu.elementwise.rearrange import Rearrangement
@@ -40,6 +41,7 @@ class CpuBackend(
     ResponseNormalisation,
     RectifiedSums,
     GroupNormalisation,
+    LayerNormalisation,
     Activations,
     Gates,
     Dropouts,

@@ -31,4 +31,5 @@ decoupled_update  Updates with decoupled weight decay (SGDW, NesterovW, AdamW), 
 joined            The activations that batch norm computes in its own passes, as formulas over
                   vectors
 rectified_sums    The gradient of a rectifier over a sum, with its sums for batch norm, in one pass
+layer_norm        Layer normalisation along the axis whose numbers lie side by side
 """

@@ -147,6 +147,22 @@ def test_channel_results_equal_the_reference(shape, fast, reference):
 
 
 @pytest.mark.parametrize("shape", SHAPES, ids=str)
+def test_layer_norm_equals_the_reference_in_channel_slices_too(shape, fast, reference):
+    for make in (drawn, lambda *given: slice_of(*given)[0]):
+        x = make(fast, shape)
+        x += 10  # the variance must not cancel
+        dy = make(fast, shape, 4)
+        places = np.full((shape[0], *shape[2:]), np.nan, np.float32)
+        y, inverse = fast.layer_norm_forward(x, out=blank(fast, shape), inverse=places)
+        right, right_inverse = reference.layer_norm_forward(x.astype(np.float64))
+        close(y, right, 1e-4)
+        np.testing.assert_allclose(inverse, right_inverse, rtol=1e-4)
+        dx = fast.layer_norm_backward(dy, y, inverse, out=blank(fast, shape))
+        close(dx, reference.layer_norm_backward(*wide(dy, y, inverse)))
+        close(fast.layer_norm_backward(dy, y, inverse, out=dy), dx)
+
+
+@pytest.mark.parametrize("shape", SHAPES, ids=str)
 @pytest.mark.parametrize("geometry", POOLS, ids=str)
 def test_pooling_equals_the_reference(shape, geometry, fast, reference):
     if geometry.kernel == (7, 9):

@@ -62,7 +62,10 @@ REPLACED = [
     (pool, "forward backward"),
     (rearrange, "flatten unflatten copy"),
     (reduction, "channel_sums"),
-    (row_norm, "group_norm_forward group_norm_backward"),
+    (
+        row_norm,
+        "group_norm_forward group_norm_backward layer_norm_forward layer_norm_backward",
+    ),
     (update, "sgd nesterov adagrad rmsprop adam add"),
 ]
 BEGINNINGS = (
@@ -80,6 +83,8 @@ BEGINNINGS = (
     "rectified sums",
     "batch norm",
     "group norm (7, 6, 4, 5)",
+    "layer norm (7, 6, 4, 5)",
+    "layer norm (5, 8)",
     "pooling",
     "flatten (7, 3",
     "flatten (2",
