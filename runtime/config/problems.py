@@ -174,10 +174,11 @@ def _translated(place: _Place, details: Any, also_known: Iterable[str]) -> tuple
     context = details.get("ctx", {})
     expected = describe(place.kind, place.marks)
     if kind == "extra_forbidden":
+        name = str(place.keys[-1])
+        if here := getattr(place.owner, "other_names", {}).get(name):  # of a Section
+            return place.keys, f"unknown key, expected {here}"
         top = list(also_known) if len(place.keys) == 1 else []
-        return place.keys, unknown_key(
-            str(place.keys[-1]), key_names(place.owner) + top if place.owner else top
-        )
+        return place.keys, unknown_key(name, key_names(place.owner) + top if place.owner else top)
     if kind == "missing":
         return place.keys, f"missing, expected {expected or 'a value'}"
     if kind.startswith("union_tag"):

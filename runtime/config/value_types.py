@@ -2,7 +2,8 @@
 sections."""
 
 import re
-from typing import Annotated, Any
+from collections.abc import Mapping
+from typing import Annotated, Any, ClassVar
 
 from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field
 
@@ -57,3 +58,6 @@ class Section(BaseModel):
     converted silently, and a section cannot be changed after reading."""
 
     model_config = ConfigDict(extra="forbid", frozen=True, strict=True)
+    # names of other programs or other sections, and the keys that stand for them; shown to users
+    # who write such a name here
+    other_names: ClassVar[Mapping[str, str]] = {}
