@@ -34,7 +34,7 @@ def _by_name(names: dict[str, str]) -> dict[str, str]:
 
 
 # as torchvision, Keras, timm and Albumentations name them
-AUGMENT_SYNONYMS = _by_name(
+AUGMENT_NAMES = _by_name(
     {
         "erase": "cutout random_erasing randomerasing random_erase reprob coarse_dropout",
         "pad": (
@@ -58,7 +58,7 @@ AUGMENT_SYNONYMS = _by_name(
         "lighting": "pca pca_noise fancy_pca color_noise",
     }
 )
-DATA_SYNONYMS = _by_name(
+DATA_NAMES = _by_name(
     {
         "deviation": "std stddev scale standard_deviation",
         "augment": "transform transforms aug",
@@ -73,7 +73,7 @@ class Augment(Section):
     """[train.data.augment]: random changes of training images, in addition to crops and mirrors
     (docs/data.md#augmentation)."""
 
-    synonyms = AUGMENT_SYNONYMS
+    other_names = AUGMENT_NAMES
 
     pad: Annotated[int, Field(ge=0, le=1024)] = 0
     """Pixels that are added on each side of an image. Then a part of the image's own size, or of
@@ -111,7 +111,7 @@ class Augment(Section):
 class Data(Section):
     """[train.data]: where images come from (docs/data.md)."""
 
-    synonyms = DATA_SYNONYMS
+    other_names = DATA_NAMES
 
     train: dict[str, Any] = Field(default={"format": "digits", "split": "train"})
     """Default: the digits. A table with a `format` and the keys of that format."""

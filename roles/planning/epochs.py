@@ -72,5 +72,8 @@ def of_open_batch(train: Train) -> Iterator[Remark]:
     if train.schedule is not None:
         keys += [f"schedule.{key}" for key in train.schedule.given if key.endswith("_epochs")]
     for key in keys[:1] if is_auto(train.batch) else ():
-        text = f"found 'auto', but train.{key} counts epochs, whose iterations would change"
+        text = (
+            f"found 'auto', but train.{key} counts epochs, whose iterations would change: expected "
+            "a number of images, or iterations in place of epochs"
+        )
         yield text, ("batch",)

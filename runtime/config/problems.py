@@ -174,10 +174,11 @@ def _translated(place: _Place, details: Any, also_known: Iterable[str]) -> tuple
     context = details.get("ctx", {})
     expected = describe(place.kind, place.marks)
     if kind == "extra_forbidden":
-        top = list(also_known) if len(place.keys) == 1 else []
         name = str(place.keys[-1])
-        if meant := getattr(place.owner, "synonyms", {}).get(name.lower()):
-            return place.keys, f"unknown key (did you mean {meant!r}?)"
+        others = getattr(place.owner, "other_names", {})  # of a Section
+        if here := others.get(name) or others.get(name.lower()):
+            return place.keys, f"unknown key, expected {here}"
+        top = list(also_known) if len(place.keys) == 1 else []
         return place.keys, unknown_key(name, key_names(place.owner) + top if place.owner else top)
     if kind == "missing":
         return place.keys, f"missing, expected {expected or 'a value'}"

@@ -58,5 +58,6 @@ class Section(BaseModel):
     converted silently, and a section cannot be changed after reading."""
 
     model_config = ConfigDict(extra="forbid", frozen=True, strict=True)
-    # names of other programs for keys of this section, for the hint at an unknown key
-    synonyms: ClassVar[Mapping[str, str]] = {}
+    # names of other programs or other sections, and the keys that stand for them; shown to users
+    # who write such a name here
+    other_names: ClassVar[Mapping[str, str]] = {}

@@ -11,8 +11,19 @@ import pytest
 
 from tests.chaos.recovering import Starts, assert_same_bits, cluster_of, last_checkpoint
 from tests.chaos.test_scaling import scaled
-from tests.helpers.support import train
+from tests.helpers.recipe_runs import of_today
+from tests.helpers.support import Simulated, train
 
+ITERATIONS = 24
+DEATHS = [  # preset, workers, further settings, and the process that is killed
+    ("single", 1, "", "single"),
+    ("sync", 2, "", "conv_model"),
+    ("replicas", 4, "", "replica-"),
+    ("firecaffe", 4, "", "replica-"),
+    ("parameter-server", 2, "", "model-"),
+    ("omnivore", 2, "groups = 1\n", "conv-0-"),
+    ("omnivore", 4, "groups = 1\n", "fc_server"),
+]
 SECTIONS = """[train.optimizer]
 type = "AdamW"
 weight_decay = 0.05
@@ -25,24 +36,44 @@ decay = 0.75
 """
 
 
+@pytest.fixture(scope="module")
+def undisturbed(tmp_path_factory: pytest.TempPathFactory) -> Simulated:
+    """Today's recipe in one process, without a death."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("CONVOY_THREADS", "1")
+        folder = tmp_path_factory.mktemp("undisturbed") / "single"
+        return train(of_today(folder, "single", iterations=ITERATIONS))
+
+
 @pytest.mark.slow
-@pytest.mark.parametrize(("preset", "victim"), [("replicas", "replica-"), ("sync", "conv-0-")])
-def test_a_killed_process_changes_no_bit_of_averages_and_histories(
+@pytest.mark.parametrize(("preset", "workers", "strategy", "victim"), DEATHS)
+def test_todays_recipe_ends_with_the_bits_of_one_process_over_a_kill(
     tmp_path: Path,
+    undisturbed: Simulated,
     preset: str,
+    workers: int,
+    strategy: str,
     victim: str,
     survivor: Starts,
-    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setenv("CONVOY_THREADS", "1")
-    expected = train(cluster_of(tmp_path / "undisturbed", preset, 0, SECTIONS))
-    run = survivor(cluster_of(tmp_path / "killed", preset, 3, SECTIONS))
-    run.until(r"progress +iteration (1[0-9])/")
-    names = sorted(name for name in run.pids() if name.startswith(victim))
-    os.kill(run.pid(names[0]), signal.SIGKILL)
+    run = survivor(
+        of_today(
+            tmp_path / "killed",
+            preset,
+            workers,
+            strategy,
+            iterations=ITERATIONS,
+            checkpoint="epochs = 2.0",
+            top="[recovery]\nrestarts = 3\n",
+        )
+    )
+    run.until(r"progress +iteration 1[0-9]/")
+    (name, *_) = sorted(name for name in run.pids() if name.startswith(victim))
+    os.kill(run.pid(name), signal.SIGKILL)
     run.until("resumes +")
-    assert run.end()[0] == 0
-    assert_same_bits(last_checkpoint(run.runs), expected)
+    code, said = run.end()
+    assert (code, "Traceback" in said) == (0, False), said
+    assert_same_bits(last_checkpoint(run.runs, ITERATIONS), undisturbed)
 
 
 @pytest.mark.slow

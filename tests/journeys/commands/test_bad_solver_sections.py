@@ -22,6 +22,21 @@ BROKEN = {
         "3: train.optimizer.momentum_2",
         "did you mean 'momentum2'",
     ),
+    "a momentum in the section of the optimizer": (
+        "[train.optimizer]\ntype = 'AdamW'\nmomentum = 0.9\n",
+        "3: train.optimizer.momentum",
+        "unknown key, expected train.momentum",
+    ),
+    "a rate as other programs name it": (
+        "[train]\nlr = 0.1\n",
+        "2: train.lr",
+        "unknown key, expected base_lr",
+    ),
+    "a factor of steps as Caffe names it": (
+        "[train.schedule]\ntype = 'step'\nevery = 3\ngamma = 0.1\n",
+        "4: train.schedule.gamma",
+        "unknown key, expected factor",
+    ),
     "a decay below zero": (
         "[train.optimizer]\nweight_decay = -0.1\n",
         "2: train.optimizer.weight_decay",

@@ -7,75 +7,19 @@ import json
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pytest
 
-from nets.definition.spec import ZOO
 from roles import Options
 from roles.recipes import RECIPES
 from runtime.cli.main import main
 from runtime.config.file import load_with_program
 from runtime.config.recorded import dump
+from tests.helpers.recipe_runs import cluster_of, of_today
 from tests.helpers.support import Simulated, train
 
 pytestmark = pytest.mark.usefixtures("one_thread")
 
-IMAGES = 48
-CLUSTER = """[train]
-net = "net.prototxt"
-solver = "resnet20_solver"
-precision = "exact"
-{more}
-[train.strategy]
-preset = "{preset}"
-workers = {workers}
-{strategy}[train.data]
-train = {{ format = "cifar10", files = ["batch.bin"] }}
-test = {{ format = "cifar10", files = ["batch.bin"] }}
-{data}"""
-RECIPE = """batch = 16
-base_lr = 0.002
-momentum = 0.9
-max_iter = 20
-[checkpoint]
-seconds = 0.0
-[train.optimizer]
-type = "AdamW"
-weight_decay = 0.05
-decays = "weights"
-[train.schedule]
-type = "cosine"
-warmup = 3
-[train.ema]
-decay = 0.9
-"""
-AUGMENT = """shuffle = true
-mean = [121.0]
-deviation = [64.0]
-[train.data.augment]
-pad = 4
-flip = "alternating"
-mixup = 0.2
-"""
-
-
-def cluster_of(
-    directory: Path, preset: str, workers: int = 1, strategy: str = "", *, more: str, data: str
-) -> Path:
-    """A cluster.toml that trains resnet20 with label smoothing on a few images of noise."""
-    directory.mkdir(parents=True)
-    net = (ZOO / "resnet20.prototxt").read_text()
-    loss = 'type: "SoftmaxWithLoss"'
-    assert net.count(loss) == 1
-    (directory / "net.prototxt").write_text(
-        net.replace(loss, f"{loss} loss_param {{ label_smoothing: 0.1 }}")
-    )
-    records = np.random.default_rng(1).integers(0, 256, (IMAGES, 3073), np.uint8)
-    records[:, 0] %= 10
-    (directory / "batch.bin").write_bytes(records.tobytes())
-    text = CLUSTER.format(preset=preset, workers=workers, strategy=strategy, more=more, data=data)
-    (directory / "cluster.toml").write_text(text)
-    return directory / "cluster.toml"
+ITERATIONS = 8
 
 
 def checked(cluster: Path, capsys: pytest.CaptureFixture[str], *more: str) -> tuple[int, str]:
@@ -172,7 +116,8 @@ def test_the_resolved_configuration_of_a_recipe_reads_back_equal(
 def single(tmp_path_factory: pytest.TempPathFactory) -> Simulated:
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("CONVOY_THREADS", "1")
-        return train(of_today(tmp_path_factory.mktemp("today") / "single", "single"))
+        folder = tmp_path_factory.mktemp("today") / "single"
+        return train(of_today(folder, "single", iterations=ITERATIONS))
 
 
 def assert_same_bits(found: Simulated, expected: Simulated) -> None:
@@ -181,19 +126,12 @@ def assert_same_bits(found: Simulated, expected: Simulated) -> None:
         assert found.arrays[name].tobytes() == array.tobytes(), name
 
 
-def of_today(directory: Path, preset: str, workers: int = 1, strategy: str = "") -> Path:
-    strategy += "reproducible = true\n"
-    return cluster_of(directory, preset, workers, strategy, more=RECIPE, data=AUGMENT)
-
-
-def short(cluster: Path) -> Path:
-    cluster.write_text(cluster.read_text().replace("max_iter = 20", "max_iter = 4"))
-    return cluster
-
-
-def test_todays_recipe_begins_with_the_bits_of_one_process(tmp_path: Path) -> None:
-    expected = train(short(of_today(tmp_path / "single", "single")))
-    found = train(short(of_today(tmp_path / "shared", "omnivore", 2, "groups = 1\n")))
+def test_todays_recipe_begins_with_the_bits_of_one_process_in_the_zoos_resnet20(
+    tmp_path: Path,
+) -> None:
+    zoos = {"iterations": 4, "narrower": 1}
+    expected = train(of_today(tmp_path / "single", "single", **zoos))
+    found = train(of_today(tmp_path / "shared", "omnivore", 2, "groups = 1\n", **zoos))
     assert_same_bits(found, expected)
 
 
@@ -209,7 +147,8 @@ def test_todays_recipe_begins_with_the_bits_of_one_process(tmp_path: Path) -> No
 def test_todays_recipe_has_the_bits_of_one_process(
     tmp_path: Path, single: Simulated, preset: str, workers: int, strategy: str
 ) -> None:
-    assert_same_bits(train(of_today(tmp_path / "c", preset, workers, strategy)), single)
+    found = train(of_today(tmp_path / "c", preset, workers, strategy, iterations=ITERATIONS))
+    assert_same_bits(found, single)
 
 
 @pytest.mark.slow
@@ -217,12 +156,11 @@ def test_todays_recipe_has_the_bits_of_one_process(
 def test_todays_recipe_has_the_same_bits_over_a_resume(
     tmp_path: Path, single: Simulated, preset: str, workers: int
 ) -> None:
-    first = of_today(tmp_path / "first", preset, workers)
-    text = first.read_text()
-    first.write_text(text.replace("[checkpoint]\n", "[checkpoint]\nepochs = 2.0\n"))
+    saved = "seconds = 0.0\nepochs = 2.0"
+    first = of_today(tmp_path / "first", preset, workers, iterations=ITERATIONS, checkpoint=saved)
     made = train(first).journal.of("checkpoint")
-    at = next(fields for fields in made if 0 < fields["iteration"] < 20)
-    rest = of_today(tmp_path / "rest", preset, workers)
+    at = next(fields for fields in made if 0 < fields["iteration"] < ITERATIONS)
+    rest = of_today(tmp_path / "rest", preset, workers, iterations=ITERATIONS)
     resume = f"resume = '{tmp_path / 'first' / at['file']}'\n"
-    rest.write_text(text.replace("batch = 16\n", f"batch = 16\n{resume}"))
+    rest.write_text(rest.read_text().replace("batch = 8\n", f"batch = 8\n{resume}"))
     assert_same_bits(train(rest), single)
