@@ -21,7 +21,8 @@ IMAGES = {
     "resnet20": (3, 32, 32),
 }
 
-# LeCun et al. and BVLC; Krizhevsky; Lin et al.; Szegedy et al.; Simonyan and Zisserman; He et al.
+# LeCun et al. and BVLC; Krizhevsky; Lin et al.; Szegedy et al.; Simonyan and Zisserman; He et al.;
+# Howard et al.; Sandler et al.
 # The running statistics of BatchNorm (mean, variance, a factor) are counted separately.
 PARAMETERS = {
     "lenet": 431_080,
@@ -36,6 +37,8 @@ PARAMETERS = {
     "vgg19": 143_667_240,
     "resnet20": 273_258,
     "resnet50": 25_557_032,
+    "mobilenet_v1": 4_231_976,
+    "mobilenet_v2": 3_504_872,
     "char_lstm": 65 * 64 + 4 * 256 * (64 + 256 + 1) + 65 * 257,
 }
 
