@@ -4,7 +4,8 @@ pass, with its error.
 Both sides run in one process, turn by turn. PyTorch runs in both of its layouts (the better one
 counts) and in eager mode, with each result in new memory. Each precision and number of threads has
 its own process. A ratio above 1 means that Convoy is faster. A pass with a ratio below 1 is
-measured again, twenty times as long, and the second result counts. An error is the largest
+measured again, twenty times as long, and the second result counts. GB/s counts the images of a pass
+once; compare it with the rate of a copy, the bound of depthwise convolution. An error is the largest
 difference from `conv_reference`'s numbers, divided by the largest of them.
 """
 
@@ -32,6 +33,7 @@ PASSES = FORWARD, DATA, WEIGHTS = "forward", "backward-data", "backward-weights"
 BAR = 0.9  # the least ratio of a single pass
 CLEAR = 1.0  # a pass with a ratio below this is measured again, LONGER times as long
 LONGER = 20
+COPIED = 256 << 20  # bytes of the copy that measures the memory
 BOUNDS = {  # the largest error by precision
     "exact": dict.fromkeys(PASSES, 1e-5),
     "fast": {FORWARD: 1e-4, DATA: 1e-4, WEIGHTS: 1e-3},
@@ -57,6 +59,11 @@ class Layer:
     def passes(self) -> tuple[str, ...]:
         """The passes that training needs."""
         return tuple(name for name in PASSES if not (self.first and name == DATA))
+
+    @property
+    def bytes(self) -> int:
+        """The bytes of the images that each pass reads or writes, once."""
+        return 4 * int(np.prod(self.shape.in_shape) + np.prod(self.shape.out_shape))
 
     @property
     def flops(self) -> int:
@@ -89,7 +96,9 @@ def main(arguments: list[str] | None = None) -> int:
     with tempfile.TemporaryDirectory(prefix="convoy-benchmark-") as folder:
         for precision in given.precision:
             for threads in given.threads:
-                title = f"{precision}, {threads} threads"
+                # some nets do not replace a run of all
+                some = "" if set(given.nets) == set(NETS) else f", {' '.join(given.nets)}"
+                title = f"{precision}, {threads} threads{some}"
                 records[title] = run_apart(
                     given, title, precision, threads, Path(folder, f"{precision}{threads}.json")
                 )
@@ -132,7 +141,12 @@ def run_here(given: argparse.Namespace) -> int:
     ops = get_backend("cpu", threads=threads, precision=precision)
     record = Record.load(given.into)
     record.path = given.into
-    record.facts = {"torch": torch.__version__, "precision": precision, "threads": threads}
+    record.facts = {
+        "torch": torch.__version__,
+        "precision": precision,
+        "threads": threads,
+        "GB/s of a copy of 256 MB": round(copy_rate(ops, given.seconds), 1),
+    }
     record.table(
         (f"Milliseconds of a pass, {threads} threads"),
         "net",
@@ -145,6 +159,7 @@ def run_here(given: argparse.Namespace) -> int:
         "convoy",
         "ratio to the better",
         "GFLOP/s",
+        "GB/s",
         "error",
     )
     totals: dict[str, list[float]] = {}
@@ -167,6 +182,7 @@ def run_here(given: argparse.Namespace) -> int:
                     *shown,
                     faster,
                     layer.flops / ours / 1e9,
+                    layer.bytes / ours / 1e9,
                     error,
                 )
     conclude(record, totals, BOUNDS[precision])
@@ -193,7 +209,7 @@ def conclude(record: Record, totals: dict[str, list[float]], bounds: dict[str, f
         f"{below} of {len(together)} layers below {BAR}, their passes taken "
         f"together; the least {least:.2f}"
     )
-    for net, _, shape, name, algorithm, _, _, _, faster, _, error in rows:
+    for net, _, shape, name, algorithm, *_, faster, _, _, error in rows:
         if faster < BAR:
             record.fail(f"{faster:.2f} of PyTorch: {net}, {shape}, {name}, {algorithm}")
         if not error <= bounds[name]:
@@ -209,7 +225,7 @@ def layers_together(rows: list[list[Any]]) -> dict[tuple[str, str], float]:
     """PyTorch's time for all passes of a layer in a training step, divided by ours."""
     theirs: defaultdict[tuple[str, str], float] = defaultdict(float)
     ours: defaultdict[tuple[str, str], float] = defaultdict(float)
-    for net, _, shape, _, _, _, _, taken, faster, _, _ in rows:
+    for net, _, shape, *_, taken, faster, _, _, _ in rows:
         theirs[net, shape] += taken * faster
         ours[net, shape] += taken
     return {layer: theirs[layer] / ours[layer] for layer in ours}
@@ -251,6 +267,15 @@ def measure(
             taken,
             conv_reference.error(layer.shape, name, arrays),
         )
+
+
+def copy_rate(ops: Any, seconds: float) -> float:
+    """GB/s that a copy reads and writes: the bound of a pass with few products for each number."""
+    source = ops.empty((COPIED // 4,))
+    target = ops.empty((COPIED // 4,))
+    source.fill(1)
+    taken = medians(rounds({"copy": lambda: ops.copy(source, target)}, seconds, least=3, most=400))
+    return 2 * COPIED / taken["copy"] / 1e9
 
 
 def algorithm(ops: Any, layer: Layer, name: str) -> str:

@@ -47,6 +47,8 @@ WORKLOADS = {
     "googlenet": Workload("googlenet", 16, (3, 224, 224), 1.15, 1000),
     "vgg16": Workload("vgg16", 8, (3, 224, 224), 2.0, 1000),
     "resnet50": Workload("resnet50", 8, (3, 224, 224), 1.3, 1000),
+    "mobilenet_v1": Workload("mobilenet_v1", 16, (3, 224, 224), 1.3, 1000),
+    "mobilenet_v2": Workload("mobilenet_v2", 16, (3, 224, 224), 1.3, 1000),
     "char_lstm": Workload("char_lstm", 64, None, 1.0, 65),
 }
 PEERS = {"torch": ("nchw", "nhwc"), "numpy": ("numpy",)}  # peer -> its sides

@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from ops.cpu.conv.operations import Convolutions
+from ops.cpu.conv.depthwise_operations import DepthwiseConvolutions
 from ops.cpu.elementwise.activation import Activations
 from ops.cpu.elementwise.compression import Compression
 from ops.cpu.elementwise.dropout import Dropouts
@@ -35,7 +35,7 @@ PRECISIONS = ("exact", "fast")
 
 
 class CpuBackend(
-    Convolutions,
+    DepthwiseConvolutions,
     RecurrentKernels,
     Pooling,
     ResponseNormalisation,

@@ -7,6 +7,7 @@ gemm/         Products of matrices: the register-blocked micro-kernel and the lo
 conv/         Convolution: which algorithm each pass of a shape gets, and the algorithms
 elementwise/  Operations that pass over memory once or twice
 recurrent/    Recurrent layers: products over all steps at once, then the steps
+depthwise/    Kernels of depthwise convolution
 
 See docs/decisions/kernels.md.
 """

@@ -296,6 +296,7 @@ def test_the_convolutions_of_a_net_are_counted_once_each_and_the_first_needs_no_
     assert [len(layer.passes) for layer in found] == [2] + [3] * 8
     assert str(next(iter(found))) == "8 x 3 x 224 x 224, 64 of 3 x 3"
     assert next(iter(found)).flops == 2 * 8 * 64 * 224 * 224 * 27
+    assert next(iter(found)).bytes == 4 * 8 * (3 + 64) * 224 * 224
 
 
 def test_slow_passes_and_errors_above_their_bound_are_listed_at_the_end() -> None:
@@ -307,7 +308,7 @@ def test_slow_passes_and_errors_above_their_bound_are_listed_at_the_end() -> Non
         ("t", 1.0, 1e-6),
         ("t", 1.0, math.nan),
     ):
-        record.row("n", 1, shape, "forward", "Direct", 1.0, 1.0, 1.0, ratio, 1.0, error)
+        record.row("n", 1, shape, "forward", "Direct", 1.0, 1.0, 1.0, ratio, 1.0, 1.0, error)
     kernels.conclude(record, {"n": [2.0, 1.0]}, kernels.BOUNDS["fast"])
     assert record.status == "failed"
     assert record.notes == [

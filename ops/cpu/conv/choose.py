@@ -12,6 +12,8 @@ from __future__ import annotations
 from math import prod
 
 from ops.cpu.conv.algorithm import Convolution, ConvShape
+from ops.cpu.conv.depthwise import Depthwise
+from ops.cpu.conv.depthwise import supports as is_depthwise
 from ops.cpu.conv.direct import Direct, FirstLayer
 from ops.cpu.conv.toom_cook import MODES
 from ops.cpu.conv.winograd import Winograd, supports
@@ -33,6 +35,11 @@ PRICES = {
         "F(2x2,5x5)": 1.0,
         "F(4x4,5x5)": 1.2,
     },
+}
+PLAIN: dict[str, type[Convolution]] = {
+    "depthwise": Depthwise,
+    "direct": Direct,
+    "first": FirstLayer,
 }
 TRANSFORM = 12  # the cost of a transform of a tile, in products for each of its numbers
 # the same for each number of the weights and of each plane
@@ -57,6 +64,8 @@ class Chooser:
         return found
 
     def _choose(self, shape: ConvShape, direction: str) -> Convolution:
+        if is_depthwise(shape):
+            return self._make(shape, "depthwise")
         if shape.in_shape[1] // shape.geometry.groups <= FEW_CHANNELS and direction != DATA:
             return self._make(shape, "first")
         costs = {"direct": direct_cost(shape, direction)}
@@ -69,10 +78,8 @@ class Chooser:
         made = self._made.get((shape, name))
         if made is None:
             place = shape, self._team, self._workspace
-            if name in ("first", "direct"):
-                made = FirstLayer(*place) if name == "first" else Direct(*place)
-            else:
-                made = Winograd(*place, mode=name)
+            plain = PLAIN.get(name)
+            made = Winograd(*place, mode=name) if plain is None else plain(*place)
             self._made[shape, name] = made
         return made
 

@@ -90,13 +90,14 @@ class Convolutions(LoweredConvolutions):
         """
         if self.b_p is not None or first.ndim != 4 or second.ndim != 4:
             return False
-        if first.dtype != F32 or second.dtype != F32 or not (out is None or _lies_well(out)):
+        if first.dtype != F32 or second.dtype != F32 or not (out is None or lies_well(out)):
             return False
         second_image = channels == WEIGHTS
-        return (_lies_well(first) or (channels != DATA and first.shape[1] <= 4)) and (
-            not second_image or _lies_well(second)
+        return (lies_well(first) or (channels != DATA and first.shape[1] <= 4)) and (
+            not second_image or lies_well(second)
         )
 
 
-def _lies_well(x: Array) -> bool:
+def lies_well(x: Array) -> bool:
+    """Whether the kernels can read x in place: float32 images with channels side by side."""
     return x.ndim == 4 and channels_last(x)

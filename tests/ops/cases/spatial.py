@@ -18,6 +18,7 @@ CONV = [  # images, channels, outputs, height, width, geometry
     (2, 50, 4, 4, 4, ConvGeometry((2, 3), stride=(3, 2), pad=(3, 3), groups=2)),
     (1, 4, 4, 8, 8, ConvGeometry((3, 3), stride=(2, 2), dilation=(3, 2), pad=(4, 4), groups=4)),
     (2, 1, 1, 2, 1, ConvGeometry((5, 5), pad=(4, 4))),
+    (2, 18, 18, 8, 7, ConvGeometry((3, 3), stride=(2, 1), pad=(1, 1), groups=18)),
 ]
 
 
@@ -42,6 +43,7 @@ def conv(n: int, c: int, k: int, h: int, w: int, g: ConvGeometry) -> Case:
 
 DEPTHWISE = [  # images, channels, outputs for each channel, height, width, geometry
     (7, 5, 1, 6, 5, ConvGeometry((3, 3), pad=(1, 1), groups=5)),
+    (3, 17, 1, 7, 10, ConvGeometry((5, 5), stride=(2, 2), pad=(2, 2), groups=17)),
     (2, 4, 1, 9, 8, ConvGeometry((3, 5), stride=(2, 3), pad=(1, 2), groups=4)),
     (3, 3, 2, 7, 7, ConvGeometry((3, 2), stride=(1, 2), pad=(2, 0), dilation=(2, 3), groups=3)),
     (2, 1, 3, 2, 1, ConvGeometry((5, 5), pad=(4, 4), groups=1)),
