@@ -109,3 +109,10 @@ class Ema(Section):
     """After each update the average becomes decay * average + (1 - decay) * parameter."""
     ramp: bool = False
     """The decay of update n is at most n / (n + 9)."""
+    every: Count = 1
+    """Only every so many updates the average changes."""
+    power: NotNegative = 0.0
+    """The decay of update n of N is multiplied by (n / N) to this power, so that it rises during
+    the run."""
+    lookahead: bool = False
+    """The parameters become the average each time it changes: training goes on from there."""

@@ -3,6 +3,7 @@ average of the weights."""
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from fnmatch import fnmatchcase
@@ -50,19 +51,31 @@ def is_matrix(param: ParamSpec) -> bool:
 class WeightAverage:
     """The exponential moving average of a model's parameters.
 
-    After each update it becomes decay * average + (1 - decay) * w. The first update copies w, as in
-    PyTorch. With `ramp`, the decay of update n (from 1) is at most n / (n + 9), so that the first
-    weights are forgotten sooner.
+    After every `every`-th update it becomes decay * average + (1 - decay) * w. The first of these
+    updates copies w, as in PyTorch. With `ramp`, the decay of update n (from 1) is at most n / (n +
+    9), so that the first weights are forgotten sooner. With `power`, the decay of update n of N is
+    `decay` * (n / N) ^ power. With `lookahead`, w then becomes the average, which begins with the
+    first weights and not with a copy (Zhang et al. 2019, Lookahead Optimizer: k steps forward, 1
+    step back).
     """
 
     decay: float
     ramp: bool = False
+    every: int = 1
+    power: float = 0.0
+    lookahead: bool = False
 
-    def decay_at(self, iteration: int) -> float:
-        """Return the decay of the update of `iteration` (from 0)."""
-        if not iteration:
+    def decay_at(self, iteration: int, last: int) -> float | None:
+        """Return the decay of the update of `iteration` (from 0) of `last`. None if the average
+        stays as it is."""
+        update = iteration + 1
+        if update % self.every:
+            return None
+        if update == self.every and not self.lookahead:
             return 0.0
-        return min(self.decay, (iteration + 1) / (iteration + 10)) if self.ramp else self.decay
+        passed = min(1.0, update / max(1, last))
+        decay = self.decay * math.pow(passed, self.power)
+        return min(decay, update / (update + 9)) if self.ramp else decay
 
 
 @dataclass(frozen=True)

@@ -92,13 +92,18 @@ class Parameters:
 
     def _average_in(self, ops: Backend, layers: Iterable[str]) -> None:
         """Let the new parameters of these layers, whose versions are not counted yet, into their
+        averages. With a lookahead, these parameters, which no actor has read yet, become the
         averages."""
         if self._average is None:
             return
         for layer in layers:
-            keep = self._average.decay_at(self.versions[layer])
+            keep = self._average.decay_at(self.versions[layer], self._solver.max_iter)
+            if keep is None:
+                continue
             for average, blob in zip(self._averages[layer], self._blobs[layer], strict=True):
                 ops.moving_average(average, blob, keep, out=average)
+                if self._average.lookahead:
+                    ops.copy(average, blob)
 
     def averaged(self, layer: str) -> Blobs | None:
         """A copy of a layer's averages in memory that peers can read. None if there are none."""

@@ -146,7 +146,7 @@ def extras_of(train: Train) -> SolverExtras:
     optimizer = OptimizerSettings()
     if said is not None:
         optimizer = OptimizerSettings(said.decays, tuple(said.rates.items()), _numbers(said))
-    average = WeightAverage(train.ema.decay, train.ema.ramp) if train.ema is not None else None
+    average = WeightAverage(**train.ema.model_dump()) if train.ema is not None else None
     return SolverExtras(optimizer=optimizer, average=average)
 
 

@@ -124,5 +124,37 @@ def test_an_average_that_is_published_does_not_change_with_later_updates(
 
 def test_a_ramp_forgets_the_first_weights_sooner() -> None:
     ramp = WeightAverage(0.99, ramp=True)
-    assert [ramp.decay_at(n) for n in (0, 1, 9, 100_000)] == [0.0, 2 / 11, 10 / 19, 0.99]
-    assert [WeightAverage(0.99).decay_at(n) for n in (0, 1)] == [0.0, 0.99]
+    assert [ramp.decay_at(n, 10) for n in (0, 1, 9, 100_000)] == [0.0, 2 / 11, 10 / 19, 0.99]
+    assert [WeightAverage(0.99).decay_at(n, 10) for n in (0, 1)] == [0.0, 0.99]
+
+
+def test_the_decay_rises_with_a_power_of_the_passed_share_of_the_run() -> None:
+    rising = WeightAverage(0.5, every=2, power=3.0)
+    found = [rising.decay_at(n, 8) for n in range(8)]
+    assert found == [None, 0.0, None, 0.5 * 0.5**3, None, 0.5 * 0.75**3, None, 0.5]
+    assert rising.decay_at(99, 8) == 0.5  # a run that is resumed for longer
+
+
+@pytest.mark.parametrize("in_place", [False, True])
+def test_with_a_lookahead_training_goes_on_from_the_average_after_every_few_updates(
+    solver: SolverSpec, in_place: bool
+) -> None:
+    """Zhang et al. 2019: the slow weights s become s + (1 - decay) (w - s), and w becomes s."""
+    average = WeightAverage(0.75, every=3, lookahead=True)
+    plain = make(replace(solver, extras=SolverExtras()))
+    store = make(replace(solver, extras=SolverExtras(average=average)), in_place=in_place)
+    first = stepped(store, range(1, 4))[-1]["ip"][0]
+    expected = 0.75 * blobs(0)["ip"][0] + 0.25 * stepped(plain, range(1, 4))[-1]["ip"][0]
+    np.testing.assert_allclose(first, expected, rtol=1e-5, atol=1e-6)
+    slow = store.read("ip")[0].astype(np.float64)
+    before = stepped(store, range(4, 6))[-1]["ip"][0]
+    assert np.abs(before - store.read("ip", "TEST")[0]).max() > 0.01  # not averaged in between
+    np.testing.assert_array_equal(store.read("ip", "TEST")[0], slow.astype(np.float32))
+    state = store.state()
+    fast = make(replace(solver, extras=SolverExtras()))
+    fast.restore(state, 5)
+    ((fast_w, *_),) = (step["ip"] for step in stepped(fast, range(6, 7)))
+    stepped(store, range(6, 7))
+    expected = 0.75 * slow + 0.25 * fast_w
+    np.testing.assert_allclose(store.read("ip")[0], expected, rtol=1e-5, atol=1e-6)
+    np.testing.assert_array_equal(store.read("ip", "TEST")[0], store.read("ip")[0])
