@@ -54,8 +54,9 @@ class WeightAverage:
     After every `every`-th update it becomes decay * average + (1 - decay) * w. The first of these
     updates copies w, as in PyTorch. With `ramp`, the decay of update n (from 1) is at most n / (n +
     9), so that the first weights are forgotten sooner. With `power`, the decay of update n of N is
-    `decay` * (n / N) ^ power. With `lookahead`, w then becomes the average (Zhang et al. 2019,
-    Lookahead Optimizer: k steps forward, 1 step back).
+    `decay` * (n / N) ^ power. With `lookahead`, w then becomes the average, which begins with the
+    first weights and not with a copy (Zhang et al. 2019, Lookahead Optimizer: k steps forward, 1
+    step back).
     """
 
     decay: float
@@ -70,7 +71,7 @@ class WeightAverage:
         update = iteration + 1
         if update % self.every:
             return None
-        if update == self.every:
+        if update == self.every and not self.lookahead:
             return 0.0
         passed = min(1.0, update / max(1, last))
         decay = self.decay * math.pow(passed, self.power)

@@ -10,10 +10,7 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Any
 
-import numpy as np
-
-from nets import NetError, is_folder
-from nets.definition.params import filters_and_negatives
+from nets import NetError, is_folder, whitened
 from nets.files import checkpoint
 from nets.files.binary import sweep_temporaries
 from nets.files.histories import SOLVER
@@ -188,8 +185,8 @@ def restored(store: ParameterStore, job: Job, shard: Shard | None = None) -> Par
     of the net. Files hold whole parameters; a store of a `shard` takes its parts of them.
     """
     for layer in store.params.keys() & job.whitening.keys():
-        _, *others = store.read(layer)
-        store.start_from({layer: (_filters(store, job, layer), *others)})
+        first, *others = store.read(layer)
+        store.start_from({layer: (whitened(first.shape, job.whitening[layer]), *others)})
     if job.weights:
         whole = shard.whole_params if shard else store.params
         weights = read_each(job.weights, job.shared).weights
