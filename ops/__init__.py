@@ -25,7 +25,7 @@ from contextlib import contextmanager
 from importlib.util import find_spec
 from typing import Any
 
-from ops.activation import Activation
+from ops.activation import RELU, Activation
 from ops.backends import cuda_driver
 from ops.backends.cupy_backend import CupyBackend, planned
 from ops.backends.emulated_backend import EmulatedBackend
@@ -36,6 +36,7 @@ from ops.interface.backend import Backend
 from ops.interface.updates import Parameter
 
 __all__ = [
+    "RELU",
     "Activation",
     "Array",
     "Backend",

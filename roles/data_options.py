@@ -9,6 +9,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Field
 
+from roles.other_names import AUGMENT, DATA
 from runtime.config.file import Section
 from runtime.config.sections import Count, Text
 from runtime.config.value_types import Positive
@@ -28,52 +29,11 @@ class RandAugment(Section):
     """The strength of the operations, 0 to 30."""
 
 
-def _by_name(names: dict[str, str]) -> dict[str, str]:
-    """Turn "key: its names in other programs" around."""
-    return {name: key for key, said in names.items() for name in said.split()}
-
-
-# as torchvision, Keras, timm and Albumentations name them
-AUGMENT_NAMES = _by_name(
-    {
-        "erase": "cutout random_erasing randomerasing random_erase reprob coarse_dropout",
-        "pad": (
-            "random_crop randomcrop crop_padding zero_padding random_translation "
-            "width_shift_range height_shift_range"
-        ),
-        "padding": "padding_mode pad_mode fill fill_mode",
-        "scale": (
-            "random_resized_crop randomresizedcrop random_sized_crop area random_zoom zoom_range"
-        ),
-        "ratio": "aspect aspect_ratio",
-        "flip": (
-            "mirror hflip fliplr horizontal_flip random_flip random_horizontal_flip "
-            "randomhorizontalflip"
-        ),
-        "brightness": "color_jitter colour_jitter colorjitter jitter brightness_range",
-        "randaugment": (
-            "auto_augment autoaugment aa trivialaugment trivial_augment_wide rotation "
-            "rotation_range random_rotation shear_range"
-        ),
-        "lighting": "pca pca_noise fancy_pca color_noise",
-    }
-)
-DATA_NAMES = _by_name(
-    {
-        "deviation": "std stddev scale standard_deviation",
-        "augment": "transform transforms aug",
-        "test": "val valid validation",
-        "test_flips": "tta test_time_augmentation",
-        "classes": "labels class_names names",
-    }
-)
-
-
 class Augment(Section):
     """[train.data.augment]: random changes of training images, in addition to crops and mirrors
     (docs/data.md#augmentation)."""
 
-    other_names = AUGMENT_NAMES
+    other_names = AUGMENT
 
     pad: Annotated[int, Field(ge=0, le=1024)] = 0
     """Pixels that are added on each side of an image. Then a part of the image's own size, or of
@@ -111,7 +71,7 @@ class Augment(Section):
 class Data(Section):
     """[train.data]: where images come from (docs/data.md)."""
 
-    other_names = DATA_NAMES
+    other_names = DATA
 
     train: dict[str, Any] = Field(default={"format": "digits", "split": "train"})
     """Default: the digits. A table with a `format` and the keys of that format."""

@@ -3,14 +3,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, Self
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Annotated, Any, Literal, Self
 
 from pydantic import AfterValidator, Field, PrivateAttr, create_model, model_validator
 
 from roles import registry
 from roles.data_options import Data
 from roles.formats.format import FORMATS, Number, Option
+from roles.other_names import TRAIN
 from roles.recipes import RECIPES, with_recipe
 from roles.solver_options import Ema, Fraction, Optimizer, Schedule
 from runtime.config.file import Section
@@ -203,14 +204,7 @@ class Stop(Section):
 class Train(Section):
     """[train]: the net to train, its solver and data, and how and where actors compute."""
 
-    other_names: ClassVar[Mapping[str, str]] = {
-        "lr": "base_lr",
-        "learning_rate": "base_lr",
-        "weight_decay": "optimizer.weight_decay",
-        "batch_size": "batch",
-        "iterations": "max_iter",
-        "test_interval": "test_epochs, or the solver's test_interval",
-    }
+    other_names = TRAIN
 
     net: Text = "lenet"
     """Default: the solver's nets, else `"lenet"`. A name from the zoo or the path of a Caffe net

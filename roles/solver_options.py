@@ -3,11 +3,11 @@ solver's file. Only `up` imports this module, since pydantic is slow to import."
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Annotated, Any, ClassVar, Literal
+from typing import Annotated, Any, Literal
 
 from pydantic import Field
 
+from roles.other_names import OPTIMIZER, SCHEDULE
 from runtime.config.file import Section
 from runtime.config.problems import Expected
 from runtime.config.sections import Count, Text
@@ -25,18 +25,7 @@ Kind = Literal["SGD", "Nesterov", "AdaGrad", "RMSProp", "AdaDelta", "Adam", "Ada
 class Optimizer(Section):
     """[train.optimizer]: the update rule, in place of the solver's type (docs/optimizers.md)."""
 
-    other_names: ClassVar[Mapping[str, str]] = {
-        "lr": "train.base_lr",
-        "learning_rate": "train.base_lr",
-        "base_lr": "train.base_lr",
-        "momentum": "train.momentum",
-        "betas": "train.momentum and momentum2",
-        "beta1": "train.momentum",
-        "beta2": "momentum2",
-        "eps": "epsilon",
-        "wd": "weight_decay",
-        "nesterov": 'type = "Nesterov"',
-    }
+    other_names = OPTIMIZER
 
     type: Kind | None = None
     """Default: the solver's `type`. The update rule: `"SGD"`, `"Nesterov"`, `"AdaGrad"`,
@@ -68,16 +57,7 @@ class Schedule(Section):
     """[train.schedule]: the learning rate over time (docs/optimizers.md#schedules). All factors are
     factors of the base_lr."""
 
-    other_names: ClassVar[Mapping[str, str]] = {
-        "gamma": "factor",
-        "milestones": "at",
-        "step_size": "every",
-        "stepsize": "every",
-        "eta_min": "end",
-        "min_lr": "least",
-        "T_max": "train.max_iter or train.epochs: the schedule ends with the run",
-        "total_steps": "train.max_iter or train.epochs: the schedule ends with the run",
-    }
+    other_names = SCHEDULE
 
     type: Literal["cosine", "one-cycle", "linear", "step", "plateau", "solver"] = "solver"
     """The rate after the warm-up: it falls along a `"cosine"`, in a straight line (`"linear"`), in

@@ -8,8 +8,7 @@ Each layer's gradient is computed from its bottom or from its top. Products of x
 from collections.abc import Callable, Sequence
 
 from nets.layers.base import Blobs, Gradients, Layer, Need, Run, Setup, Shape, Values, register
-from ops import Activation, Array
-from ops.activation import RELU
+from ops import RELU, Activation, Array
 
 
 class Elementwise(Layer):

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -199,10 +198,3 @@ def restored(store: ParameterStore, job: Job, shard: Shard | None = None) -> Par
         arrays, facts = checkpoint.load(Path(job.resume))
         store.restore(cut_state(arrays, shard) if shard else arrays, int(facts["iteration"]))
     return store
-
-
-def _filters(store: ParameterStore, job: Job, layer: str) -> Array:
-    """The first weights of a layer that whitens images."""
-    shape = store.params[layer][0].shape
-    size = math.prod(shape[1:])
-    return filters_and_negatives(np.reshape(job.whitening[layer], (size, size)), shape)

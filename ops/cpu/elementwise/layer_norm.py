@@ -48,7 +48,8 @@ def _forward(c: Code, x: Whole, y: Whole, inverse: Whole) -> None:
 
     def square(at: Whole, mask: Mask) -> Vec:
         away = c.only(c.load(x + at, mask) - mean, mask, 0.0)
-        return away * away
+        squared: Vec = away * away
+        return squared
 
     found = c.constant(1) / c.apply("sqrt", _sum(c, square) * c.part + c.eps)
     c.store(found, inverse, c.v.mask(c.whole(1).value))
@@ -61,7 +62,8 @@ def _backward(c: Code, dy: Whole, y: Whole, inverse: Vec, dx: Whole) -> None:
     slope = _sum(c, lambda at, mask: c.load(dy + at, mask) * c.load(y + at, mask)) * c.part
 
     def gradient(at: Whole, mask: Mask) -> Vec:
-        return (c.load(dy + at, mask) - mean - c.load(y + at, mask) * slope) * inverse
+        found: Vec = (c.load(dy + at, mask) - mean - c.load(y + at, mask) * slope) * inverse
+        return found
 
     _write(c, dx, gradient)
 
@@ -104,7 +106,7 @@ class LayerNormalisation(Fast):
         if rows is None or found.shape != shape or found.dtype != F32 or not _writeable(y, found):
             return super().layer_norm_forward(x, axis=axis, eps=eps, out=out, inverse=inverse)
         of_rows = np.empty(rows.number, F32)
-        self._run(layer_norm, rows, (y, x), ("y", "x"), of_rows, eps=eps)
+        self._row_by_row(layer_norm, rows, (y, x), ("y", "x"), of_rows, eps=eps)
         found[...] = _logical(of_rows, x, axis)
         return y, found
 
@@ -118,10 +120,10 @@ class LayerNormalisation(Fast):
             return super().layer_norm_backward(dy, y, inverse, axis=axis, out=out)
         of_rows = np.empty(rows.number, F32)
         _logical(of_rows, dy, axis)[...] = inverse
-        self._run(layer_norm_back, rows, (dx, dy, y), ("dx", "dy", "y"), of_rows)
+        self._row_by_row(layer_norm_back, rows, (dx, dy, y), ("dx", "dy", "y"), of_rows)
         return dx
 
-    def _run(
+    def _row_by_row(
         self,
         kernel: Generated,
         rows: Rows,

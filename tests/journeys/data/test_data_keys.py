@@ -8,7 +8,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from roles.data_options import AUGMENT_NAMES, DATA_NAMES, Augment, Data
+from roles.data_options import Augment, Data
+from roles.other_names import AUGMENT, DATA
 from runtime.cli.main import main
 from runtime.runs.checking import check
 from tests.helpers.support import configure
@@ -130,7 +131,7 @@ def test_the_name_of_another_program_leads_to_the_key(
 
 
 def test_each_such_name_is_unknown_and_leads_to_a_key_of_its_section() -> None:
-    for section, names in ((Augment, AUGMENT_NAMES), (Data, DATA_NAMES)):
+    for section, names in ((Augment, AUGMENT), (Data, DATA)):
         known = set(section.model_fields)
         assert known.isdisjoint(names)
         assert set(names.values()) <= known

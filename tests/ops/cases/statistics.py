@@ -88,6 +88,17 @@ ACTIVATIONS: dict[Activation | None, Any] = {
 }
 
 
+def _moments(x: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """The mean and the variance of each channel, number by number."""
+    mean = np.zeros(x.shape[1])
+    variance = np.zeros(x.shape[1])
+    for k, members in rows(x, lambda at: at[1]).items():
+        values = [float(x[at]) for at in members]
+        mean[k] = math.fsum(values) / len(values)
+        variance[k] = math.fsum((v - mean[k]) ** 2 for v in values) / len(values)
+    return mean, variance
+
+
 def norm_scale(shape: tuple[int, ...], activation: Activation | None, added: bool) -> list[Case]:
     """Batch norm, scale and bias, optionally with an addend and an activation, from the batch's
     statistics and from given ones."""
@@ -104,26 +115,13 @@ def norm_scale(shape: tuple[int, ...], activation: Activation | None, added: boo
         return each(ACTIVATIONS[activation], y)
 
     def reference(a):
-        mean = np.zeros(shape[1])
-        variance = np.zeros(shape[1])
-        for k, members in rows(a["x"], lambda at: at[1]).items():
-            values = [float(a["x"][at]) for at in members]
-            mean[k] = math.fsum(values) / len(values)
-            variance[k] = math.fsum((v - mean[k]) ** 2 for v in values) / len(values)
+        mean, variance = _moments(a["x"])
         return result(a, mean, variance), mean, variance
 
     def forward(b, a, o, **given):
         addend = a["p"] if added else None
-        return b.norm_scale_forward(
-            a["x"],
-            a["g"],
-            a["c"],
-            eps=eps,
-            activation=activation,
-            addend=addend,
-            out=o[0],
-            **given,
-        )
+        how = {"eps": eps, "activation": activation, "addend": addend, "out": o[0]}
+        return b.norm_scale_forward(a["x"], a["g"], a["c"], **how, **given)
 
     def backward(b, a, dy, o, fixed=False):
         y, mean, variance = forward(
