@@ -19,6 +19,7 @@ from roles.messages import TRAIN
 from roles.planning.compensating import told_of_momentum
 from roles.planning.contents import Contents, check_rates
 from roles.planning.diagnostics import Diagnostics
+from roles.planning.first_test import without_first_test
 from roles.planning.job_reading import PlanInputs, ReadJob
 from roles.planning.recurrent_nets import recurrent_mistakes
 from roles.planning.solver_fit import named, unfit
@@ -61,6 +62,7 @@ def check(inputs: PlanInputs, read: ReadJob, diagnostics: Diagnostics) -> Checke
     inputs.auto.check(diagnostics, read.job, read.timetable)
     diagnostics.stop_if_wrong()
     timetable = with_tests(read.timetable, read.job, read.sources)
+    timetable = without_first_test(timetable, read.job, nets, diagnostics)
     _check_tests(inputs, timetable, diagnostics)
     job = read.job
     with diagnostics.reading("train", "net"):

@@ -12,6 +12,7 @@ from nets.definition.spec import ZOO
 from roles.planning.strategies import PRESETS
 from roles.presets.request import Preset
 from runtime.errors import ConfigError
+from runtime.runs.checking import check
 from tests.helpers.support import Simulated, configure, train
 
 BATCH_NORM = """
@@ -160,3 +161,20 @@ def test_running_statistics_survive_a_distributed_run(tmp_path: Path) -> None:
     np.testing.assert_allclose(two.arrays["bn.0"], one.arrays["bn.0"], rtol=0.05, atol=0.02)
     np.testing.assert_allclose(two.arrays["bn.1"], one.arrays["bn.1"], rtol=0.3)
     assert not [name for name in two.arrays if name.startswith("bn.") and "history" in name]
+
+
+@pytest.mark.parametrize("layer", [BATCH_NORM, ""])
+def test_a_net_without_statistics_is_not_tested_before_its_first_iteration(
+    tmp_path: Path, layer: str
+) -> None:
+    net = LENET.replace(MARKER, layer + MARKER)
+    solver = "test_interval: 2 test_iter: 1"
+    found = run(tmp_path, "single", solver=solver, iterations=4, net=net, test=True)
+    tested = [fields["iteration"] for fields in found.journal.of("test")]
+    assert tested == ([2, 4] if layer else [0, 2, 4])
+    assert all(np.isfinite(fields["loss"]) for fields in found.journal.of("test"))
+    file = tmp_path / "cluster.toml"
+    expected = "train.solver: nothing is tested before the first iteration, since layer 'bn' has no"
+    assert any(expected in line for line in check(file).warnings) is bool(layer)
+    saved = found.journal.of("checkpoint")[-1]["file"]
+    assert not any(expected in line for line in check(file, [f"train.weights={saved}"]).warnings)
