@@ -205,12 +205,18 @@ def our_step(net: Any, inputs: dict[str, Any], blobs: Any = None) -> Callable[[]
     """A step of forward, backward and update as the preset `single` makes it. `blobs`: the first
     parameters; None makes the net's own."""
     from nets import load_solver
-    from roles.learning.buffers import gradient_buffers
     from roles.learning.parameter_store import ParameterStore
-    from roles.workers.single import train
 
     solver = load_solver("lenet").override({"base_lr": 1e-3, "momentum": 0.9})
     store = ParameterStore(net.params, blobs or net.initial_blobs(), solver, net.ops, in_place=True)
+    return step_of(net, inputs, store)
+
+
+def step_of(net: Any, inputs: dict[str, Any], store: Any) -> Callable[[], object]:
+    """The step of the preset `single` with the parameters of `store`."""
+    from roles.learning.buffers import gradient_buffers
+    from roles.workers.single import train
+
     gradients = gradient_buffers(net)
 
     def step() -> object:
