@@ -30,6 +30,7 @@ from nets.definition.spec import NetSpec, load_net
 from nets.errors import CheckpointError, DataError, NetError, PrototxtError
 from nets.graph.classes import unknown_numbers
 from nets.graph.graph import Net, Stage
+from nets.graph.whitening import whitened, whitening_layers, whitening_of
 from nets.regular import is_file, is_folder
 
 __all__ = [
@@ -52,4 +53,7 @@ __all__ = [
     "load_net",
     "load_solver",
     "unknown_numbers",
+    "whitened",
+    "whitening_layers",
+    "whitening_of",
 ]

@@ -16,4 +16,5 @@ scaling        Rules for the learning rate and the weight decay when the batch g
 optimizer      The settings of a solver that Caffe's files lack
 rate_schedule  Learning rates over time that cluster.toml gives
 solver_types   The table of solver types, Caffe's and later ones
+whitening      Whitening of image patches
 """

@@ -1,8 +1,8 @@
 """The learnable arrays of a net before training: their names, shapes, multipliers and first values
-(Caffe's fillers).
+(Caffe's fillers, `dirac` and `whitening`).
 
 First values depend only on (seed, layer name, blob index), so they are the same in any part of a
-net and on any machine.
+net and on any machine. A run replaces those of `whitening`, which depend on its training images.
 """
 
 from __future__ import annotations
@@ -21,6 +21,8 @@ from nets.errors import NetError, did_you_mean
 from nets.schema import caffe_pb2 as caffe
 
 FloatArray = NDArray[np.float64]
+WHITENING = "whitening"
+MOST_IN_PATCH = 128  # numbers; a run's plan has the square of it
 
 
 @dataclass(frozen=True)
@@ -79,6 +81,18 @@ def check_filler(
                 key, (f"filler 'bilinear' on shape {shape}, expected four axes and a square kernel")
             )
         )
+    if filler.type == "dirac" and len(shape) < 3:
+        text = f"filler 'dirac' on shape {shape}, expected outputs, inputs and a kernel"
+        raise NetError(where.problem(key, text))
+    patch = math.prod(shape[1:])
+    if filler.type == WHITENING and (
+        len(shape) != 4 or patch > MOST_IN_PATCH or shape[0] > 2 * patch
+    ):
+        text = (
+            f"filler '{WHITENING}' on shape {shape}, expected four axes, patches of at most "
+            f"{MOST_IN_PATCH} numbers, and at most two outputs for each number of a patch"
+        )
+        raise NetError(where.problem(key, text))
 
 
 def fan(shape: tuple[int, ...], filler: caffe.FillerParameter) -> float:
@@ -146,6 +160,33 @@ def _bilinear(
     return np.broadcast_to(plane, shape).copy()
 
 
+def _dirac(
+    shape: tuple[int, ...], f: caffe.FillerParameter, rng: np.random.Generator
+) -> FloatArray:
+    """Let output n hand on the centre of input n, as far as there are inputs. The weights of
+    further outputs are drawn from (-1 / sqrt(fan), 1 / sqrt(fan))."""
+    limit = 1 / math.sqrt(fan(shape, f))
+    values = rng.uniform(-limit, limit, shape)
+    centre = tuple(size // 2 for size in shape[2:])
+    for at in range(min(shape[:2])):
+        values[at] = 0.0
+        values[(at, at, *centre)] = 1.0
+    return values
+
+
+def _whitening(
+    shape: tuple[int, ...], f: caffe.FillerParameter, rng: np.random.Generator
+) -> FloatArray:
+    """Return the filters for white noise, which has nothing to whiten. A run replaces them by those
+    of its training images (`nets.definition.whitening`)."""
+    return filters_and_negatives(np.eye(math.prod(shape[1:])), shape)
+
+
+def filters_and_negatives(filters_DD: FloatArray, shape: tuple[int, ...]) -> FloatArray:
+    """Return the filters of patches, then their negatives, as an array of `shape`."""
+    return np.concatenate((filters_DD, -filters_DD))[: shape[0]].reshape(shape)
+
+
 FILLERS: dict[
     str, Callable[[tuple[int, ...], caffe.FillerParameter, np.random.Generator], FloatArray]
 ] = {
@@ -156,4 +197,6 @@ FILLERS: dict[
     "msra": _msra,
     "positive_unitball": _positive_unitball,
     "bilinear": _bilinear,
+    "dirac": _dirac,
+    WHITENING: _whitening,
 }

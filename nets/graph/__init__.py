@@ -19,4 +19,6 @@ net_part      A net before it computes
 fed_net       A net that is given the arrays of a pass
 streams       The streams of a net with recurrent layers
 blanks        Numbers that stand in for a net's inputs in a pass whose results do not count
+whitening     The layers of a net that whiten the patches of images (the filler `whitening`), and
+              their weights for given images
 """

@@ -69,7 +69,8 @@ class Job:
     iter_size; `accumulated`). `augment`: the random changes to training images. `transform`: the
     keys that replace settings of the net's data layers. `cudnn`: the way in which a GPU chooses
     convolutions. `rows_here`: the rows of each phase's batch that the role with this job computes
-    at first, if not all. `extras`: settings of the solver that its file lacks.
+    at first, if not all. `extras`: settings of the solver that its file lacks. `whitening`: for
+    each layer with that filler, its filters, row after row.
     """
 
     net: str
@@ -97,6 +98,7 @@ class Job:
     orientation: str = "exif"
     transform: TransformKeys = dataclasses.field(default_factory=TransformKeys)
     extras: SolverExtras = dataclasses.field(default_factory=SolverExtras)
+    whitening: Mapping[str, tuple[float, ...]] = dataclasses.field(default_factory=dict)
 
     def with_batches(self, batch: int | None) -> Job:
         """The job with the batch sizes that its net declares. `batch`, if given, is the size for

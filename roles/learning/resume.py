@@ -9,7 +9,7 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Any
 
-from nets import NetError, is_folder
+from nets import NetError, is_folder, whitened
 from nets.files import checkpoint
 from nets.files.binary import sweep_temporaries
 from nets.files.histories import SOLVER
@@ -178,11 +178,14 @@ def _number(path: str, facts: Mapping[str, str], name: str, digits: int) -> int:
 
 def restored(store: ParameterStore, job: Job, shard: Shard | None = None) -> ParameterStore:
     """Fill the store from the job's checkpoint if the job resumes one, or with first weights if the
-    job names files of them.
+    job names files of them, or with the job's whitening filters.
 
     A file of weights may lack some layers; the planner has checked that it has at least one layer
     of the net. Files hold whole parameters; a store of a `shard` takes its parts of them.
     """
+    for layer in store.params.keys() & job.whitening.keys():
+        first, *others = store.read(layer)
+        store.start_from({layer: (whitened(first.shape, job.whitening[layer]), *others)})
     if job.weights:
         whole = shard.whole_params if shard else store.params
         weights = read_each(job.weights, job.shared).weights

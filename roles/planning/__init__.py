@@ -31,6 +31,7 @@ augmenting       The transform and the random changes of images, as [train.data]
 epochs           The times of a job
 solver_sections  The sections of [train] that stand for settings of the solver's file
 solver_fit       The solvers that a preset cannot have
+whitening        The filters of layers with a `whitening` filler, from the first training images
 
 See docs/decisions/tuning.md.
 """

@@ -24,6 +24,7 @@ from roles.planning.recurrent_nets import recurrent_mistakes
 from roles.planning.solver_fit import named, unfit
 from roles.planning.solver_sections import unmatched_rates
 from roles.planning.strategies import PRESETS, idle_servers, mistakes_of, options_of
+from roles.planning.whitening import with_whitening
 from roles.tuning.compensation import Compensation
 
 
@@ -61,7 +62,10 @@ def check(inputs: PlanInputs, read: ReadJob, diagnostics: Diagnostics) -> Checke
     diagnostics.stop_if_wrong()
     timetable = with_tests(read.timetable, read.job, read.sources)
     _check_tests(inputs, timetable, diagnostics)
-    return CheckedJob(read.job, timetable, read.sources, nets, layers, options, read.compensation)
+    job = read.job
+    with diagnostics.reading("train", "net"):
+        job = with_whitening(job, nets[TRAIN], read.sources[TRAIN])
+    return CheckedJob(job, timetable, read.sources, nets, layers, options, read.compensation)
 
 
 def _check_strategy(inputs: PlanInputs, job: Job, diagnostics: Diagnostics) -> Any:

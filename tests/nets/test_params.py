@@ -55,6 +55,24 @@ def test_the_bilinear_kernel_is_caffes():
     np.testing.assert_allclose(kernel[1, 0], np.outer(ramp, ramp))
 
 
+@pytest.mark.parametrize("shape", [(7, 3, 3, 3), (3, 5, 3, 2), (4, 4, 1)])
+def test_dirac_hands_on_the_centre_of_each_input_and_draws_further_outputs(shape):
+    weights = fill("dirac", shape=shape)
+    through = min(shape[:2])
+    expected = np.zeros((through, *shape[1:]))
+    for at in range(through):
+        expected[(at, at, *(size // 2 for size in shape[2:]))] = 1
+    np.testing.assert_array_equal(weights[:through], expected)
+    limit = 1 / math.sqrt(math.prod(shape[1:]))
+    assert (np.abs(weights[through:]) < limit).all()
+    assert (weights[through:] != 0).all()
+
+
+def test_whitening_without_images_has_the_filters_of_white_noise_and_their_negatives():
+    weights = fill("whitening", shape=(10, 2, 1, 3)).reshape(10, 6)
+    np.testing.assert_array_equal(weights, np.concatenate((np.eye(6), -np.eye(6)[:4])))
+
+
 def test_numbers_depend_on_seed_layer_and_index_only():
     first = fill("xavier")
     np.random.default_rng().random()
