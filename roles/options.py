@@ -206,7 +206,7 @@ class Train(Section):
     net: Text = "lenet"
     """Default: the solver's nets, else `"lenet"`. A name from the zoo or the path of a Caffe net
     prototxt."""
-    recipe: Literal["cifar", "imagenet", "finetune"] | None = None
+    recipe: Literal["cifar", "airbench94", "imagenet", "finetune"] | None = None
     """Default: none. Values for keys that are not given (docs/optimizers.md#recipes)."""
     solver: Text = "lenet_digits_solver"
     """A name from the zoo or the path of a Caffe solver prototxt."""

@@ -25,6 +25,22 @@ RECIPES: Mapping[str, Mapping[str, Any]] = {
             "augment": {"pad": 4, "flip": "alternating"},
         },
     },
+    "airbench94": {  # CIFAR-10 with the net of this name, batches of 1024 (Jordan 2024)
+        "epochs": 9.9,
+        "test_epochs": 1.0,
+        "base_lr": 1.5,
+        "momentum": 0.85,
+        "optimizer": {"type": "Nesterov", "decoupled": True, "weight_decay": 0.00886957},
+        "schedule": {"type": "linear", "warmup_epochs": 2.277, "warmup_from": 0.2, "end": 0.07},
+        "ema": {"decay": 0.7737809, "every": 5, "power": 3.0, "lookahead": True},
+        "data": {
+            "shuffle": True,
+            "mean": [125.307, 122.961, 113.8575],
+            "deviation": [62.985, 62.0925, 66.708],
+            "test_flips": True,
+            "augment": {"pad": 2, "padding": "reflect", "flip": "alternating"},
+        },
+    },
     "imagenet": {  # photographs, a net from scratch, batches of 256
         "epochs": 90.0,
         "test_epochs": 1.0,

@@ -28,9 +28,9 @@ from ops.reference.adaptive_pool import windows
 class Pooling(Layer):
     """x (N, C, H, W) -> y (N, C, OH, OW). With `global_pooling` the window is the whole plane.
 
-    Sizes are rounded up, or with `round_mode: FLOOR` down. With MAX, a second top has the place of each maximum in its plane. STOCHASTIC chooses at random
-    in training, by numbers that depend on (seed, step, layer, row) only. In test it averages by
-    weight.
+    Sizes are rounded up, or with `round_mode: FLOOR` down. With MAX, a second top has the place of
+    each maximum in its plane. STOCHASTIC chooses at random in training, by numbers that depend on
+    (seed, step, layer, row) only. In test it averages by weight.
     """
 
     tops = (1, 2)

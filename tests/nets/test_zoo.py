@@ -19,6 +19,7 @@ IMAGES = {
     "cifar10_quick": (3, 32, 32),
     "cifar10_full": (3, 32, 32),
     "resnet20": (3, 32, 32),
+    "airbench94": (3, 32, 32),
 }
 
 # LeCun et al. and BVLC; Krizhevsky; Lin et al.; Szegedy et al.; Simonyan and Zisserman; He et al.
@@ -36,6 +37,7 @@ PARAMETERS = {
     "vgg19": 143_667_240,
     "resnet20": 273_258,
     "resnet50": 25_557_032,
+    "airbench94": 1_971_640 + 1152,  # the scales of its norms, which do not learn
     "char_lstm": 65 * 64 + 4 * 256 * (64 + 256 + 1) + 65 * 257,
 }
 
