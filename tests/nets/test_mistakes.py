@@ -137,7 +137,7 @@ IN_MEANING = [
         CONV % 'num_output: 4 kernel_size: 3\n weight_filler { type: "xaver" }',
         "net.prototxt:5: layer 'c': key 'convolution_param.weight_filler.type': found 'xaver', "
         "expected one of constant, "
-        "uniform, gaussian, xavier, msra, positive_unitball, bilinear (did you mean 'xavier'?)",
+        "uniform, gaussian, xavier, msra, positive_unitball, bilinear, dirac, whitening (did you mean 'xavier'?)",
     ),
     (
         POOL % "global_pooling: true kernel_size: 2",

@@ -84,6 +84,27 @@ def test_every_worker_begins_with_the_filters_of_the_first_training_images(
     np.testing.assert_array_equal(found, expected)
 
 
+LOOKAHEAD = "[train.ema]\ndecay = 0.8\nevery = 2\npower = 1\nlookahead = true\n"
+
+
+@pytest.mark.usefixtures("one_thread")
+@pytest.mark.parametrize(
+    ("preset", "workers", "strategy"), [("omnivore", 2, "groups = 1\n"), ("replicas", 4, "")]
+)
+def test_whitening_and_lookahead_keep_the_bits_of_one_process(
+    tmp_path: Path, preset: str, workers: int, strategy: str
+) -> None:
+    found = []
+    for of in (("single", 1, ""), (preset, workers, strategy)):
+        cluster = cluster_of(tmp_path / of[0], of[0], of[1], f"reproducible = true\n{of[2]}")
+        cluster.write_text(cluster.read_text() + LOOKAHEAD)
+        found.append(train(cluster).arrays)
+    one, other = found
+    assert one.keys() == other.keys()
+    for name, array in one.items():
+        assert other[name].tobytes() == array.tobytes(), name
+
+
 def test_a_resumed_run_and_one_with_first_weights_take_the_filters_of_the_file(
     tmp_path: Path,
 ) -> None:
