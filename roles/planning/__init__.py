@@ -32,6 +32,7 @@ epochs           The times of a job
 solver_sections  The sections of [train] that stand for settings of the solver's file
 solver_fit       The solvers that a preset cannot have
 whitening        The filters of layers with a `whitening` filler, from the first training images
+first_test       The test before the first iteration, which some nets cannot have
 
 See docs/decisions/tuning.md.
 """

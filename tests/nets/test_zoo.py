@@ -39,6 +39,8 @@ PARAMETERS = {
     "resnet20": 273_258,
     "resnet50": 25_557_032,
     "airbench94": 1_971_640 + 1152,  # the scales of its norms, which do not learn
+    "mobilenet_v1": 4_231_976,
+    "mobilenet_v2": 3_504_872,
     "char_lstm": 65 * 64 + 4 * 256 * (64 + 256 + 1) + 65 * 257,
 }
 
