@@ -19,4 +19,5 @@ toml_write         Writing plain data as TOML text that tomllib reads back equal
 rules              Rules between sections, which no single section can check
 validation         Validating each section of the runtime by itself, as a typed object
 recorded           The config.toml of a run directory: the resolved configuration of the run
+program_import     The import of the program that a cluster.toml names
 """

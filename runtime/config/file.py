@@ -7,10 +7,7 @@ Only the process that starts a run imports this file, because pydantic is slow t
 processes read plan.json instead.
 """
 
-import importlib
 import os
-import sys
-import traceback
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -20,16 +17,17 @@ from pydantic import BaseModel
 
 from runtime.config import slurm_environment
 from runtime.config.machines import entries_of
-from runtime.config.problems import Model, found, key_names, unknown_key, validated
+from runtime.config.problems import Model, key_names, unknown_key, validated
+from runtime.config.program_import import imported
 from runtime.config.recorded import unreadable
 from runtime.config.rules import broken_rules
 from runtime.config.sections import ClusterConfig, Section
-from runtime.config.toml_source import Problem, RawConfig, from_python, in_order, read, show_text
+from runtime.config.toml_source import Problem, RawConfig, from_python, in_order, read
 from runtime.config.unused import unused
 from runtime.config.validation import validate
 from runtime.errors import ConfigError
 from runtime.own_packages import shadowed
-from runtime.program_interface import Program, program_of
+from runtime.program_interface import Program
 
 __all__ = [
     "ClusterConfig",
@@ -41,8 +39,6 @@ __all__ = [
     "of_script",
     "program_options",
 ]
-
-RUNTIME = f"{Path(__file__).parents[1]}{os.sep}"
 
 
 @dataclass(frozen=True)
@@ -133,7 +129,7 @@ def with_program(judged: Judged, search_dir: Path) -> Loaded:
     # a program that is no string is already in `problems`; without it nothing checks the rest
     if raw.program is None or wrong:
         raise ConfigError(in_order([*judged.problems, *wrong]))
-    program = _imported(raw.program, search_dir)
+    program = imported(raw.program, search_dir)
     if isinstance(program, str):
         told = (program, *shadowed(search_dir))
         wrong = [raw.problem(("program",), text) for text in told]
@@ -151,7 +147,7 @@ def load_program(name: str, search_dir: Path, raw: RawConfig | None = None) -> P
     further modules later. Raises ConfigError, placed at the `program` key of `raw`, if the module
     cannot be imported, has no plan, or defines something of a wrong kind.
     """
-    program = _imported(name, search_dir)
+    program = imported(name, search_dir)
     if isinstance(program, Program):
         return program
     raise ConfigError([raw.problem(("program",), program).text if raw else f"program: {program}"])
@@ -180,40 +176,6 @@ def _options(
         unknown = [key for key in data if key not in known]
         problems += [raw.problem((key,), unknown_key(key, runtime_keys + known)) for key in unknown]
     return options, problems
-
-
-def _imported(name: str, search_dir: Path) -> Program | str:
-    """Return the program, or the text of the mistake."""
-    if not all(part.isidentifier() for part in name.split(".")):
-        return f"found {found(name)}, expected the name of a Python module, such as 'roles'"
-    if (folder := str(search_dir.resolve())) not in sys.path:
-        sys.path.append(folder)
-    importlib.invalidate_caches()
-    try:
-        module = importlib.import_module(name)
-    except ModuleNotFoundError as error:
-        if error.name and (name == error.name or name.startswith(f"{error.name}.")):
-            return f"no module named {name!r} on Python's path or next to the file"
-        return f"program {name!r} cannot be imported: {_blame(error)}"
-    except (Exception, SystemExit) as error:  # noqa: BLE001  # the user's module may raise anything
-        return f"program {name!r} cannot be imported: {_blame(error)}"
-    try:
-        return program_of(module, planned=True)
-    except ConfigError as error:
-        return error.problems[0]
-
-
-def _blame(error: BaseException) -> str:
-    """Describe the error in one line, with the place that raised it."""
-    if isinstance(error, SyntaxError):
-        return show_text(f"{error.msg} ({Path(error.filename or '?').name}:{error.lineno})", 300)
-    frames = [
-        f
-        for f in traceback.extract_tb(error.__traceback__)
-        if not f.filename.startswith(("<frozen", RUNTIME))  # leave out the code that raises for it
-    ]
-    place = f" ({Path(frames[-1].filename).name}:{frames[-1].lineno})" if frames else ""
-    return show_text(f"{type(error).__name__}: {error}{place}", 300)
 
 
 def _accepted(value: Model | None, problems: Sequence[Problem]) -> Model:
