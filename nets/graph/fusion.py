@@ -3,7 +3,8 @@
 - BatchNorm, its Scale, the sum with a shortcut and the activation: the Scale does the work of all
   (`ops.norm_scale_forward`), and the others only pass values on. Activations are those of
   `ops.joined_activations`; over a sum only the ReLU, which needs no more than its top for its
-  gradient.
+  gradient. In a residual block the gradients from the next block and around it are added up in the
+  pass that rectifies them and takes BatchNorm's sums (`ops.rectified_sums`).
 - A MAX Pooling with the ReLU before or after it: the ReLU leaves its gradient to the pooling
   (`rectify` of `ops.pool_forward`), since a value that is not positive is never a maximum.
 
@@ -94,10 +95,12 @@ def _join_activation(
     own gradient."""
     if node.also:
         last = _next(wiring, mine, node, True)
-        relu = None if last is None else _rectifier(_next(wiring, mine, last, False))
-        if relu is not None and relu.in_place:
+        over = None if last is None else _next(wiring, mine, last, False)
+        relu = _rectifier(over)
+        if over is not None and relu is not None and relu.in_place:
             scale.activation = relu.activation
             relu.absorbed = True
+            _join_gradient(wiring, mine, over, relu, scale)
         return
     after = _next(wiring, mine, node, reused)
     if after is not None and isinstance(after.layer, Elementwise):
@@ -105,6 +108,18 @@ def _join_activation(
         if found is not None and found.kind in scale.ops.joined_activations:
             scale.activation = found
             after.layer.hand_down()
+
+
+def _join_gradient(
+    wiring: Wiring, mine: dict[int, Node], node: Node, relu: ReLU, scale: Scale
+) -> None:
+    """Let the gradients of the ReLU's readers be added up, rectified and summed for the Scale in
+    one pass."""
+    if scale.ops.sums_as_it_rectifies:
+        relu.gradient = scale.rectified
+        value = wiring.values[node.tops[0]]
+        here = all(reader in mine for reader in value.consumers)
+        value.apart = here and len(value.consumers) == 2 and not any(relu.loss_weights)
 
 
 def _join_pool(wiring: Wiring, mine: dict[int, Node], node: Node) -> None:

@@ -24,22 +24,31 @@ class Gradients:
         self._dtype = dtype
         self.sums: dict[int, Array] = {}
         self._of: dict[int, Array] = {}
+        self._second: dict[int, tuple[Array]] = {}  # second parts of gradients
         self._seeds: dict[int, Array] = {}
         self._borrowed: dict[Slot, Array] = {}  # from borrowers, kept for the owner
 
     def begin(self) -> None:
         """Forget the gradients of the pass before."""
         self._of = {}
+        self._second = {}
         self._borrowed = {}
 
     def of(self, i: int) -> Array | None:
         """Return the gradient of value `i`, None if backward has not reached it."""
         return self._of.get(i)
 
+    def parts(self, i: int) -> list[Array | None]:
+        """Return the gradient of value `i`, as its two parts if they are kept apart."""
+        return [self.of(i), *self._second.get(i, ())]
+
     def add(self, i: int, grad: Array) -> None:
         """Add a gradient to value `i`. The first gradient is kept by reference; the sum of two is
-        another array."""
+        another array, unless they are kept apart."""
         known = self._of.get(i)
+        if known is not None and self._wiring.values[i].apart:
+            self._second[i] = (grad,)
+            return
         self._of[i] = grad if known is None else self._ops.add(known, grad, out=self.sums.get(i))
 
     def seed(self, node: Node) -> None:

@@ -99,7 +99,7 @@ class Net(FedNet):
 
     def _backward_node(self, node: Node, out: Sequence[Array] | None) -> tuple[Array, ...]:
         self._gradients.seed(node)
-        grads = [self._gradients.of(i) for i in node.tops]
+        grads = [part for i in node.tops for part in self._gradients.parts(i)]
         statistics = any(param.keep is not None for param in node.layer.params)
         if not statistics and all(grad is None for grad in grads):
             # no loss depends on the layer

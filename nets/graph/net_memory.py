@@ -189,7 +189,7 @@ class Planner:
             weight or value in self._given or value in self.given for value, weight in weights
         ):
             return  # no loss depends on it, so the pass skips it
-        incoming = [self._gradient(value, time) for value in node.tops]
+        incoming = [region for value in node.tops for region in self._gradient(value)]
         until = time if layer.planned else last
         for region in (*incoming, *self._saved[node.index]):
             self._touch(region, until)
@@ -234,6 +234,8 @@ class Planner:
         region."""
         given = self._given.setdefault(value, [])
         given.append(region)
+        if self.wiring.values[value].apart:
+            return
         if len(given) == 2:
             shape = self.wiring.values[value].shape
             self.sums[value] = Region(None, "sum", shape, self.dtype, time, time)
@@ -242,10 +244,11 @@ class Planner:
             self._touch(region, time)
             self.sums[value].live(time)
 
-    def _gradient(self, value: int, time: int) -> Region | None:
-        """Return the region that has the whole gradient of the value, for reading at `time`."""
-        given = self._given.get(value, [])
-        return self.sums[value] if len(given) > 1 else given[0] if given else None
+    def _gradient(self, value: int) -> list[Region | None]:
+        """Return the region that has the whole gradient of the value, or the two regions of its
+        parts."""
+        given = self._given.get(value, [None])
+        return given if self.wiring.values[value].apart or len(given) == 1 else [self.sums[value]]
 
     # concatenation
 

@@ -18,13 +18,18 @@ from nets.layers.base import Shape
 @dataclass
 class Value:
     """The meaning of a blob name between two writes. An in-place layer makes a new value of the
-    same name."""
+    same name.
+
+    `apart`: the layer that makes it takes the gradients of its two readers one by one, not their
+    sum (`nets.graph.fusion`).
+    """
 
     name: str
     shape: Shape
     producer: int
     consumers: list[int] = field(default_factory=list)
     needs_grad: bool = False
+    apart: bool = False
 
 
 @dataclass(eq=False)

@@ -1,6 +1,7 @@
 """Multiplication by factors and addition of biases along some axes (Caffe's `Scale`, `Bias`). The
 factors are parameters or a second bottom."""
 
+from collections.abc import Sequence
 from typing import Any
 
 from nets.layers.base import Blobs, Gradients, Layer, Run, Setup, Shape, Values, register
@@ -49,6 +50,7 @@ class Scale(Layer):
     gradient_in_place_ok = True
     norm: BatchNorm | None = None  # the layer below, if this layer does its work (`fusion`)
     activation: Activation | None = None  # of the layer above, if this layer does its work
+    sums: tuple[Array, Array] | None = None  # of this pass's gradient, from `rectified`
 
     def _shape(self, shapes: list[Shape], setup: Setup) -> list[Shape]:
         p = self.proto.scale_param
@@ -84,6 +86,8 @@ class Scale(Layer):
                 **self.norm.statistics,
             )
             self.added = addend is not None
+            self.sums = None
+            self.normed = bottoms[0]
             return [y]
         gamma = blobs[0] if len(bottoms) == 1 else bottoms[1]
         beta = blobs[-1] if self.bias else None
@@ -121,6 +125,18 @@ class Scale(Layer):
         params = ((dgamma,) if learned else ()) + (() if dbeta is None else (dbeta,))
         return [dx] if learned else [dx, dgamma if wanted[1] else None], params
 
+    def rectified(self, gradients: Sequence[Array], y: Array, out: Array) -> Array:
+        """Compute the gradient of the sum of this layer's top and an addend, from the gradients of
+        the sum's ReLU and the ReLU's top. Keeps its sums for `backward`."""
+        assert self.norm is not None
+        x = self.normed
+        sums, products = (self.buffer(key, x.shape[1:2]) for key in ("sums", "products"))
+        dy, *_ = self.ops.rectified_sums(
+            gradients, y, x, self.norm.mean, out=out, out_sums=sums, out_products=products
+        )
+        self.sums = (sums, products)
+        return dy
+
     def _backward_joined(
         self, norm: BatchNorm, dy: Array, x: Array, blobs: Blobs, out: Blobs | None
     ) -> Gradients:
@@ -136,6 +152,7 @@ class Scale(Layer):
             eps=norm.eps,
             fixed=norm.fixed,
             activation=None if self.added else self.activation,
+            sums=self.sums,
             out=dy if self.over_gradient else self.buffer("bottom", x.shape),
             out_gamma=out[0] if out else None,
             out_beta=out[1] if out else None,

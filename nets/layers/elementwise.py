@@ -5,7 +5,7 @@ Each layer's gradient is computed from its bottom or from its top. Products of x
 `gates`, learned slopes in `prelu`, random masks in `dropout`.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 from nets.layers.base import Blobs, Gradients, Layer, Need, Run, Setup, Shape, Values, register
 from ops import Activation, Array
@@ -76,6 +76,8 @@ class ReLU(Elementwise):
     reads_bottoms = False
     gradient_in_place_ok = True
     absorbed = False  # the layer below rectifies as it writes
+    # of the Scale below a sum: takes the top's gradients, the top and a destination
+    gradient: Callable[[Sequence[Array], Array, Array], Array] | None = None
 
     def _read(self) -> None:
         self.slope = float(self.proto.relu_param.negative_slope)
@@ -89,6 +91,21 @@ class ReLU(Elementwise):
         """Leave the gradient to another layer, below or above, which rectifies it."""
         self.passes_gradient = True
         self.reads_tops = False
+
+    def backward(
+        self,
+        grads: list[Array | None],
+        values: Values,
+        run: Run,
+        wanted: list[bool],
+        out: Blobs | None,
+    ) -> Gradients:
+        given = [grad for grad in grads if grad is not None]
+        if self.gradient is None or self.passes_gradient or not wanted[0] or not given:
+            return super().backward(grads, values, run, wanted, out)
+        y = values.tops[0]
+        into = given[0] if self.over_gradient else self.buffer("bottom", y.shape)
+        return [self.gradient(given, y, into)], ()
 
     def _forward(self, x: Array, out: Array) -> Array:
         return x if self.absorbed else self.ops.relu_forward(x, self.slope, out=out)

@@ -18,9 +18,9 @@ from ops.cpu.elementwise.embedding import Tables
 from ops.cpu.elementwise.gates import Gates
 from ops.cpu.elementwise.group_norm import GroupNormalisation
 from ops.cpu.elementwise.lrn import ResponseNormalisation
-from ops.cpu.elementwise.norm_scale import NormScale
 from ops.cpu.elementwise.pooling import Pooling
 from ops.cpu.elementwise.rearrange import Rearrangement
+from ops.cpu.elementwise.rectified_sums import RectifiedSums
 from ops.cpu.elementwise.softmax import Softmax
 from ops.cpu.elementwise.update import Updates
 from ops.cpu.recurrent.recurrent import RecurrentKernels
@@ -38,7 +38,7 @@ class CpuBackend(
     RecurrentKernels,
     Pooling,
     ResponseNormalisation,
-    NormScale,
+    RectifiedSums,
     GroupNormalisation,
     Activations,
     Gates,

@@ -110,6 +110,7 @@ class Normalisation(OnDevice):
         eps: float = 1e-5,
         fixed: bool = False,
         activation: Activation | None = None,
+        sums: tuple[Array, Array] | None = None,
         out: Array | None = None,
         out_gamma: Array | None = None,
         out_beta: Array | None = None,

@@ -42,6 +42,7 @@ class Backend(
     joins = False  # whether norm_scale_* take fewer passes than the operations one by one
     # activations that norm_scale_* of a backend that `joins` compute without more passes
     joined_activations: Collection[str] = ("relu", "clip", "swish", "hard_swish")
+    sums_as_it_rectifies = False  # whether rectified_sums takes one pass
     compiles = False  # whether an operation may have to be compiled when it first runs
     tries = False  # whether it tries algorithms out when the first operation of a shape runs
     # The source of memory of `empty` on the host (bytes -> aligned uint8 array), for memory that

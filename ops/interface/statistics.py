@@ -96,6 +96,7 @@ class StatisticsOps:
         eps: float = 1e-5,
         fixed: bool = False,
         activation: Activation | None = None,
+        sums: tuple[Array, Array] | None = None,
         out: Array | None = None,
         out_gamma: Array | None = None,
         out_beta: Array | None = None,
@@ -105,7 +106,8 @@ class StatisticsOps:
 
         The activation's argument is computed again from x, so the forward pass must have had no
         addend. After one with an addend, take the activation's gradient first (relu_backward) and
-        leave `activation` out. out may be dy.
+        leave `activation` out. `sums` are the sums that `rectified_sums` gave with such a dy; a
+        backend that knows them need not read dy and x for them. out may be dy.
         """
         return fused.norm_scale_backward(
             cast(Any, self),
@@ -118,9 +120,31 @@ class StatisticsOps:
             eps,
             fixed,
             activation,
+            sums,
             out,
             out_gamma,
             out_beta,
+        )
+
+    def rectified_sums(
+        self,
+        gradients: Sequence[Array],
+        y: Array,
+        x: Array,
+        mean: Array,
+        *,
+        out: Array | None = None,
+        out_sums: Array | None = None,
+        out_products: Array | None = None,
+    ) -> tuple[Array, Array, Array]:
+        """The gradient g of the argument of a rectifier with the result y (N, C, ...), and g's sums
+        for `norm_scale_backward`: g is the sum of one or two gradients where y > 0, else 0.
+
+        Returns (g, sums of g (C,), sums of g * (x - mean) (C,)), with mean (C,) the mean of x. out
+        may be a gradient.
+        """
+        return fused.rectified_sums(
+            cast(Any, self), gradients, y, x, mean, out, out_sums, out_products
         )
 
     def norm_added(

@@ -6,10 +6,11 @@ The reference runs them one after the other, with the operations of the backend 
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 from ops.activation import Activation
-from ops.errors import Array, check_alike, check_float, check_shape
+from ops.errors import Array, OpsError, check_alike, check_float, check_shape
 
 
 def norm_scale_forward(
@@ -59,11 +60,12 @@ def norm_scale_backward(
     eps: float,
     fixed: bool,
     activation: Activation | None,
+    sums: tuple[Array, Array] | None,
     out: Array | None,
     out_gamma: Array | None,
     out_beta: Array | None,
 ) -> tuple[Array, Array, Array]:
-    """dx, dgamma, dbeta."""
+    """dx, dgamma, dbeta. The sums are taken again."""
     check("norm_scale_backward", out, gamma, beta, dy=dy, x=x)
     y, _, _ = ops.batch_norm_forward(x, eps=eps, statistics=(mean, variance))
     if activation is not None:
@@ -79,6 +81,29 @@ def norm_scale_backward(
         dgamma,
         dbeta,
     )
+
+
+def rectified_sums(
+    ops: Any,
+    gradients: Sequence[Array],
+    y: Array,
+    x: Array,
+    mean: Array,
+    out: Array | None,
+    out_sums: Array | None,
+    out_products: Array | None,
+) -> tuple[Array, Array, Array]:
+    """g = sum of the gradients where y > 0, else 0; then its sums, and those of g * (x - mean)."""
+    op = "rectified_sums"
+    if len(gradients) not in (1, 2):
+        raise OpsError(f"{op}: found {len(gradients)} gradients, expected one or two")
+    check_alike(op, out, y=y, x=x, **{f"gradient {k}": g for k, g in enumerate(gradients)})
+    check_float(op, y=y, mean=mean)
+    check_shape(op, "mean", mean, x.shape[1:2])
+    total = gradients[0] if len(gradients) == 1 else ops.add(*gradients)
+    g = ops.relu_backward(total, y, out=out)
+    away = x - mean.reshape((-1,) + (1,) * (x.ndim - 2))
+    return g, ops.channel_sums(g, out=out_sums), ops.channel_sums(g * away, out=out_products)
 
 
 def check(op: str, out: Array | None, gamma: Array, beta: Array, **arrays: Array) -> None:

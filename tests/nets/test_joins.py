@@ -46,13 +46,8 @@ RELU = layer("relu", "ReLU", "conv", "conv")
 POOL = layer(
     "max", "Pooling", "conv", "max", ("pooling_param { pool: MAX kernel_size: 3 stride: 2 }")
 )
-BRANCH = layer(
-    "pool",
-    "Pooling",
-    "data",
-    "pool",
-    ("pooling_param { pool: AVE kernel_size: 3 stride: 1 pad: 1 }"),
-)
+AVERAGE = "pooling_param { pool: AVE kernel_size: 3 stride: 1 pad: 1 }"
+BRANCH = layer("pool", "Pooling", "data", "pool", AVERAGE)
 
 # name: (layers after the convolution, the blob that the loss reads, the joins: with kept memory,
 # with reused memory)
@@ -141,6 +136,41 @@ NETS = {
     "sum under the first name": (
         BRANCH + norm() + scale() + layer("sum", "Eltwise", "pool conv", "conv") + RELU,
         "conv",
+        "ser",
+        "ser",
+    ),
+    "sum that is read twice": (
+        BRANCH
+        + norm()
+        + scale()
+        + layer("sum", "Eltwise", "pool conv", "conv")
+        + RELU
+        + layer("mean", "Pooling", "conv", "mean", AVERAGE)
+        + layer("both", "Eltwise", "conv mean", "both"),
+        "both",
+        "serg",
+        "serg",
+    ),
+    "sum that one layer reads twice": (
+        BRANCH
+        + norm()
+        + scale()
+        + layer("sum", "Eltwise", "pool conv", "conv")
+        + RELU
+        + layer("both", "Eltwise", "conv conv", "both"),
+        "both",
+        "serg",
+        "serg",
+    ),
+    "sum that is read three times": (
+        BRANCH
+        + norm()
+        + scale()
+        + layer("sum", "Eltwise", "pool conv", "conv")
+        + RELU
+        + layer("mean", "Pooling", "conv", "mean", AVERAGE)
+        + layer("both", "Eltwise", "conv mean conv", "both"),
+        "both",
         "ser",
         "ser",
     ),
@@ -270,14 +300,15 @@ def backend(name: str, joins: bool) -> Backend:
 
 def joined(net: Net) -> str:
     """The layers that are joined to others, as letters: s(cale), e(ltwise), a(ctivation),
-    r(ectifier), p(ooling's rectifier)."""
+    r(ectifier), p(ooling's rectifier), g(radients of a sum)."""
     layers = {node.layer.name: node.layer for node in net.nodes}
     found = "p" if "max" in layers and layers["max"].rectify else ""
     found += "s" if "scale" in layers and layers["scale"].norm is not None else ""
     found += "e" if "sum" in layers and layers["sum"].views else ""
     found += "a" if "act" in layers and layers["act"].views else ""
     relu = layers.get("relu")
-    return found + ("r" if isinstance(relu, ReLU) and (relu.absorbed or relu.views) else "")
+    found += "r" if isinstance(relu, ReLU) and (relu.absorbed or relu.views) else ""
+    return found + ("g" if any(value.apart for value in net.wiring.values) else "")
 
 
 def trained(net: Net, step: int = 0) -> list[np.ndarray]:

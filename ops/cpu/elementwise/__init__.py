@@ -30,4 +30,5 @@ decoupled_update  Updates with decoupled weight decay (SGDW, NesterovW, AdamW), 
                   over a parameter, its gradient and its histories
 joined            The activations that batch norm computes in its own passes, as formulas over
                   vectors
+rectified_sums    The gradient of a rectifier over a sum, with its sums for batch norm, in one pass
 """

@@ -171,6 +171,7 @@ class NormScale(Normalisation):
         eps: float = 1e-5,
         fixed: bool = False,
         activation: Activation | None = None,
+        sums: tuple[Array, Array] | None = None,
         out: Array | None = None,
         out_gamma: Array | None = None,
         out_beta: Array | None = None,
@@ -186,24 +187,27 @@ class NormScale(Normalisation):
             stream = BACKWARD[kind]
             operands = (dx, dy, x, mean, factor, offset, slope, beta)
             finish = (dgamma, offset, slope, slope, dbeta, variance)
-            sums = self._gated(dy, x, SUMS[kind])
+            plan = self._gated(dy, x, SUMS[kind])
             if (
-                sums is not None
+                plan is not None
                 and self.streams.fits(stream, operands, 1)
                 and self.streams.fits(FINISH, finish)
                 and self.streams.run(FACTOR, (factor, gamma, variance), (eps,))
                 and plain(dgamma, channels)
                 and plain(dbeta, channels)
             ):
-                for name, number in zip(JOINED[kind].numbers.split(), numbers, strict=True):
-                    setattr(sums.block, name, number)
-                self._sum_gated(sums, dy, x, mean, factor, beta, dbeta, slope)
+                if sums is None:
+                    for name, number in zip(JOINED[kind].numbers.split(), numbers, strict=True):
+                        setattr(plan.block, name, number)
+                    self._sum_gated(plan, dy, x, mean, factor, beta, dbeta, slope)
+                else:
+                    dbeta[...], slope[...] = sums
                 self.streams.run(FINISH, finish, (eps, 0.0 if fixed else channels / dy.size))
                 self.streams.run(stream, operands, numbers, axis=1)
                 return dx, dgamma, dbeta
         return super().norm_scale_backward(
             dy, x, gamma, beta, mean, variance, eps=eps, fixed=fixed, activation=activation,
-            out=out, out_gamma=out_gamma, out_beta=out_beta,
+            sums=sums, out=out, out_gamma=out_gamma, out_beta=out_beta,
         )  # fmt: skip
 
     def _gated(self, dy: Array, x: Array, kernel: Kernel) -> RowSums | None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 from ops.cpu.codegen.kernel import Kernel
@@ -13,17 +14,20 @@ from ops.errors import Array, Shape
 
 
 class RowSums:
-    """Sums over the rows of x (and of x * y), for arrays of one shape and one set of strides."""
+    """Sums over the rows of arrays of one shape and one set of strides. `steps`: the kernel's names
+    of the arrays' strides."""
 
-    def __init__(self, rows: Rows, threads: int, kernel: Kernel) -> None:
+    def __init__(
+        self, rows: Rows, threads: int, kernel: Kernel, steps: Sequence[str] = ("sx", "sy")
+    ) -> None:
         channels = rows.length
         lanes = host().lanes
         width = channels + -channels % lanes
         self.bytes = threads * width * BYTES_PER_NUMBER
-        steps = dict(zip(("sx", "sy"), rows.strides, strict=False))
+        given = dict(zip(steps, rows.strides, strict=False))
         self.kernel = kernel
         self.rows = rows.number
-        self.block = kernel.block(rows=rows.number, channels=channels, width=width, **steps)
+        self.block = kernel.block(rows=rows.number, channels=channels, width=width, **given)
         self.total = total_sums.block(channels=channels, width=width, threads=threads)
 
 

@@ -15,6 +15,7 @@ from typing import Any
 from ops.cpu.codegen.code import Code, Generated, generated
 from ops.cpu.codegen.kernel import layout
 from ops.cpu.codegen.values import Vec, Whole
+from ops.cpu.elementwise.activation import rectified_back
 
 SPAN = 128  # rows
 BUNCH = 8  # rows read together
@@ -68,6 +69,32 @@ def sums_through(kind: str, backward: Callable[..., Vec], numbers: str) -> Gener
     return Generated(f"sum_{kind}", layout(THROUGH, numbers), write)
 
 
+def rectified_sums(count: int) -> Generated:
+    """A kernel that writes g, the sum of `count` gradients where y > 0, else 0, and takes the sums
+    of g and of g * (x - mean)."""
+    gradients = [f"g{k}" for k in range(count)]
+
+    def write(c: Code) -> None:
+        first, last = c.share(c.rows)
+
+        def terms(row: Whole, at: Whole, mask: Any) -> list[Vec]:
+            def read(name: str) -> Vec:
+                return c.load(getattr(c, name) + row * getattr(c, f"s{name}") + at, mask)
+
+            total = read("g0") if count == 1 else read("g0").plus(read("g1"))
+            g = rectified_back(c, total, read("y"))
+            return [g, g * (read("x") - c.load(c.mean + at, mask))]
+
+        def write_first(row: Whole, at: Whole, mask: Any, found: list[Vec]) -> None:
+            c.deliver(found[0], c.out + row * c.sout + at, mask)
+
+        _sums(c, first, last, terms, 2, write_first)
+
+    arrays = ["out", *gradients, "y", "x"]
+    names = [*arrays, *(f"s{name}" for name in arrays), "rows channels width sums mean"]
+    return Generated(f"rectified_sums_{count}", layout(" ".join(names)), write)
+
+
 @generated(CENTRED)
 def sum_moments(c: Code) -> None:
     """Write the sums of x - p and of its square, p a point for each channel; also p and the number
@@ -89,8 +116,9 @@ def sum_moments(c: Code) -> None:
     _sums(c, first, last, terms, 2)
 
 
-def _sums(c: Code, first: Whole, last: Whole, terms: Any, kinds: int) -> None:
-    """This thread's float64 sums of `terms(row, offset, mask)` over its rows."""
+def _sums(c: Code, first: Whole, last: Whole, terms: Any, kinds: int, write: Any = None) -> None:
+    """This thread's float64 sums of `terms(row, offset, mask)` over its rows. `write(row, offset,
+    mask, terms)` may write results; the terms of a bunch of rows are read before."""
     mine = c.sums + c.number * c.width * BYTES_PER_NUMBER
     wide = [mine + c.width * 8 * k for k in range(kinds)]
     narrow = [mine + c.width * (16 + 4 * k) for k in range(kinds)]
@@ -107,6 +135,8 @@ def _sums(c: Code, first: Whole, last: Whole, terms: Any, kinds: int) -> None:
                 for k, mask in enumerate(masks):
                     place = at + k * c.lanes * 4
                     rows = [terms(row + r, place, mask) for r in range(count)]
+                    for r, found in enumerate(rows if write else ()):
+                        write(row + r, place, mask, found)
                     for kind, sums in enumerate(narrow):
                         total = _tree([row_terms[kind] for row_terms in rows])
                         c.store(c.load(sums + place) + total, sums + place)

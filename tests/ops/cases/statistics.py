@@ -130,7 +130,10 @@ def norm_scale(shape: tuple[int, ...], activation: Activation | None, added: boo
             b, a, Outs(), **({"statistics": (a["m"], a["v"])} if fixed else {})
         )
         known = {"eps": eps, "fixed": fixed, "activation": None if added else activation}
-        dp = b.relu_backward(dy, y) if activation and added else dy
+        dp = dy
+        if activation and added:
+            dp, *sums = b.rectified_sums([dy], y, a["x"], mean)
+            known["sums"] = tuple(sums)
         outs = {"out": o[0], "out_gamma": o[1], "out_beta": o[2]}
         return b.norm_scale_backward(dp, a["x"], a["g"], a["c"], mean, variance, **known, **outs)
 
@@ -313,6 +316,39 @@ def softmax(axis: int) -> Case:
     )
 
 
+def rectified_sums(shape: tuple[int, ...], count: int) -> Case:
+    """The gradient of a rectifier from `count` gradients, and its sums per channel."""
+    names = ("p", "q")[:count]
+
+    def arrays(r):
+        part = {"m": r.standard_normal(shape[1])}
+        return {**normal(*shape, p=shape, q=shape, y=shape)(r), **part}
+
+    def reference(a):
+        g = sum(a[name].astype(np.float64) for name in names) * (a["y"] > 0)
+        sums = np.zeros((2, shape[1]))
+        for k, members in rows(g, lambda at: at[1]).items():
+            sums[0, k] = math.fsum(g[at] for at in members)
+            sums[1, k] = math.fsum(g[at] * (a["x"][at] - a["m"][k]) for at in members)
+        return g, *sums
+
+    return Case(
+        f"rectified sums of {count} {shape}",
+        arrays,
+        lambda b, a, o: b.rectified_sums(
+            [a[name] for name in names],
+            a["y"],
+            a["x"],
+            a["m"],
+            out=o[0],
+            out_sums=o[1],
+            out_products=o[2],
+        ),
+        reference,
+        tolerance=1e-4,
+    )
+
+
 CASES = [
     *batch_norm(7, 3, 4, 5),
     *batch_norm(13, 2),
@@ -322,6 +358,11 @@ CASES = [
         for s in ((7, 3, 4, 5), (13, 20))
         for activation, p in (*((a, False) for a in ACTIVATIONS), (None, True), (RELU, True))
         for c in norm_scale(s, activation, p)
+    ),
+    *(
+        rectified_sums(s, count)
+        for s in ((7, 3, 4, 5), (13, 20), (9, 97, 4, 5))
+        for count in (1, 2)
     ),
     *(channel_sums(*s) for s in ((7, 3, 4, 5), (13, 50), (1, 1, 1, 2))),
     *(

@@ -301,6 +301,7 @@ def test_with_destinations_given_nothing_is_allocated(fast):
         fast.norm_scale_backward(
             dy, x, g, b, m, v, activation=RELU, out=y, out_gamma=dg, out_beta=db
         )
+        fast.rectified_sums([dy, x], y, x, m, out=dy, out_sums=dg, out_products=db)
         fast.channel_sums(dy, out=db)
         fast.eltwise_forward([p, q], out=dp)
         fast.flatten(x, out=rows)

@@ -47,7 +47,7 @@ REPLACED = [
         ("scale_forward scale_backward_data scale_backward_weights bias_forward bias_backward"),
     ),
     (eltwise, "forward backward"),
-    (fused, "norm_scale_forward norm_scale_backward"),
+    (fused, "norm_scale_forward norm_scale_backward rectified_sums"),
     (
         gates,
         (
@@ -77,6 +77,7 @@ BEGINNINGS = (
     "scale (3,) from axis 1",
     "bias (3,) from axis 1",
     "norm, scale",
+    "rectified sums",
     "batch norm",
     "group norm (7, 6, 4, 5)",
     "pooling",
