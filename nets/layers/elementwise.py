@@ -9,7 +9,6 @@ from collections.abc import Callable, Sequence
 
 from nets.layers.base import Blobs, Gradients, Layer, Need, Run, Setup, Shape, Values, register
 from ops import Activation, Array
-from ops.activation import RELU
 
 
 class Elementwise(Layer):
@@ -85,7 +84,7 @@ class ReLU(Elementwise):
             raise self.error(
                 "relu_param.negative_slope", (f"found {self.slope:g}, expected a number >= 0")
             )
-        self.activation = RELU if self.slope == 0 else None
+        self.activation = Activation("relu") if self.slope == 0 else None
 
     def hand_on(self) -> None:
         """Leave the gradient to another layer, below or above, which rectifies it."""

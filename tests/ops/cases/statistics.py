@@ -88,15 +88,9 @@ ACTIVATIONS: dict[Activation | None, Any] = {
 }
 
 
-def norm_scale(shape: tuple[int, ...], activation: Activation | None, added: bool) -> list[Case]:
-    """Batch norm, scale and bias, optionally with an addend and an activation, from the batch's
-    statistics and from given ones."""
-    eps = 0.01
+def norm_scale_references(shape, activation, added: bool, eps: float):
+    """The result from given statistics, and the result from the batch's with these."""
     column = (-1,) + (1,) * (len(shape) - 2)
-
-    def arrays(r):
-        part = {name: r.standard_normal(shape[1]) for name in ("g", "c", "m")}
-        return {**normal(*shape, p=shape)(r), **part, "v": r.random(shape[1]) + 0.1}
 
     def result(a, mean, variance):
         g, c, m, v = (part.reshape(column) for part in (a["g"], a["c"], mean, variance))
@@ -111,6 +105,19 @@ def norm_scale(shape: tuple[int, ...], activation: Activation | None, added: boo
             mean[k] = math.fsum(values) / len(values)
             variance[k] = math.fsum((v - mean[k]) ** 2 for v in values) / len(values)
         return result(a, mean, variance), mean, variance
+
+    return result, reference
+
+
+def norm_scale(shape: tuple[int, ...], activation: Activation | None, added: bool) -> list[Case]:
+    """Batch norm, scale and bias, optionally with an addend and an activation, from the batch's
+    statistics and from given ones."""
+    eps = 0.01
+    result, reference = norm_scale_references(shape, activation, added, eps)
+
+    def arrays(r):
+        part = {name: r.standard_normal(shape[1]) for name in ("g", "c", "m")}
+        return {**normal(*shape, p=shape)(r), **part, "v": r.random(shape[1]) + 0.1}
 
     def forward(b, a, o, **given):
         addend = a["p"] if added else None
