@@ -63,13 +63,11 @@ NETS = {
         )
         for kind, more in (
             ("Clip", "clip_param { min: 0 max: 0.8 }"),
-            ("Swish", "swish_param { beta: 1.5 }"),
-            ("SiLU", ""),
             ("HardSwish", ""),
         )
     },
-    "scale and SiLU of another name": (
-        norm() + scale() + layer("act", "SiLU", "conv", "act"),
+    "scale and HardSwish of another name": (
+        norm() + scale() + layer("act", "HardSwish", "conv", "act"),
         "act",
         "s",
         "sa",
@@ -86,27 +84,27 @@ NETS = {
         "sr",
         "sr",
     ),
-    "scale and SiLU that is read twice": (
+    "scale and HardSwish that is read twice": (
         norm()
         + scale()
-        + layer("act", "SiLU", "conv", "conv")
+        + layer("act", "HardSwish", "conv", "conv")
         + layer("sum", "Eltwise", "conv conv", "sum"),
         "sum",
         "sa",
         "sa",
     ),
-    "sum and SiLU": (
+    "sum and HardSwish": (
         BRANCH
         + norm()
         + scale()
         + layer("sum", "Eltwise", "pool conv", "conv")
-        + layer("act", "SiLU", "conv", "conv"),
+        + layer("act", "HardSwish", "conv", "conv"),
         "conv",
         "se",
         "se",
     ),
     "scale and an activation that is not joined": (
-        norm() + scale() + layer("act", "GELU", "conv", "conv"),
+        norm() + scale() + layer("act", "SiLU", "conv", "conv"),
         "conv",
         "s",
         "s",

@@ -88,26 +88,9 @@ ACTIVATIONS: dict[Activation | None, Any] = {
 }
 
 
-def _moments(x: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """The mean and the variance of each channel, number by number."""
-    mean = np.zeros(x.shape[1])
-    variance = np.zeros(x.shape[1])
-    for k, members in rows(x, lambda at: at[1]).items():
-        values = [float(x[at]) for at in members]
-        mean[k] = math.fsum(values) / len(values)
-        variance[k] = math.fsum((v - mean[k]) ** 2 for v in values) / len(values)
-    return mean, variance
-
-
-def norm_scale(shape: tuple[int, ...], activation: Activation | None, added: bool) -> list[Case]:
-    """Batch norm, scale and bias, optionally with an addend and an activation, from the batch's
-    statistics and from given ones."""
-    eps = 0.01
+def norm_scale_references(shape, activation, added: bool, eps: float):
+    """The result from given statistics, and the result from the batch's with these."""
     column = (-1,) + (1,) * (len(shape) - 2)
-
-    def arrays(r):
-        part = {name: r.standard_normal(shape[1]) for name in ("g", "c", "m")}
-        return {**normal(*shape, p=shape)(r), **part, "v": r.random(shape[1]) + 0.1}
 
     def result(a, mean, variance):
         g, c, m, v = (part.reshape(column) for part in (a["g"], a["c"], mean, variance))
@@ -115,13 +98,39 @@ def norm_scale(shape: tuple[int, ...], activation: Activation | None, added: boo
         return each(ACTIVATIONS[activation], y)
 
     def reference(a):
-        mean, variance = _moments(a["x"])
+        mean = np.zeros(shape[1])
+        variance = np.zeros(shape[1])
+        for k, members in rows(a["x"], lambda at: at[1]).items():
+            values = [float(a["x"][at]) for at in members]
+            mean[k] = math.fsum(values) / len(values)
+            variance[k] = math.fsum((v - mean[k]) ** 2 for v in values) / len(values)
         return result(a, mean, variance), mean, variance
+
+    return result, reference
+
+
+def norm_scale(shape: tuple[int, ...], activation: Activation | None, added: bool) -> list[Case]:
+    """Batch norm, scale and bias, optionally with an addend and an activation, from the batch's
+    statistics and from given ones."""
+    eps = 0.01
+    result, reference = norm_scale_references(shape, activation, added, eps)
+
+    def arrays(r):
+        part = {name: r.standard_normal(shape[1]) for name in ("g", "c", "m")}
+        return {**normal(*shape, p=shape)(r), **part, "v": r.random(shape[1]) + 0.1}
 
     def forward(b, a, o, **given):
         addend = a["p"] if added else None
-        how = {"eps": eps, "activation": activation, "addend": addend, "out": o[0]}
-        return b.norm_scale_forward(a["x"], a["g"], a["c"], **how, **given)
+        return b.norm_scale_forward(
+            a["x"],
+            a["g"],
+            a["c"],
+            eps=eps,
+            activation=activation,
+            addend=addend,
+            out=o[0],
+            **given,
+        )
 
     def backward(b, a, dy, o, fixed=False):
         y, mean, variance = forward(
