@@ -140,6 +140,20 @@ def test_a_nan_and_an_infinity_reach_their_rows_alone(random, layout) -> None:
 
 
 @needs_bfloat16
+@pytest.mark.parametrize("layout", LAYOUTS)
+def test_operands_are_rounded_to_even_and_denormal_numbers_count_as_0(layout) -> None:
+    tie = 2.0**-8  # half of the last place of 1
+    given = np.array([[1 + tie, 0], [1 + 3 * tie, 0], [-1 - tie, 0], [2.0**-130, 0]], np.float32)
+    expected = np.array([1, 1 + 4 * tie, -1, 0])
+    into = nans((4, 1), "f")
+    assert multiply(1, layout(given), np.array([[1], [0]], np.float32), into)
+    assert (into[:, 0] == expected).all()
+    into = nans((1, 4), "f")
+    assert multiply(1, np.array([[1, 0]], np.float32), layout(given.T), into)
+    assert (into[0] == expected).all()
+
+
+@needs_bfloat16
 def test_operands_without_neighbours_have_no_plan_in_bfloat16() -> None:
     rows, apart = (40, 4), (80, 8)
     assert planned_bfloat16(TEAMS[1], (4, 6, 10), rows, (24, 4), (24, 4)) is not None
