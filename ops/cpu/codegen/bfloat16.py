@@ -43,7 +43,7 @@ def check_bfloat16() -> None:
     if not has_bfloat16():
         raise KernelsMissing(
             f"products in bfloat16: this processor ({host().cpu}, vectors of {host().bits} bits) "
-            "lacks AVX512_BF16, which Intel has since Cooper Lake and AMD since Zen 4; "
+            "lacks AVX512_BF16, which AMD's Zen 4 and Intel's Sapphire Rapids have; "
             "use precision 'fast'"
         )
 
