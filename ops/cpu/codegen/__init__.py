@@ -6,6 +6,7 @@ loops           Kernels that are loops in Python
 code            Kernels written as LLVM IR instruction by instruction
 values          The values of generated kernels
 ir_tools        Small pieces of LLVM IR that the generated kernels share
+bfloat16        bfloat16 in generated kernels
 prefetch_hints  A hint that asks for a cache line before it is needed
 smooth          exp, sigmoid and tanh of float32 vectors, as LLVM IR
 wanted          Kernels that are wanted and not yet loaded

@@ -1,11 +1,15 @@
 """Products of matrices: the register-blocked micro-kernel and the loops around it.
 
-tile         The register-blocked micro-kernel that every product of matrices here runs on, as LLVM
-             IR
-microkernel  The table of micro-kernels for this machine's vectors, and how loops call them
-calls        The functions that generated loops call
-permute      Two generated movers of memory
-turn         Matrices turned by 90 degrees
-gemm         Products of matrices
-dense        Dense layers and products of matrices on the CPU backend
+tile              The register-blocked micro-kernel that every product of matrices here runs on, as
+                  LLVM IR
+microkernel       The table of micro-kernels for this machine's vectors, and how loops call them
+calls             The functions that generated loops call
+permute           Two generated movers of memory
+turn              Matrices turned by 90 degrees
+narrow            Two generated movers that round float32 numbers to bfloat16 and pair those that a
+                  product sums
+gemm              Products of matrices
+dense             Dense layers and products of matrices on the CPU backend
+bfloat16_product  Products of float32 matrices whose operands are rounded to bfloat16 while they are
+                  packed
 """

@@ -49,11 +49,12 @@ class Tiles:
     most.
     """
 
-    def __init__(self, ahead: bool, dense: str) -> None:
+    def __init__(self, ahead: bool, dense: str, pairs: bool) -> None:
         self._most = shapes(long="A" in dense)
         self._ahead = ahead
         self._dense = dense
-        self.kept_as = "tiles" + "_ahead" * ahead + f"_{dense}" * bool(dense)
+        self._pairs = pairs
+        self.kept_as = "tiles" + "_ahead" * ahead + f"_{dense}" * bool(dense) + "_bfloat16" * pairs
         self.rows: NDArray[np.int64] = np.array(
             [self._most[v + 1] for v in range(len(self._most))], np.int64
         )
@@ -90,7 +91,14 @@ class Tiles:
         for vectors, count in self._each():
             name = f"tile_{count}x{vectors}"
             build_tile(
-                module, name, count, vectors, self.lanes, ahead=self._ahead, dense=self._dense
+                module,
+                name,
+                count,
+                vectors,
+                self.lanes,
+                ahead=self._ahead,
+                dense=self._dense,
+                pairs=self._pairs,
             )
 
     def _each(self) -> Iterator[tuple[int, int]]:
@@ -100,9 +108,9 @@ class Tiles:
 
 
 @functools.cache
-def tiles(ahead: bool = False, dense: str = "") -> Tiles:
+def tiles(ahead: bool = False, dense: str = "", pairs: bool = False) -> Tiles:
     """The micro-kernels of this machine of one kind; `build_tile` explains the arguments."""
-    return Tiles(ahead, dense)
+    return Tiles(ahead, dense, pairs)
 
 
 def panels(width: int, most: int, lanes: int) -> tuple[tuple[int, int, int], ...]:

@@ -19,6 +19,7 @@ from typing import Any
 
 from llvmlite import ir
 
+from ops.cpu.codegen.bfloat16 import Pairs
 from ops.cpu.codegen.ir_tools import F32, I32, I64, MASKED, Vectors, fetch, function, on_arm
 
 ADDRESSES = (
@@ -60,6 +61,7 @@ def build_tile(
     *,
     ahead: bool = False,
     dense: str = "",
+    pairs: bool = False,
 ) -> None:
     """Add the kernel of `rows` x (`vectors` * `width`) sums. nk = 0 or no = 0 writes max(I, floor).
     If the address I is 0, the sums are written as they are, with no floor.
@@ -68,10 +70,11 @@ def build_tile(
     bursts would delay the data that the sums wait for. If `past` is 1, the sums bypass the caches;
     C, sCr and lanes are then whole vectors. `dense`: which of "A" (the numbers of a row) and "B"
     (its rows) have no gaps; sAk and sBk are then not read. Rows of a dense B are whole vectors, of
-    which the numbers past `lanes` may be anything.
+    which the numbers past `lanes` may be anything. `pairs`: every number of A and B is a pair of
+    bfloat16 numbers (`narrow`), whose two products are added to the sum.
     """
     b, a = function(module, name, LOOKING_AHEAD if ahead else ARGUMENTS)
-    v = Vectors(b, width)
+    v = Pairs(b, width) if pairs else Vectors(b, width)
     rest = b.sub(a["lanes"], I64(width * (vectors - 1)))  # lanes of the last vector
     masks = [None] * (vectors - 1) + [v.mask(rest)]
 
@@ -102,14 +105,10 @@ def build_tile(
         for value, block in zip(ways, (end, usual), strict=True):
             cell.add_incoming(value, block)
     places = cells(a["C"], a["sCr"])
-    if not ahead:
-        _store(b, v, final, places, rest, masks)
+    if ahead:
+        _store_either(b, v, a["past"], final, places, rest, masks)
     else:
-        with b.if_else(b.icmp_signed("==", a["past"], I64(1))) as (beyond, near):
-            with beyond:
-                _store_past(b, v, final, places)
-            with near:
-                _store(b, v, final, places, rest, masks)
+        _store(b, v, final, places, rest, masks)
     b.ret_void()
 
 
@@ -174,6 +173,23 @@ def _store(
         with whole:
             for value, place, _ in pairs:
                 v.store(value, place)
+
+
+def _store_either(
+    b: ir.IRBuilder,
+    v: Vectors,
+    past: ir.Value,
+    values: list[ir.Value],
+    places: list[ir.Value],
+    rest: ir.Value,
+    masks: list[Any],
+) -> None:
+    """Store as `_store_past` does if `past` is 1, else as `_store` does."""
+    with b.if_else(b.icmp_signed("==", past, I64(1))) as (beyond, near):
+        with beyond:
+            _store_past(b, v, values, places)
+        with near:
+            _store(b, v, values, places, rest, masks)
 
 
 def _store_past(

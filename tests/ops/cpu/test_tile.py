@@ -7,6 +7,7 @@ import re
 import pytest
 from llvmlite import ir
 
+from ops.cpu.codegen.bfloat16 import has_bfloat16
 from ops.cpu.codegen.compiled import machine, optimised
 from ops.cpu.codegen.target import host
 from ops.cpu.gemm.microkernel import shapes, tidy
@@ -32,3 +33,17 @@ def test_the_loop_that_sums_products_spills_no_vector_to_the_stack(
     if not loops:
         pytest.skip("this machine's products have other names")
     assert [ON_THE_STACK.findall(block) for block in loops] == [[]] * len(loops)
+
+
+@pytest.mark.skipif(not has_bfloat16(), reason="needs AVX512_BF16")
+@pytest.mark.parametrize(("vectors", "rows"), shapes().items())
+def test_the_loop_that_sums_products_of_pairs_spills_no_vector_to_the_stack(
+    vectors: int, rows: int
+) -> None:
+    def build(module: ir.Module) -> None:
+        build_tile(module, "tile", rows, vectors, host().lanes, pairs=True)
+
+    listing = machine().emit_assembly(optimised(build, tidy=tidy("")))
+    blocks = re.split(r"^\S+:", listing, flags=re.MULTILINE)
+    loops = [block for block in blocks if "vdpbf16ps" in block]
+    assert [ON_THE_STACK.findall(block) for block in loops] == [[]]

@@ -1,0 +1,72 @@
+"""bfloat16 in generated kernels: numbers rounded to it, and sums of products of its pairs.
+
+The instructions are those of AVX512_BF16. VCVTNEPS2BF16 rounds to even. VDPBF16PS adds the products
+of two neighbouring numbers to each float32 sum. Both take denormal numbers as 0.
+"""
+
+from __future__ import annotations
+
+from llvmlite import ir
+
+from ops.cpu.codegen.ir_tools import I32, Vectors, declared
+from ops.cpu.codegen.target import host
+from ops.errors import KernelsMissing
+
+FEATURE = "+avx512bf16"
+LANES = 16  # float32 numbers of the only width for which there are kernels, 512 bits
+I16 = ir.IntType(16)
+
+
+class BFloat(ir.Type):  # type: ignore[misc]
+    """LLVM's type bfloat, which llvmlite lacks."""
+
+    def _to_string(self) -> str:
+        return "bfloat"
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, BFloat)
+
+    def __hash__(self) -> int:
+        return hash(BFloat)
+
+
+_PAIRS = ir.VectorType(BFloat(), 2 * LANES)
+
+
+def has_bfloat16() -> bool:
+    """Whether the processor multiplies bfloat16 numbers in vectors of 512 bits."""
+    return FEATURE in host().features.split(",")
+
+
+def check_bfloat16() -> None:
+    """Check that the processor has AVX512_BF16. Raises KernelsMissing with the reason."""
+    if not has_bfloat16():
+        raise KernelsMissing(
+            f"products in bfloat16: this processor ({host().cpu}, vectors of {host().bits} bits) "
+            "lacks AVX512_BF16, which AMD's Zen 4 and Intel's Sapphire Rapids have; "
+            "use precision 'fast'"
+        )
+
+
+class Pairs(Vectors):
+    """Vectors whose products are those of bfloat16: each 4 bytes of a factor are a pair."""
+
+    def fma(self, x: ir.Value, y: ir.Value, z: ir.Value) -> ir.Value:
+        """z + x[odd] * y[odd] + x[even] * y[even] for the two numbers in each lane of x and y,
+        rounded after each sum."""
+        name = "llvm.x86.avx512bf16.dpbf16ps.512"
+        dot = declared(self.b, name, self.type, [self.type, _PAIRS, _PAIRS])
+        return self.b.call(dot, [z, self.b.bitcast(x, _PAIRS), self.b.bitcast(y, _PAIRS)])
+
+
+def narrowed(b: ir.IRBuilder, value: ir.Value) -> ir.Value:
+    """Round a vector of float32 to bfloat16, to even. Returns 16-bit integers."""
+    small = b.fptrunc(value, ir.VectorType(BFloat(), LANES))
+    return b.bitcast(small, ir.VectorType(I16, LANES))
+
+
+def paired(b: ir.IRBuilder, low: ir.Value, high: ir.Value) -> ir.Value:
+    """The pairs (low[v], high[v]) of two vectors of float32, rounded. Returns 32-bit integers."""
+    wide = ir.VectorType(I32, LANES)
+    first, second = (b.zext(narrowed(b, value), wide) for value in (low, high))
+    return b.or_(first, b.shl(second, ir.Constant(wide, [16] * LANES)))
