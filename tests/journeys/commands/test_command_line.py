@@ -165,7 +165,7 @@ def test_the_nursery_of_up_has_the_program_before_anything_is_planned() -> None:
         [sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=True
     )
     program, folder, *imported = done.stdout.split()
-    assert (program, folder) == ("roles", ".")
+    assert (program, Path(folder)) == ("roles", ROOT)
     assert "roles" in imported
     assert not any(name.startswith("roles.presets.omnivore") for name in imported)
 
