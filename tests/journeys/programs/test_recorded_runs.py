@@ -19,6 +19,7 @@ import runtime
 from examples.chain import chain
 from nets.definition.spec import ZOO
 from runtime.cli.main import main
+from runtime.runs.script_record import NO_FILE
 from tests.helpers.support import configure, environment, events, run_up
 
 NOT_UTF_8 = os.fsdecode(b"caf\xe9")
@@ -140,21 +141,28 @@ def test_the_config_toml_of_a_script_has_what_the_script_trained(
     assert events(after, "resumed")[0]["iteration"] == 3
 
 
+@pytest.mark.parametrize("script", ["mine.py", None])
 def test_a_topology_that_a_script_laid_out_or_changed_is_tested_but_never_planned_as_another(
-    project: Path, capsys: pytest.CaptureFixture[str]
+    script: str | None,
+    project: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
 ) -> None:
+    file = None if script is None else str(project / script)
+    monkeypatch.setattr(sys.modules["__main__"], "__file__", file, raising=False)
+    named = NO_FILE if file is None else file
     own = roles.training({**MINE, "strategy": {"workers": 2}}, strategy=chain, directory=project)
     plain = roles.training(SINGLE, directory=project)
     apart = dataclasses.replace(plain.actors[-1], process="apart")
     changed = dataclasses.replace(plain, actors=(*plain.actors[:-1], apart))
     for topology in (own, changed):
         run = ran(topology, project / "runs")
-        file = run / "config.toml"
-        assert '"images": 400' in scores(capsys, run, file)
-        for words in (["check", file], ["plan", file], ["up", file, "--resume", run]):
+        config = run / "config.toml"
+        assert '"images": 400' in scores(capsys, run, config)
+        for words in (["check", config], ["plan", config], ["up", config, "--resume", run]):
             line = refused(capsys, *words)
-            assert line.startswith(f"{file}:")
-            assert f"run.script: {Path(sys.modules['__main__'].__file__ or '')} made the" in line
+            assert line.startswith(f"{config}:")
+            assert f"run.script: {named} made the" in line
             assert "run that script instead" in line
 
 
