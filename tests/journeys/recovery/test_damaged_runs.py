@@ -174,7 +174,7 @@ def test_a_file_with_a_wrong_byte_or_half_a_file_or_another_file_gives_no_traceb
 @pytest.mark.slow
 @pytest.mark.timeout(900)  # up to a second each
 @settings(
-    max_examples=600,
+    max_examples=300,
     suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow],
 )
 @given(case=cases(COMMANDS), damaged=damages)
