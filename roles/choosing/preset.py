@@ -98,7 +98,7 @@ class PresetChoice:
             best = self.trials[at]
             others = ", ".join(_measured(trial) for trial in self.trials if trial is not best)
             with_groups = best.named.removeprefix(best.name)
-            why = f"measured {spoken(seconds)} an iteration{with_groups}, {others}"
+            why = f"{best.source} {spoken(seconds)} an iteration{with_groups}, {others}"
             return self.choose(best.candidate, why)
         if self.trials:
             why = "predicted to be the fastest; the run is too short to measure"

@@ -65,6 +65,11 @@ class PresetTrial:
         return None if self.failed else self._watch.seconds
 
     @property
+    def source(self) -> str:
+        """The source of `seconds`, in a word."""
+        return "measured"
+
+    @property
     def iterations(self) -> float:
         """The iterations that are worth one iteration of one group."""
         return self.counted.iterations
@@ -123,6 +128,11 @@ class LearningTrial(PresetTrial):
         return None if self.failed else self._seconds
 
     @property
+    def source(self) -> str:
+        """As `PresetTrial.source`."""
+        return "predicted" if self._chosen is None else "measured"
+
+    @property
     def iterations(self) -> float:
         """The iterations with the chosen setting that are worth one iteration of one group."""
         if self._chosen is None:
@@ -148,11 +158,11 @@ class LearningTrial(PresetTrial):
 
     def _found(self, seconds: float) -> dict[str, Any]:
         worth = f"{self.iterations:.3g} of its iterations are worth one of one group"
+        predicted = {"predicted_seconds": self.predicted}
         if self._chosen is None:
-            learns = f"its tuner chose nothing within {LEARNING_SECONDS:.0f} s; usually {worth}"
-        else:
-            learns = f"{self._chosen}: {worth}"
-        return {"measured_seconds": seconds, "predicted_seconds": self.predicted, "learns": learns}
+            why = f"its tuner chose nothing within {LEARNING_SECONDS:.0f} s; usually {worth}"
+            return {**predicted, "learns": why}
+        return {"measured_seconds": seconds, **predicted, "learns": f"{self._chosen}: {worth}"}
 
 
 def _unsaved(topology: Topology, predicted: float) -> Topology:

@@ -106,13 +106,18 @@ def test_groups_count_by_the_gain_that_the_tuner_of_the_trial_has_found(
 def test_a_tuner_that_chooses_nothing_in_time_counts_its_groups_with_little_gain(
     tmp_path: Path,
 ) -> None:
-    trial = chosen(cluster(tmp_path)).trials[0]
+    found = chosen(cluster(tmp_path))
+    trial, single = found.trials
     assert isinstance(trial, LearningTrial)
     assert not trial.heard("progress", {"iteration": 1}, 5.0)
     assert not trial.heard("progress", {"iteration": 2}, 4.9 + LEARNING_SECONDS)
     assert trial.heard("progress", {"iteration": 3}, 5.0 + LEARNING_SECONDS)
     assert (trial.seconds, trial.iterations) == (trial.predicted, pytest.approx(4**0.75))
+    assert "measured_seconds" not in trial.ended("")[1]
     assert trial.ended("")[1]["learns"] == (
         "its tuner chose nothing within 30 s; usually 2.83 of its iterations are worth one of one "
         "group"
     )
+    assert isinstance(single, PresetTrial)
+    timed(single, 9.0)
+    assert found.chosen().why[1]["why"].startswith("predicted ")
