@@ -12,4 +12,5 @@ gemm              Products of matrices
 dense             Dense layers and products of matrices on the CPU backend
 bfloat16_product  Products of float32 matrices whose operands are rounded to bfloat16 while they are
                   packed
+amx_block         The block of a product that AMX's tiles compute, as LLVM IR
 """
