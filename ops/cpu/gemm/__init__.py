@@ -15,4 +15,5 @@ bfloat16_product  Products of float32 matrices whose operands are rounded to bfl
 amx_block         The block of a product that AMX's tiles compute, as LLVM IR
 bfloat16_choice   The choice of instruction for products in bfloat16, by processor
 dot_block         The block of a product that VDPBF16PS computes
+products          The choice of a plan for each product
 """

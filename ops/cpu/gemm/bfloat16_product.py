@@ -78,10 +78,15 @@ def multiply_rows(
     if a.sAk == 4:
         call_narrow(a.along, A, a.sAr, packed, a.pitch, r, depth)
     else:
-        for row in range(0, r, LANES):
-            columns = min(LANES, r - row)
-            into = packed + row * a.pitch
-            call_narrow(a.across_turned, A + row * 4, a.sAk, into, a.pitch, depth, columns)
+        for part in range(0, depth, CHUNK):
+            numbers = min(CHUNK, depth - part)
+            source = A + part * a.sAk
+            for row in range(0, r, LANES):
+                columns = min(LANES, r - row)
+                into = packed + row * a.pitch + part * 2
+                call_narrow(
+                    a.across_turned, source + row * 4, a.sAk, into, a.pitch, numbers, columns
+                )
     floor = a.floor if k + depth == a.k else none
     col = 0
     for p in range(count):
