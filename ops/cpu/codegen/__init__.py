@@ -14,6 +14,7 @@ compiled        Generated kernels as machine code
 store           The store of compiled kernels between processes
 owned           Files and folders of this user, made and opened so that no other user can replace
                 them
+amx             Intel's AMX in generated kernels
 
 See docs/decisions/kernels.md.
 """
