@@ -47,20 +47,20 @@ def _build_transpose(module: ir.Module, lanes: int) -> None:
     with b.if_else(full) as (whole, part):
         with whole:
             rows = [v.load(b.add(a["src"], b.mul(a["sS"], I64(r)))) for r in range(lanes)]
-            for t, row in enumerate(_turned(b, rows, lanes)):
+            for t, row in enumerate(turned(b, rows, lanes)):
                 v.store(row, b.add(a["dst"], b.mul(a["sD"], I64(t))))
         with part:
             rows = []
             for r in range(lanes):
                 count = b.select(b.icmp_signed("<", I64(r), a["nS"]), a["nT"], I64(0))
                 rows.append(v.load(b.add(a["src"], b.mul(a["sS"], I64(r))), v.mask(count)))
-            for t, row in enumerate(_turned(b, rows, lanes)):
+            for t, row in enumerate(turned(b, rows, lanes)):
                 count = b.select(b.icmp_signed("<", I64(t), a["nT"]), a["nW"], I64(0))
                 v.store(row, b.add(a["dst"], b.mul(a["sD"], I64(t))), v.mask(count))
     b.ret_void()
 
 
-def _turned(b: ir.IRBuilder, rows: list[ir.Value], lanes: int) -> list[ir.Value]:
+def turned(b: ir.IRBuilder, rows: list[ir.Value], lanes: int) -> list[ir.Value]:
     """The transpose of a square of vectors: for each bit of the lane number, exchange the two
     off-diagonal halves."""
     step = 1
