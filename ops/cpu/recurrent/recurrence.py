@@ -7,8 +7,9 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from ops.cpu.gemm.gemm import Product, Strides, planned
+from ops.cpu.gemm.gemm import Strides
 from ops.cpu.gemm.microkernel import tiles
+from ops.cpu.gemm.products import Plan, planned_as
 from ops.cpu.gemm.turn import turns
 from ops.cpu.recurrent.time_steps import PACK, STEPS, pack_state, run_backward, run_forward
 from ops.cpu.team.team import Team
@@ -34,12 +35,14 @@ class Recurrence:
     not checked."""
 
     def __init__(
-        self, team: Team, workspace: Workspace, sizes: Sizes, forward: int, backward: int
-    ) -> None:
-        """`forward` and `backward`: the kernels of a unit."""
+        self, team: Team, workspace: Workspace, sizes: Sizes, forward: int, backward: int,
+        precision: str,
+    ) -> None:  # fmt: skip
+        """`forward` and `backward`: the kernels of a unit; `precision`: that of the products."""
         steps, images, features, hidden, width = sizes
         self._team = team
         self._workspace = workspace
+        self._precision = precision
         self._sizes = sizes
         self._zeros = np.zeros(max(hidden, 64), np.float32)
         # rows of scalars that lie a multiple of 4 KiB apart would fall into the same lines of the
@@ -77,8 +80,8 @@ class Recurrence:
         columns: int,
         *,
         bias: bool = False,
-    ) -> Product:
-        plan = planned(self._team, shape, a, b, (4 * columns, 4), bias=bias)
+    ) -> Plan:
+        plan = planned_as(self._precision, self._team, shape, a, b, (4 * columns, 4), bias=bias)
         assert plan is not None
         return plan
 
