@@ -19,11 +19,12 @@ ROOMS: dict[str, str] = {
     "ops.cpu.team": "ops ops.cpu.codegen ops.interface",
     "ops.cpu.gemm": "ops ops.cpu.codegen ops.cpu.team ops.interface ops.reference",
     "ops.cpu.depthwise": "ops ops.cpu.codegen ops.cpu.gemm",
+    "ops.cpu.tiled": "ops ops.cpu.codegen ops.cpu.gemm ops.cpu.team",
     "ops.cpu.elementwise": "ops ops.cpu.codegen ops.cpu.team ops.reference",
     "ops.cpu.recurrent": "ops ops.cpu.codegen ops.cpu.gemm ops.cpu.team ops.reference",
     "ops.cpu.conv": (
         "ops ops.cpu.codegen ops.cpu.depthwise ops.cpu.elementwise ops.cpu.gemm ops.cpu.team "
-        "ops.reference"
+        "ops.cpu.tiled ops.reference"
     ),
     "ops.cpu": "",
     "ops.cuda.kernels": "",

@@ -8,6 +8,7 @@ conv/         Convolution: which algorithm each pass of a shape gets, and the al
 elementwise/  Operations that pass over memory once or twice
 recurrent/    Recurrent layers: products over all steps at once, then the steps
 depthwise/    Kernels of depthwise convolution
+tiled/        Convolution in bfloat16 on the tiles of AMX
 
 See docs/decisions/kernels.md.
 """

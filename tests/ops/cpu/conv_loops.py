@@ -47,12 +47,23 @@ class Case:
 
 
 @functools.cache
-def case(shape: ConvShape) -> Case:
+def operands(shape: ConvShape) -> tuple[Array, Array, Array, Array]:
+    """x, w, b and dy in float32."""
     random = np.random.default_rng(5)
     sizes = shape.in_shape, shape.weight_shape, (shape.outputs,), shape.out_shape
-    x, w, b, dy = (
-        random.standard_normal(size, dtype=np.float32).astype(np.float64) for size in sizes
-    )
+    x, w, b, dy = (random.standard_normal(size, dtype=np.float32) for size in sizes)
+    return x, w, b, dy
+
+
+@functools.cache
+def case(shape: ConvShape) -> Case:
+    """The operands in float64, with their results."""
+    x, w, b, dy = (part.astype(np.float64) for part in operands(shape))
+    return convolved(shape, x, w, b, dy)
+
+
+def convolved(shape: ConvShape, x: Array, w: Array, b: Array, dy: Array) -> Case:
+    """The results of these operands."""
     g = shape.geometry
     y = np.zeros(dy.shape) + b[None, :, None, None]
     dx = np.zeros(x.shape)

@@ -1,0 +1,137 @@
+"""Convolution on tiles of bfloat16 compared with float64 sums over rounded operands, with NaN-filled
+destinations, in shapes and layouts of every kind."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable
+
+import numpy as np
+import pytest
+
+from ops import Array, ConvGeometry
+from ops.cpu.codegen.amx import has_amx
+from ops.cpu.conv.algorithm import ConvShape
+from ops.cpu.team.team import Team
+from ops.cpu.team.workspace import Workspace
+from ops.cpu.tiled.convolution import Tiled
+from tests.ops.cpu.conv_loops import LAYOUTS, Case, convolved, in_memory, operands
+from tests.ops.cpu.test_bfloat16_product import rounded
+from tests.ops.cpu.test_direct import SHAPES, plain
+
+TEAMS = {size: Team(size) for size in (1, 2, 3)}
+needs_tiles = pytest.mark.skipif(not has_amx(), reason="needs AMX-BF16 and its permission")
+MORE = [
+    plain(16, 64, (14, 13), 32, 3, pad=1),  # whole tiles
+    plain(8, 48, (9, 9), 40, 3, pad=1, stride=2),
+    plain(24, 32, (30, 30), 96, 1),  # several units of work
+    plain(48, 64, (7, 14), 16, 5, pad=2),  # the images of a batch are several units
+    plain(1, 24, (40, 41), 16, 7, pad=3, stride=2),
+    plain(6, 128, (12, 12), 64, 3, pad=2, dilation=2, groups=4),
+    plain(2, 256, (7, 7), 320, 3, pad=1),  # several parts of panels share a unit
+    plain(5, 33, (6, 6), 17, 3, stride=3),  # the stride leaves pixels out
+    ConvShape((3, 64, 1, 50), 64, ConvGeometry((1, 5), (1, 2), (0, 2))),
+]
+Results = tuple[Array, Array, Array]
+
+
+@functools.cache
+def exact(shape: ConvShape) -> tuple[Case, Results]:
+    """The results for rounded operands, and the most by which sums in float32 may differ: k + 2
+    roundings of the sum of absolute values."""
+    x, w, b, dy = operands(shape)
+    found = convolved(shape, rounded(x), rounded(w), b.astype(np.float64), rounded(dy))
+    sizes = convolved(shape, *(np.abs(part) for part in (found.x, found.w, found.b, found.dy)))
+    taps = shape.geometry.kernel[0] * shape.geometry.kernel[1]
+    n, k, high, wide = shape.out_shape
+    groups = shape.geometry.groups
+    lengths = taps * shape.weight_shape[1], taps * k // groups, n * high * wide
+    parts = (sizes.y, sizes.dx, sizes.dw)
+    y, dx, dw = (
+        (length + 2) * 2.0**-23 * part for length, part in zip(lengths, parts, strict=True)
+    )
+    return found, (y, dx, dw)
+
+
+def results(
+    shape: ConvShape, threads: int, layout: Callable[[Array], Array], floor: float = -np.inf
+) -> Results:
+    """y, dx and dw."""
+    x, w, b, dy = operands(shape)
+    made = Tiled(shape.in_shape, shape.outputs, shape.geometry, TEAMS[threads], Workspace())
+    y = layout(np.full(dy.shape, np.nan, np.float32))
+    dx = layout(np.full(x.shape, np.nan, np.float32))
+    dw = np.full(w.shape, np.nan, np.float32)
+    x, dy = layout(x), layout(dy)
+    made.forward(x, w, b, y, floor)
+    made.backward_data(dy, w, dx)
+    made.backward_weights(x, dy, dw)
+    return y, dx, dw
+
+
+@needs_tiles
+@pytest.mark.parametrize("layout", LAYOUTS)
+@pytest.mark.parametrize("shape", [*SHAPES, *MORE], ids=str)
+def test_every_pass_is_the_sum_over_rounded_operands(shape, layout) -> None:
+    found, bounds = exact(shape)
+    for result, expected, bound in zip(
+        results(shape, 1, layout), (found.y, found.dx, found.dw), bounds, strict=True
+    ):
+        assert (np.abs(result - expected) <= bound).all()
+
+
+@needs_tiles
+@pytest.mark.parametrize("shape", [*SHAPES, *MORE], ids=str)
+def test_every_pass_has_the_same_bits_for_every_number_of_threads(shape) -> None:
+    one, *others = (results(shape, threads, in_memory) for threads in TEAMS)
+    for other in others:
+        for first, second in zip(one, other, strict=True):
+            assert first.tobytes() == second.tobytes()
+
+
+@needs_tiles
+@pytest.mark.parametrize("shape", MORE[:3], ids=str)
+def test_outputs_on_tiles_are_rectified_on_request_and_nan_is_not_hidden(shape) -> None:
+    found, bounds = exact(shape)
+    y, _, _ = results(shape, 1, in_memory, 0.0)
+    assert (np.abs(y - np.maximum(found.y, 0)) <= bounds[0]).all()
+    x, w, _, _ = operands(shape)
+    w = w.copy()
+    w[0] = np.nan
+    made = Tiled(shape.in_shape, shape.outputs, shape.geometry, TEAMS[1], Workspace())
+    y = in_memory(np.zeros(shape.out_shape, np.float32))
+    made.forward(in_memory(x), w, None, y, 0.0)
+    assert np.isnan(y[:, 0]).all()
+    assert np.isfinite(y[:, 1:]).all()
+
+
+@needs_tiles
+@pytest.mark.parametrize("stride", (1, 2))
+def test_a_nan_reaches_the_results_that_read_it_and_the_gradients_of_its_channel(stride) -> None:
+    shape = plain(3, 20, (9, 9), 40, 3, pad=1, stride=stride)
+    x, w, _, dy = operands(shape)
+    x, dy = x.copy(), dy.copy()
+    x[1, 7, 0, 8] = np.nan
+    made = Tiled(shape.in_shape, shape.outputs, shape.geometry, TEAMS[2], Workspace())
+    y = in_memory(np.zeros(shape.out_shape, np.float32))
+    made.forward(in_memory(x), w, None, y)
+    dw = np.zeros(w.shape, np.float32)
+    made.backward_weights(in_memory(x), in_memory(dy), dw)
+    with np.errstate(invalid="ignore"):
+        expected = convolved(shape, x, w, np.zeros(shape.outputs), dy)
+    assert (np.isnan(y) == np.isnan(expected.y)).all()
+    assert np.isnan(dw[np.isnan(expected.dw)]).all()
+    assert np.isfinite(np.delete(dw, 7, axis=1)).all()
+
+
+@needs_tiles
+def test_nothing_is_written_beside_the_results_of_tiles() -> None:
+    shape = plain(5, 24, (7, 7), 20, 3, pad=1)
+    x, w, b, _ = operands(shape)
+    n, k, high, wide = shape.out_shape
+    memory = np.full((high, wide, n, k + 12), 7, np.float32)
+    y = memory[..., 6 : 6 + k].transpose(2, 3, 0, 1)
+    made = Tiled(shape.in_shape, shape.outputs, shape.geometry, TEAMS[1], Workspace())
+    made.forward(in_memory(x), w, b, y)
+    y[...] = 7
+    assert (memory == 7).all()
