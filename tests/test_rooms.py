@@ -20,7 +20,9 @@ ROOMS: dict[str, str] = {
     "ops.cpu.gemm": "ops ops.cpu.codegen ops.cpu.team ops.interface ops.reference",
     "ops.cpu.depthwise": "ops ops.cpu.codegen ops.cpu.gemm",
     "ops.cpu.elementwise": "ops ops.cpu.codegen ops.cpu.team ops.reference",
-    "ops.cpu.recurrent": "ops ops.cpu.codegen ops.cpu.gemm ops.cpu.team ops.reference",
+    "ops.cpu.recurrent": (
+        "ops ops.cpu.codegen ops.cpu.elementwise ops.cpu.gemm ops.cpu.team ops.reference"
+    ),
     "ops.cpu.conv": (
         "ops ops.cpu.codegen ops.cpu.depthwise ops.cpu.elementwise ops.cpu.gemm ops.cpu.team "
         "ops.reference"
