@@ -21,7 +21,9 @@ ROOMS: dict[str, str] = {
     "ops.cpu.depthwise": "ops ops.cpu.codegen ops.cpu.gemm",
     "ops.cpu.tiled": "ops ops.cpu.codegen ops.cpu.gemm ops.cpu.team",
     "ops.cpu.elementwise": "ops ops.cpu.codegen ops.cpu.team ops.reference",
-    "ops.cpu.recurrent": "ops ops.cpu.codegen ops.cpu.gemm ops.cpu.team ops.reference",
+    "ops.cpu.recurrent": (
+        "ops ops.cpu.codegen ops.cpu.elementwise ops.cpu.gemm ops.cpu.team ops.reference"
+    ),
     "ops.cpu.conv": (
         "ops ops.cpu.codegen ops.cpu.depthwise ops.cpu.elementwise ops.cpu.gemm ops.cpu.team "
         "ops.cpu.tiled ops.reference"

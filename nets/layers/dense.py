@@ -171,6 +171,13 @@ class Embed(Layer):
     no gradient."""
 
     is_dense = True
+    handed_on = False
+    table: Array  # (input_dim, O) of this pass, if it is handed on
+
+    def hand_on(self) -> None:
+        """Leave the look-up to the recurrent layer above. The top is then the numbers of the rows,
+        and its gradient the table's."""
+        self.handed_on = True
 
     def _shape(self, shapes: list[Shape], setup: Setup) -> list[Shape]:
         p = self.proto.embed_param
@@ -190,6 +197,13 @@ class Embed(Layer):
     def forward(self, bottoms: list[Array], blobs: Blobs, run: Run) -> list[Array]:
         w = blobs[0]
         bias = blobs[1] if len(self.params) > 1 else None
+        if self.handed_on:
+            self.table = w
+            if bias is not None:
+                self.table = self.buffer("table", w.shape)
+                self.table[...] = w
+                self.table += bias
+            return [self.ops.embed_rows(bottoms[0], len(w))]
         return [
             self.ops.embed_forward(
                 bottoms[0], w, bias, out=self.buffer("top", (*bottoms[0].shape, w.shape[1]))
@@ -207,6 +221,10 @@ class Embed(Layer):
         dy = grads[0]
         bias = len(self.params) > 1
         assert dy is not None
+        if self.handed_on:
+            dw = self.ops.empty(dy.shape, dy.dtype) if out is None else out[0]
+            dw[...] = dy
+            return [None], (dw, dy.sum(0)) if bias else (dw,)
         dw, db = self.ops.embed_backward_weights(
             values.bottoms[0], dy, self.params[0].shape, bias=bias,
             out_w=out[0] if out else None, out_b=out[1] if out and bias else None,

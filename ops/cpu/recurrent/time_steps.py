@@ -69,9 +69,8 @@ def pack_state(number: int, size: int, at: Any) -> None:
 
 
 STEPS = layout(
-    "table rows vectors lanes unit gates d_gates h c cont h0 c0 dh dh_last dc_last d_h0 d_c0 "
-    "before packed carried dc"
-    " zeros steps images hidden width sG sC"
+    "table rows vectors lanes unit inputs index extra sums gates d_gates h c cont h0 c0 dh dh_last "
+    "dc_last d_h0 d_c0 before packed carried dc zeros steps images hidden width sI sG sC sS"
 )
 
 
@@ -84,13 +83,15 @@ def state_product(
     sA: int,
     C: int,
     sC: int,
+    start: int,
+    step: int,
     n0: int,
     n1: int,
     k: int,
     n: int,
-    add: int,
 ) -> None:
-    """C = A packed, or C += A packed with `add`; rows n0 to n1."""
+    """C = start + A packed, rows n0 to n1. `start` 0 stands for zeros; its rows are `step`
+    apart."""
     wide = a.lanes * 4
     total = (n + a.lanes - 1) // a.lanes
     for first in range(0, total, a.vectors):
@@ -100,7 +101,7 @@ def state_product(
         for m in range(n0, n1, rows):
             r = min(rows, n1 - m)
             into = C + m * sC + first * wide
-            start, step = (into, sC) if add else (a.zeros, 0)
+            initial = start + m * step + first * wide if start else 0
             call_tile(
                 table[(v - 1) * MAX_ROWS + r - 1],
                 A + m * sA,
@@ -112,7 +113,7 @@ def state_product(
                 0,
                 into,
                 sC,
-                start,
+                initial,
                 step,
                 k,
                 1,
@@ -139,32 +140,44 @@ def scaled_copy(source: int, into: int, count: int, factor: float) -> None:
 
 @kernel(STEPS)
 def run_forward(number: int, size: int, at: Any) -> None:
-    """gates (T, N, width) hold the inputs without the state's part. They become gates; h and c (T,
-    N, hidden) are written."""
+    """inputs -> gates (T, N, width), h and c (T, N, hidden). The inputs have a row, sI apart, for
+    each step of each sequence, or for each row of the table that `index` (T, N) reads."""
     a = arguments(at)
     table = integers(a.table, a.vectors * MAX_ROWS)
     rows_of = integers(a.rows, a.vectors)
     n0, n1 = share(a, rows_of[a.vectors - 1], number, size)
     cont = floats(a.cont, a.steps * a.images)
+    index = integers(a.index, a.steps * a.images)
     row = a.hidden * 4
+    row_G = a.width * 4
     if a.h0:
         for n in range(n0, n1):
             scaled_copy(a.h0 + n * row, a.carried + n * a.sC, a.hidden, cont[n])
     for t in range(a.steps):
-        gates = a.gates + t * a.images * a.sG
+        sums = a.zeros
+        step = 0
+        if a.extra:
+            sums = a.extra
+            step = row_G
         if t > 0 or a.h0:
             state_product(
-                a, table, rows_of, a.carried, a.sC, gates, a.sG, n0, n1, a.hidden, a.width, 1
-            )
+                a, table, rows_of, a.carried, a.sC, a.sums, a.sS, a.extra, row_G, n0, n1, a.hidden,
+                a.width,
+            )  # fmt: skip
+            sums = a.sums
+            step = a.sS
         for n in range(n0, n1):
             this = t * a.images + n
+            read = index[this] if a.index else this
             c_before = a.c + (this - a.images) * row
             if t == 0:
                 c_before = a.c0 + n * row if a.c0 else a.zeros
             following = cont[this + a.images] if t + 1 < a.steps else np.float32(0)
             call_forward(
                 a.unit,
-                gates + n * a.sG,
+                sums + n * step,
+                a.inputs + read * a.sI,
+                a.gates + this * row_G,
                 c_before,
                 a.c + this * row,
                 a.h + this * row,
@@ -225,7 +238,7 @@ def run_backward(number: int, size: int, at: Any) -> None:
             )
         if t > 0 or a.d_h0:
             state_product(
-                a, table, rows_of, d_gates, a.sG, a.carried, a.sC, n0, n1, a.width, a.hidden, 0
+                a, table, rows_of, d_gates, a.sG, a.carried, a.sC, 0, 0, n0, n1, a.width, a.hidden
             )
     for n in range(n0, n1):
         if a.d_h0:
@@ -234,7 +247,7 @@ def run_backward(number: int, size: int, at: Any) -> None:
             scaled_copy(a.dc + n * row, a.d_c0 + n * row, a.hidden, np.float32(1))
 
 
-ROWS = layout("unit x y dx junk rows count")
+ROWS = layout("unit x y dx junk zeros rows count")
 
 
 @kernel(ROWS)
@@ -243,7 +256,7 @@ def squash(number: int, size: int, at: Any) -> None:
     a = arguments(at)
     for n in range(a.rows * number // size, a.rows * (number + 1) // size):
         y = a.y + n * a.count * 4
-        call_forward(a.unit, y, y, y, y, y, a.count, np.float32(1), np.float32(1))
+        call_forward(a.unit, y, a.zeros, y, y, y, y, y, a.count, np.float32(1), np.float32(1))
 
 
 @kernel(ROWS)
