@@ -12,11 +12,19 @@ from nets.errors import PrototxtError, did_you_mean
 
 # the functions, each of which takes numbers and returns a net
 NETS: Mapping[str, str] = {
+    "convnext_tiny": "nets.zoo.convnext:convnext_tiny",
+    "densenet121": "nets.zoo.densenet:densenet121",
+    "efficientnet_b0": "nets.zoo.mobilenet:efficientnet_b0",
+    "mobilenet_v2_tv": "nets.zoo.mobilenet:mobilenet_v2_tv",
+    "mobilenet_v3_large": "nets.zoo.mobilenet:mobilenet_v3_large",
+    "mobilenet_v3_small": "nets.zoo.mobilenet:mobilenet_v3_small",
+    "regnet_y_400mf": "nets.zoo.regnet:regnet_y_400mf",
     "resnet18": "nets.zoo.resnet:resnet18",
     "resnet34": "nets.zoo.resnet:resnet34",
     "resnet50_tv": "nets.zoo.resnet:resnet50_tv",
     "resnet56": "nets.zoo.resnet:resnet56",
     "resnext50_32x4d": "nets.zoo.resnet:resnext50_32x4d",
+    "vgg16_bn": "nets.zoo.vgg:vgg16_bn",
 }
 _CALL = re.compile(r"(\w+)\s*(?:\((.*)\))?", re.DOTALL)
 _ARGUMENT = re.compile(r"\s*(\w+)\s*=\s*(\d{1,6})\s*")

@@ -75,7 +75,7 @@ def _deserialized(path: Path) -> dict[str, NDArray[Any]]:
     except SafetensorError as error:
         raise CheckpointError(f"{path}: damaged: {error}") from None
     found: dict[str, NDArray[Any]] = {}
-    for name, said in parts:
+    for name, said in sorted(parts, key=lambda part: _natural(part[0])):
         kind = said["dtype"]
         if kind.startswith(("I", "U", "BOOL")):
             continue  # counters and masks
@@ -113,6 +113,11 @@ def _unpickled(path: Path) -> dict[str, NDArray[Any]]:
         for name, tensor in tensors
         if isinstance(tensor, torch.Tensor) and tensor.is_floating_point()
     }
+
+
+def _natural(name: str) -> list[tuple[int, str]]:
+    """Return a key that puts layer 2 before layer 10. safetensors gives arrays in any order."""
+    return [(int(part) if part.isdecimal() else -1, part) for part in name.split(".")]
 
 
 def _wide(array: NDArray[Any]) -> NDArray[Any]:

@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 from nets.definition.spec import LayerSpec
 from nets.errors import NetError
 from nets.files.shared import Weights, lent
+from nets.files.timm_names import in_torchvision
 
 Arrays = Mapping[str, NDArray[Any]]
 CONVOLUTIONS = ("Convolution", "Deconvolution", "DepthwiseConvolution", "ConvolutionDepthwise")
@@ -91,12 +92,15 @@ def named(layers: Sequence[LayerSpec]) -> dict[str, Named]:
 
 
 def from_torch(arrays: Arrays, layers: Sequence[LayerSpec]) -> Weights:
-    """Return the weights of the layers whose arrays are all in the file. Other arrays of the file
-    are in the result by the names of their modules."""
+    """Return the weights of the layers whose arrays are all in the file, by torchvision's names or
+    by timm's. Other arrays of the file are in the result by the names of their modules."""
+    known = named(layers)
     rest = {name: array for name, array in arrays.items() if not name.endswith(TRACKED)}
+    by = in_torchvision(rest, {name for mine in known.values() for name in mine.names})
+    rest = {by.get(name, name): array for name, array in rest.items()}
     found: Weights = {}
-    for layer, mine in named(layers).items():
-        if all(name in arrays for name in mine.names):
+    for layer, mine in known.items():
+        if all(name in rest for name in mine.names):
             found[layer] = mine.from_torch([rest.pop(name) for name in mine.names])
     for name, array in rest.items():
         module = name.rpartition(".")[0] or name

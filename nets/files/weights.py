@@ -20,7 +20,7 @@ from nets.files.blobs import same_shape
 from nets.files.caffemodel import read_caffemodel, write_caffemodel
 from nets.files.parts import names
 from nets.files.shared import Lent, Numbered, Shapes, Weights, as_caffe, lent, numbered, owned
-from nets.files.torch_names import from_torch, to_torch
+from nets.files.torch_names import from_torch, named, to_torch
 
 SUFFIXES = (".caffemodel", ".caffemodel.h5", ".safetensors", *torch_files.PICKLED)
 SHARES = "shares"  # metadata key: the checkpoint's net shares parameters
@@ -45,7 +45,7 @@ class Matched:
 @dataclass(frozen=True, eq=False)
 class Several:
     """The weights of one net from several files. `told` has a line for each file whose layers
-    replace those of a file before it."""
+    replace those of a file before it, and for each file with torch's names."""
 
     weights: Weights = field(repr=False)
     told: tuple[str, ...] = ()
@@ -85,11 +85,16 @@ def read_each(paths: Iterable[str | Path], layers: Sequence[LayerSpec] = ()) -> 
         except NetError as error:
             problems += error.problems
             continue
+        if layers and torch_files.is_torchs(path):
+            known = named(layers)
+            count = len(known.keys() & more.keys())
+            told.append(f"{path}: torch's names give {count} of {len(known)} layers with weights")
         again = [layer for layer in more if layer in found]
         if again:
             earlier = ", ".join(dict.fromkeys(str(origin[layer]) for layer in again))
-            shown = f"{', '.join(again[:8])}{', ...' if len(again) > 8 else ''}"
-            told.append(f"layers {shown}: the weights in {path} replace the weights in {earlier}")
+            told.append(
+                f"layers {listed(again)}: the weights in {path} replace the weights in {earlier}"
+            )
         found |= more
         origin |= dict.fromkeys(more, path)
     if problems:
@@ -133,6 +138,11 @@ def write_weights(
         raise NetError(
             f"{path}: found suffix '{path.suffix}', expected one of {', '.join(SUFFIXES)}"
         )
+
+
+def listed(layers: Sequence[str]) -> str:
+    """Return the first eight of these names in words."""
+    return f"{', '.join(layers[:8])}{', ...' if len(layers) > 8 else ''}"
 
 
 def shares(shared: Lent) -> dict[str, str]:

@@ -22,11 +22,11 @@ from nets.definition.params import ParamSpec, generator
 from nets.definition.solver_types import RULES
 from nets.definition.spec import LayerSpec, NetSpec
 from nets.errors import CheckpointError, DataError, NetError
-from nets.files import checkpoint
+from nets.files import checkpoint, torch_names
 from nets.files.histories import SOLVER, TRAINED, check_solver
 from nets.files.mean import write_mean
 from nets.files.parts import names
-from nets.files.shared import Shapes, Slot, lent
+from nets.files.shared import Shapes, Slot, Weights, lent
 from nets.files.solverstate import (
     SolverState,
     join_history,
@@ -39,6 +39,7 @@ from nets.files.weights import (
     NONE,
     SHARES,
     from_checkpoint,
+    listed,
     load_weights,
     read_each,
     shares,
@@ -146,12 +147,25 @@ def convert_weights(
     _tell(found.told)
     weights = found.weights
     if net is not None and torchs:
-        known = {layer.proto.name for layer in net.layers}
-        if extra := [layer for layer in weights if layer not in known]:
-            _tell([f"{names(files)}: the net has no layers {', '.join(extra)}: they are left out"])
-        weights = {layer: blobs for layer, blobs in weights.items() if layer in known}
+        weights = _of_net(weights, net, names(files))
     write_weights(target, weights, net, torch=torch)
     return tuple(weights)
+
+
+def _of_net(weights: Weights, net: NetSpec, file: str) -> Weights:
+    """Return the weights of the net's layers, and report the others. Raises NetError if there are
+    none."""
+    known = torch_names.named(net.layers)
+    found = {layer: blobs for layer, blobs in weights.items() if layer in known}
+    extra = listed([layer for layer in weights if layer not in known])
+    missing = listed([layer for layer in known if layer not in found])
+    if not found:
+        raise NetError(
+            f"{file}: no layer of the net is in the file; it has {extra}, expected {missing}"
+        )
+    _tell([f"{file}: layers {extra}: not in the net, so they are left out"] if extra else ())
+    _tell([f"{file}: layers {missing}: not in the file, so they are left out"] if missing else ())
+    return found
 
 
 def convert_solverstate(source: Path, target: Path) -> SolverState:
