@@ -11,7 +11,7 @@ predict/     Prediction with a trained net
 onnx/        Export of a trained net to an ONNX file, for other runtimes
 tools/       Tools for nets and data that do not train: conversion, sizes, timing
 schema/      Caffe's file formats as protobuf messages
-zoo/         nets and solvers that ship
+zoo/         Nets and solvers that ship
 errors       Errors in a net, its data or its checkpoint, with texts for the user who can correct it
 regular      The opening of files that a user names: only regular files are opened
 reasons      The reasons why the system refused something, in words for users

@@ -207,8 +207,8 @@ class Train(Section):
     other_names = TRAIN
 
     net: Text = "lenet"
-    """Default: the solver's nets, else `"lenet"`. A name from the zoo or the path of a Caffe net
-    prototxt."""
+    """Default: the solver's nets, else `"lenet"`. A name from the zoo, with numbers for a net in
+    Python (`"resnet18(classes=10)"`, docs/weights.md), or the path of a Caffe net prototxt."""
     recipe: Literal["cifar", "airbench94", "imagenet", "finetune"] | None = None
     """Default: none. Values for keys that are not given (docs/optimizers.md#recipes)."""
     solver: Text = "lenet_digits_solver"
@@ -255,9 +255,10 @@ class Train(Section):
     resume: Text | None = None
     """A checkpoint to resume; `up --resume` finds it by itself."""
     weights: Text | Annotated[list[Text], Field(min_length=1)] | None = None
-    """Default: the solver's `weights`. First parameters from a `.caffemodel`, `.h5` or
-    `.safetensors` file, or from a run directory (docs/predict.md), matched by layer names. Several
-    files are a list, or one text with commas; for a layer in several files the last one counts."""
+    """Default: the solver's `weights`. First parameters from a `.caffemodel`, `.h5`, `.safetensors`
+    or `.pth` file, or from a run directory (docs/predict.md), matched by layer names, or by the
+    names of torch's modules (docs/weights.md). Several files are a list, or one text with commas;
+    for a layer in several files the last one counts."""
     data: Data = Data(test={"format": "digits", "split": "test"})
     strategy: Strategy = Strategy()
     tuning: Tuning = Tuning()

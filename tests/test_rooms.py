@@ -39,6 +39,7 @@ ROOMS: dict[str, str] = {
     "nets": "",
     "nets.schema": "",
     "nets.definition": "nets nets.schema ops!",
+    "nets.zoo": "nets nets.definition",
     "nets.files": "nets nets.definition nets.schema",
     "nets.data.pictures": "nets nets.files",
     "nets.data.augmentation": "nets nets.data.pictures nets.definition",

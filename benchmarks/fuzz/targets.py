@@ -293,6 +293,21 @@ def checkpoint(folder: Path) -> Target:
     return _weights(folder / "of.safetensors")
 
 
+def torch_weights(folder: Path) -> Target:
+    """Weights with the names of torch's modules"""
+    from safetensors.numpy import save
+
+    from nets import load_net
+    from nets.errors import NetError
+    from nets.files.weights import read_weights
+
+    layers = load_net("resnet18").for_phase("TEST").layers
+    arrays = {"conv1.weight": np.zeros((2, 1, 2, 2), "f4"), "bn1.running_mean": np.zeros(2, "f2")}
+    arrays |= {"bn1.running_var": np.ones(2, "f4"), "n": np.ones(1, "i8")}
+    read = _of_file(folder / "torch.safetensors", lambda path: read_weights(path, layers))
+    return Target(read, (NetError,), [save(arrays)])
+
+
 def idx(folder: Path) -> Target:
     """IDX files, plain and gzipped"""
     from nets.data.idx import read_idx
@@ -385,6 +400,7 @@ TARGETS: dict[str, Callable[[Path], Target]] = {
         solver,
         caffemodel,
         checkpoint,
+        torch_weights,
         idx,
         datum,
         netpbm,

@@ -13,6 +13,7 @@ from pathlib import Path
 from nets.definition.ignored import Note, misplaced, refusals, unused, warnings
 from nets.definition.prototxt import Node, Where, parse
 from nets.definition.upgrade import upgrade
+from nets.definition.zoo import NETS, build, names_a_net
 from nets.errors import PrototxtError, did_you_mean
 from nets.reasons import reason
 from nets.regular import decoded, is_file, is_there, read_bytes
@@ -93,12 +94,14 @@ class NetSpec:
 
 
 def load_net(source: str | Path) -> NetSpec:
-    """Read a net from a prototxt path, from a name of the zoo ("lenet"), or from the text that a
-    NetBuilder gives. Raises PrototxtError with every mistake."""
+    """Read a net from a prototxt path, from a name of the zoo ("lenet", "resnet18(classes=10)"), or
+    from the text that a NetBuilder gives. Raises PrototxtError with every mistake."""
     if isinstance(source, str) and is_text(source):
         return _kept.get(source) or _parsed(
             source, Path(source.partition("\n")[0].removeprefix(WRITTEN))
         )
+    if isinstance(source, str) and names_a_net(source) and not is_file(Path(source)):
+        return _of_zoo(source)
     path = locate(source, suffixes=("",))
     return _parsed(read_text(path), path)
 
@@ -130,6 +133,13 @@ _kept: dict[str, NetSpec] = {}  # a few nets: several steps of planning ask for 
 def _parsed(text: str, path: Path) -> NetSpec:
     """Parse a net. The result is cached, because several steps of planning ask for one text."""
     return net_of_text(text, path)
+
+
+@lru_cache(maxsize=4)
+def _of_zoo(source: str) -> NetSpec:
+    """Build a net of the zoo. The result is cached, as that of `_parsed`."""
+    spec: NetSpec = build(source).spec()
+    return replace(spec, path=ZOO / source)
 
 
 def net_from_proto(proto: caffe.NetParameter, root: Node, path: Path) -> NetSpec:
@@ -169,7 +179,7 @@ def locate(source: str | Path, suffixes: tuple[str, ...]) -> Path:
             return candidate
     if is_there(path):
         return path  # the reader reports why it is not a file
-    names = sorted(file.stem for file in ZOO.glob("*.prototxt"))
+    names = sorted({*NETS, *(file.stem for file in ZOO.glob("*.prototxt"))})
     raise PrototxtError(
         f"{source}: no such file, and the zoo has no such name{did_you_mean(path.stem, names)}; "
         f"it has {', '.join(names)}"

@@ -67,7 +67,7 @@ FIELDS: dict[str, Fields] = {
         },
     ),
     "TransformationParameter": Fields(
-        "scale mirror crop_size mean_file mean_value force_color force_gray"
+        "scale mirror crop_size mean_file mean_value force_color force_gray deviation_value rgb"
     ),
     "LossParameter": Fields("ignore_label normalize normalization label_smoothing"),
     "AccuracyParameter": Fields("top_k axis ignore_label"),

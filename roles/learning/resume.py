@@ -19,6 +19,7 @@ from ops import Array
 from roles.learning.checkpoint_slices import cut_state
 from roles.learning.job import Job
 from roles.learning.parameter_store import ParameterStore
+from roles.messages import TRAIN
 from runtime import Json
 
 SAVED = ("checkpoint-*.safetensors", "best.safetensors")  # patterns of the files that a run saves
@@ -188,7 +189,7 @@ def restored(store: ParameterStore, job: Job, shard: Shard | None = None) -> Par
         store.start_from({layer: (whitened(first.shape, job.whitening[layer]), *others)})
     if job.weights:
         whole = shard.whole_params if shard else store.params
-        weights = read_each(job.weights, job.shared).weights
+        weights = read_each(job.weights, job.spec(TRAIN).layers).weights
         mine = {layer: params for layer, params in whole.items() if layer in weights}
         blobs = match(weights, mine, ", ".join(job.weights)).blobs
         store.start_from(

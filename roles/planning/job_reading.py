@@ -104,7 +104,7 @@ def read(inputs: PlanInputs, diagnostics: Diagnostics) -> ReadJob:
     weights: Weights = {}
     with diagnostics.reading("train", "weights"):
         if job.weights:
-            found = read_each(job.weights, job.shared if readable else {})
+            found = read_each(job.weights, job.spec(TRAIN).layers if readable else ())
             weights = found.weights
             for line in found.told:
                 diagnostics.warn(line, "train", "weights")

@@ -159,6 +159,7 @@ INSTEAD: dict[str, str | tuple[str, str]] = {
     "SPPParameter.pyramid_height": "pyramid_height: 3",
     "TransformationParameter.crop_size": "crop_size: 5",
     "TransformationParameter.mean_file": 'mean_file: "mean.binaryproto"',
+    "TransformationParameter.deviation_value": "deviation_value: 3",
     "TransformationParameter.mean_value": "mean_value: 3",
     "TransformationParameter.scale": "scale: 0.5",
 }
