@@ -35,8 +35,9 @@ ROOMS: dict[str, str] = {
     "ops!": "ops ops.backends ops.cpu.codegen ops.interface",
     "nets": "",
     "nets.schema": "",
-    "nets.definition": "nets nets.schema ops!",
-    "nets.files": "nets nets.definition nets.schema",
+    "nets.imported": "nets nets.schema",
+    "nets.definition": "nets nets.imported nets.schema ops!",
+    "nets.files": "nets nets.definition nets.imported nets.schema",
     "nets.data.pictures": "nets nets.files",
     "nets.data.augmentation": "nets nets.data.pictures nets.definition",
     "nets.data": (
@@ -51,7 +52,7 @@ ROOMS: dict[str, str] = {
         "nets.schema ops!"
     ),
     "nets.onnx": "nets nets.definition nets.files nets.graph nets.layers nets.predict ops!",
-    "nets!": "nets nets.definition nets.graph",
+    "nets!": "nets nets.definition nets.graph nets.imported",
     "runtime": "",
     "runtime.messages": "runtime",
     "runtime.memory": "runtime",

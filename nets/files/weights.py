@@ -20,6 +20,7 @@ from nets.files.blobs import same_shape
 from nets.files.caffemodel import read_caffemodel, write_caffemodel
 from nets.files.parts import names
 from nets.files.shared import Lent, Numbered, Shapes, Weights, as_caffe, lent, numbered, owned
+from nets.imported import import_weights
 
 SUFFIXES = (".caffemodel", ".caffemodel.h5", ".safetensors")
 SHARES = "shares"  # metadata key: the checkpoint's net shares parameters
@@ -51,8 +52,8 @@ class Several:
 
 
 def read_weights(path: Path, shared: Lent = NONE) -> Weights:
-    """Read a .caffemodel, an HDF5 file (.h5, .hdf5) or a checkpoint (.safetensors); the suffix
-    decides.
+    """Read a .caffemodel, an HDF5 file (.h5, .hdf5), a checkpoint (.safetensors) or a graph
+    (.onnx); the suffix decides.
 
     `shared`: the parameters that a net's layers borrow (`shared.lent`). The result then has only
     the blobs that layers own.
@@ -65,7 +66,11 @@ def read_weights(path: Path, shared: Lent = NONE) -> Weights:
         return found if SHARES in facts else owned(numbered(found), shared, path.name)
     if path.suffix == ".caffemodel":
         return owned(numbered(read_caffemodel(path)), shared, path.name)
-    raise NetError(f"{path}: found suffix '{path.suffix}', expected one of {', '.join(SUFFIXES)}")
+    if path.suffix == ".onnx":
+        return import_weights(path)
+    raise NetError(
+        f"{path}: found suffix '{path.suffix}', expected one of {', '.join((*SUFFIXES, '.onnx'))}"
+    )
 
 
 def read_each(paths: Iterable[str | Path], shared: Lent = NONE) -> Several:
