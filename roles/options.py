@@ -11,6 +11,7 @@ from pydantic import AfterValidator, Field, PrivateAttr, create_model, model_val
 from roles import registry
 from roles.data_options import Data
 from roles.formats.format import FORMATS, Number, Option
+from roles.graph_options import Onnx
 from roles.other_names import TRAIN
 from roles.recipes import RECIPES, with_recipe
 from roles.solver_options import Ema, Fraction, Optimizer, Schedule
@@ -208,7 +209,8 @@ class Train(Section):
 
     net: Text = "lenet"
     """Default: the solver's nets, else `"lenet"`. A name from the zoo, with numbers for a net in
-    Python (`"resnet18(classes=10)"`, docs/weights.md), or the path of a Caffe net prototxt."""
+    Python (`"resnet18(classes=10)"`, docs/weights.md), the path of a Caffe net prototxt, or the path
+    of a graph of ONNX, `"model.onnx"` (docs/onnx.md)."""
     recipe: Literal["cifar", "airbench94", "imagenet", "finetune"] | None = None
     """Default: none. Values for keys that are not given (docs/optimizers.md#recipes)."""
     solver: Text = "lenet_digits_solver"
@@ -251,13 +253,15 @@ class Train(Section):
     (docs/strategies.md#asynchrony-and-momentum). `"solver"`: the solver's, never lowered. May be
     `"auto"`."""
     batch: Batch | None = None
-    """Default: from the net. The batch of one group; may be `"auto"`."""
+    """Default: from the net. The batch of one group; may be `"auto"`. A graph of ONNX whose number
+    of rows is open or 1 needs it."""
     resume: Text | None = None
     """A checkpoint to resume; `up --resume` finds it by itself."""
     weights: Text | Annotated[list[Text], Field(min_length=1)] | None = None
-    """Default: the solver's `weights`. First parameters from a `.caffemodel`, `.h5`, `.safetensors`
-    or `.pth` file, or from a run directory (docs/predict.md), matched by layer names, or by the
-    names of torch's modules (docs/weights.md). Several files are a list, or one text with commas;
+    """Default: the solver's `weights`, or those of a graph of ONNX. First parameters from a
+    `.caffemodel`, `.h5`, `.safetensors`, `.pth` or `.onnx` file, or from a run directory
+    (docs/predict.md), matched by layer names, or by the names of torch's modules
+    (docs/weights.md). Several files are a list, or one text with commas;
     for a layer in several files the last one counts."""
     data: Data = Data(test={"format": "digits", "split": "test"})
     strategy: Strategy = Strategy()
@@ -265,6 +269,7 @@ class Train(Section):
     optimizer: Optimizer | None = None
     schedule: Schedule | None = None
     ema: Ema | None = None
+    onnx: Onnx | None = None
     stop: Stop | None = None
     gradients: Gradients = Gradients()
 

@@ -38,9 +38,10 @@ ROOMS: dict[str, str] = {
     "ops!": "ops ops.backends ops.cpu.codegen ops.cpu.gemm ops.interface",
     "nets": "",
     "nets.schema": "",
-    "nets.definition": "nets nets.schema ops!",
+    "nets.imported": "nets nets.schema",
+    "nets.definition": "nets nets.imported nets.schema ops!",
     "nets.zoo": "nets nets.definition",
-    "nets.files": "nets nets.definition nets.schema",
+    "nets.files": "nets nets.definition nets.imported nets.schema",
     "nets.data.pictures": "nets nets.files",
     "nets.data.augmentation": "nets nets.data.pictures nets.definition",
     "nets.data": (
@@ -55,7 +56,7 @@ ROOMS: dict[str, str] = {
         "nets.schema ops!"
     ),
     "nets.onnx": "nets nets.definition nets.files nets.graph nets.layers nets.predict ops!",
-    "nets!": "nets nets.definition nets.graph",
+    "nets!": "nets nets.definition nets.graph nets.imported",
     "runtime": "",
     "runtime.messages": "runtime",
     "runtime.memory": "runtime",

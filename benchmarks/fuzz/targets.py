@@ -308,6 +308,31 @@ def torch_weights(folder: Path) -> Target:
     return Target(read, (NetError,), [save(arrays)])
 
 
+def graph(folder: Path) -> Target:
+    """Graphs of ONNX"""
+    from nets import load_net
+    from nets.errors import NetError
+    from nets.schema import onnx_net_pb2 as onnx
+
+    sizes = [{"dim_param": "N"}, {"dim_value": 1}, {"dim_value": 4}, {"dim_value": 4}]
+    image = {"tensor_type": {"elem_type": 1, "shape": {"dim": sizes}}}
+    weight = np.arange(9, dtype=np.float32)
+    made = {
+        "node": [
+            {"op_type": "Conv", "input": ["x", "w"], "output": ["a"]},
+            {"op_type": "Relu", "input": ["a"], "output": ["b"]},
+            {"op_type": "Flatten", "input": ["b"], "output": ["y"]},
+        ],
+        "initializer": [
+            {"name": "w", "dims": [1, 1, 3, 3], "data_type": 1, "raw_data": weight.tobytes()}
+        ],
+        "input": [{"name": "x", "type": image}],
+        "output": [{"name": "y"}],
+    }
+    model = onnx.ModelProto(graph=made, opset_import=[{"version": 17}])
+    return Target(_of_file(folder / "net.onnx", load_net), (NetError,), [model.SerializeToString()])
+
+
 def idx(folder: Path) -> Target:
     """IDX files, plain and gzipped"""
     from nets.data.idx import read_idx
@@ -401,6 +426,7 @@ TARGETS: dict[str, Callable[[Path], Target]] = {
         caffemodel,
         checkpoint,
         torch_weights,
+        graph,
         idx,
         datum,
         netpbm,

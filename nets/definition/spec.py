@@ -10,11 +10,14 @@ from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from pathlib import Path
 
+from google.protobuf import text_format
+
 from nets.definition.ignored import Note, misplaced, refusals, unused, warnings
 from nets.definition.prototxt import Node, Where, parse
 from nets.definition.upgrade import upgrade
 from nets.definition.zoo import NETS, build, names_a_net
 from nets.errors import PrototxtError, did_you_mean
+from nets.imported import GraphKeys, Imported, import_net
 from nets.reasons import reason
 from nets.regular import decoded, is_file, is_there, read_bytes
 from nets.schema import caffe_pb2 as caffe
@@ -23,6 +26,7 @@ from nets.schema.fields import SOURCE
 MOST_BYTES = 1 << 20  # of a prototxt, five times the size of ResNet-152's
 MOST_LAYERS = 4096  # ResNet-1001 has 3500
 WRITTEN = "# a net from Python, as if it stood in "  # the beginning of a net's text
+GRAPH = GraphKeys()
 ZOO = Path(__file__).parents[1] / "zoo"
 # a line without its comment
 _SAID = re.compile(r"""(?:[^"'#]|"(?:\\.|[^"\\])*+"?|'(?:\\.|[^'\\])*+'?)*+""")
@@ -94,8 +98,9 @@ class NetSpec:
 
 
 def load_net(source: str | Path) -> NetSpec:
-    """Read a net from a prototxt path, from a name of the zoo ("lenet", "resnet18(classes=10)"), or
-    from the text that a NetBuilder gives. Raises PrototxtError with every mistake."""
+    """Read a net from a path, from a name of the zoo ("lenet", "resnet18(classes=10)"), or from the
+    text that a NetBuilder gives. The file is a prototxt, or a graph of ONNX (.onnx). Raises NetError
+    with every mistake."""
     if isinstance(source, str) and is_text(source):
         return _kept.get(source) or _parsed(
             source, Path(source.partition("\n")[0].removeprefix(WRITTEN))
@@ -103,7 +108,30 @@ def load_net(source: str | Path) -> NetSpec:
     if isinstance(source, str) and names_a_net(source) and not is_file(Path(source)):
         return _of_zoo(source)
     path = locate(source, suffixes=("",))
+    if is_graph(path):
+        return net_of_graph(path)[0]
     return _parsed(read_text(path), path)
+
+
+def is_graph(path: Path) -> bool:
+    """Whether the path is that of a graph of ONNX, not of a prototxt."""
+    return path.suffix.lower() == ".onnx"
+
+
+def net_of_graph(path: Path, keys: GraphKeys = GRAPH) -> tuple[NetSpec, Imported]:
+    """Read a graph of ONNX, completed by `keys`. Returns the net, and the graph's weights. Raises
+    NetError with every mistake."""
+    found = import_net(path, keys)
+    root = Node(0)
+    root.fields["layer"] = [Node(0) for _ in found.proto.layer]
+    return net_from_proto(found.proto, root, path), found
+
+
+def text_of(spec: NetSpec) -> str:
+    """Return the text of a net that is not in a prototxt. `load_net` reads it in any process."""
+    text = f"{WRITTEN}{spec.path}\n{text_format.MessageToString(spec.proto)}"
+    keep(text, spec)
+    return text
 
 
 def net_of_text(text: str, path: Path) -> NetSpec:

@@ -21,6 +21,7 @@ from nets.files.caffemodel import read_caffemodel, write_caffemodel
 from nets.files.parts import names
 from nets.files.shared import Lent, Numbered, Shapes, Weights, as_caffe, lent, numbered, owned
 from nets.files.torch_names import from_torch, named, to_torch
+from nets.imported import import_weights
 
 SUFFIXES = (".caffemodel", ".caffemodel.h5", ".safetensors", *torch_files.PICKLED)
 SHARES = "shares"  # metadata key: the checkpoint's net shares parameters
@@ -52,8 +53,8 @@ class Several:
 
 
 def read_weights(path: Path, layers: Sequence[LayerSpec] = ()) -> Weights:
-    """Read a .caffemodel, an HDF5 file (.h5, .hdf5), a checkpoint (.safetensors) or a file with the
-    names of torch's modules (.safetensors, .pth, .pt); the suffix decides.
+    """Read a .caffemodel, an HDF5 file (.h5, .hdf5), a checkpoint (.safetensors), a file with the
+    names of torch's modules (.safetensors, .pth, .pt) or a graph (.onnx); the suffix decides.
 
     `layers`: those of the net. The result has only the blobs that these layers own. torch's names
     become theirs (`torch_names`).
@@ -69,7 +70,11 @@ def read_weights(path: Path, layers: Sequence[LayerSpec] = ()) -> Weights:
         return found if SHARES in facts else owned(numbered(found), shared, path.name)
     if path.suffix == ".caffemodel":
         return owned(numbered(read_caffemodel(path)), shared, path.name)
-    raise NetError(f"{path}: found suffix '{path.suffix}', expected one of {', '.join(SUFFIXES)}")
+    if path.suffix == ".onnx":
+        return import_weights(path)
+    raise NetError(
+        f"{path}: found suffix '{path.suffix}', expected one of {', '.join((*SUFFIXES, '.onnx'))}"
+    )
 
 
 def read_each(paths: Iterable[str | Path], layers: Sequence[LayerSpec] = ()) -> Several:

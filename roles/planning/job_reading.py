@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from nets import is_file, is_folder
+from nets import is_file, is_folder, is_graph
 from nets.data import Source, folder_names, is_one
 from nets.files.shared import Weights
 from nets.files.weights import read_each
@@ -26,6 +26,7 @@ from roles.planning.compensating import compensation_of
 from roles.planning.diagnostics import Diagnostics
 from roles.planning.epochs import mistakes as timing_mistakes
 from roles.planning.epochs import timed
+from roles.planning.graph_nets import completed
 from roles.planning.refusals import DOUBLE, mistakes
 from roles.planning.solver_sections import extras_of, of_recipe, values_of
 from roles.planning.solver_sections import told as replaced
@@ -175,13 +176,13 @@ def _compensated(
 
 def _as_written(inputs: PlanInputs, diagnostics: Diagnostics) -> Job:
     """The job as [train] alone describes it. No file is read yet, except to find the weights of a
-    run."""
+    run, and a graph of ONNX."""
     train = inputs.train
     # the iterations of epochs are known when the data are open
     values = values_of(train.optimizer) | {"max_iter": 1 if train.epochs else train.max_iter}
     values |= {"base_lr": train.base_lr, "momentum": train.set_momentum}
     return Job(
-        net=_located(inputs.base, train.net),
+        net=completed(_located(inputs.base, train.net), train, diagnostics),
         solver=_located(inputs.base, train.solver),
         data={TRAIN: train.data.train},
         seed=train.seed,
@@ -214,8 +215,11 @@ def _beside(base: Path, name: str | None) -> str:
 
 
 def _weights(inputs: PlanInputs, diagnostics: Diagnostics) -> tuple[str, ...]:
-    """The files of first weights that cluster.toml names; () if it names none. A file that is
-    chosen in a run directory is reported."""
+    """The files of first weights that cluster.toml names, or a graph of ONNX, which has weights;
+    otherwise (). A file that is chosen in a run directory is reported."""
+    if not inputs.train.weights and not inputs.train.resume:
+        net = _located(inputs.base, inputs.train.net)
+        return (net,) if is_graph(Path(net)) else ()
 
     def beside(name: str) -> Path:
         return Path(_beside(inputs.base, name))

@@ -6,6 +6,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Iterable, Iterator
 from fnmatch import fnmatchcase
+from pathlib import Path
 
 from nets import (
     OptimizerSettings,
@@ -13,6 +14,7 @@ from nets import (
     SolverExtras,
     SolverSpec,
     WeightAverage,
+    is_graph,
     load_solver,
 )
 from roles.learning.job import Job
@@ -66,7 +68,8 @@ def of_recipe(train: Train) -> Iterator[str]:
     if train.by_recipe:
         values = ", ".join(f"{key} = {_toml(value)}" for key, value in train.by_recipe.items())
         yield f"'{train.recipe}' sets {values}"
-    if train.recipe == "finetune" and not (train.weights or train.resume):
+    has_weights = train.weights or train.resume or is_graph(Path(train.net))
+    if train.recipe == "finetune" and not has_weights:
         yield "'finetune' goes on from trained weights, but train.weights is not given"
 
 

@@ -240,6 +240,8 @@ CASES = {
         ]
         for kind in ("DepthwiseConvolution", "ConvolutionDepthwise")
     },
+    "Permute": [IMAGE + layer("Permute", "permute_param { order: [0, 2, 3, 1] }")],
+    "Pad": [IMAGE + layer("Pad", "pad_param { top: 1 left: 2 right: 3 value: 0.5 }")],
     "AdaptivePooling": [
         IMAGE + layer("AdaptivePooling", f"adaptive_pooling_param {{ output_size: {sizes} }}")
         for sizes in ("1", "[7, 3]", "[3, 4]")
