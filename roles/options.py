@@ -209,8 +209,8 @@ class Train(Section):
 
     net: Text = "lenet"
     """Default: the solver's nets, else `"lenet"`. A name from the zoo, with numbers for a net in
-    Python (`"resnet18(classes=10)"`, docs/weights.md), the path of a Caffe net prototxt, or the path
-    of a graph of ONNX, `"model.onnx"` (docs/onnx.md)."""
+    Python (`"resnet18(classes=10)"`, docs/weights.md), the path of a Caffe net prototxt, or the
+    path of a graph of ONNX, `"model.onnx"` (docs/onnx.md)."""
     recipe: Literal["cifar", "airbench94", "imagenet", "finetune"] | None = None
     """Default: none. Values for keys that are not given (docs/optimizers.md#recipes)."""
     solver: Text = "lenet_digits_solver"

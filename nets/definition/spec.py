@@ -99,8 +99,8 @@ class NetSpec:
 
 def load_net(source: str | Path) -> NetSpec:
     """Read a net from a path, from a name of the zoo ("lenet", "resnet18(classes=10)"), or from the
-    text that a NetBuilder gives. The file is a prototxt, or a graph of ONNX (.onnx). Raises NetError
-    with every mistake."""
+    text that a NetBuilder gives. The file is a prototxt, or a graph of ONNX (.onnx). Raises
+    NetError with every mistake."""
     if isinstance(source, str) and is_text(source):
         return _kept.get(source) or _parsed(
             source, Path(source.partition("\n")[0].removeprefix(WRITTEN))

@@ -19,6 +19,7 @@ from nets.definition.spec import LayerSpec
 from nets.errors import NetError
 from nets.files.shared import Weights, lent
 from nets.files.timm_names import in_torchvision
+from nets.files.torch_order import by_order
 
 Arrays = Mapping[str, NDArray[Any]]
 CONVOLUTIONS = ("Convolution", "Deconvolution", "DepthwiseConvolution", "ConvolutionDepthwise")
@@ -29,6 +30,7 @@ BIASED = {
     "InnerProduct": "inner_product_param",
     "Embed": "embed_param",
 }
+TURNED = ("Deconvolution", "Embed")  # types whose weight does not begin with the outputs
 LINEAR = "linear"  # a 1 x 1 convolution whose weight is a matrix in torch
 # the last part of a layer's name -> the axes after the first of torch's parameter of this name
 PARTS = {"layer_scale": 2, "gamma": 0}
@@ -47,6 +49,14 @@ class Named:
         """The last part of the layer's name, if it has a meaning here."""
         part = self.layer.proto.name.rpartition("/")[2]
         return part if part == LINEAR or part in PARTS else ""
+
+    @property
+    def sizes(self) -> list[tuple[str, int]]:
+        """Each name, with the first size of its array; 0 if only the whole net knows it."""
+        kind = self.layer.proto.type
+        block: Any = getattr(self.layer.proto, BIASED[kind]) if kind in BIASED else None
+        outputs = int(block.num_output) if block is not None and kind not in TURNED else 0
+        return [(name, outputs) for name in self.names]
 
     def from_torch(self, arrays: Sequence[NDArray[Any]]) -> tuple[NDArray[Any], ...]:
         """Return the layer's blobs."""
@@ -91,21 +101,39 @@ def named(layers: Sequence[LayerSpec]) -> dict[str, Named]:
     return found
 
 
-def from_torch(arrays: Arrays, layers: Sequence[LayerSpec]) -> Weights:
-    """Return the weights of the layers whose arrays are all in the file, by torchvision's names or
-    by timm's. Other arrays of the file are in the result by the names of their modules."""
+@dataclass(frozen=True, eq=False)
+class FromTorch:
+    """The weights in a file. `matched` layers have all their arrays there, and of these `ordered`
+    have them under other names. Other arrays are in `weights` by the names of their modules."""
+
+    weights: Weights
+    matched: tuple[str, ...] = ()
+    ordered: tuple[str, ...] = ()
+
+
+def from_torch(arrays: Arrays, layers: Sequence[LayerSpec]) -> FromTorch:
+    """Match the arrays of a file to layers: by torchvision's names or by timm's, and then by their
+    order (`torch_order`)."""
     known = named(layers)
     rest = {name: array for name, array in arrays.items() if not name.endswith(TRACKED)}
-    by = in_torchvision(rest, {name for mine in known.values() for name in mine.names})
+    wanted = {name: size for mine in known.values() for name, size in mine.sizes}
+    by = in_torchvision(rest, set(wanted))
     rest = {by.get(name, name): array for name, array in rest.items()}
+    lacking = [(name, size) for name, size in wanted.items() if name not in rest]
+    order = by_order({name: of for name, of in rest.items() if name not in wanted}, lacking)
+    rest = {order.get(name, name): array for name, array in rest.items()}
+    ordered = set(order.values())
     found: Weights = {}
     for layer, mine in known.items():
         if all(name in rest for name in mine.names):
             found[layer] = mine.from_torch([rest.pop(name) for name in mine.names])
+    matched = tuple(found)
     for name, array in rest.items():
         module = name.rpartition(".")[0] or name
         found[module] = (*found.get(module, ()), array)
-    return found
+    return FromTorch(
+        found, matched, tuple(name for name in matched if ordered & set(known[name].names))
+    )
 
 
 def to_torch(

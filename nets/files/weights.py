@@ -20,7 +20,7 @@ from nets.files.blobs import same_shape
 from nets.files.caffemodel import read_caffemodel, write_caffemodel
 from nets.files.parts import names
 from nets.files.shared import Lent, Numbered, Shapes, Weights, as_caffe, lent, numbered, owned
-from nets.files.torch_names import from_torch, named, to_torch
+from nets.files.torch_names import FromTorch, from_torch, named, to_torch
 from nets.imported import import_weights
 
 SUFFIXES = (".caffemodel", ".caffemodel.h5", ".safetensors", *torch_files.PICKLED)
@@ -60,7 +60,7 @@ def read_weights(path: Path, layers: Sequence[LayerSpec] = ()) -> Weights:
     become theirs (`torch_names`).
     """
     if torch_files.is_torchs(path):
-        return from_torch(torch_files.read(path), layers)
+        return from_torch(torch_files.read(path), layers).weights
     shared = lent(layers)
     if path.suffix in (".h5", ".hdf5"):
         return owned(hdf5.read_weights(path), shared, path.name)
@@ -86,14 +86,15 @@ def read_each(paths: Iterable[str | Path], layers: Sequence[LayerSpec] = ()) -> 
     problems: list[str] = []
     for path in map(Path, paths):
         try:
-            more = read_weights(path, layers)
+            if layers and torch_files.is_torchs(path):
+                read = from_torch(torch_files.read(path), layers)
+                more = read.weights
+                told += _told_of_torch(path, read, len(named(layers)))
+            else:
+                more = read_weights(path, layers)
         except NetError as error:
             problems += error.problems
             continue
-        if layers and torch_files.is_torchs(path):
-            known = named(layers)
-            count = len(known.keys() & more.keys())
-            told.append(f"{path}: torch's names give {count} of {len(known)} layers with weights")
         again = [layer for layer in more if layer in found]
         if again:
             earlier = ", ".join(dict.fromkeys(str(origin[layer]) for layer in again))
@@ -105,6 +106,17 @@ def read_each(paths: Iterable[str | Path], layers: Sequence[LayerSpec] = ()) -> 
     if problems:
         raise NetError(problems)
     return Several(found, tuple(told))
+
+
+def _told_of_torch(path: Path, read: FromTorch, layers: int) -> list[str]:
+    """Return lines for the user about the match of a file with torch's names."""
+    told = [f"{path}: torch's names give {len(read.matched)} of {layers} layers with weights"]
+    if read.ordered:
+        told.append(
+            f"{path}: layers {listed(read.ordered)}: no array has their names: matched by order "
+            "and shape, so compare the net's scores with those in torch"
+        )
+    return told
 
 
 def write_weights(

@@ -119,7 +119,7 @@ def scores_of(peer, images):
 def test_the_scores_are_torchs(name):
     peer = peer_of(name)
     net = net_of(name, "TEST")
-    found = match(from_torch(state_of(peer), net.spec.layers), net.params, "state")
+    found = match(from_torch(state_of(peer), net.spec.layers).weights, net.params, "state")
     assert (found.missing, found.extra) == ((), ())
     images = images_of(name)
     net.run({"data": images, "label": np.zeros(ROWS)}, found.blobs)
@@ -138,7 +138,7 @@ def test_the_gradients_are_torchs(name):
         if type(module).__name__ in DROPPING:
             module.p = 0.0
     net = net_of(name, "TRAIN", dtype=np.dtype(np.float64))
-    blobs = match(from_torch(state_of(peer), net.spec.layers), net.params, "state").blobs
+    blobs = match(from_torch(state_of(peer), net.spec.layers).weights, net.params, "state").blobs
     images = images_of(name, np.float64)
     labels = np.array([1, 2])
     net.run({"data": images, "label": labels}, blobs)
@@ -148,7 +148,7 @@ def test_the_gradients_are_torchs(name):
     ).backward()
     theirs = {key: value.grad.numpy() for key, value in peer.named_parameters()}
     kinds = {layer.proto.name: layer.proto.type for layer in net.spec.layers}
-    expected = from_torch(theirs, net.spec.layers)
+    expected = from_torch(theirs, net.spec.layers).weights
     learnt = {layer for layer in net.params if kinds[layer] != "BatchNorm"}
     assert learnt == expected.keys()
     for layer in learnt:
@@ -207,7 +207,7 @@ def test_timms_names_give_timms_scores(name):
         if name.startswith("mobilenet_v3") and hasattr(module, "eps"):
             module.eps = 1e-3  # torchvision's; the file does not have it
     net = net_of(name, "TEST")
-    found = match(from_torch(state_of(made), net.spec.layers), net.params, "state")
+    found = match(from_torch(state_of(made), net.spec.layers).weights, net.params, "state")
     assert (found.missing, found.extra) == ((), ())
     images = images_of(name)
     net.run({"data": images, "label": np.zeros(ROWS)}, found.blobs)
