@@ -7,17 +7,23 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from ops.cpu.codegen.bfloat16 import LANES
 from ops.cpu.elementwise.embedding import add_rows
+from ops.cpu.gemm.bfloat16_choice import best_blocks
 from ops.cpu.gemm.gemm import Strides
 from ops.cpu.gemm.microkernel import tiles
-from ops.cpu.gemm.products import Plan, planned_as
+from ops.cpu.gemm.narrow import CHUNK, narrowers
+from ops.cpu.gemm.products import BFLOAT16, Plan, planned_as
 from ops.cpu.gemm.turn import turns
-from ops.cpu.recurrent.time_steps import PACK, STEPS, pack_state, run_backward, run_forward
+from ops.cpu.recurrent.state_packing import PACK, pack_rounded, pack_state
+from ops.cpu.recurrent.time_steps import STEPS, run_backward, run_forward
 from ops.cpu.team.team import Team
 from ops.cpu.team.workspace import LINE, Workspace, aligned
 from ops.errors import Array
 
 NEAR_BYTES = 32 << 10  # bytes of a panel that stays in the L1 cache for all rows of a thread
+# least sequences and hidden units for which the steps of a layer are faster in bfloat16
+LEAST_ROUNDED = 16
 _ONE = np.ones(1, np.float32)
 
 
@@ -66,6 +72,9 @@ class Recurrence:
         self._w_h = self._plan((width, hidden, states), (4, self._row_G), (4 * hidden, 4), hidden)
         self._b = self._plan((1, width, rows), (0, 0), (row, 4), width)
         self._extra = self._plan((1, width, steps), (0, 0), (images * self._row_G, 4), width)
+        rounds = precision == BFLOAT16 and min(images, hidden) >= LEAST_ROUNDED
+        self._blocks = best_blocks() if rounds else None
+        self._pack_kernel = pack_rounded if rounds else pack_state
         self._products = max(
             plan.scratch_bytes for plan in (self._x, self._w_x, self._w_h, self._b, self._extra)
         )
@@ -93,6 +102,12 @@ class Recurrence:
 
     def _common(self, depth: int) -> dict[str, int]:
         t = tiles()
+        if self._blocks:
+            return {
+                "vectors": self._blocks.vectors,
+                "table": t.table.ctypes.data,
+                "rows": t.rows.ctypes.data,
+            }
         near = [v for v in range(2, t.vectors + 1) if depth * v * t.lanes * 4 <= NEAR_BYTES]
         vectors = max(near, default=t.vectors)
         return {
@@ -104,9 +119,13 @@ class Recurrence:
 
     def _pack(self, depth: int, width: int, *, turned: bool) -> Any:
         row = 4 * (depth if turned else width)
+        moves = {"turn": turns().plain}
+        if self._blocks:
+            at = narrowers()
+            moves = {"narrow": at.along_turned if turned else at.across}
         return PACK(
             **self._common(depth),
-            turn=turns().plain,
+            **moves,
             row=row,
             depth=depth,
             width=width,
@@ -115,8 +134,15 @@ class Recurrence:
 
     def _steps(self, depth: int, unit: int) -> Any:
         s = self._sizes
+        rounding = {}
+        if blocks := self._blocks:
+            rounding = {
+                "begin": blocks.begin, "multiply": blocks.block, "end": blocks.end,
+                "most": blocks.rows, "along": narrowers().along, "pitch": _pitch(depth),
+            }  # fmt: skip
         return STEPS(
             **self._common(depth),
+            **rounding,
             unit=unit,
             zeros=self._zeros.ctypes.data,
             steps=s.steps,
@@ -131,7 +157,15 @@ class Recurrence:
 
     def _packed_bytes(self) -> int:
         s = self._sizes
-        return max(aligned(4 * s.width) * s.hidden, aligned(4 * s.hidden) * s.width)
+        edges = ((s.hidden, s.width), (s.width, s.hidden))
+        if self._blocks:
+            return max(2 * aligned(k, CHUNK) * aligned(n, LANES) for k, n in edges)
+        return max(aligned(4 * n) * k for k, n in edges)
+
+    def _rounded_bytes(self, depth: int) -> int:
+        """Bytes of the rounded state of one step: all sequences, and the rows that a block may read
+        past them."""
+        return (self._sizes.images + self._blocks.rows) * _pitch(depth) if self._blocks else 0
 
     def forward(
         self,
@@ -151,7 +185,7 @@ class Recurrence:
         """Compute gates, c and h of all steps. An RNN's gates and c are its h."""
         block = self._forward
         inputs = self._inputs[b is not None]
-        table, block.packed, block.carried, block.sums, _ = self._forward_parts(
+        table, block.packed, block.rounded, block.carried, block.sums, _ = self._forward_parts(
             self._workspace.take(self.forward_bytes)
         )
         block.inputs = _at(gates) if index is None else table
@@ -161,7 +195,7 @@ class Recurrence:
         )
         self._packs[0].W = _at(w_h)
         self._packs[0].packed = block.packed
-        self._team.run(pack_state, self._packs[0])
+        self._team.run(self._pack_kernel, self._packs[0])
         self._team.run(run_forward, block)
 
     def backward(
@@ -187,7 +221,8 @@ class Recurrence:
         s = self._sizes
         block = self._backward
         parts = self._parts(scratch)
-        block.packed, block.carried, block.dc, block.d_gates, block.before, table, products = parts
+        block.packed, block.rounded, block.carried, block.dc, *parts = parts
+        block.d_gates, block.before, table, products = parts
         block.gates, block.h, block.c, block.cont, block.h0, block.c0 = map(
             _at, (gates, h, c, cont, h0, c0)
         )
@@ -198,7 +233,7 @@ class Recurrence:
         block.d_c0 = _at(getattr(out, "c0", None))
         self._packs[1].W = _at(w_h)
         self._packs[1].packed = block.packed
-        self._team.run(pack_state, self._packs[1])
+        self._team.run(self._pack_kernel, self._packs[1])
         self._team.run(run_backward, block)
         d_gates = d_rows = block.d_gates
         if index is not None:
@@ -220,12 +255,13 @@ class Recurrence:
                 )
 
     def _parts(self, scratch: int) -> list[int]:
-        """Addresses of packed weights, carried dh, dc, d_gates, before, the table's d_gates and the
-        products' scratch."""
+        """Addresses of packed weights, rounded states, carried dh, dc, d_gates, before, the table's
+        d_gates and the products' scratch."""
         s = self._sizes
         rows = s.steps * s.images
         sizes = (
             self._packed_bytes(),
+            self._rounded_bytes(s.width),
             s.images * self._row_C,
             aligned(4 * s.images * s.hidden),
             rows * self._row_G,
@@ -235,12 +271,13 @@ class Recurrence:
         return [scratch + sum(sizes[:part]) for part in range(len(sizes) + 1)]
 
     def _forward_parts(self, scratch: int) -> list[int]:
-        """Addresses of the table's inputs, packed weights, carried h, the products' sums, and the
-        end."""
+        """Addresses of the table's inputs, packed weights, rounded states, carried h, the products'
+        sums, and the end."""
         s = self._sizes
         sizes = (
             aligned(4 * s.table * s.width),
             self._packed_bytes(),
+            self._rounded_bytes(s.hidden),
             s.images * self._row_C,
             s.images * self._row_G,
         )
@@ -256,6 +293,12 @@ class Recurrence:
         """Bytes of scratch that `forward` takes, at most."""
         table, packed, *_, end = self._forward_parts(0)
         return max(end, packed - table + max(plan.scratch_bytes for plan in self._inputs))
+
+
+def _pitch(depth: int) -> int:
+    """Bytes from a rounded row to the next: whole chunks, and a line so that rows do not fall into
+    the same lines of the cache."""
+    return 2 * aligned(depth, CHUNK) + LINE
 
 
 def _at(x: Array | None) -> int:

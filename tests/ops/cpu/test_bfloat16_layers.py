@@ -113,6 +113,23 @@ def test_states_and_gradients_of_recurrent_layers_are_within_the_rounding_of_ope
     assert rounds  # float32 is within 2^-18
 
 
+@named
+@needs_fast_bfloat16
+def test_steps_in_bfloat16_have_the_same_bits_for_every_number_of_threads(
+    random, monkeypatch, kind, loops, gates, kept
+) -> None:
+    a = single(case(random, (4, 70, 40, 50), gates))
+    found = []
+    for threads in (1, 2, 3):
+        each = narrow(threads)
+        monkeypatch.setattr(each, "workspace", Workspace())
+        states, gradients = kind(each, a, True)
+        found.append(b"".join(array.tobytes() for array in (*states, *gradients)))
+        told = each.recurrent_scratch((4, 70, 40), 50, gates, training=True)
+        assert each.workspace.size == told
+    assert len(set(found)) == 1
+
+
 @pytest.mark.skipif(not bfloat16_missing(), reason="needs a processor without fast products")
 def test_a_backend_in_bf16_is_refused_in_words_without_the_instructions() -> None:
     with pytest.raises(KernelsMissing, match=r"products in bfloat16: .*use precision 'fast'"):
