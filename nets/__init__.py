@@ -32,7 +32,7 @@ from nets.definition.optimizer import OptimizerSettings, SolverExtras, WeightAve
 from nets.definition.params import ParamSpec
 from nets.definition.rate_schedule import RateSchedule
 from nets.definition.solver import SolverSpec, load_solver
-from nets.definition.spec import NetSpec, load_net
+from nets.definition.spec import NetSpec, fits, load_net
 from nets.errors import CheckpointError, DataError, NetError, PrototxtError
 from nets.graph.classes import hard_loss, unknown_numbers
 from nets.graph.graph import Net, Stage
@@ -55,6 +55,7 @@ __all__ = [
     "Stage",
     "WeightAverage",
     "counted",
+    "fits",
     "hard_loss",
     "is_file",
     "is_folder",
