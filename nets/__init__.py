@@ -33,7 +33,7 @@ from nets.definition.optimizer import OptimizerSettings, SolverExtras, WeightAve
 from nets.definition.params import ParamSpec
 from nets.definition.rate_schedule import RateSchedule
 from nets.definition.solver import SolverSpec, load_solver
-from nets.definition.spec import NetSpec, is_graph, load_net, net_of_graph, text_of
+from nets.definition.spec import NetSpec, fits, is_graph, load_net, net_of_graph, text_of
 from nets.errors import CheckpointError, DataError, NetError, PrototxtError
 from nets.graph.classes import hard_loss, unknown_numbers
 from nets.graph.graph import Net, Stage
@@ -58,6 +58,7 @@ __all__ = [
     "Stage",
     "WeightAverage",
     "counted",
+    "fits",
     "hard_loss",
     "is_file",
     "is_folder",

@@ -263,6 +263,15 @@ class Train(Section):
     (docs/predict.md), matched by layer names, or by the names of torch's modules
     (docs/weights.md). Several files are a list, or one text with commas;
     for a layer in several files the last one counts."""
+    fresh: list[Text] = Field(default=[])
+    """Names or patterns of layers that take nothing from `weights`, such as the last layer of a net
+    for other classes: `["fc8"]` (docs/finetune.md)."""
+    freeze: list[Text] = Field(default=[])
+    """Names or patterns of layers that stay as `weights` or `resume` have them, running statistics
+    included: `["conv*"]` (docs/finetune.md)."""
+    lr_scale: dict[Text, Positive] = Field(default={})
+    """Factors of the learning rate, by names or patterns of layers; the first pattern that fits
+    counts: `{ "conv*" = 0.1 }`."""
     data: Data = Data(test={"format": "digits", "split": "test"})
     strategy: Strategy = Strategy()
     tuning: Tuning = Tuning()

@@ -6,7 +6,9 @@ This module finds and reads the file, applies the phase rules, and knows the nam
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
+from fnmatch import fnmatchcase
 from functools import lru_cache
 from pathlib import Path
 
@@ -36,10 +38,12 @@ _FOREIGN = re.compile("[\udc80-\udcff]")
 
 @dataclass(frozen=True)
 class LayerSpec:
-    """One layer: its message (read only) and its place in the file."""
+    """One layer: its message (read only) and its place in the file. A `frozen` layer keeps its
+    parameters and running statistics (`NetSpec.freezing`)."""
 
     proto: caffe.LayerParameter
     where: Where
+    frozen: bool = False
 
 
 @dataclass(frozen=True)
@@ -95,6 +99,20 @@ class NetSpec:
         state.stage.extend({*stages, *own.stage})
         kept = tuple(layer for layer in self.layers if _admitted(layer.proto, state))
         return replace(self, layers=kept, phase=phase)
+
+    def freezing(self, patterns: Sequence[str]) -> NetSpec:
+        """The same net, in which the layers whose names fit one of the patterns are frozen."""
+        if not patterns:
+            return self
+        layers = tuple(
+            replace(layer, frozen=fits(layer.proto.name, patterns)) for layer in self.layers
+        )
+        return replace(self, layers=layers)
+
+
+def fits(layer: str, patterns: Iterable[str]) -> bool:
+    """Whether the name of a layer fits one of the patterns."""
+    return any(fnmatchcase(layer, pattern) for pattern in patterns)
 
 
 def load_net(source: str | Path) -> NetSpec:

@@ -190,9 +190,10 @@ def match(
     weights: Mapping[str, Sequence[NDArray[Any]]],
     params: Mapping[str, Sequence[ParamSpec]],
     file: str,
+    advice: str = "",
 ) -> Matched:
     """Fit `weights` to a net's `params`. Raises NetError with every layer whose blobs differ in
-    number or shape."""
+    number or shape, each with the `advice` what to do."""
     problems: list[str] = []
     blobs: Weights = {}
     for layer in (layer for layer in params if layer in weights):
@@ -209,6 +210,7 @@ def match(
         else:
             problems.append(
                 f"{file}: layer '{layer}': found blobs of shapes {found}, expected {expected}"
+                f"{advice and f'; {advice}'}"
             )
     if problems:
         raise NetError(problems)

@@ -53,7 +53,12 @@ def join(wiring: Wiring, nodes: Sequence[Node], reused: bool) -> None:
         ):
             continue
         learns = wiring.values[below.bottoms[0]].needs_grad
-        if learns and node.layer.per_channel and _next(wiring, mine, below, reused) is node:
+        frozen = not (below.runs_back or node.runs_back)
+        if (
+            (learns or frozen)
+            and node.layer.per_channel
+            and _next(wiring, mine, below, reused) is node
+        ):
             node.layer.norm = below.layer
             below.layer.hand_on()
             _join_sum(wiring, mine, node, reused)
@@ -81,12 +86,15 @@ def _join_table(
 
 
 def _next(wiring: Wiring, mine: dict[int, Node], node: Node, reused: bool) -> Node | None:
-    """Return the only reader of the node's top, or None if the array may have another reader."""
+    """Return the only reader of the node's top. None if the array may have another reader, or if
+    only one of the two layers has a backward pass."""
     value = wiring.values[node.tops[0]]
     if len(value.consumers) != 1 or value.consumers[0] not in mine or any(node.layer.loss_weights):
         return None
     reader = mine[value.consumers[0]]
-    return reader if reused or value.name in list(reader.layer.proto.top) else None
+    alike = reader.runs_back == node.runs_back
+    free = reused or value.name in list(reader.layer.proto.top)
+    return reader if alike and free else None
 
 
 def _join_sum(wiring: Wiring, mine: dict[int, Node], node: Node, reused: bool) -> None:

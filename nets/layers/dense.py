@@ -104,6 +104,20 @@ class InnerProduct(Layer):
         dy = grads[0]
         assert dy is not None
         dy_NO = _as(dy, (self.rows, self.top_shape[-1]))
+        params = () if self.frozen else self._of_parameters(dy_NO, out)
+        dx = None
+        if wanted[0]:
+            into = self.x_ND if self.flattens else self.buffer("bottom", (self.rows, self.width))
+            dx_ND = self._gradient(dy_NO, self._turned(values.blobs[0]), into)
+            # the flat copy of x is no longer needed; its buffer now holds the flat gradient
+            if self.flattens:
+                dx = self.ops.unflatten(dx_ND, x.shape, out=self.buffer("bottom", x.shape))
+            else:
+                dx = _as(dx_ND, x.shape)
+        return [dx], params
+
+    def _of_parameters(self, dy_NO: Array, out: Blobs | None) -> tuple[Array, ...]:
+        """Return the gradients of the weight and the bias, in `out` if it is given."""
         bias = len(self.params) > 1
         out_w = self._turned(out[0]) if out else None
         out_b = out[1] if out and bias else None
@@ -113,17 +127,8 @@ class InnerProduct(Layer):
             dw, db = self.ops.dense_backward_weights(
                 self.x_ND, dy_NO, bias=bias, out_w=out_w, out_b=out_b
             )
-        dx = None
         dw = out[0] if out else self._turned(dw)
-        if wanted[0]:
-            into = self.x_ND if self.flattens else self.buffer("bottom", (self.rows, self.width))
-            dx_ND = self._gradient(dy_NO, self._turned(values.blobs[0]), into)
-            # the flat copy of x is no longer needed; its buffer now holds the flat gradient
-            if self.flattens:
-                dx = self.ops.unflatten(dx_ND, x.shape, out=self.buffer("bottom", x.shape))
-            else:
-                dx = _as(dx_ND, x.shape)
-        return [dx], (dw,) if db is None else (dw, db)
+        return (dw,) if db is None else (dw, db)
 
     def _gradients(
         self, dy_NO: Array, dw_OD: Array | None, db_O: Array | None

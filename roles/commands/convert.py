@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from dataclasses import dataclass, fields
 from pathlib import Path
 
@@ -207,6 +208,7 @@ def _check_database(target: Path) -> None:
 def _snapshot(source: tuple[Path, ...], target: Path, state: Path, job: Job) -> str:
     """Convert Caffe's weights and solver state to a checkpoint, or a checkpoint to them. Returns
     the line to print."""
+    job = dataclasses.replace(job, freeze=())  # a solver state of Caffe's has all layers
     net = job.build(TRAIN, "all", job.shapes(TRAIN, reported(job.source(TRAIN))))
     solver = job.solver_spec.type
     if all(file.suffix == ".safetensors" for file in source):

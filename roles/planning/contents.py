@@ -5,13 +5,14 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from nets import Net, NetError, SolverSpec, counted, unknown_numbers
+from nets import Net, NetError, SolverSpec, counted, fits, unknown_numbers
 from nets.data import Batches, Source, examined, in_classes
 from nets.data.augmentation.mixing import LABELS
 from nets.files import checkpoint
@@ -22,6 +23,8 @@ from roles.learning.checkpoint_slices import state_shapes
 from roles.learning.job import Job
 from roles.learning.resume import place_in
 from roles.messages import TRAIN
+
+MISFIT = "rename the layer, or name it in train.fresh to begin it afresh"
 
 Mistake = tuple[str, tuple[str, ...]]  # the text, and the keys below [train]
 
@@ -69,9 +72,11 @@ class Contents:
         the net, or are not finite."""
         if weights:
             files = ", ".join(Path(file).name for file in self.job.weights)
-            matched = match(weights, net.params, files)
+            matched = match(weights, {**net.params, **net.frozen}, files, MISFIT)
             finite(files, matched.blobs)
-            self.warnings += [(text, ("weights",)) for text in unmatched(matched)]
+            named = [layer for layer in matched.missing if not fits(layer, self.job.fresh)]
+            told = unmatched(replace(matched, missing=tuple(named)))
+            self.warnings += [(text, ("weights",)) for text in told]
             if self.job.resume:
                 self.warnings.append(
                     (("has no effect: the parameters of train.resume count"), ("weights",))
@@ -90,6 +95,11 @@ class Contents:
         ):
             self.warnings.append((told, ("resume",)))
         expected = state_shapes(net.params, self.job.solver_spec, arrays)
+        expected |= {
+            f"{layer}.{at}": param.shape
+            for layer, params in net.frozen.items()
+            for at, param in enumerate(params)
+        }
         self.warnings += [(text, ("resume",)) for text in _told_of_averages(self.job, arrays)]
         problems = [
             f"{path}: '{name}': found "

@@ -105,7 +105,7 @@ def read(inputs: PlanInputs, diagnostics: Diagnostics) -> ReadJob:
     weights: Weights = {}
     with diagnostics.reading("train", "weights"):
         if job.weights:
-            found = read_each(job.weights, job.spec(TRAIN).layers if readable else ())
+            found = job.first_weights() if readable else read_each(job.weights)
             weights = found.weights
             for line in found.told:
                 diagnostics.warn(line, "train", "weights")
@@ -200,6 +200,8 @@ def _as_written(inputs: PlanInputs, diagnostics: Diagnostics) -> Job:
         weights=_weights(inputs, diagnostics),
         solver_values={name: value for name, value in values.items() if value is not None},
         extras=extras_of(train),
+        freeze=tuple(train.freeze),
+        fresh=tuple(train.fresh),
     )
 
 
