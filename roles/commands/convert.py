@@ -98,8 +98,8 @@ def convert(
     file ("path label" on each line) or a folder with one folder per class. Any data source, written
     as "format=idx,images=a,labels=b", becomes an LMDB, or with --mean its mean image
     (.binaryproto). For example, "convert train.txt train_lmdb --root-folder photos --new-height 256
-    --new-width 256" stores resized images, and "--encoded" stores the files unchanged. With
-    --state, Caffe's two snapshot files become a checkpoint for train.resume,
+    --new-width 256" stores resized images, and "convert photos train_lmdb --encoded" stores the
+    files unchanged. With --state, Caffe's two snapshot files become a checkpoint for train.resume,
     or a checkpoint becomes the two files. With --torch, .safetensors get the names of torch's
     modules, as .pth and .pt always do.
 

@@ -38,13 +38,15 @@ class Contents:
 
     def of_source(self, phase: str, source: Source, net: Net, training: Source | None) -> None:
         """Raise DataError for samples that cannot be read, and NetError for labels or words that
-        the net, or the list of images for `training`, does not know."""
+        the net does not know. Warns of labels that the list of images for `training` lacks."""
         samples = examined(source)
         wrong = unknown_numbers(
             net, dict(zip(net.inputs, samples, strict=False)), source.label_place
         )
-        if wrong := wrong or list(_untrained(source, samples, training)):
+        if wrong:
             raise NetError(wrong)
+        keys = ("data", phase.lower())
+        self.warnings += [(text, keys) for text in _untrained(source, samples, training)]
         if phase == TRAIN:
             self._of_mixing(source, samples)
         if (
@@ -121,7 +123,7 @@ class Contents:
 def _untrained(
     source: Source, samples: Sequence[NDArray[Any]], training: Source | None
 ) -> Iterator[str]:
-    """A mistake if a list of test images has a label beyond those of the list for training."""
+    """A warning if a list of test images has a label beyond those of the list for training."""
     if training is None or not (source.label_list and training.label_list):
         return
     count = training.num_classes or 0
@@ -129,7 +131,10 @@ def _untrained(
     if largest >= count:
         yield (
             f"{source.label_place(largest)}: found label {largest}, but the images for training, "
-            f"{training.label_list}, have labels from 0 to {count - 1} ({counted(count, 'class')})"
+            f"{training.label_list}, have labels from 0 to {count - 1} "
+            f"({counted(count, 'class')}): "
+            "the net has an output for it and never learns it, so check that both lists number the "
+            "classes alike"
         )
 
 

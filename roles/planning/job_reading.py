@@ -163,13 +163,19 @@ def _with_classes(job: Job) -> Job:
 def _compensated(
     job: Job, inputs: PlanInputs, diagnostics: Diagnostics
 ) -> tuple[Job, Compensation | None]:
-    """The job with the momentum for its number of groups, where the preset lowers it."""
+    """The job with the momentum for its number of groups, where the preset lowers it. A tuner that
+    probes momenta begins with it, so that a tie does not keep the solver's."""
     found: Compensation | None = None
+    first: Compensation | None = None
+    train = inputs.train
     with diagnostics.reading("train", "solver"):
-        found = compensation_of(job.solver_spec, inputs.preset, inputs.train)
-    groups = inputs.preset.groups_in_all(inputs.train.strategy)
-    if found is not None and groups > 1:
-        values = {**job.solver_values, "momentum": found.momentum(groups)}
+        found = first = compensation_of(job.solver_spec, inputs.preset, train)
+        if inputs.auto.momentum and inputs.auto.probes:
+            unset = train.model_copy(update={"momentum": None})
+            first = compensation_of(job.solver_spec, inputs.preset, unset)
+    groups = inputs.preset.groups_in_all(train.strategy)
+    if first is not None and groups > 1:
+        values = {**job.solver_values, "momentum": first.momentum(groups)}
         job = dataclasses.replace(job, solver_values=values)
     return job, found
 
