@@ -63,6 +63,7 @@ SHAPES = [
     grouped(2, 24, (9, 10), 3, 4, pad=1, stride=2),
     grouped(1, 18, (6, 7), 3, 2, pad=2, dilation=2),
 ]
+GROUPED = SHAPES[-3]
 # two groups of channels, several chunks of images, and results that bypass the caches
 LARGE = channelwise(40, 272, (6, 9), 3, pad=1)
 Results = tuple[Array, Array, Array]
@@ -105,7 +106,7 @@ def test_every_pass_is_the_sum_of_its_definition(shape, layout, threads) -> None
 
 
 @pytest.mark.parametrize("layout", [in_memory, image_by_image])
-@pytest.mark.parametrize("shape", [*SHAPES[:5], LARGE], ids=str)
+@pytest.mark.parametrize("shape", [*SHAPES[:5], GROUPED, LARGE], ids=str)
 def test_the_number_of_threads_changes_no_bit(shape, layout) -> None:
     one = results(shape, 1, layout)
     for threads in (2, 3):
