@@ -17,7 +17,7 @@ WIDE = 4 * LANES  # bytes of a vector of pairs
 
 
 @inlined
-def state_product(
+def plain_product(
     a: Any,
     table: Any,
     rows_of: Any,
@@ -32,8 +32,7 @@ def state_product(
     k: int,
     n: int,
 ) -> None:
-    """C = start + A packed, rows n0 to n1. `start` 0 stands for zeros; its rows are `step`
-    apart."""
+    """C = start + A packed as `state_product` has them, in float32."""
     wide = a.lanes * 4
     total = (n + a.lanes - 1) // a.lanes
     for first in range(0, total, a.vectors):
@@ -105,3 +104,16 @@ def rounded_product(
                 1,
                 none,
             )
+
+
+@inlined
+def state_product(
+    a: Any, table: Any, rows_of: Any, A: int, sA: int, C: int, sC: int, start: int, step: int,
+    n0: int, n1: int, k: int, n: int,
+) -> None:  # fmt: skip
+    """C = start + A packed, rows n0 to n1. `start` 0 stands for zeros; its rows are `step`
+    apart."""
+    if a.multiply:
+        rounded_product(a, A, sA, C, sC, start, step, n0, n1, k, n)
+    else:
+        plain_product(a, table, rows_of, A, sA, C, sC, start, step, n0, n1, k, n)
