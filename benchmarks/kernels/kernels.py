@@ -24,6 +24,7 @@ from typing import Any
 
 import numpy as np
 
+from benchmarks.helpers.command_line import parser_of
 from benchmarks.helpers.report import ROOT, Record, gain, machine, medians, missing, rounds, write
 from benchmarks.kernels import conv_reference
 from benchmarks.training.training import WORKLOADS
@@ -74,7 +75,7 @@ class Layer:
 def main(arguments: list[str] | None = None) -> int:
     """Run the layers for each precision and number of threads, and write the results. Returns 1 if
     a pass misses its bar."""
-    parser = argparse.ArgumentParser(prog="python -m benchmarks.kernels", description=__doc__)
+    parser = parser_of("kernels", __doc__)
     parser.add_argument("--nets", nargs="+", choices=NETS, default=NETS)
     parser.add_argument("--threads", type=int, nargs="+", default=[1, 2])
     parser.add_argument("--precision", nargs="+", choices=tuple(BOUNDS), default=["fast"])
