@@ -96,9 +96,15 @@ def _unseen(package: str) -> Iterator[None]:
             del sys.modules[package]
 
 
-def lacking(name: str) -> str | None:
-    """Return what this machine lacks for the backend `name`, as far as it can be seen without
-    starting the backend. None if nothing is missing."""
+def lacking(name: str, precision: str = "") -> str | None:
+    """Return what this machine lacks for the backend `name` in a precision, as far as it can be
+    seen without starting the backend. None if nothing is missing."""
+    if name == "cpu" and precision == "bf16":
+        try:
+            from ops.cpu.gemm.bfloat16_choice import bfloat16_missing
+        except ImportError as error:
+            return f"there are no compiled kernels ({error})"
+        return bfloat16_missing() or None
     return cuda_driver.lacking() if name == "cupy" else None
 
 

@@ -225,8 +225,9 @@ class Train(Section):
     "double"` always uses NumPy."""
     precision: Literal["exact", "fast", "double", "tf32", "bf16"] = "fast"
     """`fast` lets convolutions use Winograd's larger tiles (errors up to 1e-4 of the largest
-    value); `exact` stays within 1e-5; `double` is the same run in float64, see below; `tf32` and
-    `bf16` are the ways in which GPUs multiply (docs/gpu.md)."""
+    value); `exact` stays within 1e-5; `double` is the same run in float64; `tf32` and `bf16` round
+    the factors of products, on GPUs and, `bf16`, on CPUs that are faster with it
+    (docs/configuration.md#precision)."""
     b_p: Count | None = None
     """Convolve by lowering and matrix products instead of the chosen kernels, this many images at a
     time, which the threads share (`1`: Caffe's way, one image after the other). On the CPU at best

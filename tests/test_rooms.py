@@ -30,10 +30,10 @@ ROOMS: dict[str, str] = {
     "ops.cuda.kernels": "",
     "ops.cuda": "ops ops.cuda.kernels ops.interface ops.reference",
     "ops.cuda.conv": "ops ops.cuda ops.reference",
-    "ops.backends": "ops ops.cpu.conv ops.cpu.elementwise ops.cpu.recurrent ops.cpu.team "
+    "ops.backends": "ops ops.cpu.conv ops.cpu.elementwise ops.cpu.gemm ops.cpu.recurrent ops.cpu.team "
     "ops.cuda ops.cuda.conv"
     " ops.interface",
-    "ops!": "ops ops.backends ops.cpu.codegen ops.interface",
+    "ops!": "ops ops.backends ops.cpu.codegen ops.cpu.gemm ops.interface",
     "nets": "",
     "nets.schema": "",
     "nets.definition": "nets nets.schema ops!",

@@ -24,6 +24,8 @@ from ops.cpu.elementwise.rearrange import Rearrangement
 from ops.cpu.elementwise.rectified_sums import RectifiedSums
 from ops.cpu.elementwise.softmax import Softmax
 from ops.cpu.elementwise.update import Updates
+from ops.cpu.gemm.bfloat16_choice import best_blocks
+from ops.cpu.gemm.products import BFLOAT16
 from ops.cpu.recurrent.recurrent import RecurrentKernels
 from ops.cpu.team.image_layout import TO_LOGICAL, empty_aligned, empty_images
 from ops.cpu.team.team import Team
@@ -31,7 +33,7 @@ from ops.cpu.team.workspace import Workspace
 from ops.errors import Array, Shape, check_choice
 from ops.interface.backend import Backend
 
-PRECISIONS = ("exact", "fast")
+PRECISIONS = ("exact", "fast", BFLOAT16)
 
 
 class CpuBackend(
@@ -52,8 +54,9 @@ class CpuBackend(
     Compression,
     Backend,
 ):
-    """Backend "cpu". Options: `b_p`; `threads` of the team; `precision`, "exact" (errors < 1e-5) or
-    "fast" (1e-4)."""
+    """Backend "cpu". Options: `b_p`; `threads` of the team; `precision`, "exact" (errors < 1e-5),
+    "fast" (1e-4) or "bf16": products of float32 arrays, whose operands are rounded to bfloat16
+    where that is faster. Raises KernelsMissing if it is faster nowhere on this processor."""
 
     name = "cpu"
     xp = np
@@ -64,6 +67,8 @@ class CpuBackend(
     ) -> None:
         super().__init__(b_p)
         check_choice("precision", precision, PRECISIONS)
+        if precision == BFLOAT16:
+            best_blocks()
         self.precision = precision
         self.team = Team(threads)
         self.workspace = Workspace()

@@ -3,6 +3,7 @@ process."""
 
 from __future__ import annotations
 
+import functools
 import logging
 import os
 
@@ -11,6 +12,7 @@ from runtime.errors import LaunchError
 from runtime.machine.usable_cores import usable
 
 GPU_PRECISIONS = ("tf32", "bf16")  # of products of float32 numbers
+BFLOAT16 = "bf16"  # also a precision of CPUs that multiply fast in it
 THREADS_VARIABLE = "CONVOY_THREADS"  # set by runtime's launcher
 FREE_VARIABLE = "CONVOY_FREE_CORES"  # set by runtime's launcher
 MOST_READERS = 8  # threads that read data: more wait for each other
@@ -22,9 +24,7 @@ def ops_of(
     """The backend of "cpu", of "cuda:N", or of "cuda", which is for plans only. Other arguments are
     as in `Job`. Raises LaunchError if the device cannot be used here."""
     if device == "cpu":
-        # "fast" is more exact than a GPU's precision
-        precision = "fast" if precision in GPU_PRECISIONS else precision
-        return cpu_ops(kernels, b_p=b_p, precision=precision, threads=threads)
+        return cpu_ops(kernels, b_p=b_p, precision=_on_cpu(precision), threads=threads)
     if device == "cuda":
         return ops.get_backend("cupy plan", b_p=b_p)
     precision = precision if precision in GPU_PRECISIONS else "full"
@@ -33,6 +33,21 @@ def ops_of(
         return ops.get_backend("cupy", b_p=b_p, device=number, precision=precision, cudnn=cudnn)
     except ops.OpsError as error:
         raise LaunchError(f"{device}: {error}") from None
+
+
+def _on_cpu(precision: str) -> str:
+    """The precision of this machine's CPU in a run with this precision. "fast" replaces a precision
+    that the CPU lacks, since it is more exact."""
+    if precision == BFLOAT16 and (why := ops.lacking("cpu", BFLOAT16)):
+        _tell_once(f"the CPU multiplies in float32, not in bfloat16: {why}")
+        return "fast"
+    return "fast" if precision in GPU_PRECISIONS and precision != BFLOAT16 else precision
+
+
+@functools.cache
+def _tell_once(text: str) -> None:
+    """Log a warning, once in this process."""
+    logging.getLogger("roles").warning("%s", text)
 
 
 def cpu_ops(

@@ -19,7 +19,7 @@ from nets.data import Source
 from roles.base.role import EMULATED, DeviceOptions, JobOptions
 from roles.base.shapes import Shapes
 from roles.formats.format import FORMATS
-from roles.learning.backends import GPU_PRECISIONS
+from roles.learning.backends import BFLOAT16, GPU_PRECISIONS
 from roles.options import DEVICE, DEVICES, Train
 from roles.planning.diagnostics import Diagnostics
 from roles.planning.refusals import Problem
@@ -84,17 +84,8 @@ class Devices:
                     ServiceTimes.read(Path(profile), self.seed)
                 except ConfigError as error:
                     yield from ((problem, ("devices", pattern)) for problem in error.problems)
-        if train.precision in GPU_PRECISIONS and not any(
-            self.patterns[pattern].startswith("cuda") for pattern in used
-        ):
-            text = (
-                f"found '{train.precision}', a precision of GPUs, but every actor "
-                "computes on the CPU"
-            )
-            yield (
-                (f"{text}; 'fast' and 'exact' are the CPU's; train.devices names GPUs"),
-                ("precision",),
-            )
+        if not any(self.patterns[pattern].startswith("cuda") for pattern in used):
+            yield from _without_gpus(train)
         if any(map(_emulated, self.patterns.values())):
             yield from _not_emulated(train)
 
@@ -124,6 +115,22 @@ class Devices:
         """The path of the profile that a device names; "" if it names none."""
         _, _, profile = device.partition(":") if _emulated(device) else ("", "", "")
         return os.path.abspath(self.base / profile) if profile else ""  # noqa: PTH100  # as the planner's paths
+
+
+def _without_gpus(train: Train) -> Iterator[Problem]:
+    """Find a precision that CPUs alone do not have."""
+    text = f"found '{train.precision}'"
+    if train.precision == BFLOAT16 and train.kernels != "compiled":
+        yield (
+            f"{text}, but NumPy multiplies in float32; kernels = 'compiled' has it",
+            ("precision",),
+        )
+    elif train.precision in GPU_PRECISIONS and train.precision != BFLOAT16:
+        yield (
+            f"{text}, a precision of GPUs, but every actor computes on the CPU; 'fast', 'exact' "
+            "and 'bf16' are the CPU's; train.devices names GPUs",
+            ("precision",),
+        )
 
 
 def _not_emulated(train: Train) -> Iterator[Problem]:
@@ -168,16 +175,21 @@ def _without_model(lead: ActorSpec) -> ActorSpec:
 
 
 def lacking(config: ClusterConfig, topology: Topology) -> list[str]:
-    """A line if this machine lacks the software for the GPUs of actors that will live on it. No
-    line where another launcher starts the actors."""
-    there = (getattr(actor.options, "job", None) for actor in topology.actors)
-    devices = sorted(
-        {job.device for job in there if job is not None and job.device.startswith("cuda:")}
-    )
-    why = ops.lacking("cupy") if devices and config.launcher.kind == "local" else None
-    if why is None:
+    """A line if this machine lacks the software for the GPUs of actors that will live on it, or, in
+    a run without GPUs, a processor for its precision. No line where another launcher starts the
+    actors."""
+    there = [getattr(actor.options, "job", None) for actor in topology.actors]
+    jobs = [job for job in there if job is not None]
+    devices = sorted({job.device for job in jobs if job.device.startswith("cuda:")})
+    if config.launcher.kind != "local":
         return []
-    return [f"{config.raw.place(('train', 'devices'))}: found {', '.join(devices)}, but here {why}"]
+    if devices:
+        key, found, why = "devices", ", ".join(devices), ops.lacking("cupy")
+    elif any(job.precision == BFLOAT16 and job.device == "cpu" for job in jobs):
+        key, found, why = "precision", f"'{BFLOAT16}'", ops.lacking("cpu", BFLOAT16)
+    else:
+        return []
+    return [f"{config.raw.place(('train', key))}: found {found}, but here {why}"] if why else []
 
 
 def _emulated(device: str) -> bool:

@@ -59,14 +59,16 @@ class Pairs(Vectors):
         return self.b.call(dot, [z, self.b.bitcast(x, _PAIRS), self.b.bitcast(y, _PAIRS)])
 
 
-def narrowed(b: ir.IRBuilder, value: ir.Value) -> ir.Value:
-    """Round a vector of float32 to bfloat16, to even. Returns 16-bit integers."""
-    small = b.fptrunc(value, ir.VectorType(BFloat(), LANES))
-    return b.bitcast(small, ir.VectorType(I16, LANES))
+def narrowed(b: ir.IRBuilder, first: ir.Value, second: ir.Value) -> ir.Value:
+    """Round two vectors of float32 to bfloat16, to even. Returns their numbers one after the other,
+    as 16-bit integers."""
+    name = "llvm.x86.avx512bf16.cvtne2ps2bf16.512"
+    narrow = declared(b, name, _PAIRS, [first.type, second.type])
+    return b.bitcast(b.call(narrow, [second, first]), ir.VectorType(I16, 2 * LANES))
 
 
 def paired(b: ir.IRBuilder, low: ir.Value, high: ir.Value) -> ir.Value:
-    """The pairs (low[v], high[v]) of two vectors of float32, rounded. Returns 32-bit integers."""
-    wide = ir.VectorType(I32, LANES)
-    first, second = (b.zext(narrowed(b, value), wide) for value in (low, high))
-    return b.or_(first, b.shl(second, ir.Constant(wide, [16] * LANES)))
+    """The pairs (low[v], high[v]) of two vectors of float32, rounded. Returns 16-bit integers."""
+    both = narrowed(b, low, high)
+    order = [lane + half for lane in range(LANES) for half in (0, LANES)]
+    return b.shuffle_vector(both, both, ir.Constant(ir.VectorType(I32, 2 * LANES), order))

@@ -17,6 +17,7 @@ from ops.cpu.conv.depthwise import supports as is_depthwise
 from ops.cpu.conv.direct import Direct, FirstLayer
 from ops.cpu.conv.toom_cook import MODES
 from ops.cpu.conv.winograd import Winograd, supports
+from ops.cpu.gemm.products import BFLOAT16
 from ops.cpu.team.team import Team
 from ops.cpu.team.workspace import Workspace
 
@@ -25,16 +26,18 @@ DATA = "backward-data"
 WEIGHTS = "backward-weights"
 FEW_CHANNELS = 4  # channels of a layer that reads images; its kernel takes them in any order
 # The cost of a product. With more planes fewer tiles fit into the cache.
+FAST = {
+    "F(2x2,3x3)": 1.0,
+    "F(4x4,3x3)": 1.0,
+    "F(5x5,3x3)": 1.2,
+    "F(6x6,3x3)": 1.25,
+    "F(2x2,5x5)": 1.0,
+    "F(4x4,5x5)": 1.2,
+}
 PRICES = {
     "exact": {"F(2x2,3x3)": 1.0, "F(2x2,5x5)": 1.0},
-    "fast": {
-        "F(2x2,3x3)": 1.0,
-        "F(4x4,3x3)": 1.0,
-        "F(5x5,3x3)": 1.2,
-        "F(6x6,3x3)": 1.25,
-        "F(2x2,5x5)": 1.0,
-        "F(4x4,5x5)": 1.2,
-    },
+    "fast": FAST,
+    BFLOAT16: FAST,  # convolutions multiply in float32, which is more exact
 }
 PLAIN: dict[str, type[Convolution]] = {
     "depthwise": Depthwise,

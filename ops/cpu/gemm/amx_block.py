@@ -47,12 +47,14 @@ Arguments = dict[str, ir.Value]
 
 
 class Blocks(NamedTuple):
-    """Addresses of three functions. Each thread calls `begin` before its first block and `end`
-    after its last one."""
+    """Addresses of three functions, and the most rows and vectors of 16 columns of a block. Each
+    thread calls `begin` before its first block and `end` after its last one."""
 
     begin: int
     block: int
     end: int
+    rows: int
+    vectors: int
 
 
 @functools.cache
@@ -61,7 +63,7 @@ def blocks() -> Blocks:
     process has no tiles."""
     check_amx()
     at = addresses("amx_block", build)
-    return Blocks(at("begin"), at("block"), at("end"))
+    return Blocks(at("begin"), at("block"), at("end"), ROWS, COLUMNS // TILE_ROWS)
 
 
 def build(module: ir.Module) -> None:

@@ -12,7 +12,8 @@ from typing import Any
 
 import numpy as np
 
-from ops.cpu.gemm.gemm import Product, Strides, planned
+from ops.cpu.gemm.gemm import Strides, planned
+from ops.cpu.gemm.products import Plan, planned_as
 from ops.cpu.team.operands import address
 from ops.cpu.team.team import Team
 from ops.cpu.team.workspace import Workspace
@@ -26,15 +27,16 @@ _ONE = np.ones(1, np.float32)
 
 class DenseKernels(Backend):
     """The dense layers of `CpuBackend`: float32, rows or columns contiguous. The reference handles
-    all other arrays."""
+    all other arrays. `precision`: that of the products."""
 
     team: Team
     workspace: Workspace
+    precision: str = "fast"
 
     def __init__(self, b_p: int | None = None) -> None:
         super().__init__(b_p)
-        self._products: dict[Key, Product] = {}
-        self._bias_products: dict[Key, Product] = {}
+        self._products: dict[Key, Plan] = {}
+        self._bias_products: dict[Key, Plan] = {}
 
     def matmul(self, a: Array, b: Array, out: Array) -> Array:
         """out (M, N) = a (M, K) b (K, N). out must not overlap a or b. Raises OpsError if the
@@ -139,25 +141,29 @@ class DenseKernels(Backend):
                 ((outputs, width, rows), y[::-1], x, w, False),
             ]
             passes += [((1, outputs, rows), (0, 0), y, y, False)] if bias else []
-        plans = [planned(self.team, shape, a, b, c, bias=added) for shape, a, b, c, added in passes]
+        plans = [
+            planned_as(self.precision, self.team, shape, a, b, c, bias=added)
+            for shape, a, b, c, added in passes
+        ]
         return max(plan.scratch_bytes for plan in plans if plan is not None)
 
     def _made(
         self, key: Key, a: Array, b: Array, c: Array, bias: Array | None = None
-    ) -> Product | None:
+    ) -> Plan | None:
         """The plan for c = a b + bias; None if no kernel takes these arrays."""
         floats = all(x.dtype == np.float32 for x in (a, b, c))
         if not floats or a.ndim != 2 or (bias is not None and bias.strides[0] != 4):
             return None
         (m, k), (n,) = a.shape, c.shape[1:]
-        plan = planned(self.team, (m, n, k), *(_pair(x) for x in (a, b, c)), bias=bias is not None)
+        of = (_pair(x) for x in (a, b, c))
+        plan = planned_as(self.precision, self.team, (m, n, k), *of, bias=bias is not None)
         if plan is not None:
             self._products[key] = plan
         return plan
 
     def _run(
         self,
-        plan: Product,
+        plan: Plan,
         a: Array,
         b: Array,
         c: Array,

@@ -7,15 +7,22 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from ops.cpu.gemm.gemm import Product, Strides, planned
+from ops.cpu.codegen.bfloat16 import LANES
+from ops.cpu.gemm.bfloat16_choice import best_blocks
+from ops.cpu.gemm.gemm import Strides
 from ops.cpu.gemm.microkernel import tiles
+from ops.cpu.gemm.narrow import CHUNK, narrowers
+from ops.cpu.gemm.products import BFLOAT16, Plan, planned_as
 from ops.cpu.gemm.turn import turns
-from ops.cpu.recurrent.time_steps import PACK, STEPS, pack_state, run_backward, run_forward
+from ops.cpu.recurrent.state_packing import PACK, pack_rounded, pack_state
+from ops.cpu.recurrent.time_steps import STEPS, run_backward, run_forward
 from ops.cpu.team.team import Team
 from ops.cpu.team.workspace import LINE, Workspace, aligned
 from ops.errors import Array
 
 NEAR_BYTES = 32 << 10  # bytes of a panel that stays in the L1 cache for all rows of a thread
+# least sequences and hidden units for which the steps of a layer are faster in bfloat16
+LEAST_ROUNDED = 16
 _ONE = np.ones(1, np.float32)
 
 
@@ -34,12 +41,14 @@ class Recurrence:
     not checked."""
 
     def __init__(
-        self, team: Team, workspace: Workspace, sizes: Sizes, forward: int, backward: int
-    ) -> None:
-        """`forward` and `backward`: the kernels of a unit."""
+        self, team: Team, workspace: Workspace, sizes: Sizes, forward: int, backward: int,
+        precision: str,
+    ) -> None:  # fmt: skip
+        """`forward` and `backward`: the kernels of a unit; `precision`: that of the products."""
         steps, images, features, hidden, width = sizes
         self._team = team
         self._workspace = workspace
+        self._precision = precision
         self._sizes = sizes
         self._zeros = np.zeros(max(hidden, 64), np.float32)
         # rows of scalars that lie a multiple of 4 KiB apart would fall into the same lines of the
@@ -59,6 +68,9 @@ class Recurrence:
         self._w_h = self._plan((width, hidden, rows), (4, row), (4 * hidden, 4), hidden)
         self._b = self._plan((1, width, rows), (0, 0), (row, 4), width)
         self._extra = self._plan((1, width, steps), (0, 0), (images * row, 4), width)
+        rounds = precision == BFLOAT16 and min(images, hidden) >= LEAST_ROUNDED
+        self._blocks = best_blocks() if rounds else None
+        self._pack_kernel = pack_rounded if rounds else pack_state
         self._products = max(
             plan.scratch_bytes for plan in (self._x, self._w_x, self._w_h, self._b, self._extra)
         )
@@ -77,13 +89,19 @@ class Recurrence:
         columns: int,
         *,
         bias: bool = False,
-    ) -> Product:
-        plan = planned(self._team, shape, a, b, (4 * columns, 4), bias=bias)
+    ) -> Plan:
+        plan = planned_as(self._precision, self._team, shape, a, b, (4 * columns, 4), bias=bias)
         assert plan is not None
         return plan
 
     def _common(self, depth: int) -> dict[str, int]:
         t = tiles()
+        if self._blocks:
+            return {
+                "vectors": self._blocks.vectors,
+                "table": t.table.ctypes.data,
+                "rows": t.rows.ctypes.data,
+            }
         near = [v for v in range(2, t.vectors + 1) if depth * v * t.lanes * 4 <= NEAR_BYTES]
         vectors = max(near, default=t.vectors)
         return {
@@ -95,9 +113,13 @@ class Recurrence:
 
     def _pack(self, depth: int, width: int, *, turned: bool) -> Any:
         row = 4 * (depth if turned else width)
+        moves = {"turn": turns().plain}
+        if self._blocks:
+            at = narrowers()
+            moves = {"narrow": at.along_turned if turned else at.across}
         return PACK(
             **self._common(depth),
-            turn=turns().plain,
+            **moves,
             row=row,
             depth=depth,
             width=width,
@@ -106,8 +128,15 @@ class Recurrence:
 
     def _steps(self, depth: int, unit: int) -> Any:
         s = self._sizes
+        rounding = {}
+        if blocks := self._blocks:
+            rounding = {
+                "begin": blocks.begin, "multiply": blocks.block, "end": blocks.end,
+                "most": blocks.rows, "along": narrowers().along, "pitch": _pitch(depth),
+            }  # fmt: skip
         return STEPS(
             **self._common(depth),
+            **rounding,
             unit=unit,
             zeros=self._zeros.ctypes.data,
             steps=s.steps,
@@ -120,7 +149,15 @@ class Recurrence:
 
     def _packed_bytes(self) -> int:
         s = self._sizes
-        return max(aligned(4 * s.width) * s.hidden, aligned(4 * s.hidden) * s.width)
+        edges = ((s.hidden, s.width), (s.width, s.hidden))
+        if self._blocks:
+            return max(2 * aligned(k, CHUNK) * aligned(n, LANES) for k, n in edges)
+        return max(aligned(4 * n) * k for k, n in edges)
+
+    def _rounded_bytes(self, depth: int) -> int:
+        """Bytes of the rounded state of one step: all sequences, and the rows that a block may read
+        past them."""
+        return (self._sizes.images + self._blocks.rows) * _pitch(depth) if self._blocks else 0
 
     def forward(
         self,
@@ -144,13 +181,14 @@ class Recurrence:
         if extra is not None:
             gates += extra
         block.packed = scratch
-        block.carried = scratch + self._packed_bytes()
+        block.rounded = scratch + self._packed_bytes()
+        block.carried = block.rounded + self._rounded_bytes(self._sizes.hidden)
         block.gates, block.h, block.c, block.cont, block.h0, block.c0 = map(
             _at, (gates, h, c, cont, h0, c0)
         )
         self._packs[0].W = _at(w_h)
         self._packs[0].packed = scratch
-        self._team.run(pack_state, self._packs[0])
+        self._team.run(self._pack_kernel, self._packs[0])
         self._team.run(run_forward, block)
 
     def backward(
@@ -175,7 +213,8 @@ class Recurrence:
         s = self._sizes
         block = self._backward
         parts = self._parts(scratch)
-        block.packed, block.carried, block.dc, block.d_gates, block.before, products = parts
+        block.packed, block.rounded, block.carried, block.dc, *parts = parts
+        block.d_gates, block.before, products = parts
         block.gates, block.h, block.c, block.cont, block.h0, block.c0 = map(
             _at, (gates, h, c, cont, h0, c0)
         )
@@ -187,7 +226,7 @@ class Recurrence:
         block.sG = self._row_G
         self._packs[1].W = _at(w_h)
         self._packs[1].packed = block.packed
-        self._team.run(pack_state, self._packs[1])
+        self._team.run(self._pack_kernel, self._packs[1])
         self._team.run(run_backward, block)
         d_gates = block.d_gates
         one = _at(_ONE)
@@ -204,12 +243,13 @@ class Recurrence:
                 )
 
     def _parts(self, scratch: int) -> list[int]:
-        """Addresses of packed weights, carried dh, dc, d_gates, before and the products'
-        scratch."""
+        """Addresses of packed weights, rounded states, carried dh, dc, d_gates, before and the
+        products' scratch."""
         s = self._sizes
         rows = s.steps * s.images
         sizes = (
             self._packed_bytes(),
+            self._rounded_bytes(s.width),
             s.images * self._row_C,
             aligned(4 * s.images * s.hidden),
             rows * self._row_G,
@@ -226,7 +266,14 @@ class Recurrence:
     def forward_bytes(self) -> int:
         """Bytes of scratch that `forward` takes, at most."""
         inputs = max(plan.scratch_bytes for plan in self._inputs)
-        return max(inputs, self._packed_bytes() + self._sizes.images * self._row_C)
+        steps = self._packed_bytes() + self._rounded_bytes(self._sizes.hidden)
+        return max(inputs, steps + self._sizes.images * self._row_C)
+
+
+def _pitch(depth: int) -> int:
+    """Bytes from a rounded row to the next: whole chunks, and a line so that rows do not fall into
+    the same lines of the cache."""
+    return 2 * aligned(depth, CHUNK) + LINE
 
 
 def _at(x: Array | None) -> int:

@@ -199,7 +199,9 @@ class RecurrentKernels(DenseKernels):
                 if sizes.width == sizes.hidden
                 else (u.lstm_forward, u.lstm_backward)
             )
-            plan = self._recurrences[sizes] = Recurrence(self.team, self.workspace, sizes, *pair)
+            plan = self._recurrences[sizes] = Recurrence(
+                self.team, self.workspace, sizes, *pair, self.precision
+            )
         return plan
 
     def _given(self, out: Array | None, shape: Shape) -> Array:

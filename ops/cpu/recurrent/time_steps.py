@@ -2,7 +2,8 @@
 step after the other.
 
 The threads share the sequences of a batch, so no step waits for another thread. The state's weights
-are packed into panels first.
+are packed into panels first (`state_packing`). If `multiply` is not 0, it is the address of a block
+that multiplies in bfloat16.
 """
 
 from __future__ import annotations
@@ -12,118 +13,25 @@ from typing import Any
 import numpy as np
 
 from ops.cpu.codegen.kernel import arguments, floats, inlined, integers, kernel, layout
-from ops.cpu.gemm.microkernel import MAX_ROWS, call_tile
-from ops.cpu.gemm.turn import call_turn
+from ops.cpu.gemm.amx_block import call_begin, call_end
+from ops.cpu.gemm.microkernel import MAX_ROWS
+from ops.cpu.recurrent.state_products import rounded_product, state_product
 from ops.cpu.recurrent.units import call_backward, call_forward
 
-PACK = layout("table rows vectors lanes turn W row packed depth width turned")
-
-
-@kernel(PACK)
-def pack_state(number: int, size: int, at: Any) -> None:
-    """Pack panels of `depth` rows: of W (depth, width), or if `turned` of the transpose of W
-    (width, depth)."""
-    a = arguments(at)
-    table = integers(a.table, a.vectors * MAX_ROWS)
-    wide = a.lanes * 4
-    rows = integers(a.rows, a.vectors)[a.vectors - 1]
-    total = (a.width + a.lanes - 1) // a.lanes
-    count = (total + a.vectors - 1) // a.vectors
-    for p in range(count * number // size, count * (number + 1) // size):
-        first = p * a.vectors
-        v = min(a.vectors, total - first)
-        panel = a.packed + first * wide * a.depth
-        if a.turned:
-            for u in range(v):
-                c = (first + u) * a.lanes
-                into = panel + u * wide
-                lanes = min(a.lanes, a.width - c)
-                call_turn(
-                    a.turn, a.W + c * a.row, a.row, into, v * wide, lanes, a.depth, 0, np.float32(0)
-                )
-        else:
-            lanes = min(v * a.lanes, a.width - first * a.lanes)
-            for k in range(0, a.depth, rows):
-                r = min(rows, a.depth - k)
-                tile = table[(v - 1) * MAX_ROWS + r - 1]
-                source = a.W + k * a.row + first * wide
-                into = panel + k * v * wide
-                call_tile(
-                    tile,
-                    0,
-                    0,
-                    0,
-                    0,
-                    0,
-                    0,
-                    0,
-                    into,
-                    v * wide,
-                    source,
-                    a.row,
-                    0,
-                    0,
-                    lanes,
-                    np.float32(-np.inf),
-                )
-
+TILE_ROWS = 16  # rows that a block in bfloat16 multiplies in the time of one
 
 STEPS = layout(
     "table rows vectors lanes unit gates d_gates h c cont h0 c0 dh dh_last dc_last d_h0 d_c0 "
     "before packed carried dc"
-    " zeros steps images hidden width sG sC"
+    " zeros steps images hidden width sG sC begin multiply end along rounded pitch most"
 )
-
-
-@inlined
-def state_product(
-    a: Any,
-    table: Any,
-    rows_of: Any,
-    A: int,
-    sA: int,
-    C: int,
-    sC: int,
-    n0: int,
-    n1: int,
-    k: int,
-    n: int,
-    add: int,
-) -> None:
-    """C = A packed, or C += A packed with `add`; rows n0 to n1."""
-    wide = a.lanes * 4
-    total = (n + a.lanes - 1) // a.lanes
-    for first in range(0, total, a.vectors):
-        v = min(a.vectors, total - first)
-        rows = rows_of[v - 1]
-        lanes = min(v * a.lanes, n - first * a.lanes)
-        for m in range(n0, n1, rows):
-            r = min(rows, n1 - m)
-            into = C + m * sC + first * wide
-            start, step = (into, sC) if add else (a.zeros, 0)
-            call_tile(
-                table[(v - 1) * MAX_ROWS + r - 1],
-                A + m * sA,
-                sA,
-                4,
-                0,
-                a.packed + first * wide * k,
-                v * wide,
-                0,
-                into,
-                sC,
-                start,
-                step,
-                k,
-                1,
-                lanes,
-                np.float32(-np.inf),
-            )
 
 
 @inlined
 def share(a: Any, rows: int, number: int, size: int) -> Any:
     """The sequences of this thread, in whole tiles."""
+    if a.multiply:
+        rows = TILE_ROWS
     units = (a.images + rows - 1) // rows
     return units * number // size * rows, min(a.images, units * (number + 1) // size * rows)
 
@@ -147,15 +55,20 @@ def run_forward(number: int, size: int, at: Any) -> None:
     n0, n1 = share(a, rows_of[a.vectors - 1], number, size)
     cont = floats(a.cont, a.steps * a.images)
     row = a.hidden * 4
+    if a.multiply:
+        call_begin(a.begin)
     if a.h0:
         for n in range(n0, n1):
             scaled_copy(a.h0 + n * row, a.carried + n * a.sC, a.hidden, cont[n])
     for t in range(a.steps):
         gates = a.gates + t * a.images * a.sG
         if t > 0 or a.h0:
-            state_product(
-                a, table, rows_of, a.carried, a.sC, gates, a.sG, n0, n1, a.hidden, a.width, 1
-            )
+            if a.multiply:
+                rounded_product(a, a.carried, a.sC, gates, a.sG, n0, n1, a.hidden, a.width, 1)
+            else:
+                state_product(
+                    a, table, rows_of, a.carried, a.sC, gates, a.sG, n0, n1, a.hidden, a.width, 1
+                )
         for n in range(n0, n1):
             this = t * a.images + n
             c_before = a.c + (this - a.images) * row
@@ -173,6 +86,8 @@ def run_forward(number: int, size: int, at: Any) -> None:
                 cont[this],
                 following,
             )
+    if a.multiply:
+        call_end(a.end)
 
 
 @kernel(STEPS)
@@ -185,6 +100,8 @@ def run_backward(number: int, size: int, at: Any) -> None:
     n0, n1 = share(a, rows_of[a.vectors - 1], number, size)
     cont = floats(a.cont, a.steps * a.images)
     row = a.hidden * 4
+    if a.multiply:
+        call_begin(a.begin)
     for n in range(n0, n1):
         scaled_copy(
             a.dh_last + n * row if a.dh_last else a.zeros,
@@ -224,9 +141,14 @@ def run_backward(number: int, size: int, at: Any) -> None:
                 following,
             )
         if t > 0 or a.d_h0:
-            state_product(
-                a, table, rows_of, d_gates, a.sG, a.carried, a.sC, n0, n1, a.width, a.hidden, 0
-            )
+            if a.multiply:
+                rounded_product(a, d_gates, a.sG, a.carried, a.sC, n0, n1, a.width, a.hidden, 0)
+            else:
+                state_product(
+                    a, table, rows_of, d_gates, a.sG, a.carried, a.sC, n0, n1, a.width, a.hidden, 0
+                )
+    if a.multiply:
+        call_end(a.end)
     for n in range(n0, n1):
         if a.d_h0:
             scaled_copy(a.carried + n * a.sC, a.d_h0 + n * row, a.hidden, cont[n])

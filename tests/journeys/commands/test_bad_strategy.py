@@ -126,7 +126,7 @@ BROKEN = {
         "[train]\nprecision = 'tf32'\n",
         "cluster.toml:2: train.precision: found 'tf32', a precision of GPUs, but "
         "every actor computes on the "
-        "CPU; 'fast' and 'exact' are the CPU's; train.devices names GPUs",
+        "CPU; 'fast', 'exact' and 'bf16' are the CPU's; train.devices names GPUs",
     ),
     "a graphics card in double precision": (
         "[train]\nprecision = 'double'\ndevices = { 'conv-*' = 'cuda:0' }\n",

@@ -1,0 +1,95 @@
+"""The product of one step of a recurrent layer with the packed weights of its state, in float32 or
+in bfloat16."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from ops.cpu.codegen.bfloat16 import LANES
+from ops.cpu.codegen.kernel import inlined
+from ops.cpu.gemm.amx_block import call_block
+from ops.cpu.gemm.microkernel import MAX_ROWS, call_tile
+from ops.cpu.gemm.narrow import CHUNK, call_narrow
+
+WIDE = 4 * LANES  # bytes of a vector of pairs
+
+
+@inlined
+def state_product(
+    a: Any,
+    table: Any,
+    rows_of: Any,
+    A: int,
+    sA: int,
+    C: int,
+    sC: int,
+    n0: int,
+    n1: int,
+    k: int,
+    n: int,
+    add: int,
+) -> None:
+    """C = A packed, or C += A packed with `add`; rows n0 to n1."""
+    wide = a.lanes * 4
+    total = (n + a.lanes - 1) // a.lanes
+    for first in range(0, total, a.vectors):
+        v = min(a.vectors, total - first)
+        rows = rows_of[v - 1]
+        lanes = min(v * a.lanes, n - first * a.lanes)
+        for m in range(n0, n1, rows):
+            r = min(rows, n1 - m)
+            into = C + m * sC + first * wide
+            start, step = (into, sC) if add else (a.zeros, 0)
+            call_tile(
+                table[(v - 1) * MAX_ROWS + r - 1],
+                A + m * sA,
+                sA,
+                4,
+                0,
+                a.packed + first * wide * k,
+                v * wide,
+                0,
+                into,
+                sC,
+                start,
+                step,
+                k,
+                1,
+                lanes,
+                np.float32(-np.inf),
+            )
+
+
+@inlined
+def rounded_product(
+    a: Any, A: int, sA: int, C: int, sC: int, n0: int, n1: int, k: int, n: int, add: int
+) -> None:
+    """C = A packed, or C += A packed with `add`; rows n0 to n1, which are rounded first."""
+    none = np.float32(-np.inf)
+    pairs = (k + CHUNK - 1) // CHUNK * LANES
+    total = (n + LANES - 1) // LANES
+    for m in range(n0, n1, a.most):
+        r = min(a.most, n1 - m)
+        rounded = a.rounded + m * a.pitch
+        call_narrow(a.along, A + m * sA, sA, rounded, a.pitch, r, k)
+        for first in range(0, total, a.vectors):
+            v = min(a.vectors, total - first)
+            into = C + m * sC + first * WIDE
+            call_block(
+                a.multiply,
+                rounded,
+                a.pitch,
+                a.packed + first * WIDE * pairs,
+                v * WIDE,
+                into,
+                sC,
+                into if add else 0,
+                sC,
+                2 * pairs,
+                r,
+                min(v * LANES, n - first * LANES),
+                1,
+                none,
+            )
