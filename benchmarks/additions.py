@@ -18,6 +18,7 @@ from typing import Any
 
 from threadpoolctl import threadpool_limits
 
+from benchmarks.helpers.command_line import parser_of
 from benchmarks.helpers.report import ROOT, Record, machine, medians, ratio, rounds, write
 from benchmarks.training.training import made_up, step_of
 
@@ -67,7 +68,7 @@ SIDES = {
 def main(arguments: list[str] | None = None) -> int:
     """Measure all sides and write the result. Returns 1 if the three parts cost more than the
     bar."""
-    parser = argparse.ArgumentParser(prog="python -m benchmarks.additions", description=__doc__)
+    parser = parser_of("additions", __doc__)
     parser.add_argument("--threads", type=int, default=2)
     parser.add_argument("--batch", type=int, default=128)
     parser.add_argument("--seconds", type=float, default=120.0, help="seconds for all sides")

@@ -21,6 +21,7 @@ from pathlib import Path
 import numpy as np
 from pydantic import BaseModel
 
+from benchmarks.helpers.command_line import parser_of
 from benchmarks.helpers.report import ROOT, Record, machine, write
 from runtime import Actor, ActorSpec, Array, Envelope, Message, Topology, message
 
@@ -157,7 +158,7 @@ def plan(config: object, options: Options) -> Topology:
 def main(arguments: list[str] | None = None) -> int:
     """Run each road and write the results. Returns 1 if a bound was passed or a message was
     lost."""
-    parser = argparse.ArgumentParser(prog="python -m benchmarks.backpressure", description=__doc__)
+    parser = parser_of("backpressure", __doc__)
     parser.add_argument("--roads", nargs="+", choices=ROADS, default=["shared memory", "tcp"])
     parser.add_argument("--seconds", type=float, default=60.0, help="the longest time of each road")
     parser.add_argument(

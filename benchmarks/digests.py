@@ -12,7 +12,6 @@ two commits on one machine.
 
 from __future__ import annotations
 
-import argparse
 import hashlib
 import json
 import os
@@ -24,6 +23,8 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from safetensors.numpy import load_file
+
+from benchmarks.helpers.command_line import parser_of
 
 REPEATABLE = (
     "single",
@@ -119,8 +120,7 @@ def _brief(text: str) -> str:
 
 def main() -> int:
     """Run all cases. With a file, compare with it. Returns 1 if a case differs."""
-    parser = argparse.ArgumentParser(prog="python -m benchmarks.digests", description=__doc__)
-    parser.formatter_class = argparse.RawDescriptionHelpFormatter
+    parser = parser_of("digests", __doc__)
     parser.add_argument(
         "before", type=Path, nargs="?", help="the output of this command before the change"
     )

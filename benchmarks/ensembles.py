@@ -19,6 +19,7 @@ from pathlib import Path
 from statistics import mean
 from typing import Any
 
+from benchmarks.helpers.command_line import parser_of
 from benchmarks.helpers.report import ROOT, Record, machine, write
 
 CLUSTER = """
@@ -57,7 +58,7 @@ class Task:
 def main(arguments: list[str] | None = None) -> int:
     """Train, test and write the results. Returns 1 if an ensemble is not better than the mean of
     its members."""
-    parser = argparse.ArgumentParser(prog="python -m benchmarks.ensembles", description=__doc__)
+    parser = parser_of("ensembles", __doc__)
     parser.add_argument(
         "--mnist", type=Path, help="folder of MNIST's IDX files; without it, the digits that ship"
     )

@@ -10,7 +10,6 @@ than all other wheels, and without it the CPU computes with NumPy.
 
 from __future__ import annotations
 
-import argparse
 import os
 import re
 import subprocess
@@ -19,6 +18,7 @@ import tomllib
 import zipfile
 from pathlib import Path
 
+from benchmarks.helpers.command_line import parser_of
 from benchmarks.helpers.report import ROOT
 
 FOLDER = ROOT / "benchmarks" / "wheels"
@@ -38,7 +38,7 @@ PLATFORMS = (
 def main(arguments: list[str] | None = None) -> int:
     """Download the wheels and print their sizes. Returns 1 if they are too large, or if pip finds
     none."""
-    parser = argparse.ArgumentParser(prog="python -m benchmarks.gpu_wheels", description=__doc__)
+    parser = parser_of("gpu_wheels", __doc__)
     parser.add_argument("--python", default="3.12", help="the version of the machine with the GPU")
     parser.add_argument("--into", type=Path, default=FOLDER)
     given = parser.parse_args(arguments)

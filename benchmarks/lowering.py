@@ -24,6 +24,7 @@ from statistics import median
 
 import numpy as np
 
+from benchmarks.helpers.command_line import parser_of
 from benchmarks.helpers.report import ROOT, Record, machine, write
 from benchmarks.training.training import WORKLOADS
 from ops import Array, Backend, get_backend
@@ -69,7 +70,7 @@ class Layer:
 def main(arguments: list[str] | None = None) -> int:
     """Measure in a process whose libraries all use the same number of threads, and write the
     results."""
-    parser = argparse.ArgumentParser(prog="python -m benchmarks.lowering", description=__doc__)
+    parser = parser_of("lowering", __doc__)
     parser.add_argument("--threads", type=int, default=machine()["cores"])
     parser.add_argument(
         "--net", choices=[n for n, work in WORKLOADS.items() if work.image], default="caffenet"

@@ -10,7 +10,6 @@ another checkout (`--against`), such as one from before a change.
 
 from __future__ import annotations
 
-import argparse
 import http.client
 import json
 import re
@@ -22,6 +21,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+from benchmarks.helpers.command_line import parser_of
 from benchmarks.helpers.report import ROOT, Record, machine, write
 from benchmarks.helpers.survivor import Survivor
 from benchmarks.helpers.turns import PARTS, WARM, Sleeper, taken
@@ -50,7 +50,7 @@ SOLVER = (
 
 def main(arguments: list[str] | None = None) -> int:
     """Run the parts and write the results. Returns 1 if a bar is missed."""
-    parser = argparse.ArgumentParser(prog="python -m benchmarks.metrics", description=__doc__)
+    parser = parser_of("metrics", __doc__)
     parser.add_argument(
         "--parts", nargs="+", choices=("scrape", "training"), default=["scrape", "training"]
     )

@@ -20,6 +20,7 @@ from typing import Any
 
 import numpy as np
 
+from benchmarks.helpers.command_line import parser_of
 from benchmarks.helpers.report import ROOT, Record, machine, write
 
 # a difference of shares that never fails a precision: less than two images of the digits' 359
@@ -60,7 +61,7 @@ def tasks(cifar10: Path | None, iterations: dict[str, int]) -> list[Task]:
 
 def main(arguments: list[str] | None = None) -> int:
     """Train, compare and write the results. Returns 1 if a precision learns worse."""
-    parser = argparse.ArgumentParser(prog="python -m benchmarks.precision", description=__doc__)
+    parser = parser_of("precision", __doc__)
     parser.add_argument(
         "--cifar10", type=Path, help=("folder of CIFAR-10's binary batches; without it only LeNet")
     )

@@ -22,6 +22,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from statistics import mean
 
+from benchmarks.helpers.command_line import parser_of
 from benchmarks.helpers.report import ROOT, Record, machine, write
 from benchmarks.tuning.kept import Kept
 
@@ -76,7 +77,7 @@ WAYS = (RECIPE, AS_IT_IS, MOVED)
 
 def main(arguments: list[str] | None = None) -> int:
     """Train, score and write the results. Returns 1 if the recipe misses its bar."""
-    parser = argparse.ArgumentParser(prog="python -m benchmarks.recipes", description=__doc__)
+    parser = parser_of("recipes", __doc__)
     parser.add_argument("--cifar10", type=Path, required=True, help="folder of the binary batches")
     parser.add_argument("--seeds", type=int, nargs="+", default=SEEDS)
     parser.add_argument("--epochs", type=float, default=30.0)

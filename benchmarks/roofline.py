@@ -9,10 +9,10 @@ counted on real CuPy over a stand-in for CUDA (tests/gpu/test_counts.py).
 
 from __future__ import annotations
 
-import argparse
 import sys
 from dataclasses import dataclass
 
+from benchmarks.helpers.command_line import parser_of
 from nets import Net, load_net
 from nets.tools.volumes import LayerVolume, Volumes, volumes
 from ops import get_backend
@@ -136,7 +136,7 @@ def layers() -> str:
 
 def main(arguments: list[str] | None = None) -> int:
     """Print the table of nets, or the page of layers."""
-    parser = argparse.ArgumentParser(prog="python -m benchmarks.roofline", description=__doc__)
+    parser = parser_of("roofline", __doc__)
     parser.add_argument("what", nargs="?", choices=["layers"])
     if parser.parse_args(arguments).what:
         sys.stdout.write(layers())

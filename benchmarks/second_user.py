@@ -26,6 +26,7 @@ from typing import Any
 
 import roles
 import runtime
+from benchmarks.helpers.command_line import parser_of
 from benchmarks.helpers.report import ROOT, Record, machine, write
 from benchmarks.helpers.strangers import listening
 from runtime import Event
@@ -168,7 +169,7 @@ for line in sys.stdin:
 
 def main(arguments: list[str] | None = None) -> int:
     """Measure every door. Returns 1 if a bar is missed."""
-    parser = argparse.ArgumentParser(prog="python -m benchmarks.second_user", description=__doc__)
+    parser = parser_of("second_user", __doc__)
     parser.add_argument("--doors", nargs="+", choices=tuple(ATTACKS), default=list(ATTACKS))
     parser.add_argument(
         "--turns", type=int, default=9, help="turns of each door, calm and attacked"

@@ -14,7 +14,6 @@ There are `--lives` runs of each kind, one after another.
 
 from __future__ import annotations
 
-import argparse
 import json
 import sys
 import tempfile
@@ -23,6 +22,7 @@ from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
+from benchmarks.helpers.command_line import parser_of
 from benchmarks.helpers.report import ROOT, Record, machine, write
 from benchmarks.helpers.turns import PARTS, Sleeper, taken_in_lives
 
@@ -82,7 +82,7 @@ NETS = {
 
 def main(arguments: list[str] | None = None) -> int:
     """Run the parts and write the results. Returns 1 if a bar is missed."""
-    parser = argparse.ArgumentParser(prog="python -m benchmarks.survival", description=__doc__)
+    parser = parser_of("survival", __doc__)
     parser.add_argument("--parts", nargs="+", choices=tuple(NETS), default=list(NETS))
     parser.add_argument(
         "--lives", type=int, default=10, help="runs of each kind, one after another"

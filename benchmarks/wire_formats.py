@@ -19,6 +19,7 @@ from pathlib import Path
 from statistics import mean, stdev
 from typing import Any
 
+from benchmarks.helpers.command_line import parser_of
 from benchmarks.helpers.report import ROOT, Record, machine, write
 
 FORMATS = ("float32", "float16", "bfloat16", "one-bit", "threshold")
@@ -55,7 +56,7 @@ OPTION = {"threshold": "tau = {tau}", "one-bit": "block = {block}"}  # of the fo
 def main(arguments: list[str] | None = None) -> int:
     """Train, compare and write the results. Returns 1 if a format learns worse than its bar
     allows."""
-    parser = argparse.ArgumentParser(prog="python -m benchmarks.wire_formats", description=__doc__)
+    parser = parser_of("wire_formats", __doc__)
     parser.add_argument(
         "--mnist", type=Path, help=("folder of MNIST's IDX files; without it, the digits that ship")
     )

@@ -50,7 +50,7 @@ ROOMS: dict[str, str] = {
     "nets.layers": "nets nets.definition nets.schema ops! ops.reference",
     "nets.graph": "nets nets.data nets.definition nets.layers nets.schema ops!",
     "nets.sharding": "nets nets.definition nets.graph nets.layers nets.schema ops!",
-    "nets.tools": "nets nets.data nets.definition nets.files nets.graph nets.layers",
+    "nets.tools": "nets nets.data nets.definition nets.files nets.graph nets.layers nets.schema",
     "nets.predict": (
         "nets nets.data nets.data.pictures nets.definition nets.files nets.graph nets.layers "
         "nets.schema ops!"

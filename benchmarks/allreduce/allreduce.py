@@ -23,6 +23,7 @@ from pathlib import Path
 from statistics import median
 
 from benchmarks.allreduce.pair import compare
+from benchmarks.helpers.command_line import parser_of
 from benchmarks.helpers.report import ROOT, Record, machine, missing, write
 
 MEGABYTES = (30, 200)
@@ -35,7 +36,7 @@ Found = tuple[list[float], list[str]]  # seconds of the rounds, digests of the s
 
 def main(arguments: list[str] | None = None) -> int:
     """Measure and write the results. Returns 1 if a bar is missed."""
-    parser = argparse.ArgumentParser(prog="python -m benchmarks.allreduce", description=__doc__)
+    parser = parser_of("allreduce", __doc__)
     parser.add_argument("--megabytes", type=int, nargs="+", default=MEGABYTES)
     parser.add_argument("--members", type=int, nargs="+", default=MEMBERS)
     parser.add_argument("--turns", type=int, default=2)

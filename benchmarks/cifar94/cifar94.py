@@ -10,7 +10,6 @@ on which every net is worse. Trials are kept in a file, so a benchmark that is c
 
 from __future__ import annotations
 
-import argparse
 import os
 from collections.abc import Callable
 from functools import partial
@@ -30,6 +29,7 @@ from benchmarks.cifar94.sides import (
     pace,
     port,
 )
+from benchmarks.helpers.command_line import parser_of
 from benchmarks.helpers.report import ROOT, Record, machine, missing, write
 from benchmarks.tuning.kept import Kept
 
@@ -43,7 +43,7 @@ FILE = ROOT / "benchmarks" / "cifar94" / "trials.jsonl"
 
 def main(arguments: list[str] | None = None) -> int:
     """Train, compare and write the results. Returns 1 if a training fails or a bar is missed."""
-    parser = argparse.ArgumentParser(prog="python -m benchmarks.cifar94", description=__doc__)
+    parser = parser_of("cifar94", __doc__)
     parser.add_argument("--seeds", type=int, default=3)
     parser.add_argument(
         "--data", type=Path, default=DATA, help="CIFAR-10's binary batches, gzipped"

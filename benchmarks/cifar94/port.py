@@ -8,7 +8,6 @@ the losses of a batch; here it is for their mean. The process prints lines of JS
 
 from __future__ import annotations
 
-import argparse
 import gzip
 import json
 import time
@@ -22,6 +21,8 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 from torch.nn import functional as F  # noqa: N812  # PyTorch's own name for it
+
+from benchmarks.helpers.command_line import parser_of
 
 TRAIN = [f"data_batch_{number}.bin.gz" for number in range(1, 6)]
 TESTS = {"1000": "test_batch_1000.bin.gz", "10000": "test_batch_10000.bin.gz"}
@@ -260,7 +261,7 @@ def say(**facts: object) -> None:
 
 def main() -> None:
     """Train and score, or measure the pace."""
-    parser = argparse.ArgumentParser(prog="python -m benchmarks.cifar94.port", description=__doc__)
+    parser = parser_of("cifar94.port", __doc__)
     parser.add_argument("folder", type=Path, help="CIFAR-10's binary batches")
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--epochs", type=float, default=9.9)

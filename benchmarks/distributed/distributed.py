@@ -21,6 +21,7 @@ from statistics import median
 from typing import Any
 
 from benchmarks.allreduce.allreduce import gloo_processes, run
+from benchmarks.helpers.command_line import parser_of
 from benchmarks.helpers.report import ROOT, Record, commit_of, machine, missing, ratio, write
 from benchmarks.helpers.turns import PARTS, Sleeper, Turns, taken_in_lives
 from benchmarks.training.training import WORKLOADS
@@ -57,7 +58,7 @@ PINNED = {"replicas": ["replica-*"], "dl4j": ["replica-*"], "sync": ["conv-*"]} 
 
 def main(arguments: list[str] | None = None) -> int:
     """Measure and write the results. Returns 1 if a bar is missed."""
-    parser = argparse.ArgumentParser(prog="python -m benchmarks.distributed", description=__doc__)
+    parser = parser_of("distributed", __doc__)
     parser.add_argument("--nets", nargs="*", choices=WORKLOADS, default=["lenet", "cifar10_quick"])
     parser.add_argument(
         "--exposed",

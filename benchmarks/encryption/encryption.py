@@ -10,13 +10,13 @@ share those of this machine. The third part is a run whose ports strangers try t
 
 from __future__ import annotations
 
-import argparse
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 from pathlib import Path
 from statistics import median
 
 from benchmarks.encryption.strangers import beside_strangers
+from benchmarks.helpers.command_line import parser_of
 from benchmarks.helpers.machines import Refused, machines
 from benchmarks.helpers.report import ROOT, Record, machine, ratio, write
 from benchmarks.messages.pair import ADDRESSES, NAMESPACES, Lost, Pair, namespaces
@@ -35,7 +35,7 @@ SEALED = "encrypted"
 
 def main(arguments: list[str] | None = None) -> int:
     """Run the parts and write the results. Returns 1 if a bar is missed or a part failed."""
-    parser = argparse.ArgumentParser(prog="python -m benchmarks.encryption", description=__doc__)
+    parser = parser_of("encryption", __doc__)
     parser.add_argument("--parts", nargs="+", choices=tuple(PARTS), default=list(PARTS))
     parser.add_argument("--rounds", type=int, default=9)
     parser.add_argument("--results", type=Path, default=ROOT / "benchmarks" / "results")

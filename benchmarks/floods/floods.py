@@ -12,7 +12,6 @@ compared with another commit. With a scheme, tcp or curve, it is the process tha
 
 from __future__ import annotations
 
-import argparse
 import asyncio
 import os
 import selectors
@@ -27,6 +26,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from statistics import median
 
+from benchmarks.helpers.command_line import parser_of
 from benchmarks.helpers.report import ROOT, Record, machine, write
 from runtime.machine import descriptors
 from runtime.memory import freed
@@ -235,7 +235,7 @@ def _joined(tree: Path, scheme: str) -> float:
 
 def main(arguments: list[str] | None = None) -> int:
     """Measure, or listen. Returns 1 if a bar is missed."""
-    parser = argparse.ArgumentParser(prog="python -m benchmarks.floods", description=__doc__)
+    parser = parser_of("floods", __doc__)
     parser.add_argument(
         "scheme", nargs="?", choices=sorted(MECHANISMS), help="listen, and do nothing else"
     )

@@ -24,6 +24,7 @@ from importlib import import_module
 from pathlib import Path
 
 from benchmarks import gpu_wheels
+from benchmarks.helpers.command_line import parser_of
 from benchmarks.helpers.report import ROOT, Record, machine, missing, write
 
 NET = {
@@ -67,7 +68,7 @@ PLANS = {
 
 def main(arguments: list[str] | None = None) -> int:
     """Run every part, or the one in `--part`. Returns the exit code."""
-    parser = argparse.ArgumentParser(prog="python -m benchmarks.gpu", description=__doc__)
+    parser = parser_of("gpu", __doc__)
     parser.add_argument(
         "--rehearse",
         action="store_true",

@@ -31,6 +31,7 @@ from pathlib import Path
 from statistics import median
 from typing import Any
 
+from benchmarks.helpers.command_line import parser_of
 from benchmarks.helpers.machines import Machine, Refused, machines
 from benchmarks.helpers.report import ROOT, Record, machine, missing, ratio, write
 from benchmarks.helpers.survivor import Gone
@@ -100,7 +101,7 @@ class Bench:
 
 def main(arguments: list[str] | None = None) -> int:
     """Run the parts and write the results. Returns 1 if a bar is missed or a part failed."""
-    parser = argparse.ArgumentParser(prog="python -m benchmarks.hosts", description=__doc__)
+    parser = parser_of("hosts", __doc__)
     parser.add_argument("--parts", nargs="+", choices=(*PARTS, *OWN), default=[*PARTS, *OWN])
     parser.add_argument(
         "--nets",

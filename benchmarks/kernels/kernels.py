@@ -6,7 +6,8 @@ counts) and in eager mode, with each result in new memory. Each precision and nu
 its own process. A ratio above 1 means that Convoy is faster. A pass with a ratio below 1 is
 measured again, twenty times as long, and the second result counts. GB/s counts the images of a pass
 once; compare it with the rate of a copy, the bound of depthwise convolution. An error is the largest
-difference from `conv_reference`'s numbers, divided by the largest of them.
+difference from `conv_reference`'s numbers, divided by the largest of them. With the precision
+"bf16" PyTorch's operands are bfloat16.
 """
 
 from __future__ import annotations
@@ -24,6 +25,7 @@ from typing import Any
 
 import numpy as np
 
+from benchmarks.helpers.command_line import parser_of
 from benchmarks.helpers.report import ROOT, Record, gain, machine, medians, missing, rounds, write
 from benchmarks.kernels import conv_reference
 from benchmarks.training.training import WORKLOADS
@@ -37,6 +39,7 @@ COPIED = 256 << 20  # bytes of the copy that measures the memory
 BOUNDS = {  # the largest error by precision
     "exact": dict.fromkeys(PASSES, 1e-5),
     "fast": {FORWARD: 1e-4, DATA: 1e-4, WEIGHTS: 1e-3},
+    "bf16": dict.fromkeys(PASSES, 2e-2),
 }
 
 
@@ -74,7 +77,7 @@ class Layer:
 def main(arguments: list[str] | None = None) -> int:
     """Run the layers for each precision and number of threads, and write the results. Returns 1 if
     a pass misses its bar."""
-    parser = argparse.ArgumentParser(prog="python -m benchmarks.kernels", description=__doc__)
+    parser = parser_of("kernels", __doc__)
     parser.add_argument("--nets", nargs="+", choices=NETS, default=NETS)
     parser.add_argument("--threads", type=int, nargs="+", default=[1, 2])
     parser.add_argument("--precision", nargs="+", choices=tuple(BOUNDS), default=["fast"])
@@ -254,7 +257,9 @@ def measure(
     arrays = made_up(layer, ops)
     sides = {"convoy": our_passes(layer, ops, arrays)}
     for label in ("nchw", "nhwc"):
-        sides[label] = torch_passes(layer, arrays, channels_last=label == "nhwc")
+        sides[label] = torch_passes(
+            layer, arrays, channels_last=label == "nhwc", place=(None, torch_type(ops.precision))
+        )
     for name in layer.passes:
         arrays[name].fill(np.nan)
         turns = {label: passes[name] for label, passes in sides.items()}
@@ -267,6 +272,13 @@ def measure(
             taken,
             conv_reference.error(layer.shape, name, arrays),
         )
+
+
+def torch_type(precision: str) -> Any:
+    """The dtype of PyTorch's operands, or None for that of our arrays."""
+    import torch
+
+    return torch.bfloat16 if precision == "bf16" else None
 
 
 def copy_rate(ops: Any, seconds: float) -> float:

@@ -9,7 +9,6 @@ sends is in `convoy` and `peers`, how it starts in `pair`.
 
 from __future__ import annotations
 
-import argparse
 import tempfile
 from collections.abc import Callable
 from contextlib import ExitStack
@@ -18,6 +17,7 @@ from pathlib import Path
 from statistics import median
 from typing import Any
 
+from benchmarks.helpers.command_line import parser_of
 from benchmarks.helpers.report import ROOT, Record, commit_of, machine, missing, ratio, write
 from benchmarks.messages.pair import ADDRESSES, NAMESPACES, Lost, Pair, namespaces
 
@@ -49,7 +49,7 @@ LIVES = 5  # how often processes start in a comparison with another commit
 
 def main(arguments: list[str] | None = None) -> int:
     """Run the parts and write the results. Returns 1 if a bar is missed or a part failed."""
-    parser = argparse.ArgumentParser(prog="python -m benchmarks.messages", description=__doc__)
+    parser = parser_of("messages", __doc__)
     parser.add_argument("--parts", nargs="+", choices=tuple(PARTS), default=list(PARTS))
     parser.add_argument("--rounds", type=int, default=9)
     parser.add_argument(

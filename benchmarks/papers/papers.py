@@ -13,11 +13,11 @@ figures are still missing.
 
 from __future__ import annotations
 
-import argparse
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 
+from benchmarks.helpers.command_line import parser_of
 from benchmarks.helpers.report import ROOT, Record, machine, write
 from benchmarks.papers import end_to_end, gpu_memory, volumes
 from benchmarks.papers.accumulation import ACCUMULATION
@@ -57,8 +57,10 @@ PARTS: dict[str, tuple[str, Callable[[Record], None]]] = {
 
 def main(arguments: list[str] | None = None) -> int:
     """Run the parts, write the results and list the missing figures. Returns 1 if a part fails."""
-    parser = argparse.ArgumentParser(prog="python -m benchmarks.papers", description=__doc__)
-    parser.add_argument("--parts", nargs="+", choices=tuple(PARTS), default=list(PARTS))
+    parser = parser_of("papers", __doc__)
+    parser.add_argument(
+        "--parts", nargs="+", choices=tuple(PARTS), default=list(PARTS), metavar="PART"
+    )
     parser.add_argument("--results", type=Path, default=ROOT / "benchmarks" / "results")
     given = parser.parse_args(arguments)
     failed = False

@@ -23,6 +23,7 @@ from typing import Any
 import numpy as np
 
 import roles
+from benchmarks.helpers.command_line import parser_of
 from benchmarks.helpers.report import ROOT, Record, machine, write
 from benchmarks.presets.runs import DOUBLE, Data, arrays_of, bytes_seen, one_step, run
 from benchmarks.presets.schemes import NETS, schemes
@@ -87,7 +88,7 @@ PARTED = (
 
 def main(arguments: list[str] | None = None) -> int:
     """Run the parts and write the results. Returns 1 if a bar is missed."""
-    parser = argparse.ArgumentParser(prog="python -m benchmarks.presets", description=__doc__)
+    parser = parser_of("presets", __doc__)
     parser.add_argument(
         "--mnist", type=Path, help=("folder of MNIST's IDX files; without it, the digits that ship")
     )

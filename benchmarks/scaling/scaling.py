@@ -13,7 +13,6 @@ a real run. A missed bar is reported in a line, and the command ends with 1.
 
 from __future__ import annotations
 
-import argparse
 import itertools
 import math
 import tempfile
@@ -22,6 +21,7 @@ from pathlib import Path
 from statistics import mean, median
 from typing import Any
 
+from benchmarks.helpers.command_line import parser_of
 from benchmarks.helpers.machines import Refused, machines
 from benchmarks.helpers.report import ROOT, Record, machine, write
 from benchmarks.scaling.runs import (
@@ -56,7 +56,7 @@ TREE = "firecaffe"
 
 def main(arguments: list[str] | None = None) -> int:
     """Run the parts and write the results. Returns 1 if a bar is missed or a part failed."""
-    parser = argparse.ArgumentParser(prog="python -m benchmarks.scaling", description=__doc__)
+    parser = parser_of("scaling", __doc__)
     parser.add_argument("--parts", nargs="+", choices=tuple(PARTS), default=list(PARTS))
     parser.add_argument("--most", type=int, default=32, help="the most workers or groups")
     parser.add_argument("--results", type=Path, default=ROOT / "benchmarks" / "results")

@@ -23,6 +23,7 @@ from typing import Any
 
 import numpy as np
 
+from benchmarks.helpers.command_line import parser_of
 from benchmarks.helpers.report import ROOT, Record, gain, machine, medians, missing, rounds, write
 
 SAMPLES = (3, 40)  # rounds at least and at most
@@ -58,7 +59,7 @@ BESIDE_NUMPY = {"cifar10_quick": 2.0}  # the ratios to reach there; 1 for the ot
 def main(arguments: list[str] | None = None) -> int:
     """Run the workloads for each number of threads and write the results. Returns 1 if a ratio is
     below its bar."""
-    parser = argparse.ArgumentParser(prog="python -m benchmarks.training", description=__doc__)
+    parser = parser_of("training", __doc__)
     parser.add_argument("--threads", type=int, nargs="+", default=[1, 2])
     parser.add_argument("--nets", nargs="+", choices=WORKLOADS, default=list(WORKLOADS))
     parser.add_argument("--precision", choices=("exact", "fast"), default="fast")

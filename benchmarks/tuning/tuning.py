@@ -36,12 +36,12 @@ ends with 1.
 
 from __future__ import annotations
 
-import argparse
 import math
 import time
 from collections.abc import Callable
 from pathlib import Path
 
+from benchmarks.helpers.command_line import parser_of
 from benchmarks.helpers.report import ROOT, Record, machine, write
 from benchmarks.tuning import real
 from benchmarks.tuning.bayes import bayes
@@ -75,8 +75,10 @@ SPREAD = 0.0036  # squared coefficient of variation: 6 % (Omnivore, Figure 22)
 
 def main(arguments: list[str] | None = None) -> int:
     """Run the parts and write the results. Returns 1 if a bar is missed."""
-    parser = argparse.ArgumentParser(prog="python -m benchmarks.tuning", description=__doc__)
-    parser.add_argument("--parts", nargs="+", choices=tuple(PARTS), default=list(PARTS))
+    parser = parser_of("tuning", __doc__)
+    parser.add_argument(
+        "--parts", nargs="+", choices=tuple(PARTS), default=list(PARTS), metavar="PART"
+    )
     parser.add_argument("--cycles", type=int, default=CYCLES, help="cycles of each simulation")
     parser.add_argument("--results", type=Path, default=ROOT / "benchmarks" / "results")
     given = parser.parse_args(arguments)

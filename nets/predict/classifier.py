@@ -64,13 +64,26 @@ class Classifier(ABC):
     def _ranked(
         self, items: Iterable[tuple[str, Any]], prepared: Prepare, top: int
     ) -> Iterator[Prediction]:
+        for name, found in self._outputs(items, prepared):
+            if isinstance(found, str):
+                yield Prediction(name, error=found)
+            else:
+                yield Prediction(name, best(found, top, self.classes))
+
+    def outputs(
+        self, paths: Iterable[str | Path], told: Callable[[str], None] = _logged
+    ) -> Iterator[tuple[str, NDArray[Any] | str]]:
+        """Yield the name of each image that `files` takes, with its scores, (K,) float32, or the
+        reason why it has none."""
+        items = ((str(path), path) for path in image_files.named(paths, told))
+        yield from self._outputs(items, _read)
+
+    def _outputs(
+        self, items: Iterable[tuple[str, Any]], prepared: Prepare
+    ) -> Iterator[tuple[str, NDArray[Any] | str]]:
         for some in _batched(items, self.batch):
             scores = self.scored([item for _, item in some], prepared)
-            for (name, _), found in zip(some, scores, strict=True):
-                if isinstance(found, str):
-                    yield Prediction(name, error=found)
-                else:
-                    yield Prediction(name, best(found, top, self.classes))
+            yield from zip((name for name, _ in some), scores, strict=True)
 
 
 def _fitted(deployment: Deployment, image: NDArray[Any]) -> NDArray[Any]:

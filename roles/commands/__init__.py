@@ -17,6 +17,8 @@ members      The members of an ensemble among the words of `predict` and `test`
 scoring      The scores of nets on the test data, and the scores of an ensemble, whose outputs are
              the averages of its members' outputs
 differences  The settings of images that differ between the run of a checkpoint and a test
+extract      `extract`: the features of images, which are the output of a layer of a trained net
+finetuned    The files that `init --net --weights` writes
 """
 
 COMMANDS = {
@@ -25,4 +27,5 @@ COMMANDS = {
     "test": "roles.commands.test:test",
     "convert": "roles.commands.convert:convert",
     "predict": "roles.commands.predict:predict",
+    "extract": "roles.commands.extract:extract",
 }

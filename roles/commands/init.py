@@ -24,7 +24,12 @@ BATCH = 50  # images, fewer where there are fewer
 
 
 def init(
-    directory: Path = Path(), *, images: Path | None = None, solver: Path | None = None
+    directory: Path = Path(),
+    *,
+    images: Path | None = None,
+    net: str | None = None,
+    weights: str | None = None,
+    solver: Path | None = None,
 ) -> int:
     """Write a first cluster.toml with comments.
 
@@ -38,14 +43,25 @@ def init(
     images
         Train on your own image files: a folder with one folder per class. Also writes the lists of
         images for training and for tests, the names of the classes, a net and a solver.
+    net
+        With --images and --weights: the net of the weights, a name of the zoo or a prototxt for
+        training. Its last layer gets the number of your classes.
+    weights
+        With --images and --net: fine-tune these weights, as `train.weights` takes them: a
+        .safetensors, .caffemodel or .h5 file, or a run.
     solver
         Train with the net and the settings of a Caffe solver.prototxt.
     """
     if images is not None and solver is not None:
         raise ConfigError(["init: found --images and --solver, expected one of them"])
+    if (net is None) != (weights is None) or (net is not None and images is None):
+        options = {"--images": images, "--net": net, "--weights": weights}
+        found = " and ".join(option for option, value in options.items() if value is not None)
+        text = "expected --images, --net and --weights together: a trained net for your images"
+        raise ConfigError([f"init: found {found}, {text}"])
     with told():
         if images is not None:
-            files = of_images(images, directory)
+            files = of_images(images, directory, net, weights)
         elif solver is not None:
             files = of_solver(solver, directory)
         else:
@@ -63,9 +79,11 @@ def init(
     return 0
 
 
-def of_images(folder: Path, directory: Path) -> dict[str, str]:
-    """File name -> text, for a folder with one folder of images per class. Raises DataError or
-    ConfigError."""
+def of_images(
+    folder: Path, directory: Path, net: str | None = None, weights: str | None = None
+) -> dict[str, str]:
+    """File name -> text, for a folder with one folder of images per class: for a small net, or for
+    a trained `net` with `weights`. Raises DataError, NetError or ConfigError."""
     if not is_folder(folder):
         raise ConfigError(
             [(f"{folder}: no such folder; expected one with a folder of images per class")]
@@ -92,15 +110,25 @@ def of_images(folder: Path, directory: Path) -> dict[str, str]:
         )
         raise ConfigError([f"{folder}: {text}"])
     batch, tested = (min(BATCH, len(lists[kept])) for kept in (False, True))
-    train = starters.IMAGES.format(root=string(_from(directory, folder)))
+    root = string(_from(directory, folder))
+    name = "A small net"
+    train = starters.IMAGES.format(root=root)
+    text = starters.net(len(classes), batch, tested)
+    schedule = starters.solver(len(lists[False]), batch)
+    if net is not None and weights is not None:
+        from roles.commands.finetuned import finetuned
+
+        name = "A trained net"
+        text, train = finetuned(net, weights, len(classes), (batch, tested), directory, root)
+        schedule = starters.finetuned_solver(len(lists[False]), batch)
     what = (
-        f"A small net on images of {len(classes)} classes: {len(lists[False])} to train on, "
+        f"{name} on images of {len(classes)} classes: {len(lists[False])} to train on, "
         f"{len(lists[True])} to test."
     )
     return {
         CLUSTER_FILE: _cluster(what, train, directory, preset="single", workers=1),
-        "net.prototxt": starters.net(len(classes), batch, tested),
-        "solver.prototxt": starters.solver(len(lists[False]), batch),
+        "net.prototxt": text,
+        "solver.prototxt": schedule,
         "train.txt": "".join(lists[False]),
         "val.txt": "".join(lists[True]),
         "classes.txt": "".join(f"{_listed(name)}\n" for name in classes),

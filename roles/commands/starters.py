@@ -52,6 +52,23 @@ classes = "classes.txt"         # the name of each label, for `predict`
 shuffle = true                  # the list is sorted by class
 """
 
+FINETUNED = """\
+[train]
+net = "net.prototxt"            # next to this file, yours to change
+solver = "solver.prototxt"
+recipe = "finetune"             # 10 epochs of AdamW: docs/optimizers.md
+weights = [{weights}]
+fresh = [{fresh}]
+# freeze = ["conv*"]            # layers that stay as they are: docs/finetune.md
+# lr_scale = {{ "conv*" = 0.1 }}  # layers that learn more slowly
+seed = 1
+
+[train.data]                    # each line of train.txt and val.txt is "path label"
+train = {{ format = "images", source = "train.txt", root_folder = {root}, {size} }}
+test = {{ format = "images", source = "val.txt", root_folder = {root}, {size} }}
+classes = "classes.txt"         # the name of each label, for `predict`
+{keys}"""
+
 CAFFE = """\
 [train]
 solver = {solver}
@@ -76,6 +93,14 @@ test_interval: {interval}
 test_initialization: false   # BatchNorm has no means yet
 display: {display}
 snapshot: {iterations}
+"""
+
+FINETUNED_SOLVER = """\
+net: "net.prototxt"
+base_lr: 0.0001              # the recipe of cluster.toml sets the update rule and the schedule
+lr_policy: "fixed"
+max_iter: {iterations}
+display: {display}
 """
 
 DATA_LAYER = """\
@@ -137,6 +162,12 @@ def net(classes: int, batch: int, tested: int) -> str:
         text += BLOCK.format(n=n, bottom=bottom, outputs=outputs, kernel=kernel, pad=kernel // 2)
         bottom = f"scale{n}"
     return text + TAIL.format(classes=classes)
+
+
+def finetuned_solver(images: int, batch: int) -> str:
+    """A solver for the recipe "finetune": 10 times through the images."""
+    iterations = max(10, 10 * images // batch)
+    return FINETUNED_SOLVER.format(iterations=iterations, display=max(1, iterations // 20))
 
 
 def solver(images: int, batch: int) -> str:

@@ -4,7 +4,7 @@ cannot take."""
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -23,7 +23,9 @@ from roles.learning.checkpoint_slices import state_shapes
 from roles.learning.job import Job
 from roles.learning.resume import place_in
 from roles.messages import TRAIN
+from roles.planning.layer_patterns import shown
 
+HISTORY = ".history"  # in the names of a solver's arrays
 MISFIT = "rename the layer, or name it in train.fresh to begin it afresh"
 
 Mistake = tuple[str, tuple[str, ...]]  # the text, and the keys below [train]
@@ -116,6 +118,7 @@ class Contents:
             )
             of = f" of net '{facts['net']}'" if facts.get("net") else ""
             lead = f"{path}: the checkpoint{of} does not fit this net and solver"
+            lead += _frozen_there(expected, arrays)
             raise NetError([lead, *problems[:3], *more])
         finite(str(path), {name: (arrays[name],) for name in expected})
 
@@ -136,6 +139,20 @@ def _untrained(
             "the net has an output for it and never learns it, so check that both lists number the "
             "classes alike"
         )
+
+
+def _frozen_there(expected: Iterable[str], arrays: Mapping[str, NDArray[Any]]) -> str:
+    """A clause about the layers that only the run of the checkpoint has frozen; "" without any."""
+    layers = dict.fromkeys(
+        param.rpartition(".")[0]
+        for name in expected
+        if (param := name.partition(HISTORY)[0]) != name and name not in arrays and param in arrays
+    )
+    if not layers or not any(HISTORY in name for name in arrays):
+        return ""
+    return (
+        f"; its run froze {shown(layers)}: name them in train.freeze, or start with train.weights"
+    )
 
 
 def _told_of_averages(job: Job, arrays: Mapping[str, NDArray[Any]]) -> Iterator[str]:

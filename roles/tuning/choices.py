@@ -82,6 +82,13 @@ def most_careful(setting: Setting, groups: int) -> Setting:
     return setting.but(groups=groups, momentum=subtracted(setting.momentum, late))
 
 
+def of_gain(setting: Setting, share: float) -> Setting:
+    """The setting with this share of the gain of a gradient, base_lr / (1 - momentum). Momentum
+    falls first; where no momentum is left, the rate falls too."""
+    momentum = max(0.0, 1.0 - (1.0 - setting.momentum) / share)
+    return setting.but(momentum=momentum, base_lr=share * setting.step * (1.0 - momentum))
+
+
 @dataclass(frozen=True)
 class Trial:
     """The result of a probe of a setting: the `losses` of its iterations, in the order in which

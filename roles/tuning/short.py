@@ -7,8 +7,12 @@ fast as any are probed. The probes answer the questions that theory and model le
 The first question is whether the setting learns. The same probe shows whether the model is right
 about its seconds. If it is not, the model is fitted to the probe, and the choice is made again.
 
-If the loss falls, the second question is whether the published rate is too low. Three times the
-rate is compared with it, again and again, as long as the higher rate is clearly better.
+If the loss falls, the second question is whether it goes on falling. A longer probe of the same
+setting shows it, and is training if it does. If it does not, half of the gain is taken, provided
+that its loss is lower.
+
+The third question is whether the published rate is too low. Three times the rate is compared with
+it, again and again, as long as the higher rate is clearly better.
 
 If the loss does not fall, the net does not bear the whole gain. With old gradients, the longest
 step that a net bears may be a tenth of the step that it bears with one group. CIFAR-10 quick with 8
@@ -28,7 +32,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 
-from roles.tuning.choices import Setting, Trial, careful, most_careful
+from roles.tuning.choices import Setting, Trial, careful, most_careful, of_gain
 from roles.tuning.hardware import fewest
 from roles.tuning.judgement import (
     THRESHOLD,
@@ -54,6 +58,7 @@ STEADY = 4  # turns of each group in a probe at the rate of the run
 # diverges has risen after 4 to 6 turns
 LOOK = 24
 TURNS = 6
+LESS = 0.5  # of the gain, where the loss does not go on falling with the whole gain
 HALF = 0.5  # the part of the budget that comparisons with a choice by theory may use
 ANY = 1e-9  # the part by which a loss has to fall: at all
 
@@ -110,7 +115,10 @@ class Short:
                 "by theory this setting learns like the one that the run had, and "
                 f"{best.groups} groups are the fastest whose probe agrees"
             )
-            taken = await self._bolder(best)
+            less = None if await self._goes_on(best) else await self._less(best)
+            if less is not None:
+                return less
+            taken = best if self._trials.diverges(best) else await self._bolder(best)
             if not self._trials.diverges(taken):
                 return taken
             break  # a longer probe showed what the first did not
@@ -160,6 +168,43 @@ class Short:
         may be low already, since earlier probes may have been kept.
         """
         return not trial.diverged and mean(judged(trial)) < (1 - THRESHOLD) * self._first
+
+    async def _goes_on(self, setting: Setting) -> bool:
+        """True if the loss also falls in a long probe, which then is training.
+
+        A net whose first outputs are random begins above the loss of a constant output, and a first
+        probe may show no more than the way there. The setting is not doubted if the budget does not
+        pay for this probe and another one, or if the probe was a long one already.
+        """
+        length = self._long(setting)
+        costs = 2 * MARGIN * self._trials.cost(setting, length)
+        enough = setting.groups == 1 or len(self._probed[setting].losses) >= length
+        if enough or costs > self._trials.left_to_spend:
+            return True
+        try:
+            look = self._probed[setting] = await self._trials.of(setting, length, kept=True)
+        except SpentUp:
+            return True
+        return not look.diverged and mean(judged(look)) < (1 - THRESHOLD) * look.losses[0]
+
+    async def _less(self, best: Setting) -> Setting | None:
+        """The setting with half of the gain, if its loss is lower than that of `best`, which does
+        not go on falling; else None. Its probe is training."""
+        here = self._probed[best]
+        less = of_gain(best, LESS)
+        if here.diverged or not holds(here):
+            return None
+        try:
+            there = await self._trials.of(less, self._long(best), kept=True, falls=0.0)
+        except SpentUp:
+            return None
+        if not stays_low(there) or mean(judged(there)) >= mean(judged(here)):
+            return None
+        self.why += (
+            f"; but its loss does not go on falling, and is lower with half of the gain "
+            f"({_loss(there)}, {_loss(here)} with the whole gain)"
+        )
+        return less
 
     def _long(self, setting: Setting) -> int:
         """A number of iterations that is large enough to show the effect of stale gradients."""

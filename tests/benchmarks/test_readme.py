@@ -4,6 +4,10 @@ from __future__ import annotations
 
 import re
 
+import pytest
+
+from benchmarks.papers import papers
+from benchmarks.tuning import tuning
 from tests.house.source import ROOT
 
 BENCHMARKS = ROOT / "benchmarks"
@@ -25,5 +29,14 @@ def test_each_command_describes_itself_in_its_help() -> None:
     for name in commands():
         folder = BENCHMARKS / name / f"{name}.py"
         text = (folder if folder.exists() else BENCHMARKS / f"{name}.py").read_text("utf-8")
-        assert "argparse.ArgumentParser(" in text, name
-        assert f'prog="python -m benchmarks.{name}"' in text, name
+        own = "argparse.ArgumentParser(" in text and f'prog="python -m benchmarks.{name}"' in text
+        assert own or f'parser_of("{name}", __doc__)' in text, name
+
+
+def test_the_help_of_a_command_has_each_part_on_a_line_of_its_own(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    for module in (papers, tuning):
+        with pytest.raises(SystemExit):
+            module.main(["--help"])
+        assert f"{module.__doc__}" in capsys.readouterr().out

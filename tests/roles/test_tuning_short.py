@@ -10,7 +10,7 @@ from collections.abc import Callable
 
 import pytest
 
-from roles.tuning.choices import Choices, Setting, alike, careful, most_careful
+from roles.tuning.choices import Choices, Setting, alike, careful, most_careful, of_gain
 from roles.tuning.compensation import Compensation
 from roles.tuning.search import instead, tune
 from roles.tuning.trials import Trials
@@ -136,6 +136,40 @@ def test_a_net_that_does_not_bear_the_whole_gain_gets_less_momentum_at_the_rate_
     assert choices.is_short(2000)
     assert found.setting == taken
     assert "its loss does not fall" in found.why
+
+
+@pytest.mark.parametrize(
+    ("falls", "taken"), [(0.008, Setting(8, 0.333334, 0.0333333)), (0.0, WHOLE[8])]
+)
+def test_a_net_whose_loss_falls_to_that_of_a_constant_output_and_no_further_gets_half_of_the_gain(
+    falls: float, taken: Setting
+) -> None:
+    """From 3.0 to 2.3 the loss falls at any gain, then only at half of the gain. A constant output
+    has 2.3 = ln 10. If no gain helps, the whole gain stays."""
+
+    def loss(setting: Setting, at: int) -> float:
+        learns = setting.step < 0.6 * WHOLE[8].step
+        return 3.0 - 0.1 * at if at < 7 else 2.3 - falls * learns * (at - 7)
+
+    lab = Written(loss, {1: 6.0, 2: 3.0, 4: 1.5, 8: 0.9}.__getitem__, keeps=True)
+    choices = Choices(groups=(1, 2, 4, 8), momenta=MOMENTA, rates=RATES, last=2000)
+    found = chosen(lab, choices)
+    assert choices.is_short(2000)
+    assert found.setting == taken
+    assert ("does not go on falling" in found.why) == (falls > 0)
+    assert found.spent <= choices.budget * 2000 * 0.9
+
+
+@pytest.mark.parametrize(
+    ("momentum", "left"), [(0.9, (0.8, 0.01)), (0.5, (0.0, 0.01)), (0.2, (0.0, 0.00625))]
+)
+def test_half_of_the_gain_is_less_momentum_and_then_a_lower_rate(
+    momentum: float, left: tuple[float, float]
+) -> None:
+    setting = Setting(4, momentum, 0.01)
+    less = of_gain(setting, 0.5)
+    assert (less.momentum, less.base_lr) == left
+    assert less.step == pytest.approx(setting.step / 2, rel=1e-4)
 
 
 def test_a_net_that_bears_no_late_gradients_gets_one_group_and_the_rate_that_suits_it() -> None:

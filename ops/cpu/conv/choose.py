@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from math import prod
 
+from ops.cpu.codegen.amx import has_amx
 from ops.cpu.conv.algorithm import Convolution, ConvShape
 from ops.cpu.conv.depthwise import Depthwise
 from ops.cpu.conv.depthwise import supports as is_depthwise
@@ -19,7 +20,8 @@ from ops.cpu.conv.toom_cook import MODES
 from ops.cpu.conv.winograd import Winograd, supports
 from ops.cpu.gemm.products import BFLOAT16
 from ops.cpu.team.team import Team
-from ops.cpu.team.workspace import Workspace
+from ops.cpu.team.workspace import Workspace, aligned
+from ops.cpu.tiled.convolution import Tiled
 
 FORWARD = "forward"
 DATA = "backward-data"
@@ -37,13 +39,18 @@ FAST = {
 PRICES = {
     "exact": {"F(2x2,3x3)": 1.0, "F(2x2,5x5)": 1.0},
     "fast": FAST,
-    BFLOAT16: FAST,  # convolutions multiply in float32, which is more exact
+    BFLOAT16: FAST,  # beside convolution on tiles
 }
 PLAIN: dict[str, type[Convolution]] = {
     "depthwise": Depthwise,
     "direct": Direct,
     "first": FirstLayer,
 }
+# Products on tiles in the time of one in float32. Several convolutions reached twice as many; then
+# memory limits them.
+TILED = 8
+COPIED = 20  # the cost to round a number of an image into a copy
+DELIVERED = 10  # the cost to write a result of tiles
 TRANSFORM = 12  # the cost of a transform of a tile, in products for each of its numbers
 # the same for each number of the weights and of each plane
 PER_WEIGHT = {FORWARD: 12, DATA: 12, WEIGHTS: 30}
@@ -75,22 +82,56 @@ class Chooser:
         for mode, price in PRICES[self._precision].items():
             if supports(shape, mode):
                 costs[mode] = price * winograd_cost(shape, mode, direction)
+        if self._precision == BFLOAT16 and has_amx():
+            costs["tiled"] = tiled_cost(shape, direction)
         return self._make(shape, min(costs, key=lambda name: costs[name]))
 
     def _make(self, shape: ConvShape, name: str) -> Convolution:
         made = self._made.get((shape, name))
         if made is None:
-            place = shape, self._team, self._workspace
-            plain = PLAIN.get(name)
-            made = Winograd(*place, mode=name) if plain is None else plain(*place)
-            self._made[shape, name] = made
+            made = self._made[shape, name] = self._new(shape, name)
         return made
+
+    def _new(self, shape: ConvShape, name: str) -> Convolution:
+        place = self._team, self._workspace
+        if name == "tiled":
+            return Tiled(shape.in_shape, shape.outputs, shape.geometry, *place)
+        plain = PLAIN.get(name)
+        return Winograd(shape, *place, mode=name) if plain is None else plain(shape, *place)
 
 
 def direct_cost(shape: ConvShape, direction: str) -> float:
     """Products for each pair of channels: of every output with every weight."""
     n, _, high, wide = shape.out_shape
     return prod(shape.geometry.kernel) * (n * high * wide + min(PER_WEIGHT.values()))
+
+
+def tiled_cost(shape: ConvShape, direction: str) -> float:
+    """As `direct_cost`, for tiles, with the copies of the operands and the delivery of results.
+    Channels and outputs of a group are rounded up to whole tiles."""
+    groups = shape.geometry.groups
+    channels, outputs = (size // groups for size in (shape.in_shape[1], shape.outputs))
+    taps = prod(shape.geometry.kernel)
+    n, _, high, wide = shape.out_shape
+    read = min(prod(shape.in_shape[2:]), taps * high * wide)
+    copies = read / outputs
+    moved = COPIED * copies + DELIVERED * high * wide / channels
+    filled = _filled(channels, 32) * _filled(outputs, 16)
+    if direction == DATA:
+        # dy is copied for each class of pixels that a tap reaches
+        copies = high * wide * min(taps, prod(shape.geometry.stride)) / channels
+        moved = COPIED * copies + DELIVERED * prod(shape.in_shape[2:]) / outputs
+        filled = _filled(outputs, 32) * _filled(channels, 16)
+    if direction == WEIGHTS:
+        moved = COPIED * (copies + high * wide / channels)
+        filled = _filled(channels, 16) * _filled(outputs, 16)
+    products = taps * (n * high * wide / filled / TILED + PER_WEIGHT[FORWARD])
+    return products + n * moved
+
+
+def _filled(size: int, whole: int) -> float:
+    """The part of the tiles that is in use."""
+    return size / aligned(size, whole)
 
 
 def winograd_cost(shape: ConvShape, mode: str, direction: str) -> float:

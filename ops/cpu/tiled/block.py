@@ -17,20 +17,16 @@ from typing import NamedTuple
 
 from llvmlite import ir
 
-from ops.cpu.codegen.amx import TILE_BYTES, TILE_ROWS, TileRegisters, check_amx, full_sizes
+from ops.cpu.codegen.amx import TILE_BYTES, TILE_ROWS, TileRegisters
 from ops.cpu.codegen.compiled import addresses
 from ops.cpu.codegen.ir_tools import I64, counted, function
+from ops.cpu.gemm.amx_block import LEFT, RIGHT, SUMS, blocks
 
 SIDE = 2 * TILE_ROWS  # rows and columns of a block
 PITCH = SIDE * 4  # bytes of a row of its sums
 BLOCK_BYTES = SIDE * PITCH
-DEPTH = 32  # numbers of a chunk
 NAMES = ("A", "sA", "B", "sB", "table", "chunks", "rows", "columns", "into")
 ARGUMENTS = tuple((name, I64) for name in NAMES)
-# numbers of the tiles
-SUMS = ((0, 1), (2, 3))
-LEFT = (4, 5)
-RIGHT = (6, 7)
 
 
 class Block(NamedTuple):
@@ -46,19 +42,12 @@ class Block(NamedTuple):
 def block() -> Block:
     """The functions, compiled or loaded on first use. Raises KernelsMissing with the reason if this
     process has no tiles."""
-    check_amx()
-    at = addresses("tiled_block", build)
-    return Block(at("begin"), at("sums"), at("end"))
+    tiles = blocks()
+    return Block(tiles.begin, addresses("tiled_block", build)("sums"), tiles.end)
 
 
 def build(module: ir.Module) -> None:
-    """Add the three functions."""
-    b, _ = function(module, "begin", ())
-    TileRegisters(b).configure(full_sizes(module))
-    b.ret_void()
-    b, _ = function(module, "end", ())
-    TileRegisters(b).release()
-    b.ret_void()
+    """Add the function that computes a block."""
     b, a = function(module, "sums", ARGUMENTS)
     with b.if_else(b.icmp_signed("<=", a["rows"], I64(TILE_ROWS))) as (low, high):
         for down, branch in ((1, low), (2, high)):

@@ -75,12 +75,13 @@ class Tiled:
         block = plan.block
         block.x = x.ctypes.data
         block.y = dy.ctypes.data
-        block.w = base
+        block.w = dw.ctypes.data if plan.in_place else base
         block.scratch = base + plan.sums_bytes
         self._team.run(tiled_weights, block)
-        plan.total.w = base
-        plan.total.dw = dw.ctypes.data
-        self._team.run(tiled_total, plan.total)
+        if not plan.in_place:
+            plan.total.w = base
+            plan.total.dw = dw.ctypes.data
+            self._team.run(tiled_total, plan.total)
 
     def _run(
         self,

@@ -10,11 +10,12 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from ops.cpu.codegen.amx import DEPTH
 from ops.cpu.codegen.target import second_level
 from ops.cpu.gemm.permute import movers
 from ops.cpu.team.operands import goes_past
 from ops.cpu.team.workspace import LINE, aligned
-from ops.cpu.tiled.block import BLOCK_BYTES, DEPTH, SIDE, block
+from ops.cpu.tiled.block import BLOCK_BYTES, SIDE, block
 from ops.cpu.tiled.images import tiled_images
 from ops.cpu.tiled.pack import CHUNK, pack_bytes, pack_pairs
 from ops.cpu.tiled.windows import Axis

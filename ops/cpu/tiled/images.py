@@ -11,11 +11,12 @@ from __future__ import annotations
 
 from typing import Any
 
+from ops.cpu.codegen.amx import DEPTH
 from ops.cpu.codegen.code import Code, generated
 from ops.cpu.codegen.kernel import layout
 from ops.cpu.codegen.values import Whole
 from ops.cpu.gemm.calls import Arguments, either, entry, mover
-from ops.cpu.tiled.block import BLOCK_BYTES, DEPTH, PITCH, SIDE
+from ops.cpu.tiled.block import BLOCK_BYTES, PITCH, SIDE
 from ops.cpu.tiled.vectors import LINE, store_narrowed, store_zeros
 
 # x, y: address, strides in bytes. rows_of: for each line of the copy its row of x, from the first

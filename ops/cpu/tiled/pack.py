@@ -6,11 +6,12 @@ from __future__ import annotations
 
 from typing import Any
 
+from ops.cpu.codegen.amx import DEPTH
 from ops.cpu.codegen.code import Code, generated
 from ops.cpu.codegen.kernel import layout
 from ops.cpu.codegen.values import Whole
 from ops.cpu.gemm.calls import Arguments, either, entry, mover
-from ops.cpu.tiled.block import DEPTH, PITCH, SIDE
+from ops.cpu.tiled.block import PITCH, SIDE
 from ops.cpu.tiled.vectors import LINE, pairs, store_pairs
 
 CHUNK = DEPTH // 2 * PITCH  # bytes of a chunk of a panel

@@ -5,9 +5,10 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
+from ops.cpu.codegen.amx import DEPTH
 from ops.cpu.gemm.permute import movers
 from ops.cpu.team.workspace import LINE, aligned
-from ops.cpu.tiled.block import BLOCK_BYTES, DEPTH, SIDE, block
+from ops.cpu.tiled.block import BLOCK_BYTES, SIDE, block
 from ops.cpu.tiled.image_plan import COPY_BYTES, FLOAT, Steps, Sweep, Tables
 from ops.cpu.tiled.weights import tiled_total, tiled_weights
 
@@ -17,7 +18,8 @@ TILE = SIDE // 2
 
 
 class WeightPlan:
-    """Blocks of arguments without addresses."""
+    """Blocks of arguments without addresses. `in_place`: the sums are dw itself, since there is one
+    part and one tap."""
 
     def __init__(self, s: Sweep, x: Steps, y: Steps, threads: int) -> None:
         self._s = s
@@ -29,6 +31,10 @@ class WeightPlan:
         w_part = taps * s.outputs * w_row
         units = s.images // self._images * -(-s.rows.results // self._high)
         parts = max(1, min(PARTS, units, PART_BYTES // (s.groups * w_part)))
+        self.in_place = taps == parts == 1
+        if self.in_place:
+            w_row = s.channels * FLOAT
+            w_part = s.outputs * w_row
         panels = -(-s.channels // SIDE)
         shares = min(panels, -(-threads // (s.groups * parts)))
         self._share = -(-panels // shares) * SIDE
@@ -45,7 +51,7 @@ class WeightPlan:
             **totals, **self._work(x, y), **self._copies(x, y), **block()._asdict()
         )
         self.total = tiled_total.block(**totals, transpose=movers().transpose)
-        self.sums_bytes = s.groups * parts * w_part
+        self.sums_bytes = 0 if self.in_place else aligned(s.groups * parts * w_part)
         self.bytes: int = self.sums_bytes + threads * self.block.scratch_each
 
     def _line_of(self, images: int) -> tuple[int, int]:

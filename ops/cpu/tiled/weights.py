@@ -13,13 +13,14 @@ from __future__ import annotations
 
 from typing import Any
 
+from ops.cpu.codegen.amx import DEPTH
 from ops.cpu.codegen.bfloat16 import LANES
 from ops.cpu.codegen.code import Code, Mask, generated
 from ops.cpu.codegen.kernel import layout
 from ops.cpu.codegen.values import Vec, Whole
 from ops.cpu.gemm.calls import Arguments, either, entry, mover
 from ops.cpu.gemm.permute import turned
-from ops.cpu.tiled.block import BLOCK_BYTES, DEPTH, PITCH, SIDE
+from ops.cpu.tiled.block import BLOCK_BYTES, PITCH, SIDE
 from ops.cpu.tiled.vectors import LINE, WORDS, pairs, store_pairs, store_zeros
 
 # x, y (dy): address, strides in bytes. rows_of: for each line of the copy of x its row, from the

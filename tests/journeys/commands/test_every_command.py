@@ -55,6 +55,11 @@ ROWS = (
         0,
         r"^digits 0\n  [01]\.\d+  \d\ndigits 1\n",
     ),
+    (
+        ("save && extract {saved} --data format=digits,split=test --layer ip1"),
+        0,
+        r"^digits 0,(-?[\d.e-]+,){499}-?[\d.e-]+\ndigits 1,",
+    ),
     # test_launchers has a machine that joins
     ("join 127.0.0.1:1 guest", 2, r"^standard input: .*expected the line that `up` shows"),
     ("scale --workers 1 --groups 1", 0, r"continues at iteration \d+, "),

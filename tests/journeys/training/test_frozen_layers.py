@@ -20,7 +20,7 @@ from roles.learning.job import Job
 from roles.messages import TEST, TRAIN, LayerGradient, LayerModel
 from runtime.cli.main import main
 from runtime.config.file import load_with_program
-from tests.helpers.fc_shards import configured, resume_from
+from tests.helpers.fc_shards import configured, problems_of, resume_from
 from tests.helpers.support import Simulated, train
 
 pytestmark = pytest.mark.usefixtures("one_thread")
@@ -197,6 +197,16 @@ def test_a_resumed_run_with_frozen_layers_ends_with_the_bits_of_the_unbroken_one
         run = train(cluster)
         for array in single.arrays:
             assert run.arrays[array].tobytes() == single.arrays[array].tobytes(), array
+
+
+def test_a_resumed_run_may_not_let_layers_learn_whose_history_does_not_exist(
+    tmp_path: Path, trained: Path
+) -> None:
+    train(frozen_cluster(tmp_path / "before", trained))
+    cluster = cluster_of(tmp_path / "after", freeze=("conv1", "bn1"), iterations=20)
+    resume_from(cluster, "before", 10)
+    text = problems_of(cluster)
+    assert "its run froze scale1: name them in train.freeze, or start with train.weights" in text
 
 
 def test_a_frozen_batch_norm_uses_its_running_statistics_in_training(

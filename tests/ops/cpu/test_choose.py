@@ -7,15 +7,27 @@ import numpy as np
 import pytest
 
 from ops import ConvGeometry, get_backend
+from ops.cpu.codegen.amx import has_amx
 from ops.cpu.conv.algorithm import ConvShape
-from ops.cpu.conv.choose import DATA, FORWARD, PRICES, WEIGHTS, Chooser, direct_cost, winograd_cost
+from ops.cpu.conv.choose import (
+    DATA,
+    FORWARD,
+    PRICES,
+    WEIGHTS,
+    Chooser,
+    direct_cost,
+    tiled_cost,
+    winograd_cost,
+)
 from ops.cpu.conv.direct import Direct, FirstLayer
 from ops.cpu.conv.toom_cook import MODES
 from ops.cpu.conv.winograd import Winograd
+from ops.cpu.gemm.products import BFLOAT16
 from ops.cpu.team.team import Team
 from ops.cpu.team.workspace import Workspace
 
 PASSES = (FORWARD, DATA, WEIGHTS)
+needs_tiles = pytest.mark.skipif(not has_amx(), reason="needs AMX-BF16 and its permission")
 
 
 def square(n: int, c: int, side: int, k: int, r: int, **windows: int) -> ConvShape:
@@ -76,7 +88,25 @@ def test_the_cheapest_is_chosen(precision, direction) -> None:
         for mode, price in PRICES[precision].items():
             if MODES[mode].r == r:
                 costs[mode] = price * winograd_cost(shape, mode, direction)
+        if precision == BFLOAT16 and has_amx():
+            costs["Tiled"] = tiled_cost(shape, direction)
         assert costs[names(shape, precision)[PASSES.index(direction)]] == min(costs.values())
+
+
+@needs_tiles
+def test_tiles_are_chosen_with_bf16_where_channels_fill_them() -> None:
+    for shape in (
+        square(8, 256, 56, 64, 1),
+        square(8, 256, 14, 256, 3, pad=1),
+        square(8, 512, 14, 512, 3, pad=1, stride=2),
+        square(128, 16, 32, 16, 3, pad=1),
+        square(16, 64, 14, 64, 3, pad=1, groups=2),
+    ):
+        assert names(shape, BFLOAT16) == ["Tiled"] * 3
+        assert "Tiled" not in names(shape, "fast")
+    assert names(square(8, 3, 32, 64, 7, pad=3, stride=2), BFLOAT16)[::2] == ["FirstLayer"] * 2
+    assert names(square(8, 32, 14, 32, 3, pad=1, groups=32), BFLOAT16) == ["Depthwise"] * 3
+    assert "Tiled" not in names(square(8, 32, 14, 32, 3, pad=1, groups=8), BFLOAT16)
 
 
 def test_an_algorithm_is_made_once_and_shared_by_the_passes_that_chose_it() -> None:
@@ -88,7 +118,10 @@ def test_an_algorithm_is_made_once_and_shared_by_the_passes_that_chose_it() -> N
     assert isinstance(chooser(first, DATA), Direct)
 
 
-@pytest.mark.parametrize(("precision", "bound"), [("exact", 1e-5), ("fast", 1e-4)])
+@pytest.mark.parametrize(
+    ("precision", "bound"),
+    [("exact", 1e-5), ("fast", 1e-4), pytest.param(BFLOAT16, 1e-2, marks=needs_tiles)],
+)
 @pytest.mark.parametrize(
     "shape",
     [

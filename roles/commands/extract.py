@@ -1,0 +1,143 @@
+"""`extract`: the features of images, which are the output of a layer of a trained net."""
+
+from __future__ import annotations
+
+import csv
+import json
+import sys
+from collections.abc import Iterator
+from functools import partial
+from pathlib import Path
+from typing import TextIO
+
+import numpy as np
+from numpy.typing import NDArray
+
+from nets import NetError
+from nets.files import checkpoint
+from nets.predict import Predictor, for_use
+from nets.predict.features import up_to
+from roles.commands.common import say, source_said, told, told_beside, weights_meant
+from roles.commands.predict import FAILED, NOTHING, Said
+from roles.learning.backends import cpu_ops
+from runtime.errors import ConfigError
+from runtime.reasons import reason
+from runtime.terminal_text import one_line
+
+Row = tuple[str, NDArray[np.float32] | str]  # an image, and its features or why it has none
+SUFFIXES = (".safetensors", ".csv")
+
+
+def extract(
+    weights: str,
+    *images: str,
+    layer: str,
+    output: Path | None = None,
+    data: str | None = None,
+    batch: int = 64,
+    said: Said = NOTHING,
+) -> int:
+    """Write the features of images: the output of a layer of a trained net.
+
+    Weights and images are those of `predict`. Exit code 1: some images could not be read. They are
+    named on stderr and left out.
+
+    Parameters
+    ----------
+    weights
+        A checkpoint of Convoy, a .caffemodel or Caffe's HDF5 weights; or a run, by its directory or
+        name: its best model, else its newest checkpoint. One net in several files: A,B.
+    images
+        Image files and folders.
+    layer
+        The name of the layer. Its output is one row of numbers for each image.
+    output
+        A .csv file with the name of an image and its numbers on each line, or a .safetensors file
+        with the array "features" (images, numbers) and the list "names" in its metadata. By default
+        CSV is printed.
+    data
+        Take the samples of a data source, written as "format=digits,split=test".
+    batch
+        The number of images that are computed at a time.
+    """
+    if batch < 1:
+        raise ConfigError([f"--batch: found {batch}, expected an integer >= 1"])
+    if output is not None and output.suffix not in SUFFIXES:
+        expected = " or ".join(SUFFIXES)
+        raise ConfigError([f"--output: found {output}, expected a file that ends with {expected}"])
+    if bool(images) == (data is not None):
+        found_words = "images and --data" if images else "neither images nor --data"
+        raise ConfigError([f"extract: found {found_words}, expected one of the two"])
+    with told():
+        deployment, blobs = for_use(weights_meant(weights), said.given)
+        whole = up_to(deployment, layer)
+        net = Predictor(whole, blobs, batch=batch, backend=cpu_ops("compiled"))
+        rows = (
+            net.outputs(images, told=partial(told_beside, "images"))
+            if data is None
+            else _of_source(net, data)
+        )
+        failed: list[str] = []
+        _write(_readable(rows, failed), output, layer, net.width)
+    return FAILED if failed else 0
+
+
+def _write(
+    rows: Iterator[tuple[str, NDArray[np.float32]]], output: Path | None, layer: str, width: int
+) -> None:
+    """Write the features to a file, or print them. Raises NetError if the file cannot be
+    written."""
+    if output is None:
+        _write_csv(rows, sys.stdout)
+        return
+    try:
+        if output.suffix == ".csv":
+            with output.open("w", newline="", encoding="utf-8") as file:
+                count = _write_csv(rows, file)
+        else:
+            count = _write_safetensors(rows, output, layer, width)
+    except OSError as error:
+        raise NetError(f"{output}: cannot be written: {reason(error)}") from None
+    say(f"wrote {output}: {count} x {width} numbers of layer {layer}")
+
+
+def _of_source(net: Predictor, data: str) -> Iterator[Row]:
+    """The features of the samples of a data source. A sample is named by its number."""
+    source = source_said(data)
+    for low in range(0, len(source), net.batch):
+        numbers = np.arange(low, min(low + net.batch, len(source)))
+        for number, row in zip(numbers, net.scores(source.read(numbers)[0]), strict=True):
+            yield f"{source.name} {number}", row
+
+
+def _readable(rows: Iterator[Row], failed: list[str]) -> Iterator[tuple[str, NDArray[np.float32]]]:
+    """The images with features. The others are reported, and added to `failed`."""
+    for name, found in rows:
+        if isinstance(found, str):
+            failed.append(name)
+            told_beside("images", one_line(f"{name}: {found}"))
+        else:
+            yield name, found
+
+
+def _write_csv(rows: Iterator[tuple[str, NDArray[np.float32]]], file: TextIO) -> int:
+    """Write a line for each image, and return their number."""
+    lines = csv.writer(file, lineterminator="\n")
+    count = 0
+    for name, row in rows:
+        lines.writerow([name, *(f"{value:.9g}" for value in row)])
+        count += 1
+    return count
+
+
+def _write_safetensors(
+    rows: Iterator[tuple[str, NDArray[np.float32]]], path: Path, layer: str, width: int
+) -> int:
+    """Write all features as one array, and return the number of images."""
+    names, found = [], []
+    for name, row in rows:
+        names.append(name)
+        found.append(row)
+    array = np.stack(found) if found else np.empty((0, width), np.float32)
+    checkpoint.save(path, {"features": array}, {"layer": layer, "names": json.dumps(names)})
+    return len(names)
