@@ -223,18 +223,14 @@ class Train(Section):
     fits counts: `{ "conv-*" = "cuda:0" }` (docs/gpu.md). `"emulated:PROFILE.json"` computes nothing
     and takes the time of a profile (docs/simulation.md)."""
     kernels: Literal["compiled", "numpy"] = "compiled"
-    """How the CPU computes: with `compiled` kernels, or with `numpy`, the reference. `precision =
-    "double"` always uses NumPy."""
+    """The CPU's kernels: `compiled`, or `numpy`, the reference (always for `double`)."""
     precision: Literal["exact", "fast", "double", "tf32", "bf16"] = "fast"
-    """`fast` lets convolutions use Winograd's larger tiles (errors up to 1e-4 of the largest
-    value); `exact` stays within 1e-5; `double` is the same run in float64; `tf32` and `bf16` round
-    the factors of products, on GPUs and, `bf16`, on CPUs that are faster with it
-    (docs/configuration.md#precision)."""
+    """How numbers are multiplied: convolutions within 1e-4 (`fast`) or 1e-5 of the largest value,
+    in float64, or with rounded factors (docs/configuration.md#precision)."""
     b_p: Count | None = None
-    """Convolve by lowering and matrix products instead of the chosen kernels, this many images at a
-    time, which the threads share (`1`: Caffe's way, one image after the other). On the CPU at best
-    24 images of CaffeNet a second, where the chosen kernels compute 57
-    (benchmarks/results/lowering-avx2.md)."""
+    """Convolve by lowering and matrix products, this many images at a time, which the threads share
+    (`1`: Caffe's way). On the CPU at best 24 images of CaffeNet a second, where the chosen kernels
+    compute 57 (benchmarks/results/lowering-avx2.md)."""
     cudnn: Literal["fastest", "deterministic", "off"] = "fastest"
     """How GPUs choose convolutions: `fastest` takes cuDNN's where they are right and faster than
     lowering; `deterministic` takes them wherever they are right, without timing; `off` never
