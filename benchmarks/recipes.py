@@ -4,7 +4,8 @@ resnet20 learns the first 40 000 training images of CIFAR-10 for as many epochs 
 `train.recipe = "cifar"` and by the zoo's solver, and is scored on the other 10 000 after each epoch.
 The solver is taken as it is, and with its steps moved to the same parts of the shorter run. The
 recipe counts with its last score; a solver counts with its best one, which favours it. Accuracy does
-not depend on the load of the machine, so the runs may share it with other work.
+not depend on the load of the machine, so the runs may share it with other work. The keys of
+[liveness] let a run wait for minutes.
 
 A run takes some 30 minutes of a core. Each finished run is kept in `recipes.jsonl`, so the command
 continues if it was cut off.
@@ -45,6 +46,10 @@ preset = "single"
 workers = 1
 [checkpoint]
 seconds = 0
+[liveness]
+missed = 400
+progress_seconds = 600
+standstill_seconds = 1200
 """
 SOLVER = """net: "resnet20" base_lr: 0.1 momentum: 0.9 weight_decay: 0.0001 lr_policy: "multistep"
 gamma: 0.1 stepvalue: {first} stepvalue: {second} max_iter: {last} display: 100 test_iter: 100

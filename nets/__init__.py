@@ -3,6 +3,7 @@ weights in files.
 
 definition/  Descriptions of nets and solvers as their authors wrote them, read and checked
 graph/       Nets that run: their wiring, stages and memory plan, forward and backward
+imported/    Nets from graphs of ONNX: a file in, Caffe's layers and their weights out
 layers/      The layer kinds, one file per family
 sharding/    The FC phase of a net, divided among several servers by output units
 data/        Data sources: where a net's images and labels come from, and how they are read
@@ -10,8 +11,8 @@ files/       Files of weights, solver histories and mean images, Caffe's and our
 predict/     Prediction with a trained net
 onnx/        Export of a trained net to an ONNX file, for other runtimes
 tools/       Tools for nets and data that do not train: conversion, sizes, timing
-schema/      Caffe's file formats as protobuf messages
-zoo/         nets and solvers that ship
+schema/      File formats as protobuf messages
+zoo/         Nets and solvers that ship
 errors       Errors in a net, its data or its checkpoint, with texts for the user who can correct it
 regular      The opening of files that a user names: only regular files are opened
 reasons      The reasons why the system refused something, in words for users
@@ -32,16 +33,18 @@ from nets.definition.optimizer import OptimizerSettings, SolverExtras, WeightAve
 from nets.definition.params import ParamSpec
 from nets.definition.rate_schedule import RateSchedule
 from nets.definition.solver import SolverSpec, load_solver
-from nets.definition.spec import NetSpec, load_net
+from nets.definition.spec import NetSpec, fits, is_graph, load_net, net_of_graph, text_of
 from nets.errors import CheckpointError, DataError, NetError, PrototxtError
 from nets.graph.classes import hard_loss, unknown_numbers
 from nets.graph.graph import Net, Stage
 from nets.graph.whitening import whitened, whitening_layers, whitening_of
+from nets.imported import GraphKeys
 from nets.regular import is_file, is_folder
 
 __all__ = [
     "CheckpointError",
     "DataError",
+    "GraphKeys",
     "Net",
     "NetBuilder",
     "NetError",
@@ -55,11 +58,15 @@ __all__ = [
     "Stage",
     "WeightAverage",
     "counted",
+    "fits",
     "hard_loss",
     "is_file",
     "is_folder",
+    "is_graph",
     "load_net",
     "load_solver",
+    "net_of_graph",
+    "text_of",
     "unknown_numbers",
     "whitened",
     "whitening_layers",

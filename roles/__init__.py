@@ -28,6 +28,7 @@ solver_options  The sections [train.optimizer], [train.schedule] and [train.ema]
 recipes         Recipes of training by name (`train.recipe`)
 siblings        Convoy's packages that this one imports
 other_names     Names of keys of cluster.toml in other programs and in other sections
+graph_options   The section of cluster.toml about a net from a graph of ONNX: [train.onnx]
 
 `runtime.program_interface.Program` lists the names that a program may offer to the runtime. Role
 processes need ROLES only, so all other names are imported when they are asked for.

@@ -100,6 +100,6 @@ class Data(Section):
     """Default: none. An array of one number, or of one per channel, to divide by after the mean is
     subtracted, on the same scale."""
     test_flips: bool = False
-    """`test` scores the mean of the probabilities of each image and of its mirror image
-    (docs/data.md#test-time-flips)."""
+    """`test` scores the mean of the probabilities of each image and of its mirror image. The tests
+    of a run score each image once (docs/data.md#test-time-flips)."""
     augment: Augment = Augment()

@@ -11,6 +11,7 @@ from pydantic import AfterValidator, Field, PrivateAttr, create_model, model_val
 from roles import registry
 from roles.data_options import Data
 from roles.formats.format import FORMATS, Number, Option
+from roles.graph_options import Onnx
 from roles.other_names import TRAIN
 from roles.recipes import RECIPES, with_recipe
 from roles.solver_options import Ema, Fraction, Optimizer, Schedule
@@ -207,8 +208,9 @@ class Train(Section):
     other_names = TRAIN
 
     net: Text = "lenet"
-    """Default: the solver's nets, else `"lenet"`. A name from the zoo or the path of a Caffe net
-    prototxt."""
+    """Default: the solver's nets, else `"lenet"`. A name from the zoo, with numbers for a net in
+    Python (`"resnet18(classes=10)"`, docs/weights.md), the path of a Caffe net prototxt, or the
+    path of a graph of ONNX, `"model.onnx"` (docs/onnx.md)."""
     recipe: Literal["cifar", "airbench94", "imagenet", "finetune"] | None = None
     """Default: none. Values for keys that are not given (docs/optimizers.md#recipes)."""
     solver: Text = "lenet_digits_solver"
@@ -251,19 +253,32 @@ class Train(Section):
     (docs/strategies.md#asynchrony-and-momentum). `"solver"`: the solver's, never lowered. May be
     `"auto"`."""
     batch: Batch | None = None
-    """Default: from the net. The batch of one group; may be `"auto"`."""
+    """Default: from the net. The batch of one group; may be `"auto"`. A graph of ONNX whose number
+    of rows is open or 1 needs it."""
     resume: Text | None = None
     """A checkpoint to resume; `up --resume` finds it by itself."""
     weights: Text | Annotated[list[Text], Field(min_length=1)] | None = None
-    """Default: the solver's `weights`. First parameters from a `.caffemodel`, `.h5` or
-    `.safetensors` file, or from a run directory (docs/predict.md), matched by layer names. Several
-    files are a list, or one text with commas; for a layer in several files the last one counts."""
+    """Default: the solver's `weights`, or those of a graph of ONNX. First parameters from a
+    `.caffemodel`, `.h5`, `.safetensors`, `.pth` or `.onnx` file, or from a run directory
+    (docs/predict.md), matched by layer names, or by the names of torch's modules
+    (docs/weights.md). Several files are a list, or one text with commas;
+    for a layer in several files the last one counts."""
+    fresh: list[Text] = Field(default=[])
+    """Names or patterns of layers that take nothing from `weights`, such as the last layer of a net
+    for other classes: `["fc8"]` (docs/finetune.md)."""
+    freeze: list[Text] = Field(default=[])
+    """Names or patterns of layers that stay as `weights` or `resume` have them, running statistics
+    included: `["conv*"]` (docs/finetune.md)."""
+    lr_scale: dict[Text, Positive] = Field(default={})
+    """Factors of the learning rate, by names or patterns of layers; the first pattern that fits
+    counts: `{ "conv*" = 0.1 }`."""
     data: Data = Data(test={"format": "digits", "split": "test"})
     strategy: Strategy = Strategy()
     tuning: Tuning = Tuning()
     optimizer: Optimizer | None = None
     schedule: Schedule | None = None
     ema: Ema | None = None
+    onnx: Onnx | None = None
     stop: Stop | None = None
     gradients: Gradients = Gradients()
 

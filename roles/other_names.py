@@ -13,6 +13,10 @@ TRAIN = {
     "batch_size": "batch",
     "iterations": "max_iter",
     "test_interval": "test_epochs, or the solver's test_interval",
+    "frozen": "freeze",
+    "lr_mult": "lr_scale",
+    "rates": "lr_scale",
+    "pretrained": "weights",
 }
 OPTIMIZER = {
     "lr": "train.base_lr",
@@ -25,6 +29,7 @@ OPTIMIZER = {
     "eps": "epsilon",
     "wd": "weight_decay",
     "nesterov": 'type = "Nesterov"',
+    "rates": "train.lr_scale",
 }
 SCHEDULE = {
     "gamma": "factor",

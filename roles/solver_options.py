@@ -48,9 +48,6 @@ class Optimizer(Section):
     """Default: `0.001`. The trust coefficient of `"LARS"`."""
     clip_norm: Positive | None = None
     """Default: the solver's `clip_gradients`. The largest norm of all gradients together."""
-    rates: dict[Text, NotNegative] = Field(default={})
-    """Factors of the rate, by names or patterns of layers; the first pattern that fits counts:
-    `{ "conv*" = 0.1 }`."""
 
 
 class Schedule(Section):

@@ -21,7 +21,9 @@ ROOMS: dict[str, str] = {
     "ops.cpu.depthwise": "ops ops.cpu.codegen ops.cpu.gemm",
     "ops.cpu.tiled": "ops ops.cpu.codegen ops.cpu.gemm ops.cpu.team",
     "ops.cpu.elementwise": "ops ops.cpu.codegen ops.cpu.team ops.reference",
-    "ops.cpu.recurrent": "ops ops.cpu.codegen ops.cpu.gemm ops.cpu.team ops.reference",
+    "ops.cpu.recurrent": (
+        "ops ops.cpu.codegen ops.cpu.elementwise ops.cpu.gemm ops.cpu.team ops.reference"
+    ),
     "ops.cpu.conv": (
         "ops ops.cpu.codegen ops.cpu.depthwise ops.cpu.elementwise ops.cpu.gemm ops.cpu.team "
         "ops.cpu.tiled ops.reference"
@@ -36,8 +38,10 @@ ROOMS: dict[str, str] = {
     "ops!": "ops ops.backends ops.cpu.codegen ops.cpu.gemm ops.interface",
     "nets": "",
     "nets.schema": "",
-    "nets.definition": "nets nets.schema ops!",
-    "nets.files": "nets nets.definition nets.schema",
+    "nets.imported": "nets nets.schema",
+    "nets.definition": "nets nets.imported nets.schema ops!",
+    "nets.zoo": "nets nets.definition",
+    "nets.files": "nets nets.definition nets.imported nets.schema",
     "nets.data.pictures": "nets nets.files",
     "nets.data.augmentation": "nets nets.data.pictures nets.definition",
     "nets.data": (
@@ -52,7 +56,7 @@ ROOMS: dict[str, str] = {
         "nets.schema ops!"
     ),
     "nets.onnx": "nets nets.definition nets.files nets.graph nets.layers nets.predict ops!",
-    "nets!": "nets nets.definition nets.graph",
+    "nets!": "nets nets.definition nets.graph nets.imported",
     "runtime": "",
     "runtime.messages": "runtime",
     "runtime.memory": "runtime",

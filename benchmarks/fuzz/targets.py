@@ -293,6 +293,46 @@ def checkpoint(folder: Path) -> Target:
     return _weights(folder / "of.safetensors")
 
 
+def torch_weights(folder: Path) -> Target:
+    """Weights with the names of torch's modules"""
+    from safetensors.numpy import save
+
+    from nets import load_net
+    from nets.errors import NetError
+    from nets.files.weights import read_weights
+
+    layers = load_net("resnet18").for_phase("TEST").layers
+    arrays = {"conv1.weight": np.zeros((2, 1, 2, 2), "f4"), "bn1.running_mean": np.zeros(2, "f2")}
+    arrays |= {"bn1.running_var": np.ones(2, "f4"), "n": np.ones(1, "i8")}
+    read = _of_file(folder / "torch.safetensors", lambda path: read_weights(path, layers))
+    return Target(read, (NetError,), [save(arrays)])
+
+
+def graph(folder: Path) -> Target:
+    """Graphs of ONNX"""
+    from nets import load_net
+    from nets.errors import NetError
+    from nets.schema import onnx_net_pb2 as onnx
+
+    sizes = [{"dim_param": "N"}, {"dim_value": 1}, {"dim_value": 4}, {"dim_value": 4}]
+    image = {"tensor_type": {"elem_type": 1, "shape": {"dim": sizes}}}
+    weight = np.arange(9, dtype=np.float32)
+    made = {
+        "node": [
+            {"op_type": "Conv", "input": ["x", "w"], "output": ["a"]},
+            {"op_type": "Relu", "input": ["a"], "output": ["b"]},
+            {"op_type": "Flatten", "input": ["b"], "output": ["y"]},
+        ],
+        "initializer": [
+            {"name": "w", "dims": [1, 1, 3, 3], "data_type": 1, "raw_data": weight.tobytes()}
+        ],
+        "input": [{"name": "x", "type": image}],
+        "output": [{"name": "y"}],
+    }
+    model = onnx.ModelProto(graph=made, opset_import=[{"version": 17}])
+    return Target(_of_file(folder / "net.onnx", load_net), (NetError,), [model.SerializeToString()])
+
+
 def idx(folder: Path) -> Target:
     """IDX files, plain and gzipped"""
     from nets.data.idx import read_idx
@@ -385,6 +425,8 @@ TARGETS: dict[str, Callable[[Path], Target]] = {
         solver,
         caffemodel,
         checkpoint,
+        torch_weights,
+        graph,
         idx,
         datum,
         netpbm,

@@ -6,6 +6,7 @@ over workers therefore does not change the images.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -41,6 +42,8 @@ class Transform:
     size         the size that new_height and new_width require, or None
     phase        the layer's own phase, which replaces the net's, or ""
     augment      random changes in training, before all others
+    rgb          the net reads the planes red, green, blue in this order
+    turned       the planes come in the opposite order, so they are turned (`taking`)
     """
 
     scale: float = 1.0
@@ -53,6 +56,8 @@ class Transform:
     phase: str = ""
     augment: Augment | None = None
     deviation: tuple[float, ...] = ()
+    rgb: bool = False
+    turned: bool = False
 
     @classmethod
     def from_proto(
@@ -77,10 +82,32 @@ class Transform:
                 "transform_param.force_gray",
                 ("given together with 'force_color', expected only one of the two"),
             )
+        if p.mean_file and p.rgb:
+            raise where.error(
+                "transform_param.rgb",
+                "given together with 'mean_file', whose planes are blue, green, red: expected "
+                "'mean_value', in the order red, green, blue",
+            )
+        deviation = tuple(p.deviation_value)
+        if not all(0 < value < math.inf for value in deviation):
+            raise where.error(
+                "transform_param.deviation_value",
+                f"found {', '.join(f'{value:g}' for value in deviation)}, expected finite "
+                "numbers > 0",
+            )
         mean_image = _read_mean(p.mean_file, where, directory or Path()) if p.mean_file else None
         channels = 3 if p.force_color else 1 if p.force_gray else None
         mean = tuple(p.mean_value)
-        return cls(float(p.scale), mean, int(p.crop_size), bool(p.mirror), mean_image, channels)
+        return cls(
+            float(p.scale),
+            mean,
+            int(p.crop_size),
+            bool(p.mirror),
+            mean_image,
+            channels,
+            deviation=deviation,
+            rgb=bool(p.rgb),
+        )
 
     @classmethod
     def of_net(cls, spec: NetSpec, phase: str) -> Transform:
@@ -98,6 +125,10 @@ class Transform:
         return replace(
             cls.from_proto(layer.proto.transform_param, layer.where, directory), **_demands(layer)
         )
+
+    def taking(self, order: str) -> Transform:
+        """Return the transform of images whose planes are in this `order`, "bgr" or "rgb"."""
+        return replace(self, turned=self.rgb and order == "bgr")
 
     def shape(self, shape: tuple[int, ...]) -> tuple[int, ...]:
         """Return the shape of a transformed sample of `shape`."""
@@ -123,6 +154,11 @@ class Transform:
         if len(self.deviation) > 1 and len(self.deviation) != shape[0]:
             raise PrototxtError(
                 f"deviation: found {len(self.deviation)}, expected 1 or {shape[0]}, one per channel"
+            )
+        if self.rgb and shape[0] != 3:
+            raise PrototxtError(
+                f"rgb: found images of {counted(shape[0], 'channel')}, expected 3: give the data "
+                'source color = "color"'
             )
         if self.mean_image is not None and self.mean_image.shape != shape:
             raise PrototxtError(
@@ -157,6 +193,8 @@ class Transform:
         `positions_N`: the global position of each sample, counted over the whole run. `flips_N`:
         the images to mirror in training, if this is not drawn for each position.
         """
+        if self.turned:
+            images_NCHW = images_NCHW[:, ::-1]
         train = self._trains(train)
         augment = self.augment if train else None
         cropped = self._cropped(images_NCHW, positions_N, seed, train)

@@ -16,11 +16,12 @@ from nets.definition.spec import LayerSpec, NetSpec
 class TransformKeys:
     """`crop`: the side of the crop; 0: the net's. `mean`, `deviation`: one number, or one per
     channel, on the scale of the source's numbers; (): the net's mean and scale. With a deviation,
-    the net's scale does not count."""
+    the net's scale does not count. `order`: the order of the source's planes; "": the format's."""
 
     crop: int = 0
     mean: tuple[float, ...] = ()
     deviation: tuple[float, ...] = ()
+    order: str = ""
 
     def __bool__(self) -> bool:
         return bool(self.crop or self.mean or self.deviation)
@@ -77,6 +78,10 @@ class TransformKeys:
             yield "mean", _replaces(layer, f"mean_value: {numbers}")
         if self.deviation and said.scale != 1:
             yield "deviation", _replaces(layer, f"scale: {said.scale:g}")
+        theirs = tuple(said.deviation_value)
+        if self.deviation and theirs and theirs != self.deviation:
+            numbers = ", ".join(f"{value:g}" for value in theirs)
+            yield "deviation", _replaces(layer, f"deviation_value: {numbers}")
 
 
 def flip_replaces(augment: Augment, layer: LayerSpec) -> str:

@@ -17,4 +17,5 @@ optimizer      The settings of a solver that Caffe's files lack
 rate_schedule  Learning rates over time that cluster.toml gives
 solver_types   The table of solver types, Caffe's and later ones
 whitening      Whitening of image patches
+zoo            The zoo's nets in Python, by name
 """

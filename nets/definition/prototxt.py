@@ -49,7 +49,7 @@ class Node:
 @dataclass(frozen=True)
 class Where:
     """A place in a prototxt: the file, the tree of lines below it, and a label such as "layer
-    'conv1'"."""
+    'conv1'". A net from another file has no lines: they are 0."""
 
     file: str
     node: Node
@@ -58,11 +58,8 @@ class Where:
     def problem(self, key: str, text: str) -> str:
         """Return "file:line: label: key 'x': text". `key` may be dotted ("pooling_param.stride") or
         empty."""
-        at = (
-            f"{self.file}:{self.node.find(*key.split('.')).line}"
-            if key
-            else f"{self.file}:{self.node.line}"
-        )
+        line = (self.node.find(*key.split(".")) if key else self.node).line
+        at = f"{self.file}:{line}" if line else self.file
         parts = [at, self.label, f"key '{key}'" if key else "", text]
         return ": ".join(part for part in parts if part)
 

@@ -20,6 +20,7 @@ from nets.definition.rate_schedule import SOLVER
 from nets.definition.solver_checks import TRAIN_NETS, problems, solver_type, told
 from nets.definition.spec import ZOO, NetSpec, load_net, locate, net_from_proto, read_text
 from nets.definition.update_rules import Updates
+from nets.definition.zoo import names_a_net
 from nets.errors import PrototxtError
 from nets.regular import is_file
 from nets.schema import caffe_pb2 as caffe
@@ -147,6 +148,16 @@ class SolverSpec(Updates):
         return bool(self.proto.test_net or self.proto.test_net_param)
 
     @property
+    def net_source(self) -> str:
+        """The source of the net that serves training and tests, for `load_net`: an absolute path or
+        a name of the zoo. "" if there is no such file, or if some tests have other nets."""
+        name = self.proto.net
+        if self.tests_other_nets or names_a_net(name):
+            return "" if self.tests_other_nets else name
+        path = self.located(name) if name else None
+        return str(path.resolve()) if path else ""
+
+    @property
     def names_a_net(self) -> bool:
         """Whether the file names the net to train."""
         return any(self.proto.HasField(key) for key in TRAIN_NETS)
@@ -163,6 +174,8 @@ class SolverSpec(Updates):
         node = self.where.node.find(key, at)
         if not isinstance(found, str):
             return net_from_proto(found, node, self.path)
+        if names_a_net(found):
+            return load_net(found)
         path = self.located(found)
         if path is None:
             raise PrototxtError(self.missing(key, found, at))

@@ -6,14 +6,20 @@ This module finds and reads the file, applies the phase rules, and knows the nam
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
+from fnmatch import fnmatchcase
 from functools import lru_cache
 from pathlib import Path
+
+from google.protobuf import text_format
 
 from nets.definition.ignored import Note, misplaced, refusals, unused, warnings
 from nets.definition.prototxt import Node, Where, parse
 from nets.definition.upgrade import upgrade
+from nets.definition.zoo import NETS, build, names_a_net
 from nets.errors import PrototxtError, did_you_mean
+from nets.imported import GraphKeys, Imported, import_net
 from nets.reasons import reason
 from nets.regular import decoded, is_file, is_there, read_bytes
 from nets.schema import caffe_pb2 as caffe
@@ -22,6 +28,7 @@ from nets.schema.fields import SOURCE
 MOST_BYTES = 1 << 20  # of a prototxt, five times the size of ResNet-152's
 MOST_LAYERS = 4096  # ResNet-1001 has 3500
 WRITTEN = "# a net from Python, as if it stood in "  # the beginning of a net's text
+GRAPH = GraphKeys()
 ZOO = Path(__file__).parents[1] / "zoo"
 # a line without its comment
 _SAID = re.compile(r"""(?:[^"'#]|"(?:\\.|[^"\\])*+"?|'(?:\\.|[^'\\])*+'?)*+""")
@@ -31,10 +38,12 @@ _FOREIGN = re.compile("[\udc80-\udcff]")
 
 @dataclass(frozen=True)
 class LayerSpec:
-    """One layer: its message (read only) and its place in the file."""
+    """One layer: its message (read only) and its place in the file. A `frozen` layer keeps its
+    parameters and running statistics (`NetSpec.freezing`)."""
 
     proto: caffe.LayerParameter
     where: Where
+    frozen: bool = False
 
 
 @dataclass(frozen=True)
@@ -91,16 +100,56 @@ class NetSpec:
         kept = tuple(layer for layer in self.layers if _admitted(layer.proto, state))
         return replace(self, layers=kept, phase=phase)
 
+    def freezing(self, patterns: Sequence[str]) -> NetSpec:
+        """The same net, in which the layers whose names fit one of the patterns are frozen."""
+        if not patterns:
+            return self
+        layers = tuple(
+            replace(layer, frozen=fits(layer.proto.name, patterns)) for layer in self.layers
+        )
+        return replace(self, layers=layers)
+
+
+def fits(layer: str, patterns: Iterable[str]) -> bool:
+    """Whether the name of a layer fits one of the patterns."""
+    return any(fnmatchcase(layer, pattern) for pattern in patterns)
+
 
 def load_net(source: str | Path) -> NetSpec:
-    """Read a net from a prototxt path, from a name of the zoo ("lenet"), or from the text that a
-    NetBuilder gives. Raises PrototxtError with every mistake."""
+    """Read a net from a path, from a name of the zoo ("lenet", "resnet18(classes=10)"), or from the
+    text that a NetBuilder gives. The file is a prototxt, or a graph of ONNX (.onnx). Raises
+    NetError with every mistake."""
     if isinstance(source, str) and is_text(source):
         return _kept.get(source) or _parsed(
             source, Path(source.partition("\n")[0].removeprefix(WRITTEN))
         )
+    if isinstance(source, str) and names_a_net(source) and not is_file(Path(source)):
+        return _of_zoo(source)
     path = locate(source, suffixes=("",))
+    if is_graph(path):
+        return net_of_graph(path)[0]
     return _parsed(read_text(path), path)
+
+
+def is_graph(path: Path) -> bool:
+    """Whether the path is that of a graph of ONNX, not of a prototxt."""
+    return path.suffix.lower() == ".onnx"
+
+
+def net_of_graph(path: Path, keys: GraphKeys = GRAPH) -> tuple[NetSpec, Imported]:
+    """Read a graph of ONNX, completed by `keys`. Returns the net, and the graph's weights. Raises
+    NetError with every mistake."""
+    found = import_net(path, keys)
+    root = Node(0)
+    root.fields["layer"] = [Node(0) for _ in found.proto.layer]
+    return net_from_proto(found.proto, root, path), found
+
+
+def text_of(spec: NetSpec) -> str:
+    """Return the text of a net that is not in a prototxt. `load_net` reads it in any process."""
+    text = f"{WRITTEN}{spec.path}\n{text_format.MessageToString(spec.proto)}"
+    keep(text, spec)
+    return text
 
 
 def net_of_text(text: str, path: Path) -> NetSpec:
@@ -130,6 +179,13 @@ _kept: dict[str, NetSpec] = {}  # a few nets: several steps of planning ask for 
 def _parsed(text: str, path: Path) -> NetSpec:
     """Parse a net. The result is cached, because several steps of planning ask for one text."""
     return net_of_text(text, path)
+
+
+@lru_cache(maxsize=4)
+def _of_zoo(source: str) -> NetSpec:
+    """Build a net of the zoo. The result is cached, as that of `_parsed`."""
+    spec: NetSpec = build(source).spec()
+    return replace(spec, path=ZOO / source)
 
 
 def net_from_proto(proto: caffe.NetParameter, root: Node, path: Path) -> NetSpec:
@@ -169,7 +225,7 @@ def locate(source: str | Path, suffixes: tuple[str, ...]) -> Path:
             return candidate
     if is_there(path):
         return path  # the reader reports why it is not a file
-    names = sorted(file.stem for file in ZOO.glob("*.prototxt"))
+    names = sorted({*NETS, *(file.stem for file in ZOO.glob("*.prototxt"))})
     raise PrototxtError(
         f"{source}: no such file, and the zoo has no such name{did_you_mean(path.stem, names)}; "
         f"it has {', '.join(names)}"

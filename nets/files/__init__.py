@@ -17,4 +17,9 @@ binary       Whole files, read with a size limit, and written so that a crash le
              the new one
 extras       Packages that only some files need
 parts        The names of the files that together hold the weights of one net
+torch_files  Files of weights that torch's programs write
+torch_names  Weights by the names of torch's modules, as torchvision's and timm's files have them
+timm_names   The names of timm's modules in terms of torchvision's, for the architectures where the
+             two differ
+torch_order  The match of modules in a file to a net whose layers have other names
 """

@@ -12,6 +12,7 @@ EXTRAS = {
     "simplejpeg": "images",
     "PIL.Image": "images",
     "onnx": "onnx",
+    "torch": "reference",
 }
 
 

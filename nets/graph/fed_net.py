@@ -36,6 +36,7 @@ class FedNet(PartOfNet):
 
     def _prepare(self) -> None:
         self._arrays: dict[int, Array] = {}
+        self._constants: dict[str, Sequence[Array]] = {}  # the parameters of frozen layers
         self._blobs: dict[str, Sequence[Array]] = {}
         self._gradients = Gradients(self.wiring, self._sharing, self.ops, self.dtype)
         self._run = Run(self.phase, self.seed, 0, 0, self.batch, self.batch)
@@ -67,7 +68,7 @@ class FedNet(PartOfNet):
             self.phase, self.seed, step, spans[0][0], spans[-1][1], self.batch, spans, steps
         )
         self._arrays = {}
-        self._blobs = {}
+        self._blobs = dict(self._constants)
         self._gradients.begin()
         for node in self._senders:
             node.layer.forget("top")
@@ -101,6 +102,13 @@ class FedNet(PartOfNet):
         if tuple(given.shape) != expected:
             raise NetError(f"input '{name}': found shape {tuple(given.shape)}, expected {expected}")
         self._arrays[self._inputs[name]] = given
+
+    def fix(self, blobs: Mapping[str, Sequence[Array]]) -> None:
+        """Give the parameters of the layers in `frozen` for all passes, by reference."""
+        self._constants = {
+            layer: tuple(self.ops.asarray(blob, self.dtype) for blob in of)
+            for layer, of in blobs.items()
+        }
 
     def load(self, layer: str, blobs: Sequence[Array]) -> None:
         """Give a layer's parameters for this pass, by reference. The net never writes to them."""

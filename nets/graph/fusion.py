@@ -7,6 +7,8 @@
   pass that rectifies them and takes BatchNorm's sums (`ops.rectified_sums`).
 - A MAX Pooling with the ReLU before or after it: the ReLU leaves its gradient to the pooling
   (`rectify` of `ops.pool_forward`), since a value that is not positive is never a maximum.
+- An Embed with the LSTM or RNN above it: the recurrent layer multiplies the rows of the table with
+  its weights, once a pass, and its steps read the products by number.
 
 Every blob that can be read by its name is kept: layers are only joined if the name between them is
 used again, or if memory is reused.
@@ -19,13 +21,16 @@ from collections.abc import Sequence
 from nets.graph.wiring import Node, Wiring
 from nets.layers.affine import Scale
 from nets.layers.combine import Eltwise
+from nets.layers.dense import Embed
 from nets.layers.elementwise import Elementwise, ReLU
 from nets.layers.normalise import BatchNorm
 from nets.layers.pool import Pooling
+from nets.layers.recurrent import Recurrent
 
 
 def join(wiring: Wiring, nodes: Sequence[Node], reused: bool) -> None:
-    """Join the layers of `nodes`: into every Scale over a BatchNorm, and into every MAX Pooling.
+    """Join the layers of `nodes`: into every Scale over a BatchNorm, every MAX Pooling, and every
+    recurrent layer over an Embed.
 
     Call this after `allow_in_place`. `reused`: arrays share memory, so blobs between two layers are
     not read by their names.
@@ -39,6 +44,8 @@ def join(wiring: Wiring, nodes: Sequence[Node], reused: bool) -> None:
         ):
             _join_pool(wiring, mine, node)
         below = mine.get(wiring.values[node.bottoms[0]].producer) if node.bottoms else None
+        if below is not None and isinstance(node.layer, Recurrent):
+            _join_table(wiring, mine, below, node, node.layer, reused)
         if (
             below is None
             or not isinstance(node.layer, Scale)
@@ -46,20 +53,48 @@ def join(wiring: Wiring, nodes: Sequence[Node], reused: bool) -> None:
         ):
             continue
         learns = wiring.values[below.bottoms[0]].needs_grad
-        if learns and node.layer.per_channel and _next(wiring, mine, below, reused) is node:
+        frozen = not (below.runs_back or node.runs_back)
+        if (
+            (learns or frozen)
+            and node.layer.per_channel
+            and _next(wiring, mine, below, reused) is node
+        ):
             node.layer.norm = below.layer
             below.layer.hand_on()
             _join_sum(wiring, mine, node, reused)
             _join_activation(wiring, mine, node, node.layer, reused)
 
 
+def _join_table(
+    wiring: Wiring,
+    mine: dict[int, Node],
+    node: Node,
+    above: Node,
+    recurrent: Recurrent,
+    reused: bool,
+) -> None:
+    """Join an Embed whose top only the recurrent layer reads, as its input, one number a step."""
+    embed = node.layer
+    if (
+        isinstance(embed, Embed)
+        and len(wiring.values[node.bottoms[0]].shape) == 2
+        and above.bottoms.count(node.tops[0]) == 1
+        and _next(wiring, mine, node, reused) is above
+    ):
+        recurrent.embed = embed
+        embed.hand_on()
+
+
 def _next(wiring: Wiring, mine: dict[int, Node], node: Node, reused: bool) -> Node | None:
-    """Return the only reader of the node's top, or None if the array may have another reader."""
+    """Return the only reader of the node's top. None if the array may have another reader, or if
+    only one of the two layers has a backward pass."""
     value = wiring.values[node.tops[0]]
     if len(value.consumers) != 1 or value.consumers[0] not in mine or any(node.layer.loss_weights):
         return None
     reader = mine[value.consumers[0]]
-    return reader if reused or value.name in list(reader.layer.proto.top) else None
+    alike = reader.runs_back == node.runs_back
+    free = reused or value.name in list(reader.layer.proto.top)
+    return reader if alike and free else None
 
 
 def _join_sum(wiring: Wiring, mine: dict[int, Node], node: Node, reused: bool) -> None:

@@ -45,8 +45,9 @@ class Net(FedNet):
         written to `out`."""
         result: tuple[Array, ...] = ()
         for node in reversed(stage.nodes):
-            gradients = self._backward_node(node, out if self._owned[node.index] else None)
-            result = gradients or result
+            if node.runs_back:
+                owns = node.layer.name == stage.layer
+                result = self._backward_node(node, out if owns else None) or result
         return result
 
     def blob(self, name: str) -> Array:
@@ -103,6 +104,8 @@ class Net(FedNet):
         statistics = any(param.keep is not None for param in node.layer.params)
         if not statistics and all(grad is None for grad in grads):
             # no loss depends on the layer
+            if node.layer.frozen:
+                return ()
             zeros = [self.ops.zeros(param.shape, self.dtype) for param in node.layer.params]
             return self._gradients.settle(node, zeros, out)
         values = Values(
@@ -117,4 +120,4 @@ class Net(FedNet):
         for i, grad in zip(node.bottoms, bottoms, strict=True):
             if grad is not None:
                 self._gradients.add(i, grad)
-        return self._gradients.settle(node, params, out)
+        return () if node.layer.frozen else self._gradients.settle(node, params, out)

@@ -183,6 +183,8 @@ class Planner:
     # backward
 
     def _backward(self, node: Node, time: int, last: int) -> None:
+        if not node.runs_back:
+            return
         layer = node.layer
         weights = zip(node.tops, layer.loss_weights, strict=True)
         if not any(

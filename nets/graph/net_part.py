@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from nets.definition.params import ParamSpec
 from nets.definition.spec import NetSpec
 from nets.errors import NetError, did_you_mean
 from nets.graph.borders import PARTS, find_borders, first_rows, takes
@@ -38,6 +39,9 @@ class PartOfNet:
     the losses. The conv phase ("conv") has the other layers. A "link" is a piece of an FC
     phase (`sharding`): it returns the gradients of its inputs `through`, and it is given the
     gradient of its end. Recurrent layers and all layers below them belong to the conv phase.
+
+    `params` are the parameters of the layers, by their names; those of frozen layers are in
+    `frozen` instead (`NetSpec.freezing`).
 
     `recurrent`: the net has recurrent layers. `streams` are the streams of such a net, which are
     then its rows (`nets.graph.streams`). They are None for other nets, and for recurrent nets whose
@@ -99,11 +103,11 @@ class PartOfNet:
         self._senders = [node for i in travels for node in owners(self.wiring, i)]
         self._receivers = [node for i in travels for node in readers(self.wiring, i)]
         self._owned = {n.index: self._sharing.owned(n.index, n.layer) for n in self.nodes}
-        self.stages = cut(self.nodes, self._owned)
-        owners_of = [(n.layer, self._owned[n.index]) for n in self.nodes if self._owned[n.index]]
-        self.params = {
-            layer.name: tuple(layer.params[at] for at in owned) for layer, owned in owners_of
-        }
+        self.stages = cut(self.nodes, self._given_blobs)
+        self.params, self.frozen = (
+            self._parameters_of(frozen=False),
+            self._parameters_of(frozen=True),
+        )
         axis = 0 if self.streams is None else 1
         self.batch = self._rows = first_rows(self.wiring, self._inputs, self.spec.name, axis)
         self._reuses = memory == "reused"
@@ -112,6 +116,20 @@ class PartOfNet:
     def _prepare(self) -> None:
         """Prepare to compute. Called once, when all attributes above are set; subclasses override
         it."""
+
+    @property
+    def _given_blobs(self) -> dict[int, list[int]]:
+        """The parameters of each layer, by its index, that every pass is given: those that it owns,
+        unless it is frozen."""
+        return {n.index: [] if n.layer.frozen else self._owned[n.index] for n in self.nodes}
+
+    def _parameters_of(self, *, frozen: bool) -> dict[str, tuple[ParamSpec, ...]]:
+        """The parameters that frozen layers own, or those of all other layers."""
+        return {
+            node.layer.name: tuple(node.layer.params[at] for at in owned)
+            for node in self.nodes
+            if node.layer.frozen == frozen and (owned := self._owned[node.index])
+        }
 
     def __repr__(self) -> str:
         size = sum(int(np.prod(p.shape)) for params in self.params.values() for p in params)
@@ -167,9 +185,8 @@ class PartOfNet:
         return max((self._scratch_of(node) for node in self.nodes), default=0)
 
     def _scratch_of(self, node: Node) -> int:
-        return node.layer.scratch(
-            [self._value(i).shape for i in node.bottoms], self.phase == "TRAIN"
-        )
+        training = self.phase == "TRAIN" and node.runs_back
+        return node.layer.scratch([self._value(i).shape for i in node.bottoms], training)
 
     def cut_units(self, cut: Callable[[int], Sequence[slice]]) -> None:
         """Let every InnerProduct compute the groups of units in `cut(its units)` separately (see

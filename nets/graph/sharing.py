@@ -75,6 +75,13 @@ def _merge(layers: Sequence[Layer], name: str, mine: Slot, theirs: Slot) -> None
             "param.name",
             (f"{text}, expected {'the same number of values' if loose else 'one shape'}"),
         )
+    if owner.frozen != borrower.frozen:
+        one, other_layer = (owner, borrower) if owner.frozen else (borrower, owner)
+        text = (
+            f"'{name}' is shared with layer '{owner.name}', but only '{one.name}' is frozen: "
+            f"freeze '{other_layer.name}' too, or neither"
+        )
+        raise borrower.error("param.name", text)
     for key in ("lr_mult", "decay_mult"):
         told = [layers[i].proto.param[at].HasField(key) for i, at in (mine, theirs)]
         if all(told) and getattr(spec, key) != getattr(other, key):

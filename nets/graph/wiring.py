@@ -49,6 +49,12 @@ class Node:
     also: list[int] = field(default_factory=list)
     in_fc: bool = False
 
+    @property
+    def runs_back(self) -> bool:
+        """Whether the layer has a backward pass: a gradient is needed below it, or for its own
+        parameters, or it has running statistics."""
+        return any(self.wanted) or (bool(self.layer.params) and not self.layer.frozen)
+
 
 @dataclass
 class Wiring:
@@ -140,9 +146,7 @@ def _add(
     _mark(wiring, node)
     _ask(wiring, node, force)
     node.wanted = _wanted(wiring, node)
-    needs = layer.differentiable and (
-        any(param.lr_mult for param in layer.params) or any(node.wanted)
-    )
+    needs = layer.differentiable and (layer.learns or any(node.wanted))
     for name, shape in zip(proto.top, shapes, strict=True):
         current[name] = len(wiring.values)
         node.tops.append(len(wiring.values))

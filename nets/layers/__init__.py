@@ -33,12 +33,14 @@ kinds        The search for the class that computes a layer
 windows      Reader of the height/width pairs in convolution and pooling parameters
 run          One pass as its layers see it: the rows, and random numbers that belong to rows
 depthwise    Depthwise convolution, as forks of Caffe name it
+arrange      Layers that move numbers to other places
 
 Importing a family registers its kinds. The arithmetic is in `ops`.
 """
 
 from nets.layers import (
     affine,
+    arrange,
     combine,
     constant,
     conv,
@@ -69,6 +71,7 @@ __all__ = [
     "Setup",
     "Values",
     "affine",
+    "arrange",
     "combine",
     "constant",
     "conv",

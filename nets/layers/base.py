@@ -135,6 +135,7 @@ class Layer:
         self.ops = ops
         self.dtype = np.dtype(dtype)
         self.name: str = spec.proto.name
+        self.frozen = spec.frozen  # its parameters and statistics stay as they are
         self.in_place = False
         self.over_gradient = False  # the bottom's gradient is written over the top's
         self.rectify = False  # this layer does the work of the in-place ReLU above it
@@ -182,6 +183,11 @@ class Layer:
                 )
                 raise self.error("", text)
         return tops
+
+    @property
+    def learns(self) -> bool:
+        """Whether a gradient changes a parameter of the layer."""
+        return not self.frozen and any(param.lr_mult for param in self.params)
 
     def seen(self, run: Run) -> Run:
         """Return the pass as the layer sees it: in the layer's own phase, if it has one."""

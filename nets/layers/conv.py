@@ -75,15 +75,18 @@ class Windowed(Layer):
         assert dy is not None
         of_parameters, of_bottom = self._back()
         bias = len(self.params) > 1
-        dw, db = of_parameters(
-            x, dy, self.geometry, self.params[0].shape, bias=bias,
-            out_w=out[0] if out else None, out_b=out[1] if out and bias else None,
-        )  # fmt: skip
+        params: tuple[Array, ...] = ()
+        if not self.frozen:
+            dw, db = of_parameters(
+                x, dy, self.geometry, self.params[0].shape, bias=bias,
+                out_w=out[0] if out else None, out_b=out[1] if out and bias else None,
+            )  # fmt: skip
+            params = (dw,) if db is None else (dw, db)
         dx = None
         if wanted[0]:
             dx = self.buffer("bottom", x.shape)
             of_bottom(dy, values.blobs[0], self.geometry, x.shape, out=dx)
-        return [dx], (dw,) if db is None else (dw, db)
+        return [dx], params
 
 
 @register("Convolution")

@@ -104,6 +104,20 @@ class InnerProduct(Layer):
         dy = grads[0]
         assert dy is not None
         dy_NO = _as(dy, (self.rows, self.top_shape[-1]))
+        params = () if self.frozen else self._of_parameters(dy_NO, out)
+        dx = None
+        if wanted[0]:
+            into = self.x_ND if self.flattens else self.buffer("bottom", (self.rows, self.width))
+            dx_ND = self._gradient(dy_NO, self._turned(values.blobs[0]), into)
+            # the flat copy of x is no longer needed; its buffer now holds the flat gradient
+            if self.flattens:
+                dx = self.ops.unflatten(dx_ND, x.shape, out=self.buffer("bottom", x.shape))
+            else:
+                dx = _as(dx_ND, x.shape)
+        return [dx], params
+
+    def _of_parameters(self, dy_NO: Array, out: Blobs | None) -> tuple[Array, ...]:
+        """Return the gradients of the weight and the bias, in `out` if it is given."""
         bias = len(self.params) > 1
         out_w = self._turned(out[0]) if out else None
         out_b = out[1] if out and bias else None
@@ -113,17 +127,8 @@ class InnerProduct(Layer):
             dw, db = self.ops.dense_backward_weights(
                 self.x_ND, dy_NO, bias=bias, out_w=out_w, out_b=out_b
             )
-        dx = None
         dw = out[0] if out else self._turned(dw)
-        if wanted[0]:
-            into = self.x_ND if self.flattens else self.buffer("bottom", (self.rows, self.width))
-            dx_ND = self._gradient(dy_NO, self._turned(values.blobs[0]), into)
-            # the flat copy of x is no longer needed; its buffer now holds the flat gradient
-            if self.flattens:
-                dx = self.ops.unflatten(dx_ND, x.shape, out=self.buffer("bottom", x.shape))
-            else:
-                dx = _as(dx_ND, x.shape)
-        return [dx], (dw,) if db is None else (dw, db)
+        return (dw,) if db is None else (dw, db)
 
     def _gradients(
         self, dy_NO: Array, dw_OD: Array | None, db_O: Array | None
@@ -171,6 +176,13 @@ class Embed(Layer):
     no gradient."""
 
     is_dense = True
+    handed_on = False
+    table: Array  # (input_dim, O) of this pass, if it is handed on
+
+    def hand_on(self) -> None:
+        """Leave the look-up to the recurrent layer above. The top is then the numbers of the rows,
+        and its gradient the table's."""
+        self.handed_on = True
 
     def _shape(self, shapes: list[Shape], setup: Setup) -> list[Shape]:
         p = self.proto.embed_param
@@ -190,6 +202,13 @@ class Embed(Layer):
     def forward(self, bottoms: list[Array], blobs: Blobs, run: Run) -> list[Array]:
         w = blobs[0]
         bias = blobs[1] if len(self.params) > 1 else None
+        if self.handed_on:
+            self.table = w
+            if bias is not None:
+                self.table = self.buffer("table", w.shape)
+                self.table[...] = w
+                self.table += bias
+            return [self.ops.embed_rows(bottoms[0], len(w))]
         return [
             self.ops.embed_forward(
                 bottoms[0], w, bias, out=self.buffer("top", (*bottoms[0].shape, w.shape[1]))
@@ -207,6 +226,10 @@ class Embed(Layer):
         dy = grads[0]
         bias = len(self.params) > 1
         assert dy is not None
+        if self.handed_on:
+            dw = self.ops.empty(dy.shape, dy.dtype) if out is None else out[0]
+            dw[...] = dy
+            return [None], (dw, dy.sum(0)) if bias else (dw,)
         dw, db = self.ops.embed_backward_weights(
             values.bottoms[0], dy, self.params[0].shape, bias=bias,
             out_w=out[0] if out else None, out_b=out[1] if out and bias else None,

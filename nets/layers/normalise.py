@@ -89,7 +89,8 @@ class BatchNorm(Layer):
     the batch, test uses running ones.
 
     Its three blobs are Caffe's: the sum of means, the sum of unbiased variances, and their weight.
-    Each update multiplies them by `moving_average_fraction` first. They are statistics
+    A frozen layer uses the running ones in training too, and they stay as they are. Each update
+    multiplies them by `moving_average_fraction` first. They are statistics
     (ParamSpec.keep): backward returns the terms that this pass adds, and the update rule of the
     parameter store applies them. Workers that share a batch each normalise by their own rows, as
     Caffe does on several GPUs. The statistics are then the average over these workers.
@@ -112,7 +113,8 @@ class BatchNorm(Layer):
         shape = shapes[0]
         if len(shape) < 2:
             raise self.error("bottom", f"found shape {shape}, expected (N, C, ...)")
-        self.fixed = p.use_global_stats if p.HasField("use_global_stats") else setup.phase == "TEST"
+        told = p.use_global_stats if p.HasField("use_global_stats") else setup.phase == "TEST"
+        self.fixed = self.frozen or told
         self.eps = float(p.eps)
         keep = 1.0 if self.fixed else float(p.moving_average_fraction)
         for name, size in (("mean", shape[1]), ("variance", shape[1]), ("weight", 1)):

@@ -16,6 +16,7 @@ from collections.abc import Sequence
 from typing import Any, ClassVar
 
 from nets.layers.base import Blobs, Gradients, Layer, Run, Setup, Shape, Values, register
+from nets.layers.dense import Embed
 from ops import Array
 from ops.reference.recurrent import LstmGradients, RnnGradients, Tape
 
@@ -31,6 +32,11 @@ class Recurrent(Layer):
     top_is_free = False
     states: ClassVar[int]
     gates: ClassVar[int]
+    embed: Embed | None = None  # the layer below, if this layer does its work (`fusion`)
+    # the inputs of the last pass, see `_inputs`
+    x: Array
+    cont: Array
+    index: Array | None
 
     def _shape(self, shapes: list[Shape], setup: Setup) -> list[Shape]:
         p = self.proto.recurrent_param
@@ -66,9 +72,10 @@ class Recurrent(Layer):
             found = self.ops.dense_scratch(
                 self.rows, self.static, gated, training=training, bias=False
             )
-        return max(
-            found, self.ops.recurrent_scratch(shape, self.hidden, self.gates, training=training)
+        steps = self.ops.recurrent_scratch(
+            shape, self.hidden, self.gates, training=training, table=self._table_rows()
         )
+        return max(found, steps)
 
     def _declare(self, gated: int) -> None:
         """Append Caffe's parameters in Caffe's order."""
@@ -110,11 +117,22 @@ class Recurrent(Layer):
                     "bottom", (f"found shape {shape} for a state, expected {(1, x[1], hidden)}")
                 )
 
-    def _inputs(self, bottoms: list[Array]) -> tuple[Array, Array]:
-        """Return x as (T, N, D) and cont as (T, N)."""
-        return bottoms[0].reshape(self.steps, self.rows, self.width), bottoms[1].reshape(
-            self.steps, self.rows
-        )
+    def _table_rows(self) -> int:
+        """Return the rows of the table whose products with weight_x are computed once a pass, 0 if
+        each step computes its own. A table needs no more products than half of the steps."""
+        rows = 0 if self.embed is None else self.embed.params[0].shape[0]
+        return rows if 2 * rows <= self.steps * self.rows else 0
+
+    def _inputs(self, bottoms: list[Array]) -> tuple[Array, Array, Array | None]:
+        """Return x as (T, N, D), cont as (T, N) and None, or a table (R, D), cont and the index (T,
+        N) of its rows."""
+        cont = bottoms[1].reshape(self.steps, self.rows)
+        if self.embed is None:
+            return bottoms[0].reshape(self.steps, self.rows, self.width), cont, None
+        if self._table_rows():
+            return self.embed.table, cont, bottoms[0]
+        into = self._steps("looked up", self.width)
+        return self.ops.embed_forward(bottoms[0], self.embed.table, out=into), cont, None
 
     def _start(self, bottoms: list[Array]) -> list[Array | None]:
         """Return the states before the first step: from the bottoms, from the last pass, or
@@ -170,7 +188,7 @@ class Recurrent(Layer):
         state = (self.rows, self.hidden)
         w_x, b, w_h = (out[0], out[1], out[3 if self.static else 2]) if out else (None, None, None)
         into = {
-            "x": self._steps("bottom 0", self.width) if wanted[0] else None,
+            "x": self.buffer("bottom 0", tuple(self.x.shape)) if wanted[0] else None,
             "w_x": w_x, "b": b, "w_h": w_h, "h0": self.buffer("bottom h0", state),
             "extra": self.buffer("gate gradient", (self.rows, gated)) if self.static else None,
         }  # fmt: skip
@@ -182,7 +200,7 @@ class Recurrent(Layer):
         """Return the gradients of the bottoms and of the parameters. `rest` are the last
         parameters'."""
         bottoms: list[Array | None] = [
-            found.x.reshape(values.bottoms[0].shape) if wanted[0] else None,
+            self._input_gradient(found.x, values) if wanted[0] else None,
             None,
         ]
         params = [found.w_x, found.b]
@@ -200,6 +218,18 @@ class Recurrent(Layer):
             ]
         return bottoms, (*params, *rest)
 
+    def _input_gradient(self, dx: Array, values: Values) -> Array:
+        """Return the gradient of bottom 0, or of the table, from that of x."""
+        if self.embed is None:
+            return dx.reshape(values.bottoms[0].shape)
+        if self.index is not None:
+            return dx
+        shape = tuple(self.embed.table.shape)
+        into = self.buffer("table gradient", shape)
+        return self.ops.embed_backward_weights(
+            values.bottoms[0], dx, shape, bias=False, out_w=into
+        )[0]
+
     def _static_gradient(self, extra: Array, values: Values) -> Array:
         into = self.buffer("bottom 2", (self.rows, self.static))
         return self.ops.dense_backward_data(extra, values.blobs[2], out=into).reshape(
@@ -216,19 +246,20 @@ class LSTM(Recurrent):
     gates = 4
 
     def forward(self, bottoms: list[Array], blobs: Blobs, run: Run) -> list[Array]:
-        (x, cont), (h0, c0) = self._inputs(bottoms), self._start(bottoms)
-        self.start = (h0, c0)
+        self.x, self.cont, self.index = self._inputs(bottoms)
+        h0, c0 = self.start = self._start(bottoms)
         into = Tape(
             self._steps("top", self.hidden),
             self._steps("c", self.hidden),
             self._steps("g", 4 * self.hidden),
         )
         self.tape = self.ops.lstm_forward(
-            x,
-            cont,
+            self.x,
+            self.cont,
             blobs[0],
             blobs[1],
             blobs[-1],
+            index=self.index,
             h0=h0,
             c0=c0,
             extra=self._extra(bottoms, blobs),
@@ -244,20 +275,18 @@ class LSTM(Recurrent):
         wanted: list[bool],
         out: Blobs | None,
     ) -> Gradients:
-        (x, cont), blobs, (dh_last, dc_last) = (
-            self._inputs(values.bottoms),
-            values.blobs,
-            self._last(grads),
-        )
+        blobs = values.blobs
+        dh_last, dc_last = self._last(grads)
         into, without = self._destinations(wanted, out)
         c0 = self.buffer("bottom c0", (self.rows, self.hidden))
         found = self.ops.lstm_backward(
             self._top_gradient(grads),
             self.tape,
-            x,
-            cont,
+            self.x,
+            self.cont,
             blobs[0],
             blobs[-1],
+            index=self.index,
             h0=self.start[0],
             c0=self.start[1],
             dh_last=dh_last,
@@ -291,17 +320,19 @@ class RNN(Recurrent):
         self.declare("bias_o", (gated,), p.bias_filler, "recurrent_param.bias_filler")
 
     def forward(self, bottoms: list[Array], blobs: Blobs, run: Run) -> list[Array]:
-        (x, cont), (self.start,) = self._inputs(bottoms), self._start(bottoms)
+        self.x, self.cont, self.index = self._inputs(bottoms)
+        self.start = self._start(bottoms)
         w_h, w_o, b_o = blobs[-3:]
         self.out, self.h = self.ops.rnn_forward(
-            x,
-            cont,
+            self.x,
+            self.cont,
             blobs[0],
             blobs[1],
             w_h,
             w_o,
             b_o,
-            h0=self.start,
+            index=self.index,
+            h0=self.start[0],
             extra=self._extra(bottoms, blobs),
             out=self._steps("top", self.hidden),
             states=self._steps("h", self.hidden),
@@ -316,19 +347,21 @@ class RNN(Recurrent):
         wanted: list[bool],
         out: Blobs | None,
     ) -> Gradients:
-        (x, cont), blobs, (dh_last,) = self._inputs(values.bottoms), values.blobs, self._last(grads)
+        blobs = values.blobs
+        (dh_last,) = self._last(grads)
         into, without = self._destinations(wanted, out)
         w_o, b_o = out[-2:] if out else (None, None)
         found = self.ops.rnn_backward(
             self._top_gradient(grads),
             self.out,
             self.h,
-            x,
-            cont,
+            self.x,
+            self.cont,
             blobs[0],
             blobs[-3],
             blobs[-2],
-            h0=self.start,
+            index=self.index,
+            h0=self.start[0],
             dh_last=dh_last,
             out=RnnGradients(**into, w_o=w_o, b_o=b_o),
             without=without,

@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 
+from nets.layers.arrange import Pad, Permute
 from nets.layers.combine import Concat, Slice
 from nets.layers.shape import Crop, View
 from nets.onnx.graph_builder import Step, converts
@@ -16,6 +17,18 @@ def _reshape(step: Step, layer: View) -> None:
     if step.outside[0].count(-1) > 1:
         raise step.refused("two of its sizes follow the number of rows")
     step.graph.reshaped(step.x[0], step.outside[0], to=step.y[0])
+
+
+@converts("Permute")
+def _permute(step: Step, layer: Permute) -> None:
+    step.top("Transpose", step.x[0], perm=list(layer.order))
+
+
+@converts("Pad")
+def _pad(step: Step, layer: Pad) -> None:
+    p = layer.proto.pad_param
+    widths = np.array([0, 0, p.top, p.left, 0, 0, p.bottom, p.right])
+    step.top("Pad", step.x[0], step.constant(widths, "pads"), step.constant(layer.value, "value"))
 
 
 @converts("Concat")

@@ -95,7 +95,7 @@ class Deployment:
             net,
             output,
             tuple(seen.shape),
-            seen.order,
+            "rgb" if transform.rgb else seen.order,
             tuple(seen.classes),
             _in_use(transform),
             seen.orientation,

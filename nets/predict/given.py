@@ -21,6 +21,7 @@ from nets.errors import NetError
 from nets.files import checkpoint
 from nets.files.mean import read_mean
 from nets.files.shared import Weights
+from nets.files.torch_files import is_torchs
 from nets.graph.inputs import data_layers
 from nets.predict.deployment import KEY, ORDERS, Deployment, Given, Seen
 from nets.schema import caffe_pb2 as caffe
@@ -36,6 +37,7 @@ def deployment_of(files: Sequence[Path]) -> Deployment | None:
         path: text
         for path in files
         if path.suffix == ".safetensors"
+        and not is_torchs(path)
         and (text := checkpoint.metadata(path).get(KEY)) is not None
     }
     if not texts:

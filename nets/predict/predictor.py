@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from nets.errors import NetError
 from nets.files.parts import Named, names, parts_of
-from nets.files.shared import Weights, lent
+from nets.files.shared import Weights
 from nets.files.weights import match, read_each
 from nets.graph.graph import Net
 from nets.graph.streams import streams_of
@@ -177,7 +177,7 @@ def for_use(named: Named, given: Given = NOTHING_GIVEN) -> tuple[Deployment, Wei
     files = tuple(map(Path, parts_of(named)))
     said = None if given.net is not None else deployment_of(files)
     net = given.net if given.net is not None else said.net if said is not None else None
-    found = read_each(files, lent(net.for_phase("TEST").layers) if net is not None else {})
+    found = read_each(files, net.for_phase("TEST").layers if net is not None else ())
     for line in found.told:
         logging.getLogger("nets").warning("%s", line)
     deployment = completed(said, given, found.weights, names(files))

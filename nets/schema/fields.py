@@ -54,7 +54,7 @@ FIELDS: dict[str, Fields] = {
         " python_param recurrent_param reduction_param relu_param reshape_param scale_param"
         " sigmoid_param slice_param softmax_param spp_param swish_param tanh_param"
         " threshold_param tile_param gelu_param group_norm_param layer_norm_param"
-        " adaptive_pooling_param",
+        " adaptive_pooling_param pad_param permute_param",
         refused={
             "blobs": (
                 "a prototxt holds no weights; put them in a .caffemodel and name it in "
@@ -67,7 +67,7 @@ FIELDS: dict[str, Fields] = {
         },
     ),
     "TransformationParameter": Fields(
-        "scale mirror crop_size mean_file mean_value force_color force_gray"
+        "scale mirror crop_size mean_file mean_value force_color force_gray deviation_value rgb"
     ),
     "LossParameter": Fields("ignore_label normalize normalization label_smoothing"),
     "AccuracyParameter": Fields("top_k axis ignore_label"),
@@ -122,7 +122,9 @@ FIELDS: dict[str, Fields] = {
     "LRNParameter": Fields("local_size alpha beta norm_region k", warned={"engine": ENGINE}),
     "MemoryDataParameter": Fields("batch_size channels height width"),
     "MVNParameter": Fields("normalize_variance across_channels eps"),
+    "PadParameter": Fields("top bottom left right value"),
     "ParameterParameter": Fields("shape"),
+    "PermuteParameter": Fields("order"),
     "PoolingParameter": Fields(
         "pool kernel_size stride pad kernel_h kernel_w stride_h stride_w pad_h pad_w"
         " global_pooling round_mode",
@@ -211,7 +213,9 @@ _OWN = {
     "MVN": "mvn",
     "MemoryData": "memory_data transform",
     "PReLU": "prelu",
+    "Pad": "pad",
     "Parameter": "parameter",
+    "Permute": "permute",
     "Pooling": "pooling",
     "Power": "power",
     "Python": "python",

@@ -1,4 +1,4 @@
-"""A script that regenerates `caffe_pb2.py` and `caffe_pb2.pyi` from `caffe.proto`: `python -m
+"""A script that regenerates the code of `caffe.proto` and `onnx_net.proto`: `python -m
 nets.schema.generate`.
 
 It calls protoc (which needs grpcio-tools) and removes one check from the output. It is not imported
@@ -9,7 +9,7 @@ import re
 import sys
 from pathlib import Path
 
-SCHEMA = Path(__file__).with_name("caffe.proto")
+SCHEMAS = [Path(__file__).with_name(f"{name}.proto") for name in ("caffe", "onnx_net")]
 
 _RUNTIME_CHECK = re.compile(
     r"^from google\.protobuf import runtime_version.*\n"
@@ -19,19 +19,23 @@ _RUNTIME_CHECK = re.compile(
 
 
 def generate(directory: Path) -> list[Path]:
-    """Write both generated files into `directory` and return their paths. Raises SystemExit if
-    protoc refuses the schema."""
+    """Write the generated files into `directory` and return their paths. Raises SystemExit if
+    protoc refuses a schema."""
+    return [path for schema in SCHEMAS for path in _generate(schema, directory)]
+
+
+def _generate(schema: Path, directory: Path) -> list[Path]:
     from grpc_tools import protoc  # type: ignore[import-untyped]
 
     arguments = [
         "protoc",
-        f"-I{SCHEMA.parent}",
+        f"-I{schema.parent}",
         f"--python_out={directory}",
         f"--pyi_out={directory}",
     ]
-    if protoc.main([*arguments, str(SCHEMA)]) != 0:
-        sys.exit(f"protoc could not compile {SCHEMA}")
-    code, stub = directory / "caffe_pb2.py", directory / "caffe_pb2.pyi"
+    if protoc.main([*arguments, str(schema)]) != 0:
+        sys.exit(f"protoc could not compile {schema}")
+    code, stub = (directory / f"{schema.stem}_pb2.{suffix}" for suffix in ("py", "pyi"))
     # The check ties the file to the protobuf release that generated it, but the format itself is
     # stable.
     code.write_text(_RUNTIME_CHECK.sub("", code.read_text("utf-8")), "utf-8")
@@ -40,4 +44,4 @@ def generate(directory: Path) -> list[Path]:
 
 
 if __name__ == "__main__":
-    generate(SCHEMA.parent)
+    generate(Path(__file__).parent)

@@ -78,6 +78,8 @@ ADDED_TYPES = (
     "HardSigmoid",
     "HardSwish",
     "LayerNorm",
+    "Pad",
+    "Permute",
     "SiLU",
     "StochasticDepth",
 )

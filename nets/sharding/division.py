@@ -73,6 +73,7 @@ class ShardedNet(Shard):
             for link in range(len(self._links))
         ]
         self.params = {layer: params for net in self.nets for layer, params in net.params.items()}
+        self.frozen = {layer: params for net in self.nets for layer, params in net.frozen.items()}
         self._gathered: dict[int, Array] = {}
         self._parts: dict[Slot, Array] = {}  # parts of this pass's gradients
 
@@ -113,6 +114,11 @@ class ShardedNet(Shard):
         """Give a layer this shard's part of its parameters, as Net.load does."""
         home = next((net for net in self.nets if layer in net.params), self.nets[0])
         home.load(layer, blobs)
+
+    def fix(self, blobs: Mapping[str, Sequence[Array]]) -> None:
+        """Give the whole parameters of frozen layers, as Net.fix does. The shard takes its part."""
+        for net in self.nets:
+            net.fix({layer: self.parts_of(layer, blobs[layer]) for layer in net.frozen})
 
     def forward(self, link: int) -> Array | None:
         """Run a link. Returns this shard's columns of the InnerProduct at its end, which are new in

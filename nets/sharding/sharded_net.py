@@ -65,6 +65,7 @@ class Shard:
         self.last = len(self._links) - 1
         self.batch = self._batch()
         self.whole_params: dict[str, tuple[ParamSpec, ...]] = {}
+        self.whole_frozen: dict[str, tuple[ParamSpec, ...]] = {}
         self.slices: dict[str, tuple[Slice | None, ...]] = {}
         for link in self._links:
             self._share_out(link)
@@ -126,7 +127,8 @@ class Shard:
         Each shard has the part of their gradients that comes through its own units.
         """
         inner = self._links[link].nodes if self.of > 1 and 0 < link < self.last else []
-        nodes = [node for node in inner if node is not self._links[link].dense]
+        dense = self._links[link].dense
+        nodes = [node for node in inner if node is not dense and not node.layer.frozen]
         return [
             (node.layer.name, at)
             for node in nodes
@@ -217,7 +219,8 @@ class Shard:
                     if node is link.dense
                     else (None,) * len(params)
                 )
-                self.whole_params[node.layer.name], self.slices[node.layer.name] = params, mine
+                whole = self.whole_frozen if node.layer.frozen else self.whole_params
+                whole[node.layer.name], self.slices[node.layer.name] = params, mine
 
     def _dense(self, link: int) -> Node:
         node = self._links[link].dense

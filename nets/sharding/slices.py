@@ -87,4 +87,4 @@ def _spec_of(node: Node, count: int) -> LayerSpec:
     proto.CopyFrom(node.layer.proto)
     if count:
         proto.inner_product_param.num_output = count
-    return LayerSpec(proto, node.layer.where)
+    return LayerSpec(proto, node.layer.where, node.layer.frozen)

@@ -20,13 +20,13 @@ from nets.data.source import Source
 from nets.data.writers import records_of_files, records_of_source, write_lmdb
 from nets.definition.params import ParamSpec, generator
 from nets.definition.solver_types import RULES
-from nets.definition.spec import NetSpec
-from nets.errors import CheckpointError, DataError
-from nets.files import checkpoint
+from nets.definition.spec import LayerSpec, NetSpec
+from nets.errors import CheckpointError, DataError, NetError
+from nets.files import checkpoint, torch_names
 from nets.files.histories import SOLVER, TRAINED, check_solver
 from nets.files.mean import write_mean
 from nets.files.parts import names
-from nets.files.shared import Lent, Shapes, Slot, lent
+from nets.files.shared import Shapes, Slot, Weights, lent
 from nets.files.solverstate import (
     SolverState,
     join_history,
@@ -34,10 +34,12 @@ from nets.files.solverstate import (
     split_history,
     write_solverstate,
 )
+from nets.files.torch_files import PICKLED, is_torchs
 from nets.files.weights import (
     NONE,
     SHARES,
     from_checkpoint,
+    listed,
     load_weights,
     read_each,
     shares,
@@ -113,14 +115,19 @@ def mean_to_binaryproto(source: Source, target: Path) -> NDArray[np.float32]:
 
 
 def convert_weights(
-    source: Path | Sequence[Path], target: Path, net: NetSpec | None = None
+    source: Path | Sequence[Path],
+    target: Path,
+    net: NetSpec | None = None,
+    *,
+    torch: bool = False,
 ) -> tuple[str, ...]:
     """Write the weights in `source`, one file or the files of one net, in the format of `target`'s
     suffix. Returns the names of the layers.
 
-    Formats: .caffemodel, .caffemodel.h5 (.h5, .hdf5), .safetensors. `net`, in one state, describes
-    the layers of a .caffemodel. It is required for Caffe's files of a net whose layers share
-    parameters.
+    Formats: .caffemodel, .caffemodel.h5 (.h5, .hdf5), .safetensors, .pth (.pt). `net`, in one
+    state, describes the layers of a .caffemodel. It is required for Caffe's files of a net whose
+    layers share parameters, and for files with the names of torch's modules: the source or, with
+    `torch`, the target.
     """
     files = [source] if isinstance(source, Path) else source
     for file in files if net is None and target.suffix != ".safetensors" else ():
@@ -130,10 +137,35 @@ def convert_weights(
                 "blobs of each layer"
             )
             raise CheckpointError(f"{file}: {text}: name the net with --net")
-    found = read_each(files, lent(net.layers) if net else {})
+    torchs = [str(file) for file in files if is_torchs(file)]
+    if net is None and (torchs or torch or target.suffix in PICKLED):
+        raise NetError(
+            f"{(torchs or [str(target)])[0]}: its arrays have the names of torch's modules: name "
+            "the net with --net"
+        )
+    found = read_each(files, net.layers if net else ())
     _tell(found.told)
-    write_weights(target, found.weights, net)
-    return tuple(found.weights)
+    weights = found.weights
+    if net is not None and torchs:
+        weights = _of_net(weights, net, names(files))
+    write_weights(target, weights, net, torch=torch)
+    return tuple(weights)
+
+
+def _of_net(weights: Weights, net: NetSpec, file: str) -> Weights:
+    """Return the weights of the net's layers, and report the others. Raises NetError if there are
+    none."""
+    known = torch_names.named(net.layers)
+    found = {layer: blobs for layer, blobs in weights.items() if layer in known}
+    extra = listed([layer for layer in weights if layer not in known])
+    missing = listed([layer for layer in known if layer not in found])
+    if not found:
+        raise NetError(
+            f"{file}: no layer of the net is in the file; it has {extra}, expected {missing}"
+        )
+    _tell([f"{file}: layers {extra}: not in the net, so they are left out"] if extra else ())
+    _tell([f"{file}: layers {missing}: not in the file, so they are left out"] if missing else ())
+    return found
 
 
 def convert_solverstate(source: Path, target: Path) -> SolverState:
@@ -152,19 +184,19 @@ def checkpoint_from_caffe(
     *,
     solver: str,
     name: str = "",
-    shared: Lent = NONE,
+    layers: Sequence[LayerSpec] = (),
 ) -> int:
     """Write a checkpoint from which training continues where Caffe stopped. Returns the iteration
     (0 without `state`). `weights`: one file, or the files of one net.
 
     The checkpoint has `layer.i` and the solver's arrays `layer.i.history` and `layer.i.history2`,
     as many as a `solver` of this type has. They come from `state`, which does not name its type, or
-    are zero. `params` are the net's, `shared` the parameters that its layers borrow. Raises
+    are zero. `params` and `layers` are the net's. Raises
     NetError if a layer of the net is missing, or if the history has too many or too few arrays.
     """
     _check_of_caffe(solver)
     histories = RULES[solver].histories
-    matched = load_weights(weights, params, shared)
+    matched = load_weights(weights, params, layers)
     _tell(matched.told)
     if matched.missing:
         files = names([weights] if isinstance(weights, Path) else weights)
@@ -186,9 +218,8 @@ def checkpoint_from_caffe(
             arrays[f"{layer}.{at}"] = blob
             arrays |= dict(zip(_histories(layer, at, param, histories), kept, strict=False))
     iteration = found.iteration if found else 0
-    checkpoint.save(
-        target, arrays, {"iteration": str(iteration), "net": name, SOLVER: solver} | shares(shared)
-    )
+    facts = {"iteration": str(iteration), "net": name, SOLVER: solver}
+    checkpoint.save(target, arrays, facts | shares(lent(layers)))
     if state is not None:
         text = "%s: a solver state does not name its solver: its history is used as history of %s"
         logging.getLogger("nets").warning(text, state.name, solver)

@@ -134,7 +134,7 @@ def volumes(net: Net) -> Volumes:
         tops = _shapes(net, layer.proto.top)
         bottoms = _shapes(net, layer.proto.bottom)
         below = any(i in learning for i in node.bottoms)
-        if below or any(param.lr_mult for param in layer.params):
+        if below or layer.learns:
             learning |= set(node.tops)
         flops = 2 * layer.products(bottoms, tops)
         in_place = list(layer.proto.top) == list(layer.proto.bottom)
@@ -153,7 +153,7 @@ def volumes(net: Net) -> Volumes:
                 kept=0 if in_place else _count(tops),
                 lowered=_lowered(layer, bottoms, tops),
                 forward=flops,
-                backward_weights=flops,
+                backward_weights=0 if layer.frozen else flops,
                 backward_data=flops if below else 0,
             )
         )

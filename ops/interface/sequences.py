@@ -22,6 +22,11 @@ class SequenceOps:
         (*index.shape, O)."""
         return embed.forward(self.xp, index, w, b, out)
 
+    def embed_rows(self, index: Array, rows: int) -> Array:
+        """The whole numbers of `index`, of any shape and dtype, as int64. Raises OpsError that
+        names the first number that is not a row from 0 to `rows` - 1."""
+        return embed.read_rows(self.xp, "embed_rows", index, rows)
+
     def embed_backward_weights(
         self, index: Array, dy: Array, w_shape: Shape, *,
         bias: bool, out_w: Array | None = None, out_b: Array | None = None,
@@ -36,9 +41,11 @@ class SequenceOps:
         order."""
         embed.sum_rows(self.xp, rows, values, out)
 
-    def recurrent_scratch(self, x_shape: Shape, hidden: int, gates: int, *, training: bool) -> int:
+    def recurrent_scratch(
+        self, x_shape: Shape, hidden: int, gates: int, *, training: bool, table: int = 0
+    ) -> int:
         """Bytes of scratch memory that the steps of a recurrent layer take: `hidden` units of
-        `gates` gates each."""
+        `gates` gates each. `table`: the rows of the table that an index reads, 0 without one."""
         return 0
 
     def lstm_forward(
@@ -49,6 +56,7 @@ class SequenceOps:
         b: Array | None,
         w_h: Array,
         *,
+        index: Array | None = None,
         h0: Array | None = None,
         c0: Array | None = None,
         extra: Array | None = None,
@@ -60,10 +68,11 @@ class SequenceOps:
 
         Gates are i, f, o, g; cont 0 begins a sequence; h0, c0 (N, H) are the state before the first
         step (None: zero); extra (N, 4H) is added to every step's gate inputs. `tape` may hold the
-        destinations of the result; `out` is the destination of h.
+        destinations of the result; `out` is the destination of h. With `index` (T, N), int64, x is
+        a table (R, D), and each step reads a row of it.
         """
         into = (tape or Tape())._replace(**({} if out is None else {"h": out}))
-        return recurrent.lstm_forward(self.xp, x, cont, w_x, b, w_h, h0, c0, extra, into)
+        return recurrent.lstm_forward(self.xp, x, index, cont, w_x, b, w_h, h0, c0, extra, into)
 
     def lstm_backward(
         self,
@@ -74,6 +83,7 @@ class SequenceOps:
         w_x: Array,
         w_h: Array,
         *,
+        index: Array | None = None,
         h0: Array | None = None,
         c0: Array | None = None,
         dh_last: Array | None = None,
@@ -84,13 +94,15 @@ class SequenceOps:
         """dh (T, N, H) -> the gradient of every input except those named in `without` ("x",
         "extra").
 
-        dh_last, dc_last (N, H): gradients of the last state, if something else uses it.
+        dh_last, dc_last (N, H): gradients of the last state, if something else uses it. With
+        `index` the gradient of x is the table's, (R, D).
         """
         return recurrent.lstm_backward(
             self.xp,
             dh,
             tape,
             x,
+            index,
             cont,
             w_x,
             w_h,
@@ -100,6 +112,7 @@ class SequenceOps:
             dc_last,
             out or LstmGradients(),
             without,
+            self.sum_rows,
         )
 
     def rnn_forward(
@@ -112,15 +125,16 @@ class SequenceOps:
         w_o: Array,
         b_o: Array | None,
         *,
+        index: Array | None = None,
         h0: Array | None = None,
         extra: Array | None = None,
         out: Array | None = None,
         states: Array | None = None,
     ) -> tuple[Array, Array]:
         """x (T, N, D), w_x (H, D), w_h (H, H), w_o (O, H) -> outputs (T, N, O) and states (T, N,
-        H), both tanh."""
+        H), both tanh. `index` as in `lstm_forward`."""
         return recurrent.rnn_forward(
-            self.xp, x, cont, w_x, b, w_h, w_o, b_o, h0, extra, out, states
+            self.xp, x, index, cont, w_x, b, w_h, w_o, b_o, h0, extra, out, states
         )
 
     def rnn_backward(
@@ -134,6 +148,7 @@ class SequenceOps:
         w_h: Array,
         w_o: Array,
         *,
+        index: Array | None = None,
         h0: Array | None = None,
         dh_last: Array | None = None,
         out: RnnGradients | None = None,
@@ -142,9 +157,11 @@ class SequenceOps:
         """do (T, N, O) -> the gradient of every input except those named in `without` ("x",
         "extra").
 
-        dh_last (N, H): the gradient of the last state, if something else uses it.
+        dh_last (N, H): the gradient of the last state, if something else uses it. `index` as in
+        `lstm_backward`.
         """
         given = out or RnnGradients()
         return recurrent.rnn_backward(
-            self.xp, do, o, h, x, cont, w_x, w_h, w_o, h0, dh_last, given, without
-        )
+            self.xp, do, o, h, x, index, cont, w_x, w_h, w_o, h0, dh_last, given, without,
+            self.sum_rows,
+        )  # fmt: skip

@@ -5,12 +5,18 @@ the state before step t is multiplied by cont[t]. The input's part of all steps 
 the state's part runs step by step. `extra` (N, G) is added to every step's gate input; it stands
 for Caffe's static input. Weights are laid out as in Caffe, (outputs, inputs). The LSTM's 4H gates
 are i, f, o, g, and only the input's weights have a bias.
+
+With `index` (T, N) x is a table (R, D), and step t of sequence n reads its row index[t, n]. The
+input's part is then computed once for each row of the table. Its gradients are those of the table:
+the gradients of the gate inputs are added up by row first.
 """
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Callable, Collection
 from typing import Any, NamedTuple
+
+import numpy as np
 
 from ops.errors import (
     Array,
@@ -30,7 +36,7 @@ MAY_LACK = ("x", "extra")  # gradients that cost much and are often not wanted
 class LstmGradients(NamedTuple):
     """One gradient per input of lstm_forward. In a destination None allocates the array."""
 
-    x: Array | None = None  # (T, N, D)
+    x: Array | None = None  # (T, N, D), or (R, D) of a table
     w_x: Array | None = None  # (4H, D)
     b: Array | None = None  # (4H,)
     w_h: Array | None = None  # (4H, H)
@@ -42,7 +48,7 @@ class LstmGradients(NamedTuple):
 class RnnGradients(NamedTuple):
     """One gradient per input of rnn_forward. In a destination None allocates the array."""
 
-    x: Array | None = None  # (T, N, D)
+    x: Array | None = None  # (T, N, D), or (R, D) of a table
     w_x: Array | None = None  # (H, D)
     b: Array | None = None  # (H,)
     w_h: Array | None = None  # (H, H)
@@ -65,6 +71,7 @@ def _check(
     op: str,
     gates: int,
     x: Array,
+    index: Array | None,
     cont: Array,
     w_x: Array,
     b: Array | None,
@@ -75,17 +82,15 @@ def _check(
     """Check that all arrays have one dtype and fit together; returns T, N, H. `gates` is the number
     of gate inputs per unit."""
     check_float(op, x=x, cont=cont, w_x=w_x, b=b, w_h=w_h, extra=extra, **states)
-    check_ndim(op, "x", x, "TND")
     check_ndim(op, "w_h", w_h, "GH")
-    steps = x.shape[0]
-    images = x.shape[1]
+    steps, images = _check_input(op, x, index)
     hidden = w_h.shape[1]
     if steps < 1:
         raise OpsError(f"{op}: x has shape {tuple(x.shape)}, expected at least one step")
     shapes: list[tuple[str, Array | None, Shape]] = [
         ("cont", cont, (steps, images)),
         ("w_h", w_h, (gates * hidden, hidden)),
-        ("w_x", w_x, (gates * hidden, x.shape[2])),
+        ("w_x", w_x, (gates * hidden, x.shape[-1])),
         ("b", b, (gates * hidden,)),
         ("extra", extra, (images, gates * hidden)),
         *((name, state, (images, hidden)) for name, state in states.items()),
@@ -95,16 +100,39 @@ def _check(
     return steps, images, hidden
 
 
+def _check_input(op: str, x: Array, index: Array | None) -> tuple[int, int]:
+    """Check x (T, N, D), or the index (T, N) of rows of a table x; returns T, N."""
+    if index is None:
+        check_ndim(op, "x", x, "TND")
+        return x.shape[0], x.shape[1]
+    check_ndim(op, "x", x, "RD")
+    check_ndim(op, "index", index, "TN")
+    if index.dtype != np.int64:
+        raise OpsError(f"{op}: index has dtype {index.dtype}, expected int64")
+    if index.size and not 0 <= int(index.min()) <= int(index.max()) < len(x):
+        raise OpsError(
+            f"{op}: index has numbers from {int(index.min())} to {int(index.max())}, expected "
+            f"rows from 0 to {len(x) - 1}"
+        )
+    return index.shape[0], index.shape[1]
+
+
 def _gate_inputs(
-    xp: Any, x: Array, w_x: Array, b: Array | None, extra: Array | None, out: Array | None = None
+    xp: Any,
+    x: Array,
+    w_x: Array,
+    b: Array | None,
+    extra: Array | None,
+    out: Array | None = None,
+    index: Array | None = None,
 ) -> Array:
     """The input's part of every step, (T, N, G), one GEMM."""
-    steps, images, features = x.shape
-    inputs: Array = _delivered(
-        xp.matmul(x.reshape(steps * images, features), w_x.T).reshape(steps, images, -1), out
-    )
+    found: Array = xp.matmul(x.reshape(-1, x.shape[-1]), w_x.T)
     if b is not None:
-        inputs += b
+        found += b
+    steps_and_images = x.shape[:2] if index is None else index.shape
+    each = found if index is None else found[index]
+    inputs: Array = _delivered(each.reshape(*steps_and_images, -1), out)
     if extra is not None:
         inputs += extra
     return inputs
@@ -120,27 +148,43 @@ def _before(xp: Any, state_TNH: Array, initial: Array | None, cont: Array) -> Ar
 
 
 def _weight_gradient(xp: Any, d_TNG: Array, inputs_TND: Array, out: Array | None) -> Array:
-    left = d_TNG.reshape(-1, d_TNG.shape[2])
-    right = inputs_TND.reshape(-1, inputs_TND.shape[2])
+    left = d_TNG.reshape(-1, d_TNG.shape[-1])
+    right = inputs_TND.reshape(-1, inputs_TND.shape[-1])
     gradient: Array = xp.matmul(left.T, right, out=out)
     return gradient
 
 
 def _input_gradient(xp: Any, d_TNG: Array, w_x: Array, out: Array | None) -> Array:
-    dx = xp.matmul(d_TNG.reshape(-1, d_TNG.shape[2]), w_x).reshape(*d_TNG.shape[:2], w_x.shape[1])
+    dx = xp.matmul(d_TNG.reshape(-1, d_TNG.shape[-1]), w_x).reshape(*d_TNG.shape[:-1], w_x.shape[1])
     if out is None:
         return dx  # type: ignore[no-any-return]
     out[...] = dx
     return out
 
 
+def _by_row(
+    xp: Any,
+    d_TNG: Array,
+    x: Array,
+    index: Array | None,
+    sum_rows: Callable[[Array, Array, Array], None],
+) -> Array:
+    """The gradients of the gate inputs, one row for each row of x: of a table (R, G), otherwise
+    d_TNG itself."""
+    if index is None:
+        return d_TNG
+    d_RG: Array = xp.empty((len(x), d_TNG.shape[2]), d_TNG.dtype)
+    sum_rows(index.reshape(-1), d_TNG.reshape(-1, d_TNG.shape[2]), d_RG)
+    return d_RG
+
+
 def check_lstm_forward(
-    x: Array, cont: Array, w_x: Array, b: Array | None, w_h: Array,
+    x: Array, index: Array | None, cont: Array, w_x: Array, b: Array | None, w_h: Array,
     h0: Array | None, c0: Array | None, extra: Array | None, out: Tape,
 ) -> tuple[int, int, int]:  # fmt: skip
     """Check the arguments of lstm_forward; returns T, N, H."""
     op = "lstm_forward"
-    steps, images, hidden = _check(op, 4, x, cont, w_x, b, w_h, extra, h0=h0, c0=c0)
+    steps, images, hidden = _check(op, 4, x, index, cont, w_x, b, w_h, extra, h0=h0, c0=c0)
     for name, array, width in (
         ("out", out.h, 1),
         ("tape.c", out.c, 1),
@@ -151,13 +195,13 @@ def check_lstm_forward(
 
 
 def lstm_forward(
-    xp: Any, x: Array, cont: Array, w_x: Array, b: Array | None, w_h: Array,
+    xp: Any, x: Array, index: Array | None, cont: Array, w_x: Array, b: Array | None, w_h: Array,
     h0: Array | None, c0: Array | None, extra: Array | None, out: Tape,
 ) -> Tape:  # fmt: skip
     """c = f c' + i g, h = o tanh(c), with i, f, o, g from x, b, extra and cont h' (Caffe's
     LSTMUnit)."""
-    steps, images, hidden = check_lstm_forward(x, cont, w_x, b, w_h, h0, c0, extra, out)
-    gates = _gate_inputs(xp, x, w_x, b, extra, out.gates)
+    steps, images, hidden = check_lstm_forward(x, index, cont, w_x, b, w_h, h0, c0, extra, out)
+    gates = _gate_inputs(xp, x, w_x, b, extra, out.gates, index)
     h: Array = xp.empty((steps, images, hidden), x.dtype) if out.h is None else out.h
     c: Array = xp.empty((steps, images, hidden), x.dtype) if out.c is None else out.c
     before_h = h0
@@ -196,6 +240,7 @@ def check_lstm_backward(
     dh: Array,
     tape: Tape,
     x: Array,
+    index: Array | None,
     cont: Array,
     w_x: Array,
     w_h: Array,
@@ -209,8 +254,9 @@ def check_lstm_backward(
     """Check the arguments of lstm_backward; returns T, N, H."""
     op = "lstm_backward"
     steps, images, hidden = _check(
-        op, 4, x, cont, w_x, None, w_h, None, h0=h0, c0=c0, dh_last=dh_last, dc_last=dc_last
-    )
+        op, 4, x, index, cont, w_x, None, w_h, None,
+        h0=h0, c0=c0, dh_last=dh_last, dc_last=dc_last,
+    )  # fmt: skip
     for name, array, width in (
         ("dh", dh, 1),
         ("h", tape.h, 1),
@@ -219,7 +265,7 @@ def check_lstm_backward(
     ):
         check_float(op, x=x, **{name: array})
         check_shape(op, name, array, (steps, images, width * hidden))
-    _check_outs(op, out, x, w_x, w_h, without)
+    _check_outs(op, out, x, images, w_x, w_h, without)
     return steps, images, hidden
 
 
@@ -228,6 +274,7 @@ def lstm_backward(
     dh: Array,
     tape: Tape,
     x: Array,
+    index: Array | None,
     cont: Array,
     w_x: Array,
     w_h: Array,
@@ -236,12 +283,13 @@ def lstm_backward(
     dh_last: Array | None,
     dc_last: Array | None,
     out: LstmGradients,
-    without: Collection[str] = (),
+    without: Collection[str],
+    sum_rows: Callable[[Array, Array, Array], None],
 ) -> LstmGradients:
     """dh (T, N, H), and dh_last, dc_last (N, H) if the last state is used further -> all
     gradients."""
     steps, images, _ = check_lstm_backward(
-        dh, tape, x, cont, w_x, w_h, h0, c0, dh_last, dc_last, out, without
+        dh, tape, x, index, cont, w_x, w_h, h0, c0, dh_last, dc_last, out, without
     )
     hidden = w_h.shape[1]
     carry_h = xp.zeros((images, hidden), x.dtype) if dh_last is None else dh_last.copy()
@@ -255,10 +303,11 @@ def lstm_backward(
         )
         carry_h = xp.matmul(d_gates[t], w_h) * cont[t][:, None]
     before_h = _before(xp, tape.h, h0, cont)
+    d_rows = _by_row(xp, d_gates, x, index, sum_rows)
     return LstmGradients(
-        None if "x" in without else _input_gradient(xp, d_gates, w_x, out.x),
-        _weight_gradient(xp, d_gates, x, out.w_x),
-        xp.sum(d_gates, axis=(0, 1), out=out.b),
+        None if "x" in without else _input_gradient(xp, d_rows, w_x, out.x),
+        _weight_gradient(xp, d_rows, x, out.w_x),
+        xp.sum(d_rows, axis=tuple(range(d_rows.ndim - 1)), out=out.b),
         _weight_gradient(xp, d_gates, before_h, out.w_h),
         _delivered(carry_h, out.h0),
         _delivered(carry_c, out.c0),
@@ -298,16 +347,17 @@ def _check_outs(
     op: str,
     out: LstmGradients | RnnGradients,
     x: Array,
+    images: int,
     w_x: Array,
     w_h: Array,
     without: Collection[str],
 ) -> None:
     for name in without:
         check_choice(f"{op}: without", name, MAY_LACK)
-    (steps, images, features), (gates, hidden) = x.shape, w_h.shape
+    gates, hidden = w_h.shape
     shapes: dict[str, Shape] = {
-        "x": (steps, images, features),
-        "w_x": (gates, features),
+        "x": tuple(x.shape),
+        "w_x": (gates, x.shape[-1]),
         "b": (gates,),
         "w_h": (gates, hidden),
         "h0": (images, hidden),
@@ -319,12 +369,13 @@ def _check_outs(
 
 
 def check_rnn_forward(
-    x: Array, cont: Array, w_x: Array, b: Array | None, w_h: Array, w_o: Array, b_o: Array | None,
-    h0: Array | None, extra: Array | None, out: Array | None, states: Array | None,
+    x: Array, index: Array | None, cont: Array, w_x: Array, b: Array | None, w_h: Array,
+    w_o: Array, b_o: Array | None, h0: Array | None, extra: Array | None, out: Array | None,
+    states: Array | None,
 ) -> tuple[int, int, int]:  # fmt: skip
     """Check the arguments of rnn_forward; returns T, N, H."""
     op = "rnn_forward"
-    steps, images, hidden = _check(op, 1, x, cont, w_x, b, w_h, extra, h0=h0)
+    steps, images, hidden = _check(op, 1, x, index, cont, w_x, b, w_h, extra, h0=h0)
     _check_output(op, x, w_o, b_o, hidden)
     check_out(op, "out", out, (steps, images, w_o.shape[0]), x.dtype)
     check_out(op, "states", states, (steps, images, hidden), x.dtype)
@@ -334,6 +385,7 @@ def check_rnn_forward(
 def rnn_forward(
     xp: Any,
     x: Array,
+    index: Array | None,
     cont: Array,
     w_x: Array,
     b: Array | None,
@@ -347,8 +399,8 @@ def rnn_forward(
 ) -> tuple[Array, Array]:
     """h = tanh(w_x x + b + extra + w_h cont h'), o = tanh(w_o h + b_o) -> (o (T, N, O), h (T, N,
     H))."""
-    steps, _, _ = check_rnn_forward(x, cont, w_x, b, w_h, w_o, b_o, h0, extra, out, states)
-    h = _gate_inputs(xp, x, w_x, b, extra, states)
+    steps, _, _ = check_rnn_forward(x, index, cont, w_x, b, w_h, w_o, b_o, h0, extra, out, states)
+    h = _gate_inputs(xp, x, w_x, b, extra, states, index)
     before = h0
     for t in range(steps):
         if before is not None:
@@ -368,17 +420,20 @@ def _check_output(op: str, x: Array, w_o: Array, b_o: Array | None, hidden: int)
 
 
 def check_rnn_backward(
-    do: Array, o: Array, h: Array, x: Array, cont: Array, w_x: Array, w_h: Array, w_o: Array,
-    h0: Array | None, dh_last: Array | None, out: RnnGradients, without: Collection[str],
+    do: Array, o: Array, h: Array, x: Array, index: Array | None, cont: Array, w_x: Array,
+    w_h: Array, w_o: Array, h0: Array | None, dh_last: Array | None, out: RnnGradients,
+    without: Collection[str],
 ) -> tuple[int, int, int]:  # fmt: skip
     """Check the arguments of rnn_backward; returns T, N, H."""
     op = "rnn_backward"
-    steps, images, hidden = _check(op, 1, x, cont, w_x, None, w_h, None, h0=h0, dh_last=dh_last)
+    steps, images, hidden = _check(
+        op, 1, x, index, cont, w_x, None, w_h, None, h0=h0, dh_last=dh_last
+    )
     _check_output(op, x, w_o, None, hidden)
     for name, array, width in (("do", do, len(w_o)), ("o", o, len(w_o)), ("h", h, hidden)):
         check_float(op, x=x, **{name: array})
         check_shape(op, name, array, (steps, images, width))
-    _check_outs(op, out, x, w_x, w_h, without)
+    _check_outs(op, out, x, images, w_x, w_h, without)
     check_out(op, "out.w_o", out.w_o, w_o.shape, x.dtype)
     check_out(op, "out.b_o", out.b_o, w_o.shape[:1], x.dtype)
     return steps, images, hidden
@@ -390,6 +445,7 @@ def rnn_backward(
     o: Array,
     h: Array,
     x: Array,
+    index: Array | None,
     cont: Array,
     w_x: Array,
     w_h: Array,
@@ -397,11 +453,12 @@ def rnn_backward(
     h0: Array | None,
     dh_last: Array | None,
     out: RnnGradients,
-    without: Collection[str] = (),
+    without: Collection[str],
+    sum_rows: Callable[[Array, Array, Array], None],
 ) -> RnnGradients:
     """do (T, N, O), and dh_last (N, H) if the last state is used further -> all gradients."""
     steps, images, hidden = check_rnn_backward(
-        do, o, h, x, cont, w_x, w_h, w_o, h0, dh_last, out, without
+        do, o, h, x, index, cont, w_x, w_h, w_o, h0, dh_last, out, without
     )
     d_o = do * (1 - o * o)
     # from the outputs; the later steps' part is added below
@@ -411,10 +468,11 @@ def rnn_backward(
         d_h[t] += carry
         d_h[t] *= 1 - h[t] * h[t]
         carry = xp.matmul(d_h[t], w_h) * cont[t][:, None]
+    d_rows = _by_row(xp, d_h, x, index, sum_rows)
     return RnnGradients(
-        None if "x" in without else _input_gradient(xp, d_h, w_x, out.x),
-        _weight_gradient(xp, d_h, x, out.w_x),
-        xp.sum(d_h, axis=(0, 1), out=out.b),
+        None if "x" in without else _input_gradient(xp, d_rows, w_x, out.x),
+        _weight_gradient(xp, d_rows, x, out.w_x),
+        xp.sum(d_rows, axis=tuple(range(d_rows.ndim - 1)), out=out.b),
         _weight_gradient(xp, d_h, _before(xp, h, h0, cont), out.w_h),
         _weight_gradient(xp, d_o, h, out.w_o),
         xp.sum(d_o, axis=(0, 1), out=out.b_o),

@@ -147,12 +147,16 @@ def leaving(job: Job, pieces: Sequence[int]) -> Held:
 
 
 def activations(nets: list[Net], shapes: Shapes) -> Held:
-    """The arrays of passes through these nets."""
+    """The arrays of passes through these nets, and the parameters of their frozen layers."""
     held = [shapes.of_pass(net) for net in nets]
     scratch = max(scratch for _, scratch in held)
-    return {"activations": sum(size for size, _ in held)} | (
-        {"scratch": scratch} if scratch else {}
-    )
+    frozen = {layer: params for net in nets for layer, params in net.frozen.items()}
+    constant = sum(math.prod(param.shape) for params in frozen.values() for param in params)
+    return {
+        "activations": sum(size for size, _ in held),
+        **({"scratch": scratch} if scratch else {}),
+        **({"frozen parameters": shapes.number * constant} if constant else {}),
+    }
 
 
 def model(job: Job, layers: Layers, shapes: Shapes) -> Held:

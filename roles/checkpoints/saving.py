@@ -212,9 +212,11 @@ class Checkpoints:
             self._use = dict(await asyncio.to_thread(described, self._job, self._seen))
             self._seen = None
         try:
-            await self._write(
-                writing(path, arrays, of.place, self._job, of.losses, {**self._use, **of.facts})
+            facts = {**self._use, **of.facts}
+            pieces = await asyncio.to_thread(
+                writing, path, arrays, of.place, self._job, of.losses, facts
             )
+            await self._write(pieces)
             await asyncio.to_thread(checkpoint.verify, path)
             if of.best and of.regular:
                 await asyncio.to_thread(same, path, best)

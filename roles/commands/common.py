@@ -28,7 +28,7 @@ from runtime.records.runs import run_directory
 from runtime.terminal_text import printable
 
 # endings of files of weights
-WEIGHTS = (".caffemodel", ".h5", ".hdf5", ".safetensors")
+WEIGHTS = (".caffemodel", ".h5", ".hdf5", ".safetensors", ".pth", ".pt")
 
 
 def job_of_file(file: Path, settings: tuple[str, ...]) -> Job:

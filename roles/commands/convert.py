@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import dataclasses
 from dataclasses import dataclass, fields
 from pathlib import Path
 
 from cyclopts import Parameter
 
 from nets import NetError, counted, load_net
+from nets.files.torch_files import PICKLED
 from nets.onnx import export
 from nets.predict import Given, for_use
+from nets.predict.given import deployment_of
 from nets.tools.convert import (
     blob_shapes,
     checkpoint_from_caffe,
@@ -84,6 +87,7 @@ def convert(
     settings: Settings = (),
     mean: Switch = False,
     net: str | None = None,
+    torch: Switch = False,
     images: Images = AS_THEY_ARE,
 ) -> int:
     """Convert data sets, weights and snapshots to other formats.
@@ -94,9 +98,10 @@ def convert(
     file ("path label" on each line) or a folder with one folder per class. Any data source, written
     as "format=idx,images=a,labels=b", becomes an LMDB, or with --mean its mean image
     (.binaryproto). For example, "convert train.txt train_lmdb --root-folder photos --new-height 256
-    --new-width 256" stores resized images, and "--encoded" stores the files unchanged. With
-    --state, Caffe's two snapshot files become a checkpoint for train.resume,
-    or a checkpoint becomes the two files.
+    --new-width 256" stores resized images, and "convert photos train_lmdb --encoded" stores the
+    files unchanged. With --state, Caffe's two snapshot files become a checkpoint for train.resume,
+    or a checkpoint becomes the two files. With --torch, .safetensors get the names of torch's
+    modules, as .pth and .pt always do.
 
     Parameters
     ----------
@@ -115,6 +120,9 @@ def convert(
     net
         The net that describes the layers of a .caffemodel to write, or the net of the weights for
         an .onnx.
+    torch
+        Name arrays as torch's modules do, in a .safetensors. A checkpoint contains its net; other
+        weights need --net.
     """
     with told():
         if state is not None:
@@ -133,10 +141,13 @@ def convert(
             count = export(*for_use(weights_meant(source, file), given), target)
             say(f"{target}: {counted(count, 'operator')}")
         elif target.suffix in WEIGHTS:
+            files = weights_meant(source, file)
+            described = deployment_of(files) if torch or target.suffix in PICKLED else None
             layers = convert_weights(
-                weights_meant(source, file),
+                files,
                 target,
-                load_net(net).for_phase(TRAIN) if net else None,
+                load_net(net).for_phase(TRAIN) if net else described.net if described else None,
+                torch=torch,
             )
             say(f"{target}: {counted(len(layers), 'layer')}: {', '.join(layers)}")
         elif source.startswith("format="):
@@ -197,6 +208,7 @@ def _check_database(target: Path) -> None:
 def _snapshot(source: tuple[Path, ...], target: Path, state: Path, job: Job) -> str:
     """Convert Caffe's weights and solver state to a checkpoint, or a checkpoint to them. Returns
     the line to print."""
+    job = dataclasses.replace(job, freeze=())  # a solver state of Caffe's has all layers
     net = job.build(TRAIN, "all", job.shapes(TRAIN, reported(job.source(TRAIN))))
     solver = job.solver_spec.type
     if all(file.suffix == ".safetensors" for file in source):
@@ -215,6 +227,6 @@ def _snapshot(source: tuple[Path, ...], target: Path, state: Path, job: Job) -> 
     else:
         name = job.net_spec.name
         iteration = checkpoint_from_caffe(
-            source, target, net.params, state, solver=solver, name=name, shared=job.shared
+            source, target, net.params, state, solver=solver, name=name, layers=net.spec.layers
         )
     return f"{target}: iteration {iteration}"

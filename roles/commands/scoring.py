@@ -80,7 +80,7 @@ class TestedNet:
         self.judge = Judge(self.net.spec)
         self.batches: Batches | StreamBatches = job.batches(phase, self.source, self.net, more=1)
         self.images = job.test_rows(phase, self.source)
-        self._order = "gray" if self.source.shape[0] == 1 else order or self.source.order
+        self.order = "gray" if self.source.shape[0] == 1 else order or self.source.order
 
     def build(self) -> Net:
         """A net of this phase, for whole batches."""
@@ -92,7 +92,7 @@ class TestedNet:
         used for predictions."""
         inputs = {name: shape[1:] for name, shape in self.net.input_shapes.items()}
         spec = self.job.spec(self.job.test_phases[0])  # as when the checkpoint is saved
-        seen = Seen(self.source.shape, self._order, (), inputs, self.source.orientation)
+        seen = Seen(self.source.shape, self.order, (), inputs, self.source.orientation)
         return Deployment.of(spec, seen, self.job.test_transform(spec))
 
     def read(self) -> Iterator[tuple[int, Sequence[NDArray[Any]]]]:
@@ -131,7 +131,7 @@ class ByTestNet:
 
     def __init__(self, tested: TestedNet, member: Member, net: Net, flips: bool) -> None:
         judge = tested.judge
-        matched = load_weights(member.files, net.params, tested.job.shared)
+        matched = load_weights(member.files, net.params, net.spec.layers)
         for line in matched.told:
             told_beside("weights", line)
         self.missing = matched.missing
@@ -189,7 +189,7 @@ class ByOwnNet:
     def __init__(self, tested: TestedNet, member: Member, flips: bool) -> None:
         self._tested = tested
         self._flips = flips
-        self._seen = tested.deployment()
+        self._seen = replace(tested.deployment(), order=tested.order)  # as the data give them
         batch = tested.job.rows(tested.phase)
         ops = tested.job.backend_ops
         self._predictor = one = Predictor(*for_use(member.files), batch=batch, backend=ops)

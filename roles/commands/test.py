@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json as json_text
 from collections.abc import Sequence
 from pathlib import Path
@@ -65,6 +66,7 @@ def test(
         further, cluster = weights_and_file(more, file)
         members = members_of([weights, *further], cluster)
         job, options = job_and_options(cluster, settings)
+        job = dataclasses.replace(job, freeze=())  # all parameters come from WEIGHTS
         asked = Asked(top, confusion, options.train.data.test_flips)
         if TEST not in job.data:
             raise ConfigError([f"{cluster}: train.data.test: missing: there is nothing to test on"])

@@ -14,6 +14,7 @@ from roles.commands.common import job_of_file, reported, say, told
 from roles.forecasting.layer_times import waiting
 from roles.learning.backends import reader_threads
 from roles.learning.job import Job
+from roles.learning.working_nets import fix
 from roles.messages import TRAIN
 from runtime.cli.arguments import Settings
 from runtime.errors import ConfigError
@@ -48,6 +49,7 @@ def time(
         job = dataclasses.replace(job, batch=-(-job.batch // job.passes))
         source = reported(job.source(TRAIN))
         net = job.build(TRAIN, "all", job.shapes(TRAIN, source))
+        fix(net, job)
         size = volumes(net)
         say(f"{net.spec.name}, batch {job.batch}, on {job.device}: {iterations} iterations")
         say(table(time_net(net, iterations=iterations, synchronize=waiting(job))))

@@ -24,6 +24,7 @@ from roles.learning.model_holder import ModelHolder
 from roles.learning.parameter_store import ParameterStore
 from roles.learning.part_counts import Parts, Whole, in_parts
 from roles.learning.resume import restored
+from roles.learning.working_nets import working_net
 from roles.messages import TRAIN, ActivationGrads, Activations, Blobs
 from runtime import Conversation, Envelope
 
@@ -126,7 +127,7 @@ class FcServer(ModelHolder, ReadsJob):
         job = self._job
         job.backend_ops.memory = self.memory
         self._nets = {
-            phase: job.working_net(phase, "fc", self._image_shape) for phase in job.phases
+            phase: working_net(job, phase, "fc", self._image_shape) for phase in job.phases
         }
         net = self._nets[TRAIN]
         store = ParameterStore(

@@ -37,6 +37,7 @@ from roles.learning.job import InputShape
 from roles.learning.model_holder import ModelHolder
 from roles.learning.parameter_store import ParameterStore
 from roles.learning.resume import restored
+from roles.learning.working_nets import working_shard
 from roles.messages import (
     TRAIN,
     ActivationGrads,
@@ -175,7 +176,7 @@ class FcShard(ModelHolder, ReadsJob):
         of = len(self._shards)
         job.backend_ops.memory = self.memory
         self._nets = {
-            phase: job.build_shard(phase, rank, of, self._image_shape) for phase in job.phases
+            phase: working_shard(job, phase, rank, of, self._image_shape) for phase in job.phases
         }
         for shard in self._nets.values():
             for net in shard.nets:
@@ -191,7 +192,7 @@ class FcShard(ModelHolder, ReadsJob):
         self._store = restored(store, job, self._shard)
         self._work = FcWork(self._nets, self._store)
         if job.micro_batches:
-            build = partial(job.build_shard, TRAIN, rank, of, self._image_shape)
+            build = partial(working_shard, job, TRAIN, rank, of, self._image_shape)
             self._work = MicroFcWork(self._nets, MicroShards(build, job.micro_batches), self._store)
         shapes = self._shard.input_shapes
         self._queue = FcQueue(self._scheme, shapes, self._shards[0], job.micro_batches)

@@ -22,6 +22,7 @@ from roles.forecasting.costs import Timed, profile
 from roles.learning.buffers import gradient_buffers
 from roles.learning.job import Job
 from roles.learning.parameter_store import ParameterStore
+from roles.learning.working_nets import fix
 from roles.messages import TRAIN
 
 # work that is not timed: data, start and end
@@ -66,6 +67,7 @@ def _timed(
     for many in rows:
         if net is None or many * second < longest:
             net = dataclasses.replace(job, batch=many).build(TRAIN, "all", shapes)
+            fix(net, job)
             found = passes(net, synchronize=wait)
             second = _seconds(found) / many
             layers[many] = {one.name: (one.forward, one.backward) for one in found}

@@ -26,6 +26,7 @@ phases             The phases of test nets in messages and jobs: "TEST", "TEST 1
 transforms         The transforms of a phase's data
 common_norm        The norm of a gradient whose layers are summed by several actors, for clipping
 epochs             Epochs, the passes over a job's training data, and the iterations that they take
+working_nets       The nets of a role that computes, ready for passes
 
 See docs/decisions/sums.md.
 """

@@ -18,7 +18,7 @@ from typing import Any
 import numpy as np
 
 import ops
-from nets import Net, NetSpec, ParamSpec, SolverExtras, SolverSpec, load_net, load_solver
+from nets import Net, NetSpec, ParamSpec, SolverExtras, SolverSpec, fits, load_net, load_solver
 from nets.data import (
     Augment,
     Batches,
@@ -32,16 +32,15 @@ from nets.data import (
     is_one,
     open_data,
 )
-from nets.files.shared import Lent, lent
+from nets.files.shared import Lent, Weights, lent
+from nets.files.weights import Several, read_each, read_weights
 from nets.graph.emulated_net import EmulatedNet, NoBatches
 from nets.graph.inputs import DataLayers, check_inputs, data_layers, promised, rows_given
 from nets.graph.streams import is_recurrent, streams_of
-from nets.graph.warm import warm
 from nets.sharding.division import ShardedNet
 from nets.sharding.slices import unit_parts
-from roles.learning.accumulated import AccumulatedNet, after_passes
+from roles.learning.accumulated import after_passes
 from roles.learning.backends import cpu_ops, ops_of, reader_threads
-from roles.learning.micro_batches import MicroBatches, WorkerNet
 from roles.learning.phases import number_of_test, phase_of_test
 from roles.learning.transforms import InputShape as InputShape  # this module exports it
 from roles.learning.transforms import mixing_of, transforms_of, with_soft_labels
@@ -70,7 +69,9 @@ class Job:
     keys that replace settings of the net's data layers. `cudnn`: the way in which a GPU chooses
     convolutions. `rows_here`: the rows of each phase's batch that the role with this job computes
     at first, if not all. `extras`: settings of the solver that its file lacks. `whitening`: for
-    each layer with that filler, its filters, row after row.
+    each layer with that filler, its filters, row after row. `freeze`: patterns of layers whose
+    parameters and statistics stay as `resume` or `weights` have them. `fresh`: patterns of layers
+    that take nothing from `weights`.
     """
 
     net: str
@@ -99,6 +100,8 @@ class Job:
     transform: TransformKeys = dataclasses.field(default_factory=TransformKeys)
     extras: SolverExtras = dataclasses.field(default_factory=SolverExtras)
     whitening: Mapping[str, tuple[float, ...]] = dataclasses.field(default_factory=dict)
+    freeze: tuple[str, ...] = ()
+    fresh: tuple[str, ...] = ()
 
     def with_batches(self, batch: int | None) -> Job:
         """The job with the batch sizes that its net declares. `batch`, if given, is the size for
@@ -143,7 +146,7 @@ class Job:
             own = self.net_spec if self.net or phase == TRAIN else self.solver_spec.load_net(number)
             level, stages = self.solver_spec.state(kind, number)
             chosen = own.for_phase(kind, level=level, stages=stages)
-            self._specs[phase] = self.transform.cropped(chosen)
+            self._specs[phase] = self.transform.cropped(chosen).freezing(self.freeze)
         return self._specs[phase]
 
     @cached_property
@@ -303,34 +306,22 @@ class Job:
         _time(net)
         return net
 
-    def working_net(self, phase: str, part: str, image_shape: InputShape) -> WorkerNet:
-        """A net as from `build`, ready for passes: everything that it needs is compiled. A
-        reproducible run trains in micro-batches."""
-        rows = self.rows_here.get(phase, self.rows(phase))
-        if self.passes > 1 and phase == TRAIN and not self.emulated:
-            accumulated = self.build(phase, part, image_shape, AccumulatedNet)
-            assert isinstance(accumulated, AccumulatedNet)
-            accumulated.passes = self.passes
-            warm(accumulated, -(-rows // self.passes))
-            return accumulated
+    def first_weights(self) -> Several:
+        """Read the files of first weights, without the layers that start afresh. Raises NetError
+        with the mistakes of all files."""
+        found = read_each(self.weights, self.spec(TRAIN).layers)
+        kept = {layer: of for layer, of in found.weights.items() if not fits(layer, self.fresh)}
+        return Several(kept, found.told)
 
-        def build() -> Net:
-            net = self.build(phase, part, image_shape)
-            warm(net, rows)
-            return net
-
-        return (
-            MicroBatches(build, self.micro_batches)
-            if self.micro_batches and phase == TRAIN
-            else build()
-        )
-
-    def working_nets(self, part: str, sources: Mapping[str, Source]) -> dict[str, WorkerNet]:
-        """The working nets of all phases, for the inputs from these sources."""
-        return {
-            phase: self.working_net(phase, part, self.shapes(phase, sources[phase]))
-            for phase in self.phases
-        }
+    @cached_property
+    def frozen_blobs(self) -> Weights:
+        """The parameters of frozen layers: those of the checkpoint to resume, else first weights.
+        Layers that the files do not have are missing. Raises NetError if they cannot be read."""
+        names = {layer.proto.name for layer in self.spec(TRAIN).layers if layer.frozen}
+        if not names or self.emulated:
+            return {}
+        found = read_weights(Path(self.resume)) if self.resume else self.first_weights().weights
+        return {layer: of for layer, of in found.items() if layer in names}
 
     def learned(
         self, params: Mapping[str, tuple[ParamSpec, ...]]

@@ -13,7 +13,7 @@ from nets import NetError, is_folder, whitened
 from nets.files import checkpoint
 from nets.files.binary import sweep_temporaries
 from nets.files.histories import SOLVER
-from nets.files.weights import match, read_each, shares
+from nets.files.weights import match, shares
 from nets.sharding.sharded_net import Shard
 from ops import Array
 from roles.learning.checkpoint_slices import cut_state
@@ -44,11 +44,22 @@ def writing(
 ) -> Iterator[None]:
     """Write a checkpoint, piece by piece (`checkpoint.saving`).
 
-    `arrays`: parameters and histories of every layer, and the state next to the model. `place` and
+    `arrays`: parameters and histories of every layer that is not frozen, and the state next to the
+    model. The job's frozen layers are added to them. `place` and
     `losses`: the place from which to resume, and the losses that the next report is made of.
     `more`: further metadata.
     """
-    return checkpoint.saving(path, arrays, {**more, **facts_of(place, job, losses)})
+    whole = arrays | frozen_arrays(job)
+    return checkpoint.saving(path, whole, {**more, **facts_of(place, job, losses)})
+
+
+def frozen_arrays(job: Job) -> dict[str, Array]:
+    """The parameters of the job's frozen layers, by their names in a checkpoint."""
+    return {
+        f"{layer}.{at}": blob.astype(job.dtype)
+        for layer, blobs in job.frozen_blobs.items()
+        for at, blob in enumerate(blobs)
+    }
 
 
 def facts_of(place: Place, job: Job, losses: Sequence[float]) -> dict[str, str]:
@@ -104,7 +115,8 @@ def keep(store: ParameterStore, job: Job, done: int, by: str, facts: Json) -> in
     place = done, facts["images"] + ahead * facts["batch"]
     kept = {KEPT: json.dumps({"by": by, "run": facts["run"], "tested": facts["tested"]})}
     return checkpoint.in_memory(
-        store.state(), {**facts["more"], **kept, **facts_of(place, job, facts["losses"])}
+        store.state() | frozen_arrays(job),
+        {**facts["more"], **kept, **facts_of(place, job, facts["losses"])},
     )
 
 
@@ -188,7 +200,7 @@ def restored(store: ParameterStore, job: Job, shard: Shard | None = None) -> Par
         store.start_from({layer: (whitened(first.shape, job.whitening[layer]), *others)})
     if job.weights:
         whole = shard.whole_params if shard else store.params
-        weights = read_each(job.weights, job.shared).weights
+        weights = job.first_weights().weights
         mine = {layer: params for layer, params in whole.items() if layer in weights}
         blobs = match(weights, mine, ", ".join(job.weights)).blobs
         store.start_from(

@@ -32,7 +32,11 @@ def transforms_of(
     would be changed differently.
     """
     mine = layers if len(source.firsts) == len(layers) else [first_transforming(layers)]
-    found = [Transform.of_layer(layer, directory) if layer else Transform() for layer in mine]
+    order = keys.order or source.order
+    found = [
+        Transform.of_layer(layer, directory).taking(order) if layer else Transform()
+        for layer in mine
+    ]
     if not keys and not augment:
         return found
     if len(found) != 1:
@@ -41,7 +45,7 @@ def transforms_of(
     transform = keys.on(found[0])
     if not augment:
         return [transform]
-    own = replace(augment, order=augment.order or source.order)
+    own = replace(augment, order="rgb" if transform.turned else order)
     return [replace(transform, augment=own, mirror=transform.mirror or bool(augment.flip))]
 
 

@@ -33,6 +33,8 @@ solver_sections  The sections of [train] that stand for settings of the solver's
 solver_fit       The solvers that a preset cannot have
 whitening        The filters of layers with a `whitening` filler, from the first training images
 first_test       The test before the first iteration, which some nets cannot have
+graph_nets       A net from a graph of ONNX, which [train.onnx] and `train.batch` complete
+layer_patterns   The keys of [train] that name layers by patterns
 
 See docs/decisions/tuning.md.
 """

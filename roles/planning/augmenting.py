@@ -46,7 +46,9 @@ AUGMENT = (*SECTION, "augment")
 
 def transform_of(data: Data) -> TransformKeys:
     """The keys of [train.data] that complete or replace the net's transform_param."""
-    return TransformKeys(data.crop or 0, tuple(data.mean or ()), tuple(data.deviation or ()))
+    return TransformKeys(
+        data.crop or 0, tuple(data.mean or ()), tuple(data.deviation or ()), data.order or ""
+    )
 
 
 def augment_of(data: Data) -> Augment | None:

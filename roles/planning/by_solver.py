@@ -23,12 +23,7 @@ def as_the_solver_says(job: Job, train: Train) -> tuple[Job, list[Remark], list[
     told = train.model_fields_set
     found: dict[str, Any] = {}
     if "net" not in told and "solver" in told and solver.names_a_net:
-        path = (
-            solver.located(solver.proto.net)
-            if solver.proto.net and not solver.tests_other_nets
-            else None
-        )
-        found["net"] = str(path.resolve()) if path else ""
+        found["net"] = solver.net_source
     if "seed" not in told and solver.random_seed is not None:
         found["seed"] = solver.random_seed
     mistakes: list[Remark] = []

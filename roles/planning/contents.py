@@ -5,13 +5,14 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from nets import Net, NetError, SolverSpec, counted, unknown_numbers
+from nets import Net, NetError, SolverSpec, counted, fits, unknown_numbers
 from nets.data import Batches, Source, examined, in_classes
 from nets.data.augmentation.mixing import LABELS
 from nets.files import checkpoint
@@ -22,6 +23,8 @@ from roles.learning.checkpoint_slices import state_shapes
 from roles.learning.job import Job
 from roles.learning.resume import place_in
 from roles.messages import TRAIN
+
+MISFIT = "rename the layer, or name it in train.fresh to begin it afresh"
 
 Mistake = tuple[str, tuple[str, ...]]  # the text, and the keys below [train]
 
@@ -35,13 +38,15 @@ class Contents:
 
     def of_source(self, phase: str, source: Source, net: Net, training: Source | None) -> None:
         """Raise DataError for samples that cannot be read, and NetError for labels or words that
-        the net, or the list of images for `training`, does not know."""
+        the net does not know. Warns of labels that the list of images for `training` lacks."""
         samples = examined(source)
         wrong = unknown_numbers(
             net, dict(zip(net.inputs, samples, strict=False)), source.label_place
         )
-        if wrong := wrong or list(_untrained(source, samples, training)):
+        if wrong:
             raise NetError(wrong)
+        keys = ("data", phase.lower())
+        self.warnings += [(text, keys) for text in _untrained(source, samples, training)]
         if phase == TRAIN:
             self._of_mixing(source, samples)
         if (
@@ -69,9 +74,11 @@ class Contents:
         the net, or are not finite."""
         if weights:
             files = ", ".join(Path(file).name for file in self.job.weights)
-            matched = match(weights, net.params, files)
+            matched = match(weights, {**net.params, **net.frozen}, files, MISFIT)
             finite(files, matched.blobs)
-            self.warnings += [(text, ("weights",)) for text in unmatched(matched)]
+            named = [layer for layer in matched.missing if not fits(layer, self.job.fresh)]
+            told = unmatched(replace(matched, missing=tuple(named)))
+            self.warnings += [(text, ("weights",)) for text in told]
             if self.job.resume:
                 self.warnings.append(
                     (("has no effect: the parameters of train.resume count"), ("weights",))
@@ -90,6 +97,11 @@ class Contents:
         ):
             self.warnings.append((told, ("resume",)))
         expected = state_shapes(net.params, self.job.solver_spec, arrays)
+        expected |= {
+            f"{layer}.{at}": param.shape
+            for layer, params in net.frozen.items()
+            for at, param in enumerate(params)
+        }
         self.warnings += [(text, ("resume",)) for text in _told_of_averages(self.job, arrays)]
         problems = [
             f"{path}: '{name}': found "
@@ -111,7 +123,7 @@ class Contents:
 def _untrained(
     source: Source, samples: Sequence[NDArray[Any]], training: Source | None
 ) -> Iterator[str]:
-    """A mistake if a list of test images has a label beyond those of the list for training."""
+    """A warning if a list of test images has a label beyond those of the list for training."""
     if training is None or not (source.label_list and training.label_list):
         return
     count = training.num_classes or 0
@@ -119,7 +131,10 @@ def _untrained(
     if largest >= count:
         yield (
             f"{source.label_place(largest)}: found label {largest}, but the images for training, "
-            f"{training.label_list}, have labels from 0 to {count - 1} ({counted(count, 'class')})"
+            f"{training.label_list}, have labels from 0 to {count - 1} "
+            f"({counted(count, 'class')}): "
+            "the net has an output for it and never learns it, so check that both lists number the "
+            "classes alike"
         )
 
 

@@ -21,9 +21,9 @@ from roles.planning.contents import Contents, check_rates
 from roles.planning.diagnostics import Diagnostics
 from roles.planning.first_test import without_first_test
 from roles.planning.job_reading import PlanInputs, ReadJob
+from roles.planning.layer_patterns import pattern_mistakes, unknown_values
 from roles.planning.recurrent_nets import recurrent_mistakes
 from roles.planning.solver_fit import named, unfit
-from roles.planning.solver_sections import unmatched_rates
 from roles.planning.strategies import PRESETS, idle_servers, mistakes_of, options_of
 from roles.planning.whitening import with_whitening
 from roles.tuning.compensation import Compensation
@@ -54,7 +54,10 @@ def check(inputs: PlanInputs, read: ReadJob, diagnostics: Diagnostics) -> Checke
     assert read.timetable is not None
     nets, layers = _check_nets(inputs, read, diagnostics)
     if TRAIN in nets:
-        for text, keys in unmatched_rates(inputs.train.optimizer, nets[TRAIN].params):
+        for text, keys in (
+            *pattern_mistakes(inputs.train, nets[TRAIN]),
+            *unknown_values(read.job, inputs.train, nets[TRAIN], read.weights),
+        ):
             diagnostics.problem(text, "train", *keys)
     for text, keys in idle_servers(inputs.train.strategy, inputs.preset, len(layers)):
         diagnostics.problem(text, "train", *keys)
@@ -154,7 +157,8 @@ def _check_parts(
     _check_shards(inputs, job, phase, shapes, diagnostics)
     if not conv.params:
         whole_nets = [name for name, preset in PRESETS.items() if preset.part == "all"]
-        text = f"found a net without a conv phase that learns ({whole.spec.name}): "
+        lacks = "whose conv phase is frozen" if conv.frozen else "without a conv phase that learns"
+        text = f"found a net {lacks} ({whole.spec.name}): "
         text += f"only presets {named(whole_nets)} train it"
         diagnostics.problem(text, "train", "strategy", "preset")
     return layers_of(conv)

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from nets import is_file, is_folder
+from nets import is_file, is_folder, is_graph
 from nets.data import Source, folder_names, is_one
 from nets.files.shared import Weights
 from nets.files.weights import read_each
@@ -26,6 +26,7 @@ from roles.planning.compensating import compensation_of
 from roles.planning.diagnostics import Diagnostics
 from roles.planning.epochs import mistakes as timing_mistakes
 from roles.planning.epochs import timed
+from roles.planning.graph_nets import completed
 from roles.planning.refusals import DOUBLE, mistakes
 from roles.planning.solver_sections import extras_of, of_recipe, values_of
 from roles.planning.solver_sections import told as replaced
@@ -104,7 +105,7 @@ def read(inputs: PlanInputs, diagnostics: Diagnostics) -> ReadJob:
     weights: Weights = {}
     with diagnostics.reading("train", "weights"):
         if job.weights:
-            found = read_each(job.weights, job.shared if readable else {})
+            found = job.first_weights() if readable else read_each(job.weights)
             weights = found.weights
             for line in found.told:
                 diagnostics.warn(line, "train", "weights")
@@ -162,26 +163,32 @@ def _with_classes(job: Job) -> Job:
 def _compensated(
     job: Job, inputs: PlanInputs, diagnostics: Diagnostics
 ) -> tuple[Job, Compensation | None]:
-    """The job with the momentum for its number of groups, where the preset lowers it."""
+    """The job with the momentum for its number of groups, where the preset lowers it. A tuner that
+    probes momenta begins with it, so that a tie does not keep the solver's."""
     found: Compensation | None = None
+    first: Compensation | None = None
+    train = inputs.train
     with diagnostics.reading("train", "solver"):
-        found = compensation_of(job.solver_spec, inputs.preset, inputs.train)
-    groups = inputs.preset.groups_in_all(inputs.train.strategy)
-    if found is not None and groups > 1:
-        values = {**job.solver_values, "momentum": found.momentum(groups)}
+        found = first = compensation_of(job.solver_spec, inputs.preset, train)
+        if inputs.auto.momentum and inputs.auto.probes:
+            unset = train.model_copy(update={"momentum": None})
+            first = compensation_of(job.solver_spec, inputs.preset, unset)
+    groups = inputs.preset.groups_in_all(train.strategy)
+    if first is not None and groups > 1:
+        values = {**job.solver_values, "momentum": first.momentum(groups)}
         job = dataclasses.replace(job, solver_values=values)
     return job, found
 
 
 def _as_written(inputs: PlanInputs, diagnostics: Diagnostics) -> Job:
     """The job as [train] alone describes it. No file is read yet, except to find the weights of a
-    run."""
+    run, and a graph of ONNX."""
     train = inputs.train
     # the iterations of epochs are known when the data are open
     values = values_of(train.optimizer) | {"max_iter": 1 if train.epochs else train.max_iter}
     values |= {"base_lr": train.base_lr, "momentum": train.set_momentum}
     return Job(
-        net=_located(inputs.base, train.net),
+        net=completed(_located(inputs.base, train.net), train, diagnostics),
         solver=_located(inputs.base, train.solver),
         data={TRAIN: train.data.train},
         seed=train.seed,
@@ -199,6 +206,8 @@ def _as_written(inputs: PlanInputs, diagnostics: Diagnostics) -> Job:
         weights=_weights(inputs, diagnostics),
         solver_values={name: value for name, value in values.items() if value is not None},
         extras=extras_of(train),
+        freeze=tuple(train.freeze),
+        fresh=tuple(train.fresh),
     )
 
 
@@ -214,8 +223,11 @@ def _beside(base: Path, name: str | None) -> str:
 
 
 def _weights(inputs: PlanInputs, diagnostics: Diagnostics) -> tuple[str, ...]:
-    """The files of first weights that cluster.toml names; () if it names none. A file that is
-    chosen in a run directory is reported."""
+    """The files of first weights that cluster.toml names, or a graph of ONNX, which has weights;
+    otherwise (). A file that is chosen in a run directory is reported."""
+    if not inputs.train.weights and not inputs.train.resume:
+        net = _located(inputs.base, inputs.train.net)
+        return (net,) if is_graph(Path(net)) else ()
 
     def beside(name: str) -> Path:
         return Path(_beside(inputs.base, name))

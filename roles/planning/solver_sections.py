@@ -4,8 +4,8 @@ settings of the file that they replace, and the schedule and optimizer of a job.
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterable, Iterator
-from fnmatch import fnmatchcase
+from collections.abc import Callable, Iterator
+from pathlib import Path
 
 from nets import (
     OptimizerSettings,
@@ -13,12 +13,12 @@ from nets import (
     SolverExtras,
     SolverSpec,
     WeightAverage,
+    is_graph,
     load_solver,
 )
 from roles.learning.job import Job
 from roles.options import Train, is_auto
 from roles.solver_options import Optimizer, Schedule
-from runtime.suggest import near_hint
 
 Remark = tuple[str, tuple[str, ...]]  # a line, and the keys below [train] that it is about
 
@@ -66,7 +66,8 @@ def of_recipe(train: Train) -> Iterator[str]:
     if train.by_recipe:
         values = ", ".join(f"{key} = {_toml(value)}" for key, value in train.by_recipe.items())
         yield f"'{train.recipe}' sets {values}"
-    if train.recipe == "finetune" and not (train.weights or train.resume):
+    has_weights = train.weights or train.resume or is_graph(Path(train.net))
+    if train.recipe == "finetune" and not has_weights:
         yield "'finetune' goes on from trained weights, but train.weights is not given"
 
 
@@ -143,9 +144,10 @@ def values_of(said: Optimizer | None) -> dict[str, float | str | None]:
 def extras_of(train: Train) -> SolverExtras:
     """The settings of the solver that its file lacks, without the schedule."""
     said = train.optimizer
-    optimizer = OptimizerSettings()
+    rates = tuple(train.lr_scale.items())
+    optimizer = OptimizerSettings(rates=rates)
     if said is not None:
-        optimizer = OptimizerSettings(said.decays, tuple(said.rates.items()), _numbers(said))
+        optimizer = OptimizerSettings(said.decays, rates, _numbers(said))
     average = WeightAverage(**train.ema.model_dump()) if train.ema is not None else None
     return SolverExtras(optimizer=optimizer, average=average)
 
@@ -154,15 +156,6 @@ def _numbers(said: Optimizer) -> dict[str, float]:
     """Field of the solver -> the number that [train.optimizer] gives."""
     found = {field: getattr(said, key) for key, field in FIELDS.items()}
     return {field: value for field, value in found.items() if value is not None}
-
-
-def unmatched_rates(said: Optimizer | None, layers: Iterable[str]) -> Iterator[Remark]:
-    """The patterns of rates that fit no layer with parameters."""
-    known = tuple(layers)
-    for pattern in said.rates if said is not None else ():
-        if not any(fnmatchcase(layer, pattern) for layer in known):
-            text = f"fits no layer that learns{near_hint(pattern, known)}; these learn:"
-            yield f"{text} {', '.join(known)}", ("optimizer", "rates", pattern)
 
 
 def _of_schedule(said: Schedule) -> Iterator[tuple[str, str]]:

@@ -20,6 +20,7 @@ from roles.base.reads import ReadsJob
 from roles.learning.accumulated import AccumulatedNet, Span, spans_of
 from roles.learning.micro_batches import WorkerNet
 from roles.learning.stream_states import StreamStates
+from roles.learning.working_nets import working_nets
 from roles.messages import STOP, TRAIN, NextTicket, PassDone, Ticket
 from runtime import Actor
 
@@ -158,7 +159,7 @@ class PassWorker(Actor, ReadsJob):
         job = self._job
         sources = self._sources = {phase: job.source(phase) for phase in job.phases}
         readers = {phase: job.reader(phase, source) for phase, source in sources.items()}
-        self._nets = job.working_nets(part, sources)
+        self._nets = working_nets(job, part, sources)
         states = {
             phase: StreamStates(net)
             for phase, net in self._nets.items()

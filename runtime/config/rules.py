@@ -129,14 +129,22 @@ def _unreachable(
         which = f"machine {machine.name!r}"
         if machine.lists_hosts or machine.name is None:
             which = f"machine[{index}]"
+        given = machine.model_fields_set
+        key = next(each for each in ("address", "hosts", "hostfile", "host") if each in given)
         text = (
-            f"{which} has address {address!r}: launcher '{LOCAL}' starts processes on "
+            f"{which} has {key} {_as_given(machine, key)}: launcher '{LOCAL}' starts processes on "
             "this machine only (loopback"
         )
         text = f"{show_text(text, 180)} address): set launcher.kind"
-        yield raw.problem(("machine", index, "address"), text)
+        yield raw.problem(("machine", index, key), text)
     elif _is_elsewhere(machine) and over_ipc:
         yield raw.problem(("machine", index, "address"), NOT_OVER_IPC)
+
+
+def _as_given(machine: Machine, key: str) -> str:
+    """The value of a key as the user wrote it: a text, or the texts of an array."""
+    value = getattr(machine, key)
+    return ", ".join(map(repr, value)) if isinstance(value, tuple) else repr(value)
 
 
 def _is_elsewhere(machine: Machine) -> bool:

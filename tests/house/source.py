@@ -10,7 +10,7 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
 PACKAGES = ("ops", "nets", "roles", "runtime")
-GENERATED = {"nets/schema/caffe_pb2.py"}
+GENERATED = {"nets/schema/caffe_pb2.py", "nets/schema/onnx_net_pb2.py"}
 
 
 def files_of(*packages: str) -> list[str]:

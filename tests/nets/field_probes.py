@@ -40,6 +40,8 @@ LAYERS = {
     "MVNParameter": ("MVN", "X", 1, ""),
     "MemoryDataParameter": ("MemoryData", "", 2, "batch_size: 4 channels: 3 height: 8 width: 8"),
     "PReLUParameter": ("PReLU", "X", 1, ""),
+    "PadParameter": ("Pad", "X", 1, "top: 1"),
+    "PermuteParameter": ("Permute", "X", 1, "order: [0, 1, 3, 2]"),
     "ParameterParameter": ("Parameter", "", 1, "shape { dim: 3 }"),
     "PoolingParameter": ("Pooling", "POSITIVE", 1, "kernel_size: 2"),
     "PowerParameter": ("Power", "POSITIVE", 1, "power: 2 scale: 0.5 shift: 0.5"),
@@ -76,6 +78,7 @@ INSTEAD: dict[str, str | tuple[str, str]] = {
     "BiasParameter.axis": "axis: 0 num_axes: 1",
     "ClipParameter.min": "min: -2 max: 1",
     "ConcatParameter.concat_dim": "concat_dim: 2",
+    "PermuteParameter.order": "order: [0, 2, 1, 3]",
     "ConvolutionParameter.dilation": SHAPE + "kernel_size: 3 dilation: 2",
     "ConvolutionParameter.group": SHAPE + "kernel_size: 3 group: 3",
     "ConvolutionParameter.kernel_h": (
@@ -159,6 +162,7 @@ INSTEAD: dict[str, str | tuple[str, str]] = {
     "SPPParameter.pyramid_height": "pyramid_height: 3",
     "TransformationParameter.crop_size": "crop_size: 5",
     "TransformationParameter.mean_file": 'mean_file: "mean.binaryproto"',
+    "TransformationParameter.deviation_value": "deviation_value: 3",
     "TransformationParameter.mean_value": "mean_value: 3",
     "TransformationParameter.scale": "scale: 0.5",
 }

@@ -50,7 +50,7 @@ def test_weights_whose_arrays_are_too_large_together_are_refused_before_any_is_r
             claims(file.create_group(f"data/ip{layer}"), "01")
     one = 4 << 20
     assert one < hdf5.RATIO * path.stat().st_size < 80 * one
-    for reader in (hdf5.read_weights, lambda path: read_each([path], {})):
+    for reader in (hdf5.read_weights, lambda path: read_each([path])):
         with pytest.raises(
             NetError, match=(rf"w\.caffemodel\.h5: found \d+ datasets or more " rf"that {TOGETHER}")
         ):

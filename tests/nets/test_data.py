@@ -309,6 +309,8 @@ def test_every_sample_comes_exactly_once_per_epoch_whatever_the_workers(
         ({"mean_file": "m", "mean_value": [3]}, ("mean_file': given together with 'mean_value', " "" "" "expected only one of the two")),
         ({"force_color": True, "force_gray": True},
          "force_gray': given together with 'force_color', expected only one of the two"),
+        ({"mean_file": "m", "rgb": True}, "rgb': given together with 'mean_file', whose planes are blue, green, red: expected 'mean_value', in the order red, green, blue"),
+        ({"deviation_value": [1, 0]}, "deviation_value': found 1, 0, expected finite numbers > 0"),
     ],
 )  # fmt: skip
 def test_transform_keys_that_cannot_be_met_are_refused_by_line(given, message):
@@ -316,6 +318,18 @@ def test_transform_keys_that_cannot_be_met_are_refused_by_line(given, message):
     with pytest.raises(PrototxtError) as caught:
         Transform.from_proto(caffe.TransformationParameter(**given), where)
     assert str(caught.value) == f"n.prototxt:3: layer 'd': key 'transform_param.{message}"
+
+
+def test_planes_in_the_other_order_are_turned_before_everything_else():
+    said = {"rgb": True, "mean_value": [1, 2, 3], "deviation_value": [4, 5, 6], "crop_size": 2}
+    transform = Transform.from_proto(caffe.TransformationParameter(**said))
+    red_first = np.random.default_rng(2).integers(0, 256, (3, 3, 4, 4), np.uint8)
+    expected = (red_first[:, :, 1:3, 1:3] - np.reshape([1.0, 2, 3], (3, 1, 1))) / np.reshape(
+        [4.0, 5, 6], (3, 1, 1)
+    )
+    for order, images in (("rgb", red_first), ("bgr", red_first[:, ::-1])):
+        found = transform.taking(order)(images, np.arange(3), seed=0, train=False)
+        assert np.allclose(found, expected, rtol=1e-6)
 
 
 def test_a_transform_that_does_not_fit_the_images_is_refused():

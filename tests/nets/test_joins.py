@@ -46,6 +46,7 @@ RELU = layer("relu", "ReLU", "conv", "conv")
 POOL = layer(
     "max", "Pooling", "conv", "max", ("pooling_param { pool: MAX kernel_size: 3 stride: 2 }")
 )
+SAME = 'convolution_param { num_output: 3 kernel_size: 3 pad: 1 weight_filler { type: "xavier" } }'
 AVERAGE = "pooling_param { pool: AVE kernel_size: 3 stride: 1 pad: 1 }"
 BRANCH = layer("pool", "Pooling", "data", "pool", AVERAGE)
 
@@ -145,6 +146,21 @@ NETS = {
         + RELU
         + layer("mean", "Pooling", "conv", "mean", AVERAGE)
         + layer("both", "Eltwise", "conv mean", "both"),
+        "both",
+        "serg",
+        "serg",
+    ),
+    # backward, `near` and `side` compute between the second gradient of the sum and its use
+    "sum whose two gradients wait for other layers": (
+        BRANCH
+        + norm()
+        + scale()
+        + layer("sum", "Eltwise", "pool conv", "conv")
+        + RELU
+        + layer("side", "Convolution", "data", "side", SAME)
+        + layer("near", "Convolution", "side", "near", SAME)
+        + layer("mean", "Pooling", "conv", "mean", AVERAGE)
+        + layer("both", "Eltwise", "conv mean near", "both"),
         "both",
         "serg",
         "serg",

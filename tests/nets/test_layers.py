@@ -124,6 +124,8 @@ KIND_LINES = [
         [(4, 3, 2, 3)],
     ),
     ("SPP", "spp_param { pyramid_height: 3 }", "X", [(4, 63)]),
+    ("Permute", "permute_param { order: [0, 2, 3, 1] }", "X", [(4, 6, 6, 3)]),
+    ("Pad", "pad_param { top: 1 left: 2 right: 3 value: 0.5 }", "X", [(4, 3, 7, 11)]),
     ("InnerProduct", "inner_product_param { num_output: 5 }", "X", [(4, 5)]),
     (
         "InnerProduct",
@@ -618,6 +620,8 @@ def test_an_infogain_matrix_is_read_from_a_binaryproto(tmp_path):
         ("LayerNorm", "layer_norm_param { axis: 4 }", IMAGE, "layer_norm_param.axis'"),
         ("LayerNorm", "layer_norm_param { eps: -1 }", IMAGE, "eps': found -1, expected"),
         ("LayerNorm", "", (4,), r"found shape \(4,\), expected \(N, C, ...\)"),
+        ("Permute", "permute_param { order: [0, 1, 1, 2] }", IMAGE, "0, 1, 1, 2"),
+        ("Permute", "permute_param { order: [1, 0, 2, 3] }", IMAGE, "expected 0 and then"),
         ("AdaptivePooling", "", IMAGE, "'output_size' is missing"),
         ("AdaptivePooling", "adaptive_pooling_param { output_size: 0 }", IMAGE, "found 0"),
         ("AdaptivePooling", "adaptive_pooling_param { output_h: 2 }", IMAGE, "given alone"),

@@ -188,6 +188,8 @@ KINDS = {
     "depthwise": 'type: "DepthwiseConvolution" convolution_param {{ num_output: {outputs} '
     'kernel_size: 3 pad: 1 weight_filler {{ type: "xavier" }} }}',
     "adaptive": 'type: "AdaptivePooling" adaptive_pooling_param {{ output_size: 5 }}',
+    "turned": 'type: "Permute" permute_param {{ order: [0, 1, 3, 2] }}',
+    "bordered": 'type: "Pad" pad_param {{ top: 1 right: 1 }}',
 }
 
 IN_PLACE = ("relu", "drop", "depth", "gelu")

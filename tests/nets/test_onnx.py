@@ -8,9 +8,11 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from google.protobuf import text_format
 
 from nets import NetError, load_net
 from nets.definition.spec import ZOO
+from nets.definition.zoo import NETS as IN_PYTHON
 from nets.graph.graph import Net
 from nets.layers import KINDS
 from nets.predict import Deployment, Given
@@ -34,7 +36,8 @@ SIZES = {
     "resnet20": (32, 32),
 }
 QUICK = [*SIZES, "char_lstm"]
-NAMES = sorted(path.stem for path in ZOO.glob("*.prototxt") if not path.stem.endswith("_solver"))
+FILES = [path.stem for path in ZOO.glob("*.prototxt") if not path.stem.endswith("_solver")]
+NAMES = sorted(FILES) + [f"{name}(image=64)" for name in sorted(IN_PYTHON)]
 CLOSE = 1e-4  # relative to the largest number
 IMAGE = (
     'layer { name: "data" type: "Input" top: "data" input_param { shape { dim: 2 dim: 4 '
@@ -97,7 +100,7 @@ def scores_of(deployment: Deployment) -> Deployment:
 def test_every_net_of_the_zoo_computes_the_same_there_with_any_number_of_rows(tmp_path, name):
     net = load_net(name)
     # 550 MB of weights would only keep the memory busy
-    if "num_output: 4096" in (plain := net.path.read_text()):
+    if "num_output: 4096" in (plain := text_format.MessageToString(net.proto)):
         net = spec_of(tmp_path, plain.replace("num_output: 4096", "num_output: 256"))
     given = Given(net=net, size=SIZES.get(name), order="gray" if name == "lenet" else "")
     deployment = completed(None, given, {}, name)
@@ -237,6 +240,8 @@ CASES = {
         ]
         for kind in ("DepthwiseConvolution", "ConvolutionDepthwise")
     },
+    "Permute": [IMAGE + layer("Permute", "permute_param { order: [0, 2, 3, 1] }")],
+    "Pad": [IMAGE + layer("Pad", "pad_param { top: 1 left: 2 right: 3 value: 0.5 }")],
     "AdaptivePooling": [
         IMAGE + layer("AdaptivePooling", f"adaptive_pooling_param {{ output_size: {sizes} }}")
         for sizes in ("1", "[7, 3]", "[3, 4]")

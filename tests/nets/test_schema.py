@@ -6,7 +6,8 @@ from google.protobuf.message import Message
 
 from nets.definition.prototxt import parse
 from nets.schema import caffe_pb2 as caffe
-from nets.schema.generate import SCHEMA, generate
+from nets.schema import onnx_net_pb2
+from nets.schema.generate import SCHEMAS, generate
 from tests.nets.support import MODELS, SHARED, needs_shared
 
 FIRST_OF_OURS = 9001  # the numbers of fields that Caffe lacks
@@ -37,16 +38,17 @@ def normalised(message: Message) -> Message:
     return message
 
 
-def committed():
-    return normalised(descriptor_pb2.FileDescriptorProto.FromString(caffe.DESCRIPTOR.serialized_pb))
+def committed(code=caffe):
+    return normalised(descriptor_pb2.FileDescriptorProto.FromString(code.DESCRIPTOR.serialized_pb))
 
 
-def test_generated_code_matches_the_schema(tmp_path):
-    assert committed() == compiled(SCHEMA, tmp_path)
+def test_generated_code_matches_the_schemas(tmp_path):
+    found = [committed(code) for code in (caffe, onnx_net_pb2)]
+    assert found == [compiled(schema, tmp_path) for schema in SCHEMAS]
 
 
 def test_generating_again_gives_code_without_a_check_of_the_protobuf_release(tmp_path):
-    code, stub = generate(tmp_path)
+    code, stub = generate(tmp_path)[:2]
     assert "runtime_version" not in code.read_text("utf-8")
     assert "class NetParameter" in stub.read_text("utf-8")
 

@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 
 from nets import NetError, NetSpec, ParamSpec, load_net
+from nets.definition.zoo import NETS as IN_PYTHON
 from nets.graph.emulated_net import EmulatedNet
 from nets.graph.graph import Net
 from nets.layers.base import Run
@@ -437,10 +438,13 @@ def test_more_servers_than_units_are_refused_with_the_layer(tmp_path: Path) -> N
         )
 
 
-@pytest.mark.parametrize("name", ["alexnet_owt", "caffenet", "vgg16", "cifar10_quick", "resnet20"])
+@pytest.mark.parametrize(
+    "name",
+    ["alexnet_owt", "caffenet", "vgg16", "cifar10_quick", "resnet20", *sorted(IN_PYTHON)],
+)
 def test_the_chains_of_the_zoo_can_be_shared_out(name: str) -> None:
     spec = load_net(name)
-    shape = (3, 32, 32) if name in ("cifar10_quick", "resnet20") else (3, 256, 256)
+    shape = (3, 32, 32) if name in ("cifar10_quick", "resnet20", "resnet56") else (3, 256, 256)
     shard = ShardedNet(
         spec, "TRAIN", rank=1, of=3, ops=get_backend("numpy"), batch=2, input_shape=shape
     )

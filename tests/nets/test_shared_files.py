@@ -111,7 +111,7 @@ def test_files_that_caffe_wrote_are_read(tmp_path, name, suffix):
     path = tmp_path / f"w{suffix}"
     theirs = Caffe(net)
     (theirs.to_hdf5 if suffix.endswith("h5") else theirs.to_proto)(path)
-    found = load_weights(path, net.params, lent(net.spec.layers))
+    found = load_weights(path, net.params, net.spec.layers)
     assert same(found.blobs, net.initial_blobs())
     assert (found.missing, found.extra) == ((), ())
 
@@ -125,7 +125,7 @@ def test_caffe_reads_the_written_files(tmp_path, name, suffix):
     theirs = Caffe(net, fill=False)
     (theirs.read_hdf5 if suffix.endswith("h5") else theirs.read_proto)(path)
     assert same(theirs.blobs, Caffe(net).blobs)
-    assert same(read_weights(path, lent(net.spec.layers)), net.initial_blobs())
+    assert same(read_weights(path, net.spec.layers), net.initial_blobs())
 
 
 def test_the_last_of_a_files_layers_counts_as_in_caffe(tmp_path):
@@ -134,7 +134,7 @@ def test_the_last_of_a_files_layers_counts_as_in_caffe(tmp_path):
     theirs = Caffe(net)
     theirs.blobs["ip_p"][0] = theirs.blobs["ip_p"][0] + 1
     theirs.to_proto(path)
-    found = load_weights(path, net.params, lent(net.spec.layers)).blobs
+    found = load_weights(path, net.params, net.spec.layers).blobs
     assert np.array_equal(found["ip"][0], net.initial_blobs()["ip"][0] + 1)
 
 
@@ -144,7 +144,7 @@ def test_a_borrower_alone_gives_its_blobs_to_the_owner(tmp_path):
     theirs = Caffe(net)
     theirs.layers.remove("ip")
     theirs.to_proto(path)
-    found = load_weights(path, net.params, lent(net.spec.layers))
+    found = load_weights(path, net.params, net.spec.layers)
     assert np.array_equal(found.blobs["ip"][0], net.initial_blobs()["ip"][0])
     assert found.missing == ()
 
@@ -158,14 +158,14 @@ def test_snapshots_of_caffe_become_checkpoints_and_snapshots_again(tmp_path):
     # only owners' blobs are learnable
     message = caffe.SolverState(iter=7, history=[from_array(2 * blob) for blob in owned])
     state.write_bytes(message.SerializeToString())
-    shared = lent(net.spec.layers)
+    layers = net.spec.layers
     target = tmp_path / "c.safetensors"
     files = tmp_path / "w.caffemodel", target, net.params, state
-    assert checkpoint_from_caffe(*files, solver="SGD", shared=shared) == 7
+    assert checkpoint_from_caffe(*files, solver="SGD", layers=layers) == 7
     arrays, facts = checkpoint.load(target)
     assert facts["shares"] == "yes"
     assert np.array_equal(arrays["conv_p.0.history"], 2 * arrays["conv_p.0"])
-    assert same(match(read_weights(target, shared), net.params, "c").blobs, net.initial_blobs())
+    assert same(match(read_weights(target, layers), net.params, "c").blobs, net.initial_blobs())
     back = tmp_path / "b.caffemodel", tmp_path / "b.solverstate"
     checkpoint_to_caffe(
         target, *back, net.params, solver="SGD", net=net.spec, shapes=blob_shapes(net)
@@ -186,9 +186,7 @@ def test_without_the_net_a_checkpoint_of_shared_parameters_is_not_converted_for_
         with pytest.raises(CheckpointError, match=f"{expected}: name the net with --net"):
             convert_weights(tmp_path / "w.safetensors", tmp_path / f"x{suffix}")
         convert_weights(tmp_path / "w.safetensors", tmp_path / f"x{suffix}", net.spec)
-        assert same(
-            read_weights(tmp_path / f"x{suffix}", lent(net.spec.layers)), net.initial_blobs()
-        )
+        assert same(read_weights(tmp_path / f"x{suffix}", net.spec.layers), net.initial_blobs())
 
 
 def test_shapes_that_need_the_whole_net_are_asked_for(tmp_path):

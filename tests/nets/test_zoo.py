@@ -8,17 +8,20 @@ import pytest
 from nets import Net, load_net, load_solver
 from nets.data import Batches, Transform, batch_of_net, open_source
 from nets.definition.spec import ZOO
+from nets.definition.zoo import NETS as IN_PYTHON
 from ops import get_backend
 from roles.learning.parameter_store import ParameterStore
 from tests.nets.support import MODELS, backward, needs_shared
 
-NETS = sorted(file.stem for file in ZOO.glob("*.prototxt") if not file.stem.endswith("_solver"))
+FILES = (file.stem for file in ZOO.glob("*.prototxt") if not file.stem.endswith("_solver"))
+NETS = sorted({*FILES, *IN_PYTHON})
 SOLVERS = sorted(file.stem for file in ZOO.glob("*_solver.prototxt"))
 IMAGES = {
     "lenet": (1, 28, 28),
     "cifar10_quick": (3, 32, 32),
     "cifar10_full": (3, 32, 32),
     "resnet20": (3, 32, 32),
+    "resnet56": (3, 32, 32),
     "airbench94": (3, 32, 32),
 }
 
@@ -38,6 +41,19 @@ PARAMETERS = {
     "vgg19": 143_667_240,
     "resnet20": 273_258,
     "resnet50": 25_557_032,
+    "resnet18": 11_689_512,
+    "resnet34": 21_797_672,
+    "resnet50_tv": 25_557_032,
+    "resnet56": 855_770,
+    "resnext50_32x4d": 25_028_904,
+    "vgg16_bn": 138_365_992,
+    "densenet121": 7_978_856,
+    "mobilenet_v2_tv": 3_504_872,
+    "mobilenet_v3_small": 2_542_856,
+    "mobilenet_v3_large": 5_483_032,
+    "efficientnet_b0": 5_288_548,
+    "regnet_y_400mf": 4_344_144,
+    "convnext_tiny": 28_589_128,
     "airbench94": 1_971_640 + 1152,  # the scales of its norms, which do not learn
     "mobilenet_v1": 4_231_976,
     "mobilenet_v2": 3_504_872,

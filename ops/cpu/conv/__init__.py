@@ -24,7 +24,8 @@ lowered                Convolution by lowering, `b_p` images at a time, each thr
                        them (Omnivore, section 3.2)
 winograd_weight_loops  The loops of Winograd convolution that make gradients of weights
 direct_plans           Plans of direct convolution
-depthwise              Depthwise convolution: as many groups as channels and outputs
+depthwise              Depthwise convolution, and convolution in groups of 2, 4 or 8 channels with
+                       as many outputs
 depthwise_operations   Depthwise convolution on the CPU backend
 
 See docs/decisions/kernels.md.

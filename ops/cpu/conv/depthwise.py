@@ -1,5 +1,5 @@
-"""Depthwise convolution: as many groups as channels and outputs. The kernels are in
-`ops.cpu.depthwise`.
+"""Depthwise convolution, and convolution in groups of 2, 4 or 8 channels with as many outputs. The
+kernels are in `ops.cpu.depthwise`.
 
 With stride 1 the gradient by images is a forward pass with the weights turned round.
 """
@@ -27,6 +27,7 @@ from ops.geometry import ConvGeometry, Pair
 FLOAT = 4
 OPEN = float("-inf")
 FEWEST = 5  # channels: fewer leave most of a vector empty
+EACH = 1, 2, 4, 8  # channels of a group
 KEPT = 8  # combinations of strides that a pass remembers
 RESERVE = (
     128  # the second-level cache holds that many pixels of a chunk of images: rows and columns
@@ -42,7 +43,9 @@ GROUP = 256  # channels of a thread's share of a part
 def supports(shape: ConvShape) -> bool:
     """Whether the kernels can compute all passes of this convolution."""
     g = shape.geometry
-    if not shape.in_shape[1] == g.groups == shape.outputs >= FEWEST:
+    channels = shape.in_shape[1]
+    few = g.groups > 1 and _each(shape) in EACH and host().lanes % _each(shape) == 0
+    if not (few and channels == shape.outputs >= FEWEST):
         return False
     return _turns(shape) or g.dilation == (1, 1)
 
@@ -129,7 +132,7 @@ def _steps(name: str, images: Array) -> dict[str, int]:
 
 
 class Depthwise:
-    """Depthwise convolution of one shape, for which `supports` holds."""
+    """Convolution of one shape in groups of few channels, for which `supports` holds."""
 
     def __init__(self, shape: ConvShape, team: Team, workspace: Workspace) -> None:
         g = shape.geometry
@@ -138,30 +141,36 @@ class Depthwise:
         self.workspace = workspace
         x, y = shape.in_shape, shape.out_shape
         channels = x[1]
-        # the weights as [tap row][tap column][channel], then the number from which sums start
-        self._table = empty_aligned((math.prod(g.kernel) + 1, channels))
-        self._weights = self._table[:-1].reshape(*g.kernel, channels)
+        each = _each(shape)
+        # the weights as [tap row][tap column][turn][channel], then the number from which sums start
+        self._table = empty_aligned((math.prod(g.kernel) * each + 1, channels))
+        self._weights = self._table[:-1].reshape(*g.kernel, each, channels)
+        numbers = np.arange(self._weights.size).reshape(shape.weight_shape)
+        self._by_output = _by_tap(numbers)
+        self._by_channel = _by_tap(_transposed(numbers))
+        self._places = np.argsort(self._by_output, axis=None).reshape(shape.weight_shape)
         block = _block(shape, y, g.pad)
         self._forward = _Pass(forward_kernel(block, _together(y, g)), x, y, block, g.pad[0])
         if _turns(shape):
             pad = _turned_pad(shape)
             turned = _block(shape, x, pad)
             kernel = forward_kernel(turned, _together(x, g))
+            self._by_channel = self._by_channel[::-1, ::-1].copy()
             self._data = _Pass(kernel, y, x, turned, pad[0])
         else:
             split = _block(shape, x, g.pad, g.stride[1])
             self._data = _Pass(backward_kernel(split), y, x, split, g.pad[0])
         self._parts = _parts(shape)
-        each = aligned(self._weights.nbytes)
-        self.workspace_bytes = self._parts * each
+        part_bytes = aligned(self._weights.nbytes)
+        self.workspace_bytes = self._parts * part_bytes
         whole = y[3] % block.columns == 0
         self._gradient = _Pass(
             weight_kernel(block, whole), x, y, block, g.pad[0],
-            parts=self._parts, part_bytes=each, block_c=GROUP,
+            parts=self._parts, part_bytes=part_bytes, block_c=GROUP,
         )  # fmt: skip
         self._total = depthwise_total.block(
             parts=self._parts,
-            part_bytes=each,
+            part_bytes=part_bytes,
             total=self._table.ctypes.data,
             count=self._weights.size,
         )
@@ -171,14 +180,13 @@ class Depthwise:
 
     def forward(self, x: Array, w: Array, b: Array | None, y: Array, floor: float = OPEN) -> None:
         """y = max(x * w + b, floor): floor 0 rectifies."""
-        np.copyto(self._weights, _by_tap(w))
+        np.take(w, self._by_output, out=self._weights, mode="clip")
         self._table[-1] = 0 if b is None else b
         self._forward.run(self.team, x, self._table.ctypes.data, y, floor)
 
     def backward_data(self, dy: Array, w: Array, dx: Array) -> None:
         """dx, the gradient by x."""
-        turned = _by_tap(w)[::-1, ::-1] if _turns(self.shape) else _by_tap(w)
-        np.copyto(self._weights, turned)
+        np.take(w, self._by_channel, out=self._weights, mode="clip")
         self._table[-1] = 0
         self._data.run(self.team, dy, self._table.ctypes.data, dx, OPEN)
 
@@ -187,13 +195,14 @@ class Depthwise:
         self._total.w = self.workspace.take(self.workspace_bytes)
         self._gradient.run(self.team, x, self._total.w, dy)
         self.team.run(depthwise_total, self._total)
-        np.copyto(_by_tap(dw), self._weights)
+        np.take(self._weights, self._places, out=dw, mode="clip")
 
 
 def _block(shape: ConvShape, target: Shape, pad: Pair, step: int = 1) -> Block:
     """The block of a pass that makes images of this shape; its columns are a multiple of `step`."""
     g = shape.geometry
-    return Block(g.kernel, g.stride, g.dilation, pad[1], columns_of(target[3], step))
+    columns = columns_of(target[3], step)
+    return Block(g.kernel, g.stride, g.dilation, pad[1], columns, _each(shape))
 
 
 def _together(target: Shape, g: ConvGeometry) -> int:
@@ -201,15 +210,30 @@ def _together(target: Shape, g: ConvGeometry) -> int:
     return 2 if g.stride[0] == 1 and target[2] > 1 and host().registers >= MANY else 1
 
 
+def _each(shape: ConvShape) -> int:
+    """Channels of a group."""
+    return shape.in_shape[1] // shape.geometry.groups
+
+
+def _transposed(w: Array) -> Array:
+    """Weights (outputs, channels of a group, kh, kw) with outputs and channels exchanged in each
+    group."""
+    each = w.shape[1]
+    return w.reshape(-1, each, *w.shape[1:]).swapaxes(1, 2).reshape(w.shape)
+
+
 def _by_tap(w: Array) -> Array:
-    """Weights (C, 1, kh, kw) as a view (kh, kw, C)."""
-    view: Array = w[:, 0].transpose(1, 2, 0)
-    return view
+    """Weights (outputs, channels of a group, kh, kw) as (kh, kw, turn, outputs): in turn t an
+    output meets the channel t places further on in its group."""
+    outputs = np.arange(len(w))
+    each = w.shape[1]
+    channels = (outputs + np.arange(each)[:, None]) % each
+    return np.ascontiguousarray(w[outputs, channels].transpose(2, 3, 0, 1))
 
 
 def _parts(shape: ConvShape) -> int:
     """The number of parts of a gradient of weights, a power of two."""
     n, _, high, wide = shape.out_shape
     products = n * high * wide
-    worth = products // (WORTH * math.prod(shape.geometry.kernel))
+    worth = products // (WORTH * math.prod(shape.weight_shape[1:]))
     return 1 << max(1, min(worth, max(PARTS, products // LONG))).bit_length() - 1

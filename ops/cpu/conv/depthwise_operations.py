@@ -72,4 +72,5 @@ class DepthwiseConvolutions(Convolutions):
 def _has_kernel(w_shape: Shape, in_shape: Shape, geometry: ConvGeometry) -> bool:
     if len(w_shape) != 4 or len(in_shape) != 4:
         return False  # the reference reports it
-    return supports(ConvShape(tuple(in_shape), w_shape[0], geometry))
+    channelwise = w_shape[1] == 1 and geometry.groups == in_shape[1]
+    return channelwise and supports(ConvShape(tuple(in_shape), w_shape[0], geometry))

@@ -31,12 +31,13 @@ class Reads:
     """The products of a block with one row of the source, in the order of the source's columns.
 
     start: the first column of the source, relative to where the block begins there. padding: the
-    columns that may lie outside the image.
+    columns that may lie outside the image. each: channels of a group.
     """
 
     products: tuple[Product, ...]
     start: int
     padding: frozenset[int]
+    each: int
 
     @property
     def columns(self) -> list[int]:
@@ -52,18 +53,19 @@ class Reads:
 @dataclass(frozen=True)
 class Block:
     """`columns` neighbours in a row of the result. `left`: the padding before a row of the source.
-    Pairs are (height, width)."""
+    `each`: channels and outputs of a group. Pairs are (height, width)."""
 
     kernel: Pair
     stride: Pair
     dilation: Pair
     left: int
     columns: int
+    each: int = 1
 
     def __str__(self) -> str:
         pairs = (self.kernel, self.stride, self.dilation)
         windows = "_".join(f"{high}x{wide}" for high, wide in pairs)
-        return f"{windows}_{self.left}_{self.columns}"
+        return f"{windows}_{self.left}_{self.columns}_{self.each}"
 
     @property
     def reach(self) -> int:
@@ -80,7 +82,7 @@ class Block:
         ]
         last = max(product.source for product in products)
         outside = [at for at in range(last + 1) if at < self.left or at > last - self.left]
-        return _reads(products, -self.left, outside)
+        return _reads(products, -self.left, outside, self.each)
 
     def backward(self) -> Reads:
         """The reads of a block of the images' gradient from the outputs' gradient, which begins
@@ -97,12 +99,12 @@ class Block:
         products = [one._replace(source=one.source - start) for one in found]
         inside = (2 * self.left - self.kernel[1] + self.columns - step + 1) // step
         outside = [p.source for p in products if not 0 <= p.source + start <= inside]
-        return _reads(products, start, outside)
+        return _reads(products, start, outside, self.each)
 
 
-def _reads(products: list[Product], start: int, outside: list[int]) -> Reads:
+def _reads(products: list[Product], start: int, outside: list[int], each: int) -> Reads:
     ordered = sorted(products, key=lambda product: (product.source, product.tap))
-    return Reads(tuple(ordered), start, frozenset(outside))
+    return Reads(tuple(ordered), start, frozenset(outside), each)
 
 
 def columns_of(outputs: int, step: int = 1) -> int:

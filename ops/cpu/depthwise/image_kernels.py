@@ -46,8 +46,8 @@ class _Images:
         self.block = block
         self.a = Arguments(c)
         self.floor = c.floor
-        self.by_tap = self.a.channels * 4
-        self.by_row = self.by_tap * block.kernel[1]
+        self.by_turn = self.a.channels * 4
+        self.by_row = self.by_turn * (block.kernel[1] * block.each)
         self.start = self.a.w + self.by_row * block.kernel[0]
 
     def sums(self, rows: int, at: Whole, mask: Mask) -> list[list[Variable]]:
@@ -100,7 +100,7 @@ class _Forward(_Images):
                     ]
                     if taps:
                         with c.when(inside(c, top + m, a.source_h)):
-                            add_products(c, reads, near, x + a.xh * m, taps, self.by_tap, mask)
+                            add_products(c, reads, near, x + a.xh * m, taps, self.by_turn, mask)
                 for e, totals in enumerate(sums):
                     for r, total in enumerate(totals):
                         at = target + n * a.yn + a.yh * e + a.yw * r + offset
@@ -135,7 +135,7 @@ class _Backward(_Images):
                     for t in c.loop(0, count - skipped):
                         w = weights + self.by_row * step * t + offset
                         add_products(
-                            c, reads, near, x - a.xh * t, [(sums[0], w)], self.by_tap, mask
+                            c, reads, near, x - a.xh * t, [(sums[0], w)], self.by_turn, mask
                         )
                     y = target + n * a.yn + offset
                     for r, total in enumerate(sums[0]):

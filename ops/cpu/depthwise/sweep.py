@@ -11,15 +11,18 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Any, NamedTuple
 
+from llvmlite import ir
+
 from ops.cpu.codegen.code import Code, Mask
-from ops.cpu.codegen.ir_tools import fetch
+from ops.cpu.codegen.ir_tools import I32, fetch
 from ops.cpu.codegen.values import Choice, Variable, Vec, Whole
 from ops.cpu.depthwise.blocks import Reads
 from ops.cpu.gemm.calls import up
 
 # x is the source and y the result, or dy: address, and strides of images, rows and columns in
 # bytes. source_*: rows and columns of x; rows, width: those of y. w: weights as [tap row][tap
-# column][channel]. along: whether blocks follow each other along a row, otherwise down a column.
+# column][turn][channel]. along: whether blocks follow each other along a row, otherwise down a
+# column.
 FIELDS = (
     "x xn xh xw y yn yh yw w images chunk channels source_h source_w rows width strips pad along"
 )
@@ -86,6 +89,15 @@ class Columns:
         return self._c.load(line + self._step * at, mask)
 
 
+def turned(c: Code, value: Vec, each: int, turn: int) -> Vec:
+    """The channels of each group moved down by `turn` places, the first ones to the end."""
+    if turn == 0:
+        return value
+    places = [lane - lane % each + (lane + turn) % each for lane in range(c.lanes)]
+    picks = ir.Constant(ir.VectorType(I32, c.lanes), places)
+    return Vec(c.b, c.b.shuffle_vector(value.value, value.value, picks))
+
+
 def ahead(c: Code, at: Whole, step: Whole, columns: int) -> None:
     """Ask for a vector of each of these columns: processors see too few of so many streams, and too
     late."""
@@ -99,21 +111,25 @@ def add_products(
     near: Columns,
     line: Whole,
     rows: Sequence[tuple[list[Variable], Whole]],
-    by_tap: Whole,
+    by_turn: Whole,
     mask: Mask,
 ) -> None:
     """Add the products with the row of the source at `line` to the sums of one or two rows of the
     block: `rows` has the sums, and the address of the row of weights, of each."""
-    weights = [{tap: c.load(w + by_tap * tap, mask) for tap in reads.taps} for _, w in rows]
     sums = [[total.get() for total in totals] for totals, _ in rows]
-    for at in reads.columns:
-        value = near.load(line, at, mask)
-        for product in reads.products:
-            if product.source == at:
-                for w, now in zip(weights, sums, strict=True):
-                    now[product.column] = multiply_add(
-                        value, w[product.tap], now[product.column], c
-                    )
+    for turn in range(reads.each):
+        weights = [
+            {tap: c.load(w + by_turn * (tap * reads.each + turn), mask) for tap in reads.taps}
+            for _, w in rows
+        ]
+        for at in reads.columns:
+            value = turned(c, near.load(line, at, mask), reads.each, turn)
+            for product in reads.products:
+                if product.source == at:
+                    for w, now in zip(weights, sums, strict=True):
+                        now[product.column] = multiply_add(
+                            value, w[product.tap], now[product.column], c
+                        )
     for (totals, _), now in zip(rows, sums, strict=True):
         for total, value in zip(totals, now, strict=True):
             total.set(value)

@@ -1,8 +1,8 @@
 """Kernels of depthwise convolution that make gradients of weights.
 
 The sums over a batch are made in parts, whose number depends only on the shape. Each part is a
-table [tap row][tap column][channel], and the tables are added up in their order. So the bits do not
-depend on the number of threads, and no sum in float32 becomes long.
+table [tap row][tap column][turn][channel], and the tables are added up in their order. So the bits
+do not depend on the number of threads, and no sum in float32 becomes long.
 """
 
 from __future__ import annotations
@@ -13,7 +13,16 @@ from ops.cpu.codegen.code import Code, Generated, Mask, generated
 from ops.cpu.codegen.kernel import layout
 from ops.cpu.codegen.values import Vec, Whole
 from ops.cpu.depthwise.blocks import Block
-from ops.cpu.depthwise.sweep import FIELDS, Columns, Unit, Units, ahead, inside, multiply_add
+from ops.cpu.depthwise.sweep import (
+    FIELDS,
+    Columns,
+    Unit,
+    Units,
+    ahead,
+    inside,
+    multiply_add,
+    turned,
+)
 from ops.cpu.gemm.calls import Arguments, up
 
 # y is dy. w: the tables, part_bytes apart. Threads share parts x groups of block_c channels.
@@ -50,11 +59,11 @@ class _Weights:
         self.whole = whole
         self.a = Arguments(c)
         self.reads = block.forward()
-        self.by_tap = self.a.channels * 4
+        self.by_turn = self.a.channels * 4
 
     def write(self) -> None:
         c, a = self.c, self.a
-        taps = self.block.kernel[0] * self.block.kernel[1]
+        rows = self.block.kernel[0] * self.block.kernel[1] * self.block.each
         groups = up(a.channels, a.block_c)
         units = Units(c, a)
         for share in c.loop(*c.share(a.parts * groups)):
@@ -62,9 +71,9 @@ class _Weights:
             low = share % groups * a.block_c
             high = (low + a.block_c).least(a.channels)
             table = a.w + part * a.part_bytes
-            for tap in c.loop(0, c.whole(taps)):
+            for row in c.loop(0, c.whole(rows)):
                 for offset, (mask,) in c.columns(high, 1, low):
-                    c.store(c.constant(0), table + tap * self.by_tap + offset, mask)
+                    c.store(c.constant(0), table + row * self.by_turn + offset, mask)
             first, last = (units.count * at // a.parts for at in (part, part + 1))
             for unit in units.loop(first, last):
                 self._row(unit, table, low, high)
@@ -90,7 +99,7 @@ class _Weights:
                 for i in range(block.kernel[0]):
                     row = i * block.dilation[0]
                     with c.when(inside(c, top + row, a.source_h)):
-                        w = table + self.by_tap * (i * block.kernel[1]) + offset
+                        w = table + self.by_turn * (i * block.kernel[1] * block.each) + offset
                         self._add(near, x + a.xh * row, dy, w, mask)
 
     def _dy(self, y: Whole, r: int, counted: Whole, mask: Mask) -> Vec:
@@ -103,13 +112,15 @@ class _Weights:
 
     def _add(self, near: Columns, line: Whole, dy: list[Vec], w: Whole, mask: Mask) -> None:
         """Add the products with one row of x to one row of the table."""
-        c = self.c
-        sums = {tap: c.load(w + self.by_tap * tap, mask) for tap in self.reads.taps}
-        for at in self.reads.columns:
-            value = near.load(line, at, mask)
-            for product in self.reads.products:
-                if product.source == at:
-                    tap = product.tap
-                    sums[tap] = multiply_add(value, dy[product.column], sums[tap], c)
-        for tap, total in sums.items():
-            c.store(total, w + self.by_tap * tap, mask)
+        c, reads = self.c, self.reads
+        for turn in range(reads.each):
+            places = {tap: w + self.by_turn * (tap * reads.each + turn) for tap in reads.taps}
+            sums = {tap: c.load(place, mask) for tap, place in places.items()}
+            for at in reads.columns:
+                value = turned(c, near.load(line, at, mask), reads.each, turn)
+                for product in reads.products:
+                    if product.source == at:
+                        tap = product.tap
+                        sums[tap] = multiply_add(value, dy[product.column], sums[tap], c)
+            for tap, total in sums.items():
+                c.store(total, places[tap], mask)

@@ -13,10 +13,10 @@ from ops.errors import Array
 
 GRAIN = 16  # float32 numbers of a cache line: two threads never write the same one
 
-_BLOCK = layout("rows values out count width table step")
+ROWS = layout("rows values out count width table step")
 
 
-@kernel(_BLOCK)
+@kernel(ROWS)
 def add_rows(number: int, size: int, at: Any) -> None:
     """out[r] = the sum of the values whose entry in rows is r, in their order. Each thread has some
     of the columns."""
@@ -51,7 +51,7 @@ class Tables(Fast):
         ):
             super().sum_rows(rows, values, out)
             return
-        block = _BLOCK(
+        block = ROWS(
             rows=address(rows),
             values=address(values),
             out=address(out),

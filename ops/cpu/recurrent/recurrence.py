@@ -8,6 +8,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from ops.cpu.codegen.bfloat16 import LANES
+from ops.cpu.elementwise.embedding import add_rows
 from ops.cpu.gemm.bfloat16_choice import best_blocks
 from ops.cpu.gemm.gemm import Strides
 from ops.cpu.gemm.microkernel import tiles
@@ -27,13 +28,15 @@ _ONE = np.ones(1, np.float32)
 
 
 class Sizes(NamedTuple):
-    """Steps T, images N, features D, hidden units H, and gate inputs G = 4H or H."""
+    """Steps T, images N, features D, hidden units H, gate inputs G = 4H or H, and the rows R of the
+    table that an index reads, 0 without one."""
 
     steps: int
     images: int
     features: int
     hidden: int
     width: int
+    table: int = 0
 
 
 class Recurrence:
@@ -45,18 +48,19 @@ class Recurrence:
         precision: str,
     ) -> None:  # fmt: skip
         """`forward` and `backward`: the kernels of a unit; `precision`: that of the products."""
-        steps, images, features, hidden, width = sizes
+        steps, images, features, hidden, width, table = sizes
         self._team = team
         self._workspace = workspace
         self._precision = precision
         self._sizes = sizes
-        self._zeros = np.zeros(max(hidden, 64), np.float32)
+        self._zeros = np.zeros(max(width, 64), np.float32)
         # rows of scalars that lie a multiple of 4 KiB apart would fall into the same lines of the
         # cache
         self._row_G = aligned(4 * width) + LINE
         self._row_C = aligned(4 * hidden) + LINE
-        rows = steps * images
-        row = self._row_G
+        states = steps * images
+        rows = table or states
+        row = 4 * width if table else self._row_G
         self._inputs = [
             self._plan(
                 (rows, width, features), (4 * features, 4), (4, 4 * features), width, bias=bias
@@ -65,15 +69,17 @@ class Recurrence:
         ]
         self._x = self._plan((rows, features, width), (row, 4), (4 * features, 4), features)
         self._w_x = self._plan((width, features, rows), (4, row), (4 * features, 4), features)
-        self._w_h = self._plan((width, hidden, rows), (4, row), (4 * hidden, 4), hidden)
+        self._w_h = self._plan((width, hidden, states), (4, self._row_G), (4 * hidden, 4), hidden)
         self._b = self._plan((1, width, rows), (0, 0), (row, 4), width)
-        self._extra = self._plan((1, width, steps), (0, 0), (images * row, 4), width)
+        self._extra = self._plan((1, width, steps), (0, 0), (images * self._row_G, 4), width)
         rounds = precision == BFLOAT16 and min(images, hidden) >= LEAST_ROUNDED
         self._blocks = best_blocks() if rounds else None
         self._pack_kernel = pack_rounded if rounds else pack_state
         self._products = max(
             plan.scratch_bytes for plan in (self._x, self._w_x, self._w_h, self._b, self._extra)
         )
+        # the gradient of the table's part: one row for each row of the table
+        self._by_row = add_rows.block(count=states, width=width, table=table, step=self._row_G)
         self._forward = self._steps(hidden, forward)
         self._backward = self._steps(width, backward)
         self._packs = [
@@ -143,8 +149,10 @@ class Recurrence:
             images=s.images,
             hidden=s.hidden,
             width=s.width,
-            sG=4 * s.width,
+            sI=4 * s.width,
+            sG=self._row_G,
             sC=self._row_C,
+            sS=self._row_G,
         )
 
     def _packed_bytes(self) -> int:
@@ -162,6 +170,7 @@ class Recurrence:
     def forward(
         self,
         x: Array,
+        index: Array | None,
         cont: Array,
         w_x: Array,
         b: Array | None,
@@ -176,18 +185,16 @@ class Recurrence:
         """Compute gates, c and h of all steps. An RNN's gates and c are its h."""
         block = self._forward
         inputs = self._inputs[b is not None]
-        scratch = self._workspace.take(self.forward_bytes)
-        inputs.run(_at(x), _at(w_x), _at(gates), scratch, bias=_at(b))
-        if extra is not None:
-            gates += extra
-        block.packed = scratch
-        block.rounded = scratch + self._packed_bytes()
-        block.carried = block.rounded + self._rounded_bytes(self._sizes.hidden)
-        block.gates, block.h, block.c, block.cont, block.h0, block.c0 = map(
-            _at, (gates, h, c, cont, h0, c0)
+        table, block.packed, block.rounded, block.carried, block.sums, _ = self._forward_parts(
+            self._workspace.take(self.forward_bytes)
+        )
+        block.inputs = _at(gates) if index is None else table
+        inputs.run(_at(x), _at(w_x), block.inputs, block.packed, bias=_at(b))
+        block.index, block.extra, block.gates, block.h, block.c, block.cont, block.h0, block.c0 = (
+            map(_at, (index, extra, gates, h, c, cont, h0, c0))
         )
         self._packs[0].W = _at(w_h)
-        self._packs[0].packed = scratch
+        self._packs[0].packed = block.packed
         self._team.run(self._pack_kernel, self._packs[0])
         self._team.run(run_forward, block)
 
@@ -198,6 +205,7 @@ class Recurrence:
         c: Array,
         gates: Array,
         x: Array,
+        index: Array | None,
         cont: Array,
         w_x: Array,
         w_h: Array,
@@ -214,7 +222,7 @@ class Recurrence:
         block = self._backward
         parts = self._parts(scratch)
         block.packed, block.rounded, block.carried, block.dc, *parts = parts
-        block.d_gates, block.before, products = parts
+        block.d_gates, block.before, table, products = parts
         block.gates, block.h, block.c, block.cont, block.h0, block.c0 = map(
             _at, (gates, h, c, cont, h0, c0)
         )
@@ -223,16 +231,20 @@ class Recurrence:
         block.dc_last = _at(dc_last)
         block.d_h0 = _at(out.h0)
         block.d_c0 = _at(getattr(out, "c0", None))
-        block.sG = self._row_G
         self._packs[1].W = _at(w_h)
         self._packs[1].packed = block.packed
         self._team.run(self._pack_kernel, self._packs[1])
         self._team.run(run_backward, block)
-        d_gates = block.d_gates
+        d_gates = d_rows = block.d_gates
+        if index is not None:
+            self._by_row.rows = _at(index)
+            self._by_row.values = d_gates
+            self._by_row.out = d_rows = table
+            self._team.run(add_rows, self._by_row)
         one = _at(_ONE)
         for plan, a, b, c_at in (
-            (self._x, d_gates, _at(w_x), _at(out.x)), (self._w_x, d_gates, _at(x), _at(out.w_x)),
-            (self._w_h, d_gates, block.before, _at(out.w_h)), (self._b, one, d_gates, _at(out.b)),
+            (self._x, d_rows, _at(w_x), _at(out.x)), (self._w_x, d_rows, _at(x), _at(out.w_x)),
+            (self._w_h, d_gates, block.before, _at(out.w_h)), (self._b, one, d_rows, _at(out.b)),
         ):  # fmt: skip
             if c_at:
                 plan.run(a, b, c_at, products)
@@ -243,8 +255,8 @@ class Recurrence:
                 )
 
     def _parts(self, scratch: int) -> list[int]:
-        """Addresses of packed weights, rounded states, carried dh, dc, d_gates, before and the
-        products' scratch."""
+        """Addresses of packed weights, rounded states, carried dh, dc, d_gates, before, the table's
+        d_gates and the products' scratch."""
         s = self._sizes
         rows = s.steps * s.images
         sizes = (
@@ -254,6 +266,20 @@ class Recurrence:
             aligned(4 * s.images * s.hidden),
             rows * self._row_G,
             aligned(4 * rows * s.hidden),
+            aligned(4 * s.table * s.width),
+        )
+        return [scratch + sum(sizes[:part]) for part in range(len(sizes) + 1)]
+
+    def _forward_parts(self, scratch: int) -> list[int]:
+        """Addresses of the table's inputs, packed weights, rounded states, carried h, the products'
+        sums, and the end."""
+        s = self._sizes
+        sizes = (
+            aligned(4 * s.table * s.width),
+            self._packed_bytes(),
+            self._rounded_bytes(s.hidden),
+            s.images * self._row_C,
+            s.images * self._row_G,
         )
         return [scratch + sum(sizes[:part]) for part in range(len(sizes) + 1)]
 
@@ -265,9 +291,8 @@ class Recurrence:
     @property
     def forward_bytes(self) -> int:
         """Bytes of scratch that `forward` takes, at most."""
-        inputs = max(plan.scratch_bytes for plan in self._inputs)
-        steps = self._packed_bytes() + self._rounded_bytes(self._sizes.hidden)
-        return max(inputs, steps + self._sizes.images * self._row_C)
+        table, packed, *_, end = self._forward_parts(0)
+        return max(end, packed - table + max(plan.scratch_bytes for plan in self._inputs))
 
 
 def _pitch(depth: int) -> int:

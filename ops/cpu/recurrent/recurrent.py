@@ -24,12 +24,15 @@ class RecurrentKernels(DenseKernels):
     def __init__(self, b_p: int | None = None) -> None:
         super().__init__(b_p)
         self._recurrences: dict[Sizes, Recurrence] = {}
+        self._nothing: Array = np.zeros(64, np.float32)
         # gradients between the two parts of an RNN
         self._between: dict[tuple[Shape, Shape], tuple[Array, Array]] = {}
 
-    def recurrent_scratch(self, x_shape: Shape, hidden: int, gates: int, *, training: bool) -> int:
+    def recurrent_scratch(
+        self, x_shape: Shape, hidden: int, gates: int, *, training: bool, table: int = 0
+    ) -> int:
         steps, images, features = x_shape
-        plan = self._planned(Sizes(steps, images, features, hidden, gates * hidden))
+        plan = self._planned(Sizes(steps, images, features, hidden, gates * hidden, table))
         return max(plan.forward_bytes, plan.scratch_bytes if training else 0)
 
     def lstm_forward(
@@ -40,6 +43,7 @@ class RecurrentKernels(DenseKernels):
         b: Array | None,
         w_h: Array,
         *,
+        index: Array | None = None,
         h0: Array | None = None,
         c0: Array | None = None,
         extra: Array | None = None,
@@ -47,12 +51,12 @@ class RecurrentKernels(DenseKernels):
         tape: Tape | None = None,
     ) -> Tape:
         into = (tape or Tape())._replace(**({} if out is None else {"h": out}))
-        if not _ready(x, cont, w_x, b, w_h, h0, c0, extra, *into):
+        if not _ready(x, cont, w_x, b, w_h, h0, c0, extra, *into, index=index):
             return super().lstm_forward(
-                x, cont, w_x, b, w_h, h0=h0, c0=c0, extra=extra, out=out, tape=tape
+                x, cont, w_x, b, w_h, index=index, h0=h0, c0=c0, extra=extra, out=out, tape=tape
             )
         steps, images, hidden = recurrent.check_lstm_forward(
-            x, cont, w_x, b, w_h, h0, c0, extra, into
+            x, index, cont, w_x, b, w_h, h0, c0, extra, into
         )
         found = Tape(
             *(
@@ -60,7 +64,8 @@ class RecurrentKernels(DenseKernels):
                 for array, gates in zip(into, (1, 1, 4), strict=True)
             )
         )
-        self._recurrence(x, w_h).forward(x, cont, w_x, b, w_h, h0, c0, extra, *found)
+        plan = self._recurrence(x, index, cont, w_h)
+        plan.forward(x, index, cont, w_x, b, w_h, h0, c0, extra, *found)
         return found
 
     def lstm_backward(
@@ -72,6 +77,7 @@ class RecurrentKernels(DenseKernels):
         w_x: Array,
         w_h: Array,
         *,
+        index: Array | None = None,
         h0: Array | None = None,
         c0: Array | None = None,
         dh_last: Array | None = None,
@@ -80,19 +86,31 @@ class RecurrentKernels(DenseKernels):
         without: Collection[str] = (),
     ) -> LstmGradients:
         into = out or LstmGradients()
-        if not _ready(dh, *tape, x, cont, w_x, w_h, h0, c0, dh_last, dc_last, *into):
+        if not _ready(dh, *tape, x, cont, w_x, w_h, h0, c0, dh_last, dc_last, *into, index=index):
             states = {"h0": h0, "c0": c0, "dh_last": dh_last, "dc_last": dc_last}
             return super().lstm_backward(
-                dh, tape, x, cont, w_x, w_h, **states, out=out, without=without
+                dh, tape, x, cont, w_x, w_h, index=index, **states, out=out, without=without
             )
         recurrent.check_lstm_backward(
-            dh, tape, x, cont, w_x, w_h, h0, c0, dh_last, dc_last, into, without
+            dh, tape, x, index, cont, w_x, w_h, h0, c0, dh_last, dc_last, into, without
         )
-        found = LstmGradients(**self._gradients(into, x, w_x, w_h, without))
-        plan = self._recurrence(x, w_h)
+        found = LstmGradients(**self._gradients(into, x, cont, w_x, w_h, without))
+        plan = self._recurrence(x, index, cont, w_h)
         scratch = self.workspace.take(plan.scratch_bytes)
         plan.backward(
-            dh.ctypes.data, *tape, x, cont, w_x, w_h, h0, c0, dh_last, dc_last, found, scratch
+            dh.ctypes.data,
+            *tape,
+            x,
+            index,
+            cont,
+            w_x,
+            w_h,
+            h0,
+            c0,
+            dh_last,
+            dc_last,
+            found,
+            scratch,
         )
         return found
 
@@ -106,22 +124,29 @@ class RecurrentKernels(DenseKernels):
         w_o: Array,
         b_o: Array | None,
         *,
+        index: Array | None = None,
         h0: Array | None = None,
         extra: Array | None = None,
         out: Array | None = None,
         states: Array | None = None,
     ) -> tuple[Array, Array]:
-        if not _ready(x, cont, w_x, b, w_h, w_o, b_o, h0, extra, out, states):
-            return super().rnn_forward(
-                x, cont, w_x, b, w_h, w_o, b_o, h0=h0, extra=extra, out=out, states=states
-            )
-        shape = recurrent.check_rnn_forward(x, cont, w_x, b, w_h, w_o, b_o, h0, extra, out, states)
+        if not _ready(x, cont, w_x, b, w_h, w_o, b_o, h0, extra, out, states, index=index):
+            more = {"index": index, "h0": h0, "extra": extra, "out": out, "states": states}
+            return super().rnn_forward(x, cont, w_x, b, w_h, w_o, b_o, **more)
+        shape = recurrent.check_rnn_forward(
+            x, index, cont, w_x, b, w_h, w_o, b_o, h0, extra, out, states
+        )
         o = self._given(out, (*shape[:2], len(w_o)))
         h = self._given(states, shape)
-        self._recurrence(x, w_h).forward(x, cont, w_x, b, w_h, h0, None, extra, h, h, h)
+        plan = self._recurrence(x, index, cont, w_h)
+        plan.forward(x, index, cont, w_x, b, w_h, h0, None, extra, h, h, h)
         self.dense_forward(_rows(h), w_o, b_o, _rows(o))
         block = ROWS(
-            unit=units().rnn_forward, y=o.ctypes.data, rows=shape[0] * shape[1], count=len(w_o)
+            unit=units().rnn_forward,
+            y=o.ctypes.data,
+            zeros=self._zeros(len(w_o)).ctypes.data,
+            rows=shape[0] * shape[1],
+            count=len(w_o),
         )
         self.team.run(squash, block)
         return o, h
@@ -137,28 +162,32 @@ class RecurrentKernels(DenseKernels):
         w_h: Array,
         w_o: Array,
         *,
+        index: Array | None = None,
         h0: Array | None = None,
         dh_last: Array | None = None,
         out: RnnGradients | None = None,
         without: Collection[str] = (),
     ) -> RnnGradients:
         into = out or RnnGradients()
-        if not _ready(do, o, h, x, cont, w_x, w_h, w_o, h0, dh_last, *into):
-            states = {"h0": h0, "dh_last": dh_last}
+        if not _ready(do, o, h, x, cont, w_x, w_h, w_o, h0, dh_last, *into, index=index):
+            states = {"index": index, "h0": h0, "dh_last": dh_last}
             return super().rnn_backward(
                 do, o, h, x, cont, w_x, w_h, w_o, **states, out=out, without=without
             )
-        recurrent.check_rnn_backward(do, o, h, x, cont, w_x, w_h, w_o, h0, dh_last, into, without)
+        recurrent.check_rnn_backward(
+            do, o, h, x, index, cont, w_x, w_h, w_o, h0, dh_last, into, without
+        )
         found = RnnGradients(
-            **self._gradients(into, x, w_x, w_h, without),
+            **self._gradients(into, x, cont, w_x, w_h, without),
             w_o=self._given(into.w_o, w_o.shape), b_o=self._given(into.b_o, w_o.shape[:1]),
         )  # fmt: skip
         dh = self._back_to_states(do, o, h, w_o, found)
-        plan = self._recurrence(x, w_h)
+        plan = self._recurrence(x, index, cont, w_h)
         scratch = self.workspace.take(plan.scratch_bytes)
         plan.backward(
-            dh.ctypes.data, h, h, h, x, cont, w_x, w_h, h0, None, dh_last, None, found, scratch
-        )
+            dh.ctypes.data, h, h, h, x, index, cont, w_x, w_h, h0, None, dh_last, None, found,
+            scratch,
+        )  # fmt: skip
         return found
 
     def _back_to_states(
@@ -186,9 +215,15 @@ class RecurrentKernels(DenseKernels):
         self.dense_backward_data(_rows(d_o), w_o, out=_rows(dh))
         return dh
 
-    def _recurrence(self, x: Array, w_h: Array) -> Recurrence:
-        (steps, images, features), (width, hidden) = x.shape, w_h.shape
-        return self._planned(Sizes(steps, images, features, hidden, width))
+    def _zeros(self, count: int) -> Array:
+        if len(self._nothing) < count:
+            self._nothing = np.zeros(count, np.float32)
+        return self._nothing
+
+    def _recurrence(self, x: Array, index: Array | None, cont: Array, w_h: Array) -> Recurrence:
+        (steps, images), (width, hidden) = cont.shape, w_h.shape
+        table = 0 if index is None else len(x)
+        return self._planned(Sizes(steps, images, x.shape[-1], hidden, width, table))
 
     def _planned(self, sizes: Sizes) -> Recurrence:
         plan = self._recurrences.get(sizes)
@@ -211,12 +246,14 @@ class RecurrentKernels(DenseKernels):
         self,
         out: LstmGradients | RnnGradients,
         x: Array,
+        cont: Array,
         w_x: Array,
         w_h: Array,
         without: Collection[str],
     ) -> dict[str, Array | None]:
         """Destinations of the gradients that LSTM and RNN share, and of c0 if there is one."""
-        state = (x.shape[1], w_h.shape[1])
+        images = cont.shape[1]
+        state = (images, w_h.shape[1])
         width = w_h.shape[0]
         shapes: dict[str, Shape] = {
             "x": x.shape,
@@ -225,7 +262,7 @@ class RecurrentKernels(DenseKernels):
             "w_h": w_h.shape,
             "h0": state,
             "c0": state,
-            "extra": (x.shape[1], width),
+            "extra": (images, width),
         }
         return {
             name: None if name in without else self._given(getattr(out, name), shape)
@@ -234,9 +271,9 @@ class RecurrentKernels(DenseKernels):
         }
 
 
-def _ready(*arrays: Any) -> bool:
-    """Whether kernels can read all the arrays in place."""
-    return all(
+def _ready(*arrays: Any, index: Any) -> bool:
+    """Whether kernels can read all the arrays and the index in place."""
+    return (index is None or (index.size > 0 and index.flags.c_contiguous)) and all(
         x is None
         or (x.dtype == np.float32 and x.flags.c_contiguous and x.size and not x.ctypes.data % 4)
         for x in arrays

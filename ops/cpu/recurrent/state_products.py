@@ -17,7 +17,7 @@ WIDE = 4 * LANES  # bytes of a vector of pairs
 
 
 @inlined
-def state_product(
+def plain_product(
     a: Any,
     table: Any,
     rows_of: Any,
@@ -25,13 +25,14 @@ def state_product(
     sA: int,
     C: int,
     sC: int,
+    start: int,
+    step: int,
     n0: int,
     n1: int,
     k: int,
     n: int,
-    add: int,
 ) -> None:
-    """C = A packed, or C += A packed with `add`; rows n0 to n1."""
+    """C = start + A packed as `state_product` has them, in float32."""
     wide = a.lanes * 4
     total = (n + a.lanes - 1) // a.lanes
     for first in range(0, total, a.vectors):
@@ -41,7 +42,7 @@ def state_product(
         for m in range(n0, n1, rows):
             r = min(rows, n1 - m)
             into = C + m * sC + first * wide
-            start, step = (into, sC) if add else (a.zeros, 0)
+            initial = start + m * step + first * wide if start else 0
             call_tile(
                 table[(v - 1) * MAX_ROWS + r - 1],
                 A + m * sA,
@@ -53,7 +54,7 @@ def state_product(
                 0,
                 into,
                 sC,
-                start,
+                initial,
                 step,
                 k,
                 1,
@@ -64,9 +65,19 @@ def state_product(
 
 @inlined
 def rounded_product(
-    a: Any, A: int, sA: int, C: int, sC: int, n0: int, n1: int, k: int, n: int, add: int
+    a: Any,
+    A: int,
+    sA: int,
+    C: int,
+    sC: int,
+    start: int,
+    step: int,
+    n0: int,
+    n1: int,
+    k: int,
+    n: int,
 ) -> None:
-    """C = A packed, or C += A packed with `add`; rows n0 to n1, which are rounded first."""
+    """C = start + A packed as `state_product` has them; the rows of A are rounded first."""
     none = np.float32(-np.inf)
     pairs = (k + CHUNK - 1) // CHUNK * LANES
     total = (n + LANES - 1) // LANES
@@ -85,11 +96,24 @@ def rounded_product(
                 v * WIDE,
                 into,
                 sC,
-                into if add else 0,
-                sC,
+                start + m * step + first * WIDE if start else 0,
+                step,
                 2 * pairs,
                 r,
                 min(v * LANES, n - first * LANES),
                 1,
                 none,
             )
+
+
+@inlined
+def state_product(
+    a: Any, table: Any, rows_of: Any, A: int, sA: int, C: int, sC: int, start: int, step: int,
+    n0: int, n1: int, k: int, n: int,
+) -> None:  # fmt: skip
+    """C = start + A packed, rows n0 to n1. `start` 0 stands for zeros; its rows are `step`
+    apart."""
+    if a.multiply:
+        rounded_product(a, A, sA, C, sC, start, step, n0, n1, k, n)
+    else:
+        plain_product(a, table, rows_of, A, sA, C, sC, start, step, n0, n1, k, n)

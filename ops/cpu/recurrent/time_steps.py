@@ -15,15 +15,15 @@ import numpy as np
 from ops.cpu.codegen.kernel import arguments, floats, inlined, integers, kernel, layout
 from ops.cpu.gemm.amx_block import call_begin, call_end
 from ops.cpu.gemm.microkernel import MAX_ROWS
-from ops.cpu.recurrent.state_products import rounded_product, state_product
+from ops.cpu.recurrent.state_products import state_product
 from ops.cpu.recurrent.units import call_backward, call_forward
 
 TILE_ROWS = 16  # rows that a block in bfloat16 multiplies in the time of one
 
 STEPS = layout(
-    "table rows vectors lanes unit gates d_gates h c cont h0 c0 dh dh_last dc_last d_h0 d_c0 "
-    "before packed carried dc"
-    " zeros steps images hidden width sG sC begin multiply end along rounded pitch most"
+    "table rows vectors lanes unit inputs index extra sums gates d_gates h c cont h0 c0 dh dh_last "
+    "dc_last d_h0 d_c0 before packed carried dc zeros steps images hidden width sI sG sC sS "
+    "begin multiply end along rounded pitch most"
 )
 
 
@@ -47,37 +47,46 @@ def scaled_copy(source: int, into: int, count: int, factor: float) -> None:
 
 @kernel(STEPS)
 def run_forward(number: int, size: int, at: Any) -> None:
-    """gates (T, N, width) hold the inputs without the state's part. They become gates; h and c (T,
-    N, hidden) are written."""
+    """inputs -> gates (T, N, width), h and c (T, N, hidden). The inputs have a row, sI apart, for
+    each step of each sequence, or for each row of the table that `index` (T, N) reads."""
     a = arguments(at)
     table = integers(a.table, a.vectors * MAX_ROWS)
     rows_of = integers(a.rows, a.vectors)
     n0, n1 = share(a, rows_of[a.vectors - 1], number, size)
     cont = floats(a.cont, a.steps * a.images)
+    index = integers(a.index, a.steps * a.images)
     row = a.hidden * 4
+    row_G = a.width * 4
     if a.multiply:
         call_begin(a.begin)
     if a.h0:
         for n in range(n0, n1):
             scaled_copy(a.h0 + n * row, a.carried + n * a.sC, a.hidden, cont[n])
     for t in range(a.steps):
-        gates = a.gates + t * a.images * a.sG
+        sums = a.zeros
+        step = 0
+        if a.extra:
+            sums = a.extra
+            step = row_G
         if t > 0 or a.h0:
-            if a.multiply:
-                rounded_product(a, a.carried, a.sC, gates, a.sG, n0, n1, a.hidden, a.width, 1)
-            else:
-                state_product(
-                    a, table, rows_of, a.carried, a.sC, gates, a.sG, n0, n1, a.hidden, a.width, 1
-                )
+            state_product(
+                a, table, rows_of, a.carried, a.sC, a.sums, a.sS, a.extra, row_G, n0, n1, a.hidden,
+                a.width,
+            )  # fmt: skip
+            sums = a.sums
+            step = a.sS
         for n in range(n0, n1):
             this = t * a.images + n
+            read = index[this] if a.index else this
             c_before = a.c + (this - a.images) * row
             if t == 0:
                 c_before = a.c0 + n * row if a.c0 else a.zeros
             following = cont[this + a.images] if t + 1 < a.steps else np.float32(0)
             call_forward(
                 a.unit,
-                gates + n * a.sG,
+                sums + n * step,
+                a.inputs + read * a.sI,
+                a.gates + this * row_G,
                 c_before,
                 a.c + this * row,
                 a.h + this * row,
@@ -141,12 +150,9 @@ def run_backward(number: int, size: int, at: Any) -> None:
                 following,
             )
         if t > 0 or a.d_h0:
-            if a.multiply:
-                rounded_product(a, d_gates, a.sG, a.carried, a.sC, n0, n1, a.width, a.hidden, 0)
-            else:
-                state_product(
-                    a, table, rows_of, d_gates, a.sG, a.carried, a.sC, n0, n1, a.width, a.hidden, 0
-                )
+            state_product(
+                a, table, rows_of, d_gates, a.sG, a.carried, a.sC, 0, 0, n0, n1, a.width, a.hidden
+            )
     if a.multiply:
         call_end(a.end)
     for n in range(n0, n1):
@@ -156,7 +162,7 @@ def run_backward(number: int, size: int, at: Any) -> None:
             scaled_copy(a.dc + n * row, a.d_c0 + n * row, a.hidden, np.float32(1))
 
 
-ROWS = layout("unit x y dx junk rows count")
+ROWS = layout("unit x y dx junk zeros rows count")
 
 
 @kernel(ROWS)
@@ -165,7 +171,7 @@ def squash(number: int, size: int, at: Any) -> None:
     a = arguments(at)
     for n in range(a.rows * number // size, a.rows * (number + 1) // size):
         y = a.y + n * a.count * 4
-        call_forward(a.unit, y, y, y, y, y, a.count, np.float32(1), np.float32(1))
+        call_forward(a.unit, y, a.zeros, y, y, y, y, y, a.count, np.float32(1), np.float32(1))
 
 
 @kernel(ROWS)

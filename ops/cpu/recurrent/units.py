@@ -1,13 +1,14 @@
 """The units of recurrent layers, one step of one sequence at a time, as LLVM IR: gate inputs to
 states, and back.
 
-    forward(gates, c_before, c, h, carried, count, cont, cont_next)
+    forward(sums, inputs, gates, c_before, c, h, carried, count, cont, cont_next)
     backward(gates, c_before, c, h, h_before, dh, dh_after, dc, d_gates, before, count,
              cont, cont_next)
 
-All are addresses of `count` contiguous float32 numbers, except gates: of four times as many for an
-LSTM (i, f, o, g), of as many for an RNN, which has only h and neither reads nor writes c. forward
-turns gate inputs into gates in place and writes `carried` = cont_next h. backward adds cont_next
+All are addresses of `count` contiguous float32 numbers, except sums, inputs and gates: of four
+times as many for an LSTM (i, f, o, g), of as many for an RNN, which has only h and neither writes
+gates nor reads or writes c. forward computes the gates of sums + inputs, which may be the same
+array as gates, and writes `carried` = cont_next h. backward adds cont_next
 dh_after to dh, and also writes `before` = cont h_before. The four gates of a unit share a division,
 so a NaN in one of them appears in all.
 """
@@ -26,7 +27,7 @@ from ops.cpu.codegen.kernel import calling
 from ops.cpu.codegen.smooth import bounded
 from ops.cpu.codegen.target import host
 
-FORWARD = ("gates", "c_before", "c", "h", "carried")
+FORWARD = ("sums", "inputs", "gates", "c_before", "c", "h", "carried")
 BACKWARD = ("gates", "c_before", "c", "h", "h_before", "dh", "dh_after", "dc", "d_gates", "before")
 _LAST = (("count", I64), ("cont", F32), ("cont_next", F32))
 
@@ -76,6 +77,10 @@ class _Lanes:
     def store(self, value: ir.Value, name: str, gate: int = 0) -> None:
         self.v.store(value, self._at(name, gate), self._mask)
 
+    def total(self, gate: int = 0) -> ir.Value:
+        """What a gate is a function of."""
+        return self.b.fadd(self.load("sums", gate), self.load("inputs", gate))
+
     def rest(self, y: ir.Value) -> ir.Value:
         """1 - y."""
         return self.b.fsub(self.v.constant(1), y)
@@ -103,7 +108,7 @@ def _build(
 
 
 def _lstm_forward(u: _Lanes) -> None:
-    i, f, o, g = bounded(u.v, [u.load("gates", gate) for gate in range(3)], [u.load("gates", 3)])
+    i, f, o, g = bounded(u.v, [u.total(gate) for gate in range(3)], [u.total(3)])
     f = u.b.fmul(f, u.cont)
     for gate, value in enumerate((i, f, o, g)):
         u.store(value, "gates", gate)
@@ -128,7 +133,7 @@ def _lstm_backward(u: _Lanes) -> None:
 
 
 def _rnn_forward(u: _Lanes) -> None:
-    h = bounded(u.v, [], [u.load("gates")])[0]
+    h = bounded(u.v, [], [u.total()])[0]
     u.store(h, "h")
     u.store(u.b.fmul(h, u.cont_next), "carried")
 

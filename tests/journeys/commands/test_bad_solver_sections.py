@@ -88,14 +88,14 @@ BROKEN = {
         "expected a finite number > 0",
     ),
     "a rate below zero": (
-        "[train.optimizer.rates]\n'conv*' = -1\n",
-        "2: train.optimizer.rates.'conv*'",
-        "expected a finite number >= 0",
+        "[train.lr_scale]\n'conv*' = -1\n",
+        "2: train.lr_scale.'conv*'",
+        "expected a finite number > 0",
     ),
     "a rate of no layer": (
-        "[train.optimizer.rates]\n'cnov1' = 0.1\n",
-        "2: train.optimizer.rates.cnov1",
-        "fits no layer that learns (did you mean 'conv1'?); these learn: conv1, conv2, ip1, ip2",
+        "[train.lr_scale]\n'cnov1' = 0.1\n",
+        "2: train.lr_scale.cnov1",
+        "fits no layer with parameters (did you mean 'conv1'?); these have some: conv1, conv2, ip1",
     ),
     "Muon where the FC phase is divided": (
         "[train.optimizer]\ntype = 'Muon'\n[train.strategy]\npreset = 'one-weird-trick'\n",

@@ -23,7 +23,6 @@ SECTIONS = """
 type = "AdamW"
 weight_decay = 0.05
 decays = "weights"
-rates = { "conv*" = 0.5 }
 [train.schedule]
 type = "cosine"
 warmup = 3
@@ -49,7 +48,8 @@ def cluster_of(
         directory, preset, workers=workers, strategy=more + REPRODUCIBLE + sections, **options
     )
     text = cluster.read_text().replace("groups = 1\ngroups = 1\n", "groups = 1\n")
-    cluster.write_text(text.replace("[train]\n", "[train]\nbase_lr = 0.002\n", 1))
+    rates = 'base_lr = 0.002\nlr_scale = { "conv*" = 0.5 }\n'
+    cluster.write_text(text.replace("[train]\n", f"[train]\n{rates}", 1))
     file = directory / "solver.prototxt"
     file.write_text(f"{file.read_text()}\ntest_interval: 5 test_iter: 1\n")
     return cluster

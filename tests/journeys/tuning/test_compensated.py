@@ -137,10 +137,22 @@ def test_the_options_of_a_script_count_as_said_by_the_user() -> None:
     )
 
 
-def test_a_tuner_of_momentum_starts_from_the_solvers(tmp_path: Path) -> None:
-    cluster = configure(tmp_path, "omnivore", workers=4, groups=4, iterations=5000)
-    topology = planned(cluster, f"momentum='{AUTO}'")
-    assert momentum_of(topology) == pytest.approx(SUITED)
+@pytest.mark.parametrize(
+    ("preset", "more", "lowered"),
+    [
+        ("omnivore", (), True),
+        # the loop begins from the solver's, and lowers it by the same rule before it measures
+        ("omnivore", ("tuning.momentum_by='closed-loop'",), False),
+        ("async", (), False),
+    ],
+)
+def test_a_tuner_that_probes_momenta_starts_from_the_one_that_its_groups_would_have_without_it(
+    tmp_path: Path, preset: str, more: tuple[str, ...], lowered: bool
+) -> None:
+    groups = {} if preset == "async" else {"groups": 4}
+    cluster = configure(tmp_path, preset, workers=4, iterations=5000, **groups)
+    topology = planned(cluster, f"momentum='{AUTO}'", *more)
+    assert momentum_of(topology) == (right(4) if lowered else pytest.approx(SUITED))
     assert roles.decided(topology) == ()
 
 

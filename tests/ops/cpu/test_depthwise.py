@@ -34,6 +34,14 @@ def channelwise(n: int, c: int, size: tuple[int, int], kernel: int, **windows: i
     return ConvShape((n, c, *size), c, ConvGeometry((kernel, kernel), **pairs, groups=c))
 
 
+def grouped(
+    n: int, c: int, size: tuple[int, int], kernel: int, each: int, **windows: int
+) -> ConvShape:
+    """A convolution with square windows and `each` channels and outputs in a group."""
+    pairs = {name: (value, value) for name, value in windows.items()}
+    return ConvShape((n, c, *size), c, ConvGeometry((kernel, kernel), **pairs, groups=c // each))
+
+
 SHAPES = [
     channelwise(2, 24, (9, 11), 3, pad=1),
     channelwise(3, 40, (12, 14), 3, stride=2, pad=1),
@@ -51,7 +59,11 @@ SHAPES = [
     channelwise(2, 18, (12, 13), 3, pad=2, dilation=2),
     ConvShape((3, 21, 9, 8), 21, ConvGeometry((3, 5), (2, 3), (1, 2), groups=21)),
     ConvShape((2, 19, 8, 11), 19, ConvGeometry((1, 4), (1, 1), (0, 2), groups=19)),
+    grouped(3, 40, (9, 8), 3, min(8, host().lanes), pad=1),
+    grouped(2, 24, (9, 10), 3, 4, pad=1, stride=2),
+    grouped(1, 18, (6, 7), 3, 2, pad=2, dilation=2),
 ]
+GROUPED = SHAPES[-3]
 # two groups of channels, several chunks of images, and results that bypass the caches
 LARGE = channelwise(40, 272, (6, 9), 3, pad=1)
 Results = tuple[Array, Array, Array]
@@ -94,7 +106,7 @@ def test_every_pass_is_the_sum_of_its_definition(shape, layout, threads) -> None
 
 
 @pytest.mark.parametrize("layout", [in_memory, image_by_image])
-@pytest.mark.parametrize("shape", [*SHAPES[:5], LARGE], ids=str)
+@pytest.mark.parametrize("shape", [*SHAPES[:5], GROUPED, LARGE], ids=str)
 def test_the_number_of_threads_changes_no_bit(shape, layout) -> None:
     one = results(shape, 1, layout)
     for threads in (2, 3):
@@ -200,13 +212,15 @@ def test_both_kinds_of_layer_use_the_kernels_and_not_the_reference(
     assert scratch == Depthwise(shape, TEAMS[2], Workspace()).workspace_bytes
 
 
-def test_the_kernels_take_convolutions_with_one_channel_and_one_output_in_each_group() -> None:
+def test_the_kernels_take_groups_of_few_channels_with_as_many_outputs() -> None:
     chooser = Chooser(Team(1), Workspace(), "exact")
     for direction in (FORWARD, DATA, WEIGHTS):
         assert isinstance(chooser(SHAPES[0], direction), Depthwise)
     geometry = ConvGeometry((3, 3), groups=8)
     assert not supports(ConvShape((1, 8, 9, 9), 16, geometry))  # two outputs for each channel
-    assert not supports(ConvShape((1, 16, 9, 9), 16, geometry))
+    assert supports(ConvShape((1, 16, 9, 9), 16, geometry))
+    assert not supports(ConvShape((1, 24, 9, 9), 24, geometry))  # 3 do not divide a vector
+    assert not supports(ConvShape((1, 8, 9, 9), 8, ConvGeometry((3, 3))))
     assert not supports(channelwise(1, 4, (9, 9), 3))  # fewer channels than half a vector
     assert not supports(channelwise(1, 8, (9, 9), 3, stride=2, dilation=2))
 

@@ -60,7 +60,7 @@ def case(random, sizes, gates: int) -> dict[str, Array]:
 
 
 def single(arrays: dict[str, Array]) -> dict[str, Array]:
-    return {name: array.astype("f") for name, array in arrays.items()}
+    return {name: array if name == "index" else array.astype("f") for name, array in arrays.items()}
 
 
 def sigmoid(x: Array) -> Array:
@@ -96,7 +96,8 @@ def rnn_loops(a: dict[str, Array]) -> tuple[Array, Array]:
 
 def lstm(backend, a, whole: bool, tape=None, out=None):
     """Run forward and backward. `whole` gives all optional arguments too."""
-    start = {name: a[name] for name in ("h0", "c0")} if whole else {}
+    start = {"index": a.get("index")}
+    start |= {name: a[name] for name in ("h0", "c0")} if whole else {}
     last = {name: a[name] for name in ("dh_last", "dc_last")} if whole else {}
     extra, b = (a["extra"], a["b"]) if whole else (None, None)
     tape = backend.lstm_forward(
@@ -110,7 +111,8 @@ def lstm(backend, a, whole: bool, tape=None, out=None):
 
 def rnn(backend, a, whole: bool, states=None, out=None):
     weights = [a["w_x"], a["b"] if whole else None, a["w_h"], a["w_o"], a["b_o"] if whole else None]
-    start, last = ({"h0": a["h0"]}, {"dh_last": a["dh_last"]}) if whole else ({}, {})
+    start = {"index": a.get("index"), "h0": a["h0"] if whole else None}
+    last = {"dh_last": a["dh_last"]} if whole else {}
     extra = a["extra"] if whole else None
     o, h = backend.rnn_forward(a["x"], a["cont"], *weights, **start, extra=extra, states=states)
     found = backend.rnn_backward(
@@ -140,6 +142,47 @@ def test_states_and_all_gradients_agree_with_float64(
         for one, other in zip(found_states, loops(a), strict=False):
             close(one, other)
     assert all(one is place for one, place in zip(found, out, strict=True))
+
+
+@named
+@pytest.mark.parametrize("whole", [True, False])
+@pytest.mark.parametrize(("sizes", "rows"), [((5, 3, 4, 2), 1), ((7, 13, 20, 97), 65)], ids=str)
+@pytest.mark.parametrize("name", ["numpy", "cpu"])
+def test_an_index_into_a_table_gives_the_numbers_of_the_rows_looked_up(
+    random, fast, kind, loops, gates, kept, name, sizes, rows, whole
+) -> None:
+    a = case(random, sizes, gates)
+    reference = get_backend("numpy")
+    table = random.standard_normal((rows, sizes[2]))
+    index = random.integers(0, rows, sizes[:2])
+    states, gradients = kind(reference, {**a, "x": table[index]}, whole)
+    by_row, _ = reference.embed_backward_weights(index, gradients.x, table.shape, bias=False)
+    looked_up = {**a, "x": table, "index": index}
+    backend, given = (fast, single(looked_up)) if name == "cpu" else (reference, looked_up)
+    expected = gradients._replace(x=by_row)
+    dtype = given["x"].dtype
+    out = kept(*(nans(gradient.shape, dtype) for gradient in expected))
+    found_states, found = kind(backend, given, whole, out=out)
+    for one, other in zip((*found_states, *found), (*states, *expected), strict=True):
+        assert one.dtype == dtype
+        close(one, other)
+    assert all(one is place for one, place in zip(found, out, strict=True))
+
+
+@named
+@pytest.mark.parametrize("backend", [get_backend("numpy"), cpu(1)], ids=str)
+def test_an_index_that_is_no_row_of_the_table_is_refused(
+    random, kind, loops, gates, kept, backend
+) -> None:
+    a = {**single(case(random, (3, 8, 5, 6), gates)), "x": np.ones((4, 5), "f")}
+    for index, expected in (
+        (np.full((3, 8), 4), "index has numbers from 4 to 4, expected rows from 0 to 3"),
+        (np.full((3, 8), -1), "index has numbers from -1 to -1, expected rows from 0 to 3"),
+        (np.zeros((3, 8), "f"), "index has dtype float32, expected int64"),
+        (np.zeros(3, np.int64), r"index has shape \(3,\), expected 2 axes"),
+    ):
+        with pytest.raises(OpsError, match=expected):
+            kind(backend, {**a, "index": index}, False)
 
 
 @named
@@ -212,15 +255,22 @@ def test_a_pass_into_given_arrays_allocates_none(random, fast) -> None:
         tracemalloc.stop()
 
 
+@pytest.mark.parametrize("table", [0, 7])
 @pytest.mark.parametrize("gates", [4, 1])
-def test_the_scratch_memory_is_known_beforehand_to_the_byte(random, monkeypatch, gates) -> None:
+def test_the_scratch_memory_is_known_beforehand_to_the_byte(
+    random, monkeypatch, gates, table
+) -> None:
     backend = cpu(2)
     sizes = (3, 13, 20, 50)
     a = single(case(random, sizes, gates))
+    if table:
+        a |= {"x": np.ones((table, 20), "f"), "index": random.integers(0, table, (3, 13))}
     monkeypatch.setattr(backend, "workspace", Workspace())
     monkeypatch.setattr(backend, "_recurrences", {})
     (lstm if gates == 4 else rnn)(backend, a, True)
-    assert backend.workspace.size == backend.recurrent_scratch(sizes[:3], 50, gates, training=True)
+    assert backend.workspace.size == backend.recurrent_scratch(
+        sizes[:3], 50, gates, training=True, table=table
+    )
 
 
 @pytest.mark.parametrize("kind", ["sigmoid", "tanh"])
@@ -252,19 +302,26 @@ def squashed(x: Array, kind: str) -> Array:
     h = np.zeros(count, f)
     carried = np.zeros(count, f)
     address = units().lstm_forward if lstm_unit else units().rnn_forward
-    call = ctypes.CFUNCTYPE(None, *[ctypes.c_int64] * 6, ctypes.c_float, ctypes.c_float)(address)
-    zero = np.zeros(count, f)
-    call(*(array.ctypes.data for array in (gates, zero, c, h, carried)), count, 1.0, 1.0)
+    call = ctypes.CFUNCTYPE(None, *[ctypes.c_int64] * 8, ctypes.c_float, ctypes.c_float)(address)
+    zero = np.zeros(4 * count, f)
+    arrays = (gates, zero, gates, zero, c, h, carried)
+    call(*(array.ctypes.data for array in arrays), count, 1.0, 1.0)
     return gates[0] if lstm_unit else h
 
 
-def test_results_repeat_to_the_last_bit_for_any_number_of_threads(random) -> None:
-    a = single(case(random, (4, 30, 20, 50), 4))
-    (h, *_), gradients = lstm(cpu(1), a, True)
-    for threads in (1, 2, 2, 3):
-        tape, found = lstm(cpu(threads), a, True)
-        np.testing.assert_array_equal(tape.h, h)
-        np.testing.assert_array_equal(found.h0, gradients.h0)
+@pytest.mark.parametrize("table", [0, 7])
+@named
+def test_results_repeat_to_the_last_bit_for_any_number_of_threads(
+    random, kind, loops, gates, kept, table
+) -> None:
+    a = single(case(random, (4, 30, 20, 50), gates))
+    if table:
+        a |= {"x": a["x"][0, :table], "index": random.integers(0, table, (4, 30))}
+    states, gradients = kind(cpu(1), a, True)
+    for threads in (1, 2, 2, 3, 16):
+        found_states, found = kind(cpu(threads), a, True)
+        for one, other in zip((*found_states, *found), (*states, *gradients), strict=True):
+            np.testing.assert_array_equal(one, other)
 
 
 @pytest.mark.parametrize(

@@ -210,6 +210,23 @@ def test_a_mistake_in_a_machine_has_one_exact_message(tmp_path: Path, text: str)
     assert problems(written(tmp_path, f"{ELSEWHERE}{text}\n")) == [MISTAKES[text]]
 
 
+@pytest.mark.parametrize(
+    ("key", "value", "found"),
+    [
+        ("hosts", "'n[1-2]'", "machine[0] has hosts 'n[1-2]'"),
+        ("hosts", "['n1', 'n2']", "machine[0] has hosts 'n1', 'n2'"),
+        ("hostfile", "'two'", "machine[0] has hostfile 'two'"),
+        ("host", "'n1'", "machine 'local' has host 'n1'"),
+    ],
+)
+def test_machines_elsewhere_are_named_by_the_key_that_the_user_wrote(
+    tmp_path: Path, key: str, value: str, found: str
+) -> None:
+    (tmp_path / "two").write_text("n1\nn2\n")
+    (line,) = problems(written(tmp_path, f"[[machine]]\n{key} = {value}\n"))
+    assert line.startswith(f"cluster.toml:2: machine[0].{key}: {found}: launcher 'local' starts")
+
+
 def test_hosts_elsewhere_need_a_launcher_that_reaches_them_unless_no_process_is_started(
     tmp_path: Path,
 ) -> None:
@@ -219,7 +236,7 @@ def test_hosts_elsewhere_need_a_launcher_that_reaches_them_unless_no_process_is_
         "launcher.kind"
     )
     assert problems(written(tmp_path, text)) == [
-        f"cluster.toml:1: machine[0].address: machine[0] has address 'auto': {only}"
+        f"cluster.toml:2: machine[0].hosts: machine[0] has hosts 'n[1-2]': {only}"
     ]
     load(written(tmp_path, f"{text}address = '127.0.0.1'\n"))
     virtual = load(written(tmp_path, f"{text}[simulation]\nclock = 'virtual'\n"))

@@ -1,0 +1,238 @@
+"""`python -m benchmarks.onnx_nets`: whether nets of torchvision and timm, as PyTorch exports them,
+compute the same here as in onnxruntime, and whether they learn.
+
+Two steps, since PyTorch and Convoy need not be installed together:
+
+    python -m benchmarks.onnx_nets --export FOLDER [NET ...]   with PyTorch, timm and onnxruntime
+    python -m benchmarks.onnx_nets --graphs FOLDER             with Convoy
+
+The first step writes NET.onnx, two images and onnxruntime's scores of them (NET.npz). The second one
+reads each graph, compares the scores, and takes ten steps of SGD on the two images.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+import time
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from benchmarks.helpers.report import ROOT, Record, machine, missing, write
+
+TORCHVISION = [
+    "resnet18",
+    "resnet50",
+    "mobilenet_v2",
+    "mobilenet_v3_small",
+    "efficientnet_b0",
+    "vgg16_bn",
+    "densenet121",
+    "regnet_y_400mf",
+    "convnext_tiny",
+    "squeezenet1_1",
+    "googlenet",
+    "shufflenet_v2_x1_0",
+]
+TIMM = [
+    "resnet26d",
+    "resnetv2_50",
+    "seresnet18",
+    "skresnet18",
+    "ecaresnet26t",
+    "cspresnet50",
+    "cspdarknet53",
+    "dla34",
+    "mobilenetv3_large_100",
+    "mobileone_s0",
+    "ghostnet_100",
+    "tinynet_a",
+    "tf_efficientnet_b0",
+    "mixnet_s",
+    "rexnet_100",
+    "regnetx_002",
+    "repvgg_a0",
+    "convnextv2_atto",
+    "hrnet_w18_small",
+    "res2net50_26w_4s",
+    "selecsls42",
+    "vovnet39a",
+    "inception_v3",
+    "xception41",
+    "nf_resnet26",
+    "edgenext_xx_small",
+    "resnest14d",
+    "fastvit_t8",
+    "starnet_s1",
+    "poolformer_s12",
+]
+OPSET = 17
+ROWS = 2
+STEPS = 10
+RATE = 0.1  # of a gradient whose norm is at most 1
+CLOSE = 1e-4  # relative to the largest score
+Arrays = Mapping[str, list[NDArray[Any]]]
+
+
+def main(arguments: list[str] | None = None) -> int:
+    """Export graphs, or check them. Returns 1 if a graph that was read is wrong."""
+    parser = argparse.ArgumentParser(prog="python -m benchmarks.onnx_nets", description=__doc__)
+    parser.add_argument("nets", nargs="*", help="names of torchvision and timm; default: all")
+    parser.add_argument("--export", type=Path, help="write graphs and scores to this folder")
+    parser.add_argument("--graphs", type=Path, help="check the graphs in this folder")
+    parser.add_argument("--results", type=Path, default=ROOT / "benchmarks" / "results")
+    given = parser.parse_args(arguments)
+    if given.export is not None:
+        if found := missing({name: name for name in ("torchvision", "timm", "onnxruntime")}):
+            print(f"not installed: {', '.join(found)}", file=sys.stderr)
+            return 2
+        exported(given.export, given.nets or [*TORCHVISION, *TIMM])
+    if given.graphs is None:
+        return 0
+    graphs = sorted(given.graphs.glob("*.onnx"))
+    record = checked([path for path in graphs if not given.nets or path.stem in given.nets])
+    print("results:", *write(given.results, "onnx_nets", machine(), {"nets": record}))
+    return int(record.status == "failed")
+
+
+def exported(folder: Path, nets: Iterable[str]) -> None:
+    """Write the graph of each net, two images, and the scores that onnxruntime computes."""
+    import onnxruntime
+    import torch
+
+    library = torch.library.Library("torchvision", "FRAGMENT")
+    for name in ("nms", "qnms"):  # torchvision without its compiled operators
+        library.define(f"{name}(Tensor dets, Tensor scores, float iou_threshold) -> Tensor")
+    import timm
+    import torchvision
+
+    folder.mkdir(parents=True, exist_ok=True)
+    for name in nets:
+        torch.manual_seed(0)
+        if name in TORCHVISION:
+            options = {"aux_logits": False, "init_weights": True} if name == "googlenet" else {}
+            model = getattr(torchvision.models, name)(weights=None, **options)
+        else:
+            model = timm.create_model(name, pretrained=False, exportable=True)
+        size = 299 if name == "inception_v3" else 224
+        path = folder / f"{name}.onnx"
+        _export(torch, model, path, size)
+        session = onnxruntime.InferenceSession(str(path))
+        x = np.random.default_rng(0).standard_normal((ROWS, 3, size, size)).astype(np.float32)
+        (y,) = session.run(None, {"images": x})
+        np.savez(folder / f"{name}.npz", x=x, y=y)
+        print(path, flush=True)
+
+
+def _export(torch: Any, model: Any, path: Path, size: int) -> None:
+    """Write a graph that keeps BatchNorm, with running statistics of noise."""
+    model.train()
+    with torch.no_grad():
+        model(torch.randn(4, 3, 128, 128))
+    model.eval()
+    torch.onnx.export(
+        model, torch.randn(ROWS, 3, size, size), str(path), dynamo=False, opset_version=OPSET,
+        training=torch.onnx.TrainingMode.PRESERVE, do_constant_folding=False,
+        input_names=["images"], output_names=["scores"],
+        dynamic_axes={"images": {0: "N"}, "scores": {0: "N"}},
+    )  # fmt: skip
+
+
+def checked(graphs: Iterable[Path]) -> Record:
+    """Read, compare and train each graph."""
+    from nets import GraphKeys, NetError, net_of_graph
+
+    record = Record("nets of torchvision and timm", status="passed")
+    record.facts = {
+        "error": "largest difference to onnxruntime's scores, divided by the largest score",
+        "loss": f"before and after {STEPS} steps of SGD on {ROWS} images, gradients of norm 1",
+    }
+    record.table("graphs", "net", "layers", "seconds to read", "error", "loss", "loss after")
+    refused = 0
+    for path in graphs:
+        begin = time.perf_counter()
+        try:
+            spec, found = net_of_graph(path, GraphKeys(batch=ROWS))
+        except NetError as error:
+            refused += 1
+            record.row(path.stem, "refused", "", "", "", "")
+            record.note(f"{path.stem}: {error.problems[0].partition(': ')[2]}")
+            continue
+        seconds = time.perf_counter() - begin
+        kept = np.load(path.with_suffix(".npz"))
+        error_found, losses = tried(spec, found.weights, kept["x"], kept["y"])
+        record.row(
+            path.stem, len(spec.layers), round(seconds, 2), error_found, losses[0], losses[-1]
+        )
+        if not error_found <= CLOSE or not losses[-1] < losses[0]:
+            record.fail(f"MISSED {path.stem}: error {error_found:.1e}, losses {losses}")
+    record.note(f"{len(record.tables[-1].rows) - refused} graphs are read, {refused} refused")
+    return record
+
+
+def tried(
+    spec: Any, weights: Mapping[str, Any], x: NDArray[Any], expected: NDArray[Any]
+) -> tuple[float, list[float]]:
+    """Return the error of the scores, and the loss before each step and after the last."""
+    from nets import Net
+    from ops import get_backend
+
+    backend = get_backend("cpu")
+    given = {"data": x, "label": np.arange(1, len(x) + 1, dtype=np.float32)}
+
+    def net_in(phase: str, memory: str) -> Net:
+        return Net(
+            spec.for_phase(phase), phase, ops=backend, batch=len(x), input_shape=x.shape[1:],
+            memory=memory,
+        )  # fmt: skip
+
+    net = net_in("TEST", "kept")
+    blobs = {
+        layer: [
+            np.array(blob, np.float32).reshape(param.shape)
+            for blob, param in zip(weights[layer], params, strict=True)
+        ]
+        for layer, params in net.params.items()
+    }
+    net.run(given, blobs)
+    loss = next(layer.proto for layer in spec.layers if layer.proto.name == "loss")
+    scores = np.asarray(net.blob(loss.bottom[0])).reshape(expected.shape)
+    error = float(np.abs(scores - expected).max() / np.abs(expected).max())
+    net = net_in("TRAIN", "reused")
+    losses = []
+    for step in range(STEPS):
+        losses.append(net.run(given, blobs, step)["loss"])
+        _descend(net, blobs)
+    losses.append(net.run(given, blobs, STEPS)["loss"])
+    return error, losses
+
+
+def _descend(net: Any, blobs: Arrays) -> None:
+    """Take a step of SGD, and let running statistics go on."""
+    gradients: dict[str, Any] = {}
+    for stage in reversed(net.stages):
+        found = net.backward(stage)
+        if stage.layer:
+            gradients[stage.layer] = found
+    learned = [
+        gradient
+        for layer, of in gradients.items()
+        for gradient, param in zip(of, net.params[layer], strict=True)
+        if param.keep is None
+    ]
+    norm = float(np.sqrt(sum(np.square(each, dtype=np.float64).sum() for each in learned)))
+    rate = RATE / max(1.0, norm)
+    for layer, of in gradients.items():
+        for blob, gradient, param in zip(blobs[layer], of, net.params[layer], strict=True):
+            if param.keep is not None:
+                blob[...] = param.keep * blob + gradient
+            else:
+                blob -= rate * param.lr_mult * gradient
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,10 @@
+"""Nets and solvers that ship.
+
+modules    The parts that nets in Python share
+resnet     Residual nets (He et al
+convnext   ConvNeXt (Liu et al
+densenet   Nets whose layers read the results of all layers before them (Huang et al
+mobilenet  Nets of inverted residual blocks
+regnet     RegNet (Radosavovic et al
+vgg        VGG nets (Simonyan and Zisserman 2014) with BatchNorm, as in torchvision
+"""

@@ -1,0 +1,461 @@
+"""Graphs of ONNX as nets: every operator that is read gives the numbers of ONNX's own reference,
+with any number of rows."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from nets import GraphKeys, NetError, load_net, net_of_graph
+from nets.definition.spec import NetSpec
+from nets.files.weights import read_weights
+from nets.graph.graph import Net
+from nets.imported import Imported
+from nets.imported.converters import CONVERTERS
+from ops import get_backend
+from tests.helpers.onnx_graphs import Graph, small_net
+from tests.nets.support import backward, some_values
+
+pytest.importorskip("onnx", reason="needs onnx: pip install -e '.[onnx]'")
+
+from onnx.reference import ReferenceEvaluator
+
+NO_KEYS = GraphKeys()
+CLOSE = 1e-5  # relative to the largest number
+Image = tuple[str, int]  # a value, and how many numbers a row of it has
+
+
+def scores(spec: NetSpec, found: Imported, x: np.ndarray) -> np.ndarray:
+    """The scores of a net for the images x."""
+    net = Net(
+        spec.for_phase("TEST"), "TEST", ops=get_backend(), batch=len(x), input_shape=x.shape[1:],
+        memory="kept",
+    )  # fmt: skip
+    assert net.params.keys() <= found.weights.keys()
+    blobs = {layer: found.weights[layer] for layer in net.params}
+    net.run({"data": x, "label": np.zeros(len(x), np.float32)}, blobs)
+    loss = next(layer for layer in spec.layers if layer.proto.name == "loss")
+    return np.asarray(net.blob(loss.proto.bottom[0]))
+
+
+def agree(path: Path, keys: GraphKeys = NO_KEYS, rows: tuple[int, ...] = (3, 4)) -> NetSpec:
+    """Compare a net with ONNX's reference, for each number of rows. Returns the net."""
+    reference = ReferenceEvaluator(str(path))
+    spec, found = net_of_graph(path, keys)
+    for count in rows:
+        random = np.random.default_rng(count)
+        x = random.standard_normal((count, *_shape(reference))).astype(np.float32)
+        (expected,) = reference.run([keys.output or reference.output_names[0]], {"x": x})
+        y = scores(spec, found, x).reshape(expected.shape)
+        assert np.isfinite(expected).all()
+        assert np.abs(y - expected).max() <= CLOSE * np.abs(expected).max()
+    return spec
+
+
+def _shape(reference: ReferenceEvaluator) -> list[int]:
+    dims = reference.proto_.graph.input[0].type.tensor_type.shape.dim
+    return [dim.dim_value for dim in dims[1:]]
+
+
+def types(spec: NetSpec) -> list[str]:
+    """The types of the layers between data and loss."""
+    return [layer.proto.type for layer in spec.layers[1:] if layer.proto.type not in HEAD]
+
+
+HEAD = ("SoftmaxWithLoss", "Accuracy")
+
+
+def test_a_small_residual_net_computes_the_same_and_has_the_names_of_its_modules(tmp_path):
+    graph, out = small_net()
+    spec = agree(graph.write(tmp_path / "net.onnx", out))
+    assert types(spec).count("BatchNorm") == types(spec).count("Scale") == 5
+    assert [layer.proto.name for layer in spec.layers][-3:] == ["fc", "loss", "accuracy"]
+
+
+def test_each_kind_of_image_operator_has_a_case():
+    elsewhere = {"BatchNormalization", "LogSoftmax", "Softmax", "SiLU", "Gemm", "Upsample"}
+    cases = [*CASES.values(), *(case for _, case in NEW.values())]
+    tried = {node.op_type for case in cases for node in nodes_of(case)}
+    assert CONVERTERS.keys() - elsewhere - tried == set()
+
+
+def nodes_of(case: Callable[[Graph], Image]) -> list:
+    graph = Graph()
+    graph.scores(*case(graph))
+    return graph.nodes
+
+
+@pytest.mark.parametrize("opset", range(13, 22))
+def test_a_file_of_each_opset_is_the_same_net(tmp_path, opset):
+    graph, out = small_net()
+    expected = load_net(graph.write(tmp_path / "net.onnx", out))
+    graph.opset = opset
+    assert load_net(graph.write(tmp_path / "net.onnx", out)).proto == expected.proto
+
+
+def unary(kind: str, **attributes) -> Callable[[Graph], Image]:
+    return lambda g: (g.op(kind, "x", **attributes), 192)
+
+
+def positive(kind: str) -> Callable[[Graph], Image]:
+    return lambda g: (g.op(kind, g.op("Add", g.op("Abs", "x"), 0.5)), 192)
+
+
+def grouped(g: Graph) -> Image:
+    x = g.conv("x", 3, 6)
+    return g.op("Conv", x, g.weight(4, 3, 3, 3), group=2, strides=[2, 1], pads=[1] * 4), 4 * 4 * 8
+
+
+def depthwise(g: Graph) -> Image:
+    y = g.op("Conv", "x", g.weight(6, 1, 3, 3), group=3, dilations=[2, 2])
+    return y, 6 * 4 * 4
+
+
+def one_sided(g: Graph) -> Image:
+    bias = g.weight(4, module="bias")
+    y = g.op("Conv", "x", g.weight(4, 3, 3, 3), bias, strides=[2, 2], pads=[0, 0, 1, 1])
+    return y, 4 * 4 * 4
+
+
+def same(g: Graph) -> Image:
+    return g.op("Conv", "x", g.weight(4, 3, 4, 4), auto_pad="SAME_UPPER"), 4 * 64
+
+
+def along_channels(g: Graph) -> Image:
+    means = g.op("GlobalAveragePool", g.conv("x", 3, 6))
+    line = g.op("Unsqueeze", g.op("Squeeze", means, [2, 3]), [1])
+    gate = g.op("Sigmoid", g.op("Conv", line, g.weight(1, 1, 3), pads=[1, 1]))
+    gate = g.op("Reshape", gate, [0, 6, 1, 1])
+    return g.op("Mul", g.conv("x", 3, 6), g.op("Expand", gate, [1, 6, 8, 8])), 6 * 64
+
+
+def transposed(g: Graph) -> Image:
+    return g.op("ConvTranspose", "x", g.weight(3, 4, 3, 3), strides=[2, 2], pads=[1] * 4), 4 * 225
+
+
+def pool(kind: str, height: int = 4, **attributes) -> Callable[[Graph], Image]:
+    return lambda g: (
+        g.op(kind, "x", kernel_shape=[3, 3], strides=[2, 2], **attributes),
+        3 * height * height,
+    )
+
+
+def one_sided_pool(g: Graph) -> Image:
+    return g.op("MaxPool", "x", kernel_shape=[2, 2], strides=[2, 2], pads=[0, 0, 1, 1]), 3 * 16
+
+
+def squeezed(kind: str) -> Callable[[Graph], Image]:
+    def case(g: Graph) -> Image:
+        x = g.conv("x", 3, 6)
+        gate = g.op("Sigmoid", g.conv(g.op("ReduceMean", x, axes=[2, 3]), 6, 6, 1))
+        return g.op(kind, x, gate), 6 * 64
+
+    return case
+
+
+def quotient(g: Graph) -> Image:
+    return g.op("Div", "x", g.op("Add", g.op("Abs", g.conv("x", 3, 3)), 1.0)), 192
+
+
+def spatial_gate(g: Graph) -> Image:
+    gate = g.op("ReduceMean", "x", axes=[1])
+    most = g.op("ReduceMax", "x", axes=[1])
+    return g.op("Mul", "x", g.op("Add", gate, most)), 192
+
+
+def arithmetic(g: Graph) -> Image:
+    x = g.op("Sub", 2.0, g.op("Mul", "x", g.weight(3, 1, 1)))
+    x = g.op("Add", g.op("Div", x, 3.0), g.weight(1, 3, 1, 8))
+    y = g.op("Sub", x, g.conv("x", 3, 3))
+    return g.op("Sum", g.op("Max", x, y), y, g.op("Neg", g.op("Pow", x, 2.0))), 192
+
+
+def shuffled(g: Graph) -> Image:
+    x = g.op("Reshape", g.conv("x", 3, 6), [0, 2, 3, 8, 8])
+    return g.op("Reshape", g.op("Transpose", x, perm=[0, 2, 1, 3, 4]), [0, 6, 8, 8]), 6 * 64
+
+
+def rows_from_shape(g: Graph) -> Image:
+    rows = g.op("Gather", g.op("Shape", "x"), np.array(0), axis=0)
+    sizes = g.op("Concat", g.op("Unsqueeze", rows, [0]), np.array([-1]), axis=0)
+    return g.op("Reshape", "x", sizes), 192
+
+
+def last_channels(g: Graph) -> Image:
+    """A block of ConvNeXt: the channels are the last axis, and no layer moves them there."""
+    x = g.op("Transpose", g.conv("x", 3, 6), perm=[0, 2, 3, 1])
+    x = g.op("LayerNormalization", x, g.weight(6), g.weight(6), axis=-1)
+    x = g.op("Add", g.op("MatMul", x, g.weight(6, 12)), g.weight(12))
+    x = g.op("MatMul", g.op("Relu", x), g.weight(12, 6))
+    return g.op("Transpose", g.op("Mul", x, g.weight(6)), perm=[0, 3, 1, 2]), 6 * 64
+
+
+def cut(g: Graph) -> Image:
+    a, b, c = g.op("Split", g.conv("x", 3, 6), [1, 3, 2], outputs=3, axis=1)
+    joined = g.op("Concat", c, g.op("Relu", a), b, axis=1)
+    part = g.op("Slice", joined, [1], [-1], [1])
+    return g.op("Concat", part, g.op("Gather", joined, np.array([5]), axis=1), axis=1), 5 * 64
+
+
+def erf_gelu(g: Graph) -> Image:
+    gate = g.op("Add", g.op("Erf", g.op("Div", "x", 2**0.5)), 1.0)
+    return g.op("Mul", g.op("Mul", "x", gate), 0.5), 192
+
+
+def silu(g: Graph) -> Image:
+    return g.op("Mul", "x", g.op("Sigmoid", "x")), 192
+
+
+def mish_by_parts(g: Graph) -> Image:
+    return g.op("Mul", "x", g.op("Tanh", g.op("Softplus", "x"))), 192
+
+
+def old_layer_norm(g: Graph) -> Image:
+    x = g.op("Transpose", "x", perm=[0, 2, 3, 1])
+    minus = g.op("Sub", x, g.op("ReduceMean", x, axes=[-1]))
+    square = g.op("ReduceMean", g.op("Pow", minus, 2.0), axes=[-1])
+    y = g.op("Div", minus, g.op("Sqrt", g.op("Add", square, 1e-5)))
+    return g.op("Add", g.op("Mul", y, g.weight(3)), g.weight(3)), 192
+
+
+def clipped(g: Graph) -> Image:
+    low = g.op("Clip", "x", "", np.float32(0.5))
+    return g.op("Clip", g.op("Clip", low, np.float32(-1), np.float32(0.3)), np.float32(0)), 192
+
+
+def inside_means(g: Graph) -> Image:
+    options = {"kernel_shape": [3, 3], "pads": [1] * 4, "count_include_pad": 0}
+    return g.op("AveragePool", "x", **options), 192
+
+
+def sums(g: Graph) -> Image:
+    x = g.op("ReduceSum", "x", [2, 3])
+    y = g.op("ReduceL2", "x", axes=[2], keepdims=0)
+    return g.op("Concat", g.op("Flatten", x), g.op("Flatten", y), axis=1), 3 + 24
+
+
+def grid(g: Graph) -> Image:
+    y = g.op("Resize", "x", "", np.array([1.0, 1.0, 2.0, 2.0], np.float32), mode="nearest")
+    return y, 3 * 256
+
+
+def bordered(g: Graph) -> Image:
+    return g.op("Pad", "x", [0, 0, 1, 0, 0, 0, 0, 2], np.float32(0.5)), 3 * 9 * 10
+
+
+def groups(g: Graph) -> Image:
+    x = g.conv("x", 3, 6)
+    x = g.op("InstanceNormalization", x, g.weight(6, low=0.5), g.weight(6), epsilon=1e-3)
+    y = g.op("Reshape", x, [0, 2, -1])
+    y = g.op("InstanceNormalization", y, np.ones(2), np.zeros(2))
+    return g.op("Mul", g.op("Reshape", y, [0, 6, 8, 8]), g.weight(6, 1, 1)), 6 * 64
+
+
+CASES: dict[str, Callable[[Graph], Image]] = {
+    **{
+        kind: unary(kind)
+        for kind in ("Relu", "Sigmoid", "Tanh", "HardSwish", "Softplus", "Abs", "Exp", "Neg")
+    },
+    **{kind: positive(kind) for kind in ("Log", "Sqrt", "Reciprocal")},
+    "LeakyRelu": unary("LeakyRelu", alpha=0.2),
+    "Elu": unary("Elu", alpha=0.7),
+    "HardSigmoid": unary("HardSigmoid", alpha=0.3, beta=0.4),
+    "HardSigmoid of Caffe's slope": unary("HardSigmoid", alpha=1 / 6),
+    "Dropout": lambda g: (g.op("Dropout", "x", np.float32(0.3)), 192),
+    "Cast": unary("Cast", to=1),
+    "Identity": unary("Identity"),
+    "GlobalAveragePool": lambda g: (g.op("GlobalAveragePool", "x"), 3),
+    "CastLike": lambda g: (g.op("CastLike", "x", "x"), 192),
+    "PRelu": lambda g: (g.op("PRelu", "x", g.weight(3, 1, 1)), 192),
+    "LRN": unary("LRN", size=3, alpha=0.3, beta=0.6, bias=1.5),
+    "Conv, grouped": grouped,
+    "Conv, depthwise and dilated": depthwise,
+    "Conv with padding on one side": one_sided,
+    "Conv, SAME_UPPER": same,
+    "Conv along channels": along_channels,
+    "ConvTranspose": transposed,
+    "MaxPool": pool("MaxPool", 4, pads=[1] * 4),
+    "MaxPool with padding on one side": one_sided_pool,
+    "AveragePool": pool("AveragePool", 3),
+    "AveragePool with a border": pool("AveragePool", 4, pads=[1] * 4, count_include_pad=1),
+    "AveragePool inside": inside_means,
+    "GlobalMaxPool": lambda g: (g.op("GlobalMaxPool", "x"), 3),
+    "squeeze and excitation": squeezed("Mul"),
+    "a sum of one number per channel": squeezed("Add"),
+    "a difference of one number per channel": squeezed("Sub"),
+    "a quotient of one number per channel": squeezed("Div"),
+    "a quotient": quotient,
+    "a gate of one number per pixel": spatial_gate,
+    "arithmetic with constants": arithmetic,
+    "channel shuffle": shuffled,
+    "a shape that is computed": rows_from_shape,
+    "channels last": last_channels,
+    "parts": cut,
+    "GELU by Erf": erf_gelu,
+    "SiLU by parts": silu,
+    "Mish by parts": mish_by_parts,
+    "LayerNorm by parts": old_layer_norm,
+    "Clip": clipped,
+    "sums": sums,
+    "Resize": grid,
+    "Pad": bordered,
+    "InstanceNorm and GroupNorm": groups,
+}
+NEW: dict[str, tuple[int, Callable[[Graph], Image]]] = {
+    "Gelu": (20, unary("Gelu")),
+    "Gelu by tanh": (20, unary("Gelu", approximate="tanh")),
+    "Mish": (18, unary("Mish")),
+    "GroupNormalization": (
+        21,
+        lambda g: (
+            g.op("GroupNormalization", "x", g.weight(3), g.weight(3), num_groups=3),
+            192,
+        ),
+    ),
+}
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_an_operator_gives_the_numbers_of_the_reference(tmp_path, name):
+    graph = Graph(opset=17)
+    rows = (3,) if name == "LRN" else (2, 3)  # the reference's LRN needs as many rows as channels
+    agree(graph.write(tmp_path / "net.onnx", graph.scores(*CASES[name](graph))), rows=rows)
+
+
+@pytest.mark.parametrize("name", NEW)
+def test_an_operator_of_a_later_opset_gives_the_numbers_of_the_reference(tmp_path, name):
+    opset, case = NEW[name]
+    graph = Graph(opset=opset)
+    agree(graph.write(tmp_path / "net.onnx", graph.scores(*case(graph))))
+
+
+@pytest.mark.parametrize(
+    ("case", "expected"),
+    [
+        (silu, ["SiLU"]),
+        (erf_gelu, ["GELU"]),
+        (last_channels, ["Convolution", "LayerNorm", "Scale", "Convolution", "ReLU"]),
+        (old_layer_norm, ["LayerNorm", "Scale"]),
+        (depthwise, ["DepthwiseConvolution"]),
+        (clipped, ["Clip", "Clip", "ReLU"]),
+    ],
+)
+def test_a_composition_becomes_the_layer_that_computes_it(tmp_path, case, expected):
+    graph = Graph()
+    spec = load_net(graph.write(tmp_path / "net.onnx", graph.scores(*case(graph))))
+    assert types(spec)[: len(expected)] == expected
+
+
+def test_a_file_written_for_two_rows_computes_any_number_of_rows(tmp_path):
+    graph = Graph((2, 3, 8, 8))
+    x = graph.op("Reshape", graph.conv("x", 3, 6), [2, 2, 3, 8, 8])
+    x = graph.op("Reshape", graph.op("Transpose", x, perm=[0, 2, 1, 3, 4]), [2, 6, -1])
+    path = graph.write(tmp_path / "net.onnx", graph.scores(x, 6 * 64))
+    agree(path, rows=(2,))
+    spec, found = net_of_graph(path)
+    x = np.random.default_rng(1).standard_normal((4, 3, 8, 8)).astype(np.float32)
+    halves = [scores(spec, found, part) for part in (x[:2], x[2:])]
+    assert np.allclose(scores(spec, found, x), np.concatenate(halves), rtol=1e-5, atol=1e-5)
+
+
+def test_half_precision_weights_are_widened(tmp_path):
+    graph, out = small_net()
+    model = graph.model(out)
+    onnx = graph.onnx
+    for tensor in model.graph.initializer:
+        array = onnx.numpy_helper.to_array(tensor).astype(np.float16)
+        tensor.CopyFrom(onnx.numpy_helper.from_array(array, tensor.name))
+    path = tmp_path / "half.onnx"
+    path.write_bytes(model.SerializeToString())
+    _, found = net_of_graph(path)
+    arrays = [array for arrays in found.weights.values() for array in arrays]
+    assert {array.dtype for array in arrays} == {np.dtype(np.float32)}
+
+
+def test_weights_in_a_file_next_to_the_graph_are_read(tmp_path):
+    graph, out = small_net()
+    whole = graph.write(tmp_path / "whole.onnx", out)
+    path = tmp_path / "net.onnx"
+    graph.onnx.save_model(
+        graph.model(out), str(path), save_as_external_data=True, location="net.data",
+        size_threshold=0,
+    )  # fmt: skip
+    assert (tmp_path / "net.data").stat().st_size > 1000
+    ours, theirs = read_weights(path), read_weights(whole)
+    assert ours.keys() == theirs.keys()
+    assert all(
+        np.array_equal(a, b) for name in ours for a, b in zip(ours[name], theirs[name], strict=True)
+    )
+
+
+def test_a_softmax_at_the_end_is_left_to_the_loss(tmp_path):
+    for kind in ("Softmax", "LogSoftmax"):
+        graph, out = small_net()
+        spec = load_net(graph.write(tmp_path / f"{kind}.onnx", graph.op(kind, out)))
+        assert not {"Softmax", "Log"} & set(types(spec))
+
+
+def test_other_classes_replace_the_last_layer(tmp_path):
+    graph, out = small_net()
+    spec, found = net_of_graph(graph.write(tmp_path / "net.onnx", out), GraphKeys(classes=4))
+    (last,) = [layer.proto for layer in spec.layers if layer.proto.type == "InnerProduct"]
+    assert (last.name, last.inner_product_param.num_output) == ("fc/4_classes", 4)
+    assert last.name not in found.weights
+
+
+def test_one_of_several_outputs_is_chosen_and_the_rest_of_the_graph_left_out(tmp_path):
+    graph, out = small_net()
+    side = graph.scores("x", 64, 7, "side")
+    path = graph.write(tmp_path / "net.onnx", out, side)
+    with pytest.raises(NetError, match=r"train\.onnx\.output"):
+        load_net(path)
+    spec = agree(path, GraphKeys(output=side))
+    assert types(spec) == ["Flatten", "InnerProduct"]
+    names = {layer.proto.name for layer in spec.layers}
+    assert names & read_weights(path).keys()
+
+
+def test_a_graph_that_convoy_writes_is_read_again_with_the_same_numbers(tmp_path):
+    from nets.onnx import export
+    from nets.predict import Given
+    from nets.predict.given import completed
+
+    net = load_net("resnet20")
+    deployment = completed(None, Given(net=net, size=(32, 32)), {}, "resnet20")
+    blobs = some_values(Net(deployment.net, "TEST", ops=get_backend(), batch=2))
+    export(deployment, blobs, tmp_path / "net.onnx")
+    spec, found = net_of_graph(tmp_path / "net.onnx")
+    theirs = Net(deployment.net, "TEST", ops=get_backend(), batch=2, memory="kept")
+    x = np.random.default_rng(1).standard_normal((2, 3, 32, 32)).astype(np.float32)
+    theirs.run({theirs.inputs[0]: x}, blobs)
+    logits = [layer.proto for layer in net.layers if layer.proto.type == "InnerProduct"][-1].top[0]
+    expected = np.asarray(theirs.blob(logits))
+    assert np.abs(scores(spec, found, x) - expected).max() <= 1e-4 * np.abs(expected).max()
+
+
+def test_training_lowers_the_loss_of_a_graph(tmp_path):
+    graph, out = small_net()
+    spec, found = net_of_graph(graph.write(tmp_path / "net.onnx", out))
+    net = Net(spec.for_phase("TRAIN"), "TRAIN", ops=get_backend(), batch=8, input_shape=(1, 8, 8))
+    random = np.random.default_rng(1)
+    given = {
+        "data": random.standard_normal((8, 1, 8, 8)).astype(np.float32),
+        "label": np.arange(8, dtype=np.float32),
+    }
+    blobs = {layer: [np.array(blob) for blob in found.weights[layer]] for layer in net.params}
+    losses = []
+    for step in range(10):
+        losses.append(net.run(given, blobs, step)["loss"])
+        for layer, gradients in backward(net).items():
+            for blob, gradient, param in zip(
+                blobs[layer], gradients, net.params[layer], strict=True
+            ):
+                blob[...] = (
+                    param.keep * blob + gradient
+                    if param.keep is not None
+                    else blob - 0.05 * param.lr_mult * gradient
+                )
+    assert losses[-1] < losses[0] / 2
