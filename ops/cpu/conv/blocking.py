@@ -287,7 +287,7 @@ def weight_blocks_in_place(s: Sweep, threads: int) -> Blocks:
     """As `weight_blocks`, if the outputs are one panel already: y is read where it lies, with the
     images in the inner loop."""
     taps = s.taps[0] * s.taps[1]
-    vectors = s.outputs // host().lanes
+    vectors = -(-s.outputs // host().lanes)
     channels = s.channels
     best = Blocks(min(s.images, RUN), 1, 1, min(channels, RUN), in_place=True)
     least = float("inf")

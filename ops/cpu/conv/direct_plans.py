@@ -14,6 +14,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from ops.cpu.codegen.ir_tools import MASKED
 from ops.cpu.codegen.target import host
 from ops.cpu.conv import blocking
 from ops.cpu.conv.algorithm import ConvShape
@@ -44,6 +45,7 @@ LONG = 24  # runs of at least this many rows fit tiles of any height
 # Most rows of a product over pixels whose panels are not copied: 16 rows then take 0.7 of the time,
 # 32 take 0.83
 FEW_ROWS = 32
+FEW_CHANNELS = 16  # most channels with which rows of y that end inside a vector are read in place
 # bytes between pixels from which on they are copied, since they share few sets of the first-level
 # cache
 FAR = 1024
@@ -250,22 +252,32 @@ class Plans:
                 _pixel_form(s, x, y, self.team.size, turned=s.outputs <= s.channels), at
             )
             return
-        one_panel = (
-            s.outputs % host().lanes == 0
-            and s.outputs <= USUAL * host().lanes
-            and y.n == s.outputs * FLOAT
-        )
+        # Rows of y that end inside a vector take twice as long without registers for masks. With
+        # many channels a copied panel is read so often that the copy costs nothing.
+        few = host().lanes == MASKED and s.channels <= FEW_CHANNELS
+        fits = few or s.outputs % host().lanes == 0
+        one_panel = fits and s.outputs <= USUAL * host().lanes and y.n == s.outputs * FLOAT
         sized = blocking.weight_blocks_in_place if one_panel else blocking.weight_blocks
         blocks = sized(s, self.team.size)
         panels = blocking.panel_table(s.outputs, blocks.parts, s.channels * s.taps[0] * s.taps[1])
         each = aligned(blocking.scratch_numbers(s, blocks, True, not blocks.in_place) * FLOAT)
+        geometry = self._geometry(s, x, y, blocks, panels)
+        if blocks.in_place and s.outputs % host().lanes:
+            geometry |= self._apart()
         block = correlate.block(
-            **self._geometry(s, x, y, blocks, panels),
+            **geometry,
             packed=1,
             scratch_each=each,
             in_place=int(blocks.in_place),
         )
         yield self._unpacked(s, 0, block, blocks, panels, each)
+
+    @staticmethod
+    def _apart() -> dict[str, int]:
+        """The micro-kernels for a y that is read in place and whose rows lie apart or are not whole
+        vectors."""
+        kinds = tiles(ahead=True)
+        return {"table": kinds.table.ctypes.data, "rows": kinds.rows.ctypes.data}
 
     def _pixel_work(self, form: PixelForm, at: int) -> Work:
         """A gradient of weights with one tap, as a product of matrices."""
@@ -276,8 +288,7 @@ class Plans:
         geometry = self._geometry(s, form.x, form.y, blocks, panels)
         once = s.channels <= FEW_ROWS and s.high * s.wide == 1
         if once:
-            kinds = tiles(ahead=True)  # rows of y lie apart
-            geometry |= {"table": kinds.table.ctypes.data, "rows": kinds.rows.ctypes.data}
+            geometry |= self._apart()
         block = multiply_pixels.block(
             **geometry, packed=int(form.copied), scratch_each=each, in_place=int(once)
         )

@@ -124,12 +124,12 @@ def _gradients(
             _copy_panel(code, a, part, order, y, (spare, width, outputs))
         by_outer = in_place.pick(a.yw, order.inner * width)
         by_row = in_place.pick(a.yh, order.outer * order.inner * width)
-        rows = in_place.pick(y, spare), width, by_outer, by_row
+        rows = in_place.pick(y, spare), in_place.pick(a.yn, width), by_outer, by_row
         each = tiles_in(code, a, vectors, span)
         for i in code.loop(0, a.taps_h):
             for j in code.loop(0, spans):
                 result = to + before + ((i * a.taps_w + j) * a.channels + part.c0) * width
-                operands = _operands(a, part, x, (i, j, whole), order, rows, result, fresh)
+                operands = _operands(a, part, x, (i, j, whole), order, rows, (result, width), fresh)
                 run_tiles(
                     code,
                     a,
@@ -162,11 +162,11 @@ def _operands(
     tap: tuple[Whole, Whole, Choice],
     order: Order,
     y: tuple[Whole, Whole, Whole, Whole],
-    result: Whole,
+    result: tuple[Whole, Whole],
     fresh: Choice,
 ) -> Operands:
     """The operands of the sums of one tap, without its pixels in the padding."""
-    (i, j, whole), (from_y, width, sBo, sBc), (swapped, _, outer) = tap, y, order
+    (i, j, whole), (from_y, sBk, sBo, sBc), (swapped, _, outer) = tap, y, order
     i0, i1 = reached(part.p0 * a.step_h + a.off_h + i * a.hop_h, a.step_h, part.p, a.height)
     j0, j1 = reached(part.q0 * a.step_w + a.off_w + j * a.hop_w, a.step_w, part.q, a.width)
     j0 = whole.pick(0, j0)
@@ -174,7 +174,7 @@ def _operands(
     column = a.step_w * x.w
     row = a.step_h * x.h
     A = x.at + i0 * row + i * a.hop_h * x.h + j0 * column + j * a.hop_w * x.w
-    B = from_y + i0 * sBc + swapped.pick(j0 * sBo, j0 * width)
+    B = from_y + i0 * sBc + swapped.pick(j0 * sBo, j0 * sBk)
     nk = swapped.pick(part.n, j1 - j0)
     no = swapped.pick(j1 - j0, part.n)
     sAk = swapped.pick(x.n, column)
@@ -185,6 +185,6 @@ def _operands(
     no = joined.pick(no * (i1 - i0), no)
     calls = (joined | empty).pick(1, i1 - i0)
     return Operands(
-        (A, 4, sAk, sAo, row), (B, width, sBo, sBc), (result, width), (a.zeros, fresh),
+        (A, 4, sAk, sAo, row), (B, sBk, sBo, sBc), result, (a.zeros, fresh),
         (empty.pick(0, nk), no, calls),
     )  # fmt: skip

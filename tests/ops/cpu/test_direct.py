@@ -54,6 +54,8 @@ SHAPES = [
     ConvShape((40, 8, 2, 3), 65, ConvGeometry((2, 3), (1, 1), (1, 1))),
     # in a gradient of weights, dy is one panel and is read without a copy
     plain(33, 9, (6, 7), 16, 3, pad=1),
+    plain(33, 3, (9, 8), 24, 2),
+    plain(9, 5, (9, 8), 37, 3, pad=1, stride=2),
     plain(64, 48, (20, 18), 48, 1),  # results bypass the caches
     # threads divide the pixels over which gradients of weights are summed
     plain(16, 42, (14, 13), 26, 1, groups=2),
