@@ -45,6 +45,7 @@ LONG = 24  # runs of at least this many rows fit tiles of any height
 # Most rows of a product over pixels whose panels are not copied: 16 rows then take 0.7 of the time,
 # 32 take 0.83
 FEW_ROWS = 32
+FEW_CHANNELS = 16  # most channels with which rows of y that end inside a vector are read in place
 # bytes between pixels from which on they are copied, since they share few sets of the first-level
 # cache
 FAR = 1024
@@ -251,8 +252,10 @@ class Plans:
                 _pixel_form(s, x, y, self.team.size, turned=s.outputs <= s.channels), at
             )
             return
-        # without registers for masks, rows of y that end inside a vector take twice as long
-        fits = s.outputs % host().lanes == 0 or host().lanes == MASKED
+        # Rows of y that end inside a vector take twice as long without registers for masks. With
+        # many channels a copied panel is read so often that the copy costs nothing.
+        few = host().lanes == MASKED and s.channels <= FEW_CHANNELS
+        fits = few or s.outputs % host().lanes == 0
         one_panel = fits and s.outputs <= USUAL * host().lanes and y.n == s.outputs * FLOAT
         sized = blocking.weight_blocks_in_place if one_panel else blocking.weight_blocks
         blocks = sized(s, self.team.size)
