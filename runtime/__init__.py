@@ -37,6 +37,7 @@ own_packages       Convoy's packages `ops`, `nets` and `roles`
 defaults           Defaults of keys of cluster.toml that packages below the configuration also use
 program_interface  The interface of a program to the runtime
 counting           Numbers of things in words: "1 image", "2 images"
+other_roles        A module `roles` of the user next to a script
 
 A name is imported when it is first used. So role processes import no configuration, and `python -m
 runtime` handles signals before it imports anything that takes time.
@@ -48,6 +49,10 @@ from __future__ import annotations
 
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
+
+from runtime import other_roles
+
+other_roles.name_when_it_is_in_the_way()
 
 if TYPE_CHECKING:
     from runtime.actors.actor import Actor

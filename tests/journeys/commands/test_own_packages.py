@@ -178,6 +178,31 @@ def test_a_script_that_needs_runtime_only_has_modules_of_its_own_with_the_other_
     assert (done.stdout, done.stderr) == ("True\n", "")
 
 
+@pytest.mark.parametrize(
+    "text",
+    [
+        "import roles\nimport runtime\nroles.training({})\n",
+        "import runtime\nimport roles\nroles.training({})\n",
+        "import runtime\nfrom roles import training\n",
+        "import runtime\nimport roles.nothing\n",
+    ],
+)
+@pytest.mark.parametrize("file", ["roles.py", "roles/__init__.py"])
+def test_a_script_that_misses_convoys_roles_is_told_of_the_module_in_the_way(
+    text: str, file: str, project: Path, editable: Path
+) -> None:
+    (project / file).parent.mkdir(exist_ok=True)
+    (project / file).write_text("MINE = True\n")
+    done = started(project, editable, text)
+    assert done.returncode == 1
+    assert done.stderr.splitlines()[-1] == (
+        f"{project / file} is imported in place of Convoy's package 'roles': rename it, or keep "
+        "the script in another folder"
+    )
+    other = started(project, editable, "import roles, runtime\nroles.MINE.nothing\n")
+    assert "AttributeError" in other.stderr.splitlines()[-1]
+
+
 def test_a_script_trains_next_to_folders_of_data_called_as_the_packages(
     project: Path, editable: Path
 ) -> None:
