@@ -16,7 +16,6 @@ from ops.cpu.team.team import Team
 from ops.cpu.team.workspace import LINE, Workspace, aligned
 from ops.errors import Array
 
-NEAR_BYTES = 32 << 10  # bytes of a panel that stays in the L1 cache for all rows of a thread
 _ONE = np.ones(1, np.float32)
 
 
@@ -68,8 +67,8 @@ class Recurrence:
         )
         # the gradient of the table's part: one row for each row of the table
         self._by_row = add_rows.block(count=states, width=width, table=table, step=self._row_G)
-        self._forward = self._steps(hidden, forward)
-        self._backward = self._steps(width, backward)
+        self._forward = self._steps(forward)
+        self._backward = self._steps(backward)
         self._packs = [
             self._pack(hidden, width, turned=True),
             self._pack(width, hidden, turned=False),
@@ -88,21 +87,19 @@ class Recurrence:
         assert plan is not None
         return plan
 
-    def _common(self, depth: int) -> dict[str, int]:
-        t = tiles()
-        near = [v for v in range(2, t.vectors + 1) if depth * v * t.lanes * 4 <= NEAR_BYTES]
-        vectors = max(near, default=t.vectors)
+    def _common(self) -> dict[str, int]:
+        t = tiles(dense="AB")
         return {
             "table": t.table.ctypes.data,
             "rows": t.rows.ctypes.data,
-            "vectors": vectors,
+            "vectors": t.vectors,
             "lanes": t.lanes,
         }
 
     def _pack(self, depth: int, width: int, *, turned: bool) -> Any:
         row = 4 * (depth if turned else width)
         return PACK(
-            **self._common(depth),
+            **self._common(),
             turn=turns().plain,
             row=row,
             depth=depth,
@@ -110,10 +107,10 @@ class Recurrence:
             turned=turned,
         )
 
-    def _steps(self, depth: int, unit: int) -> Any:
+    def _steps(self, unit: int) -> Any:
         s = self._sizes
         return STEPS(
-            **self._common(depth),
+            **self._common(),
             unit=unit,
             zeros=self._zeros.ctypes.data,
             steps=s.steps,
