@@ -21,7 +21,6 @@ from ops.cpu.team.team import Team
 from ops.cpu.team.workspace import LINE, Workspace, aligned
 from ops.errors import Array
 
-NEAR_BYTES = 32 << 10  # bytes of a panel that stays in the L1 cache for all rows of a thread
 # least sequences and hidden units for which the steps of a layer are faster in bfloat16
 LEAST_ROUNDED = 16
 _ONE = np.ones(1, np.float32)
@@ -100,20 +99,18 @@ class Recurrence:
         assert plan is not None
         return plan
 
-    def _common(self, depth: int) -> dict[str, int]:
-        t = tiles()
+    def _common(self) -> dict[str, int]:
+        t = tiles(dense="AB")
         if self._blocks:
             return {
                 "vectors": self._blocks.vectors,
                 "table": t.table.ctypes.data,
                 "rows": t.rows.ctypes.data,
             }
-        near = [v for v in range(2, t.vectors + 1) if depth * v * t.lanes * 4 <= NEAR_BYTES]
-        vectors = max(near, default=t.vectors)
         return {
             "table": t.table.ctypes.data,
             "rows": t.rows.ctypes.data,
-            "vectors": vectors,
+            "vectors": t.vectors,
             "lanes": t.lanes,
         }
 
@@ -124,7 +121,7 @@ class Recurrence:
             at = narrowers()
             moves = {"narrow": at.along_turned if turned else at.across}
         return PACK(
-            **self._common(depth),
+            **self._common(),
             **moves,
             row=row,
             depth=depth,
@@ -141,7 +138,7 @@ class Recurrence:
                 "most": blocks.rows, "along": narrowers().along, "pitch": _pitch(depth),
             }  # fmt: skip
         return STEPS(
-            **self._common(depth),
+            **self._common(),
             **rounding,
             unit=unit,
             zeros=self._zeros.ctypes.data,

@@ -17,7 +17,7 @@ WIDE = 4 * LANES  # bytes of a vector of pairs
 
 
 @inlined
-def plain_product(
+def state_product(
     a: Any,
     table: Any,
     rows_of: Any,
@@ -32,7 +32,8 @@ def plain_product(
     k: int,
     n: int,
 ) -> None:
-    """C = start + A packed as `state_product` has them, in float32."""
+    """C = start + A packed, rows n0 to n1. `start` 0 stands for zeros; its rows are `step`
+    apart."""
     wide = a.lanes * 4
     total = (n + a.lanes - 1) // a.lanes
     for first in range(0, total, a.vectors):
@@ -65,19 +66,10 @@ def plain_product(
 
 @inlined
 def rounded_product(
-    a: Any,
-    A: int,
-    sA: int,
-    C: int,
-    sC: int,
-    start: int,
-    step: int,
-    n0: int,
-    n1: int,
-    k: int,
+    a: Any, A: int, sA: int, C: int, sC: int, start: int, step: int, n0: int, n1: int, k: int,
     n: int,
-) -> None:
-    """C = start + A packed as `state_product` has them; the rows of A are rounded first."""
+) -> None:  # fmt: skip
+    """C = start + A packed as `state_product` does, of rows that are rounded first."""
     none = np.float32(-np.inf)
     pairs = (k + CHUNK - 1) // CHUNK * LANES
     total = (n + LANES - 1) // LANES
@@ -107,13 +99,12 @@ def rounded_product(
 
 
 @inlined
-def state_product(
+def step_product(
     a: Any, table: Any, rows_of: Any, A: int, sA: int, C: int, sC: int, start: int, step: int,
     n0: int, n1: int, k: int, n: int,
 ) -> None:  # fmt: skip
-    """C = start + A packed, rows n0 to n1. `start` 0 stands for zeros; its rows are `step`
-    apart."""
+    """C = start + A packed, in bfloat16 if the plan has a block for it."""
     if a.multiply:
         rounded_product(a, A, sA, C, sC, start, step, n0, n1, k, n)
     else:
-        plain_product(a, table, rows_of, A, sA, C, sC, start, step, n0, n1, k, n)
+        state_product(a, table, rows_of, A, sA, C, sC, start, step, n0, n1, k, n)

@@ -15,7 +15,7 @@ import numpy as np
 from ops.cpu.codegen.kernel import arguments, floats, inlined, integers, kernel, layout
 from ops.cpu.gemm.amx_block import call_begin, call_end
 from ops.cpu.gemm.microkernel import MAX_ROWS
-from ops.cpu.recurrent.state_products import state_product
+from ops.cpu.recurrent.state_products import step_product
 from ops.cpu.recurrent.units import call_backward, call_forward
 
 TILE_ROWS = 16  # rows that a block in bfloat16 multiplies in the time of one
@@ -69,7 +69,7 @@ def run_forward(number: int, size: int, at: Any) -> None:
             sums = a.extra
             step = row_G
         if t > 0 or a.h0:
-            state_product(
+            step_product(
                 a, table, rows_of, a.carried, a.sC, a.sums, a.sS, a.extra, row_G, n0, n1, a.hidden,
                 a.width,
             )  # fmt: skip
@@ -150,7 +150,7 @@ def run_backward(number: int, size: int, at: Any) -> None:
                 following,
             )
         if t > 0 or a.d_h0:
-            state_product(
+            step_product(
                 a, table, rows_of, d_gates, a.sG, a.carried, a.sC, 0, 0, n0, n1, a.width, a.hidden
             )
     if a.multiply:

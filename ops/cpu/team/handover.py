@@ -2,9 +2,9 @@
 a count of finished shares, and the sleep state and the last claimed share of each thread.
 
 `post` announces a kernel. If all threads are awake it calls `finish`: the caller runs its share,
-then every share that its thread has not begun, and waits for the rest. Otherwise it returns the
-sleepers as bits; the caller wakes them and calls `finish`. `serve` is a thread's life until it
-falls asleep.
+then every share that its thread has not begun, and waits for the rest. Otherwise it marks the
+sleepers and returns their number; the caller wakes them and calls `finish`. `serve` is a thread's
+life until it falls asleep.
 
 A share is claimed before it is run, by its thread or by the caller, so it is run once. Its result
 does not depend on who runs it. So the caller does not wait for a thread that other programs keep
@@ -43,6 +43,7 @@ CLAIM = 3
 # places in the caller's line: kernels that it is still to run alone, how many at the next late
 # kernel, and kernels since then that were not late
 ALONE, PENALTY, TIMELY_SO_FAR = 4, 5, 6
+WAKE = 7  # place in a thread's line: 1 if it slept when the last kernel was posted
 LEAST_ALONE = 16
 MOST_ALONE = 2048
 TIMELY = 256
@@ -222,8 +223,8 @@ def _each(b: ir.IRBuilder, first: ir.Value, end: ir.Value) -> Iterator[ir.Value]
 
 
 def _post(module: ir.Module) -> None:
-    """post(state, size, kernel, block) -> bits of the members that sleep; 0 if the kernel has been
-    run."""
+    """post(state, size, kernel, block) -> the number of members that sleep, each with a mark at
+    WAKE; 0 if the kernel has been run."""
     b, (state, size, kernel, block) = _function(module, "post", I64, 4)
     left = _place(b, state, I64(0), ALONE)
     with b.if_then(b.icmp_signed(">", b.load(left), I64(0))):
@@ -233,23 +234,16 @@ def _post(module: ir.Module) -> None:
     for index, value in ((KERNEL, kernel), (BLOCK, block), (DONE, I64(0))):
         _write(b, state, index, value)
     _write(b, state, TURN, b.add(_read(b, state, TURN), I64(1)))
-    start, head, body, end = (b.block, *(b.append_basic_block(n) for n in ("head", "body", "end")))
-    b.branch(head)
-    b.position_at_end(head)
-    number = b.phi(I64)
-    bits = b.phi(I64)
-    number.add_incoming(I64(1), start)
-    bits.add_incoming(I64(0), start)
-    b.cbranch(b.icmp_signed("<", number, size), body, end)
-    b.position_at_end(body)
-    slept = b.icmp_signed("==", _swap(b, state, b.add(number, I64(FIELDS)), AWAKE), I64(ASLEEP))
-    bits.add_incoming(b.or_(bits, b.select(slept, b.shl(I64(1), number), I64(0))), body)
-    number.add_incoming(b.add(number, I64(1)), body)
-    b.branch(head)
-    b.position_at_end(end)
-    with b.if_then(b.icmp_signed("==", bits, I64(0))):
+    sleepers = b.alloca(I64)
+    b.store(I64(0), sleepers)
+    with _each(b, I64(1), size) as number:
+        before = _swap(b, state, b.add(number, I64(FIELDS)), AWAKE)
+        slept = b.zext(b.icmp_signed("==", before, I64(ASLEEP)), I64)
+        b.store(slept, _place(b, state, number, WAKE))
+        b.store(b.add(b.load(sleepers), slept), sleepers)
+    with b.if_then(b.icmp_signed("==", b.load(sleepers), I64(0))):
         b.call(module.globals["finish"], [state, size, kernel, block, I64(1)])
-    b.ret(bits)
+    b.ret(b.load(sleepers))
 
 
 def _serve(module: ir.Module) -> None:

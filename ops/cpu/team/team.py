@@ -23,7 +23,7 @@ import numpy as np
 from ops.cpu.codegen.compiled import addresses
 from ops.cpu.codegen.kernel import CALL, Kernel
 from ops.cpu.codegen.wanted import load, wanted
-from ops.cpu.team.handover import AWAKE, FIELDS, LEAST_ALONE, PENALTY, build_handover
+from ops.cpu.team.handover import AWAKE, FIELDS, LEAST_ALONE, PENALTY, WAKE, build_handover
 from ops.errors import Array
 
 LINE = 16  # int64 numbers between two threads' states, so that they share no cache line
@@ -70,12 +70,10 @@ class Team:
             return
         with self._turn:
             state = self._state.ctypes.data
-            sleepers = self._post(state, self.size, where, at)
-            if sleepers:
+            if self._post(state, self.size, where, at):
                 self._state[FIELDS * LINE + CORE] = _core() if _core else 0
-                for number, lock in enumerate(self._locks, 1):
-                    if sleepers >> number & 1:
-                        lock.release()
+                for member in np.flatnonzero(self._state[(FIELDS + 1) * LINE + WAKE :: LINE]):
+                    self._locks[member].release()
                 self._finish(state, self.size, where, at, 0)
 
 

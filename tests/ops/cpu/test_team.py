@@ -122,6 +122,28 @@ def test_the_caller_runs_the_shares_of_threads_that_do_not_come() -> None:
     np.testing.assert_array_equal(ops.matmul(a, b, out), expected)  # late threads find no share
 
 
+def fall_asleep(team: Team) -> None:
+    """Wait until every thread of the team sleeps."""
+    end = time.monotonic() + 60
+    while not (team._state[(FIELDS + 1) * LINE :: LINE] == ASLEEP).all():
+        assert time.monotonic() < end, "a thread was not woken"
+        time.sleep(0.001)
+
+
+def test_a_team_of_more_than_64_threads_wakes_each_of_them() -> None:
+    ops = get_backend("cpu", threads=70)
+    assert isinstance(ops, Fast)
+    rng = np.random.default_rng(1)
+    a = rng.standard_normal((512, 64), np.float32)
+    b = rng.standard_normal((64, 48), np.float32)
+    expected = get_backend("cpu").matmul(a, b, np.empty((512, 48), np.float32))
+    for _ in range(3):
+        out = np.empty_like(expected)
+        np.testing.assert_array_equal(ops.matmul(a, b, out), expected)
+        fall_asleep(ops.team)
+        ops.team._state[FIELDS * LINE + ALONE] = 0  # the caller does not run the next kernel alone
+
+
 def test_a_team_ends_a_thread_that_has_not_woken_yet() -> None:
     before = threads()
     team = Team(2)
