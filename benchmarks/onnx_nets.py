@@ -93,8 +93,8 @@ def main(arguments: list[str] | None = None) -> int:
         exported(given.export, given.nets or [*TORCHVISION, *TIMM])
     if given.graphs is None:
         return 0
-    graphs = sorted(given.graphs.glob("*.onnx"))
-    record = checked([path for path in graphs if not given.nets or path.stem in given.nets])
+    graphs = [given.graphs / f"{name}.onnx" for name in given.nets]
+    record = checked(graphs or sorted(given.graphs.glob("*.onnx")))
     print("results:", *write(given.results, "onnx_nets", machine(), {"nets": record}))
     return int(record.status == "failed")
 

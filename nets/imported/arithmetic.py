@@ -95,7 +95,7 @@ def _as_bias(step: Step, x: Value, first: int, array: NDArray[Any], at: int) -> 
     """Return the sum as the bias of the product that made x, if no other node reads the
     product."""
     layer = step.made.maker(x.blob)
-    if layer is None or not step.read_once(at) or array.ndim != 1:
+    if layer is None or not step.takes_only(at, "MatMul", "Conv") or array.ndim != 1:
         return None
     block: caffe.InnerProductParameter | caffe.ConvolutionParameter | None = None
     if layer.type == "InnerProduct":

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TypeAlias
 
+from nets.errors import NetError
 from nets.imported.layers_made import Step, Unsupported
 
 Converter: TypeAlias = Callable[[Step], None]
@@ -42,4 +43,10 @@ def convert(step: Step) -> None:
     converter = CONVERTERS.get(step.node.kind)
     if converter is None:
         raise Unsupported(REASONS.get(step.node.kind, "no layer computes this operator"))
-    converter(step)
+    try:
+        converter(step)
+    except (TypeError, ValueError, IndexError, KeyError, ArithmeticError) as error:
+        if isinstance(error, NetError):
+            raise
+        # an attribute of another type, or a number that no layer can have
+        raise Unsupported(f"an attribute or a constant does not fit: {error}") from None

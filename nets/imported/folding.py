@@ -13,9 +13,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from nets.imported.model_file import Node
-from nets.imported.tensors import DTYPES, MOST_NUMBERS
+from nets.imported.tensors import DTYPES
 
 ROWS = 1_000_003  # a prime: no size of a net is a multiple of it
+MOST_COMPUTED = 2**26  # numbers of an array that is computed, 256 MB
 # operators that keep the numbers of parameters, and only arrange them
 ARRANGES = frozenset(
     {"Identity", "Cast", "CastLike", "Reshape", "Flatten", "Squeeze", "Unsqueeze", "Gather"}
@@ -70,8 +71,9 @@ def slices_of(node: Node, rank: int, inputs: Sequence[Constant]) -> tuple[slice,
 
 
 def _checked(shape: Sequence[int]) -> tuple[int, ...]:
+    """Return a shape that arithmetic makes. Raises ValueError if it is too large for constants."""
     sizes = tuple(int(size) for size in shape)
-    if math.prod(sizes) > MOST_NUMBERS:
+    if math.prod(sizes) > MOST_COMPUTED:
         raise ValueError(f"an array of shape {sizes}")
     return sizes
 
@@ -124,7 +126,10 @@ def _unsqueeze(node: Node, inputs: Sequence[Constant]) -> Constant:
 
 
 def _gather(node: Node, inputs: Sequence[Constant]) -> Constant:
-    return np.asarray(np.take(inputs[0], inputs[1], axis=node.attributes.get("axis", 0)))
+    x, places = inputs
+    axis = node.attributes.get("axis", 0)
+    _checked([x.size // max(1, x.shape[axis]), places.size])
+    return np.asarray(np.take(x, places, axis=axis))
 
 
 def _slice(node: Node, inputs: Sequence[Constant]) -> Constant:
@@ -144,6 +149,12 @@ def _split(node: Node, inputs: Sequence[Constant]) -> list[Constant]:
 
 def _transpose(node: Node, inputs: Sequence[Constant]) -> Constant:
     return inputs[0].transpose(node.attributes.get("perm"))
+
+
+def _where(node: Node, inputs: Sequence[Constant]) -> Constant:
+    condition, a, b = inputs
+    _checked(np.broadcast_shapes(condition.shape, a.shape, b.shape))
+    return np.where(condition, a, b)
 
 
 def _clip(node: Node, inputs: Sequence[Constant]) -> Constant:
@@ -217,7 +228,7 @@ FOLDS: dict[str, Fold] = {
     "Clip": _clip,
     "BatchNormalization": _batch_norm,
     "CastLike": lambda node, inputs: inputs[0].astype(inputs[1].dtype),
-    "Where": lambda node, inputs: np.where(*inputs),
+    "Where": _where,
     "Cast": _cast,
     "Reshape": _reshape,
     "Flatten": lambda node, inputs: inputs[0].reshape(

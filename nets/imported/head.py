@@ -11,7 +11,7 @@ from nets.schema import caffe_pb2 as caffe
 
 ROWS_OF_AN_OPEN_BATCH = 64
 # layers between the layer with one output per class and the net's output
-BEHIND = ("Flatten", "Reshape", "Pooling", "ReLU", "Dropout", "Softmax", "Bias", "Permute")
+BEHIND = ("Flatten", "Reshape", "Pooling", "ReLU", "Dropout", "Softmax", "Permute")
 
 
 @dataclass(frozen=True)

@@ -76,6 +76,7 @@ class Made:
     weights: dict[str, list[NDArray[Any]]] = field(default_factory=dict)
     values: dict[str, Value | Fixed] = field(default_factory=dict)
     readers: Counter[str] = field(default_factory=Counter)  # how many nodes read each value
+    kinds: dict[str, str] = field(default_factory=dict)  # of the node that made each value
     computed: list[str] = field(default_factory=list)  # parameters that other arrays replace
     names: set[str] = field(default_factory=lambda: {"data", "label", "loss", "accuracy"})
 
@@ -248,10 +249,12 @@ class Step:
     def give(self, *results: Value | Fixed) -> None:
         """Give the outputs of the node."""
         self.made.values.update(zip(self.node.outputs, results, strict=False))
+        self.made.kinds.update(dict.fromkeys(self.node.outputs, self.node.kind))
 
-    def read_once(self, at: int = 0) -> bool:
-        """Whether no other node reads input `at`."""
-        return self.made.readers[self.node.inputs[at]] == 1
+    def takes_only(self, at: int, *kinds: str) -> bool:
+        """Whether a node of one of these kinds made input `at`, and no other node reads it."""
+        name = self.node.inputs[at]
+        return self.made.readers[name] == 1 and self.made.kinds.get(name) in kinds
 
 
 def shown(shape: Sequence[int]) -> str:

@@ -17,6 +17,7 @@ from nets.regular import read_bytes
 from nets.schema import onnx_net_pb2 as onnx
 
 MOST_BYTES = 2**31 - 1  # of a protobuf message
+LARGEST = 2**20  # rows of a batch, or pixels of an image's side
 OPSETS = range(13, 22)
 QUANTISED = ("QuantizeLinear", "DequantizeLinear", "DynamicQuantizeLinear", "QLinear", "Integer")
 
@@ -128,6 +129,8 @@ def _image(value: onnx.ValueInfoProto, file: str) -> tuple[int, tuple[int, ...]]
             f"{label}: found open sizes {', '.join(opened)}, expected numbers for all axes but the "
             "rows; export with images of one size"
         )
+    if (largest := max(int(size.dim_value) for size in sizes)) > LARGEST:
+        raise NetError(f"{label}: found a size of {largest}, expected at most {LARGEST}")
     return int(max(0, sizes[0].dim_value)), tuple(int(size.dim_value) for size in sizes[1:])
 
 

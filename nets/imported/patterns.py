@@ -93,8 +93,9 @@ def _silu(nodes: Nodes, gate: Node) -> tuple[Node, Node] | None:
         return None
     kind = "SiLU"
     if gate.kind == "HardSigmoid":
-        alpha = gate.attributes.get("alpha", 0.2)
-        if not math.isclose(alpha, 1 / 6, rel_tol=1e-4) or gate.attributes.get("beta", 0.5) != 0.5:
+        alpha, beta = gate.attributes.get("alpha", 0.2), gate.attributes.get("beta", 0.5)
+        known = isinstance(alpha, float) and math.isclose(alpha, 1 / 6, rel_tol=1e-4)
+        if not known or beta != 0.5:
             return None
         kind = "HardSwish"
     return last, with_inputs(last, gate.inputs[0], kind=kind)

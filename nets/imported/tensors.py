@@ -67,7 +67,10 @@ class Tensor:
             raise self._error(f"found shape {self.shape}, expected at most {MOST_NUMBERS} numbers")
         if self._external:
             self._check_external()
-        elif (found := self._count()) != math.prod(self.shape):
+        elif self._proto.raw_data:
+            if (found := len(self._proto.raw_data)) != self._bytes:
+                raise self._error(f"found {found} bytes, expected {self._bytes}")
+        elif (found := len(self._listed())) != math.prod(self.shape):
             raise self._error(f"found {found} numbers, expected {math.prod(self.shape)}")
 
     @property
@@ -81,8 +84,8 @@ class Tensor:
         elif proto.raw_data:
             found = np.frombuffer(proto.raw_data, dtype)
         else:
-            found = np.array(self._listed(), np.uint16 if dtype == "<f2" else dtype)
-            found = found.view(np.float16) if dtype == "<f2" else found
+            found = np.array(self._listed())
+            found = found.astype(np.uint16).view(dtype) if dtype == "<f2" else found.astype(dtype)
         shaped = found.reshape(self.shape)
         return shaped.astype(np.float32) if self.is_float else shaped
 
@@ -94,16 +97,16 @@ class Tensor:
             return proto.double_data
         return proto.int64_data if proto.data_type == 7 else proto.int32_data
 
-    def _count(self) -> int:
-        size = DTYPES[self._proto.data_type].itemsize
-        raw = len(self._proto.raw_data)
-        return raw // size if raw else len(self._listed())
+    @property
+    def _bytes(self) -> int:
+        """The size of all numbers in the file."""
+        return math.prod(self.shape) * DTYPES[self._proto.data_type].itemsize
 
     def _place(self) -> tuple[Path, int, int]:
         """Return the file, the offset and the number of bytes of external data."""
         facts = {entry.key: entry.value for entry in self._proto.external_data}
         name = facts.get("location", "")
-        size = math.prod(self.shape) * DTYPES[self._proto.data_type].itemsize
+        size = self._bytes
         numbers = [facts.get("offset", "0"), facts.get("length", str(size))]
         if not all(number.isascii() and number.isdigit() for number in numbers):
             raise self._error(f"external data: found offset and length {numbers}, expected numbers")

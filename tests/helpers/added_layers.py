@@ -18,7 +18,10 @@ layer { name: "depth" type: "StochasticDepth" bottom: "silu" top: "depth"
   dropout_param { dropout_ratio: 0.3 } }
 layer { name: "sum" type: "Eltwise" bottom: "norm" bottom: "depth" top: "sum" }
 layer { name: "hard" type: "HardSwish" bottom: "sum" top: "hard" }
-layer { name: "pool" type: "AdaptivePooling" bottom: "hard" top: "pool"
+layer { name: "turned" type: "Permute" bottom: "hard" top: "turned"
+  permute_param { order: [0, 1, 3, 2] } }
+layer { name: "border" type: "Pad" bottom: "turned" top: "border" pad_param { top: 1 left: 2 } }
+layer { name: "pool" type: "AdaptivePooling" bottom: "border" top: "pool"
   adaptive_pooling_param { output_size: 5 } }
 layer { name: "ip" type: "InnerProduct" bottom: "pool" top: "ip" inner_product_param {
   num_output: 10 weight_filler { type: "xavier" } } }

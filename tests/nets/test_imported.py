@@ -349,6 +349,16 @@ def test_a_composition_becomes_the_layer_that_computes_it(tmp_path, case, expect
     assert types(spec)[: len(expected)] == expected
 
 
+def test_a_bias_is_not_given_to_a_product_that_another_node_reads(tmp_path):
+    graph = Graph()
+    product = graph.conv("x", 3, 6)
+    same = graph.op("Identity", product)
+    biased = graph.op("Add", same, graph.weight(6, 1, 1))
+    y = graph.op("Concat", biased, graph.op("Relu", product), axis=1)
+    spec = agree(graph.write(tmp_path / "net.onnx", graph.scores(y, 12 * 64)))
+    assert types(spec)[:2] == ["Convolution", "Bias"]
+
+
 def test_a_file_written_for_two_rows_computes_any_number_of_rows(tmp_path):
     graph = Graph((2, 3, 8, 8))
     x = graph.op("Reshape", graph.conv("x", 3, 6), [2, 2, 3, 8, 8])

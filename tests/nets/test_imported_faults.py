@@ -102,6 +102,15 @@ def missing_numbers(graph: Graph, model: Any) -> None:
     model.graph.initializer[0].raw_data = model.graph.initializer[0].raw_data[:-4]
 
 
+def part_of_a_number(graph: Graph, model: Any) -> None:
+    model.graph.initializer[0].raw_data += b"x"
+
+
+def wrong_attribute(graph: Graph, model: Any) -> None:
+    helper = graph.onnx.helper
+    model.graph.node[0].attribute.append(helper.make_attribute("group", "eight"))
+
+
 def negative_sizes(graph: Graph, model: Any) -> None:
     model.graph.initializer[0].dims[0] = -8
 
@@ -190,7 +199,10 @@ FAULTS: dict[str, tuple[Fault, str]] = {
     "a value that no node makes": (written(unmade_input), "reads 'nowhere', but no node makes it"),
     "a value that is made twice": (written(made_twice), "which exists already"),
     "a weight of another shape": (written(wrong_weight), "its weight has shape (8, 5, 3, 3)"),
-    "a tensor without its last number": (written(missing_numbers), "found 71 numbers, expected 72"),
+    "a tensor without its last number": (written(missing_numbers), "found 284 bytes, expected 288"),
+    "a tensor with a part of a number": (written(part_of_a_number), "found 289 bytes"),
+    "an attribute of another type": (written(wrong_attribute), "an attribute or a constant does"),
+    "an image of a million pixels": (shaped("N", 1, 2**21, 8), "found a size of 2097152"),
     "negative sizes": (written(negative_sizes), "found shape (-8, 1, 3, 3)"),
     "huge sizes": (written(huge_sizes), "expected at most 536870912 numbers"),
     "a tensor of texts": (written(texts), "found data type string, expected float"),
