@@ -34,6 +34,7 @@ from nets.definition.params import ParamSpec
 from nets.definition.rate_schedule import RateSchedule
 from nets.definition.solver import SolverSpec, load_solver
 from nets.definition.spec import NetSpec, fits, is_graph, load_net, net_of_graph, text_of
+from nets.definition.zoo import own_solver
 from nets.errors import CheckpointError, DataError, NetError, PrototxtError
 from nets.graph.classes import hard_loss, unknown_numbers
 from nets.graph.graph import Net, Stage
@@ -66,6 +67,7 @@ __all__ = [
     "load_net",
     "load_solver",
     "net_of_graph",
+    "own_solver",
     "text_of",
     "unknown_numbers",
     "whitened",

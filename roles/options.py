@@ -213,8 +213,9 @@ class Train(Section):
     path of a graph of ONNX, `"model.onnx"` (docs/onnx.md)."""
     recipe: Literal["cifar", "airbench94", "imagenet", "finetune"] | None = None
     """Default: none. Values for keys that are not given (docs/optimizers.md#recipes)."""
-    solver: Text = "lenet_digits_solver"
-    """A name from the zoo or the path of a Caffe solver prototxt."""
+    solver: Text | None = None
+    """Default: the own solver of a net in Python, such as `"resnet18_solver"`, else
+    `"lenet_digits_solver"`. A name from the zoo or the path of a Caffe solver prototxt."""
     seed: Annotated[int, Field(ge=0, lt=2**63)] = 1
     """Default: the solver's `random_seed`, else `1`. The seed of first parameters, shuffling,
     mirroring and dropout."""

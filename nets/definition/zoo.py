@@ -36,6 +36,12 @@ def names_a_net(source: str) -> bool:
     return call is not None and call[1] in NETS
 
 
+def own_solver(source: str) -> str:
+    """Return the name of the solver of a net in Python, "" for every other source."""
+    call = _CALL.fullmatch(source)
+    return f"{call[1]}_solver" if call is not None and call[1] in NETS else ""
+
+
 def build(source: str) -> Any:
     """Return the NetBuilder of a net that `names_a_net` accepts. Raises PrototxtError for wrong
     arguments."""
@@ -53,7 +59,7 @@ def _arguments(source: str, text: str, known: list[str]) -> dict[str, int]:
     for part in text.split(",") if text.strip() else ():
         said = _ARGUMENT.fullmatch(part)
         if said is None or said[1] not in known or said[1] in found or not int(said[2]):
-            near = did_you_mean(said[1], known) if said else ""
+            near = did_you_mean(said[1], known) if said and said[1] not in known else ""
             raise PrototxtError(
                 f"{source}: found '{part.strip()}'{near}, expected {' and '.join(known)}, each at "
                 f'most once and a whole number above 0, such as "{known[0]}=10"'

@@ -35,6 +35,8 @@ whitening        The filters of layers with a `whitening` filler, from the first
 first_test       The test before the first iteration, which some nets cannot have
 graph_nets       A net from a graph of ONNX, which [train.onnx] and `train.batch` complete
 layer_patterns   The keys of [train] that name layers by patterns
+plan_inputs      The inputs of a plan
+written_job      The job as [train] alone describes it, with the paths of its files
 
 See docs/decisions/tuning.md.
 """

@@ -15,8 +15,8 @@ from roles.planning.devices import Devices, by_machine
 from roles.planning.diagnostics import Diagnostics
 from roles.planning.gradient_links import gradient_links, mistakes, with_formats
 from roles.planning.job_checks import CheckedJob
-from roles.planning.job_reading import PlanInputs
 from roles.planning.largest import largest_array
+from roles.planning.plan_inputs import PlanInputs
 from roles.planning.recurrent_nets import batches_of_sequence
 from runtime.config.sections import ClusterConfig
 from runtime.errors import ConfigError

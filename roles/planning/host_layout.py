@@ -17,8 +17,8 @@ from roles.forecasting.catalogue import Kind
 from roles.options import Strategy
 from roles.planning.diagnostics import Diagnostics
 from roles.planning.job_checks import CheckedJob
-from roles.planning.job_reading import PlanInputs
 from roles.planning.kind_speeds import groups_of, noted_kinds, with_speeds
+from roles.planning.plan_inputs import PlanInputs
 from roles.presets.norm_shares import with_norm_shares
 from roles.presets.request import Request
 from runtime.config.sections import ClusterConfig

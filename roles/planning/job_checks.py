@@ -20,8 +20,9 @@ from roles.planning.compensating import told_of_momentum
 from roles.planning.contents import Contents, check_rates
 from roles.planning.diagnostics import Diagnostics
 from roles.planning.first_test import without_first_test
-from roles.planning.job_reading import PlanInputs, ReadJob
+from roles.planning.job_reading import ReadJob
 from roles.planning.layer_patterns import pattern_mistakes, unknown_values
+from roles.planning.plan_inputs import PlanInputs
 from roles.planning.recurrent_nets import recurrent_mistakes
 from roles.planning.solver_fit import named, unfit
 from roles.planning.strategies import PRESETS, idle_servers, mistakes_of, options_of

@@ -3,54 +3,30 @@
 from __future__ import annotations
 
 import dataclasses
-import os
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from nets import is_file, is_folder, is_graph
 from nets.data import Source, folder_names, is_one
 from nets.files.shared import Weights
 from nets.files.weights import read_each
-from roles.checkpoints.meant import Meant, files_meant
 from roles.coordination.schedule import Timetable
 from roles.coordination.timetable import timetable_of
 from roles.learning.job import Job
 from roles.learning.resume import Place, place_of
 from roles.messages import TRAIN
-from roles.options import Checkpoint, Options, Train
 from roles.planning.augmenting import augment_of, check_transform, transform_of
-from roles.planning.auto_settings import AutoSettings
 from roles.planning.by_solver import as_the_solver_says
 from roles.planning.compensating import compensation_of
 from roles.planning.diagnostics import Diagnostics
 from roles.planning.epochs import mistakes as timing_mistakes
 from roles.planning.epochs import timed
-from roles.planning.graph_nets import completed
-from roles.planning.refusals import DOUBLE, mistakes
-from roles.planning.solver_sections import extras_of, of_recipe, values_of
+from roles.planning.plan_inputs import PlanInputs
+from roles.planning.refusals import mistakes
+from roles.planning.solver_sections import of_recipe
 from roles.planning.solver_sections import told as replaced
-from roles.planning.strategies import preset_called
-from roles.presets.request import Preset
+from roles.planning.written_job import as_written
 from roles.tuning.compensation import Compensation
-from runtime.config.sections import ClusterConfig
-from runtime.plan.placement import data_here
-
-
-@dataclass(frozen=True)
-class PlanInputs:
-    """The inputs of a plan.
-
-    `train`: the section with which the run starts, in which `auto` has replaced each "auto".
-    `base`: the folder of cluster.toml.
-    """
-
-    config: ClusterConfig
-    train: Train
-    checkpoint: Checkpoint
-    preset: Preset
-    auto: AutoSettings
-    base: Path
 
 
 @dataclass(frozen=True)
@@ -64,21 +40,6 @@ class ReadJob:
     sources: Mapping[str, Source]
     weights: Weights
     compensation: Compensation | None
-
-
-def inputs_of(
-    config: ClusterConfig, options: Options, preset: Preset | None, diagnostics: Diagnostics
-) -> PlanInputs:
-    """The inputs of a plan by `preset`, or by the preset that `options` name. Raises ConfigError if
-    that preset does not exist."""
-    train = options.train
-    with diagnostics.reading("train", "strategy", "preset"):
-        preset = preset or preset_called(train.strategy.preset)
-    diagnostics.stop_if_wrong()
-    assert preset is not None
-    base = config.raw.base
-    auto = AutoSettings(train, preset, base)
-    return PlanInputs(config, auto.begun_with, options.checkpoint, preset, auto, base)
 
 
 def read(inputs: PlanInputs, diagnostics: Diagnostics) -> ReadJob:
@@ -120,7 +81,7 @@ def read_job(inputs: PlanInputs, diagnostics: Diagnostics) -> Job:
         diagnostics.problem(text, "train", *keys)
     for text in of_recipe(train):
         diagnostics.warn(text, "train", "recipe")
-    job = _as_written(inputs, diagnostics)
+    job = as_written(inputs, diagnostics)
     with diagnostics.reading("train", "data", "augment"):
         job = dataclasses.replace(
             job, augment=augment_of(train.data), transform=transform_of(train.data)
@@ -178,70 +139,6 @@ def _compensated(
         values = {**job.solver_values, "momentum": first.momentum(groups)}
         job = dataclasses.replace(job, solver_values=values)
     return job, found
-
-
-def _as_written(inputs: PlanInputs, diagnostics: Diagnostics) -> Job:
-    """The job as [train] alone describes it. No file is read yet, except to find the weights of a
-    run, and a graph of ONNX."""
-    train = inputs.train
-    # the iterations of epochs are known when the data are open
-    values = values_of(train.optimizer) | {"max_iter": 1 if train.epochs else train.max_iter}
-    values |= {"base_lr": train.base_lr, "momentum": train.set_momentum}
-    return Job(
-        net=completed(_located(inputs.base, train.net), train, diagnostics),
-        solver=_located(inputs.base, train.solver),
-        data={TRAIN: train.data.train},
-        seed=train.seed,
-        batch=0,
-        test_batches=(),
-        base_directory=data_here(inputs.config),
-        shuffle=bool(train.data.shuffle),
-        orientation=train.data.orientation,
-        b_p=train.b_p,
-        kernels="numpy" if train.precision == DOUBLE else train.kernels,
-        precision=train.precision,
-        cudnn=train.cudnn,
-        micro_batches=train.strategy.cutting["micro_batches"],
-        resume=_beside(inputs.base, train.resume),
-        weights=_weights(inputs, diagnostics),
-        solver_values={name: value for name, value in values.items() if value is not None},
-        extras=extras_of(train),
-        freeze=tuple(train.freeze),
-        fresh=tuple(train.fresh),
-    )
-
-
-def _located(base: Path, name: str) -> str:
-    """A path relative to cluster.toml if there is such a file, otherwise the name as it is (a name
-    of the zoo)."""
-    return _beside(base, name) if is_file(base / name) else name
-
-
-def _beside(base: Path, name: str | None) -> str:
-    """A path relative to cluster.toml; "" without a name."""
-    return os.path.abspath(base / name) if name else ""  # noqa: PTH100  # resolve() fails at links in a circle
-
-
-def _weights(inputs: PlanInputs, diagnostics: Diagnostics) -> tuple[str, ...]:
-    """The files of first weights that cluster.toml names, or a graph of ONNX, which has weights;
-    otherwise (). A file that is chosen in a run directory is reported."""
-    if not inputs.train.weights and not inputs.train.resume:
-        net = _located(inputs.base, inputs.train.net)
-        return (net,) if is_graph(Path(net)) else ()
-
-    def beside(name: str) -> Path:
-        return Path(_beside(inputs.base, name))
-
-    def located(name: str) -> Path | None:
-        path = beside(name)
-        return path if is_file(path) or is_folder(path) else None
-
-    found = Meant(())
-    with diagnostics.reading("train", "weights"):
-        found = files_meant(inputs.train.weights or (), located, beside)
-        for line in found.told:
-            diagnostics.warn(line, "train", "weights")
-    return tuple(map(str, found.files))
 
 
 def _place(job: Job, diagnostics: Diagnostics) -> Place:

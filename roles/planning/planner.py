@@ -12,7 +12,8 @@ from roles.planning.briefing import brief
 from roles.planning.diagnostics import Diagnostics
 from roles.planning.host_layout import lay_out
 from roles.planning.job_checks import check
-from roles.planning.job_reading import inputs_of, read, read_job
+from roles.planning.job_reading import read, read_job
+from roles.planning.plan_inputs import inputs_of
 from roles.planning.strategies import preset_called
 from roles.presets.request import Preset
 from runtime.config.sections import ClusterConfig

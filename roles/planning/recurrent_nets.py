@@ -8,7 +8,7 @@ from nets import Net
 from nets.data import Source
 from roles.learning.job import Job
 from roles.messages import TRAIN
-from roles.planning.job_reading import PlanInputs
+from roles.planning.plan_inputs import PlanInputs
 from roles.planning.refusals import Problem
 from roles.planning.strategies import PRESETS
 

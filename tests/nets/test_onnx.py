@@ -34,6 +34,7 @@ SIZES = {
     "cifar10_quick": (32, 32),
     "cifar10_full": (32, 32),
     "resnet20": (32, 32),
+    "airbench94": (32, 32),
 }
 QUICK = [*SIZES, "char_lstm"]
 FILES = [path.stem for path in ZOO.glob("*.prototxt") if not path.stem.endswith("_solver")]

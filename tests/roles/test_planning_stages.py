@@ -13,7 +13,8 @@ from roles.planning.briefing import brief
 from roles.planning.diagnostics import Diagnostics
 from roles.planning.host_layout import lay_out
 from roles.planning.job_checks import CheckedJob, check
-from roles.planning.job_reading import PlanInputs, ReadJob, inputs_of, read
+from roles.planning.job_reading import ReadJob, read
+from roles.planning.plan_inputs import PlanInputs, inputs_of
 from roles.planning.planner import plan
 from runtime.config.file import load_with_program
 from runtime.errors import ConfigError

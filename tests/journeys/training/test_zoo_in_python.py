@@ -136,6 +136,15 @@ def test_a_checkpoint_of_such_a_net_describes_itself(
     assert len(json.loads(capsys.readouterr().out)["classes"]) == 5
 
 
+def test_a_net_has_its_own_solver_by_default(
+    weights: Weights, capsys: pytest.CaptureFixture[str]
+) -> None:
+    file = configured(Path(), "mobilenet_v3_small", more="recipe = 'finetune'")
+    file.write_text(file.read_text().replace('solver = "mobilenet_v3_small_solver"\n', ""))
+    assert main(["check"]) == 0
+    assert "of mobilenet_v3_small_solver.prototxt" in "".join(capsys.readouterr())
+
+
 def no_torch(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "torch", None)
     Path("w.pth").write_bytes(b"anything")
