@@ -225,7 +225,9 @@ def locate(source: str | Path, suffixes: tuple[str, ...]) -> Path:
             return candidate
     if is_there(path):
         return path  # the reader reports why it is not a file
-    names = sorted({*NETS, *(file.stem for file in ZOO.glob("*.prototxt"))})
+    stems = {*NETS, *(file.stem for file in ZOO.glob("*.prototxt"))}
+    solver = "_solver" in suffixes
+    names = sorted(name for name in stems if name.endswith("_solver") == solver)
     raise PrototxtError(
         f"{source}: no such file, and the zoo has no such name{did_you_mean(path.stem, names)}; "
         f"it has {', '.join(names)}"

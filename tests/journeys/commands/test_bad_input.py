@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from nets.definition.spec import ZOO
+from nets.definition.zoo import NETS
 from roles.planning.strategies import PRESETS
 from runtime.cli.main import main
 from tests.helpers.ports import free_ports
@@ -18,7 +19,8 @@ from tests.helpers.support import configure, run_up
 
 NET = (ZOO / "lenet.prototxt").read_text()
 SOLVER = (ZOO / "lenet_solver.prototxt").read_text()
-ZOO_NAMES = ", ".join(sorted(path.stem for path in ZOO.glob("*.prototxt")))
+ZOO_FILES = {path.stem for path in ZOO.glob("*.prototxt") if not path.stem.endswith("_solver")}
+ZOO_NAMES = ", ".join(sorted({*ZOO_FILES, *NETS}))
 PRESET_NAMES = [f"'{name}'" for name in PRESETS]
 ACTORS = "coordinator, conv_model, fc_server, conv-0-0, conv-0-1"
 
