@@ -4,13 +4,15 @@ with PyTorch eager.
 Both sides run in one process, turn by turn, on the same made-up images. PyTorch runs in both of its
 layouts (the better one counts). Each number of threads has its own process. A ratio above 1 means
 that Convoy is faster. With `--beside numpy` the other side is Convoy's own NumPy backend. With
-`--vector-bits 256` the kernels are those of a processor without AVX-512 (libraries still use all
-that the processor has).
+`--precision bf16` PyTorch also runs in its bfloat16 autocast, and Convoy's own float32 is one more
+side. With `--vector-bits 256` the kernels are those of a processor without AVX-512 (libraries still
+use all that the processor has).
 """
 
 from __future__ import annotations
 
 import argparse
+import math
 import os
 import subprocess
 import sys
@@ -48,11 +50,13 @@ WORKLOADS = {
     "googlenet": Workload("googlenet", 16, (3, 224, 224), 1.15, 1000),
     "vgg16": Workload("vgg16", 8, (3, 224, 224), 2.0, 1000),
     "resnet50": Workload("resnet50", 8, (3, 224, 224), 1.3, 1000),
+    "resnet20": Workload("resnet20", 128, (3, 32, 32), 1.0),
     "mobilenet_v1": Workload("mobilenet_v1", 16, (3, 224, 224), 1.3, 1000),
     "mobilenet_v2": Workload("mobilenet_v2", 16, (3, 224, 224), 1.3, 1000),
     "char_lstm": Workload("char_lstm", 64, None, 1.0, 65),
 }
 PEERS = {"torch": ("nchw", "nhwc"), "numpy": ("numpy",)}  # peer -> its sides
+ROUNDED = ("nchw bf16", "nhwc bf16", "convoy float32")  # more sides of precision bf16
 BESIDE_NUMPY = {"cifar10_quick": 2.0}  # the ratios to reach there; 1 for the others
 
 
@@ -62,7 +66,7 @@ def main(arguments: list[str] | None = None) -> int:
     parser = parser_of("training", __doc__)
     parser.add_argument("--threads", type=int, nargs="+", default=[1, 2])
     parser.add_argument("--nets", nargs="+", choices=WORKLOADS, default=list(WORKLOADS))
-    parser.add_argument("--precision", choices=("exact", "fast"), default="fast")
+    parser.add_argument("--precision", choices=("exact", "fast", "bf16"), default="fast")
     parser.add_argument("--beside", choices=PEERS, default="torch")
     parser.add_argument(
         "--vector-bits", choices=("512", "256", "128"), help="the widest vectors to use"
@@ -130,7 +134,7 @@ def run_here(given: argparse.Namespace) -> int:
     from ops.cpu.codegen.target import host
 
     threads = given.threads[0]
-    peers = PEERS[given.beside]
+    peers = sides_of(given)
     record = Record.load(given.into)
     record.path = given.into
     record.facts = {"precision": given.precision, "bits of a vector": host().bits}
@@ -151,8 +155,8 @@ def run_here(given: argparse.Namespace) -> int:
         rates = {label: work.batch / of for label, of in medians(taken).items()}
         faster = gain(taken)
         scale = 64 if work.image is None else 1  # 64 steps of time
-        best = max(rates.get(label, 0.0) for label in peers)  # an LSTM has one layout
-        shown = [rates.get(label, best) * scale for label in (*peers, "convoy")]
+        # an LSTM has one layout
+        shown = [rates.get(label, math.nan) * scale for label in (*peers, "convoy")]
         bar = work.bar if given.beside == "torch" else BESIDE_NUMPY.get(name, 1.0)
         record.row(name, work.batch, *shown, faster, bar)
         if faster < bar:
@@ -161,6 +165,11 @@ def run_here(given: argparse.Namespace) -> int:
         record.status = "passed"
     record.save()
     return 0
+
+
+def sides_of(given: argparse.Namespace) -> tuple[str, ...]:
+    """The sides that Convoy is compared with."""
+    return (*PEERS[given.beside], *(ROUNDED if given.precision == "bf16" else ()))
 
 
 def steps(
@@ -178,11 +187,16 @@ def steps(
     net = net_on(get_backend("cpu", threads=threads, precision=given.precision))
     inputs = made_up(net, work.classes)
     sides: dict[str, Callable[[], object]] = {"convoy": our_step(net, inputs)}
-    for label in PEERS[given.beside] if work.image else PEERS[given.beside][:1]:
+    for label in sides_of(given):
         if label == "numpy":
             sides[label] = our_step(net_on(get_backend("numpy")), inputs)
-        else:
-            sides[label] = torch_step(net, inputs, channels_last=label == "nhwc")
+        elif label == "convoy float32":
+            plain = get_backend("cpu", threads=threads, precision="fast")
+            sides[label] = our_step(net_on(plain), inputs)
+        elif work.image or label.startswith("nchw"):
+            sides[label] = torch_step(
+                net, inputs, channels_last="nhwc" in label, autocast="bf16" in label
+            )
     return sides
 
 
@@ -263,7 +277,8 @@ def torch_step(
 
     def step() -> object:
         optimizer.zero_grad()
-        with torch.autocast(device.type, torch.bfloat16) if autocast else nullcontext():
+        kind = device.type if device else "cpu"
+        with torch.autocast(kind, torch.bfloat16) if autocast else nullcontext():
             loss = peer(
                 **{name: array.to(device, non_blocking=True) for name, array in given.items()}
             )
