@@ -105,7 +105,7 @@ def test_each_result_is_named_by_benchmark_and_vector_width_and_has_both_forms()
         f"{name}.{kind}" for name in names for kind in ("json", "md")
     }
     for name in names:
-        assert re.fullmatch(r"[a-z-]+-(avx512|avx2)", name)
+        assert re.fullmatch(r"[a-z0-9-]+-(avx512|avx2)", name)
         assert (RESULTS / f"{name}.md").read_text("utf-8").startswith(f"# {name}\n")
         for part in json.loads((RESULTS / f"{name}.json").read_text("utf-8"))["parts"].values():
             assert re.fullmatch(r"\d{4}-\d\d-\d\d", part["machine"]["date"])
