@@ -51,6 +51,8 @@ preset = "single"
 workers = 1
 [checkpoint]
 seconds = 0
+[liveness]  # the machine may be busy
+missed = 120
 """
 TRAINED = 'recipe = "cifar"\nbatch = 128\nschedule = { warmup_epochs = 0.5 }\n'
 # Caffe's 0.999 averages statistics over 1 000 iterations, and a run here is shorter
