@@ -84,3 +84,14 @@ def test_mistakes_of_files_and_of_the_strategy_come_at_once(tmp_path: Path) -> N
         check(said, found, diagnostics)
     keys = [problem.partition(": ")[2].partition(": ")[0] for problem in caught.value.problems]
     assert keys == ["train.weights", "train.strategy.groups", "train.strategy.tau"]
+
+
+def test_a_test_covers_all_images_if_no_solver_is_named(tmp_path: Path) -> None:
+    of = "shape = [1, 28, 28], classes = 10"
+    more = f"""[train.data]
+train = {{ format = "synthetic", {of}, size = 100 }}
+test = {{ format = "synthetic", {of}, size = 501 }}
+"""
+    said, diagnostics = inputs(tmp_path, more)
+    checked = check(said, read(said, diagnostics), diagnostics)
+    assert [test.rows for test in checked.timetable.tests] == [501]
