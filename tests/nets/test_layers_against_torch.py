@@ -285,6 +285,13 @@ LINES = [
         "X small",
         lambda x, _: x[:, :, 1:5, :3],
     ),
+    (
+        "Pad",
+        "pad_param { top: 1 left: 2 right: 3 value: 0.5 }",
+        "X",
+        lambda x: F.pad(x, (2, 3, 1, 0), value=0.5),
+    ),
+    ("Permute", "permute_param { order: [0, 2, 3, 1] }", "X", lambda x: x.permute(0, 2, 3, 1)),
     ("Tile", "tile_param { axis: 1 tiles: 3 }", "X", lambda x: x.tile(1, 3, 1, 1)),
     (
         "Reduction",

@@ -20,7 +20,7 @@ import runtime
 from tests.helpers.support import ROOT, events
 
 PAGES = ("layers.md", "programs.md", "scripting.md")
-NEED_FILES = ("predict.md", "prediction.md")
+NEED_FILES = ("predict.md", "prediction.md", "weights.md")
 IS_CELL = 0x80  # CO_COROUTINE: the code awaits outside a function
 
 
