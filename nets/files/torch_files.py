@@ -18,7 +18,7 @@ from nets.files.binary import replacing
 from nets.files.checkpoint import KEY
 from nets.files.extras import need
 from nets.reasons import reason
-from nets.regular import read_bytes
+from nets.regular import opened, read_bytes
 
 PICKLED = (".pth", ".pt")
 MOST_BYTES = 1 << 36
@@ -36,7 +36,7 @@ def is_torchs(path: Path) -> bool:
     if path.suffix != ".safetensors":
         return False
     try:
-        with path.open("rb") as file:
+        with opened(path) as file:
             size = int.from_bytes(file.read(8), "little")
             said = json.loads(file.read(size)) if size <= MOST_HEADER else None
         return isinstance(said, dict) and KEY not in said.get("__metadata__", {})
@@ -94,7 +94,8 @@ def _deserialized(path: Path) -> dict[str, NDArray[Any]]:
 def _unpickled(path: Path) -> dict[str, NDArray[Any]]:
     torch = need("torch", f"{path}: reading a file of this kind")
     try:
-        said = torch.load(path, map_location="cpu", weights_only=True)
+        with opened(path) as file:
+            said = torch.load(file, map_location="cpu", weights_only=True)
     except OSError as error:
         raise CheckpointError(f"{path}: cannot be read: {reason(error)}") from None
     except Exception as error:  # noqa: BLE001  # torch raises many kinds of errors
