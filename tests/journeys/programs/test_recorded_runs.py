@@ -158,7 +158,7 @@ def test_a_topology_that_a_script_laid_out_or_changed_is_tested_but_never_planne
     for topology in (own, changed):
         run = ran(topology, project / "runs")
         config = run / "config.toml"
-        assert '"images": 400' in scores(capsys, run, config)
+        assert '"images": 1438' in scores(capsys, run, config)
         for words in (["check", config], ["plan", config], ["up", config, "--resume", run]):
             line = refused(capsys, *words)
             assert line.startswith(f"{config}:")
