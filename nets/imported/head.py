@@ -16,10 +16,13 @@ BEHIND = ("Flatten", "Reshape", "Pooling", "ReLU", "Dropout", "Softmax", "Permut
 
 @dataclass(frozen=True)
 class GraphKeys:
-    """What a graph lacks. `batch`: the rows of a batch; 0: those of the graph. `output`: the output
-    with the scores, "" if there is only one. `loss`: the type of the loss layer. `classes`: the
-    number of classes of a new last layer; 0: the graph's own. `label_smoothing`: of a
-    SoftmaxWithLoss."""
+    """The settings that a graph lacks.
+
+    `batch`: the rows of a batch; 0 takes those of the graph. `output`: the name of the output with
+    the scores; "" takes the only one. `loss`: the type of the loss layer. `classes`: the number of
+    classes of a new last layer; 0 keeps the graph's own. `label_smoothing`: the share of a
+    SoftmaxWithLoss that goes to all classes.
+    """
 
     batch: int = 0
     output: str = ""

@@ -6,15 +6,49 @@ from nets.layers.windows import image
 from ops import Array
 
 
-@register("Permute")
-class Permute(Layer):
-    """The axes of x in another `order`: axis i of the top is axis order[i] of x. The rows stay
-    first."""
+class Moved(Layer):
+    """A layer whose top has the numbers of x (N, ...) at other places. A subclass sets `top_shape`,
+    and moves the numbers and their gradients."""
 
     of_caffe = False
     planned = True
     reads_bottoms = False
     reads_tops = False
+    top_shape: Shape
+
+    def move(self, x: Array, y: Array) -> None:
+        """Write all of y, the top."""
+        raise NotImplementedError
+
+    def move_back(self, dy: Array, dx: Array) -> None:
+        """Write all of dx, the gradient of x."""
+        raise NotImplementedError
+
+    def forward(self, bottoms: list[Array], blobs: Blobs, run: Run) -> list[Array]:
+        y = self.buffer("top", self.top_shape)
+        self.move(bottoms[0], y)
+        return [y]
+
+    def backward(
+        self,
+        grads: list[Array | None],
+        values: Values,
+        run: Run,
+        wanted: list[bool],
+        out: Blobs | None,
+    ) -> Gradients:
+        dy = grads[0]
+        if not wanted[0] or dy is None:
+            return [None], ()
+        dx = self.buffer("bottom", values.bottoms[0].shape)
+        self.move_back(dy, dx)
+        return [dx], ()
+
+
+@register("Permute")
+class Permute(Moved):
+    """The axes of x in another `order`: axis i of the top is axis order[i] of x. The rows stay
+    first."""
 
     def _shape(self, shapes: list[Shape], setup: Setup) -> list[Shape]:
         shape = shapes[0]
@@ -28,36 +62,17 @@ class Permute(Layer):
         self.top_shape = tuple(shape[axis] for axis in self.order)
         return [self.top_shape]
 
-    def forward(self, bottoms: list[Array], blobs: Blobs, run: Run) -> list[Array]:
-        y = self.buffer("top", self.top_shape)
-        y[...] = bottoms[0].transpose(self.order)
-        return [y]
+    def move(self, x: Array, y: Array) -> None:
+        y[...] = x.transpose(self.order)
 
-    def backward(
-        self,
-        grads: list[Array | None],
-        values: Values,
-        run: Run,
-        wanted: list[bool],
-        out: Blobs | None,
-    ) -> Gradients:
-        dy = grads[0]
-        if not wanted[0] or dy is None:
-            return [None], ()
-        dx = self.buffer("bottom", values.bottoms[0].shape)
+    def move_back(self, dy: Array, dx: Array) -> None:
         dx[...] = dy.transpose(self.inverse)
-        return [dx], ()
 
 
 @register("Pad")
-class Pad(Layer):
+class Pad(Moved):
     """x (N, C, H, W) with a border of `value`: `top`, `bottom`, `left` and `right` are its
     pixels."""
-
-    of_caffe = False
-    planned = True
-    reads_bottoms = False
-    reads_tops = False
 
     def _shape(self, shapes: list[Shape], setup: Setup) -> list[Shape]:
         p = self.proto.pad_param
@@ -67,23 +82,9 @@ class Pad(Layer):
         self.inside = (..., slice(p.top, p.top + high), slice(p.left, p.left + wide))
         return [self.top_shape]
 
-    def forward(self, bottoms: list[Array], blobs: Blobs, run: Run) -> list[Array]:
-        y = self.buffer("top", self.top_shape)
+    def move(self, x: Array, y: Array) -> None:
         y[...] = self.value
-        y[self.inside] = bottoms[0]
-        return [y]
+        y[self.inside] = x
 
-    def backward(
-        self,
-        grads: list[Array | None],
-        values: Values,
-        run: Run,
-        wanted: list[bool],
-        out: Blobs | None,
-    ) -> Gradients:
-        dy = grads[0]
-        if not wanted[0] or dy is None:
-            return [None], ()
-        dx = self.buffer("bottom", values.bottoms[0].shape)
+    def move_back(self, dy: Array, dx: Array) -> None:
         dx[...] = dy[self.inside]
-        return [dx], ()

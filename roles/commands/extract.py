@@ -3,18 +3,18 @@
 from __future__ import annotations
 
 import csv
+import io
 import json
-import sys
 from collections.abc import Iterator
 from functools import partial
 from pathlib import Path
-from typing import TextIO
 
 import numpy as np
 from numpy.typing import NDArray
 
 from nets import NetError
 from nets.files import checkpoint
+from nets.files.binary import replacing
 from nets.predict import Predictor, for_use
 from nets.predict.features import up_to
 from roles.commands.common import say, source_said, told, told_beside, weights_meant
@@ -88,12 +88,12 @@ def _write(
     """Write the features to a file, or print them. Raises NetError if the file cannot be
     written."""
     if output is None:
-        _write_csv(rows, sys.stdout)
+        for line in _csv(rows):
+            say(line)
         return
     try:
         if output.suffix == ".csv":
-            with output.open("w", newline="", encoding="utf-8") as file:
-                count = _write_csv(rows, file)
+            count = _write_csv(rows, output)
         else:
             count = _write_safetensors(rows, output, layer, width)
     except OSError as error:
@@ -120,13 +120,21 @@ def _readable(rows: Iterator[Row], failed: list[str]) -> Iterator[tuple[str, NDA
             yield name, found
 
 
-def _write_csv(rows: Iterator[tuple[str, NDArray[np.float32]]], file: TextIO) -> int:
-    """Write a line for each image, and return their number."""
-    lines = csv.writer(file, lineterminator="\n")
-    count = 0
+def _csv(rows: Iterator[tuple[str, NDArray[np.float32]]]) -> Iterator[str]:
+    """A line for each image: its name and its numbers."""
     for name, row in rows:
-        lines.writerow([name, *(f"{value:.9g}" for value in row)])
-        count += 1
+        line = io.StringIO()
+        csv.writer(line, lineterminator="").writerow([name, *(f"{value:.9g}" for value in row)])
+        yield line.getvalue()
+
+
+def _write_csv(rows: Iterator[tuple[str, NDArray[np.float32]]], path: Path) -> int:
+    """Write a line for each image, and return the number of images."""
+    count = 0
+    with replacing(path) as temporary, temporary.open("w", encoding="utf-8") as file:
+        for line in _csv(rows):
+            file.write(f"{line}\n")
+            count += 1
     return count
 
 

@@ -130,7 +130,8 @@ def _unreachable(
         if machine.lists_hosts or machine.name is None:
             which = f"machine[{index}]"
         given = machine.model_fields_set
-        key = next(each for each in ("address", "hosts", "hostfile", "host") if each in given)
+        keys = ("address", "hosts", "hostfile", "host")
+        key = next((each for each in keys if each in given), "address")
         text = (
             f"{which} has {key} {_as_given(machine, key)}: launcher '{LOCAL}' starts processes on "
             "this machine only (loopback"

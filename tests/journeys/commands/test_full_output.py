@@ -28,6 +28,7 @@ COMMANDS = (
     "time --iterations 1",
     "test a.caffemodel.h5 --set train.net=net.prototxt",
     "predict a.caffemodel.h5 a.png --net net.prototxt --size 28x28 --order gray --top 1",
+    "extract a.caffemodel.h5 a.png --layer ip --net net.prototxt --size 28x28 --order gray",
     "convert a.caffemodel.h5 {new}.safetensors",
     "convert list.txt {new}",
 )
@@ -75,6 +76,12 @@ def test_a_command_whose_output_cannot_be_written_ends_with_one_line(
     assert (ended.returncode, told) == (1, [FULL.strip()])
 
 
+def _whole_bytecode() -> dict[str, str]:
+    """The environment of a process with small files: Python must not keep the beginnings of
+    modules that it compiles."""
+    return environment() | {"PYTHONDONTWRITEBYTECODE": "1"}
+
+
 def _small_files() -> None:
     resource.setrlimit(resource.RLIMIT_FSIZE, (2000, 2000))
 
@@ -92,7 +99,7 @@ def test_a_file_that_cannot_be_written_is_named_in_one_line_and_leaves_nothing(
     ended = subprocess.run(
         runtime_command("convert", *words, "--net", "net.prototxt"),
         cwd=here,
-        env=environment(),
+        env=_whole_bytecode(),
         preexec_fn=_small_files,
         capture_output=True,
         text=True,
@@ -101,3 +108,26 @@ def test_a_file_that_cannot_be_written_is_named_in_one_line_and_leaves_nothing(
     (line,) = ended.stderr.splitlines()
     assert line.startswith(f"{made}: ")
     assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", ["features.csv", "features.safetensors"])
+def test_features_that_cannot_be_written_leave_the_file_that_was_there(
+    here: Path, name: str, tmp_path: Path
+) -> None:
+    made = tmp_path / name
+    made.write_text("earlier")
+    pictures = ["a.png"] * 200
+    options = ("--layer", "ip", "--net", "net.prototxt", "--size", "28x28", "--order", "gray")
+    ended = subprocess.run(
+        runtime_command("extract", "a.caffemodel.h5", *pictures, *options, "--output", str(made)),
+        cwd=here,
+        env=_whole_bytecode(),
+        preexec_fn=_small_files,
+        capture_output=True,
+        text=True,
+    )
+    assert ended.returncode == 2
+    assert ended.stderr.splitlines()[-1].startswith(f"{made}: cannot be written")
+    assert [path.name for path in tmp_path.iterdir()] == [name]
+    assert made.read_text() == "earlier"
