@@ -12,6 +12,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F  # noqa: N812  # PyTorch's own name for it
 
+from benchmarks.helpers.vision import models
 from nets.graph.graph import Net
 
 
@@ -68,6 +69,19 @@ class TorchPeer(nn.Module):
             else:
                 blobs[tops[0]] = work(*values)
         return loss
+
+
+class VisionPeer(nn.Module):
+    """A net of torchvision with 1 000 classes and the loss of its scores. Raises
+    ModuleNotFoundError without torchvision."""
+
+    def __init__(self, name: str) -> None:
+        super().__init__()
+        self.net = models().get_model(name, weights=None)
+
+    def forward(self, data: Tensor, label: Tensor) -> Tensor:
+        """The loss for images and their labels."""
+        return F.cross_entropy(self.net(data), label)
 
 
 def _gates(blob: Tensor, order: tuple[int, ...]) -> Tensor:

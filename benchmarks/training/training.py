@@ -1,12 +1,14 @@
 """`python -m benchmarks.training`: whole training steps (forward, backward and update) compared
-with PyTorch eager.
+with PyTorch.
 
-Both sides run in one process, turn by turn, on the same made-up images. PyTorch runs in both of its
-layouts (the better one counts). Each number of threads has its own process. A ratio above 1 means
-that Convoy is faster. With `--beside numpy` the other side is Convoy's own NumPy backend. With
-`--precision bf16` PyTorch also runs in its bfloat16 autocast, and Convoy's own float32 is one more
-side. With `--vector-bits 256` the kernels are those of a processor without AVX-512 (libraries still
-use all that the processor has).
+All sides run in one process, turn by turn, on the same made-up images. PyTorch runs eagerly, in both
+of its layouts (the best one counts). Its nets are ours, translated layer by layer (`torch_peer`), and
+torchvision's where ours stands for one of these. Each number of threads has its own process.
+A ratio above 1 means that Convoy is faster. With `--beside numpy` the other side is Convoy's own
+NumPy backend. With `--precision bf16` PyTorch also runs in its bfloat16 autocast, and Convoy's own
+float32 is one more side. With `--compiled` PyTorch also runs through `torch.compile`, channels last
+(a compiler for C++ is needed, and a minute or more for each net). With `--vector-bits 256` the
+kernels are those of a processor without AVX-512 (libraries still use all that the processor has).
 """
 
 from __future__ import annotations
@@ -33,30 +35,42 @@ SAMPLES = (3, 40)  # rounds at least and at most
 
 @dataclass(frozen=True)
 class Workload:
-    """A net of the zoo, its batch, an image's shape, and the ratio to reach."""
+    """A net of the zoo, its batch, an image's shape, and the ratios to reach: in float32 beside
+    PyTorch's float32, and in bf16 beside its best. `model`: its name in `torchvision.models`."""
 
     net: str
     batch: int
     image: tuple[int, int, int] | None
     bar: float
     classes: int = 10
+    rounded_bar: float = 1.0
+    model: str = ""
 
 
+GREY, SMALL, LARGE, WIDE = (1, 28, 28), (3, 32, 32), (3, 224, 224), (3, 227, 227)
 WORKLOADS = {
-    "lenet": Workload("lenet", 64, (1, 28, 28), 1.1),
-    "cifar10_quick": Workload("cifar10_quick", 128, (3, 32, 32), 1.3),
-    "caffenet": Workload("caffenet", 64, (3, 227, 227), 2.0, 1000),
-    "nin": Workload("nin", 32, (3, 224, 224), 1.15, 1000),
-    "googlenet": Workload("googlenet", 16, (3, 224, 224), 1.15, 1000),
-    "vgg16": Workload("vgg16", 8, (3, 224, 224), 2.0, 1000),
-    "resnet50": Workload("resnet50", 8, (3, 224, 224), 1.3, 1000),
-    "resnet20": Workload("resnet20", 128, (3, 32, 32), 1.0),
-    "mobilenet_v1": Workload("mobilenet_v1", 16, (3, 224, 224), 1.3, 1000),
-    "mobilenet_v2": Workload("mobilenet_v2", 16, (3, 224, 224), 1.3, 1000),
-    "char_lstm": Workload("char_lstm", 64, None, 1.0, 65),
+    work.net: work
+    for work in (
+        Workload("lenet", 64, GREY, 1.1, rounded_bar=1.3),
+        Workload("cifar10_quick", 128, SMALL, 1.3, rounded_bar=1.5),
+        Workload("caffenet", 64, WIDE, 2.0, 1000, rounded_bar=1.5),
+        Workload("nin", 32, LARGE, 1.15, 1000),
+        Workload("googlenet", 16, LARGE, 1.15, 1000, rounded_bar=1.5),
+        Workload("vgg16", 8, LARGE, 2.0, 1000, rounded_bar=1.5),
+        Workload("resnet50", 8, LARGE, 1.3, 1000, rounded_bar=1.05),
+        Workload("resnet20", 128, SMALL, 1.0),
+        Workload("mobilenet_v1", 16, LARGE, 1.3, 1000, rounded_bar=1.5),
+        Workload("mobilenet_v2", 16, LARGE, 1.3, 1000, rounded_bar=1.8),
+        Workload("resnet18", 16, LARGE, 1.0, 1000, 1.05, "resnet18"),
+        Workload("mobilenet_v3_large", 16, LARGE, 1.0, 1000, 1.8, "mobilenet_v3_large"),
+        Workload("efficientnet_b0", 16, LARGE, 1.0, 1000, 1.8, "efficientnet_b0"),
+        Workload("convnext_tiny", 8, LARGE, 1.0, 1000, 1.1, "convnext_tiny"),
+        Workload("char_lstm", 64, None, 1.0, 65, rounded_bar=1.2),
+    )
 }
 PEERS = {"torch": ("nchw", "nhwc"), "numpy": ("numpy",)}  # peer -> its sides
 ROUNDED = ("nchw bf16", "nhwc bf16", "convoy float32")  # more sides of precision bf16
+COMPILED = ("nhwc compiled", "nhwc bf16 compiled")  # of them the second only in precision bf16
 BESIDE_NUMPY = {"cifar10_quick": 2.0}  # the ratios to reach there; 1 for the others
 
 
@@ -68,6 +82,7 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("--nets", nargs="+", choices=WORKLOADS, default=list(WORKLOADS))
     parser.add_argument("--precision", choices=("exact", "fast", "bf16"), default="fast")
     parser.add_argument("--beside", choices=PEERS, default="torch")
+    parser.add_argument("--compiled", action="store_true", help="torch.compile as one more peer")
     parser.add_argument(
         "--vector-bits", choices=("512", "256", "128"), help="the widest vectors to use"
     )
@@ -77,10 +92,11 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("--results", type=Path, default=ROOT / "benchmarks" / "results")
     parser.add_argument("--into", type=Path, help=argparse.SUPPRESS)
     given = parser.parse_args(arguments)
-    if given.beside == "torch" and (absent := missing({"torch": "torch"})):
+    needed = ["torch", *(["torchvision"] if any(WORKLOADS[n].model for n in given.nets) else [])]
+    if given.beside == "torch" and (absent := missing({name: name for name in needed})):
         print(
-            f"missing: {', '.join(absent)}, the peer; install it with: python -m pip install "
-            f"{' '.join(absent)}"
+            f"missing: {', '.join(absent)}, the peer; install with: python -m pip install "
+            f"{' '.join(absent)}; or choose other --nets"
         )
         return 1
     if given.into:
@@ -123,6 +139,7 @@ def run_apart(given: argparse.Namespace, threads: int, path: Path) -> Record:
         given.beside,
         "--seconds",
         str(given.seconds),
+        *(["--compiled"] if given.compiled else []),
     ]
     command += ["--nets", *given.nets]
     subprocess.run(command, cwd=ROOT, env=environment, check=False)
@@ -157,7 +174,7 @@ def run_here(given: argparse.Namespace) -> int:
         scale = 64 if work.image is None else 1  # 64 steps of time
         # an LSTM has one layout
         shown = [rates.get(label, math.nan) * scale for label in (*peers, "convoy")]
-        bar = work.bar if given.beside == "torch" else BESIDE_NUMPY.get(name, 1.0)
+        bar = bar_of(work, given)
         record.row(name, work.batch, *shown, faster, bar)
         if faster < bar:
             record.fail(f"{name}: below its bar with {threads} threads")
@@ -169,7 +186,20 @@ def run_here(given: argparse.Namespace) -> int:
 
 def sides_of(given: argparse.Namespace) -> tuple[str, ...]:
     """The sides that Convoy is compared with."""
-    return (*PEERS[given.beside], *(ROUNDED if given.precision == "bf16" else ()))
+    rounded = given.precision == "bf16"
+    compiled = [each for each in COMPILED if rounded or "bf16" not in each]
+    return (
+        *PEERS[given.beside],
+        *(ROUNDED if rounded else ()),
+        *(compiled if given.compiled else ()),
+    )
+
+
+def bar_of(work: Workload, given: argparse.Namespace) -> float:
+    """The ratio that a net has to reach."""
+    if given.beside == "numpy":
+        return BESIDE_NUMPY.get(work.net, 1.0)
+    return work.rounded_bar if given.precision == "bf16" else work.bar
 
 
 def steps(
@@ -195,7 +225,12 @@ def steps(
             sides[label] = our_step(net_on(plain), inputs)
         elif work.image or label.startswith("nchw"):
             sides[label] = torch_step(
-                net, inputs, channels_last="nhwc" in label, autocast="bf16" in label
+                net,
+                inputs,
+                channels_last="nhwc" in label,
+                autocast="bf16" in label,
+                compiled="compiled" in label,
+                model=work.model,
             )
     return sides
 
@@ -256,15 +291,21 @@ def torch_step(
     device: Any = None,
     autocast: bool = False,
     blobs: Any = None,
+    compiled: bool = False,
+    model: str = "",
 ) -> Callable[[], object]:
-    """The same step by PyTorch eager with its SGD, on the CPU or another `device`, in bfloat16 if
-    `autocast`. A device copies the images from page-locked memory in every step."""
+    """The same step by PyTorch with its SGD, on the CPU or another `device`, in bfloat16 if
+    `autocast`, through `torch.compile` if `compiled`. A device copies the images from page-locked
+    memory in every step. `model`: the net's name in torchvision, whose weights are drawn anew."""
     import torch
 
-    from benchmarks.training.torch_peer import TorchPeer
+    from benchmarks.training.torch_peer import TorchPeer, VisionPeer
 
     layout = torch.channels_last if channels_last else torch.contiguous_format
-    peer = TorchPeer(net, blobs).to(device=device, memory_format=layout)
+    made = VisionPeer(model) if model else TorchPeer(net, blobs)
+    peer = made.to(device=device, memory_format=layout)
+    if compiled:
+        peer.compile()
     given = {
         name: torch.from_numpy(array).to(memory_format=layout)
         if array.ndim == 4
