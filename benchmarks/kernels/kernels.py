@@ -5,8 +5,10 @@ Both sides run in one process, turn by turn. PyTorch runs in both of its layouts
 counts) and in eager mode, with each result in new memory. Each precision and number of threads has
 its own process. A ratio above 1 means that Convoy is faster. A pass with a ratio below 1 is
 measured again, twenty times as long, and the second result counts. GB/s counts the images of a pass
-once; compare it with the rate of a copy, the bound of depthwise convolution. An error is the largest
-difference from `conv_reference`'s numbers, divided by the largest of them. With the precision
+once. The share of the bound is the least time that a pass needs, divided by its time: either its
+products at the rate of a large product of matrices, or its images at the rate of a copy, whichever
+is longer. Winograd's algorithms make fewer products, so their share may be above 1. An error is the
+largest difference from `conv_reference`'s numbers, divided by the largest of them. With the precision
 "bf16" PyTorch's operands are bfloat16.
 """
 
@@ -36,6 +38,7 @@ BAR = 0.9  # the least ratio of a single pass
 CLEAR = 1.0  # a pass with a ratio below this is measured again, LONGER times as long
 LONGER = 20
 COPIED = 256 << 20  # bytes of the copy that measures the memory
+SIDE = 1024  # rows and columns of the product that measures the arithmetic
 BOUNDS = {  # the largest error by precision
     "exact": dict.fromkeys(PASSES, 1e-5),
     "fast": {FORWARD: 1e-4, DATA: 1e-4, WEIGHTS: 1e-3},
@@ -144,11 +147,13 @@ def run_here(given: argparse.Namespace) -> int:
     ops = get_backend("cpu", threads=threads, precision=precision)
     record = Record.load(given.into)
     record.path = given.into
+    copied, multiplied = copy_rate(ops, given.seconds), product_rate(ops, given.seconds)
     record.facts = {
         "torch": torch.__version__,
         "precision": precision,
         "threads": threads,
-        "GB/s of a copy of 256 MB": round(copy_rate(ops, given.seconds), 1),
+        "GB/s of a copy of 256 MB": round(copied, 1),
+        f"GFLOP/s of a product of {SIDE} x {SIDE} matrices": round(multiplied, 1),
     }
     record.table(
         (f"Milliseconds of a pass, {threads} threads"),
@@ -163,6 +168,7 @@ def run_here(given: argparse.Namespace) -> int:
         "ratio to the better",
         "GFLOP/s",
         "GB/s",
+        "share of the bound",
         "error",
     )
     totals: dict[str, list[float]] = {}
@@ -186,6 +192,7 @@ def run_here(given: argparse.Namespace) -> int:
                     faster,
                     layer.flops / ours / 1e9,
                     layer.bytes / ours / 1e9,
+                    max(layer.flops / multiplied, layer.bytes / copied) / 1e9 / ours,
                     error,
                 )
     conclude(record, totals, BOUNDS[precision])
@@ -212,7 +219,7 @@ def conclude(record: Record, totals: dict[str, list[float]], bounds: dict[str, f
         f"{below} of {len(together)} layers below {BAR}, their passes taken "
         f"together; the least {least:.2f}"
     )
-    for net, _, shape, name, algorithm, *_, faster, _, _, error in rows:
+    for net, _, shape, name, algorithm, *_, faster, _, _, _, error in rows:
         if faster < BAR:
             record.fail(f"{faster:.2f} of PyTorch: {net}, {shape}, {name}, {algorithm}")
         if not error <= bounds[name]:
@@ -228,7 +235,7 @@ def layers_together(rows: list[list[Any]]) -> dict[tuple[str, str], float]:
     """PyTorch's time for all passes of a layer in a training step, divided by ours."""
     theirs: defaultdict[tuple[str, str], float] = defaultdict(float)
     ours: defaultdict[tuple[str, str], float] = defaultdict(float)
-    for net, _, shape, *_, taken, faster, _, _, _ in rows:
+    for net, _, shape, *_, taken, faster, _, _, _, _ in rows:
         theirs[net, shape] += taken * faster
         ours[net, shape] += taken
     return {layer: theirs[layer] / ours[layer] for layer in ours}
@@ -288,6 +295,16 @@ def copy_rate(ops: Any, seconds: float) -> float:
     source.fill(1)
     taken = medians(rounds({"copy": lambda: ops.copy(source, target)}, seconds, least=3, most=400))
     return 2 * COPIED / taken["copy"] / 1e9
+
+
+def product_rate(ops: Any, seconds: float) -> float:
+    """GFLOP/s of a product of two large square matrices: the bound of a pass with many products."""
+    rng = np.random.default_rng(0)
+    a, b = (rng.standard_normal((SIDE, SIDE), dtype=np.float32) for _ in range(2))
+    out = np.empty_like(a)
+    sides = {"product": lambda: ops.matmul(a, b, out)}
+    taken = medians(rounds(sides, seconds, least=3, most=400))
+    return 2 * SIDE**3 / taken["product"] / 1e9
 
 
 def algorithm(ops: Any, layer: Layer, name: str) -> str:

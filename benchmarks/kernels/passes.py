@@ -255,9 +255,7 @@ def _update(ops: Any, torch: Any, rng: np.random.Generator) -> Pass:
     return Pass(
         "SGD with momentum and decay",
         5 * w.nbytes,
-        lambda: ops.sgd_update(
-            w, g, h, rate=RATE, momentum=0.9, decay=5e-4, out_w=w, out_h=h
-        ),
+        lambda: ops.sgd_update(w, g, h, rate=RATE, momentum=0.9, decay=5e-4, out_w=w, out_h=h),
         theirs,
     )
 

@@ -308,7 +308,7 @@ def test_slow_passes_and_errors_above_their_bound_are_listed_at_the_end() -> Non
         ("t", 1.0, 1e-6),
         ("t", 1.0, math.nan),
     ):
-        record.row("n", 1, shape, "forward", "Direct", 1.0, 1.0, 1.0, ratio, 1.0, 1.0, error)
+        record.row("n", 1, shape, "forward", "Direct", 1, 1, 1.0, ratio, 1.0, 1.0, 1.0, error)
     kernels.conclude(record, {"n": [2.0, 1.0]}, kernels.BOUNDS["fast"])
     assert record.status == "failed"
     assert record.notes == [

@@ -16,15 +16,28 @@ from ops.cpu.team.fast import Fast
 from ops.cpu.team.streams import Stream
 from ops.errors import Array
 from ops.reference.gates import CUBIC, FARTHEST, ROOT
-from ops.reference.normal import SERIES, TERMS_OF_FLOAT32
 
+FAR = 10.0  # erfc is 0 in float32 there
+# erfc(z) exp(z^2) / t on 0 to 9.5, fitted for the least relative error, 1.8e-8; highest power first
+ERFC = (
+    0.013852046975901984,
+    -0.1316165987228683,
+    0.4481742321061268,
+    -0.6950507269502962,
+    0.4414835710986549,
+    -0.10879391827003845,
+    0.2290180773104829,
+    0.23793487346526293,
+    0.2829378218310567,
+    0.2820606037428631,
+)
 Gate = tuple[Vec, Vec]  # the gate of each number, and its derivative
 Formula = Callable[..., Gate]
 
 
 def _sigmoid(c: Code, x: Vec) -> Vec:
     power = exp_of_negative(c, c.constant(0) - c.apply("fabs", x))
-    share = c.constant(1) / (power + 1.0)
+    share = c.inverse_of(power + 1.0)
     found: Vec = (x < 0.0).pick(power * share, share)
     return found
 
@@ -35,19 +48,21 @@ def swish_gate(c: Code, x: Vec, beta: Vec) -> Gate:
 
 
 def _gelu(c: Code, x: Vec) -> Gate:
-    """The normal distribution's cumulative function and density (`ops.reference.normal`)."""
-    z = c.apply("fabs", x) * math.sqrt(0.5)
-    t = c.constant(2) / (z + 2.0)
-    twice = t * 4.0 - 2.0
-    now, before = c.constant(0), c.constant(0)
-    for coefficient in reversed(SERIES[1:TERMS_OF_FLOAT32]):
-        now, before = twice * now - before + coefficient, now
-    square = z * z
-    series = (twice * now + SERIES[0]) * 0.5 - before
-    upper = t * exp_of_negative(c, series - square) * 0.5
+    """The normal distribution's cumulative function and density.
+
+    erfc(z) is t exp(-z^2) p(t) with t = 2 / (2 + z), so the density's power serves both. The
+    reference has a series in the exponent instead, which costs one more power.
+    """
+    size = c.apply("fabs", x) * math.sqrt(0.5)
+    z: Vec = (size > FAR).pick(c.constant(FAR), size)
+    t = c.inverse_of(z * 0.5 + 1.0)
+    series = c.constant(ERFC[0])
+    for factor in ERFC[1:]:
+        series = c.apply("fma", series, t, c.constant(factor))
+    power = exp_of_negative(c, c.constant(0) - z * z)
+    upper = t * series * power * 0.5
     gate: Vec = (x < 0.0).pick(upper, c.constant(1) - upper)
-    density = exp_of_negative(c, c.constant(0) - square) * (1 / math.sqrt(2 * math.pi))
-    return gate, density
+    return gate, power * (1 / math.sqrt(2 * math.pi))
 
 
 def _gelu_tanh(c: Code, x: Vec) -> Gate:

@@ -55,12 +55,12 @@ def softmax_rows(c: Code) -> None:
 
 def exp_of_negative(c: Code, x: Vec) -> Vec:
     """exp of numbers that are not above 0: 2^n times a polynomial of the rest."""
-    n = c.apply("rint", x * LOG2_E)
+    n, power = c.rounded(x * LOG2_E)
     rest = c.apply("fma", n, c.constant(-LN_2), x)
     result = c.constant(TAYLOR[0])
     for factor in TAYLOR[1:]:
         result = c.apply("fma", result, rest, c.constant(factor))
-    found: Vec = (x < LEAST).pick(c.constant(0), result * c.power_of_two(n))
+    found: Vec = (x < LEAST).pick(c.constant(0), result * power)
     return found
 
 
