@@ -41,7 +41,7 @@ class Backend(
     on_host = True  # whether arrays are NumPy's
     joins = False  # whether norm_scale_* take fewer passes than the operations one by one
     # activations that norm_scale_* of a backend that `joins` compute without more passes
-    joined_activations: Collection[str] = ("relu", "clip", "hard_swish")
+    joined_activations: Collection[str] = ("relu", "clip", "hard_swish", "swish")
     sums_as_it_rectifies = False  # whether rectified_sums takes one pass
     compiles = False  # whether an operation may have to be compiled when it first runs
     tries = False  # whether it tries algorithms out when the first operation of a shape runs

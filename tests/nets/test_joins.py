@@ -65,6 +65,7 @@ NETS = {
         for kind, more in (
             ("Clip", "clip_param { min: 0 max: 0.8 }"),
             ("HardSwish", ""),
+            ("SiLU", ""),
         )
     },
     "scale and HardSwish of another name": (
@@ -105,7 +106,7 @@ NETS = {
         "se",
     ),
     "scale and an activation that is not joined": (
-        norm() + scale() + layer("act", "SiLU", "conv", "conv"),
+        norm() + scale() + layer("act", "GELU", "conv", "conv"),
         "conv",
         "s",
         "s",
