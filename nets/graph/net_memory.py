@@ -259,11 +259,13 @@ class Planner:
         directly."""
         for node in self.nodes:
             parts = node.layer.parts_of_top() if node.layer.planned else None
-            whole = self._tops.get(node.tops[0]) if parts else None
+            if not parts:
+                continue
+            whole = self._tops.get(node.tops[0])
             changed = any(
                 self._overwrites(reader) for reader in self.wiring.values[node.tops[0]].consumers
             )
-            if parts is None or whole is None or whole.node != node.index or changed:
+            if whole is None or whole.node != node.index or changed:
                 continue
             written = set()
             for at, (value, part) in enumerate(zip(node.bottoms, parts, strict=True)):

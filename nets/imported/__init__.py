@@ -16,6 +16,7 @@ products     Converters of products with a matrix of parameters
 reductions   Converters of means, sums and maxima along axes
 shapes       Converters of operators that give numbers another shape, cut values, or join them
 windows      Converters of convolution and pooling
+resizing     The converter of images that become larger by whole factors
 
 No package of ONNX is needed.
 """

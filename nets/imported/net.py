@@ -11,7 +11,16 @@ import numpy as np
 from numpy.typing import NDArray
 
 from nets.errors import NetError
-from nets.imported import arithmetic, norms, pointwise, products, reductions, shapes, windows
+from nets.imported import (
+    arithmetic,
+    norms,
+    pointwise,
+    products,
+    reductions,
+    resizing,
+    shapes,
+    windows,
+)
 from nets.imported.converters import convert
 from nets.imported.folding import ARRANGES, CannotFold, fold
 from nets.imported.head import GraphKeys, complete
@@ -22,7 +31,7 @@ from nets.imported.tensors import Tensor
 from nets.schema import caffe_pb2 as caffe
 
 # imported to register converters
-FAMILIES = (arithmetic, norms, pointwise, products, reductions, shapes, windows)
+FAMILIES = (arithmetic, norms, pointwise, products, reductions, resizing, shapes, windows)
 FOLDED = (
     "convolutions have biases and no BatchNormalization exists: BatchNorm may have been folded; "
     "export with training=TrainingMode.PRESERVE, do_constant_folding=False (docs/onnx.md)"

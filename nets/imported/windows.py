@@ -141,8 +141,9 @@ def _pad(step: Step) -> None:
     rank = len(x.order)
     widths = [int(width) for width in step.array(1).ravel()]
     named = list(range(rank)) if axes is None else [int(axis) % rank for axis in axes.array]
-    if step.attribute("mode", "constant") != "constant":
-        raise Unsupported(f"its mode is {step.attribute('mode')}, expected constant")
+    mode = step.attribute("mode", "constant")
+    if mode not in ("constant", "edge"):
+        raise Unsupported(f"its mode is {mode}, expected constant or edge")
     if min(widths, default=0) < 0 or len(widths) != 2 * len(named):
         raise Unsupported(f"found widths {widths}, expected two numbers >= 0 for each axis")
     before, after = [0] * rank, [0] * rank
@@ -156,7 +157,8 @@ def _pad(step: Step) -> None:
     number = step.fixed(2)
     value = 0.0 if number is None else float(number.array.ravel()[0])
     pads = (tuple(before[2:]), tuple(after[2:]))
-    step.give(replace(_bordered(step, x, pads, value, ""), order=x.order))
+    y = bordered(step, x, pads, "", value=value, mode=mode.upper())
+    step.give(replace(y, order=x.order))
 
 
 def _pair(step: Step, key: str) -> tuple[int, int]:
@@ -195,13 +197,17 @@ def _padded(step: Step, x: Value, pads: Pads, value: float) -> tuple[Value, Shap
     padding is a layer."""
     if pads[0] == pads[1]:
         return x, pads[0]
-    return _bordered(step, x, pads, value, "pad"), (0, 0)
+    return bordered(step, x, pads, "pad", value=value), (0, 0)
 
 
-def _bordered(step: Step, x: Value, pads: Pads, value: float, part: str) -> Value:
+def bordered(
+    step: Step, x: Value, pads: Pads, part: str, *, value: float = 0.0, mode: str = "CONSTANT"
+) -> Value:
+    """Return x with a border: a number, or its nearest pixels (EDGE)."""
     (top, left), (bottom, right) = pads
     high, wide = x.sizes[2:]
-    options = {"top": top, "bottom": bottom, "left": left, "right": right, "value": value}
+    options: dict[str, Any] = {"top": top, "bottom": bottom, "left": left, "right": right}
+    options |= {"mode": mode} if mode == "EDGE" else {"value": value}
     sizes = (*x.sizes[:2], top + high + bottom, left + wide + right)
     return step.add("Pad", [x.blob], sizes, part=part, pad_param=options)
 

@@ -28,7 +28,11 @@ def _permute(step: Step, layer: Permute) -> None:
 def _pad(step: Step, layer: Pad) -> None:
     p = layer.proto.pad_param
     widths = np.array([0, 0, p.top, p.left, 0, 0, p.bottom, p.right])
-    step.top("Pad", step.x[0], step.constant(widths, "pads"), step.constant(layer.value, "value"))
+    given = [step.x[0], step.constant(widths, "pads")]
+    if layer.border:
+        step.top("Pad", *given, mode="edge")
+    else:
+        step.top("Pad", *given, step.constant(layer.value, "value"))
 
 
 @converts("Concat")

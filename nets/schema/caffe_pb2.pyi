@@ -1143,18 +1143,26 @@ class AdaptivePoolingParameter(_message.Message):
     def __init__(self, output_size: _Optional[_Iterable[int]] = ..., output_h: _Optional[int] = ..., output_w: _Optional[int] = ...) -> None: ...
 
 class PadParameter(_message.Message):
-    __slots__ = ("top", "bottom", "left", "right", "value")
+    __slots__ = ("top", "bottom", "left", "right", "value", "mode")
+    class Mode(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
+        __slots__ = ()
+        CONSTANT: _ClassVar[PadParameter.Mode]
+        EDGE: _ClassVar[PadParameter.Mode]
+    CONSTANT: PadParameter.Mode
+    EDGE: PadParameter.Mode
     TOP_FIELD_NUMBER: _ClassVar[int]
     BOTTOM_FIELD_NUMBER: _ClassVar[int]
     LEFT_FIELD_NUMBER: _ClassVar[int]
     RIGHT_FIELD_NUMBER: _ClassVar[int]
     VALUE_FIELD_NUMBER: _ClassVar[int]
+    MODE_FIELD_NUMBER: _ClassVar[int]
     top: int
     bottom: int
     left: int
     right: int
     value: float
-    def __init__(self, top: _Optional[int] = ..., bottom: _Optional[int] = ..., left: _Optional[int] = ..., right: _Optional[int] = ..., value: _Optional[float] = ...) -> None: ...
+    mode: PadParameter.Mode
+    def __init__(self, top: _Optional[int] = ..., bottom: _Optional[int] = ..., left: _Optional[int] = ..., right: _Optional[int] = ..., value: _Optional[float] = ..., mode: _Optional[_Union[PadParameter.Mode, str]] = ...) -> None: ...
 
 class PermuteParameter(_message.Message):
     __slots__ = ("order",)

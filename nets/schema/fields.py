@@ -122,7 +122,7 @@ FIELDS: dict[str, Fields] = {
     "LRNParameter": Fields("local_size alpha beta norm_region k", warned={"engine": ENGINE}),
     "MemoryDataParameter": Fields("batch_size channels height width"),
     "MVNParameter": Fields("normalize_variance across_channels eps"),
-    "PadParameter": Fields("top bottom left right value"),
+    "PadParameter": Fields("top bottom left right value mode"),
     "ParameterParameter": Fields("shape"),
     "PermuteParameter": Fields("order"),
     "PoolingParameter": Fields(

@@ -242,6 +242,25 @@ def grid(g: Graph) -> Image:
     return y, 3 * 256
 
 
+def by_torch(g: Graph) -> Image:
+    places = {"coordinate_transformation_mode": "asymmetric", "nearest_mode": "floor"}
+    scales = np.array([1.0, 1.0, 4.0, 2.0], np.float32)
+    return g.op("Resize", "x", "", scales, mode="nearest", **places), 3 * 512
+
+
+def bilinear(*paces: int) -> Callable[[Graph], Image]:
+    def resized(g: Graph) -> Image:
+        x = g.conv("x", 3, 3)  # its weights get a gradient through the resized image
+        scales = np.array([1.0, 1.0, *paces], np.float32)
+        return g.op("Resize", x, "", scales, mode="linear"), 3 * 64 * paces[0] * paces[1]
+
+    return resized
+
+
+def repeated_border(g: Graph) -> Image:
+    return g.op("Pad", "x", [0, 0, 1, 0, 0, 0, 2, 2], mode="edge"), 3 * 11 * 10
+
+
 def bordered(g: Graph) -> Image:
     return g.op("Pad", "x", [0, 0, 1, 0, 0, 0, 0, 2], np.float32(0.5)), 3 * 9 * 10
 
@@ -301,7 +320,12 @@ CASES: dict[str, Callable[[Graph], Image]] = {
     "Clip": clipped,
     "sums": sums,
     "Resize": grid,
+    "Resize, by torch": by_torch,
+    "Resize, bilinear by 2": bilinear(2, 2),
+    "Resize, bilinear by 3 and 1": bilinear(3, 1),
+    "Resize, bilinear by 4": bilinear(4, 4),
     "Pad": bordered,
+    "Pad with the nearest pixels": repeated_border,
     "InstanceNorm and GroupNorm": groups,
 }
 NEW: dict[str, tuple[int, Callable[[Graph], Image]]] = {

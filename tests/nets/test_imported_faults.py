@@ -176,6 +176,20 @@ def bomb(path: Path) -> None:
     graph.write(path, graph.scores(graph.op("Add", "x", large), 192))
 
 
+def resized(scale: float, **attributes: Any) -> Fault:
+    def fault(path: Path) -> None:
+        graph = Graph()
+        scales = np.array([1.0, 1.0, scale, scale], np.float32)
+        y = graph.op("Resize", "x", "", scales, **attributes)
+        graph.write(path, graph.scores(y, 3 * int(8 * scale) ** 2))
+
+    return fault
+
+
+CORNERS = {"mode": "linear", "coordinate_transformation_mode": "align_corners"}
+SHIFTED = {"coordinate_transformation_mode": "asymmetric", "nearest_mode": "ceil"}
+
+
 def wide_window(path: Path) -> None:
     graph = Graph()
     graph.write(path, graph.scores(graph.op("MaxPool", "x", kernel_shape=[9, 9]), 3))
@@ -214,6 +228,13 @@ FAULTS: dict[str, tuple[Fault, str]] = {
     "rows that are joined": (joined_rows, "it joins or cuts the rows"),
     "an output without classes": (not_scores, "expected scores (N, C)"),
     "a constant of a terabyte": (bomb, "an array of shape (1099511627776,)"),
+    "a resize between corners": (
+        resized(2.0, **CORNERS),
+        "it is linear, align_corners from (8, 8)",
+    ),
+    "a resize to half": (resized(0.5, mode="linear"), "from (8, 8) to [4, 4], expected whole"),
+    "a resize by cubes": (resized(2.0, mode="cubic"), "it is cubic, half_pixel from (8, 8)"),
+    "a resize between pixels": (resized(2.0, **SHIFTED), "it is nearest, asymmetric, ceil"),
     "a window larger than the image": (wide_window, "its window of 9 is larger than 8 pixels"),
 }
 

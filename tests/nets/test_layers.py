@@ -126,6 +126,7 @@ KIND_LINES = [
     ("SPP", "spp_param { pyramid_height: 3 }", "X", [(4, 63)]),
     ("Permute", "permute_param { order: [0, 2, 3, 1] }", "X", [(4, 6, 6, 3)]),
     ("Pad", "pad_param { top: 1 left: 2 right: 3 value: 0.5 }", "X", [(4, 3, 7, 11)]),
+    ("Pad", "pad_param { top: 1 left: 2 right: 3 mode: EDGE }", "X", [(4, 3, 7, 11)]),
     ("InnerProduct", "inner_product_param { num_output: 5 }", "X", [(4, 5)]),
     (
         "InnerProduct",

@@ -291,6 +291,12 @@ LINES = [
         "X",
         lambda x: F.pad(x, (2, 3, 1, 0), value=0.5),
     ),
+    (
+        "Pad",
+        "pad_param { top: 1 left: 2 right: 3 mode: EDGE }",
+        "X",
+        lambda x: F.pad(x, (2, 3, 1, 0), mode="replicate"),
+    ),
     ("Permute", "permute_param { order: [0, 2, 3, 1] }", "X", lambda x: x.permute(0, 2, 3, 1)),
     ("Tile", "tile_param { axis: 1 tiles: 3 }", "X", lambda x: x.tile(1, 3, 1, 1)),
     (

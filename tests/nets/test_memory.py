@@ -269,6 +269,27 @@ def test_any_net_computes_the_same_numbers_with_shared_memory(tmp_path_factory, 
     assert overlaps(made[1].memory_plan) == []
 
 
+SILENCED = """
+layer { name: "data" type: "Input" top: "data" top: "label"
+  input_param { shape { dim: 2 dim: 4 dim: 5 dim: 5 } shape { dim: 2 } } }
+layer { name: "slice" type: "Slice" bottom: "data" top: "a" top: "b" slice_param { slice_point: 1 } }
+layer { name: "silence" type: "Silence" bottom: "b" }
+layer { name: "ip" type: "InnerProduct" bottom: "a" top: "ip"
+  inner_product_param { num_output: 3 weight_filler { type: "xavier" } } }
+layer { name: "loss" type: "SoftmaxWithLoss" bottom: "ip" bottom: "label" top: "loss" }
+"""
+
+
+def test_a_layer_without_tops_takes_no_memory_and_changes_no_number(tmp_path):
+    spec = spec_of(tmp_path, SILENCED)
+    check_same(
+        *(
+            Net(spec, "TRAIN", ops=get_backend("numpy"), batch=2, memory=memory)
+            for memory in ("kept", "reused")
+        )
+    )
+
+
 CHAIN = """
 layer {{ name: "data" type: "Input" top: "data" top: "label"
   input_param {{ shape {{ dim: 2 dim: 4 dim: 30 dim: 40 }} shape {{ dim: 2 dim: 3 }} }} }}

@@ -242,7 +242,10 @@ CASES = {
         for kind in ("DepthwiseConvolution", "ConvolutionDepthwise")
     },
     "Permute": [IMAGE + layer("Permute", "permute_param { order: [0, 2, 3, 1] }")],
-    "Pad": [IMAGE + layer("Pad", "pad_param { top: 1 left: 2 right: 3 value: 0.5 }")],
+    "Pad": [
+        IMAGE + layer("Pad", "pad_param { top: 1 left: 2 right: 3 value: 0.5 }"),
+        IMAGE + layer("Pad", "pad_param { top: 1 left: 2 right: 3 mode: EDGE }"),
+    ],
     "AdaptivePooling": [
         IMAGE + layer("AdaptivePooling", f"adaptive_pooling_param {{ output_size: {sizes} }}")
         for sizes in ("1", "[7, 3]", "[3, 4]")
