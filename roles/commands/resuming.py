@@ -24,6 +24,7 @@ from roles.planning.planner import ANY, plan, with_any_preset
 from roles.planning.strategies import preset_called
 from runtime.config.sections import ClusterConfig
 from runtime.errors import ConfigError
+from runtime.plan.run_names import names_of
 from runtime.plan.run_plan import SAID
 from runtime.reasons import reason
 from runtime.records.runs import run_directory, runs_named
@@ -41,9 +42,7 @@ def resumed(config: ClusterConfig, options: Options, run: Path | None) -> tuple[
     if run is not None and is_file(run):
         return _in_memory(config, options, run)
     search = _Search(config, options, named=run is not None)
-    runs = (
-        [search.located(run)] if run is not None else search.runs(config.run.name or config.program)
-    )
+    runs = [search.located(run)] if run is not None else search.runs()
     found, skipped = newest(runs, search.wrong_run, search.wrong_file)
     if found is None:
         where = (
@@ -128,6 +127,7 @@ class _Search:
         )
         # other mistakes are reported as always
         topology = plan(config, with_any_preset(plain), tell=False)
+        self._names = names_of(config, topology)
         (lead,) = (actor.options for actor in topology.actors if actor.name == topology.lead)
         self._job = dataclasses.replace(lead.job, kernels="numpy")
         values = {key: value for key, value in lead.job.solver_values.items() if key != "momentum"}
@@ -141,11 +141,11 @@ class _Search:
     def _preset(self) -> str:
         return self._train.strategy.preset
 
-    def runs(self, name: str) -> list[Path]:
-        """The directories of the runs of this name, the newest first. Raises ConfigError if the
-        folder cannot be read."""
+    def runs(self) -> list[Path]:
+        """The directories of the runs that this cluster.toml has started, by their names, the
+        newest first. Raises ConfigError if the folder cannot be read."""
         try:
-            return [known.directory for known in reversed(runs_named(self.directory, name))]
+            return [known.directory for known in reversed(runs_named(self.directory, *self._names))]
         except OSError as error:
             raise ConfigError([f"--resume: {self.directory}: {reason(error)}"]) from None
 

@@ -37,6 +37,7 @@ graph_nets       A net from a graph of ONNX, which [train.onnx] and `train.batch
 layer_patterns   The keys of [train] that name layers by patterns
 plan_inputs      The inputs of a plan
 written_job      The job as [train] alone describes it, with the paths of its files
+run_names        The name of a run that cluster.toml does not name
 
 See docs/decisions/tuning.md.
 """

@@ -3,6 +3,7 @@ is reported before anything starts."""
 
 from __future__ import annotations
 
+import dataclasses
 from pathlib import Path
 
 from roles.learning.job import Job
@@ -14,6 +15,7 @@ from roles.planning.host_layout import lay_out
 from roles.planning.job_checks import check
 from roles.planning.job_reading import read, read_job
 from roles.planning.plan_inputs import inputs_of
+from roles.planning.run_names import name_of
 from roles.planning.strategies import preset_called
 from roles.presets.request import Preset
 from runtime.config.sections import ClusterConfig
@@ -35,7 +37,7 @@ def plan(
     topology = brief(lay_out(inputs, checked, diagnostics), inputs, checked, diagnostics)
     if tell:
         diagnostics.tell()
-    return topology
+    return dataclasses.replace(topology, title=name_of(checked.job.net_spec))
 
 
 def job_of(config: ClusterConfig, options: Options) -> Job:

@@ -14,11 +14,13 @@ from runtime.config.sections import LOCAL
 from runtime.config.slurm_environment import KIND, asked
 from runtime.config.value_types import NAME, NAMED
 from runtime.errors import ConfigError
+from runtime.plan.run_names import names_of
 from runtime.reasons import reason
 from runtime.terminal_text import one_line
 
 if TYPE_CHECKING:
     from runtime.config.sections import ClusterConfig
+    from runtime.runs.checking import Checked
 
 STDOUT = Path("-")
 SAVE_SECONDS = 60  # before the time limit `up` gets the signal to save and end
@@ -48,7 +50,7 @@ def write(file: Path, settings: Settings, target: Path) -> int:
     from runtime.runs.checking import check
 
     checked = check(file, settings, starts=False)
-    text = script(checked.loaded.config, file, settings)
+    text = script(checked, file, settings)
     aside = target == STDOUT  # the script goes to stdout, so messages go to stderr
     console = RunConsole(Console(highlight=False, soft_wrap=True, stderr=aside), live=False)
     for warning in checked.warnings:
@@ -72,8 +74,9 @@ def write(file: Path, settings: Settings, target: Path) -> int:
     return 0
 
 
-def script(config: ClusterConfig, file: Path, settings: Settings) -> str:
+def script(checked: Checked, file: Path, settings: Settings) -> str:
     """The text of the script. Raises ConfigError if no job can start such a run."""
+    config = checked.loaded.config
     kind = config.launcher.kind
     if kind not in (KIND, LOCAL):
         where = config.raw.place(("launcher", "kind"))
@@ -88,7 +91,7 @@ def script(config: ClusterConfig, file: Path, settings: Settings) -> str:
     words += [word for setting in settings for word in ("--set", setting)]
     return SCRIPT.format(
         file=one_line(str(file.absolute())),
-        name=config.run.name or config.program,
+        name=names_of(config, checked.placement.topology)[0],
         nodes=count,
         more="".join(f"#SBATCH {option}\n" for option in (*_named(named), *_room(config))),
         seconds=SAVE_SECONDS,

@@ -46,8 +46,9 @@ class Run(Section):
     directory: Text = "runs"
     """The folder of run directories, relative to the working directory of `up`."""
     name: Name | None = None
-    """Default: the program's name. The name of the run, with which the name of its run directory
-    ends."""
+    """Default: the name of the net, or of its folder if the net's file has a common name such as
+    train_val.prototxt; for another program, its name. The name of the run, with which the name of
+    its run directory ends."""
     base: Text | None = None
     """Default: the folder of this file. The folder that relative paths in this file start from.
     `up` and scripts write it into the run's config.toml, relative to the run directory

@@ -18,4 +18,5 @@ prospects      The expected time and price of a plan, as a program predicts them
 open_choice    A choice that a program leaves open until its run starts
 homes          The machine of each process that no [[process]] places
 rented         The machines of `plan --machine KIND`
+run_names      The names of the runs of a topology
 """

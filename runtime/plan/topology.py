@@ -81,13 +81,15 @@ class ActorSpec:
 @dataclass(frozen=True)
 class Topology:
     """Actors, the pairs of actors that exchange messages (in either direction), and the lead: the
-    actor whose end ends the run. `origin` is the configuration that it was made from, if there is
-    one; `dataclasses.replace` keeps it."""
+    actor whose end ends the run. `title` is the name of its runs if the user gives them none; ""
+    stands for the program's name. `origin` is the configuration that it was made from, if there is
+    one; `dataclasses.replace` keeps both."""
 
     program: str
     actors: tuple[ActorSpec, ...]
     links: tuple[tuple[str, str], ...]
     lead: str
+    title: str = field(default="", compare=False)
     origin: Origin | None = field(default=None, compare=False, repr=False)
 
     def __post_init__(self) -> None:

@@ -48,9 +48,9 @@ def _written(directory: Path) -> float:
         return 0.0
 
 
-def runs_named(folder: Path, name: str) -> list[KnownRun]:
-    """Return the runs with this name, the newest last. Raises OSError."""
-    return [run for run in runs_in(folder) if run.identity.name == name]
+def runs_named(folder: Path, *names: str) -> list[KnownRun]:
+    """Return the runs with one of these names, the newest last. Raises OSError."""
+    return [run for run in runs_in(folder) if run.identity.name in names]
 
 
 def run_directory(said: Path, folder: Path) -> Path | None:

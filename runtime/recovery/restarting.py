@@ -280,7 +280,8 @@ class Restarting:
         continues = "" if known is None else known.id
         config = checked.loaded.config
         now = asyncio.get_running_loop().time
-        return directory_of(config, now, up=self._lock, continues=continues)
+        topology = checked.placement.topology
+        return directory_of(config, topology, now, up=self._lock, continues=continues)
 
     async def _goes_on_without(self, error: ConvoyError) -> bool:
         """Leave out machines that cannot be reached, if the user wants that and the run can do

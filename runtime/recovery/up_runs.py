@@ -53,7 +53,8 @@ def run(checked: Checked, console: RunConsole, early: Early | None = None) -> En
 async def _live(checked: Checked, console: RunConsole, early: Early | None) -> Ended:
     config = checked.loaded.config
     with locked(config, console.warn) as lock:
-        directory = directory_of(config, asyncio.get_running_loop().time, up=lock)
+        topology = checked.placement.topology
+        directory = directory_of(config, topology, asyncio.get_running_loop().time, up=lock)
         if lock is not None:
             lock.says(RUNNING if checked.choice is None else CHOOSING, directory.path.name)
         if checked.choice is not None:

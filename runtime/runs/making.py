@@ -11,7 +11,8 @@ from pathlib import Path
 from runtime.cluster.launcher import Early
 from runtime.config.sections import ClusterConfig
 from runtime.machine.loop import event_loop_factory
-from runtime.plan.topology import Placement
+from runtime.plan.run_names import names_of
+from runtime.plan.topology import Placement, Topology
 from runtime.records.up_lock import UpLock
 from runtime.report.rundir import RunDirectory
 from runtime.runs.execution import Execution, ExecutionContext
@@ -34,19 +35,20 @@ def execution_of(
 
 def directory_of(
     config: ClusterConfig,
+    topology: Topology,
     now: Callable[[], float],
     *,
     up: UpLock | None = None,
     continues: str = "",
 ) -> RunDirectory:
-    """Make a new run directory where the configuration says.
+    """Make a new run directory of a run of this topology, where the configuration says.
 
     `up`: the lock that is held while the run lives. `continues`: the id of the run that this one
     follows. Raises LaunchError.
     """
     return RunDirectory(
         Path(config.run.directory),
-        config.run.name or config.program,
+        names_of(config, topology)[0],
         now,
         virtual=config.simulation.clock == "virtual",
         observed=config.run.observe,

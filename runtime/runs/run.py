@@ -140,7 +140,7 @@ class Run:
 
         lock = self._held.enter_context(locked(self._config, tell))
         try:
-            made = directory_of(self._config, loop.time, up=lock)
+            made = directory_of(self._config, self.placement.topology, loop.time, up=lock)
         except BaseException:
             self._held.close()
             raise

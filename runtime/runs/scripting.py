@@ -68,7 +68,8 @@ def launch(
     simulation = sections.get("simulation")
     virtual = isinstance(simulation, dict) and simulation.get("clock") == "virtual"
     program = topology.program if here or virtual or topology.program != MAIN else main_program()
-    config = _config(program, directory, name, "one" if here else processes, sections)
+    called = (topology.title or _called(program)) if name is None else name
+    config = _config(program, directory, called, "one" if here else processes, sections)
     record = record_of(config, topology)
     topology = dataclasses.replace(checked(topology), program=program)
     placement = placed(topology, config)
@@ -122,7 +123,7 @@ def _on_a_loop() -> bool:
 
 
 def _config(
-    program: str, directory: str | Path, name: str | None, processes: str, sections: dict[str, Any]
+    program: str, directory: str | Path, name: str, processes: str, sections: dict[str, Any]
 ) -> ClusterConfig:
     known = [key for key in ClusterConfig.model_fields if key not in SAID_OTHERWISE]
     problems = [
@@ -132,7 +133,7 @@ def _config(
         raise ConfigError(problems)
     tables = {
         "program": program,
-        "run": {"directory": str(directory), "name": _called(program) if name is None else name},
+        "run": {"directory": str(directory), "name": name},
         "placement": {"processes": processes},
         **sections,
     }

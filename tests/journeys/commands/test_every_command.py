@@ -24,7 +24,7 @@ ROWS = (
     ("time --iterations 1", 0, r"conv1 +Convolution( +[\d.]+){3}\n"),
     ("completion bash", 0, r"complete .*-F _convoy convoy"),
     ("--version", 0, r"^convoy \d+\.\d+\.\d+\n$"),
-    ("ps", 0, r"^\S+-roles +running +since .* \d+/1000000 +roles +/.*\n$"),
+    ("ps", 0, r"^\S+-lenet +running +since .* \d+/1000000 +roles +/.*\n$"),
     ("status", 0, r"  about \d+ s left\n(.*\n)+  conv-1-0 +running on local, pid \d+"),
     ("events", 0, r" began +processes 5\n(.*\n)* .* progress +iteration 1/1000000 "),
     ("top --once", 0, r"\nactor +doing +computes .*\nconv-0-0 .*%.* [a-z]\w+ \d+%"),
