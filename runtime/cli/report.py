@@ -18,6 +18,7 @@ def report(
     *runs: Path,
     output: Annotated[Path | None, Parameter(name=["--output", "-o"])] = None,
     program: str = "",
+    static: Annotated[bool, Parameter(negative="")] = False,
     refresh: Annotated[int, Parameter(show=False)] = 0,
 ) -> int:
     """Write one HTML page with everything that is known of a run, or of several runs in comparison:
@@ -32,6 +33,8 @@ def report(
     program
         Your own program. It is imported and asked for the planned traffic of its runs. Apart from
         it only the built-in program is imported, whatever a run directory names.
+    static
+        Write a page without a script: its curves are drawings.
     """
     from runtime.attached.finding import lives, meant
     from runtime.cli.arguments import runs_here
@@ -52,7 +55,7 @@ def report(
             return False
 
     stories = [whole(directory, lives=is_live(directory)) for directory in found]
-    text = page(stories, refresh=refresh, trusted=(BUILT_IN, program))
+    text = page(stories, refresh=refresh, trusted=(BUILT_IN, program), static=static)
     for note in dict.fromkeys(note for story in stories for note in story.damaged):
         console.warn(note)
     file = output or found[0] / REPORT

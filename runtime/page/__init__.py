@@ -11,11 +11,13 @@ planned_traffic  The traffic and memory planned for a run, from its program if t
                  report trusts it
 gantt            Ten iterations of a trace, with the times at which each actor computed and waited
 curves           The choice of curves that a report shows, for one run or for several in comparison
-charts           Charts as SVG
+charts           Charts as SVG, for pages without a script
 report_facts     The facts of one run that a report shows in addition to its curves, as plain data
                  for the template
 page             The report as one HTML page that holds everything it needs
 live             The report of a living run, as a page of `up`
+chart_data       The data of a page's charts, as JSON for its script
+colours          The colours of curves and bars
 
 See docs/decisions/watching.md.
 """

@@ -1,24 +1,21 @@
-"""Charts as SVG. Only this file imports matplotlib, when the first chart is drawn.
-
-A chart is an HTML `figure` that takes the width it is given. Next to the SVG it holds the data with
-which the page's script shows the values under the pointer: the points, and the position of the axes
-in the drawing.
+"""Charts as SVG, for pages without a script. Only this file imports matplotlib, when the first
+chart is drawn. A chart is an HTML `figure` that takes the width it is given.
 """
 
 from __future__ import annotations
 
 import io
 import itertools
-import json
 import re
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 from xml.sax.saxutils import quoteattr
 
 from runtime.errors import ConvoyError
+from runtime.page.colours import COLOURS, WAITING
+from runtime.page.curves import Chart, Curve
 from runtime.page.gantt import Gantt
 from runtime.page.series import thinned
 
@@ -26,17 +23,15 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-COLOURS = ("#2563eb", "#d97706", "#059669", "#db2777", "#7c3aed", "#0891b2", "#65a30d", "#dc2626")
 INK = "#334155"
 GRID = "#e2e8f0"
+# the colours of a drawing that follow those of the page, which may be dark
+OF_THE_PAGE = {INK: "currentColor", GRID: "var(--line)"}
 WIDTH = 5.5  # inches; the drawing has 72 units an inch
 HEIGHT = 3.2
-WAITING = "#cbd5e1"
 GANTT_WIDTH = 13.0  # inches; a row of the Gantt chart
 ROW = 0.3
 MOST_DOTS = 100  # of a curve; more dots would overlap
-# ratio of greatest to least value above which an axis is logarithmic, if the chart allows it
-DECADES = 100.0
 STYLE: Any = {  # Any, since matplotlib's own type lists every existing setting
     "svg.fonttype": "none",
     "font.size": 9.5,
@@ -62,46 +57,38 @@ STYLE: Any = {  # Any, since matplotlib's own type lists every existing setting
 }
 
 
-@dataclass(frozen=True)
-class Curve:
-    """One curve; `xs` are ascending. `dots` gives each value a mark. A `broken` line distinguishes
-    another kind of values."""
-
-    label: str
-    xs: Sequence[float]
-    ys: Sequence[float]
-    colour: str
-    broken: bool = False
-    dots: bool = False
+Points = Sequence[tuple[Curve, list[float], list[float]]]  # with the xs and the ys
 
 
-@dataclass(frozen=True)
-class Chart:
-    """One chart. `marks` are pairs of x and the event at x; the first of each kind is named in the
-    legend. `steep` means that the values may span decades, so that the axis may be logarithmic."""
-
-    title: str
-    across: str
-    curves: Sequence[Curve]
-    steep: bool = False
-    steps: bool = False
-    marks: Sequence[tuple[float, str]] = ()
-    from_zero: bool = False
+def figures(charts: Sequence[Chart], unit: tuple[str, float]) -> list[str]:
+    """The charts as HTML, one text each. `unit` is the unit of time axes, and its length in
+    seconds. A chart with curves of tests is drawn twice: over iterations and over time. Raises
+    ConvoyError, with the command to install it, if matplotlib is missing."""
+    return [figure for chart in charts for figure in _figures(chart, unit)]
 
 
-def drawn(chart: Chart) -> str:
-    """The chart as a `figure` of HTML. "" if it has no points. Raises ConvoyError, with the command
-    to install it, if matplotlib is missing."""
-    points = [(curve, *thinned(curve.xs, curve.ys)) for curve in chart.curves]
-    points = [(curve, xs, ys) for curve, xs, ys in points if xs]
-    if not points:
-        return ""
+def _figures(chart: Chart, unit: tuple[str, float]) -> Iterator[str]:
+    points = [(curve, *thinned(curve.series)) for curve in chart.curves]
+    points = [found for found in points if found[3]]
+    over_iterations = [(curve, iterations, values) for curve, iterations, _, values in points]
+    marks = [(mark.iteration, mark.text) for mark in chart.marks]
     with _styled():
-        return _lines(chart, points)
+        if not any(curve.dots for curve in chart.curves):
+            yield _lines(chart, chart.title, "iteration", over_iterations, marks)
+            return
+        name, second = unit
+        over_time = [
+            (curve, [at / second for at in seconds], values) for curve, _, seconds, values in points
+        ]
+        later = [(mark.seconds / second, mark.text) for mark in chart.marks]
+        yield _lines(chart, f"{chart.title} over iterations", "iteration", over_iterations, marks)
+        yield _lines(chart, f"{chart.title} over time", name, over_time, later)
 
 
-def _lines(chart: Chart, points: Sequence[tuple[Curve, list[float], list[float]]]) -> str:
-    figure, axes = _figure(WIDTH, HEIGHT, _plain(chart.title))
+def _lines(
+    chart: Chart, title: str, across: str, points: Points, marks: Sequence[tuple[float, str]]
+) -> str:
+    figure, axes = _figure(WIDTH, HEIGHT, _plain(title))
     for curve, xs, ys in points:
         axes.plot(
             xs,
@@ -115,7 +102,7 @@ def _lines(chart: Chart, points: Sequence[tuple[Curve, list[float], list[float]]
         )
     _scale(axes, chart, [y for _, _, ys in points for y in ys])
     named = set[str]()
-    for x, said in chart.marks:
+    for x, said in marks:
         axes.axvline(
             x,
             color="#94a3b8",
@@ -124,44 +111,17 @@ def _lines(chart: Chart, points: Sequence[tuple[Curve, list[float], list[float]]
             label="_" if said in named else _plain(said),
         )
         named.add(said)
-    axes.set_xlabel(chart.across)
+    axes.set_xlabel(across)
     if len(points) + len(named) > 1:
         axes.legend(loc="best")
-    hover = [
-        {"label": curve.label, "colour": curve.colour, "xs": xs, "ys": ys}
-        for curve, xs, ys in points
-    ]
-    return _told(figure, axes, chart, hover)
+    return f"<figure class=chart>{_svg(figure, title)}</figure>"
 
 
 def _scale(axes: Axes, chart: Chart, values: Sequence[float]) -> None:
-    if chart.steep and min(values) > 0 and max(values) > DECADES * min(values):
+    if chart.log and min(values) > 0:
         axes.set_yscale("log")
     elif chart.from_zero and min(values) >= 0:
         axes.set_ylim(0, 1.08 * max(values) or 1.0)
-
-
-def _told(figure: Figure, axes: Axes, chart: Chart, hover: Iterable[dict[str, Any]]) -> str:
-    svg = _svg(figure, chart.title)
-    high = figure.get_figheight() * 72
-    box = axes.get_position()
-    width = figure.get_figwidth() * 72
-    (left, right), (low, top) = axes.get_xlim(), axes.get_ylim()
-    place = {
-        "x": [box.x0 * width, box.x1 * width, left, right],
-        "y": [high - box.y0 * high, high - box.y1 * high, low, top],
-        "log": axes.get_yscale() == "log",
-        "across": chart.across,
-        "curves": [{**one, "xs": _short(one["xs"]), "ys": _short(one["ys"])} for one in hover],
-    }
-    return (
-        "<figure class=chart "
-        f"data-chart={quoteattr(json.dumps(place, separators=(',', ':')))}>{svg}</figure>"
-    )
-
-
-def _short(numbers: Iterable[float]) -> list[float]:
-    return [float(f"{number:.6g}") for number in numbers]
 
 
 def bars(chart: Gantt) -> str:
@@ -233,6 +193,8 @@ def _svg(figure: Figure, title: str) -> str:
     text = re.sub(r"<metadata>.*?</metadata>", "", text, flags=re.DOTALL)
     head, _, body = text.partition(">")
     head = re.sub(r' (width|height|xmlns|xmlns:xlink)="[^"]*"', "", head)
+    for colour, followed in OF_THE_PAGE.items():
+        body = body.replace(colour, followed)
     return (
         f'<svg role="img" aria-label={quoteattr(title)}{head.removeprefix("<svg")}>{body.strip()}'
     )

@@ -3,19 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 
-from runtime.page.charts import COLOURS, Chart, Curve, drawn
+from runtime.page.colours import COLOURS
 from runtime.page.run_history import RunHistory
 from runtime.page.series import Series
 from runtime.records.journal_reading import is_number
 
-ACROSS = "iteration"
 # least seconds of the run, the unit for it, seconds of the unit
 UNITS = ((3 * 3600.0, "hours", 3600.0), (600.0, "minutes", 60.0), (0.0, "seconds", 1.0))
 PROGRESS = "progress"
 TEST = "test"
 PREDICTION = "prediction"
 LOSS = "loss"
+EPOCH = "epoch"  # the position in the data; an axis of the charts, not a curve
 # field of a progress report -> title, and how it is drawn
 KNOWN = {
     "learning_rate": ("Learning rate", "steps"),
@@ -23,61 +24,107 @@ KNOWN = {
     "staleness": ("Staleness: updates by others in between", "from zero"),
     "exposed_seconds": ("Exposed communication of an iteration, s", "from zero"),
 }
+# ratio of greatest to least value above which an axis is logarithmic at first
+DECADES = 100.0
 
 Found = tuple[RunHistory, str, Series]  # the run, the kind of event with the series, the series
 
 
-def figures(stories: Sequence[RunHistory]) -> list[str]:
-    """The charts as HTML, one text each. Raises ConvoyError, with the command to install it, if
-    matplotlib is missing."""
-    return [figure for chart in _charts(stories) if (figure := drawn(chart))]
+@dataclass(frozen=True)
+class Curve:
+    """One curve: the values of one field in events of one kind. `run` is the run's place in the
+    page. `dots` gives each value a mark. A `broken` line distinguishes another kind of values."""
+
+    run: int
+    kind: str
+    field: str
+    label: str
+    series: Series
+    colour: str
+    broken: bool = False
+    dots: bool = False
+
+
+@dataclass(frozen=True)
+class Mark:
+    """An event in the charts of a run, and the iteration and the second at which it happened."""
+
+    iteration: float
+    seconds: float
+    text: str
+
+
+@dataclass(frozen=True)
+class Chart:
+    """One chart. `log` means that the axis of the values is logarithmic at first."""
+
+    title: str
+    curves: Sequence[Curve]
+    log: bool = False
+    steps: bool = False
+    from_zero: bool = False
+    marks: Sequence[Mark] = ()
+
+
+def charts(stories: Sequence[RunHistory]) -> list[Chart]:
+    """The charts of these runs. Charts without points are left out."""
+    return [chart for chart in _charts(stories) if any(len(curve.series) for curve in chart.curves)]
+
+
+def time_unit(stories: Sequence[RunHistory]) -> tuple[str, float]:
+    """The unit of the time axes, and its length in seconds."""
+    longest = max(story.offset + story.seconds for story in stories)
+    return next((unit, second) for least, unit, second in UNITS if longest >= least)
 
 
 def _charts(stories: Sequence[RunHistory]) -> Iterator[Chart]:
     losses = list(_found(stories, LOSS, (PROGRESS, TEST)))
-    yield _chart(stories, "Loss over iterations", losses, steep=True)
-    yield _chart(stories, "Loss over time", losses, time=True, steep=True)
-    tested = _names(stories, TEST) - {LOSS}
+    yield _chart(stories, "Loss", LOSS, losses, log=_spans_decades(losses))
+    tested = _names(stories, TEST) - {LOSS, EPOCH}
     for score in sorted(tested):
         told = list(_found(stories, score, (TEST,)))
-        title = score.replace("_", " ").capitalize()
-        yield _chart(stories, f"{title} of tests over iterations", told)
-        yield _chart(stories, f"{title} of tests over time", told, time=True)
-    reported = _names(stories, PROGRESS) - tested - {LOSS}
+        yield _chart(stories, f"{_words(score)} of tests", score, told)
+    reported = _names(stories, PROGRESS) - tested - {LOSS, EPOCH}
     for name in [*(name for name in KNOWN if name in reported), *sorted(reported - KNOWN.keys())]:
-        title, how = KNOWN.get(name, (name.replace("_", " ").capitalize(), ""))
+        title, how = KNOWN.get(name, (_words(name), ""))
         told = list(_found(stories, name, (PROGRESS,)))
         if name in KNOWN and not any(value for _, _, series in told for value in series.values):
             continue  # all values are 0, such as the staleness of a synchronous run
-        yield _chart(stories, title, told, steps=how == "steps", from_zero=name in KNOWN)
-    yield from _predicted(stories)
+        steps = how == "steps"
+        yield _chart(stories, title, name, told, log=steps, steps=steps, from_zero=name in KNOWN)
+    yield _predicted(stories)
 
 
-def _predicted(stories: Sequence[RunHistory]) -> Iterator[Chart]:
-    told = [
-        (story, kind, Series(series.iterations, series.seconds, series.values))
-        for kind in ("predicted_seconds", "measured_seconds")
-        for story, _, series in _found(stories, kind, (PREDICTION,))
-    ]
-    curves, (unit, second) = [], _time(stories)
-    for story, kind, series in told:
-        # 0: not measured yet
-        at = [index for index, value in enumerate(series.values) if value > 0]
-        xs = [series.seconds[index] / second for index in at]
-        ys = [series.values[index] for index in at]
-        said = kind.partition("_")[0]
-        colour = _colour(stories, story, kind.startswith("measured"))
-        curves.append(
-            Curve(
-                _label(stories, story, said),
-                xs,
-                ys,
-                colour,
-                kind.startswith("predicted"),
-                dots=True,
+def _words(name: str) -> str:
+    return name.replace("_", " ").capitalize()
+
+
+def _spans_decades(found: Sequence[Found]) -> bool:
+    values = [value for _, _, series in found if len(series) for value in series.values]
+    return bool(values) and min(values) > 0 and max(values) > DECADES * min(values)
+
+
+def _predicted(stories: Sequence[RunHistory]) -> Chart:
+    curves = []
+    for field in ("predicted_seconds", "measured_seconds"):
+        for story, kind, series in _found(stories, field, (PREDICTION,)):
+            measured = Series()
+            for number, value in enumerate(series.values):
+                if value > 0:  # 0: not measured yet
+                    measured.add(series.iterations[number], series.seconds[number], value)
+            curves.append(
+                Curve(
+                    stories.index(story),
+                    kind,
+                    field,
+                    _label(stories, story, field.partition("_")[0]),
+                    measured,
+                    _colour(stories, story, field.startswith("measured")),
+                    field.startswith("predicted"),
+                    dots=True,
+                )
             )
-        )
-    yield Chart("Seconds of an iteration, predicted and measured", unit, curves, from_zero=True)
+    return Chart("Seconds of an iteration, predicted and measured", curves, from_zero=True)
 
 
 def _found(stories: Sequence[RunHistory], name: str, events: Sequence[str]) -> Iterator[Found]:
@@ -100,38 +147,32 @@ def _names(stories: Sequence[RunHistory], event: str) -> set[str]:
 def _chart(
     stories: Sequence[RunHistory],
     title: str,
+    field: str,
     found: Sequence[Found],
     *,
-    time: bool = False,
-    steep: bool = False,
+    log: bool = False,
     steps: bool = False,
     from_zero: bool = False,
 ) -> Chart:
     several = len({kind for _, kind, _ in found}) > 1
-    curves, (unit, second) = [], _time(stories)
+    curves = []
     for story, kind, series in found:
         tests = kind != PROGRESS
         said = {PROGRESS: "training"}.get(kind, kind) if several or len(stories) == 1 else ""
-        xs = [at / second for at in series.seconds] if time else series.iterations
-        colour = _colour(stories, story, several and tests)
         curves.append(
             Curve(
+                stories.index(story),
+                kind,
+                field,
                 _label(stories, story, said),
-                xs,
-                series.values,
-                colour,
+                series,
+                _colour(stories, story, several and tests),
                 several and tests,
                 dots=tests,
             )
         )
-    marks = _marks(stories[0], second if time else None) if len(stories) == 1 else ()
-    return Chart(title, unit if time else ACROSS, curves, steep, steps, marks, from_zero)
-
-
-def _time(stories: Sequence[RunHistory]) -> tuple[str, float]:
-    """The unit of the time axes, and its length in seconds."""
-    longest = max(story.offset + story.seconds for story in stories)
-    return next((unit, second) for least, unit, second in UNITS if longest >= least)
+    marks = list(_marks(stories[0]))[:40] if len(stories) == 1 else ()
+    return Chart(title, curves, log, steps, from_zero, marks)
 
 
 def _colour(stories: Sequence[RunHistory], story: RunHistory, second: bool) -> str:
@@ -145,17 +186,11 @@ def _label(stories: Sequence[RunHistory], story: RunHistory, said: str) -> str:
     return said if len(stories) == 1 else f"{story.label} {said}".strip()
 
 
-def _marks(story: RunHistory, second: float | None) -> list[tuple[float, str]]:
-    """The places where the run resumed another one, or where its groups or rates changed: times in
-    units of `second` seconds, or iterations if `second` is None."""
-    found = [
-        (
-            (float(event["t"]) + story.offset) / second if second else float(event["iteration"]),
-            "groups or rates change",
-        )
-        for event in story.decisions
-        if event["event"] == "regrouped" and is_number(event.get("iteration"))
-    ]
+def _marks(story: RunHistory) -> Iterator[Mark]:
+    """The places where the run resumed another one, or where its groups or rates changed."""
     if story.forerunners:
-        found.append((story.offset / second if second else float(story.begun), "resumed"))
-    return found[:40]
+        yield Mark(float(story.begun), story.offset, "resumed")
+    for event in story.decisions:
+        if event["event"] == "regrouped" and is_number(event.get("iteration")):
+            at = float(event["t"]) + story.offset
+            yield Mark(float(event["iteration"]), at, "groups or rates change")

@@ -1,57 +1,78 @@
 "use strict";
-// Shows the values under the pointer. chart.x and chart.y are [position, position, value, value] of the two ends of an axis, in the drawing's units.
-const tip = document.getElementById("tip");
-const short = (value) => (Math.abs(value) >= 1e6 ? value.toExponential(3) : String(Number(value.toPrecision(5))));
+// The controls of the page, and the new points of a run that goes on.
 
-function nearest(xs, x) {
-  let low = 0, high = xs.length - 1;
-  while (high - low > 1) {
-    const middle = (low + high) >> 1;
-    if (xs[middle] <= x) low = middle; else high = middle;
+const data = JSON.parse(document.getElementById("data").textContent);
+const view = { across: "iterations", smoothing: 0, hidden: new Set() };
+const plots = new Map(); // title -> Plot
+const at = (id) => document.getElementById(id);
+
+// -- colours: those of the system, unless a person has chosen
+
+const system = matchMedia("(prefers-color-scheme: dark)");
+const kept = {
+  get: () => { try { return localStorage.getItem("convoy-theme"); } catch { return null; } },
+  set: (theme) => { try { localStorage.setItem("convoy-theme", theme); } catch { /* not allowed */ } },
+};
+
+function paint(theme) {
+  document.documentElement.dataset.theme = theme;
+  at("theme").textContent = theme === "dark" ? "☀ light" : "☾ dark";
+  plots.forEach((plot) => plot.build());
+}
+
+at("theme").onclick = () => {
+  const theme = document.documentElement.dataset.theme === "dark" ? "light" : "dark";
+  kept.set(theme);
+  paint(theme);
+};
+system.addEventListener("change", () => { if (!kept.get()) paint(system.matches ? "dark" : "light"); });
+
+// -- charts
+
+// Charts of new data: those that exist keep their settings.
+function setCharts() {
+  const titles = new Set(data.charts.map((spec) => spec.title));
+  for (const [title, plot] of plots) {
+    if (titles.has(title)) continue;
+    plot.figure.remove();
+    plots.delete(title);
   }
-  return Math.abs(xs[high] - x) < Math.abs(xs[low] - x) ? high : low;
+  for (const spec of data.charts) {
+    const known = plots.get(spec.title);
+    if (known) {
+      known.set(data, spec);
+      known.update();
+      continue;
+    }
+    const plot = new Plot(view, data, spec);
+    plots.set(spec.title, plot);
+    at("charts").append(plot.figure);
+    plot.build();
+    sizes.observe(plot.box);
+  }
+  at("tools").hidden = !data.charts.length;
+  at("none").hidden = Boolean(data.charts.length);
+  at("across").querySelector("[value=epochs]").disabled = !data.runs.some((run) => run.epochs);
 }
 
-function show(event) {
-  const figure = event.target.closest && event.target.closest("figure.chart");
-  if (!figure) { tip.hidden = true; return; }
-  const chart = figure.chart || (figure.chart = JSON.parse(figure.dataset.chart));
-  const svg = figure.querySelector("svg"), box = svg.getBoundingClientRect(), view = svg.viewBox.baseVal;
-  const [left, right, least, greatest] = chart.x;
-  const at = ((event.clientX - box.left) * view.width) / box.width;
-  if (at < left || at > right) { tip.hidden = true; return; }
-  const x = least + ((at - left) / (right - left)) * (greatest - least);
-  tip.replaceChildren();
-  const line = (text, colour) => {
-    const row = document.createElement("div");
-    if (colour) { const mark = document.createElement("i"); mark.style.background = colour; row.append(mark); }
-    row.append(text);
-    tip.append(row);
-  };
-  const first = chart.curves[0];
-  line(`${chart.across} ${short(first.xs[nearest(first.xs, x)])}`);
-  for (const curve of chart.curves) line(`${curve.label} ${short(curve.ys[nearest(curve.xs, x)])}`, curve.colour);
-  tip.hidden = false;
-  const wide = tip.offsetWidth;
-  tip.style.left = `${event.clientX + 14 + wide > innerWidth ? Math.max(0, event.clientX - wide - 10) : event.clientX + 14}px`;
-  tip.style.top = `${Math.min(event.clientY + 14, innerHeight - tip.offsetHeight)}px`;
-}
-document.addEventListener("pointermove", show);
-document.addEventListener("scroll", () => { tip.hidden = true; }, { passive: true });
+const sizes = new ResizeObserver(() => plots.forEach((plot) => plot.resize()));
+const rebuild = () => plots.forEach((plot) => plot.build());
 
-// The page of a living run reloads itself regularly, and replaces its contents. Open details stay open.
-const refresh = Number(document.body.dataset.refresh || 0);
-async function renew() {
-  try {
-    const answer = await fetch(location.href, { cache: "no-store" });
-    if (!answer.ok) return;
-    const page = new DOMParser().parseFromString(await answer.text(), "text/html");
-    const open = [...document.querySelectorAll("details")].map((one) => one.open);
-    const main = page.querySelector("main");
-    if (!main) return;
-    main.querySelectorAll("details").forEach((one, number) => { one.open = Boolean(open[number]); });
-    document.querySelector("main").replaceWith(main);
-    document.title = page.title;
-  } catch { /* the run is over and no longer serves the page: the last contents stay */ }
-}
-if (refresh) setInterval(renew, 1000 * refresh);
+at("across").onchange = () => { view.across = at("across").value; rebuild(); };
+at("smoothing").oninput = () => {
+  view.smoothing = Number(at("smoothing").value);
+  at("smooth").textContent = view.smoothing ? view.smoothing.toFixed(2) : "off";
+  rebuild();
+};
+at("whole").onclick = () => plots.forEach((plot) => plot.plot.setData(plot.plot.data, true));
+
+// The checkboxes of the table of runs hide and show the curves of a run.
+document.addEventListener("change", (event) => {
+  const run = event.target.dataset.run;
+  if (run === undefined) return;
+  if (event.target.checked) view.hidden.delete(Number(run)); else view.hidden.add(Number(run));
+  plots.forEach((plot) => plot.show());
+});
+
+paint(kept.get() || (system.matches ? "dark" : "light"));
+setCharts();

@@ -9,19 +9,30 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 from runtime.errors import ConvoyError
-from runtime.page.curves import figures
+from runtime.page.chart_data import as_script, chart_data
+from runtime.page.charts import figures
+from runtime.page.curves import charts, time_unit
 from runtime.page.report_facts import facts
 from runtime.page.run_history import RunHistory
 from runtime.plan.forecast import shown
 
 HERE = Path(__file__).parent
+STYLES = ("uplot/uPlot.min.css", "page.css")
+SCRIPTS = ("uplot/uPlot.iife.min.js", "charts.js", "page.js")
 STAMP = re.compile(r"^\d{8}-\d{6}-")  # of run directories
 
 
-def page(stories: Sequence[RunHistory], *, refresh: int = 0, trusted: Collection[str] = ()) -> str:
-    """The whole HTML document. `refresh` is the number of seconds after which it reloads itself; 0
-    means never. `trusted` names the programs that may be imported and asked about their runs.
-    Raises ConvoyError, with the command to install it, if Jinja2 or matplotlib is missing."""
+def page(
+    stories: Sequence[RunHistory],
+    *,
+    refresh: int = 0,
+    trusted: Collection[str] = (),
+    static: bool = False,
+) -> str:
+    """The whole HTML document. `refresh` is the number of seconds after which its script asks for
+    new points; 0 means never. `trusted` names the programs that may be imported and asked about
+    their runs. A `static` page has drawings and no script. Raises ConvoyError, with the command to
+    install it, if Jinja2 is missing, or matplotlib and the page has drawings."""
     try:
         import jinja2
         from markupsafe import Markup
@@ -39,20 +50,27 @@ def page(stories: Sequence[RunHistory], *, refresh: int = 0, trusted: Collection
         "short": short,
         "bytes": lambda size: "" if size is None else shown(int(size)),
     }
-    curves = [Markup(figure) for figure in figures(stories)]  # noqa: S704  # made by `charts`, which escapes
     runs = [facts(story, stories, trusted) for story in stories]
     for run in runs:
-        run["gantt"] = Markup(run["gantt"])  # noqa: S704  # as above
+        run["gantt"] = Markup(run["gantt"])  # noqa: S704  # made by `charts`, which escapes
+    drawn = figures(charts(stories), time_unit(stories)) if static else []
+    data = {} if static else chart_data(stories)
     names = ", ".join(story.name for story in stories)
     return templates.get_template("page.html").render(
         title=f"Convoy: {names}" if len(stories) < 4 else f"Convoy: {len(stories)} runs",
         made=f"Made {datetime.now(UTC).astimezone().strftime('%Y-%m-%d %H:%M:%S %z')}",
         refresh=refresh,
         runs=runs,
-        figures=curves,
-        style=Markup((HERE / "page.css").read_text("utf-8")),  # noqa: S704  # a file of this folder
-        script=Markup((HERE / "page.js").read_text("utf-8")),  # noqa: S704
+        figures=[Markup(figure) for figure in drawn],  # noqa: S704  # as above
+        data=data,
+        json=Markup(as_script(data)),  # noqa: S704  # nothing in it ends its element
+        style=Markup(_files(STYLES)),  # noqa: S704  # files of this folder
+        script=Markup("" if static else _files(SCRIPTS)),  # noqa: S704
     )
+
+
+def _files(names: Sequence[str]) -> str:
+    return "\n".join((HERE / name).read_text("utf-8") for name in names)
 
 
 def short_names(stories: Sequence[RunHistory]) -> None:

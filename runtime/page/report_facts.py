@@ -12,7 +12,8 @@ from typing import Any, TypeVar
 from runtime.counting import counted
 from runtime.drawing.prospect_text import duration
 from runtime.drawing.svg import svg
-from runtime.page.charts import COLOURS, WAITING, bars
+from runtime.page.charts import bars
+from runtime.page.colours import COLOURS, WAITING
 from runtime.page.gantt import FILE as TRACE
 from runtime.page.gantt import gantt
 from runtime.page.link_traffic import links

@@ -17,7 +17,7 @@ from typing import Any
 from runtime.page.series import Series
 from runtime.plan.run_plan import placement_in
 from runtime.plan.topology import Placement
-from runtime.records.journal_reading import FILE, events, is_number
+from runtime.records.journal_reading import FILE, events_of, is_number
 from runtime.records.run_files import Damaged, LeftOut, Lines, Missing
 from runtime.records.run_identity import recorded
 from runtime.report import usage
@@ -57,6 +57,7 @@ class RunHistory:
     lives: bool = False
     began: float | None = None  # seconds since 1970
     seconds: float = 0.0
+    read_to: int = 0  # bytes of the journal
     names: Counter[str] = field(default_factory=Counter)  # event name -> count
     series: dict[tuple[str, str], Series] = field(default_factory=dict)
     marks: tuple[array[float], array[float]] = field(
@@ -126,8 +127,10 @@ def read(directory: Path, *, lives: bool) -> RunHistory:
     """The history of the run in this directory. Raises Damaged if its journal cannot be read."""
     story = RunHistory(directory, lives)
     damaged = LeftOut(directory / FILE)
-    for event in events(directory, damaged):
+    journal = Lines(directory / FILE)
+    for event in events_of(journal, damaged):
         _hear(story, event)
+    story.read_to = journal.read_to
     story.damaged += damaged.notes
     try:
         recorded(directory)  # run.json names the run that this one continues

@@ -5,11 +5,11 @@ from __future__ import annotations
 
 import math
 from array import array
-from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-Numbers = Sequence[float]
-MOST_POINTS = 800  # of a curve: two for each pixel of a chart
+import numpy as np
+
+MOST_POINTS = 800  # of a curve in a drawing: two for each pixel of it
 
 
 def _numbers() -> array[float]:
@@ -56,17 +56,24 @@ class Series:
         return whole
 
 
-def thinned(xs: Numbers, ys: Numbers, most: int = MOST_POINTS) -> tuple[list[float], list[float]]:
-    """At most `most` points: the least and the greatest of every stretch, and the first and the
-    last point. Points that are not finite numbers are left out."""
-    points = [
-        index for index in range(len(ys)) if math.isfinite(ys[index]) and math.isfinite(xs[index])
+def thinned(
+    series: Series, most: int = MOST_POINTS
+) -> tuple[list[float], list[float], list[float]]:
+    """The iterations, seconds and values of at most `most` points (at least four): the least and
+    the greatest value of every stretch, and the first and the last point. Points that are not
+    finite numbers are left out."""
+    columns = [
+        np.frombuffer(numbers, np.float64) if len(numbers) else np.empty(0)
+        for numbers in (series.iterations, series.seconds, series.values)
     ]
+    points = np.flatnonzero(np.isfinite(columns[0]) & np.isfinite(columns[1] + columns[2]))
     if len(points) > most:
         width = math.ceil(len(points) / max(1, (most - 2) // 2))
-        kept = {points[0], points[-1]}
+        kept = {int(points[0]), int(points[-1])}
         for start in range(0, len(points), width):
             stretch = points[start : start + width]
-            kept |= {min(stretch, key=ys.__getitem__), max(stretch, key=ys.__getitem__)}
-        points = sorted(kept)
-    return [xs[index] for index in points], [ys[index] for index in points]
+            values = columns[2][stretch]
+            kept |= {int(stretch[values.argmin()]), int(stretch[values.argmax()])}
+        points = np.array(sorted(kept))
+    iterations, seconds, values = (column[points].tolist() for column in columns)
+    return iterations, seconds, values

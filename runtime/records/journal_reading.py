@@ -37,7 +37,13 @@ def events(directory: Path, damaged: Callable[[str], None]) -> Iterator[dict[str
     left out: it is still being written, or the run was killed while writing it. Raises Damaged or
     Missing.
     """
-    for raw in Lines(directory / FILE).whole():
+    yield from events_of(Lines(directory / FILE), damaged)
+
+
+def events_of(lines: Lines, damaged: Callable[[str], None]) -> Iterator[dict[str, Any]]:
+    """Yield the events in the complete lines of a journal that were not read before, as `events`
+    does."""
+    for raw in lines.whole():
         line = raw.decode(errors="replace")
         found = event_of(line)
         if found is None:

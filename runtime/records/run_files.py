@@ -197,6 +197,11 @@ class Lines:
     def __repr__(self) -> str:
         return f"<lines of {self._path}, read to byte {self._at}>"
 
+    @property
+    def read_to(self) -> int:
+        """The offset in bytes of the first line that was not yet yielded."""
+        return self._at
+
     def whole(self) -> Iterator[bytes]:
         """Yield the complete lines that were added since the last call. Raises Damaged or
         Missing."""

@@ -6,7 +6,6 @@ from __future__ import annotations
 import json
 import os
 import re
-import shutil
 import signal
 import subprocess
 import sys
@@ -15,11 +14,11 @@ import urllib.error
 import urllib.request
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import pytest
 
 from runtime.page.live import EVERY, NICE, LivePage
+from tests.helpers.browser import BROWSER, looked_at
 from tests.helpers.support import (
     configure,
     environment,
@@ -31,24 +30,6 @@ from tests.helpers.support import (
 )
 from tests.helpers.written_runs import BEGUN, ENDED, a_test, progress, run
 
-BROWSER = shutil.which("chromium") or shutil.which("chromium-browser")
-# No window is narrower than 500 px, so the page is in a frame. The frame writes the findings where
-# --dump-dom shows them.
-FRAME = """<!doctype html><body style="margin:0"><script>addEventListener("message", (told) => {
-  document.body.dataset.found = encodeURIComponent(JSON.stringify(told.data)); });</script>
-<iframe src="page.html" style="border:0;width:%dpx;height:900px"></iframe></body>"""
-PROBE = """<script>addEventListener("load", () => {
-  const root = document.documentElement, boxes = [...document.querySelectorAll("figure.chart svg")];
-  const sizes = boxes.map((one) => one.getBoundingClientRect());
-  const first = sizes[0] || { left: 0, top: 0, width: 0, height: 0 };
-  if (boxes.length) boxes[0].dispatchEvent(new PointerEvent("pointermove", {
-    bubbles: true, clientX: first.left + first.width / 2, clientY: first.top + 9 }));
-  const found = { inner: innerWidth, scroll: root.scrollWidth, charts: boxes.length,
-    least: Math.min(...sizes.map((one) => Math.min(one.width, one.height))),
-    widest: Math.max(...sizes.map((one) => one.right)), tip: document.getElementById("tip").innerText };
-  parent.postMessage(found, "*");
-});</script></body>"""
-
 
 def report(*arguments: str | Path, cwd: Path) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
@@ -59,36 +40,6 @@ def report(*arguments: str | Path, cwd: Path) -> subprocess.CompletedProcess[str
         text=True,
         timeout=100,
     )
-
-
-def looked_at(page: str, folder: Path) -> tuple[str, str]:
-    """Open the page in a browser. Returns the document after loading, and the messages of the
-    console."""
-    assert BROWSER is not None
-    options = [
-        "--headless",
-        "--no-sandbox",
-        "--disable-gpu",
-        f"--user-data-dir={folder / 'browser'}",
-    ]
-    options += [
-        "--window-size=1300,900",
-        "--hide-scrollbars",
-        "--virtual-time-budget=2000",
-        "--enable-logging=stderr",
-    ]
-    options += ["--dump-dom", "--disable-dev-shm-usage"]
-    done = subprocess.run(
-        [BROWSER, *options, page], capture_output=True, text=True, timeout=100, check=False
-    )
-    console = "\n".join(line for line in done.stderr.splitlines() if "CONSOLE" in line)
-    return done.stdout, console
-
-
-def found_in(document: str) -> dict[str, Any]:
-    (found,) = re.findall(r'data-found="([^"]*)"', document)
-    told: dict[str, Any] = json.loads(urllib.request.unquote(found))  # type: ignore[attr-defined]
-    return told
 
 
 @pytest.fixture(scope="module")
@@ -116,17 +67,17 @@ def test_the_report_of_a_run_resumed_from_another_has_the_numbers_of_both(
     text = (trained / "r.html").read_text()
     first, second = sorted((trained / "runs").iterdir(), key=lambda path: path.stat().st_mtime)
     assert f"<dt>continues</dt><dd>{first.name}</dd>" in text
-    (chart, *_) = re.findall(r"data-chart='([^']*)'", text)
-    curve = json.loads(chart)["curves"][0]
+    (data,) = re.findall(r'<script type="application/json" id="data">(.*?)</script>', text)
+    curve = json.loads(data)["charts"][0]["curves"][0]
     losses = {
         event["iteration"]: event["loss"]
         for directory in (first, second)
         for event in map(json.loads, (directory / "events.jsonl").read_text().splitlines())
         if event["event"] == "progress"
     }
-    assert curve["xs"] == sorted(losses)
+    assert curve["x"] == sorted(losses)
     assert max(losses) == 20
-    assert curve["ys"] == pytest.approx([losses[x] for x in sorted(losses)], rel=1e-5)
+    assert curve["y"] == pytest.approx([losses[x] for x in sorted(losses)], rel=1e-6)
     assert "conv_model" in text
     assert 'src="data:image/svg+xml;base64,' in text
     assert (second / "tensorboard").is_dir()
@@ -143,28 +94,6 @@ def test_the_planned_bytes_of_each_link_are_shown_next_to_the_received_bytes(tra
     planned = {(sender, receiver): size for sender, receiver, size in rows}
     assert planned["conv-0-0", "fc_server"] not in ("", "?")
     assert planned["conv-0-1", "conv_model"] not in ("", "?")
-
-
-@pytest.mark.slow
-@pytest.mark.skipif(BROWSER is None, reason="no Chromium on this machine")
-@pytest.mark.parametrize("width", [400, 1280])
-def test_in_a_browser_the_charts_are_there_nothing_scrolls_sideways_and_no_error_is_reported(
-    trained: Path, tmp_path: Path, width: int
-) -> None:
-    first, second = sorted((trained / "runs").iterdir())
-    report(first, second, "-o", "both.html", cwd=trained)
-    text = (trained / "both.html").read_text()
-    (tmp_path / "page.html").write_text(text.replace("</body>", PROBE))
-    frame = tmp_path / "frame.html"
-    frame.write_text(FRAME % width)
-    document, console = looked_at(frame.as_uri(), tmp_path)
-    found = found_in(document)
-    assert console == ""
-    assert (found["inner"], found["scroll"]) == (width, width)
-    assert found["charts"] >= 6
-    assert found["least"] > 150
-    assert found["widest"] <= width
-    assert re.match(r"iteration [\d.]+\n.* training [\d.]+", found["tip"])
 
 
 def waiting(url: str, wanted: str) -> str:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import html
 import json
 import re
 import sys
@@ -17,7 +16,7 @@ from runtime.cli.main import main
 from runtime.page.gantt import gantt
 from runtime.page.lineage import whole
 from runtime.page.page import page
-from runtime.page.series import thinned
+from runtime.page.series import Series, thinned
 from runtime.page.time_shares import times_of
 from tests.helpers.written_runs import BEGUN, ENDED, FAILED, a_test, progress, run, usage
 
@@ -31,22 +30,37 @@ TRAINED = [
 
 def charts(text: str) -> list[dict[str, Any]]:
     """The data of every chart that the page gives to its script."""
-    found = re.findall(r"""data-chart=(["'])(.*?)\1""", text)
-    return [json.loads(html.unescape(told)) for _, told in found]
+    (told,) = re.findall(r'<script type="application/json" id="data">(.*?)</script>', text)
+    found: list[dict[str, Any]] = json.loads(told)["charts"]
+    return found
 
 
 def titles(text: str) -> list[str]:
+    return [chart["title"] for chart in charts(text)]
+
+
+def drawings(text: str) -> list[str]:
+    """The titles of the drawings of a page."""
     return re.findall(r'<svg role="img" aria-label="([^"]*)"', text)
 
 
-def report(*directories: Path, lives: bool = False) -> str:
-    return page([whole(directory, lives=lives) for directory in directories])
+def report(*directories: Path, lives: bool = False, static: bool = False) -> str:
+    return page([whole(directory, lives=lives) for directory in directories], static=static)
+
+
+def series(values: list[float]) -> Series:
+    """One value an iteration, each of which takes two seconds."""
+    found = Series()
+    for number, value in enumerate(values):
+        found.add(number, 2 * number, value)
+    return found
 
 
 @given(st.lists(st.floats(-1e6, 1e6), min_size=1, max_size=3000))
 def test_fewer_points_keep_the_least_and_the_greatest_and_both_ends(values: list[float]) -> None:
-    xs, ys = thinned(range(len(values)), values, 100)
+    xs, seconds, ys = thinned(series(values), 100)
     assert len(ys) <= 100 + 2
+    assert [2 * x for x in xs] == seconds
     assert (min(ys), max(ys), ys[0], ys[-1]) == (min(values), max(values), values[0], values[-1])
     assert xs == sorted(xs)
     assert all(values[int(x)] == y for x, y in zip(xs, ys, strict=True))
@@ -56,27 +70,52 @@ def test_a_spike_of_one_iteration_in_ten_thousand_is_in_the_curve() -> None:
     values = [1.0] * 10_000
     values[7321] = 50.0
     values[123] = float("nan")
-    xs, ys = thinned(range(10_000), values)
+    xs, _, ys = thinned(series(values))
     assert (7321.0, 50.0) in zip(xs, ys, strict=True)
     assert len(xs) < 1000
 
 
 def test_loss_and_accuracy_stand_over_iterations_and_over_time(tmp_path: Path) -> None:
     text = report(run(tmp_path / "a", TRAINED))
-    assert titles(text)[:4] == [
+    assert titles(text)[:3] == ["Loss", "Accuracy of tests", "Learning rate"]
+    loss, accuracy, rate = charts(text)[:3]
+    training, test = loss["curves"]
+    assert (training["label"], training["x"]) == ("training", [10, 20, 30, 40, 50])
+    assert training["y"] == pytest.approx([1, 1 / 2, 1 / 3, 1 / 4, 1 / 5], rel=1e-6)
+    assert training["t"] == [1, 2, 3, 4, 5]
+    assert (test["label"], test["x"], test["t"], test["y"]) == ("test", [50], [5.5], [0.1])
+    assert accuracy["curves"][0]["y"] == [0.9]
+    assert (loss["log"], rate["log"], rate["steps"]) == (False, True, True)
+
+
+def test_a_static_page_draws_losses_and_scores_over_both_axes_and_has_no_script(
+    tmp_path: Path,
+) -> None:
+    text = report(run(tmp_path / "a", TRAINED), static=True)
+    assert drawings(text)[:5] == [
         "Loss over iterations",
         "Loss over time",
         "Accuracy of tests over iterations",
         "Accuracy of tests over time",
+        "Learning rate",
     ]
-    over_iterations, over_time, accuracy, _ = charts(text)[:4]
-    training, test = over_iterations["curves"]
-    assert (training["label"], training["xs"]) == ("training", [10, 20, 30, 40, 50])
-    assert training["ys"] == pytest.approx([1, 1 / 2, 1 / 3, 1 / 4, 1 / 5], rel=1e-5)
-    assert (test["label"], test["xs"], test["ys"]) == ("test", [50], [0.1])
-    assert over_time["curves"][0]["xs"] == [1, 2, 3, 4, 5]
-    assert accuracy["curves"][0]["ys"] == [0.9]
-    assert "Learning rate" in titles(text)
+    assert "<script" not in text
+
+
+def test_the_epochs_of_a_run_are_an_axis_and_not_a_curve(tmp_path: Path) -> None:
+    said = [progress(float(n), 10 * n, 1 / n, epoch=n / 4) for n in range(1, 6)]
+    text = report(run(tmp_path / "a", said))
+    assert not [title for title in titles(text) if "poch" in title]
+    assert '"epochs":[[10,20,30,40,50],[0.25,0.5,0.75,1,1.25]]' in text
+
+
+def test_a_long_curve_has_fewer_points_in_the_page_which_says_so(tmp_path: Path) -> None:
+    said = [progress(0.01 * n, n, 7.0 if n == 4321 else 1.0) for n in range(1, 10_001)]
+    text = report(run(tmp_path / "a", said))
+    (curve,) = charts(text)[0]["curves"]
+    assert 900 < len(curve["x"]) <= 2000
+    assert curve["y"][curve["x"].index(4321)] == 7.0
+    assert "The longest curve has 10,000 points." in text
 
 
 def test_several_runs_are_curves_of_the_same_charts_with_their_names(tmp_path: Path) -> None:
@@ -116,7 +155,7 @@ def test_damaged_lines_are_counted_and_the_first_is_shown(tmp_path: Path) -> Non
     file.write_text("".join([*lines[:2], '{"t": 1, "ev<b>\n', "\x00\x01\n", *lines[2:]]) + '{"half')
     text = report(directory)
     assert "events.jsonl: 2 damaged lines are left out: {&#34;t&#34;: 1, &#34;ev&lt;b&gt;" in text
-    assert charts(text)[0]["curves"][0]["xs"] == [10, 20, 30, 40, 50]
+    assert charts(text)[0]["curves"][0]["x"] == [10, 20, 30, 40, 50]
 
 
 def test_a_resumed_run_continues_the_curves_of_earlier_runs_at_its_first_iteration(
@@ -138,12 +177,12 @@ def test_a_resumed_run_continues_the_curves_of_earlier_runs_at_its_first_iterati
         progress(1.5, 40, 0.5),
     ]
     text = report(run(tmp_path / "third", [*last, ENDED]))
-    over_iterations, over_time = (chart["curves"][0] for chart in charts(text)[:2])
-    assert over_iterations["xs"] == [10, 20, 30, 40]
-    assert over_iterations["ys"] == pytest.approx([1, 1 / 2, 1 / 3, 0.5], rel=1e-5)
-    assert over_time["xs"] == [1, 2, 3, pytest.approx(1.5 + 5.5)]
+    loss = charts(text)[0]["curves"][0]
+    assert loss["x"] == [10, 20, 30, 40]
+    assert loss["y"] == pytest.approx([1, 1 / 2, 1 / 3, 0.5], rel=1e-6)
+    assert loss["t"] == [1, 2, 3, pytest.approx(1.5 + 5.5)]
     text = report(second)
-    assert charts(text)[0]["curves"][0]["xs"] == [10, 20, 30, 40, 50]
+    assert charts(text)[0]["curves"][0]["x"] == [10, 20, 30, 40, 50]
     assert "<dt>continues</dt><dd>first</dd>" in text
 
 
@@ -165,7 +204,7 @@ def test_a_run_that_was_scaled_is_continued_and_the_next_one_continues_its_curve
     assert '<b class="state continued">continued</b>' in text
     assert "4,321" in text
     assert "workers 3" in (text := report(second))
-    assert charts(text)[0]["curves"][0]["xs"] == [10, 20, 30, 40, 50, 60]
+    assert charts(text)[0]["curves"][0]["x"] == [10, 20, 30, 40, 50, 60]
     assert "<dt>continues</dt><dd>a</dd>" in report(run(tmp_path / "c", begun)), (
         "the earlier run must be named even before the iteration is known"
     )
@@ -190,7 +229,7 @@ def test_iterations_that_were_undone_are_not_in_the_curves(tmp_path: Path) -> No
         progress(4.0, 20, 0.5),
     ]
     chart = charts(report(run(tmp_path / "a", said)))[0]["curves"][0]
-    assert (chart["xs"], chart["ys"]) == ([10, 20], [1.0, 0.5])
+    assert (chart["x"], chart["y"]) == ([10, 20], [1.0, 0.5])
 
 
 def test_a_program_without_losses_has_a_report_too(tmp_path: Path) -> None:
@@ -207,7 +246,10 @@ def test_messages_of_actors_are_text_not_html_or_a_formula(tmp_path: Path) -> No
     assert "<script>alert" not in text
     assert "&lt;script&gt;alert(1)&lt;/script&gt; \\x1b[31m" in text
     assert "<i>$a$" not in text
-    assert text.count("</script>") == 1
+    assert text.count("</script>") == 2
+    drawn = report(run(tmp_path / "<i>$a$", [odd, warning, ENDED]), static=True)
+    assert "<script" not in drawn
+    assert "<i>$a$" not in drawn
 
 
 ODD = (
@@ -253,6 +295,7 @@ def test_a_journal_of_odd_values_has_a_report_too(tmp_path: Path) -> None:
     directory = run(tmp_path / "a", said, lines)
     for name in ("plan.json", "tuning.json", "config.toml", "trace.json"):
         (directory / name).write_text('{"placement": {"topology": []}, "choice": [')
+    report(directory, static=True)
     text = report(directory)
     assert "damaged lines are left out" in text
     assert all(f"{name}: it is damaged: " in text for name in ("plan.json", "config.toml"))
@@ -403,7 +446,7 @@ def test_without_a_trace_the_report_names_the_command_that_makes_one(tmp_path: P
     directory = run(tmp_path / "a", TRAINED)
     assert "python -m runtime trace start a" in report(directory)
     (directory / "trace.json").write_text(json.dumps(spans(12)))
-    assert "Gantt chart" in titles(report(directory))
+    assert "Gantt chart" in drawings(report(directory))
 
 
 @pytest.mark.parametrize("library", ["jinja2", "matplotlib"])
@@ -414,7 +457,7 @@ def test_without_its_libraries_the_command_names_the_package_to_install(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     monkeypatch.setitem(sys.modules, library, None)
-    assert main(["report", str(run(tmp_path / "a", TRAINED))]) == 1
+    assert main(["report", "--static", str(run(tmp_path / "a", TRAINED))]) == 1
     assert "which is not installed: pip install 'convoy-runtime[report]'" in capsys.readouterr().err
 
 

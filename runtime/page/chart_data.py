@@ -1,0 +1,97 @@
+"""The data of a page's charts, as JSON for its script.
+
+    {"unit": ["minutes", 60.0],
+     "runs": [{"name": "one", "colour": "#2563eb", "epochs": [[0, 100], [0.0, 2.5]]}],
+     "charts": [{"title": "Loss", "log": true, "steps": false, "zero": false,
+                 "marks": [{"iteration": 40, "seconds": 4.1, "text": "resumed"}],
+                 "curves": [{"run": 0, "key": "progress loss", "label": "training",
+                             "colour": "#2563eb", "dashed": false, "dots": false,
+                             "x": [10, 20], "t": [1.0, 2.1], "y": [2.3, 1.9]}]}],
+     "thinned": 100000}
+
+`x` are iterations, `t` seconds and `y` values. `epochs` are points of the line from iterations to
+epochs. `thinned` is the largest number of points of a curve before some were left out; 0 if every
+point is there.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+from runtime.page.colours import COLOURS
+from runtime.page.curves import EPOCH, PROGRESS, Chart, Curve, charts, time_unit
+from runtime.page.run_history import RunHistory
+from runtime.page.series import thinned
+
+ALL_POINTS = 70_000  # of a page: 1.9 MB as JSON
+MOST_POINTS = 2000  # of a curve
+LEAST_POINTS = 100
+EPOCH_POINTS = 100  # of the line from iterations to epochs
+
+
+def chart_data(stories: Sequence[RunHistory]) -> dict[str, Any]:
+    """The data of all charts. Points are left out so that the page stays small: each stretch of a
+    curve keeps its least and its greatest value."""
+    chosen = charts(stories)
+    count = sum(len(chart.curves) for chart in chosen)
+    most = max(LEAST_POINTS, min(MOST_POINTS, ALL_POINTS // max(count, 1)))
+    longest = max((len(curve.series) for chart in chosen for curve in chart.curves), default=0)
+    return {
+        "unit": time_unit(stories),
+        "runs": [_run(number, story) for number, story in enumerate(stories)],
+        "charts": [_chart(chart, most) for chart in chosen],
+        "thinned": longest if longest > most else 0,
+    }
+
+
+def as_script(data: object) -> str:
+    """The data as JSON that can stand in a `script` element: no character in it ends the
+    element."""
+    text = json.dumps(data, separators=(",", ":"), allow_nan=False)
+    return text.replace("&", "\\u0026").replace("<", "\\u003c").replace(">", "\\u003e")
+
+
+def _run(number: int, story: RunHistory) -> dict[str, Any]:
+    found = {"name": story.label, "colour": COLOURS[number % len(COLOURS)]}
+    epochs = story.series.get((PROGRESS, EPOCH))
+    if epochs is None or not len(epochs):
+        return found
+    iterations, _, values = thinned(epochs, EPOCH_POINTS)
+    return {**found, "epochs": [_short(iterations), _short(values)]}
+
+
+def _chart(chart: Chart, most: int) -> dict[str, Any]:
+    return {
+        "title": chart.title,
+        "log": chart.log,
+        "steps": chart.steps,
+        "zero": chart.from_zero,
+        "marks": [
+            {"iteration": mark.iteration, "seconds": mark.seconds, "text": mark.text}
+            for mark in chart.marks
+        ],
+        "curves": [_curve(curve, most) for curve in chart.curves],
+    }
+
+
+def _curve(curve: Curve, most: int) -> dict[str, Any]:
+    iterations, seconds, values = thinned(curve.series, most)
+    return {
+        "run": curve.run,
+        "key": f"{curve.kind} {curve.field}",
+        "label": curve.label,
+        "colour": curve.colour,
+        "dashed": curve.broken,
+        "dots": curve.dots,
+        "x": _short(iterations),
+        "t": _short(seconds),
+        "y": _short(values),
+    }
+
+
+def _short(numbers: Iterable[float]) -> list[float]:
+    """The numbers with seven digits; whole numbers as such, which are shorter in JSON."""
+    rounded = (float(f"{number:.7g}") for number in numbers)
+    return [int(n) if n.is_integer() and abs(n) < 1e15 else n for n in rounded]
