@@ -18,4 +18,5 @@ prospects      The expected time and price of a plan, as a program predicts them
 open_choice    A choice that a program leaves open until its run starts
 homes          The machine of each process that no [[process]] places
 rented         The machines of `plan --machine KIND`
+peers          The actors that options name as peers, by fields and parameters of the type `Peer`
 """
