@@ -38,6 +38,8 @@ defaults           Defaults of keys of cluster.toml that packages below the conf
 program_interface  The interface of a program to the runtime
 counting           Numbers of things in words: "1 image", "2 images"
 other_roles        A module `roles` of the user next to a script
+user_code          The line of the user's code at which an error was raised, for messages that name
+                   it first
 
 A name is imported when it is first used. So role processes import no configuration, and `python -m
 runtime` handles signals before it imports anything that takes time.
@@ -55,6 +57,7 @@ from runtime import other_roles
 other_roles.name_when_it_is_in_the_way()
 
 if TYPE_CHECKING:
+    from runtime.actor_options import Peer
     from runtime.actors.actor import Actor
     from runtime.actors.conversation import Conversation, Standing
     from runtime.attached.attach import attach
@@ -116,6 +119,7 @@ __all__ = [
     "LaunchError",
     "Message",
     "MessageError",
+    "Peer",
     "ProgramFailed",
     "Reached",
     "Refused",
@@ -156,6 +160,7 @@ _PLACE_OF = {
     "LaunchError": "runtime.errors",
     "Message": "runtime.messages.message",
     "MessageError": "runtime.errors",
+    "Peer": "runtime.actor_options",
     "ProgramFailed": "runtime.errors",
     "Reached": "runtime.messages.message",
     "Refused": "runtime.errors",

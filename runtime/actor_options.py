@@ -6,13 +6,17 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, is_dataclass
-from typing import Any, TypeVar
+from typing import Annotated, Any, TypeVar
 
 import msgspec
 
 from runtime.suggest import hint
 
 T = TypeVar("T")
+
+# The name of another actor, as the type of an option. The runtime refuses a topology in which this
+# actor, or a link to it, is missing.
+Peer = Annotated[str, "the name of a linked actor"]
 
 _AT = re.compile(r"^(?P<text>.*?)(?: - at `\$\.?(?P<key>.*)`)?$", re.DOTALL)
 _TYPE = re.compile(r"^Expected `(?P<wanted>.*)`, got `(?P<got>.*)`$")

@@ -10,11 +10,13 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
-from runtime.errors import ConfigError
+from runtime.errors import ConfigError, ConvoyError, ProgramFailed
+from runtime.user_code import line_of, told
 
 if TYPE_CHECKING:
     from pydantic import BaseModel
@@ -215,8 +217,7 @@ class Program:
             raise ConfigError([f"program '{self.name}': {text}"]) from None
         except ValueError:  # functions written in C may not show their signature
             pass
-        function: Callable[..., Any] = found
-        return function
+        return partial(_called, found)
 
     def _required(self, name: str, complaint: str) -> Callable[..., Any]:
         """Return a function that the program must have. Raises ConfigError with the complaint if it
@@ -280,6 +281,19 @@ def program_of(module: ModuleType, name: str = "", *, planned: bool = False) -> 
     if planned:
         program._judge()
     return program
+
+
+def _called(function: Callable[..., Any], *arguments: Any) -> Any:
+    """Call a function of a program. An exception in the user's code becomes a ProgramFailed that
+    names its line. Any other exception is raised as it is."""
+    try:
+        return function(*arguments)
+    except ConvoyError:
+        raise
+    except Exception as error:
+        if not line_of(error):
+            raise
+        raise ProgramFailed(told(error)) from error
 
 
 def _arguments_of(name: str) -> list[str]:

@@ -3,7 +3,8 @@ messages of its inbox in methods on_<message>. Its whole life is on one screen.
 
     on_start()            Prepare: build nets, open data. No other actor is reachable yet.
     on_<message>(m, e)    One method per message class that the actor understands. The messages are
-                          handled one at a time, in order of arrival.
+                          handled one at a time, in order of arrival. A handler of an ask returns
+                          the answer, or calls reply() now or later.
     run()                 The actor's own work, done while its inbox is served. The run ends when
                           the lead actor's run() returns.
     on_stop()             Release the resources that on_start took.
@@ -36,8 +37,9 @@ from runtime.messages.message import (
     WindDown,
     WorkTaken,
 )
+from runtime.messages.plain_values import packed
 
-R = TypeVar("R", bound=Message)
+R = TypeVar("R")
 
 
 class Actor(Measured, Working):
@@ -106,9 +108,10 @@ class Actor(Measured, Working):
         step: int = -1,
         timeout: float | None = None,
     ) -> R:
-        """Send a message and wait for the answer, whose class must be `answer`. Raises Refused if
-        the peer's handler raised an error, ActorStopped if the peer has stopped or its process has
-        died, and AskTimeout after `timeout` seconds."""
+        """Send a message and wait for the answer, whose class must be `answer`: a message, or the
+        type of a plain value such as `int`. Raises Refused if the peer's handler raised an error,
+        ActorStopped if the peer has stopped or its process has died, and AskTimeout after `timeout`
+        seconds."""
         state = self._runtime
         send = state.host.ask
         if timeout is not None or asyncio.current_task() is not state.inbox_task:
@@ -120,13 +123,15 @@ class Actor(Measured, Working):
         finally:
             state.blocked_by = "", 0
 
-    async def reply(self, envelope: Envelope, message: Message) -> None:
-        """Answer an ask, now or later. Keep the envelope until then. Sends nothing if the message
-        was not an ask."""
+    async def reply(self, envelope: Envelope, answer: object) -> None:
+        """Answer an ask with a message or a plain value (`plain_values`), now or later. Keep the
+        envelope until then. Sends nothing if the message was not an ask. Raises Unsendable for any
+        other object."""
         if envelope.reply_to:
+            said = answer if isinstance(answer, Message) else packed(answer)
             state = self._runtime
             await state.host.send(
-                state.name, envelope.reply_to, message, step=envelope.step, answers=envelope.id
+                state.name, envelope.reply_to, said, step=envelope.step, answers=envelope.id
             )
 
     def finish(self) -> None:

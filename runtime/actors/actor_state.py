@@ -16,7 +16,7 @@ from runtime.errors import NameTaken
 from runtime.messages.message import Array, Message
 
 T = TypeVar("T")
-R = TypeVar("R", bound=Message)
+R = TypeVar("R")
 
 
 class Host(Protocol):

@@ -14,6 +14,7 @@ from runtime.errors import MessageError, Unsendable, root_of
 from runtime.messages.message import Envelope, Message, Refusal
 from runtime.tracing.tracer import Tracer
 from runtime.transport import Release
+from runtime.user_code import told
 
 STOP_SECONDS = 1.0  # seconds that on_stop may take
 
@@ -102,7 +103,10 @@ class Cell:
             self.doing = sums.name
             began = None if self.tracer is None else self.tracer.handling(envelope)
             try:
-                await sums.handle(envelope.message, envelope)
+                answer = await sums.handle(envelope.message, envelope)
+                if answer is not None:
+                    await actor.reply(envelope, answer)
+                    answer = None  # frees its arrays
             except Exception as error:
                 if isinstance(error, MessageError) and not isinstance(error, Unsendable):
                     # not legal here: rejected and counted; it changed nothing
@@ -112,7 +116,7 @@ class Cell:
                 if not envelope.reply_to:
                     raise
                 actor.log.exception("%s could not answer %r", actor.name, envelope)
-                await actor.reply(envelope, Refusal(error=f"{type(error).__name__}: {error}"))
+                await actor.reply(envelope, Refusal(error=told(error)))
             finally:
                 if began is not None and self.tracer is not None:
                     self.tracer.handled(envelope, began)

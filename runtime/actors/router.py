@@ -7,7 +7,7 @@ import asyncio
 import itertools
 import logging
 from collections.abc import Collection, Coroutine, Iterable, Mapping
-from typing import Any, TypeVar
+from typing import Any, TypeVar, cast
 
 from runtime.actors.cell import Cell
 from runtime.actors.message_metrics import MessageMetrics
@@ -15,10 +15,12 @@ from runtime.actors.rejections import Rejections
 from runtime.actors.routes import Ask, Home
 from runtime.errors import ActorStopped, AskTimeout, MessageError, Refused, Unsendable
 from runtime.messages.message import Envelope, Message, Refusal
+from runtime.messages.plain_values import Value, unpacked
+from runtime.suggest import near_hint
 from runtime.tracing.tracer import Tracer
 from runtime.transport import Release
 
-R = TypeVar("R", bound=Message)
+R = TypeVar("R")
 
 
 class Router:
@@ -96,11 +98,14 @@ class Router:
                 self.tracer.waited(envelope, since)
         if isinstance(found, Refusal):
             raise Refused(f"{to} refused {message!r} of {sender}: {found.error}")
-        if not isinstance(found, answer):
-            raise MessageError(
-                "bad_type", (f"{to} answered {found!r} to {message!r}, expected {answer.__name__}")
-            )
-        return found
+        said = unpacked(found) if isinstance(found, Value) and answer is not Value else found
+        if isinstance(said, answer):
+            return said
+        if answer is float and isinstance(said, int):
+            return cast("R", float(said))
+        told = repr(said)[:80]
+        expected = getattr(answer, "__name__", answer)
+        raise MessageError("bad_type", f"{to} answered {told} to {message!r}, expected {expected}")
 
     async def _send(self, envelope: Envelope) -> None:
         message = envelope.message
@@ -115,7 +120,7 @@ class Router:
             )
         place = self._homes.get(to)
         if place is None:
-            raise ActorStopped(f"{sender} has no link to an actor called '{to}'")
+            raise ActorStopped(self._unlinked(sender, to))
         began = None if self.tracer is None else self.tracer.sending(envelope)
         try:
             await place.road.send(place.process, envelope)
@@ -124,6 +129,14 @@ class Router:
         if began is not None and self.tracer is not None:
             self.tracer.sent(envelope, began)
         self._metrics.sent(sender, message.kind)
+
+    def _unlinked(self, sender: str, to: str) -> str:
+        """Describe a message to an actor that this process has no link to."""
+        if to in self.vocabulary:
+            link = (sender, to)
+            return f"{sender} has no link to '{to}': add {link} to the links of the topology"
+        near = near_hint(to, [*self._homes, *self.vocabulary])
+        return f"{sender} has no link to an actor called '{to}'{near}"
 
     # -- receiving
 

@@ -15,7 +15,7 @@ class Service:
     the seconds that their handler took. The handler's seconds include its own waits."""
 
     name: str  # of the message kind
-    handle: Callable[[Any, Envelope], Awaitable[None]]  # the actor's on_<message>
+    handle: Callable[[Any, Envelope], Awaitable[Any]]  # the actor's on_<message>
     handled: int = 0
     waited: float = 0.0
     seconds: float = 0.0

@@ -57,7 +57,7 @@ from runtime.suggest import hint
 from runtime.transport import Endpoints, Transport
 from runtime.transport.sockets import SocketTransport
 
-R = TypeVar("R", bound=Message)
+R = TypeVar("R")
 ANSWER_SECONDS = 10.0  # within which a living run admits a client
 # after its connection broke, to read the last messages: one may report the end of the run
 LAST_SECONDS = 1.0

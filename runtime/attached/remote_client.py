@@ -34,7 +34,7 @@ from runtime.plan.topology import SUPERVISOR
 from runtime.transport import Endpoints, Transport
 from runtime.transport.dialed import SCHEME, Dialing
 
-R = TypeVar("R", bound=Message)
+R = TypeVar("R")
 DIAL_SECONDS = 5.0  # to make the connection itself
 # ZeroMQ gives up a peer that is silent about the key after 5 s; it refuses a wrong key at once
 SILENT_SECONDS = 4.5

@@ -26,8 +26,9 @@ from dataclasses import field
 from enum import Enum
 from typing import Self
 
-from runtime.errors import ConvoyError, LaunchError, ProgramFailed
+from runtime.errors import LaunchError, ProgramFailed
 from runtime.messages.message import Json, Message, message
+from runtime.user_code import told
 
 FIRST = 1  # the incarnation of a process in its first life; each following one counts up
 
@@ -172,8 +173,7 @@ class Failure(Message):
             if isinstance(error, LaunchError)
             else "crash"
         )
-        text = str(error) if isinstance(error, ConvoyError) else f"{type(error).__name__}: {error}"
-        return cls(process=process, actor=actor, cause=cause, error=text)
+        return cls(process=process, actor=actor, cause=cause, error=told(error))
 
 
 @message

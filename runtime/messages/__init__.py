@@ -11,6 +11,7 @@ grants           The receiver's side of byte credits: when to grant bytes back
 header_checks    The fields of a message's header, and the errors of a header that does not fit them
                  (see `wire`)
 received_arrays  Arrays of a message that was received
+plain_values     Plain values in messages
 
 See docs/decisions/messages.md.
 """

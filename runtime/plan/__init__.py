@@ -19,4 +19,5 @@ open_choice    A choice that a program leaves open until its run starts
 homes          The machine of each process that no [[process]] places
 rented         The machines of `plan --machine KIND`
 run_names      The names of the runs of a topology
+peers          The actors that options name as peers, by fields and parameters of the type `Peer`
 """

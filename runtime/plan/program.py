@@ -27,9 +27,11 @@ from runtime.actors.actor import Actor
 from runtime.errors import ConfigError, LaunchError
 from runtime.messages.message import SCRIPT, Message
 from runtime.plan.machine_files import Files
+from runtime.plan.peers import wrong_peers
 from runtime.plan.topology import ActorSpec, Topology
 from runtime.program_interface import Program, program_of
 from runtime.regular import is_file
+from runtime.suggest import hint, near_hint
 
 if TYPE_CHECKING:
     from runtime.config.sections import ClusterConfig
@@ -127,10 +129,9 @@ def role_of(roles: Mapping[str, Role], spec: ActorSpec) -> Role:
     found = roles.get(spec.role) or extensions.find(GROUP, spec.role)
     if callable(found):
         return found
-    known = ", ".join(sorted([*roles, *extensions.names(GROUP)]))
-    raise ConfigError(
-        [(f"actor '{spec.name}': the program has no role '{spec.role}'; its roles are {known}")]
-    )
+    known = sorted([*roles, *extensions.names(GROUP)])
+    text = f"the program has no role '{spec.role}'{near_hint(spec.role, known)}"
+    raise ConfigError([f"actor '{spec.name}': {text}; its roles are {', '.join(known)}"])
 
 
 def options_of(role: Role, spec: ActorSpec) -> Any:
@@ -140,10 +141,21 @@ def options_of(role: Role, spec: ActorSpec) -> Any:
     try:
         if kind is not None:
             return typed(kind, spec.options)
-        inspect.signature(role).bind(**spec.options)
+        _bind(inspect.signature(role), spec.options)
     except (TypeError, ValueError) as error:
         raise ConfigError([f"actor '{spec.name}' (role '{spec.role}'): {error}"]) from None
     return spec.options
+
+
+def _bind(signature: inspect.Signature, options: Mapping[str, Any]) -> None:
+    """Check that a role can be called with these keywords. Raises TypeError with the key."""
+    taken = signature.parameters.values()
+    names = [parameter.name for parameter in taken]
+    takes_any = any(parameter.kind is inspect.Parameter.VAR_KEYWORD for parameter in taken)
+    for key in options:
+        if key not in names and not takes_any:
+            raise TypeError(f"{key}: unknown key{hint(key, names)}")
+    signature.bind(**options)
 
 
 def vocabulary_of(
@@ -208,6 +220,10 @@ def checked(topology: Topology) -> Topology:
             actors.append(dataclasses.replace(spec, options=made[key]))
         except ConfigError as error:
             problems += error.problems
+    if not problems:
+        topology = dataclasses.replace(topology, actors=tuple(actors))
+        by_actor = {spec.name: role_of(roles, spec) for spec in actors}
+        problems = wrong_peers(topology, by_actor)
     if problems:
         raise ConfigError(problems)
-    return dataclasses.replace(topology, actors=tuple(actors))
+    return topology

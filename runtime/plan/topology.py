@@ -23,6 +23,7 @@ import msgspec
 
 from runtime.actor_options import plain
 from runtime.errors import ConfigError
+from runtime.suggest import near_hint
 
 # the actor that leads the processes of every run; no actor of a program may have this name
 SUPERVISOR = "supervisor"
@@ -93,11 +94,14 @@ class Topology:
     origin: Origin | None = field(default=None, compare=False, repr=False)
 
     def __post_init__(self) -> None:
+        problems = _malformed(self.actors, self.links)
+        if problems:
+            raise ConfigError(problems)
         names = [actor.name for actor in self.actors]
         problems = [f"topology: two actors are called '{name}'" for name in _repeated(names)]
         ends = {name for link in self.links for name in link}
         problems += [
-            (f"topology: no actor is called '{name}', but a link names it")
+            (f"topology: no actor is called '{name}', but a link names it{near_hint(name, names)}")
             for name in sorted(ends - set(names))
         ]
         problems += [
@@ -106,7 +110,8 @@ class Topology:
             if _kept(name)
         ]
         if self.lead not in names:
-            problems.append(f"topology: no actor is called '{self.lead}', but it is the lead")
+            near = near_hint(self.lead, names)
+            problems.append(f"topology: no actor is called '{self.lead}', but it is the lead{near}")
         if problems:
             raise ConfigError(problems)
 
@@ -344,6 +349,24 @@ def blocks(count: int, weights: Sequence[int]) -> list[int]:
     1 cuts, which differ from the exact positions by less than one."""
     whole = sum(weights)
     return [0, *(count * up_to // whole for up_to in itertools.accumulate(weights))]
+
+
+def _malformed(actors: Iterable[object], links: Iterable[object]) -> list[str]:
+    """Return a line for each entry that is not an actor or not a pair of names."""
+    problems = [
+        f"topology: actors: found {type(actor).__name__}, expected ActorSpec(name, role, ...)"
+        for actor in actors
+        if not isinstance(actor, ActorSpec)
+    ]
+    return problems + [
+        f"topology: links: found {link!r}, expected a pair of names such as ('reader', 'mapper')"
+        for link in links
+        if not (
+            isinstance(link, (tuple, list))
+            and len(link) == 2
+            and all(isinstance(end, str) for end in link)
+        )
+    ]
 
 
 def _kept(name: str) -> bool:

@@ -24,7 +24,7 @@ from runtime.runs.continuing import Scaling, not_scaled
 from runtime.runs.healing import Healing
 from runtime.transport import Limits
 
-R = TypeVar("R", bound=Message)
+R = TypeVar("R")
 
 
 class Watchers:

@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 from typing import Any, TypeVar
 
+from runtime import user_code
 from runtime.actors.actor import Actor
 from runtime.compute.compute import Compute, ThreadCompute
 from runtime.errors import ConvoyError, LaunchError, ProgramFailed, RoleDied
@@ -21,7 +22,7 @@ from runtime.runs.observation import Observation
 from runtime.simulation.cluster import Simulation
 from runtime.simulation.loop_tracing import LoopTracing
 
-R = TypeVar("R", bound=Message)
+R = TypeVar("R")
 HERE = "here"  # the process's name
 
 
@@ -154,7 +155,7 @@ class LoopExecution(Execution):
 
 def told(actor: str, error: BaseException) -> ConvoyError:
     """Return an actor's failure as an error for the user, with the original error as its cause."""
-    text = str(error) if isinstance(error, ConvoyError) else f"{type(error).__name__}: {error}"
+    text = user_code.told(error)
     made: ConvoyError = RoleDied(f"{actor} failed: {text}")
     if isinstance(error, ProgramFailed):
         made = ProgramFailed(f"{actor}: {text}")

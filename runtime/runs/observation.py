@@ -28,6 +28,7 @@ from runtime.errors import ConvoyError
 from runtime.plan.program import program_here
 from runtime.plan.topology import SUPERVISOR
 from runtime.runs.execution import ExecutionContext
+from runtime.user_code import told
 
 Told = Iterable[tuple[str, dict[str, Any]]]  # events: name, fields
 # (name, help, **labels), see Measured.gauge; shown on the metrics page of `up`
@@ -164,5 +165,4 @@ def _worked(sums: Sums, now: float, observer: Observer) -> Told:
 
 
 def _in_words(error: Exception) -> str:
-    text = str(error) if isinstance(error, ConvoyError) else f"{type(error).__name__}: {error}"
-    return f"the run goes on without its observer: {text}"
+    return f"the run goes on without its observer: {told(error)}"

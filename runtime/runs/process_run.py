@@ -54,7 +54,7 @@ from runtime.transport import Endpoints, Release
 from runtime.transport.inproc import InprocNetwork, InprocTransport
 from runtime.transport.sockets import SocketTransport
 
-R = TypeVar("R", bound=Message)
+R = TypeVar("R")
 ENDING = (LifeStage.HALTING.value, LifeStage.GONE.value)
 
 

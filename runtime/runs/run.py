@@ -41,7 +41,7 @@ from runtime.runs.outside import Wishes, locked
 from runtime.simulation.clock import VirtualTimeLoop
 from runtime.suggest import hint
 
-R = TypeVar("R", bound=Message)
+R = TypeVar("R")
 ENDED = "ended"  # last events of journals; STOPPED: ended before the lead had ended
 STOPPED = "stopped"
 

@@ -15,7 +15,7 @@ import pytest
 
 import runtime
 from runtime.config.file import load_program
-from runtime.errors import ConfigError
+from runtime.errors import ConfigError, ProgramFailed
 from runtime.plan.program import import_program, planned, program_here
 from runtime.program_interface import FUNCTIONS, TABLES, Program, program_of
 from runtime.runs.scripting import launch
@@ -97,11 +97,13 @@ def test_a_function_that_cannot_be_called_as_the_runtime_calls_it_is_refused(nam
         assert told.endswith(": too many positional arguments")
 
 
-def test_an_error_raised_by_the_program_is_passed_on() -> None:
+def test_an_error_raised_by_the_program_is_reported_with_its_line() -> None:
     def memory(topology: Any) -> Any:
         return topology + 1
 
-    with pytest.raises(TypeError, match="concatenate"):
+    with pytest.raises(
+        ProgramFailed, match=r"test_program_interface\.py:\d+, in memory: TypeError: .*concatenate"
+    ):
         program_of(module_of(memory=memory)).memory("x")
 
 
@@ -259,6 +261,7 @@ def test_no_other_code_of_the_runtime_looks_into_a_program() -> None:
             if len(node.args) > 1 and isinstance(node.args[1], ast.Constant):
                 found += [f"{path.name} {node.args[1].value}"] * (node.args[1].value in names)
     assert found == [
+        "peers.py Options",
         *("program.py Options",) * 2,  # Options of a role, read by `options_of` and `made_of`
         *(f"program_interface.py {name}" for name in ("ROLES", "COMMANDS", "Options")),
     ]

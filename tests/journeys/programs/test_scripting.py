@@ -85,7 +85,10 @@ async def test_a_run_that_fails_raises_its_error_for_readers_of_events(
     tmp_path: Path, processes: Any
 ) -> None:
     async with launched(tmp_path, adders("broken"), processes=processes) as run:
-        with pytest.raises(RoleDied, match=r"one .*failed: ValueError: no such number: 7"):
+        with pytest.raises(
+            RoleDied,
+            match=r"one .*failed: \S*adders\.py:\d+, in \w+: ValueError: no such number: 7",
+        ):
             await everything(run)
         with pytest.raises(RoleDied, match="no such number: 7"):
             await run.result()
@@ -188,7 +191,7 @@ def test_a_role_that_the_program_lacks_is_reported_with_those_it_has(
     topology = runtime.Topology(
         "tests.helpers.adders", (runtime.ActorSpec("one", "ader"),), (), "one"
     )
-    expected = r"actor 'one': the program has no role 'ader'; its roles are adder, broken$"
+    expected = r"actor 'one': the program has no role 'ader' \(did you mean 'adder'\?\); its roles are adder, broken$"
     with pytest.raises(ConfigError, match=expected):
         launched(tmp_path, topology, processes=processes)
 

@@ -61,7 +61,9 @@ async def test_actors_of_one_process_talk_through_the_same_checks(pair: Pair) ->
 async def test_an_error_in_a_handler_goes_to_the_asker_and_the_actor_lives_on(pair: Pair) -> None:
     with pytest.raises(
         Refused,
-        match=(r"server refused Question\(number=-1\) of asker: " r"ValueError: no such number"),
+        match=(
+            r"server refused Question\(number=-1\) of asker: \S+\.py:\d+, in \w+: ValueError: no such number"
+        ),
     ):
         await pair.asker.ask("server", Question(number=-1), Answer)
     assert (await pair.asker.ask("server", Question(number=1), Answer)).number == 2
