@@ -130,6 +130,14 @@ class EmulatedBackend(Backend):
     def _one_bit_decode(self, signs: Array, means: Array, out: Array) -> Array:
         return out
 
+    def _scaled_encode(
+        self, x: Array, error: Array, bits: int, codes: Array, steps: Array
+    ) -> tuple[Array, Array]:
+        return codes, steps
+
+    def _scaled_decode(self, codes: Array, steps: Array, bits: int, out: Array) -> Array:
+        return out
+
     def _threshold_encode(self, x: Array, error: Array, tau: float) -> tuple[Array, Array]:
         raise OpsError(
             "threshold_encode: the amount sent depends on the gradients' values, which "

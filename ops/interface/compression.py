@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from ops.errors import Array, Shape
-from ops.reference import compression
+from ops.reference import compression, scaled_codes
 
 
 class CompressionOps:
@@ -79,6 +79,23 @@ class CompressionOps:
         compression.check_threshold("threshold_decode", codes, steps)
         return self._threshold_decode(codes, steps, out)
 
+    def scaled_encode(self, x: Array, error: Array, bits: int) -> tuple[Array, Array]:
+        """x + error -> codes of 8 or 4 `bits` as uint8, and the step of each block as float32;
+        `error` becomes the part that the code leaves out."""
+        compression.check_error("scaled_encode", x, error)
+        first, second = scaled_codes.code_shapes(x.size, bits)
+        codes = self.empty(first, np.uint8)
+        steps = self.empty(second, np.float32)
+        return self._scaled_encode(x, error, bits, codes, steps)
+
+    def scaled_decode(
+        self, codes: Array, steps: Array, bits: int, shape: Shape, out: Array | None = None
+    ) -> Array:
+        """Return the numbers that codes of so many bits and the steps of blocks stand for."""
+        out = compression.destination("scaled_decode", out, shape, np.float32, self.empty)
+        scaled_codes.check_codes("scaled_decode", codes, steps, bits, out.size)
+        return self._scaled_decode(codes, steps, bits, out)
+
     # The methods that a backend overrides. Arguments have been checked, destinations exist.
 
     def _half_encode(self, x: Array, kind: str, out: Array) -> Array:
@@ -100,3 +117,11 @@ class CompressionOps:
 
     def _threshold_decode(self, codes: Array, steps: Array, out: Array) -> Array:
         return compression.threshold_decode(self.xp, codes, steps, out)
+
+    def _scaled_encode(
+        self, x: Array, error: Array, bits: int, codes: Array, steps: Array
+    ) -> tuple[Array, Array]:
+        return scaled_codes.scaled_encode(self.xp, x, error, bits, codes, steps)
+
+    def _scaled_decode(self, codes: Array, steps: Array, bits: int, out: Array) -> Array:
+        return scaled_codes.scaled_decode(self.xp, codes, steps, bits, out)

@@ -18,7 +18,7 @@ LAYERS = {
     "conv": [(list(shape), True) for shape in SHAPES["conv"]],
     "norm": [(list(shape), False) for shape in SHAPES["norm"]],  # running statistics
 }
-FEEDBACK = ("one-bit", "threshold")
+FEEDBACK = ("int8", "int4", "one-bit", "threshold")
 
 
 def wire(name: str = "float32") -> Wire:
@@ -84,7 +84,9 @@ def test_formats_without_an_error_round_each_number_within_their_bound(
         )
 
 
-@pytest.mark.parametrize(("name", "left"), [("one-bit", 0.02), ("threshold", 0.5 + 1e-5)])
+@pytest.mark.parametrize(
+    ("name", "left"), [("int8", 0.02), ("int4", 0.3), ("one-bit", 0.02), ("threshold", 0.5 + 1e-5)]
+)
 def test_the_error_of_a_format_is_sent_later_layer_by_layer_and_blob_by_blob(
     name: str, left: float
 ) -> None:
