@@ -1,8 +1,8 @@
-"""`python -m benchmarks.precision`: whether nets learn as well with fast convolutions as with exact
-ones.
+"""`python -m benchmarks.precision`: whether nets learn as well with fast convolutions, and with
+bfloat16, as with exact ones.
 
 For every seed, the same net, first parameters and order of images are trained with precision
-"exact", "fast" and, with `--numpy`, by plain NumPy. Then the share of correct test images counts. A
+"exact", "fast", "bf16" where this processor has it and, with `--numpy`, by plain NumPy. Then the share of correct test images counts. A
 difference is compared with its own standard error over the seeds. It is also compared with the
 effect of changing the last bit of the first parameters ("nudged"): a maximum that moves to another
 pixel sends two trainings different ways.
@@ -43,7 +43,7 @@ class Task:
 
 
 def tasks(cifar10: Path | None, iterations: dict[str, int]) -> list[Task]:
-    """LeNet on the digits and, if there is data for it, CIFAR-10 quick."""
+    """LeNet on the digits and, if there is data for them, CIFAR-10 quick and ResNet-20."""
     found = [
         Task(
             "lenet", "lenet_digits_solver", iterations["digits"],
@@ -55,7 +55,11 @@ def tasks(cifar10: Path | None, iterations: dict[str, int]) -> list[Task]:
             {"format": "cifar10", "files": [str(cifar10 / n) for n in of]}
             for of in (CIFAR_TRAIN, CIFAR_TEST)
         )
-        found.append(Task("cifar10_quick", "cifar10_quick", iterations["cifar10"], train, test))
+        found += [
+            Task(net, net, iterations[net], train, test)
+            for net in ("cifar10_quick", "resnet20")
+            if iterations[net]
+        ]
     return found
 
 
@@ -67,15 +71,24 @@ def main(arguments: list[str] | None = None) -> int:
     )
     parser.add_argument("--seeds", type=int, default=5)
     parser.add_argument("--digits-iterations", type=int, default=150)
-    parser.add_argument("--cifar10-iterations", type=int, default=500)
+    parser.add_argument("--cifar10-iterations", type=int, default=500, help="of CIFAR-10 quick")
+    parser.add_argument(
+        "--resnet20-iterations",
+        type=int,
+        default=0,
+        help="of 128 images; by default it is left out",
+    )
     parser.add_argument("--threads", type=int, default=1)
     parser.add_argument("--numpy", action="store_true", help="also train with plain NumPy")
     parser.add_argument("--results", type=Path, default=ROOT / "benchmarks" / "results")
     given = parser.parse_args(arguments)
     records = {}
-    for task in tasks(
-        given.cifar10, {"digits": given.digits_iterations, "cifar10": given.cifar10_iterations}
-    ):
+    iterations = {
+        "digits": given.digits_iterations,
+        "cifar10_quick": given.cifar10_iterations,
+        "resnet20": given.resnet20_iterations,
+    }
+    for task in tasks(given.cifar10, iterations):
         records[task.net] = compared(task, given)
     paths = write(given.results, "precision", machine(), records)
     print("results:", *paths)
@@ -84,10 +97,12 @@ def main(arguments: list[str] | None = None) -> int:
 
 def compared(task: Task, given: argparse.Namespace) -> Record:
     """Train one task with every precision and seed."""
-    from ops import get_backend
+    from ops import get_backend, lacking
 
+    rounded = ["bf16"] if lacking("cpu", "bf16") is None else []
     backends = {
-        p: get_backend("cpu", threads=given.threads, precision=p) for p in ("exact", "fast")
+        p: get_backend("cpu", threads=given.threads, precision=p)
+        for p in ("exact", "fast", *rounded)
     }
     backends[NUDGED] = backends["exact"]
     if given.numpy:
