@@ -124,7 +124,7 @@ def main(arguments: list[str] | None = None) -> int:
 
     kept = Kept(given.graphs / "found.jsonl")
     record = checked(graphs or sorted(given.graphs.glob("*.onnx")), kept)
-    print("results:", *write(given.results, "onnx_nets", machine(), {"nets": record}))
+    print("results:", *write(given.results, "onnx-nets", machine(), {"nets": record}))
     return int(record.status == "failed")
 
 
@@ -175,14 +175,15 @@ def _export(torch: Any, model: Any, path: Path, size: int) -> None:
 
 def checked(graphs: Iterable[Path], kept: Kept) -> Record:
     """Read, compare and train each graph that `kept` does not know."""
-    record = Record("nets of torchvision and timm", status="passed")
+    record = Record("Nets of torchvision and timm", status="passed")
     record.facts = {
-        "images": f"{ROWS} of {SIDE} x {SIDE} pixels, {SIDES}",
+        "images": f"{ROWS}, with sides of {SIDE} pixels"
+        + "".join(f", for {name} {side}" for name, side in SIDES.items()),
         "error": "largest difference to onnxruntime's scores, divided by the largest score",
         "loss": f"before and after {STEPS} steps of SGD on these images; a step has length {RATE}, "
         "or less if the gradient is shorter than 1",
     }
-    record.table("graphs", "net", "layers", "seconds to read", "error", "loss", "loss after")
+    record.table("Graphs", "net", "layers", "seconds to read", "error", "loss", "loss after")
     read = 0
     for path in graphs:
         found = kept.get(path.stem)
@@ -200,6 +201,9 @@ def checked(graphs: Iterable[Path], kept: Kept) -> Record:
         if not found.error <= CLOSE or not losses[-1] < losses[0]:
             record.fail(f"MISSED {path.stem}: error {found.error:.1e}, losses {losses}")
     record.facts["nets were checked from commits"] = ", ".join(sorted(kept.origins))
+    if read:
+        most = max(row[3] for row in record.tables[-1].rows if row[3] != "")
+        record.facts["largest error"] = f"{most:.1e}"
     record.note(f"{read} graphs are read, {len(record.tables[-1].rows) - read} refused")
     return record
 
