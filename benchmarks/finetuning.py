@@ -58,8 +58,8 @@ TRAINED = 'recipe = "cifar"\nbatch = 128\nschedule = { warmup_epochs = 0.5 }\n'
 # Caffe's 0.999 averages statistics over 1 000 iterations, and a run here is shorter
 NORM, RECENT = 'type: "BatchNorm"', " batch_norm_param { moving_average_fraction: 0.9 }"
 LAST = "fc"  # the layer of the classes
-# the last layer, which begins afresh, takes ten times the rate, as in Caffe's example
-TUNED = f'recipe = "finetune"\nbatch = 50\nbase_lr = 0.001\nlr_scale = {{ "{LAST}" = 10 }}\n'
+# from scratch the last layer also takes ten times the rate, so that all ways learn with the same rates
+TUNED = f'recipe = "finetune"\nbatch = 50\nlr_scale = {{ "{LAST}" = 10 }}\n'
 
 
 @dataclass(frozen=True)

@@ -6,8 +6,10 @@ Two steps, since PyTorch and Convoy need not be installed together:
     python -m benchmarks.onnx_nets --export FOLDER [NET ...]   with PyTorch, timm and onnxruntime
     python -m benchmarks.onnx_nets --graphs FOLDER             with Convoy
 
-The first step writes NET.onnx, two images and onnxruntime's scores of them (NET.npz). The second one
-reads each graph, compares the scores, and takes ten steps of SGD on the two images.
+The first step writes NET.onnx, a few images and onnxruntime's scores of them (NET.npz). The second one
+reads each graph, compares the scores, and takes ten steps of SGD on these images. Both pass over the
+nets that are done: the second step keeps what it found in FOLDER/found.jsonl, so it continues if it was
+cut off. Remove the file to check all nets again.
 """
 
 from __future__ import annotations
@@ -15,14 +17,18 @@ from __future__ import annotations
 import argparse
 import sys
 import time
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from benchmarks.helpers.report import ROOT, Record, machine, missing, write
+
+if TYPE_CHECKING:
+    from benchmarks.tuning.kept import Kept
 
 TORCHVISION = [
     "resnet18",
@@ -42,36 +48,56 @@ TIMM = [
     "resnet26d",
     "resnetv2_50",
     "seresnet18",
+    "legacy_senet154",
     "skresnet18",
     "ecaresnet26t",
     "cspresnet50",
     "cspdarknet53",
+    "darknet53",
     "dla34",
+    "mobilenetv2_100",
     "mobilenetv3_large_100",
+    "mobilenetv4_conv_small",
     "mobileone_s0",
+    "mnasnet_100",
+    "spnasnet_100",
+    "fbnetc_100",
     "ghostnet_100",
     "tinynet_a",
+    "efficientnet_lite0",
     "tf_efficientnet_b0",
     "mixnet_s",
     "rexnet_100",
+    "hardcorenas_a",
+    "lcnet_050",
     "regnetx_002",
+    "regnetz_005",
     "repvgg_a0",
+    "repghostnet_050",
+    "repvit_m0_9",
     "convnextv2_atto",
+    "inception_next_atto",
+    "convmixer_1024_20_ks9_p14",
     "hrnet_w18_small",
     "res2net50_26w_4s",
     "selecsls42",
     "vovnet39a",
+    "dpn68",
     "inception_v3",
     "xception41",
     "nf_resnet26",
-    "edgenext_xx_small",
     "resnest14d",
+    "gernet_s",
     "fastvit_t8",
     "starnet_s1",
     "poolformer_s12",
+    "hgnet_tiny",
+    "edgenext_xx_small",
 ]
 OPSET = 17
-ROWS = 2
+SIDE = 128  # pixels of an image, to save time
+SIDES = {"vgg16_bn": 224}  # its head pools to 7 x 7, which fixes the size of its images
+ROWS = 4
 STEPS = 10
 RATE = 0.1  # of a gradient whose norm is at most 1
 CLOSE = 1e-4  # relative to the largest score
@@ -94,8 +120,11 @@ def main(arguments: list[str] | None = None) -> int:
     if given.graphs is None:
         return 0
     graphs = [given.graphs / f"{name}.onnx" for name in given.nets]
-    record = checked(graphs or sorted(given.graphs.glob("*.onnx")))
-    print("results:", *write(given.results, "onnx_nets", machine(), {"nets": record}))
+    from benchmarks.tuning.kept import Kept  # not installed next to PyTorch
+
+    kept = Kept(given.graphs / "found.jsonl")
+    record = checked(graphs or sorted(given.graphs.glob("*.onnx")), kept)
+    print("results:", *write(given.results, "onnx-nets", machine(), {"nets": record}))
     return int(record.status == "failed")
 
 
@@ -112,19 +141,21 @@ def exported(folder: Path, nets: Iterable[str]) -> None:
 
     folder.mkdir(parents=True, exist_ok=True)
     for name in nets:
+        path = folder / f"{name}.onnx"
+        if path.with_suffix(".npz").is_file():
+            continue
         torch.manual_seed(0)
         if name in TORCHVISION:
             options = {"aux_logits": False, "init_weights": True} if name == "googlenet" else {}
             model = getattr(torchvision.models, name)(weights=None, **options)
         else:
             model = timm.create_model(name, pretrained=False, exportable=True)
-        size = 299 if name == "inception_v3" else 224
-        path = folder / f"{name}.onnx"
+        size = SIDES.get(name, SIDE)
         _export(torch, model, path, size)
         session = onnxruntime.InferenceSession(str(path))
         x = np.random.default_rng(0).standard_normal((ROWS, 3, size, size)).astype(np.float32)
         (y,) = session.run(None, {"images": x})
-        np.savez(folder / f"{name}.npz", x=x, y=y)
+        np.savez(path.with_suffix(".npz"), x=x, y=y)
         print(path, flush=True)
 
 
@@ -132,7 +163,7 @@ def _export(torch: Any, model: Any, path: Path, size: int) -> None:
     """Write a graph that keeps BatchNorm, with running statistics of noise."""
     model.train()
     with torch.no_grad():
-        model(torch.randn(4, 3, 128, 128))
+        model(torch.randn(ROWS, 3, size, size))
     model.eval()
     torch.onnx.export(
         model, torch.randn(ROWS, 3, size, size), str(path), dynamo=False, opset_version=OPSET,
@@ -142,36 +173,66 @@ def _export(torch: Any, model: Any, path: Path, size: int) -> None:
     )  # fmt: skip
 
 
-def checked(graphs: Iterable[Path]) -> Record:
-    """Read, compare and train each graph."""
+def checked(graphs: Iterable[Path], kept: Kept) -> Record:
+    """Read, compare and train each graph that `kept` does not know."""
+    record = Record("Nets of torchvision and timm", status="passed")
+    record.facts = {
+        "images": f"{ROWS}, with sides of {SIDE} pixels"
+        + "".join(f", for {name} {side}" for name, side in SIDES.items()),
+        "error": "largest difference to onnxruntime's scores, divided by the largest score",
+        "loss": f"before and after {STEPS} steps of SGD on these images; a step has length {RATE}, "
+        "or less if the gradient is shorter than 1",
+    }
+    record.table("Graphs", "net", "layers", "seconds to read", "error", "loss", "loss after")
+    read = 0
+    for path in graphs:
+        found = kept.get(path.stem)
+        if found is None:
+            found = asdict(check(path))
+            kept.put(path.stem, found)
+        found = Found(**found)
+        if found.refused:
+            record.row(path.stem, "refused", "", "", "", "")
+            record.note(f"{path.stem}: {found.refused}")
+            continue
+        read += 1
+        losses = found.losses
+        record.row(path.stem, found.layers, found.seconds, found.error, losses[0], losses[-1])
+        if not found.error <= CLOSE or not losses[-1] < losses[0]:
+            record.fail(f"MISSED {path.stem}: error {found.error:.1e}, losses {losses}")
+    record.facts["nets were checked from commits"] = ", ".join(sorted(kept.origins))
+    if read:
+        most = max(row[3] for row in record.tables[-1].rows if row[3] != "")
+        record.facts["largest error"] = f"{most:.1e}"
+    record.note(f"{read} graphs are read, {len(record.tables[-1].rows) - read} refused")
+    return record
+
+
+@dataclass(frozen=True)
+class Found:
+    """What a graph's check found: the reason of a refusal, or the layers, the seconds to read it, the
+    error of its scores, and its losses before each step and after the last."""
+
+    refused: str = ""
+    layers: int = 0
+    seconds: float = 0.0
+    error: float = 0.0
+    losses: Sequence[float] = ()
+
+
+def check(path: Path) -> Found:
+    """Read, compare and train one graph."""
     from nets import GraphKeys, NetError, net_of_graph
 
-    record = Record("nets of torchvision and timm", status="passed")
-    record.facts = {
-        "error": "largest difference to onnxruntime's scores, divided by the largest score",
-        "loss": f"before and after {STEPS} steps of SGD on {ROWS} images, gradients of norm 1",
-    }
-    record.table("graphs", "net", "layers", "seconds to read", "error", "loss", "loss after")
-    refused = 0
-    for path in graphs:
-        begin = time.perf_counter()
-        try:
-            spec, found = net_of_graph(path, GraphKeys(batch=ROWS))
-        except NetError as error:
-            refused += 1
-            record.row(path.stem, "refused", "", "", "", "")
-            record.note(f"{path.stem}: {error.problems[0].partition(': ')[2]}")
-            continue
-        seconds = time.perf_counter() - begin
-        kept = np.load(path.with_suffix(".npz"))
-        error_found, losses = tried(spec, found.weights, kept["x"], kept["y"])
-        record.row(
-            path.stem, len(spec.layers), round(seconds, 2), error_found, losses[0], losses[-1]
-        )
-        if not error_found <= CLOSE or not losses[-1] < losses[0]:
-            record.fail(f"MISSED {path.stem}: error {error_found:.1e}, losses {losses}")
-    record.note(f"{len(record.tables[-1].rows) - refused} graphs are read, {refused} refused")
-    return record
+    begin = time.perf_counter()
+    try:
+        spec, graph = net_of_graph(path, GraphKeys(batch=ROWS))
+    except NetError as error:
+        return Found(refused=error.problems[0].partition(": ")[2])
+    seconds = time.perf_counter() - begin
+    kept = np.load(path.with_suffix(".npz"))
+    error, losses = tried(spec, graph.weights, kept["x"], kept["y"])
+    return Found("", len(spec.layers), round(seconds, 2), error, losses)
 
 
 def tried(

@@ -57,7 +57,7 @@ RECIPES: Mapping[str, Mapping[str, Any]] = {
     "finetune": {  # a net with `train.weights`, for other classes
         "epochs": 10.0,
         "test_epochs": 1.0,
-        "base_lr": 0.0001,
+        "base_lr": 0.001,
         "momentum": 0.9,
         "optimizer": {
             "type": "AdamW",
@@ -72,6 +72,9 @@ RECIPES: Mapping[str, Mapping[str, Any]] = {
         "data": {"shuffle": True, "augment": {"flip": "random"}},
     },
 }
+# the factor of the rate of the layers in `fresh`, whose weights are random (Caffe's example of
+# fine-tuning)
+FRESH: Mapping[str, float] = {"finetune": 10.0}
 # keys that say the same in another way: where one is given, the recipe leaves out the other
 OTHERS: Mapping[Path, Path] = {
     ("epochs",): ("max_iter",),
@@ -91,7 +94,7 @@ def with_recipe(name: str, given: Mapping[str, Any]) -> tuple[dict[str, Any], di
     belong, stay as they are, for the check of the section."""
     found = dict(given)
     told: dict[str, Any] = {}
-    for path, value in _values(RECIPES[name]):
+    for path, value in (*_values(RECIPES[name]), *_of_fresh(name, given)):
         if _fits(name, path, given):
             _put(found, path, value, told)
     return found, told
@@ -104,6 +107,14 @@ def _values(table: Mapping[str, Any], above: Path = ()) -> Iterator[tuple[Path, 
             yield from _values(value, (*above, key))
         else:
             yield (*above, key), value
+
+
+def _of_fresh(name: str, given: Mapping[str, Any]) -> Iterator[tuple[Path, Any]]:
+    """The rates of the layers that begin with random weights."""
+    fresh = given.get("fresh")
+    for pattern in fresh if name in FRESH and isinstance(fresh, list | tuple) else ():
+        if isinstance(pattern, str):
+            yield ("lr_scale", pattern), FRESH[name]
 
 
 def _fits(name: str, path: Path, given: Mapping[str, Any]) -> bool:

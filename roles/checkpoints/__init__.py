@@ -13,6 +13,8 @@ finished           Detection of a run that would train nothing, because the chec
 newest             The newest checkpoint that is whole and fits a run, for a run that resumes
                    without a named file
 meant              The files of weights that the user means
+image_numbers      A warning for weights that were trained on images with another mean or deviation
+                   than this run has
 
 See docs/decisions/runs.md.
 """

@@ -19,6 +19,7 @@ from nets.files import checkpoint
 from nets.files.histories import TRAINED, check_solver
 from nets.files.shared import Weights
 from nets.files.weights import Matched, match
+from roles.checkpoints.image_numbers import other_numbers
 from roles.learning.checkpoint_slices import state_shapes
 from roles.learning.job import Job
 from roles.learning.resume import place_in
@@ -85,6 +86,8 @@ class Contents:
                 self.warnings.append(
                     (("has no effect: the parameters of train.resume count"), ("weights",))
                 )
+            else:
+                self.warnings += [(text, ("weights",)) for text in other_numbers(self.job, net)]
 
     def of_checkpoint(self, net: Net) -> None:
         """Check the checkpoint that the job resumes, if there is one. Raises NetError if it is not

@@ -27,7 +27,8 @@ def pattern_mistakes(train: Train, net: Net) -> Iterator[Remark]:
     for pattern in train.lr_scale:
         fitting = [layer for layer in known if fits(layer, [pattern])]
         if not fitting:
-            yield _no_layer(pattern, known), ("lr_scale", pattern)
+            if pattern not in train.fresh:  # told above
+                yield _no_layer(pattern, known), ("lr_scale", pattern)
         elif not net.params.keys() & fitting:
             text = (
                 f"fits only layers of train.freeze ({shown(fitting)}), expected layers that learn"

@@ -200,6 +200,12 @@ def cut(g: Graph) -> Image:
     return g.op("Concat", part, g.op("Gather", joined, np.array([5]), axis=1), axis=1), 5 * 64
 
 
+def sequence(g: Graph) -> Image:
+    parts = g.op("SplitToSequence", g.conv("x", 3, 5), np.array(2), axis=1)
+    last, first, middle = (g.op("SequenceAt", parts, np.array(at)) for at in (2, 0, 1))
+    return g.op("Concat", last, g.op("Relu", first), middle, axis=1), 5 * 64
+
+
 def erf_gelu(g: Graph) -> Image:
     gate = g.op("Add", g.op("Erf", g.op("Div", "x", 2**0.5)), 1.0)
     return g.op("Mul", g.op("Mul", "x", gate), 0.5), 192
@@ -313,6 +319,7 @@ CASES: dict[str, Callable[[Graph], Image]] = {
     "a shape that is computed": rows_from_shape,
     "channels last": last_channels,
     "parts": cut,
+    "parts of a sequence": sequence,
     "GELU by Erf": erf_gelu,
     "SiLU by parts": silu,
     "Mish by parts": mish_by_parts,

@@ -54,6 +54,11 @@ BROKEN = {
         "3: train.fresh",
         f"'fc8' fits no layer with parameters; these have some: {ALL}",
     ),
+    "a fresh layer that is not in the net, and the rate that a recipe gives it": (
+        "weights = 'w.safetensors'\nrecipe = 'finetune'\nfresh = ['fc8']\n",
+        "4: train.fresh",
+        "'fc8' fits no layer",
+    ),
     "fresh layers without weights": (
         "fresh = ['ip2']\n",
         "2: train.fresh",

@@ -49,7 +49,7 @@ def trained(here: Path, cluster: Path, more: str) -> str:
 
 
 def test_init_makes_a_trained_net_learn_other_classes_and_extract_gives_its_features(
-    here: Path, capsys: pytest.CaptureFixture[str]
+    here: Path, capsys: pytest.CaptureFixture[str], caplog: pytest.LogCaptureFixture
 ) -> None:
     folder(here / "three", ("blue", "green", "red"), 10)
     folder(here / "two", ("grass", "sky"), 10)
@@ -70,6 +70,13 @@ def test_init_makes_a_trained_net_learn_other_classes_and_extract_gives_its_feat
     assert 'recipe = "finetune"' in text
     assert 'fresh = ["classes"]' in text
     assert "new_height = 64, new_width = 64" in text
+    for mean, told in (("[110.0, 115.0, 120.0]", False), ("[10.0]", True)):
+        caplog.clear()
+        assert main(["check", "new/cluster.toml", "--set", f"train.data.mean={mean}"]) == 0
+        line = (
+            "trained on images with mean 110, 115, 120 and deviation 62.5, and this run has mean 10"
+        )
+        assert (line in caplog.text) == told
     frozen = 'freeze = ["conv*", "bn*", "scale*"]\nmax_iter = 4\n'
     new = trained(here, here / "new" / "cluster.toml", frozen)
     before, after = (checkpoint.load(Path(file))[0] for file in (known, new))

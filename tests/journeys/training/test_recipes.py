@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from roles import Options
-from roles.recipes import RECIPES
+from roles.recipes import RECIPES, with_recipe
 from runtime.cli.main import main
 from runtime.config.file import load_with_program
 from runtime.config.recorded import dump
@@ -70,6 +70,21 @@ def test_keys_of_the_user_count_before_those_of_a_recipe(
     left_out = ("epochs = 30", "warmup_epochs", "ema.decay", "pad", "optimizer.", "base_lr")
     assert [key for key in left_out if key in line.replace("test_epochs", "")] == []
     assert "momentum = 0.9" in line and "augment.flip" in line
+
+
+@pytest.mark.parametrize(
+    ("given", "expected"),
+    [
+        ({}, {"ip2": 10.0}),
+        ({"lr_scale": {"ip1": 0.5}}, {"ip1": 0.5, "ip2": 10.0}),
+        ({"lr_scale": {"ip2": 2.0}}, {"ip2": 2.0}),
+        ({"recipe": "cifar"}, {}),
+        ({"fresh": "ip2"}, {}),  # a mistake of its own
+    ],
+)
+def test_layers_that_begin_afresh_take_ten_times_the_rate_of_finetune(given, expected) -> None:
+    section = {"recipe": "finetune", "fresh": ["ip2"]} | given
+    assert with_recipe(section["recipe"], section)[0].get("lr_scale", {}) == expected
 
 
 @pytest.mark.parametrize(
