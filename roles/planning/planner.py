@@ -29,7 +29,7 @@ def plan(
 
     `tell`: log warnings. Raises ConfigError with every mistake of the options and their files.
     """
-    diagnostics = Diagnostics(config.raw)
+    diagnostics = Diagnostics(config.raw, options.train)
     inputs = inputs_of(config, options, preset, diagnostics)
     checked = check(inputs, read(inputs, diagnostics), diagnostics)
     topology = brief(lay_out(inputs, checked, diagnostics), inputs, checked, diagnostics)
@@ -41,7 +41,7 @@ def plan(
 def job_of(config: ClusterConfig, options: Options) -> Job:
     """The job that `options` describe, for commands that need no topology. Raises ConfigError as
     `plan` does."""
-    diagnostics = Diagnostics(config.raw)
+    diagnostics = Diagnostics(config.raw, options.train)
     job = read_job(inputs_of(config, with_any_preset(options), None, diagnostics), diagnostics)
     diagnostics.stop_if_wrong()
     diagnostics.tell()

@@ -26,7 +26,7 @@ def inputs(folder: Path, more: str = "") -> tuple[PlanInputs, Diagnostics]:
     (folder / "cluster.toml").write_text(f"{TRAIN}{more}")
     loaded = load_with_program(folder / "cluster.toml")
     assert isinstance(loaded.options, Options)
-    diagnostics = Diagnostics(loaded.config.raw)
+    diagnostics = Diagnostics(loaded.config.raw, loaded.options.train)
     return inputs_of(loaded.config, loaded.options, None, diagnostics), diagnostics
 
 
