@@ -208,7 +208,14 @@ def test_extract_names_the_layers_and_the_formats_that_it_has(
     assert main(["extract", saved, "three", "--layer", "conv3", "--output", "f.csv"]) == 1
     said = capsys.readouterr()
     assert "bad.png" in said.err
-    assert len(Path("f.csv").read_text().splitlines()) == 15
+    written = Path("f.csv").read_text()
+    assert len(written.splitlines()) == 15
+    for name in ("f.csv", "f.safetensors"):
+        words = ["three/red/bad.png", "--layer", "conv3", "--output", name]
+        assert main(["extract", saved, *words]) == 1
+        assert f"no image could be read, so {name} is not written" in capsys.readouterr().err
+    assert Path("f.csv").read_text() == written
+    assert not Path("f.safetensors").exists()
 
 
 @pytest.mark.slow  # half a minute
