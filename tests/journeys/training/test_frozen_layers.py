@@ -199,6 +199,18 @@ def test_a_resumed_run_with_frozen_layers_ends_with_the_bits_of_the_unbroken_one
             assert run.arrays[array].tobytes() == single.arrays[array].tobytes(), array
 
 
+def test_frozen_layers_come_back_from_a_state_that_was_in_memory(
+    tmp_path: Path, trained: Path
+) -> None:
+    train(frozen_cluster(tmp_path / "before", trained))
+    state = tmp_path / "16577"  # as in /proc/PID/fd, which gives no suffix
+    state.write_bytes((tmp_path / "before" / "checkpoint-0000010.safetensors").read_bytes())
+    cluster = frozen_cluster(tmp_path / "after", trained, "replicas", 2, iterations=12)
+    text = cluster.read_text().replace("[train]\n", f'[train]\nresume = "{state}"\n', 1)
+    cluster.write_text(text)
+    assert_kept(train(cluster), trained, LOWEST)
+
+
 def test_a_resumed_run_may_not_let_layers_learn_whose_history_does_not_exist(
     tmp_path: Path, trained: Path
 ) -> None:
