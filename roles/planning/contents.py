@@ -80,10 +80,6 @@ class Contents:
             named = [layer for layer in matched.missing if not fits(layer, self.job.fresh)]
             told = unmatched(replace(matched, missing=tuple(named)))
             self.warnings += [(text, ("weights",)) for text in told]
-            if self.job.resume:
-                self.warnings.append(
-                    (("has no effect: the parameters of train.resume count"), ("weights",))
-                )
 
     def of_checkpoint(self, net: Net) -> None:
         """Check the checkpoint that the job resumes, if there is one. Raises NetError if it is not

@@ -23,14 +23,20 @@ ANY = "single"  # the preset that refuses the fewest nets and solvers
 
 
 def plan(
-    config: ClusterConfig, options: Options, preset: Preset | None = None, *, tell: bool = True
+    config: ClusterConfig,
+    options: Options,
+    preset: Preset | None = None,
+    *,
+    tell: bool = True,
+    resuming: bool = False,
 ) -> Topology:
     """The topology that trains as `options` describe, laid out by `preset` if one is given.
 
-    `tell`: log warnings. Raises ConfigError with every mistake of the options and their files.
+    `tell`: log warnings. `resuming`: a checkpoint takes the place of first weights. Raises
+    ConfigError with every mistake of the options and their files.
     """
     diagnostics = Diagnostics(config.raw, options.train)
-    inputs = inputs_of(config, options, preset, diagnostics)
+    inputs = inputs_of(config, options, preset, diagnostics, resuming=resuming)
     checked = check(inputs, read(inputs, diagnostics), diagnostics)
     topology = brief(lay_out(inputs, checked, diagnostics), inputs, checked, diagnostics)
     if tell:
