@@ -223,7 +223,7 @@ def locate(source: str | Path, suffixes: tuple[str, ...]) -> Path:
         candidate = ZOO / f"{source}{suffix}.prototxt"
         if isinstance(source, str) and path.name == source and is_file(candidate):
             return candidate
-    if is_there(path):
+    if is_there(path) or is_graph(path):
         return path  # the reader reports why it is not a file
     stems = {*NETS, *(file.stem for file in ZOO.glob("*.prototxt"))}
     solver = "_solver" in suffixes

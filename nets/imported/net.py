@@ -84,7 +84,8 @@ def _convert(made: Made) -> list[str]:
             lost |= set(node.outputs)
             continue
         try:
-            _convert_node(made, node)
+            with np.errstate(all="ignore"):  # weights that are not finite are refused later
+                _convert_node(made, node)
         except (Unsupported, CannotFold) as error:
             lost |= set(node.outputs)
             problems.setdefault((node.kind, str(error)), []).append(node.name)

@@ -48,7 +48,7 @@ class Source(Layer):
         if crop > min(height, width):
             text = (
                 f"found {crop}, expected at most {min(height, width)}: the images are "
-                f"{height} x {width}"
+                f"{height} x {width}; resize the images, or give a smaller crop"
             )
             raise self.error("transform_param.crop_size", text)
         image = (batch, channels, crop or height, crop or width)

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from nets.errors import NetError
 from nets.files.parts import Named, names, parts_of
 from nets.files.shared import Weights
-from nets.files.weights import match, read_each
+from nets.files.weights import finite, match, read_each
 from nets.graph.graph import Net
 from nets.graph.streams import streams_of
 from nets.predict.classifier import Classifier, Prepare
@@ -182,7 +182,9 @@ def for_use(named: Named, given: Given = NOTHING_GIVEN) -> tuple[Deployment, Wei
         logging.getLogger("nets").warning("%s", line)
     deployment = completed(said, given, found.weights, names(files))
     whole = Net(deployment.net, "TEST", ops=get_backend("numpy"), batch=1)
-    return deployment, match(found.weights, whole.params, names(files)).blobs
+    blobs = match(found.weights, whole.params, names(files)).blobs
+    finite(names(files), blobs)
+    return deployment, blobs
 
 
 def fastest_backend() -> Backend:

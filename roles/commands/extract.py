@@ -7,6 +7,7 @@ import io
 import json
 from collections.abc import Iterator
 from functools import partial
+from itertools import chain
 from pathlib import Path
 
 import numpy as np
@@ -85,17 +86,22 @@ def extract(
 def _write(
     rows: Iterator[tuple[str, NDArray[np.float32]]], output: Path | None, layer: str, width: int
 ) -> None:
-    """Write the features to a file, or print them. Raises NetError if the file cannot be
-    written."""
+    """Write the features to a file, or print them. Without any, the file stays as it was. Raises
+    NetError if the file cannot be written."""
     if output is None:
         for line in _csv(rows):
             say(line)
         return
     try:
+        first = next(rows, None)
+        if first is None:
+            told_beside("extract", f"no image could be read, so {output} is not written")
+            return
+        rows = chain((first,), rows)
         if output.suffix == ".csv":
             count = _write_csv(rows, output)
         else:
-            count = _write_safetensors(rows, output, layer, width)
+            count = _write_safetensors(rows, output, layer)
     except OSError as error:
         raise NetError(f"{output}: cannot be written: {reason(error)}") from None
     say(f"wrote {output}: {count} x {width} numbers of layer {layer}")
@@ -139,13 +145,14 @@ def _write_csv(rows: Iterator[tuple[str, NDArray[np.float32]]], path: Path) -> i
 
 
 def _write_safetensors(
-    rows: Iterator[tuple[str, NDArray[np.float32]]], path: Path, layer: str, width: int
+    rows: Iterator[tuple[str, NDArray[np.float32]]], path: Path, layer: str
 ) -> int:
     """Write all features as one array, and return the number of images."""
     names, found = [], []
     for name, row in rows:
         names.append(name)
         found.append(row)
-    array = np.stack(found) if found else np.empty((0, width), np.float32)
-    checkpoint.save(path, {"features": array}, {"layer": layer, "names": json.dumps(names)})
+    checkpoint.save(
+        path, {"features": np.stack(found)}, {"layer": layer, "names": json.dumps(names)}
+    )
     return len(names)

@@ -30,7 +30,7 @@ def finetuned(
     spec = load_net(net)
     changed = for_classes(spec, classes, batches, directory)
     files = weights_meant(weights)
-    found = read_each(files).weights
+    found = read_each(files, spec.layers).weights
     layers = {layer.proto.name for layer in spec.layers} - set(changed.fresh)
     if not layers & found.keys():
         names = ", ".join(list(found)[:8])

@@ -126,7 +126,7 @@ class _Search:
             update={"train": options.train.model_copy(update={"resume": None})}
         )
         # other mistakes are reported as always
-        topology = plan(config, with_any_preset(plain), tell=False)
+        topology = plan(config, with_any_preset(plain), tell=False, resuming=True)
         self._names = names_of(config, topology)
         (lead,) = (actor.options for actor in topology.actors if actor.name == topology.lead)
         self._job = dataclasses.replace(lead.job, kernels="numpy")

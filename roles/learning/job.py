@@ -32,8 +32,9 @@ from nets.data import (
     is_one,
     open_data,
 )
+from nets.files import checkpoint
 from nets.files.shared import Lent, Weights, lent
-from nets.files.weights import Several, read_each, read_weights
+from nets.files.weights import Several, from_checkpoint, read_each
 from nets.graph.emulated_net import EmulatedNet, NoBatches
 from nets.graph.inputs import DataLayers, check_inputs, data_layers, promised, rows_given
 from nets.graph.streams import is_recurrent, streams_of
@@ -320,7 +321,10 @@ class Job:
         names = {layer.proto.name for layer in self.spec(TRAIN).layers if layer.frozen}
         if not names or self.emulated:
             return {}
-        found = read_weights(Path(self.resume)) if self.resume else self.first_weights().weights
+        if self.resume:  # a state in memory has no suffix that names its format
+            found = from_checkpoint(checkpoint.load(Path(self.resume))[0], self.resume)
+        else:
+            found = self.first_weights().weights
         return {layer: of for layer, of in found.items() if layer in names}
 
     def learned(

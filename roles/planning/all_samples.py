@@ -22,7 +22,7 @@ def samples(config: ClusterConfig, options: Options, tell: Callable[[str], None]
     """Read the data of all phases once. Calls `tell` with lines about them. Returns the mistakes,
     one line each."""
     job = job_of(config, options)
-    diagnostics = Diagnostics(config.raw)
+    diagnostics = Diagnostics(config.raw, options.train)
     base = config.raw.base
     for phase in job.phases:
         keys = ("train", "data", phase.lower())

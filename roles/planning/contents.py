@@ -9,7 +9,6 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 from numpy.typing import NDArray
 
 from nets import Net, NetError, SolverSpec, counted, fits, unknown_numbers
@@ -18,7 +17,7 @@ from nets.data.augmentation.mixing import LABELS
 from nets.files import checkpoint
 from nets.files.histories import TRAINED, check_solver
 from nets.files.shared import Weights
-from nets.files.weights import Matched, match
+from nets.files.weights import Matched, finite, match
 from roles.checkpoints.image_numbers import other_numbers
 from roles.learning.checkpoint_slices import state_shapes
 from roles.learning.job import Job
@@ -82,12 +81,7 @@ class Contents:
             named = [layer for layer in matched.missing if not fits(layer, self.job.fresh)]
             told = unmatched(replace(matched, missing=tuple(named)))
             self.warnings += [(text, ("weights",)) for text in told]
-            if self.job.resume:
-                self.warnings.append(
-                    (("has no effect: the parameters of train.resume count"), ("weights",))
-                )
-            else:
-                self.warnings += [(text, ("weights",)) for text in other_numbers(self.job, net)]
+            self.warnings += [(text, ("weights",)) for text in other_numbers(self.job, net)]
 
     def of_checkpoint(self, net: Net) -> None:
         """Check the checkpoint that the job resumes, if there is one. Raises NetError if it is not
@@ -184,19 +178,6 @@ def check_rates(solver: SolverSpec) -> None:
             )
             shown = "not a real number" if isinstance(rate, complex) else f"{rate:g}"
             raise NetError(f"{solver.path.name}: {text} {shown}, expected a number >= 0")
-
-
-def finite(file: str, arrays: Mapping[str, Sequence[NDArray[Any]]]) -> None:
-    """Raise NetError for arrays with NaN or infinities: training from them has diverged already."""
-    wrong = list(_infinite(arrays))
-    if wrong:
-        raise NetError(f"{file}: {', '.join(wrong[:4])}: found numbers that are not finite")
-
-
-def _infinite(arrays: Mapping[str, Sequence[NDArray[Any]]]) -> Iterator[str]:
-    for name, blobs in arrays.items():
-        if not all(np.isfinite(blob).all() for blob in blobs):
-            yield f"'{name}'"
 
 
 def unmatched(matched: Matched) -> Iterator[str]:

@@ -55,10 +55,10 @@ def check(inputs: PlanInputs, read: ReadJob, diagnostics: Diagnostics) -> Checke
     assert read.timetable is not None
     nets, layers = _check_nets(inputs, read, diagnostics)
     if TRAIN in nets:
-        for text, keys in (
-            *pattern_mistakes(inputs.train, nets[TRAIN]),
-            *unknown_values(read.job, inputs.train, nets[TRAIN], read.weights),
-        ):
+        found = [*pattern_mistakes(inputs.train, nets[TRAIN])]
+        if not inputs.resuming:
+            found += unknown_values(read.job, inputs.train, nets[TRAIN], read.weights)
+        for text, keys in found:
             diagnostics.problem(text, "train", *keys)
     for text, keys in idle_servers(inputs.train.strategy, inputs.preset, len(layers)):
         diagnostics.problem(text, "train", *keys)

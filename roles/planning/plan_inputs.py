@@ -18,7 +18,8 @@ class PlanInputs:
     """The inputs of a plan.
 
     `train`: the section with which the run starts, in which `auto` has replaced each "auto".
-    `base`: the folder of cluster.toml.
+    `base`: the folder of cluster.toml. `resuming`: the checkpoint to resume is chosen after this
+    plan, so first weights are not needed.
     """
 
     config: ClusterConfig
@@ -27,10 +28,16 @@ class PlanInputs:
     preset: Preset
     auto: AutoSettings
     base: Path
+    resuming: bool = False
 
 
 def inputs_of(
-    config: ClusterConfig, options: Options, preset: Preset | None, diagnostics: Diagnostics
+    config: ClusterConfig,
+    options: Options,
+    preset: Preset | None,
+    diagnostics: Diagnostics,
+    *,
+    resuming: bool = False,
 ) -> PlanInputs:
     """The inputs of a plan by `preset`, or by the preset that `options` name. Raises ConfigError if
     that preset does not exist."""
@@ -41,4 +48,4 @@ def inputs_of(
     assert preset is not None
     base = config.raw.base
     auto = AutoSettings(train, preset, base)
-    return PlanInputs(config, auto.begun_with, options.checkpoint, preset, auto, base)
+    return PlanInputs(config, auto.begun_with, options.checkpoint, preset, auto, base, resuming)

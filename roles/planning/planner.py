@@ -25,14 +25,20 @@ ANY = "single"  # the preset that refuses the fewest nets and solvers
 
 
 def plan(
-    config: ClusterConfig, options: Options, preset: Preset | None = None, *, tell: bool = True
+    config: ClusterConfig,
+    options: Options,
+    preset: Preset | None = None,
+    *,
+    tell: bool = True,
+    resuming: bool = False,
 ) -> Topology:
     """The topology that trains as `options` describe, laid out by `preset` if one is given.
 
-    `tell`: log warnings. Raises ConfigError with every mistake of the options and their files.
+    `tell`: log warnings. `resuming`: a checkpoint takes the place of first weights. Raises
+    ConfigError with every mistake of the options and their files.
     """
-    diagnostics = Diagnostics(config.raw)
-    inputs = inputs_of(config, options, preset, diagnostics)
+    diagnostics = Diagnostics(config.raw, options.train)
+    inputs = inputs_of(config, options, preset, diagnostics, resuming=resuming)
     checked = check(inputs, read(inputs, diagnostics), diagnostics)
     topology = brief(lay_out(inputs, checked, diagnostics), inputs, checked, diagnostics)
     if tell:
@@ -43,7 +49,7 @@ def plan(
 def job_of(config: ClusterConfig, options: Options) -> Job:
     """The job that `options` describe, for commands that need no topology. Raises ConfigError as
     `plan` does."""
-    diagnostics = Diagnostics(config.raw)
+    diagnostics = Diagnostics(config.raw, options.train)
     job = read_job(inputs_of(config, with_any_preset(options), None, diagnostics), diagnostics)
     diagnostics.stop_if_wrong()
     diagnostics.tell()

@@ -63,8 +63,14 @@ def _beside(base: Path, name: str | None) -> str:
 
 def _weights(inputs: PlanInputs, diagnostics: Diagnostics) -> tuple[str, ...]:
     """The files of first weights that cluster.toml names, or a graph of ONNX, which has weights;
-    otherwise (). A file that is chosen in a run directory is reported."""
-    if not inputs.train.weights and not inputs.train.resume:
+    otherwise (), also for a run that resumes. A file that is chosen in a run directory is
+    reported."""
+    if inputs.resuming or inputs.train.resume:
+        if inputs.train.weights and inputs.train.resume:
+            text = "has no effect: the parameters of train.resume count"
+            diagnostics.warn(text, "train", "weights")
+        return ()
+    if not inputs.train.weights:
         net = _located(inputs.base, inputs.train.net)
         return (net,) if is_graph(Path(net)) else ()
 
@@ -77,7 +83,7 @@ def _weights(inputs: PlanInputs, diagnostics: Diagnostics) -> tuple[str, ...]:
 
     found = Meant(())
     with diagnostics.reading("train", "weights"):
-        found = files_meant(inputs.train.weights or (), located, beside)
+        found = files_meant(inputs.train.weights, located, beside)
         for line in found.told:
             diagnostics.warn(line, "train", "weights")
     return tuple(map(str, found.files))

@@ -346,6 +346,15 @@ def test_a_net_that_reads_no_images_cannot_classify(tmp_path):
         Predictor.load(tmp_path / "w.safetensors", Given(net=spec))
 
 
+def test_weights_that_are_not_finite_are_refused_by_name(tmp_path):
+    spec = load_net("lenet")
+    weights = some_values(Net(spec, "TEST", ops=get_backend(), input_shape=(1, 28, 28)))
+    weights["ip1"][1][3] = np.nan
+    write_weights(tmp_path / "w.safetensors", weights)
+    with pytest.raises(NetError, match=r"w\.safetensors: 'ip1': found numbers that are not finite"):
+        Predictor.load(tmp_path / "w.safetensors", Given(net=spec, size=(28, 28)))
+
+
 def test_top_k_and_confusion_are_counted_as_one_by_one():
     random = np.random.default_rng(1)
     scores = random.random((200, 6))

@@ -26,7 +26,7 @@ def inputs(folder: Path, more: str = "") -> tuple[PlanInputs, Diagnostics]:
     (folder / "cluster.toml").write_text(f"{TRAIN}{more}")
     loaded = load_with_program(folder / "cluster.toml")
     assert isinstance(loaded.options, Options)
-    diagnostics = Diagnostics(loaded.config.raw)
+    diagnostics = Diagnostics(loaded.config.raw, loaded.options.train)
     return inputs_of(loaded.config, loaded.options, None, diagnostics), diagnostics
 
 
@@ -59,13 +59,17 @@ def test_a_stage_can_be_repeated_since_it_does_not_change_its_input(tmp_path: Pa
     assert brief(laid_out, said, checked, diagnostics) == first
 
 
-def test_reading_notes_every_file_that_it_cannot_open_and_raises_nothing(tmp_path: Path) -> None:
-    said, diagnostics = inputs(
-        tmp_path, "net = 'no.prototxt'\nweights = 'no.h5'\nresume = 'no.safetensors'\n"
-    )
+@pytest.mark.parametrize(
+    ("key", "file"),
+    [("resume", "no.safetensors"), ("weights", "no.h5")],
+)
+def test_reading_notes_every_file_that_it_cannot_open_and_raises_nothing(
+    tmp_path: Path, key: str, file: str
+) -> None:
+    said, diagnostics = inputs(tmp_path, f"net = 'no.prototxt'\n{key} = '{file}'\n")
     assert read(said, diagnostics).timetable is not None
     keys = [problem.partition(": ")[2].partition(": ")[0] for problem in diagnostics.problems]
-    assert keys == ["train.net", "train.resume", "train.weights"]
+    assert keys == ["train.net", f"train.{key}"]
 
 
 def test_a_solver_that_cannot_be_read_leaves_no_timetable(tmp_path: Path) -> None:

@@ -190,6 +190,18 @@ BROKEN = {
         "1: train.ema",
         "preset 'sparknet' averages models that learn separately",
     ),
+    "a warm-up of a recipe that is longer than the run": (
+        "[train]\nmax_iter = 10\nrecipe = 'cifar'\n",
+        "3: train.recipe",
+        "'cifar' sets train.schedule.warmup_epochs (give a key of your own, or the recipe's other "
+        "keys in place of the recipe): found 2.0, which is iteration",
+    ),
+    "an average of a recipe for models that learn separately": (
+        "[train]\nrecipe = 'cifar'\n[train.strategy]\npreset = 'sparknet'\n",
+        "2: train.recipe",
+        "'cifar' sets train.ema (give a key of your own, or the recipe's other keys in place of "
+        "the recipe): preset 'sparknet' averages models that learn separately",
+    ),
     "no epochs": (
         "[train]\nepochs = 0\n",
         "2: train.epochs",

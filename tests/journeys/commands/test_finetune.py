@@ -8,6 +8,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from safetensors.numpy import save_file
 
 from nets import load_net
 from nets.data.cifar10 import NAMES, read
@@ -126,6 +127,20 @@ def test_init_takes_nets_of_the_zoo_and_their_caffe_weights(
     assert f"new_height = {size}" in text
 
 
+def test_init_takes_weights_by_the_names_of_timm(
+    here: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    folder(here / "two", ("a", "b"), 5, side=32)
+    arrays = {"stem.conv.weight": np.ones((32, 3, 3, 3), np.float32)}
+    arrays |= {"head.fc.weight": np.ones((1000, 440), np.float32)}
+    save_file(arrays, "timm.safetensors")
+    words = ["--net", "regnet_y_400mf(image=32)", "--weights", "timm.safetensors"]
+    assert main(["init", "new", "--images", "two", *words]) == 0
+    said = capsys.readouterr()
+    assert "to correct" not in said.err, said.err
+    assert 'fresh = ["fc"]' in Path("new/cluster.toml").read_text()
+
+
 WRONG = {
     "a net without weights": (
         ["--images", "two", "--net", "caffenet"],
@@ -200,7 +215,14 @@ def test_extract_names_the_layers_and_the_formats_that_it_has(
     assert main(["extract", saved, "three", "--layer", "conv3", "--output", "f.csv"]) == 1
     said = capsys.readouterr()
     assert "bad.png" in said.err
-    assert len(Path("f.csv").read_text().splitlines()) == 15
+    written = Path("f.csv").read_text()
+    assert len(written.splitlines()) == 15
+    for name in ("f.csv", "f.safetensors"):
+        words = ["three/red/bad.png", "--layer", "conv3", "--output", name]
+        assert main(["extract", saved, *words]) == 1
+        assert f"no image could be read, so {name} is not written" in capsys.readouterr().err
+    assert Path("f.csv").read_text() == written
+    assert not Path("f.safetensors").exists()
 
 
 @pytest.mark.slow  # half a minute

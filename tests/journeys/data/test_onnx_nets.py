@@ -56,6 +56,12 @@ def test_a_graph_whose_rows_are_open_needs_a_batch(cluster, capsys):
     assert [line for line in said if "train.batch: missing: net.onnx leaves" in line] == said
 
 
+def test_a_graph_that_is_missing_is_reported_once(cluster, capsys):
+    assert main(["check", str(cluster), "--set", "train.net=gone.onnx"]) == 2
+    (line,) = capsys.readouterr().err.splitlines()
+    assert "train.net: gone.onnx: cannot be read: No such file or directory" in line
+
+
 def test_keys_of_a_graph_are_unused_for_another_net(cluster, capsys):
     text = cluster.read_text().replace('net = "net.onnx"', 'net = "lenet"')
     text = text.replace("[1, 8, 8]", "[1, 28, 28]")

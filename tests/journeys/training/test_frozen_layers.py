@@ -21,7 +21,7 @@ from roles.messages import TEST, TRAIN, LayerGradient, LayerModel
 from runtime.cli.main import main
 from runtime.config.file import load_with_program
 from tests.helpers.fc_shards import configured, problems_of, resume_from
-from tests.helpers.support import Simulated, train
+from tests.helpers.support import Simulated, run_up, train
 
 pytestmark = pytest.mark.usefixtures("one_thread")
 
@@ -197,6 +197,33 @@ def test_a_resumed_run_with_frozen_layers_ends_with_the_bits_of_the_unbroken_one
         run = train(cluster)
         for array in single.arrays:
             assert run.arrays[array].tobytes() == single.arrays[array].tobytes(), array
+
+
+def test_frozen_layers_come_back_from_a_state_that_was_in_memory(
+    tmp_path: Path, trained: Path
+) -> None:
+    train(frozen_cluster(tmp_path / "before", trained))
+    state = tmp_path / "16577"  # as in /proc/PID/fd, which gives no suffix
+    state.write_bytes((tmp_path / "before" / "checkpoint-0000010.safetensors").read_bytes())
+    cluster = frozen_cluster(tmp_path / "after", trained, "replicas", 2, iterations=12)
+    text = cluster.read_text().replace("[train]\n", f'[train]\nresume = "{state}"\n', 1)
+    cluster.write_text(text)
+    assert_kept(train(cluster), trained, LOWEST)
+
+
+def test_a_run_is_resumed_without_the_file_of_its_first_weights(
+    tmp_path: Path, trained: Path
+) -> None:
+    weights = tmp_path / "weights.safetensors"
+    weights.write_bytes(trained.read_bytes())
+    cluster = frozen_cluster(tmp_path / "run", weights, iterations=2)
+    assert run_up(cluster).returncode == 0
+    weights.unlink()
+    again = run_up(cluster, "--resume", "--set", "train.max_iter=3")
+    assert again.returncode == 0, again.stderr
+    assert "iteration 3/3" in again.stdout
+    told = "train.weights: has no effect: the parameters of train.resume count"
+    assert told in again.stderr
 
 
 def test_a_resumed_run_may_not_let_layers_learn_whose_history_does_not_exist(
