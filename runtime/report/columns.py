@@ -7,6 +7,7 @@ import math
 import re
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from datetime import datetime
 from itertools import pairwise
 from typing import Any
 
@@ -120,6 +121,11 @@ def clock(seconds: float) -> str:
     whole = max(0, round(seconds))
     hours, minutes = divmod(whole // 60, 60)
     return f"{hours}:{minutes:02}:{whole % 60:02}" if hours else f"{minutes}:{whole % 60:02}"
+
+
+def moment(since: float) -> str:
+    """A time in seconds since 1970 as local time: 2026-11-28 06:33:26."""
+    return datetime.fromtimestamp(since).astimezone().strftime("%Y-%m-%d %H:%M:%S")
 
 
 def brief(value: object) -> str:
