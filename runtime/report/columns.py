@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import math
 import re
+import textwrap
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
@@ -13,6 +14,7 @@ from typing import Any
 
 from rich.cells import cell_len, set_cell_size
 
+from runtime.counting import counted
 from runtime.terminal_text import one_line
 
 GAP = 2  # between columns
@@ -85,6 +87,19 @@ def cut(text: str, width: int) -> str:
     return set_cell_size(text, max(0, width - 1)).rstrip() + "…" if width > 0 else ""
 
 
+def wrapped(text: str, width: int, indent: int = 0) -> list[str]:
+    """The text as lines of at most `width` characters, broken between words if possible. Further
+    lines begin with `indent` blanks."""
+    return textwrap.wrap(
+        text,
+        width,
+        subsequent_indent=" " * indent,
+        replace_whitespace=False,
+        drop_whitespace=True,
+        break_on_hyphens=False,
+    )
+
+
 def packed(parts: Iterable[str], width: int) -> str:
     """A line with as many of the parts, in their order, as fit into `width` cells."""
     line = ""
@@ -129,7 +144,9 @@ def moment(since: float) -> str:
 
 
 def brief(value: object) -> str:
-    """The value as a short text for people."""
+    """The value as a short text for people. A table is only named: events.jsonl has it."""
+    if isinstance(value, Mapping):
+        return f"({counted(len(value), 'value')})"
     if not isinstance(value, float):
         return str(value)
     return f"{value:.4g}" if abs(value) < 1e5 else f"{value:.0f}"
