@@ -9,6 +9,7 @@ finding            The search for runs: which of them live, and which one a comm
 run_status         The status of a run, from its journal and, while it lives, from its supervisor
 journal_following  Following a run of this machine by its files, and learning from the run itself
                    that it is over
+run_listing        The list of the runs of a folder, each with its summary
 
 See docs/decisions/watching.md.
 """

@@ -15,23 +15,11 @@ from runtime.reasons import reason
 from runtime.records.journal_reading import FILE as JOURNAL
 from runtime.records.presence import Presence, Sign, presence_of, presences, unheard
 from runtime.records.run_identity import identity_of
-from runtime.records.runs import KnownRun, runs_in
+from runtime.records.runs import KnownRun, directories
 from runtime.regular import is_folder
 from runtime.transport.socket_files import reachable
 
 PATIENCE = 1.5  # seconds for a supervisor to answer; a stopped one is reported within 2 s
-
-
-def directories(below: Path) -> list[KnownRun]:
-    """The runs of a folder, the newest last. If `below` is a run directory, only that run. Raises
-    ConvoyError if the folder belongs to another user."""
-    try:
-        itself = identity_of(below)
-        return runs_in(below) if itself is None else [KnownRun(below, itself)]
-    except PermissionError:
-        raise ConvoyError(f"{below}: it is another user's") from None
-    except OSError as error:
-        raise ConvoyError(f"{below}: runs cannot be looked for: {reason(error)}") from None
 
 
 @dataclass(frozen=True)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable
 from contextlib import suppress
-from datetime import datetime
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -226,8 +225,3 @@ def _doing(status: dict[str, Any]) -> str:
         return "no heartbeat yet"
     doing = status["doing"]
     return f"waits for {status['waiting_for']} in {doing}" if status["waiting_for"] else doing
-
-
-def moment(since: float) -> str:
-    """The time, for people."""
-    return datetime.fromtimestamp(since).astimezone().strftime("%Y-%m-%d %H:%M:%S")

@@ -32,6 +32,8 @@ COMMANDS = {
     "check": "runtime.cli.check:check",
     "plan": "runtime.cli.plan:plan",
     "ps": "runtime.cli.ps:ps",
+    "runs": "runtime.cli.runs:runs",
+    "compare": "runtime.cli.compare:compare",
     "status": "runtime.cli.status:status",
     "events": "runtime.cli.watch.events:events",
     "report": "runtime.cli.report:report",

@@ -104,7 +104,7 @@ def _without_directory(alive: Alive) -> dict[str, Any]:
 
 
 def _line(run: dict[str, Any]) -> str:
-    from runtime.attached.run_status import moment
+    from runtime.report.columns import moment
 
     if "since" not in run:
         return f"{run['name']:<32} {run['state']}  {run['directory']}"

@@ -48,7 +48,8 @@ async def _found(run: Path | None, connection: Connection) -> dict[str, Any]:
 
 
 def _lines(run: dict[str, Any]) -> Iterator[str]:
-    from runtime.attached.run_status import last_checkpoint, moment
+    from runtime.attached.run_status import last_checkpoint
+    from runtime.report.columns import moment
     from runtime.report.console import describe
 
     yield (

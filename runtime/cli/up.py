@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 
 Runs = Annotated[tuple[Path, ...] | None, Parameter(negative=(), consume_multiple=True)]
 
+Verbose = Annotated[bool, Parameter(alias="-v", negative=())]
 Script = Annotated[Path | None, Parameter(allow_leading_hyphen=True)]
 
 
@@ -27,6 +28,7 @@ def up(
     resume: Runs = None,
     test: Switch = False,
     sbatch: Script = None,
+    verbose: Verbose = False,
     settings: Settings = (),
 ) -> int:
     """Start the roles, train, and show the events of the run.
@@ -46,6 +48,9 @@ def up(
     sbatch
         Start nothing. Write the script with which Slurm's sbatch starts this run into this file;
         "-" is stdout.
+    verbose
+        Also show each step of the preparation, the exposed seconds of an iteration, and predictions
+        that agree with the measurement.
     """
     file, wanted = _resume(file, resume)
     if sbatch is not None:
@@ -71,7 +76,7 @@ def up(
         from runtime.report.console import RunConsole
 
         after = After(checked.loaded.program, file, settings, test=test)
-        ended = run(checked, RunConsole(), early.nursery)
+        ended = run(checked, RunConsole(verbose=verbose), early.nursery)
         console = RunConsole(live=False)
     code = after.told(*ended, console.say)
     console.settle()

@@ -53,6 +53,7 @@ KINDS = {
         "`ps`, `status`, `events`, `logs`, `report` and `down` work without it",
         256 << 20,
     ),
+    "summary.json": Kind("the summary of a run", "the summary is made from the journal"),
     "versions.json": Kind("the versions that a run used", "nothing else needs it"),
     "tuning.json": Kind(
         "the record of a run with a tuner",

@@ -32,18 +32,22 @@ CONFIG = "config.toml"
 class Identity:
     """The identity of one run. `id` is "" for a run of an earlier version. `began` is the start
     time in seconds since 1970, UTC. `continues` is the id of the run whose state this run started
-    from, or "". `up` is the id of the `up` process that holds the lock (see `up_lock`), or ""."""
+    from, or "". `up` is the id of the `up` process that holds the lock (see `up_lock`), or "".
+    `title` is the name that the topology gives its runs, such as that of the net, or ""."""
 
     id: str
     name: str
     began: float
     continues: str = ""
     up: str = ""
+    title: str = ""
 
     @staticmethod
-    def new(name: str, began: float, *, continues: str = "", up: str = "") -> Identity:
+    def new(
+        name: str, began: float, *, continues: str = "", up: str = "", title: str = ""
+    ) -> Identity:
         """Return the identity of a run that starts now, with a new random id."""
-        return Identity(secrets.token_hex(8), name, began, continues, up)
+        return Identity(secrets.token_hex(8), name, began, continues, up, title)
 
     @property
     def moment(self) -> str:
@@ -81,6 +85,7 @@ def recorded(directory: Path) -> Identity:
     try:
         began = datetime.fromisoformat(said["began"])
         texts = {name: said[name] for name in ("id", "name", "continues", "up")}
+        texts["title"] = said.get("title", "")  # versions before 2026-11-29 do not write it
         seconds = began.timestamp() if began.tzinfo is not None else math.nan
     except (ValueError, KeyError, TypeError, OverflowError) as error:
         raise run_files.damaged(path, error) from None
@@ -93,7 +98,7 @@ def recorded(directory: Path) -> Identity:
 
 def _fits(name: str, text: object) -> bool:
     """Whether `text` can be the name or an id of a run. Ids become parts of file names."""
-    return isinstance(text, str) and (name == "name" or not text or text.isalnum())
+    return isinstance(text, str) and (name in ("name", "title") or not text or text.isalnum())
 
 
 def _check_user(error: run_files.Damaged) -> None:

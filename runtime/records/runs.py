@@ -7,6 +7,8 @@ import math
 from dataclasses import dataclass
 from pathlib import Path
 
+from runtime.errors import ConvoyError
+from runtime.reasons import reason
 from runtime.records import journal_reading
 from runtime.records.run_identity import Identity, identity_of
 from runtime.regular import is_folder
@@ -32,6 +34,18 @@ def runs_in(folder: Path) -> list[KnownRun]:
         return []
     found = [KnownRun(path, said) for path in paths if (said := _identity(path)) is not None]
     return sorted(found, key=_order)
+
+
+def directories(below: Path) -> list[KnownRun]:
+    """The runs of a folder, the newest last. If `below` is a run directory, only that run. Raises
+    ConvoyError if the folder belongs to another user."""
+    try:
+        itself = identity_of(below)
+        return runs_in(below) if itself is None else [KnownRun(below, itself)]
+    except PermissionError:
+        raise ConvoyError(f"{below}: it is another user's") from None
+    except OSError as error:
+        raise ConvoyError(f"{below}: runs cannot be looked for: {reason(error)}") from None
 
 
 def _order(run: KnownRun) -> tuple[float, float, int, str]:

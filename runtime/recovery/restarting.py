@@ -37,6 +37,7 @@ from runtime.report.rundir import RunDirectory
 from runtime.runs.checking import Checked
 from runtime.runs.healing import Memory
 from runtime.runs.making import directory_of
+from runtime.runs.pages import can_be_made
 from runtime.runs.run import Run
 
 SCALED = "scaled"  # the event of a scaled run
@@ -128,7 +129,7 @@ class Restarting:
         self._console.say(f"run directory {self._run.directory}")
         if self._run.metrics_url:
             self._console.say(f"metrics    {self._run.metrics_url} lists every process")
-        if self._run.report_url:
+        if self._run.report_url and can_be_made():
             self._console.say(f"report     {self._run.report_url} shows the run in a browser")
         if self._run.operators_at:
             self._console.say(

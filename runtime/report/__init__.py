@@ -17,6 +17,9 @@ run_state           The state of a run at one moment, gathered from its events a
 screen              The live table as lines that fit the terminal in number and width
 columns             Lines that fit a terminal
 run_metrics         The state of a run as metrics on the page of `up`
+run_keys            The keys of cluster.toml that differ between runs, and short names of keys
+run_summary         The summary of a run: its state, its scores and its configuration
+score_curves        The scores and losses of a run over its iterations, read from its journal
 
 See docs/decisions/watching.md.
 """

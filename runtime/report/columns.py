@@ -5,13 +5,16 @@ from __future__ import annotations
 
 import math
 import re
+import textwrap
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from datetime import datetime
 from itertools import pairwise
 from typing import Any
 
 from rich.cells import cell_len, set_cell_size
 
+from runtime.counting import counted
 from runtime.terminal_text import one_line
 
 GAP = 2  # between columns
@@ -84,6 +87,19 @@ def cut(text: str, width: int) -> str:
     return set_cell_size(text, max(0, width - 1)).rstrip() + "…" if width > 0 else ""
 
 
+def wrapped(text: str, width: int, indent: int = 0) -> list[str]:
+    """The text as lines of at most `width` characters, broken between words if possible. Further
+    lines begin with `indent` blanks."""
+    return textwrap.wrap(
+        text,
+        width,
+        subsequent_indent=" " * indent,
+        replace_whitespace=False,
+        drop_whitespace=True,
+        break_on_hyphens=False,
+    )
+
+
 def packed(parts: Iterable[str], width: int) -> str:
     """A line with as many of the parts, in their order, as fit into `width` cells."""
     line = ""
@@ -122,8 +138,15 @@ def clock(seconds: float) -> str:
     return f"{hours}:{minutes:02}:{whole % 60:02}" if hours else f"{minutes}:{whole % 60:02}"
 
 
+def moment(since: float) -> str:
+    """A time in seconds since 1970 as local time: 2026-11-28 06:33:26."""
+    return datetime.fromtimestamp(since).astimezone().strftime("%Y-%m-%d %H:%M:%S")
+
+
 def brief(value: object) -> str:
-    """The value as a short text for people."""
+    """The value as a short text for people. A table is only named: events.jsonl has it."""
+    if isinstance(value, Mapping):
+        return f"({counted(len(value), 'value')})"
     if not isinstance(value, float):
         return str(value)
     return f"{value:.4g}" if abs(value) < 1e5 else f"{value:.0f}"

@@ -25,7 +25,7 @@ from runtime.errors import ConvoyError
 from runtime.reasons import reason
 from runtime.report.columns import spoken
 from runtime.report.nonblocking_stream import NonblockingStream, nonblocking
-from runtime.report.run_state import HEADLINE, PREDICTION, RunState
+from runtime.report.run_state import HEADLINE, PREDICTION, RunState, shown_fields
 from runtime.report.screen import final, screen
 from runtime.terminal_text import one_line, printable
 
@@ -39,11 +39,16 @@ IN_TABLE = frozenset({HEADLINE, PREPARING})  # no lines if there is a table
 
 class RunConsole:
     """Shows a run. `live` forces the table on or off. By default it is on if stdout is a terminal
-    in whose foreground this process is."""
+    in whose foreground this process is. `verbose`: show each step of the preparation, the exposed
+    seconds, and predictions that agree with the measurement."""
 
-    def __init__(self, console: Console | None = None, live: bool | None = None) -> None:
+    def __init__(
+        self, console: Console | None = None, live: bool | None = None, *, verbose: bool = False
+    ) -> None:
         self.console = console or Console(file=self._stdout(), highlight=False, soft_wrap=True)
-        self._picture = RunState()
+        self._verbose = verbose
+        self._prepared: set[str] = set()  # phases of the preparation that have a line
+        self._picture = RunState(verbose=verbose)
         self._now: Callable[[], float] = lambda: 0.0
         self._warned: set[str] = set()
         self._wanted = _has_terminal(self.console) if live is None else live
@@ -65,7 +70,8 @@ class RunConsole:
         """Prepare for a run that begins with these actors: actor -> process. `now` returns the
         seconds since the run began, and may be called from any thread."""
         self._now = now
-        self._picture = RunState(actors)
+        self._prepared.clear()
+        self._picture = RunState(actors, verbose=self._verbose)
 
     def say(self, line: str) -> None:
         """Print a line. If stdout fails (a closed pipe, a full disk), stderr reports it once, and
@@ -94,8 +100,19 @@ class RunConsole:
             self._warn(fields.get("process", actor), str(fields.get("text")))
             return
         self._picture.event(event, fields, self._now())
-        if event not in QUIET and (event not in IN_TABLE or self._live is None):
-            self.say(f"{event:<10} {describe(fields)}".rstrip())
+        if event in QUIET or (event in IN_TABLE and self._live is not None):
+            return
+        if event == PREPARING and not self._verbose:
+            self._phase(str(fields.get("what")))
+        else:
+            said = describe(shown_fields(fields, verbose=self._verbose))
+            self.say(f"{event:<10} {said}".rstrip())
+
+    def _phase(self, what: str) -> None:
+        """Print one line for each phase of the preparation, such as "compiling kernels"."""
+        if what not in self._prepared:
+            self._prepared.add(what)
+            self.say(f"{PREPARING:<10} {what}")
 
     def _warn(self, who: str, text: str) -> None:
         if text not in self._warned:

@@ -13,12 +13,16 @@ from typing import Any
 
 from runtime.cluster.lifecycle import Heartbeat
 from runtime.cluster.preparing import PREPARING
+from runtime.records.journal_reading import is_number
 from runtime.report.run_phase import ENDS, RunPhase
 
 HEADLINE = "progress"  # the event with the fields at the head of the table
 PREDICTION = "prediction"  # the event with the `text` below them
 TESTED = "test"
 CURVES = ("loss", "accuracy")  # fields that are drawn as curves
+# fields that only `up --verbose` shows: the seconds in which no process computed for a worker
+DETAILS = ("exposed_seconds",)
+AGREES = 1.25  # a prediction that differs from the measurement by at most this factor is a detail
 MOST_POINTS = 4096  # of a curve; when it gets longer, every second point is kept
 SMOOTHING = 0.2  # weight of the latest beat in an actor's interest, so that rows do not jump
 
@@ -63,10 +67,11 @@ class Curve:
 class RunState:
     """The state of one run, as the live table shows it. `actors` maps the expected actors to their
     processes. Times are seconds of the run's clock. The table is drawn in another thread than the
-    one that updates it."""
+    one that updates it. `verbose`: also show details, see `DETAILS` and `AGREES`."""
 
-    def __init__(self, actors: Mapping[str, str] | None = None) -> None:
+    def __init__(self, actors: Mapping[str, str] | None = None, *, verbose: bool = False) -> None:
         self.actors = {actor: Seen(process) for actor, process in (actors or {}).items()}
+        self._verbose = verbose
         self.progress: dict[str, Any] = {}
         self.predicted = ""
         self._course = RunPhase()
@@ -83,7 +88,7 @@ class RunState:
         """Note an event of any actor."""
         self._course.event(event)
         if event == HEADLINE:
-            self.progress = dict(fields)
+            self.progress = shown_fields(fields, verbose=self._verbose)
             for name in CURVES:
                 self._point(name, self.progress)
             done, _ = self.iterations
@@ -93,7 +98,8 @@ class RunState:
             self.tested = dict(fields)
             self._point("accuracy", fields)
         elif event == PREDICTION:
-            self.predicted = str(fields.get("text", ""))
+            shows = self._verbose or not _agrees(fields)
+            self.predicted = str(fields.get("text", "")) if shows else ""
         elif event == PREPARING:
             self.preparing[str(fields.get("process"))] = "{what}: {done} of {total}".format(
                 **fields
@@ -215,3 +221,17 @@ class RunState:
         return f"and {len(left)} more: " + ", ".join(
             f"{count} {what}" for what, count in told.items() if count
         )
+
+
+def shown_fields(fields: Mapping[str, Any], *, verbose: bool) -> dict[str, Any]:
+    """The fields of an event that `up` shows; see `DETAILS`."""
+    return {name: value for name, value in fields.items() if verbose or name not in DETAILS}
+
+
+def _agrees(prediction: Mapping[str, Any]) -> bool:
+    """Whether a prediction of the seconds of an iteration agrees with the measurement. False if one
+    of them is not known."""
+    predicted, measured = (prediction.get(f"{name}_seconds") for name in ("predicted", "measured"))
+    if not (is_number(predicted) and is_number(measured)) or min(predicted, measured) <= 0:
+        return False
+    return max(predicted, measured) <= AGREES * min(predicted, measured)

@@ -7,6 +7,7 @@
     log.csv        progress and tests as a table  usage.jsonl   totals of each process, now and then
     said.toml      the original cluster.toml of a run that was scaled
     service-times.json  how long array work took, if `run.record_service_times`
+    summary.json   the state, scores and keys of a run that is over
     tensorboard/   the numbers of progress and tests, if `run.tensorboard`
 
 The program does not need these files to run; deleting a run directory loses only its history, and
@@ -20,6 +21,7 @@ import json
 import shutil
 import time
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -30,9 +32,10 @@ from runtime.reasons import reason
 from runtime.records.journal_reading import FILE
 from runtime.records.run_identity import Identity, identity_of
 from runtime.records.runs import next_begin
-from runtime.report import log_table, usage
+from runtime.report import log_table, run_summary, usage
 from runtime.report.journal import Journal
 from runtime.report.remaking import Remaking
+from runtime.report.run_summary import Summing
 from runtime.report.usage import Usage
 from runtime.terminal_text import one_line
 
@@ -47,10 +50,11 @@ class RunDirectory:
     day, so that a repeated run writes the same bytes. A run that is not `observed` has no files
     next to its journal. Set `on_trouble` to get a text about each loss in the journal.
 
-    `up` is the id of the lock that is held while the run lives. `continues` is the id of the run
-    that this one follows; the event `resumed` also sets it, from the checkpoint that the run began
-    with. `clock_behind` is a warning if another run of the folder began later than the present
-    time. The folder's name is only for people.
+    `up` is the id of the lock that is held while the run lives. `title` is the name that the
+    topology gives its runs. `continues` is the id of the run that this one follows; the event
+    `resumed` also sets it, from the checkpoint that the run began with. `clock_behind` is a warning
+    if another run of the folder began later than the present time. The folder's name is only for
+    people.
     """
 
     def __init__(
@@ -63,6 +67,7 @@ class RunDirectory:
         observed: bool = True,
         up: str = "",
         continues: str = "",
+        title: str = "",
     ) -> None:
         stamp = time.strftime("%Y%m%d-%H%M%S")
         self.on_trouble: Callable[[str], None] = lambda text: None
@@ -70,7 +75,7 @@ class RunDirectory:
             below.mkdir(parents=True, exist_ok=True)
             began = self._next_begin(below)
             self.path = _make_unique(below / f"{stamp}-{name}")
-            self.identity = Identity.new(name, began, up=up, continues=continues)
+            self.identity = Identity.new(name, began, up=up, continues=continues, title=title)
             self._journal = self._begun()
         except OSError as error:
             text = f"run.directory {below}: no run directory can be made there: {reason(error)}"
@@ -79,7 +84,9 @@ class RunDirectory:
         self._began = now()
         self._made = time.monotonic()
         self._virtual = virtual
-        self._refused: set[str] = set() if observed else {log_table.FILE, usage.FILE}
+        beside = {log_table.FILE, usage.FILE, run_summary.FILE}
+        self._refused: set[str] = set() if observed else beside
+        self._summing = Summing()
         self._table: Journal | None = None
         self._lines: Journal | None = None  # usage.jsonl
         self._usage = Usage(self._use)
@@ -114,6 +121,7 @@ class RunDirectory:
         if not self._virtual:
             stamp["unix_seconds"] = round(time.time(), 3)
         self._journal.write(stamp, actor, event, fields)
+        self._summing.event(stamp["t"], event, fields)
         if event in log_table.EVENTS:
             if self._table is None:
                 self._table = self._beside(log_table.FILE, log_table.header())
@@ -144,10 +152,17 @@ class RunDirectory:
         self.event("supervisor", "failed", {"error": str(error), "exit_code": error.exit_code})
 
     def close(self) -> None:
-        """Close the journal and the files next to it."""
+        """Write the summary of the run, and close the journal and the files next to it."""
         self._usage.end()
+        self._sum_up()
         for journal in self._journals():
             journal.close()
+
+    def _sum_up(self) -> None:
+        if run_summary.FILE not in self._refused:
+            # without this file the summary is made from the journal; a full disk is reported there
+            with suppress(OSError, ConvoyError):
+                run_summary.write(self._summing, self.path)
 
     def _journals(self) -> list[Journal]:
         return [each for each in (self._journal, self._table, self._lines) if each is not None]

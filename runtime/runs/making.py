@@ -54,6 +54,7 @@ def directory_of(
         observed=config.run.observe,
         up="" if up is None else up.up,
         continues=continues,
+        title=topology.title,
     )
 
 

@@ -3,8 +3,10 @@ page."""
 
 from __future__ import annotations
 
+import re
 import secrets
 from collections.abc import Callable
+from importlib.metadata import PackageNotFoundError, requires, version
 from pathlib import Path
 
 from runtime.config.machines import LOOPBACK, machine_name
@@ -13,6 +15,10 @@ from runtime.machine.addresses import is_loopback, own
 from runtime.page.live import LivePage
 from runtime.plan.run_plan import MACHINE
 from runtime.serving.readers import EVERYBODY
+
+OURS = "convoy-runtime"
+REPORT = 'extra == "report"'
+NAME = re.compile(r"[A-Za-z0-9._-]+")
 
 
 def address_of(config: ClusterConfig, here: str) -> str:
@@ -30,6 +36,19 @@ def names_of(config: ClusterConfig) -> tuple[str, ...]:
     cluster.toml, and further configured ones."""
     machines = (machine_name(machine.host or machine.name) for machine in config.machine)
     return tuple(dict.fromkeys((*config.metrics.hosts, config.metrics.address, *machines)))
+
+
+def can_be_made() -> bool:
+    """Whether the packages of the extra `report`, which make the report page, are installed."""
+    try:
+        needed = requires(OURS) or []
+        for name in (
+            found.group() for each in needed if REPORT in each and (found := NAME.match(each))
+        ):
+            version(name)
+    except PackageNotFoundError as error:
+        return error.name == OURS  # started from a clone: it is not known
+    return True
 
 
 def live_page(

@@ -24,10 +24,11 @@ from nets.files import checkpoint, hdf5
 from nets.files.binary import read_message
 from nets.schema import caffe_pb2
 from runtime import reasons
-from runtime.attached.finding import directories, listens
+from runtime.attached.finding import listens
 from runtime.config.file import load
 from runtime.errors import ConvoyError
 from runtime.plan.run_plan import RunPlan
+from runtime.records.runs import directories
 
 
 @contextmanager

@@ -16,6 +16,8 @@ if TYPE_CHECKING:
     from runtime.report.console import Teller
 
 FOLLOW_SECONDS = 90.0  # until the next run listens: it may wait for a machine
+WIDTH = 200  # characters of a line; a longer text goes on below
+INDENT = 26  # characters before the fields of an event
 LOOK_SECONDS = 0.2  # between two looks at a live run's journal
 
 
@@ -62,12 +64,23 @@ async def _shown(run: Path | None, connection: Connection, follow: bool, as_json
                     continue
                 t, actor, event = (fields.pop(name) for name in ("t", "actor", "event"))
                 fields.pop("unix_seconds", None)
-                console.say(line.rstrip() if as_json else str(Event(t, actor, event, fields)))
+                console.say(
+                    line.rstrip() if as_json else _broken(str(Event(t, actor, event, fields)))
+                )
                 if follow and event == CONTINUED:
                     following = str(fields.get("in"))
             if not following:
                 return
             await looked.follow(following, FOLLOW_SECONDS)
+
+
+def _broken(text: str) -> str:
+    """The text of an event in lines of at most WIDTH characters."""
+    from runtime.report.columns import wrapped
+    from runtime.terminal_text import printable
+
+    lines = printable(text).split("\n")
+    return "\n".join(part for line in lines for part in wrapped(line, WIDTH, INDENT) or [""])
 
 
 async def _lines(looked: ObservedRun, follow: bool, console: Teller) -> AsyncIterator[str]:

@@ -7,15 +7,16 @@ from typing import Any
 
 from runtime.cli.watch.bottleneck import bottleneck
 from runtime.cli.watch.rates import Row, spoken
-from runtime.report.columns import Column, cut, table
-from runtime.report.console import describe
+from runtime.report.columns import Column, cut, packed, table, wrapped
+from runtime.report.columns import spoken as spoken_fields
+from runtime.report.run_state import DETAILS
 
 COLUMNS = (
     Column("actor", least=12, name=True),
     Column("doing", least=14),
     Column("computes", right=True),
     Column("predicted", right=True, rank=2),
-    Column("waited for", least=10),
+    Column("waited for", least=24),
     Column("inbox", right=True),
     Column("oldest", right=True, rank=3),
     Column("msg/s", right=True, rank=4),
@@ -34,10 +35,11 @@ def sheet(
     event of each name. `height` 0 means all rows."""
     head = [
         title,
-        describe(dict(events.get("progress", {}))),
+        _progress(events.get("progress", {}), width),
         str(events.get("prediction", {}).get("text", "")),
+        *wrapped(bottleneck(rows), width),
+        "",
     ]
-    head += [bottleneck(rows), ""]
     room = max(1, height - len(head) - 1) if height else len(rows)
     shown = rows if len(rows) <= room else _chosen(rows, room - 1)
     lines = [cut(line, width) for line in head] + table(
@@ -46,6 +48,13 @@ def sheet(
     if len(shown) < len(rows):
         lines.append(f"and {len(rows) - len(shown)} more; --once shows all")
     return lines
+
+
+def _progress(fields: Mapping[str, Any], width: int) -> str:
+    """The fields of the last progress report that fit. Details are left out first."""
+    names = sorted(fields, key=lambda name: name in DETAILS)
+    said = spoken_fields({name: fields[name] for name in names})
+    return packed((f"{name} {value}" for name, value in said), width)
 
 
 def _chosen(rows: Sequence[Row], most: int) -> list[Row]:

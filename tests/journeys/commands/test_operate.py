@@ -177,7 +177,7 @@ def test_events_and_status_report_a_killed_process_as_the_page_shows(live: Opera
         (
             "status",
             (
-                rf"-lenet  failed, since .*\n  iteration .*\n(\.\.\.\n|  .*predicted .*\n)?"
+                rf"-\w+  failed, since .*\n  iteration .*\n(\.\.\.\n|  .*predicted .*\n)?"
                 rf"  last checkpoint: \S+\n(  slower .*\n)?  {died}\n"
             ),
         ),

@@ -156,3 +156,46 @@ def test_a_warning_that_several_processes_give_is_one_line_and_names_the_first()
         shown.event(process, "warning", {"text": "no kernels here"})
     shown.event("p2", "warning", {"text": "another"})
     assert output(shown) == "warning    p1: no kernels here\nwarning    p2: another\n"
+
+
+def preparing(process: str, done: int, what: str = "compiling kernels") -> dict[str, object]:
+    return {"process": process, "what": what, "done": done, "total": 10}
+
+
+def test_in_a_pipe_each_phase_of_the_preparation_is_one_line_and_with_verbose_each_step() -> None:
+    steps = [preparing(process, done) for done in range(5) for process in ("conv-0", "conv-1")]
+    steps += [preparing("fc_server", 1, "reading data")]
+    for verbose, lines in ((False, 2), (True, 11)):
+        shown = RunConsole(console(), verbose=verbose)
+        for fields in steps:
+            shown.event("supervisor", "preparing", dict(fields))
+        shown.close()
+        told = output(shown).splitlines()
+        assert len(told) == lines
+        assert told[0].startswith("preparing  ") and "compiling kernels" in told[0]
+        shown.expect({}, lambda: 0.0)  # the run that follows prepares, too
+        shown.event("supervisor", "preparing", preparing("conv-0", 1))
+        assert len(output(shown).splitlines()) == lines + 1
+
+
+def test_exposed_seconds_are_shown_with_verbose_only() -> None:
+    fields = {"iteration": 5, "max_iter": 10, "loss": 0.5, "exposed_seconds": 0.01}
+    for verbose in (False, True):
+        shown = RunConsole(console(), verbose=verbose)
+        shown.event("coordinator", "progress", fields)
+        assert ("exposed s 0.01" in output(shown)) is verbose
+        assert ("exposed s 0.01" in table_text(shown)) is verbose
+
+
+def test_a_prediction_that_agrees_with_the_measurement_is_shown_with_verbose_only() -> None:
+    for measured, agrees in ((0.012, True), (0.0151, False), (0.0079, False)):
+        told = {"text": "predicted", "predicted_seconds": 0.010, "measured_seconds": measured}
+        for verbose in (False, True):
+            shown = RunConsole(console(), live=False, verbose=verbose)
+            shown.event("coordinator", "progress", {"iteration": 5})
+            shown.event("supervisor", "prediction", told)
+            assert ("predicted" in table_text(shown)) is (verbose or not agrees)
+
+
+def test_a_table_in_a_field_is_named_by_its_size() -> None:
+    assert describe({"versions": {"a": "1", "b": "2"}, "pid": 7}) == "versions (2 values)  pid 7"

@@ -195,3 +195,26 @@ def test_a_sheet_fits_its_terminal_and_says_how_many_it_leaves_out() -> None:
         assert len(lines) <= height and max(map(len, lines)) <= width
         assert lines[-1].startswith("and ") and "--once shows all" in lines[-1]
     assert len(sheet("run", {}, many, 80, 0)) == 90 + 6
+
+
+def test_a_sheet_of_80_columns_wraps_the_bottleneck_and_leaves_out_whole_columns() -> None:
+    waits = {"fc_server": 0.3, "conv_model": 0.2}
+    rows = [
+        Row("conv-0-0", "a", "r", "waits for fc_server", 0.41, waits, 0, 0.1, 509.0, 15e6, 0.4),
+        Row("fc_server", "b", "r", "idle", 0.21, {}, 0, None, 214.0, 11e6, 0.22),
+    ]
+    progress = {"iteration": 5, "max_iter": 10, "exposed_seconds": 0.01} | {
+        f"score_of_the_net_{at}": 0.5 for at in range(4)
+    }
+    narrow = sheet("run", {"progress": progress}, rows, 80, 24)
+    wide = sheet("run", {"progress": progress}, rows, 1000, 0)
+    assert max(map(len, narrow)) <= 80 and not any(line.endswith("…") for line in narrow[:5])
+    sentence = bottleneck(rows)
+    assert len(sentence) > 80 and sentence in wide
+    assert sentence in " ".join(narrow), "the sentence must be whole"
+    assert narrow[1].startswith("iteration 5/10   score") and "exposed" not in narrow[1]
+    assert "exposed s 0.01" in wide[1]
+    (titles,) = [line for line in narrow if line.startswith("actor")]
+    assert titles.split()[-1] == "inbox" and "waited for" in titles
+    (row,) = [line for line in narrow if line.startswith("conv-0-0")]
+    assert "fc_server 30%, conv_mo" in row
