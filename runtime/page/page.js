@@ -1,7 +1,7 @@
 "use strict";
-// The controls of the page, and the new points of a run that goes on.
+// The controls of the page.
 
-const data = JSON.parse(document.getElementById("data").textContent);
+let data = JSON.parse(document.getElementById("data").textContent);
 const view = { across: "iterations", smoothing: 0, hidden: new Set() };
 const plots = new Map(); // title -> Plot
 const at = (id) => document.getElementById(id);

@@ -20,7 +20,7 @@ from runtime.plan.forecast import shown
 
 HERE = Path(__file__).parent
 STYLES = ("uplot/uPlot.min.css", "page.css")
-SCRIPTS = ("uplot/uPlot.iife.min.js", "charts.js", "page.js")
+SCRIPTS = ("uplot/uPlot.iife.min.js", "charts.js", "page.js", "live.js")
 STAMP = re.compile(r"^\d{8}-\d{6}-")  # of run directories
 
 
@@ -56,7 +56,7 @@ def page(
     for run in runs:
         run["gantt"] = Markup(run["gantt"])  # noqa: S704  # made by `charts`, which escapes
     drawn = figures(charts(stories), time_unit(stories)) if static else []
-    data = {} if static else chart_data(stories)
+    data = {} if static else chart_data(stories, refresh)
     names = ", ".join(story.name for story in stories)
     return templates.get_template("page.html").render(
         title=f"Convoy: {names}" if len(stories) < 4 else f"Convoy: {len(stories)} runs",
