@@ -18,6 +18,8 @@ page             The report as one HTML page that holds everything it needs
 live             The report of a living run, as a page of `up`
 chart_data       The data of a page's charts, as JSON for its script
 colours          The colours of curves and bars
+differing_keys   The keys of cluster.toml that differ between runs, as a table
+headline         The figures that people look for first
 
 See docs/decisions/watching.md.
 """

@@ -7,11 +7,14 @@
                  "curves": [{"run": 0, "key": "progress loss", "label": "training",
                              "colour": "#2563eb", "dashed": false, "dots": false,
                              "x": [10, 20], "t": [1.0, 2.1], "y": [2.3, 1.9]}]}],
-     "thinned": 100000}
+     "thinned": 100000,
+     "live": {"every": 5, "read": 48213, "since": 0.0}}
 
 `x` are iterations, `t` seconds and `y` values. `epochs` are points of the line from iterations to
 epochs. `thinned` is the largest number of points of a curve before some were left out; 0 if every
-point is there.
+point is there. `live` is there for a run that goes on: its script asks `every` so many seconds for
+the lines of the journal after the `read` bytes that are in this page, and adds `since` to their
+times.
 """
 
 from __future__ import annotations
@@ -25,20 +28,23 @@ from runtime.page.curves import EPOCH, PROGRESS, Chart, Curve, charts, time_unit
 from runtime.page.run_history import RunHistory
 from runtime.page.series import thinned
 
-ALL_POINTS = 70_000  # of a page: 1.9 MB as JSON
+ALL_POINTS = 100_000  # of a page: about 2 MB as JSON
 MOST_POINTS = 2000  # of a curve
 LEAST_POINTS = 100
 EPOCH_POINTS = 100  # of the line from iterations to epochs
 
 
-def chart_data(stories: Sequence[RunHistory]) -> dict[str, Any]:
+def chart_data(stories: Sequence[RunHistory], every: int = 0) -> dict[str, Any]:
     """The data of all charts. Points are left out so that the page stays small: each stretch of a
-    curve keeps its least and its greatest value."""
+    curve keeps its least and its greatest value. The script asks for new points of a single run
+    `every` so many seconds; 0 means never."""
     chosen = charts(stories)
     count = sum(len(chart.curves) for chart in chosen)
     most = max(LEAST_POINTS, min(MOST_POINTS, ALL_POINTS // max(count, 1)))
     longest = max((len(curve.series) for chart in chosen for curve in chart.curves), default=0)
-    return {
+    first = stories[0]
+    live = {"live": {"every": every, "read": first.read_to, "since": first.offset}}
+    return (live if every else {}) | {
         "unit": time_unit(stories),
         "runs": [_run(number, story) for number, story in enumerate(stories)],
         "charts": [_chart(chart, most) for chart in chosen],

@@ -1,10 +1,12 @@
 """The report of a living run, as a page of `up`.
 
-Each request is answered at once with the newest finished page. If that page is old, a child process
+A request is answered at once with the newest finished page. If that page is old, a child process
 makes the next one in the background. The first page is made at normal priority, later ones at a
-lower priority than the run. So neither the event loop of `up` nor its pages wait for a chart, and a
-run whose page is not read pays nothing. The server knows which users may read the page. Where it
-cannot know, a token protects the page.
+lower priority than the run, and so seldom that they take SHARE of a core. In between, the script of
+the page asks for the lines that the journal has got since: `?from=` their offset in bytes. They are
+sent as they are, without being parsed. So neither the event loop of `up` nor its pages wait for a
+report, and a run whose page is not read pays nothing. The server knows which users may read the
+page. Where it cannot know, a token protects the page.
 """
 
 from __future__ import annotations
@@ -16,21 +18,28 @@ import sys
 from collections.abc import Callable, Iterable
 from contextlib import suppress
 from pathlib import Path
+from resource import RUSAGE_CHILDREN, getrusage
 from typing import Any
 from urllib.parse import parse_qs
 
 from runtime.machine.owned import open_file
 from runtime.reasons import reason
+from runtime.records.journal_reading import FILE as JOURNAL
+from runtime.regular import opened
 from runtime.terminal_text import bounded
 
 # Priority of later pages. Next to a process that always runs they get a tenth of a core. On two
 # cores that four processes wanted, a page took 15 s at equal priority, 60 s at nice 10, and 70 to
 # 120 s at nice 19. That is too long for a first page.
 NICE = 10
-EVERY = 5  # seconds from one page to the next; browsers also ask at this interval
+EVERY = 5  # seconds after which a browser asks for new lines
+PAGES = 30  # least seconds from one page to the next
+SHARE = 0.04  # of a core, for all pages but the first
+MOST_LINES = 256 << 10  # bytes of lines in an answer
 FILE = ".report.html"  # in the run directory, while it lives
 ERRORS = ".report.errors"
 HTML, PLAIN = "text/html; charset=utf-8", "text/plain; charset=utf-8"
+LINES = "application/x-ndjson; charset=utf-8"
 # the page may load only its own parts, and itself again
 POLICY = (
     "default-src 'none'; style-src 'unsafe-inline'; script-src 'unsafe-inline'; img-src "
@@ -60,7 +69,8 @@ class LivePage:
         self._now = now
         self._page = b""
         self._error = ""
-        self._asked = float("-inf")
+        self._count = 0  # of the pages so far
+        self._next = float("-inf")  # when the next page is due
         self._child: subprocess.Popen[bytes] | None = None
 
     def __repr__(self) -> str:
@@ -72,6 +82,8 @@ class LivePage:
             start("403 Forbidden", [("Content-Type", PLAIN), *HEADERS])
             return [why.encode()]
         self._look()
+        if (offset := _offset(environ)) is not None:
+            return self._added(offset, start)
         if self._error and not self._page:
             start("503 Service Unavailable", [("Content-Type", PLAIN), *HEADERS])
             return [self._error.encode()]
@@ -99,13 +111,39 @@ class LivePage:
             return "The address of this page ends with ?token=..., as `up` has printed it.\n"
         return ""
 
+    def _added(self, offset: int, start: Callable[..., Any]) -> Iterable[bytes]:
+        """Answer with the complete lines of the journal after `offset` bytes, at most MOST_LINES,
+        with the offset after them, and the number of pages so far."""
+        try:
+            with opened(self._directory / JOURNAL) as file:
+                file.seek(offset)
+                found = file.read(MOST_LINES)
+        except OSError as error:
+            start("503 Service Unavailable", [("Content-Type", PLAIN), *HEADERS])
+            return [f"the journal of the run could not be read: {reason(error)}\n".encode()]
+        is_more = len(found) == MOST_LINES
+        # a line that fills the whole answer is damaged: its part is passed over
+        whole = found[: found.rfind(b"\n") + 1] or (found if is_more else b"")
+        told = [
+            ("Convoy-Offset", str(offset + len(whole))),
+            ("Convoy-More", str(int(is_more))),
+            ("Convoy-Page", str(self._count)),
+        ]
+        start("200 OK", [("Content-Type", LINES), *told, *HEADERS])
+        return [whole]
+
     def _look(self) -> None:
         """Take the page that the child has made, and start the next child if it is due."""
-        if self._child is not None and self._child.poll() is not None:
-            self._take(self._child.returncode)
-            self._child = None
-        if self._child is None and self._now() - self._asked >= EVERY:
-            self._asked = self._now()
+        if self._child is not None:
+            before = getrusage(RUSAGE_CHILDREN)
+            if self._child.poll() is not None:
+                after = getrusage(RUSAGE_CHILDREN)
+                used = after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
+                self._next = max(self._next, self._now() + used / SHARE)
+                self._take(self._child.returncode)
+                self._child = None
+        if self._child is None and self._now() >= self._next:
+            self._next = self._now() + PAGES
             self._make()
 
     def _take(self, code: int) -> None:
@@ -113,6 +151,7 @@ class LivePage:
             if code == 0:
                 self._page = (self._directory / FILE).read_bytes()
                 self._error = ""
+                self._count += 1
             else:
                 said = bounded((self._directory / ERRORS).read_text("utf-8", "replace"))
                 self._error = said or f"the report could not be made: exit code {code}\n"
@@ -143,3 +182,9 @@ class LivePage:
             )
             if self._page:
                 os.setpriority(os.PRIO_PROCESS, child.pid, max(NICE, os.nice(0)))
+
+
+def _offset(environ: dict[str, Any]) -> int | None:
+    """The offset after which a request asks for lines. None if it asks for the page."""
+    said = parse_qs(environ.get("QUERY_STRING", "")).get("from", [""])[0]
+    return int(said) if said.isascii() and said.isdigit() and len(said) < 16 else None

@@ -1,7 +1,7 @@
 "use strict";
-// The controls of the page, and the new points of a run that goes on.
+// The controls of the page.
 
-const data = JSON.parse(document.getElementById("data").textContent);
+let data = JSON.parse(document.getElementById("data").textContent);
 const view = { across: "iterations", smoothing: 0, hidden: new Set() };
 const plots = new Map(); // title -> Plot
 const at = (id) => document.getElementById(id);
@@ -73,6 +73,19 @@ document.addEventListener("change", (event) => {
   if (event.target.checked) view.hidden.delete(Number(run)); else view.hidden.add(Number(run));
   plots.forEach((plot) => plot.show());
 });
+
+// A click on the head of a column of the table of runs sorts by it; a second click turns the order.
+function sorted(event) {
+  const head = event.target.closest("#runs th");
+  if (!head) return;
+  const place = [...head.parentNode.children].indexOf(head), body = document.querySelector("#runs tbody");
+  const key = (row) => row.children[place].dataset.value ?? row.children[place].textContent;
+  const order = (a, b) => (isNaN(a) || isNaN(b) || !a || !b ? a.localeCompare(b) : a - b);
+  const down = head.dataset.order === "up" ? -1 : 1;
+  head.dataset.order = down > 0 ? "up" : "down";
+  body.append(...[...body.rows].sort((a, b) => down * order(key(a), key(b))));
+}
+document.addEventListener("click", sorted);
 
 paint(kept.get() || (system.matches ? "dark" : "light"));
 setCharts();

@@ -4,21 +4,23 @@ its contents."""
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
+from typing import Any
 
 from runtime.errors import ConvoyError
 from runtime.page.chart_data import as_script, chart_data
 from runtime.page.charts import figures
 from runtime.page.curves import charts, time_unit
+from runtime.page.differing_keys import differing
 from runtime.page.report_facts import facts
 from runtime.page.run_history import RunHistory
 from runtime.plan.forecast import shown
 
 HERE = Path(__file__).parent
 STYLES = ("uplot/uPlot.min.css", "page.css")
-SCRIPTS = ("uplot/uPlot.iife.min.js", "charts.js", "page.js")
+SCRIPTS = ("uplot/uPlot.iife.min.js", "charts.js", "page.js", "live.js")
 STAMP = re.compile(r"^\d{8}-\d{6}-")  # of run directories
 
 
@@ -54,19 +56,31 @@ def page(
     for run in runs:
         run["gantt"] = Markup(run["gantt"])  # noqa: S704  # made by `charts`, which escapes
     drawn = figures(charts(stories), time_unit(stories)) if static else []
-    data = {} if static else chart_data(stories)
+    data = {} if static else chart_data(stories, refresh)
     names = ", ".join(story.name for story in stories)
     return templates.get_template("page.html").render(
         title=f"Convoy: {names}" if len(stories) < 4 else f"Convoy: {len(stories)} runs",
         made=f"Made {datetime.now(UTC).astimezone().strftime('%Y-%m-%d %H:%M:%S %z')}",
         refresh=refresh,
         runs=runs,
+        differing=differing([run["keys"] for run in runs]),
+        columns=_columns(runs),
         figures=[Markup(figure) for figure in drawn],  # noqa: S704  # as above
         data=data,
         json=Markup(as_script(data)),  # noqa: S704  # nothing in it ends its element
         style=Markup(_files(STYLES)),  # noqa: S704  # files of this folder
         script=Markup("" if static else _files(SCRIPTS)),  # noqa: S704
     )
+
+
+def _columns(runs: Sequence[Mapping[str, Any]]) -> dict[str, str]:
+    """The columns of the table of runs: the keys of all figures with their labels. The label of a
+    best score names the iteration of one run, and is shortened."""
+    labels = dict[str, str]()
+    for run in runs:
+        for figure in run["headline"]:
+            labels.setdefault(figure.key, figure.label.partition(",")[0])
+    return labels
 
 
 def _files(names: Sequence[str]) -> str:

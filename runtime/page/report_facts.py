@@ -16,6 +16,7 @@ from runtime.page.charts import bars
 from runtime.page.colours import COLOURS, WAITING
 from runtime.page.gantt import FILE as TRACE
 from runtime.page.gantt import gantt
+from runtime.page.headline import headline
 from runtime.page.link_traffic import links
 from runtime.page.planned_traffic import outlook
 from runtime.page.run_history import RunHistory
@@ -38,6 +39,7 @@ def facts(
 ) -> dict[str, Any]:
     """The facts of one run; page.html uses them. For `trusted` see outlook."""
     known = outlook(story, trusted)
+    first = headline(story)
     times = times_of(story)
     damaged = LeftOut(story.directory / TRACE)
     chart = _read(story, partial(gantt, damaged=damaged), story.directory)
@@ -47,7 +49,10 @@ def facts(
         "name": story.name,
         "state": story.state,
         "colour": COLOURS[stories.index(story) % len(COLOURS)],
-        "headline": list(_headline(story)),
+        "headline": first,
+        "figures": {figure.key: figure for figure in first},
+        "began": story.since,
+        "keys": config,
         "facts": list(_facts(story, config)),
         "error": printable(str(story.last.get("failed", {}).get("error", ""))),
         "times": None if times is None else _times(times),
@@ -67,29 +72,6 @@ def facts(
         "versions": _read(story, read_text, story.directory / "versions.json") or "",
     }
     return found | {"notes": list(_notes(story))}
-
-
-def _headline(story: RunHistory) -> Iterator[tuple[str, str]]:
-    """The figures that people look for first."""
-    progress = story.last.get("progress", {})
-    if is_number(done := progress.get("iteration")):
-        last = progress.get("max_iter")
-        yield (
-            "iterations",
-            f"{done:,}" if last == done or not is_number(last) else f"{done:,} of {last:,}",
-        )
-    for key in story.series:
-        kind, name = key
-        if kind == "test" and name != "loss" and len(story.series[key]):
-            yield (
-                (f"{name.replace('_', ' ')} of the last test"),
-                f"{story.series[key].values[-1]:.4g}",
-            )
-    for name, said in (("loss", "training loss"), ("images_per_second", "images a second")):
-        source = story.ended or progress if name == "images_per_second" else progress
-        if is_number(value := source.get(name)):
-            yield said, f"{value:,.0f}" if value >= 1000 else f"{value:.4g}"
-    yield "lasted" if not story.lives else "so far", duration(story.offset + story.seconds)
 
 
 def _facts(story: RunHistory, config: Mapping[str, Any]) -> Iterator[tuple[str, str]]:

@@ -189,3 +189,47 @@ def test_a_page_fits_its_window(tmp_path: Path, width: int) -> None:
     assert found["charts"] == 4
     assert found["least"] > 150
     assert found["widest"] <= width
+
+
+def test_the_table_of_runs_hides_the_curves_of_a_run_and_sorts_the_runs(tmp_path: Path) -> None:
+    found = driven(
+        tmp_path,
+        """
+        const names = () => [...document.querySelectorAll("#runs tbody tr a")].map((one) => one.textContent);
+        const shown = () => plots.get("Loss").plot.series.slice(1).map((one) => one.show);
+        document.querySelector("#runs [data-run='0']").click();
+        const hidden = shown();
+        plots.get("Loss").build();
+        const built = shown();
+        document.querySelector("#runs [data-run='0']").click();
+        const heads = [...document.querySelectorAll("#runs th")];
+        const best = heads.find((one) => one.textContent === "best accuracy");
+        const orders = [names()];
+        for (let click = 0; click < 2; click += 1) { best.click(); orders.push(names()); }
+        return { hidden, built, again: shown(), orders };
+        """,
+        trained(tmp_path / "better", 0.9833),
+        trained(tmp_path / "worse"),
+    )
+    assert found == {
+        "hidden": [False, False, True, True],
+        "built": [False, False, True, True],
+        "again": [True, True, True, True],
+        "orders": [["better", "worse"], ["worse", "better"], ["better", "worse"]],
+    }
+
+
+def test_the_page_is_light_or_dark_as_its_button_says(tmp_path: Path) -> None:
+    found = driven(
+        tmp_path,
+        """
+        const ground = () => getComputedStyle(document.body).backgroundColor;
+        const first = ground();
+        document.getElementById("theme").click();
+        const second = ground(), axis = plots.get("Loss").plot.axes[0].stroke();
+        document.getElementById("theme").click();
+        return { first, second, axis, third: ground() };
+        """,
+    )
+    assert found["first"] == found["third"] == "rgb(248, 250, 252)"
+    assert (found["second"], found["axis"]) == ("rgb(15, 23, 42)", "#94a3b8")
