@@ -75,12 +75,18 @@ class IslandOptions(WholeOptions):
         return self.steps_between
 
     def steps(self, name: str, shapes: Shapes, turn: Turn) -> Steps:
-        """An iteration of its own. After the last before an exchange, the gain leaves. The next
-        iteration waits for the answer only if the island does not go on learning meanwhile."""
+        """An iteration of its own, if it is in its share. After the last before an exchange, the
+        gain leaves. The next iteration waits for the answer only if the island does not go on
+        learning meanwhile."""
         if name not in turn.members:
             return
-        found = list(super().steps(name, shapes, turn))
-        *before, end = found
+        *before, end = super().steps(name, shapes, turn)
+        if self.speeds:
+            cuts = shared_out(turn.of, self.speeds)
+            rank = turn.members.index(name)
+            if not cuts[rank] <= turn.number < cuts[rank + 1]:
+                before = before[:1]
+                end = replace(end, after=(before[0].name,))
         yield from before
         if not turn.last:
             yield end
@@ -125,6 +131,13 @@ class Island(Single):
             self._store, layers, job.backend_ops, job.host_ops, self._said.wire
         )
         self.beside = [KeptHistories(self._store), self._model.errors]
+
+    async def on_stop(self) -> None:
+        """Stop reading ahead. An answer that has not come is not waited for."""
+        await super().on_stop()
+        if self._exchange is not None:
+            self._exchange.cancel()
+            await asyncio.gather(self._exchange, return_exceptions=True)
 
     async def run(self) -> None:
         """Do the island's passes until the coordinator says stop."""

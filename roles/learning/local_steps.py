@@ -10,8 +10,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-LEAST = 16  # steps of the fastest island, where the length of the run allows it
-PERIODS = 200  # in a run, at least: the outer momentum needs some hundred
+LEAST = 16  # steps of the fastest island
+PERIODS = 200  # in a run, unless exchanges take longer: the outer momentum needs some hundred
 NEWEST = 0.2  # the weight of the newest measurement in a running mean
 
 
@@ -19,10 +19,10 @@ NEWEST = 0.2  # the weight of the newest measurement in a running mean
 class LocalSteps:
     """The keys of a preset for local steps.
 
-    `period`: the steps of the fastest island; 0: as many as an exchange takes, at least LEAST, with
-    PERIODS periods in the run. `speeds`: the speeds of the islands by rank, in any unit; empty:
-    measured. `equal`: every island takes the steps of the fastest. `together`: the islands are one
-    group, which shares out the iterations of each ticket by the given speeds.
+    `period`: the steps of the fastest island; 0: LEAST, or fewer for PERIODS periods in the run,
+    but as many as fit into the time of an exchange. `speeds`: the speeds of the islands by rank, in
+    any unit; empty: measured. `equal`: every island takes the steps of the fastest. `together`: the
+    islands are one group, which shares out the iterations of each ticket by the given speeds.
     """
 
     period: int = 0
@@ -87,9 +87,9 @@ class StepsBySpeed:
             return self._said.period
         fastest = min(self._seconds.values(), default=0.0)
         exchange = 2 * max(self._ways.values(), default=0.0)
-        wanted = max(LEAST, -(-exchange // fastest) if fastest > 0 else 0)
+        during = -(-exchange // fastest) if fastest > 0 else 0
         of_all = sum(self._relative.values()) or len(self._islands)
-        return max(1, int(min(wanted, self._iterations / (PERIODS * of_all))))
+        return int(max(1, during, min(LEAST, self._iterations / (PERIODS * of_all))))
 
     @property
     def _relative(self) -> Mapping[str, float]:

@@ -3,7 +3,9 @@ of their own, and an outer server averages what they have learned."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
+from statistics import fmean
 
 from roles.islands.island import IslandOptions
 from roles.islands.outer_server import OuterOptions
@@ -78,7 +80,7 @@ def islands(request: Request) -> Topology:
         outer=OUTER,
         speeds=shares if said.together else (),
         overlaps=said.overlap and not said.together,
-        steps_between=said.period or LEAST,
+        steps_between=_between(said, shares),
     )
     outer = OuterOptions(
         job=request.job,
@@ -102,6 +104,14 @@ def islands(request: Request) -> Topology:
     told = [(COORDINATOR, name) for name in (OUTER, *names)]
     links = [(name, OUTER) for name in names]
     return Topology("roles", (*actors, *workers), (*told, *links), COORDINATOR)
+
+
+def _between(said: Keys, speeds: Sequence[float]) -> int:
+    """The iterations of a group between two exchanges, for predictions: of all islands, or the mean
+    of an island."""
+    period = said.period or LEAST
+    of_each = [max(1, round(period * speed / max(speeds))) for speed in speeds]
+    return sum(of_each) if said.together else max(1, round(fmean(of_each)))
 
 
 ISLANDS = Preset(

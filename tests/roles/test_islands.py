@@ -205,6 +205,9 @@ def test_a_period_is_as_long_as_an_exchange_and_a_run_has_some_hundred_of_them()
     assert found.period == 40  # two seconds there and back, of 0.05 s each
     short = StepsBySpeed(LocalSteps(speeds=(1, 1, 2, 4)), ISLANDS, 2000)
     assert short.period == 5  # 2000 iterations, 200 periods, two fastest islands' worth each
+    short.stepped("island-3", 7, 0.05, 10.0)
+    short.merged(7, 10.2)
+    assert short.period == 8  # in a shorter period, islands would wait for answers
 
 
 @given(
