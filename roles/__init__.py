@@ -29,6 +29,8 @@ recipes         Recipes of training by name (`train.recipe`)
 siblings        Convoy's packages that this one imports
 other_names     Names of keys of cluster.toml in other programs and in other sections
 graph_options   The section of cluster.toml about a net from a graph of ONNX: [train.onnx]
+islands/        Islands: workers that learn apart and exchange what they have learned with an outer
+                server
 
 `runtime.program_interface.Program` lists the names that a program may offer to the runtime. Role
 processes need ROLES only, so all other names are imported when they are asked for.
@@ -49,6 +51,8 @@ from roles.coordination.coordinator import Coordinator
 from roles.exchange.accumulator import HostAccumulator
 from roles.fc.server import FcServer
 from roles.fc.shard import FcShard
+from roles.islands.island import Island
+from roles.islands.outer_server import OuterServer
 from roles.servers.conv_model import ConvModel
 from roles.servers.tree_reducer import TreeReducer
 from roles.tuning.tuner import Tuner
@@ -86,6 +90,8 @@ ROLES: dict[str, type[Actor]] = {
     "fc_server": FcServer,
     "fc_shard": FcShard,
     "host_accumulator": HostAccumulator,
+    "island": Island,
+    "outer_server": OuterServer,
     "replica": Replica,
     "single": Single,
     "tree_reducer": TreeReducer,

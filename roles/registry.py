@@ -72,6 +72,7 @@ PRESETS = Registry(
         "host-accumulate": "roles.presets.whole:HOST_ACCUMULATE",
         "sparknet": "roles.presets.whole:SPARKNET",
         "dl4j": "roles.presets.whole:DL4J",
+        "islands": "roles.presets.islands:ISLANDS",
         "local-fc-shards": "roles.presets.shards:LOCAL_FC_SHARDS",
         "one-weird-trick": "roles.presets.shards:ONE_WEIRD_TRICK",
     },

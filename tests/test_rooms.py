@@ -141,6 +141,7 @@ ROOMS: dict[str, str] = {
     "roles.workers": (
         "nets! nets.data ops! roles roles.base roles.exchange roles.fc roles.learning runtime!"
     ),
+    "roles.islands": "ops! roles roles.base roles.learning roles.workers runtime!",
     "roles.forecasting": "nets! nets.tools roles roles.base roles.learning runtime "
     "runtime.compute runtime.config runtime.machine"
     " runtime.plan runtime.queueing runtime.transport",
@@ -153,7 +154,8 @@ ROOMS: dict[str, str] = {
     "roles.coordination": "nets! nets.data nets.predict roles roles.base roles.checkpoints "
     "roles.learning roles.tuning runtime!"
     " runtime.messages",
-    "roles.presets": "roles roles.coordination roles.exchange roles.fc roles.learning "
+    "roles.presets": "roles roles.coordination roles.exchange roles.fc roles.islands "
+    "roles.learning "
     "roles.servers roles.tuning roles.workers"
     " runtime.plan",
     "roles.planning": "nets! nets.data nets.data.augmentation nets.files ops! roles roles.base "
@@ -171,8 +173,8 @@ ROOMS: dict[str, str] = {
     " roles.checkpoints roles.forecasting roles.learning roles.planning runtime runtime.cli"
     " runtime.compute runtime.config runtime.plan runtime.records runtime.runs",
     "roles!": "ops! roles roles.checkpoints roles.choosing roles.commands roles.coordination "
-    "roles.exchange roles.fc roles.forecasting roles.planning roles.servers roles.tuning "
-    "roles.workers runtime! runtime.config",
+    "roles.exchange roles.fc roles.forecasting roles.islands roles.planning roles.servers "
+    "roles.tuning roles.workers runtime! runtime.config",
 }
 
 MODULES = {name.removesuffix(".py").replace("/", "."): name for name in [*OURS, *sorted(GENERATED)]}

@@ -32,6 +32,7 @@ from roles.coordination.testing import Tests
 from roles.coordination.ticket_batching import Pace, in_sequence
 from roles.learning.batch_split import EQUAL, Cutting, Shares
 from roles.learning.job import InputShape
+from roles.learning.local_steps import LocalSteps, StepsBySpeed
 from roles.learning.resume import SAVED, kept_of, losses_of, sweep
 from roles.learning.scoreboard import ITERATION, Iteration, Scoreboard
 from roles.messages import (
@@ -79,6 +80,7 @@ class CoordinatorOptions(JobOptions):
     replicas     the actors that have the whole model after whole iterations
     compensation the way in which momentum follows the number of groups; None: it does not
     sequence     the number of consecutive batches in which recurrent layers hand on their states
+    local        how many iterations a worker does between two exchanges, if each does its own
     """
 
     anew: ClassVar[Anew] = Anew.WITH_THE_RUN
@@ -99,6 +101,7 @@ class CoordinatorOptions(JobOptions):
     replicas: tuple[str, ...] = ()
     compensation: Compensation | None = None
     sequence: int = 1
+    local: LocalSteps | None = None
 
 
 class Coordinator(Actor):
@@ -114,6 +117,8 @@ class Coordinator(Actor):
         table = options.timetable
         self._schedule = Schedule(table)
         self._pace = Pace()
+        names = [name for members in options.groups for name in members]
+        self._steps = StepsBySpeed(options.local, names, table.last) if options.local else None
         self._shares = Shares(options.shares)
         self._tests = Tests(self, table, options.watched)
         self._cohort = Stragglers()
@@ -236,7 +241,11 @@ class Coordinator(Actor):
         if message.phase == TRAIN:
             if not self._probing.under_way:  # probes leave no trace
                 self._shares.seen(envelope.sender, message.rows, message.seconds)
-                if (
+                if self._steps is not None:
+                    self._steps.stepped(
+                        envelope.sender, message.number, message.seconds, self.now()
+                    )
+                elif (
                     news := self._cohort.seen(
                         envelope.sender, message.rows, message.seconds, self.now()
                     )
@@ -255,6 +264,8 @@ class Coordinator(Actor):
     async def on_updated(self, message: Updated, envelope: Envelope) -> None:
         """Take a server's report that an iteration is in its layers."""
         self._ledger.updated(message, envelope.sender)
+        if self._steps is not None:
+            self._steps.merged(message.number, self.now())
         await self._reported(message.number)
 
     async def on_wind_down(self, message: WindDown, envelope: Envelope) -> None:
@@ -344,12 +355,16 @@ class Coordinator(Actor):
 
     def _next_pass(self, members: Sequence[str]) -> tuple[Pass, tuple[int, ...]] | None:
         """The next pass of a group, and the cuts of its batch."""
+        local = self._steps
         at_once = (
-            in_sequence(self._schedule.images // self._shape.batch, self._sequence)
+            local.of(members[0])
+            if local is not None
+            else in_sequence(self._schedule.images // self._shape.batch, self._sequence)
             if len(self._shape.sizes) > 1
             else self._pace.at_once(self._schedule, self._display, self.now())
         )
-        found = self._schedule.next_pass(len(members) + self._updates, at_once, self._shape.batch)
+        reports = (len(members) if local is None else 1) + self._updates
+        found = self._schedule.next_pass(reports, at_once, self._shape.batch)
         if found is None:
             return None
         self._pace.given(found.passes, self.now())

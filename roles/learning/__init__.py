@@ -27,6 +27,8 @@ transforms         The transforms of a phase's data
 common_norm        The norm of a gradient whose layers are summed by several actors, for clipping
 epochs             Epochs, the passes over a job's training data, and the iterations that they take
 working_nets       The nets of a role that computes, ready for passes
+local_steps        The number of iterations that islands train between two exchanges with the outer
+                   server
 
 See docs/decisions/sums.md.
 """

@@ -30,6 +30,13 @@ def recurrent_mistakes(inputs: PlanInputs, job: Job, net: Net) -> Iterator[Probl
         yield text + ", ".join(f"'{name}'" for name in others if name != "one-weird-trick"), PRESET
     if net.phase != TRAIN:
         return
+    if inputs.preset.scatters:
+        others = [name for name, preset in PRESETS.items() if preset.equals_single]
+        text = (
+            "found a net with recurrent layers, whose states go on from batch to batch, but this "
+            "preset gives consecutive batches to different workers; choose another preset, such as "
+        )
+        yield text + ", ".join(f"'{name}'" for name in others), PRESET
     streams = net.streams.number
     if (count := job.solver_spec.iter_size) > 1:
         text = (

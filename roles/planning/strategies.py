@@ -71,10 +71,8 @@ def manner_of(strategy: Strategy, groups: int) -> str:
     if name not in PRESETS:
         return f"as preset '{name}'"
     if preset.averages:
-        return (
-            f"{strategy.workers} workers averaged every {strategy.tau} iterations, as "
-            f"preset '{name}'"
-        )
+        how = f"every {strategy.tau} iterations" if "tau" in preset.uses else "period by period"
+        return f"{strategy.workers} workers averaged {how}, as preset '{name}'"
     if preset.shards(strategy) and strategy.variable_batch:
         return (
             f"updates of parts of a batch, {strategy.workers} workers, scheme '{strategy.scheme}'"
@@ -88,7 +86,10 @@ def manner_of(strategy: Strategy, groups: int) -> str:
 def options_of(strategy: Strategy, preset: Preset) -> Any:
     """The preset's own options. Raises ValueError if they are not as it expects."""
     if preset.options is not None:
-        return typed(preset.options, strategy.options)
+        options = typed(preset.options, strategy.options)
+        if (check := getattr(options, "check", None)) is not None:
+            check(strategy)
+        return options
     if strategy.options:
         raise ValueError(f"found a table, but preset '{strategy.preset}' has no options of its own")
     return None

@@ -11,6 +11,7 @@ shards       The FC phase on n servers, each with a share of its units, next to 
              workers or on the workers
 norm_shares  The holders of parameters of a topology, which share the norm of gradients that are
              clipped
+islands      Islands: workers of unequal speed on slow links, each with the whole net
 
 See docs/decisions/training.md.
 """

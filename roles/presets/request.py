@@ -15,6 +15,7 @@ from roles.exchange.chosen_exchange import Chosen, exchange_called
 from roles.exchange.exchange import TREE, Between, Home, Layout, Members
 from roles.learning.batch_split import Cutting
 from roles.learning.job import InputShape, Job
+from roles.learning.local_steps import LocalSteps
 from roles.options import Strategy
 from roles.tuning.compensation import Compensation
 from runtime.plan.host_map import Host
@@ -140,7 +141,8 @@ class Preset:
     units; 0 if they do not. `averages`: its workers train separate models, and all of them meet
     before a test. `races`: updates race. `alone`: it has one worker, whatever `workers` is.
     `exchange`: the default exchange of its workers, which hold replicas. `options`: a dataclass for
-    the keys of [train.strategy.options]; None: it has none.
+    the keys of [train.strategy.options]; None: it has none. Its method `check(strategy)`, if it has
+    one, raises ValueError for keys that do not suit the strategy.
 
     `compensates`: the solver's momentum is lowered where asynchronous groups act like momentum,
     unless cluster.toml sets a momentum. Presets that stand for other systems leave it as it is.
@@ -148,6 +150,9 @@ class Preset:
     `equals_single`: with one group and without `variable_batch` it computes the same as the preset
     `single`. Every update is then the gradient of a whole batch at the parameters before it. Only
     such a preset may be chosen by `preset = "auto"`.
+
+    `scatters`: consecutive batches go to different workers, so that recurrent layers could not hand
+    on their states.
     """
 
     layout: Callable[[Request], Topology]
@@ -165,6 +170,7 @@ class Preset:
     options: type[Any] | None = None
     equals_single: bool = False
     compensates: bool = False
+    scatters: bool = False
 
     def groups_in_all(self, strategy: Strategy) -> int:
         """The number of groups that do not wait for one another. A pipeline multiplies them."""
@@ -195,13 +201,14 @@ def coordinator(
     holders: Sequence[str] | None = None,
     live: Live = FIXED,
     replicas: Sequence[str] = (),
+    local: LocalSteps | None = None,
 ) -> ActorSpec:
     """The coordinator, which is the lead.
 
     `updates`: the number of model servers that report an iteration. `servers`: the actors that hold
     the state to save. `holders`: the actors that hold parameters; by default the same. `live`: the
     groups that the run may change to. `replicas`: the actors that have the whole model after whole
-    iterations.
+    iterations. `local`: how many iterations a worker does between two exchanges.
     """
     options = CoordinatorOptions(
         job=request.job,
@@ -216,5 +223,6 @@ def coordinator(
         live=live,
         replicas=tuple(replicas),
         compensation=request.compensation,
+        local=local,
     )
     return ActorSpec(COORDINATOR, "coordinator", options)

@@ -46,11 +46,22 @@ class Passes:
         self._coordinator = coordinator
         self._readers = readers
         self._repeats = repeats
+        self._mine: Callable[[Ticket], Sequence[Ticket]] = lambda ticket: [*ticket.each()]
         self._done: list[PassDone] = []  # of the present run of passes
         self._group: int | None = None
 
-    async def run(self, do: Callable[[Ticket], Awaitable[None]]) -> None:
-        """Call `do(ticket)` for pass after pass until the coordinator says stop."""
+    async def run(
+        self,
+        do: Callable[[Ticket], Awaitable[None]],
+        mine: Callable[[Ticket], Sequence[Ticket]] | None = None,
+        after: Callable[[Ticket], Awaitable[None]] | None = None,
+    ) -> None:
+        """Call `do(ticket)` for pass after pass until the coordinator says stop.
+
+        `mine`: the passes of a run of passes that this worker does. `after`: called with the whole
+        run of passes once they are done, before they are reported.
+        """
+        self._mine = mine or self._mine
         upcoming = asyncio.create_task(self._next())
         try:
             async with asyncio.TaskGroup() as reports:
@@ -60,13 +71,17 @@ class Passes:
                     if ticket.phase == STOP:
                         return
                     self._note_group(ticket.group)
-                    passes = list(ticket.each())
+                    passes = self._mine(ticket)
                     for each, following in zip_longest(passes, passes[1:]):
                         if following is None:
                             upcoming = asyncio.create_task(self._next())
                         else:
                             self._read_ahead(following)
                         await do(each)
+                    if not passes:
+                        upcoming = asyncio.create_task(self._next())
+                    if after is not None:
+                        await after(ticket)
                     reports.create_task(self._tell(self._done))
                     self._done = []
         finally:
@@ -132,7 +147,8 @@ class Passes:
     async def _next(self) -> Ticket:
         ticket = await self._actor.ask(self._coordinator, NextTicket(), Ticket)
         if ticket.phase != STOP:
-            self._read_ahead(ticket)
+            for first in self._mine(ticket)[:1]:
+                self._read_ahead(first)
         return ticket
 
     def _read_ahead(self, ticket: Ticket) -> None:

@@ -86,15 +86,7 @@ class Single(ModelHolder, PassWorker):
         self._store = restored(store, job)
 
     async def _pass(self, ticket: Ticket) -> None:
-        net = self._nets[ticket.phase]
-        label = ticket.phase.lower()
-        with self.phase(label):
-            if isinstance(net, AccumulatedNet):
-                await self.compute(label, self._forward, ticket)
-                await further_passes(self, net, label)
-                scores = await self.compute(label, self._learn, net)
-            else:
-                scores = await self.compute(label, self._compute, ticket)
+        scores = await self._computed(ticket)
         if ticket.phase == TRAIN:
             self._images.inc(ticket.rows)
             self._iterations.inc()
@@ -102,6 +94,17 @@ class Single(ModelHolder, PassWorker):
             members=1, phase=ticket.phase, number=ticket.number, rows=ticket.rows, scores=scores
         )
         self._passes.report(done)
+
+    async def _computed(self, ticket: Ticket) -> dict[str, float]:
+        """Compute a pass, with its update in training. Return its scores."""
+        net = self._nets[ticket.phase]
+        label = ticket.phase.lower()
+        with self.phase(label):
+            if isinstance(net, AccumulatedNet):
+                await self.compute(label, self._forward, ticket)
+                await further_passes(self, net, label)
+                return await self.compute(label, self._learn, net)
+            return await self.compute(label, self._compute, ticket)
 
     def _compute(self, ticket: Ticket) -> dict[str, float]:
         self._forward(ticket)

@@ -23,7 +23,9 @@ PRESETS = {
     "parameter-server": (2, ""),
     "host-accumulate": (2, ""),
     "mxnet-sync": (2, "servers = 2\n"),
+    "islands": (3, 'options = { quorum = "all", period = 2, speeds = [1, 2, 1] }\n'),
 }
+REPEATS_BY_ITSELF = ("islands",)  # its models learn apart, so it cannot equal one process
 
 
 def cluster_of(
@@ -39,6 +41,8 @@ def cluster_of(
     checkpoint is saved each `every` iterations.
     """
     workers, strategy = PRESETS[preset]
+    if preset not in REPEATS_BY_ITSELF:
+        strategy += "reproducible = true\n"
     cluster = configured(
         folder,
         preset,
@@ -46,7 +50,7 @@ def cluster_of(
         batch=20,
         net=lenet_with_dropout(),
         iterations=iterations,
-        strategy=f"{strategy}reproducible = true\n",
+        strategy=strategy,
         more=(f"[recovery]\nrestarts = {restarts}\n{more}"),
     )
     solver = folder / "solver.prototxt"

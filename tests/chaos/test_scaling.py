@@ -18,11 +18,22 @@ from nets.files import checkpoint
 from roles.tuning.momentum import compensated
 from runtime import ConvoyError, attach
 from runtime.cli.main import main
-from tests.chaos.recovering import PRESETS, Starts, assert_same_bits, cluster_of, last_checkpoint
+from tests.chaos.recovering import (
+    PRESETS,
+    REPEATS_BY_ITSELF,
+    Starts,
+    assert_same_bits,
+    cluster_of,
+    last_checkpoint,
+)
 from tests.helpers.support import Simulated, configure, get, train
 
 ITERATIONS = 40  # two seconds, enough for a change in the middle
-OTHER = {name: 4 if workers == 2 else 2 for name, (workers, _) in PRESETS.items()}
+OTHER = {
+    name: 4 if workers == 2 else 2
+    for name, (workers, _) in PRESETS.items()
+    if name not in REPEATS_BY_ITSELF
+}
 
 
 @pytest.fixture(autouse=True)
@@ -61,7 +72,7 @@ def restarts(run: Survivor) -> float:
     return float(line.split()[1])
 
 
-@pytest.fixture(scope="module", params=PRESETS)
+@pytest.fixture(scope="module", params=OTHER)
 def undisturbed(
     request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
 ) -> tuple[str, Simulated]:

@@ -105,6 +105,24 @@ def measured(cluster: Path, warm: int) -> float:
     return (ends[-1] - ends[0]) / (len(ends) - 1)
 
 
+@pytest.mark.parametrize("quorum", ["grace", "all"])
+@pytest.mark.parametrize("rate", [GIGABIT, 10 * GIGABIT])
+def test_islands_take_as_long_as_predicted(quorum: str, rate: int, tmp_path: Path) -> None:
+    """At 1 Gbit/s the link is the bottleneck, at 10 Gbit/s the islands are."""
+    keys = f'quorum = "{quorum}", period = {PERIOD}, steps = "equal", grace = 0.0'
+    cluster = Wanted(
+        "islands",
+        3,
+        strategy=f"options = {{ {keys} }}\n",
+        iterations=30 * PERIOD,
+        times=TIMES,
+        more=VIRTUAL.format(rate=rate, latency=LATENCY),
+    ).write(tmp_path)
+    told = predicted(check(cluster).placement, Network(LATENCY, rate), TIMES)
+    assert told.notes == ()
+    assert told.seconds == pytest.approx(measured(cluster, 3 * PERIOD), rel=0.1)
+
+
 def test_a_sender_waits_for_credits_as_predicted(tmp_path: Path) -> None:
     more = f"[links]\ncredit_bytes = 100000\n{VIRTUAL.format(rate=GIGABIT, latency=0.02)}"
     cluster = written("firecaffe", tmp_path, more=more)

@@ -1,0 +1,221 @@
+"""`python -m benchmarks.islands`: whether unequal machines on a slow link learn sooner together than
+the fastest of them alone.
+
+Four machines have speeds 1 : 1 : 2 : 4, and links of 20 Mbit/s and 20 ms. They train LeNet with real
+gradients on the virtual clock: a batch of 32 images takes the fastest machine 0.05 s, all of it in
+the first piece of a pass. All ways see as many samples, but for the shorter and longer runs of the fastest machine.
+The rate falls to 0 in every run. Accuracy is that of the model at the end, on all test images.
+
+Trials are kept in a file of JSON lines, so a run that was cut off continues. The load of the
+machine changes no number.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import gc
+import tempfile
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from statistics import mean
+from typing import Any
+
+import roles
+from benchmarks.helpers.command_line import parser_of
+from benchmarks.helpers.report import ROOT, Record, machine, write
+from benchmarks.presets.runs import Data
+from benchmarks.tuning.kept import Kept
+from roles.messages import TRAIN, Ticket
+from roles.workers.passes import Passes
+from runtime import Actor
+from runtime.compute.threads import using
+from runtime.config.file import of_script, program_options
+from runtime.plan.program import made_of
+from runtime.plan.topology import Placement, ProcessSpec, Topology
+from runtime.simulation.clock import run_virtual
+from runtime.simulation.cluster import Simulation
+from runtime.transport.inproc import InprocNetwork, Transfer
+
+SPEEDS = (4, 2, 1, 1)  # of the machines by rank
+SECONDS = 0.05  # of a batch on the fastest machine
+BATCH = 32
+LATENCY = 0.02  # seconds
+RATE = 20e6 / 8  # bytes per second
+ITERATIONS = 3000  # of 32 images
+BASE_LR = 0.01  # at momentum 0.9
+FIRST = ("train", "forward", "forward conv1")  # the labels of the first piece of a pass
+SOLVER = """net: "lenet.prototxt" base_lr: {rate} momentum: 0.9 weight_decay: 0.0005
+lr_policy: "poly" power: 1 max_iter: 100 display: 1 snapshot: 0 test_interval: 1000000
+test_initialization: false snapshot_after_train: false
+"""
+
+
+@dataclass(frozen=True)
+class Way:
+    """A way to train: the keys of [train.strategy], and of [train.gradients]. An iteration has
+    `batches` batches of 32 images. The run has `longer` times as many samples as the others, and
+    `slower` times the learning rate."""
+
+    name: str
+    strategy: dict[str, Any] = field(hash=False)
+    batches: int = 1
+    longer: float = 1.0
+    slower: float = 1.0
+    form: str = "float32"
+
+
+def islands(name: str, form: str = "int4", slower: float = 1.0, **keys: Any) -> Way:
+    """Four islands with these keys of the preset."""
+    strategy = {"preset": "islands", "workers": 4, "options": keys}
+    return Way(name, strategy, form=form, slower=slower)
+
+
+ALONE = "fastest machine alone"
+ONE = {"preset": "single", "workers": 1}
+WAYS = (
+    Way(f"{ALONE}, half the samples", ONE, longer=0.5),
+    Way(ALONE, ONE),
+    Way(f"{ALONE}, 1.5 times the samples", ONE, longer=1.5),
+    islands("islands, int4", outer_momentum=0.0),
+    islands("islands, int4, outer momentum 0.5, half the rate", slower=0.5),
+    islands("islands, int4, outer momentum 0.5"),
+    islands("islands, int8", "int8", outer_momentum=0.0),
+    islands("islands, float32", "float32", outer_momentum=0.0),
+    islands("islands, int4, no grace window", outer_momentum=0.0, grace=0.0),
+    islands("islands, int4, equal steps", outer_momentum=0.0, steps="equal"),
+    islands("islands, int4, all islands", outer_momentum=0.0, quorum="all", speeds=SPEEDS),
+    Way("omnivore, 4 groups", {"preset": "omnivore", "workers": 4, "groups": 4}),
+    Way("sparknet, tau 16", {"preset": "sparknet", "workers": 4, "tau": 16}, batches=4),
+    Way("replicas", {"preset": "replicas", "workers": 4, "shares": "throughput"}),
+)
+
+
+def main(arguments: list[str] | None = None) -> int:
+    """Train in every way and write the results."""
+    parser = parser_of("islands", __doc__)
+    parser.add_argument("--mnist", type=Path, help="its folder; else the digits that ship")
+    parser.add_argument("--seeds", type=int, nargs="+", default=(1, 2))
+    parser.add_argument("--iterations", type=int, default=ITERATIONS)
+    parser.add_argument("--ways", nargs="+", default=[way.name for way in WAYS])
+    parser.add_argument("--kept", type=Path, default=ROOT / "runs" / "islands.jsonl")
+    parser.add_argument("--results", type=Path, default=ROOT / "benchmarks" / "results")
+    given = parser.parse_args(arguments)
+    record = measured(given)
+    print("results:", *write(given.results, "islands", machine(), {"lenet": record}))
+    return 0
+
+
+def measured(given: argparse.Namespace) -> Record:
+    """The record of all trials."""
+    data = Data(given.mnist.resolve() if given.mnist else None, None)
+    samples = given.iterations * BATCH
+    title = f"LeNet on {data.digits_name}, {samples} samples, four machines of speeds 1 : 1 : 2 : 4"
+    record = Record(
+        title, status="passed", facts={"link": "20 Mbit/s, 20 ms", "seeds": given.seeds}
+    )
+    record.table("means of the seeds", "way", "errors in %", "virtual seconds", "MB sent")
+    kept = Kept(given.kept)
+    for way in WAYS:
+        if way.name not in given.ways:
+            continue
+        found = [kept_trial(way, data, given.iterations, seed, kept) for seed in given.seeds]
+        record.row(way.name, *(mean(each[at] for each in found) for at in range(3)))
+    return record
+
+
+def kept_trial(way: Way, data: Data, iterations: int, seed: int, kept: Kept) -> Sequence[float]:
+    """The errors in percent, the virtual seconds and the megabytes of one trial."""
+    name = f"{way} on {data.digits_name} in {iterations}, seed {seed}"
+    if kept.get(name) is None:
+        kept.put(name, trial(way, data, iterations, seed))
+    found: Sequence[float] = kept.get(name)
+    return found
+
+
+def trial(way: Way, data: Data, iterations: int, seed: int) -> tuple[float, float, float]:
+    """Train once, on the virtual clock."""
+    with tempfile.TemporaryDirectory(prefix="convoy-benchmark-") as folder, using(1):
+        solver = Path(folder, "solver.prototxt")
+        solver.write_text(SOLVER.format(rate=BASE_LR * way.slower))
+        options = data.lenet(way.strategy, round(iterations * way.longer / way.batches))
+        said = {key: value for key, value in options.items() if key not in ("base_lr", "momentum")}
+        said |= {"solver": str(solver), "seed": seed, "batch": BATCH * way.batches}
+        said |= {"precision": "fast", "gradients": {"format": way.form}}
+        config = of_script(
+            "islands", {"train": said, "simulation": {"clock": "virtual"}}, Path(folder)
+        )
+        topology = roles.plan(config, program_options(config, roles.Options))
+        try:
+            return run_virtual(Run(topology).result(Path(folder)))
+        finally:
+            gc.collect()  # actors form a reference cycle with few objects and much memory
+
+
+class Run:
+    """One run: the machine of each actor, its time for each piece of work, and the bytes sent."""
+
+    def __init__(self, topology: Topology) -> None:
+        self._topology = topology
+        workers = [actor.name for actor in topology.actors if actor.options.spread]
+        # servers, and the single worker, are on the fastest machine
+        self._rank = {
+            actor.name: workers.index(actor.name) if actor.name in workers else 0
+            for actor in topology.actors
+        }
+        self._rows = dict.fromkeys(self._rank, BATCH)
+        self._bytes = 0
+        self._trained = (0.0, 0.0)  # seconds and megabytes up to the last iteration
+        self._accuracy = 0.0
+
+    async def result(self, folder: Path) -> tuple[float, float, float]:
+        """Run to the end: the errors in percent, the seconds of training, the megabytes."""
+        names = list(self._rank)
+        network = InprocNetwork(latency=LATENCY, bytes_per_second=RATE, on_transfer=self._sent)
+        network.interfaces = {name: f"machine {rank}" for name, rank in self._rank.items()}
+        simulation = Simulation(
+            Placement(self._topology, tuple(ProcessSpec(name, "local", (name,)) for name in names)),
+            network=network,
+            service_time=self._seconds,
+            directory=folder,
+            watch=self._watch,
+        )
+        await simulation.run(lambda spec: made_of(roles.ROLES, spec), self._prepared)
+        return 100 * (1 - self._accuracy), *self._trained
+
+    def _seconds(self, actor: str, label: str) -> float:
+        if label not in FIRST:
+            return 0.0
+        return SECONDS * self._rows[actor] / BATCH * SPEEDS[0] / SPEEDS[self._rank[actor]]
+
+    def _prepared(self, actors: dict[str, Actor]) -> None:
+        for name, actor in actors.items():
+            passes = getattr(actor, "_passes", None)
+            if isinstance(passes, Passes):
+                passes.read = self._noting(name, passes.read)  # type: ignore[method-assign]
+
+    def _noting(self, name: str, read: Callable[..., None]) -> Callable[..., None]:
+        """Note the rows of each pass. Tests take no time."""
+
+        def noted(net: Any, ticket: Ticket) -> None:
+            low, high = ticket.mine
+            self._rows[name] = high - low if ticket.phase == TRAIN else 0
+            read(net, ticket)
+
+        return noted
+
+    def _sent(self, transfer: Transfer) -> None:
+        ends = transfer.envelope.sender, transfer.envelope.receiver
+        if self._rank[ends[0]] != self._rank[ends[1].partition(":")[0]]:
+            self._bytes += transfer.size
+
+    def _watch(self, actor: str, event: str, fields: dict[str, Any]) -> None:
+        if event == "progress":
+            self._trained = asyncio.get_running_loop().time(), self._bytes / 1e6
+        elif event == "test":
+            self._accuracy = fields["accuracy"]
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())

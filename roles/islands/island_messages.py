@@ -1,0 +1,46 @@
+"""The messages between islands and the outer server."""
+
+from __future__ import annotations
+
+from roles.messages import Blobs
+from runtime import Message, message
+
+
+@message
+class Gain(Message):
+    """Island asks the outer server: my model has changed by these arrays since your last answer, in
+    iterations `number` to `number` + `count` - 1 with `rows` samples. Answered with OuterModel.
+
+    The arrays of all layers come one after the other. `arrays` and `formats` have their number and
+    the wire formats of the blobs for each layer. Running statistics come as they are.
+    """
+
+    number: int
+    count: int
+    rows: int
+    layers: tuple[str, ...]
+    arrays: tuple[int, ...]
+    formats: tuple[str, ...]
+    blobs: Blobs
+
+
+@message
+class OuterModel(Message):
+    """Answer: the outer model. With `whole`, the arrays are its parameters as they are; else they
+    are the encoded difference from the model that the island holds. Fields as in Gain.
+
+    `version`: the number of iterations in it.
+    """
+
+    version: int
+    whole: bool
+    layers: tuple[str, ...]
+    arrays: tuple[int, ...]
+    formats: tuple[str, ...]
+    blobs: Blobs
+
+
+@message
+class GetOuter(Message):
+    """Island asks the outer server for the whole outer model, which it then holds. None of its
+    gains is under way. Answered with OuterModel."""

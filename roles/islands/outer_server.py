@@ -1,0 +1,224 @@
+"""The outer server: it holds the outer model, and answers islands that send what they have learned.
+
+gain of an island -> the grace window: other gains that arrive in it are averaged with it
+                  -> an outer step, and an answer to each of these islands
+                  -> report to the coordinator
+
+With the quorum "all" the server waits for every island. An iteration counts as trained when it is
+in the outer model.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping
+from contextlib import suppress
+from dataclasses import dataclass, field, replace
+from typing import Any, ClassVar, Self
+
+from ops import Array
+from roles.base.loads import Load, Loads, count
+from roles.base.reads import ReadsJob
+from roles.base.role import EMULATED, Anew, Held, JobOptions, Sent, Wires
+from roles.base.shapes import Shapes
+from roles.base.sizes import encoded, model
+from roles.base.steps import Sending, Step, Steps, Turn, Work
+from roles.islands.gathering import GAIN, Gathering
+from roles.islands.island_messages import Gain, GetOuter, OuterModel
+from roles.islands.island_model import histories_of
+from roles.islands.outer_state import Learned, OuterState
+from roles.islands.outer_step import OuterStep
+from roles.islands.packed_model import unpack
+from roles.learning.job import InputShape
+from roles.learning.model_holder import ModelHolder
+from roles.learning.parameter_store import ParameterStore
+from roles.learning.resume import restored
+from roles.learning.wire_formats import PLAIN, Wire, WireFormat, layers_of
+from roles.messages import TRAIN, Updated
+from runtime import Conversation, Envelope
+
+
+@dataclass(frozen=True, kw_only=True)
+class OuterOptions(JobOptions):
+    """The job, the data's image shape, the coordinator's name, and the names of the `islands`.
+
+    `grace`: seconds that the server waits for further gains after the first; None: until every
+    island has sent one. `rate` and `momentum` are those of the outer step. `wires`: island -> the
+    format of the answers that it gets. `beside`: the island on whose machine the server lives.
+    """
+
+    anew: ClassVar[Anew] = Anew.FROM_STATE
+    any_batch: ClassVar[bool] = True
+    keeps_beside: ClassVar[bool] = True
+    image_shape: InputShape
+    coordinator: str
+    islands: tuple[str, ...]
+    grace: float | None
+    rate: float
+    momentum: float
+    beside: str
+    wires: Mapping[str, WireFormat] = field(default_factory=dict)
+
+    def on_device(self, device: str, blank: Mapping[str, Any]) -> Self | None:
+        """The same options for an emulated device. None for all others: the outer model is in host
+        memory."""
+        return super().on_device(device, blank) if device == EMULATED else None
+
+    def parents(self) -> tuple[str, ...]:
+        """The islands: answers have wire formats, as gains have."""
+        return self.islands
+
+    def with_wires(self, wires: Wires) -> Self:
+        """A format for each island."""
+        return replace(self, wires=wires.to)
+
+    def sends(self, name: str, shapes: Shapes) -> Sent:
+        """The answer to each island. This describes the last iteration before an exchange."""
+        layers = shapes.layers(self.job, "all")
+        for island in self.islands:
+            yield island, OuterModel, encoded(layers, self.wires.get(island, PLAIN))
+
+    def steps(self, name: str, shapes: Shapes, turn: Turn) -> Steps:
+        """An outer step for the gains of this group, and an answer to each of them."""
+        if not turn.last:
+            return
+        layers = shapes.layers(self.job, "all")
+        gains = tuple((island, "Gain") for island in turn.members)
+        yield Step((name, "merge"), Work("merge"), gains)
+        for island in turn.members:
+            size = encoded(layers, self.wires.get(island, PLAIN))
+            yield Step((name, "OuterModel", island), Sending((island,), size), ((name, "merge"),))
+
+    def holds(self, name: str, shapes: Shapes) -> Held:
+        """Parameters and the histories that a checkpoint names, the velocity of the outer step, and
+        the copies that islands hold where differences travel."""
+        layers = shapes.layers(self.job, "all")
+        size = shapes.size(layers)
+        coarse = sum(said.format != self.job.dtype.name for said in self.wires.values())
+        held = model(self.job, layers, shapes)
+        held |= {"velocity": size} if self.momentum else {}
+        return held | ({"copies of islands": coarse * size} if coarse else {})
+
+    def loads(self, name: str, shapes: Shapes) -> Loads:
+        """The outer step: every gain is added, and each island gets an answer."""
+        numbers = sum(map(count, shapes.layers(self.job, "all").values()))
+        yield Load("merge", added=(len(self.islands) + 3) * numbers)
+
+
+class OuterServer(ModelHolder, ReadsJob):
+    """The holder of the outer model."""
+
+    Options = OuterOptions
+    conversations: ClassVar[tuple[Conversation, ...]] = (GAIN,)
+
+    def __init__(self, options: OuterOptions) -> None:
+        self._said = options
+        self._job = options.job
+        self._gathering: Gathering[tuple[Gain, Envelope]] = Gathering(options.islands)
+        self._arrived = asyncio.Event()
+        self._version = 0  # iterations in the outer model
+        self._seen = dict.fromkeys(options.islands, 0)  # island -> the version that it holds
+
+    async def on_start(self) -> None:
+        """Build the parameters; every process that builds them gets the same numbers."""
+        self._store = await self.compute("build", self._build)
+        self._version = super().model_version()
+        self._seen = dict.fromkeys(self._seen, self._version)
+        self._steps_done = self.counter("outer_steps", "Steps of the outer model.")
+        self._together = self.histogram(
+            "gains_together",
+            "Gains that an outer step takes in.",
+            buckets=(1, 2, 4, 8, 16, 32),
+        )
+
+    def _build(self) -> ParameterStore:
+        job = self._job
+        ops = job.host_ops
+        ops.memory = self.memory
+        net = job.build(TRAIN, "all", self._said.image_shape)
+        params = job.learned(net.params)
+        store = ParameterStore(params, net.initial_blobs(), job.solver_spec, ops, in_place=True)
+        store = restored(store, job)
+        self._layers = layers_of(net)
+        self._takes = Wire(self._layers, ops, WireFormat(job.dtype.name))
+        step = OuterStep(self._said.rate, self._said.momentum)
+        plain = WireFormat(job.dtype.name)
+        wires = {name: self._said.wires.get(name, plain) for name in self._said.islands}
+        self._state = OuterState(store, self._layers, ops, step, wires)
+        self.beside = [step]
+        return store
+
+    async def on_gain(self, message: Gain, envelope: Envelope) -> None:
+        """Let a gain wait for the next outer step."""
+        self._gathering.take(message, envelope.sender, (message, envelope))
+        self._arrived.set()
+
+    async def on_get_outer(self, message: GetOuter, envelope: Envelope) -> None:
+        """Hand over the whole outer model."""
+        name = envelope.sender
+        self._gathering.asked(message, name)
+        answer = await self.compute("merge", self._state.whole_for, name, self._version)
+        self._seen[name] = self._version
+        await self.reply(envelope, answer)
+
+    async def run(self) -> None:
+        """Take outer steps as gains arrive."""
+        while True:
+            await self._window()
+            await self._step()
+
+    async def _window(self) -> None:
+        """Wait for a first gain, then for the others, or until the grace window has passed."""
+        while not self._gathering.waiting:
+            await self._next()
+        with suppress(TimeoutError):
+            async with asyncio.timeout(self._said.grace):
+                while not self._gathering.complete:
+                    await self._next()
+
+    async def _next(self) -> None:
+        self._arrived.clear()
+        await self._arrived.wait()
+
+    async def _step(self) -> None:
+        """Take in all gains that wait, answer each, and report their iterations."""
+        taken = self._gathering.taken()
+        before = self._version
+        gains = {name: gain for name, (gain, _) in taken.items()}
+        rows = sum(gain.rows for gain in gains.values())
+        share = 1.0 if self._said.grace is None else self._gathering.share(rows)
+        self._version += sum(gain.count for gain in gains.values())
+        with self.phase("merge"):
+            answers = await self.compute("merge", self._merged, gains, share)
+        self._steps_done.inc()
+        self._together.observe(len(gains))
+        for name, gain in gains.items():
+            stale = before - self._seen[name]
+            self._seen[name] = self._version
+            for number in range(gain.number, gain.number + gain.count):
+                report = Updated(number=number, version=self._version, staleness=stale)
+                await self.tell(self._said.coordinator, report, step=number)
+        replies = (self.reply(envelope, answers[name]) for name, (_, envelope) in taken.items())
+        await asyncio.gather(*replies)
+
+    def _merged(self, gains: Mapping[str, Gain], share: float) -> dict[str, OuterModel]:
+        """Take the outer step. Returns the answers. Runs in the compute thread."""
+        learned = [
+            Learned(unpack(self._takes, self._layers, gain), gain.rows) for gain in gains.values()
+        ]
+        self._state.merge(learned, share)
+        return self._state.answers(tuple(gains), self._version)
+
+    def model_version(self) -> int:
+        """The number of iterations that are in the model."""
+        return self._version
+
+    def go_on_at(self, version: int) -> None:
+        self._version = version
+        self._seen = dict.fromkeys(self._seen, version)
+        self._state.all_hold_it()
+
+    def state(self) -> dict[str, Array]:
+        """The parameters. The histories of a checkpoint are those of the islands."""
+        histories = histories_of(self._store)
+        return {name: array for name, array in self._store.state().items() if name not in histories}

@@ -1,0 +1,125 @@
+"""Islands: workers of unequal speed on slow links, each with the whole net. They train iterations
+of their own, and an outer server averages what they have learned."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from statistics import fmean
+
+from roles.islands.island import IslandOptions
+from roles.islands.outer_server import OuterOptions
+from roles.learning.local_steps import LEAST, LocalSteps
+from roles.options import Strategy
+from roles.presets.request import COORDINATOR, Preset, Request, coordinator, keys
+from runtime.plan.topology import ActorSpec, Topology
+
+OUTER = "outer"
+GRACE, ALL = "grace", "all"
+SPEED, EQUAL = "speed", "equal"
+
+
+@dataclass(frozen=True)
+class Keys:
+    """The keys of [train.strategy.options].
+
+    `quorum`: "grace", the outer server takes in the gains that arrive within `grace` seconds of one
+    another; "all", it waits for every island, and a run repeats itself to the last bit. `period`:
+    the iterations of the fastest island between two exchanges; 0: chosen. `steps`: "speed", slower
+    islands do fewer iterations in a period, or "equal". `speeds`: of the islands by rank, in any
+    unit; empty: measured, or equal with the quorum "all". `outer_rate` and `outer_momentum` are
+    those of the outer step. `overlap`: islands go on learning while they wait for an answer.
+    """
+
+    quorum: str = GRACE
+    grace: float = 0.25
+    period: int = 0
+    steps: str = SPEED
+    speeds: tuple[float, ...] = ()
+    outer_rate: float = 1.0
+    outer_momentum: float = 0.5
+    overlap: bool = True
+
+    def __post_init__(self) -> None:
+        """Raise ValueError if a number is out of its range."""
+        limits = {
+            "quorum": (self.quorum in (GRACE, ALL), f"'{GRACE}' or '{ALL}'"),
+            "steps": (self.steps in (SPEED, EQUAL), f"'{SPEED}' or '{EQUAL}'"),
+            "grace": (0 <= self.grace < 3600, "seconds from 0 to 3600"),
+            "period": (self.period >= 0, "an integer >= 0"),
+            "speeds": (all(0 < speed < 1e9 for speed in self.speeds), "numbers > 0"),
+            "outer_rate": (0 < self.outer_rate <= 10, "a number > 0 and <= 10"),
+            "outer_momentum": (0 <= self.outer_momentum < 1, "a number >= 0 and < 1"),
+        }
+        for key, (fits, expected) in limits.items():
+            if not fits:
+                raise ValueError(f"{key}: found {getattr(self, key)!r}, expected {expected}")
+
+    def check(self, strategy: Strategy) -> None:
+        """Raise ValueError if the keys do not suit the number of workers."""
+        if self.speeds and len(self.speeds) != strategy.workers:
+            text = f"expected {strategy.workers}, one for each worker"
+            raise ValueError(f"speeds: found {len(self.speeds)} numbers, {text}")
+
+    @property
+    def together(self) -> bool:
+        """True if all islands take part in each outer step."""
+        return self.quorum == ALL
+
+
+def islands(request: Request) -> Topology:
+    """The islands, and the outer server next to the fastest of them."""
+    said: Keys = request.options or Keys()
+    names = [f"island-{rank}" for rank in range(request.workers)]
+    speeds = said.speeds or (1.0,) * len(names)
+    local = LocalSteps(said.period, said.speeds, said.steps == EQUAL, said.together)
+    shares = (1.0,) * len(names) if local.equal else speeds
+    island = IslandOptions(
+        job=request.job,
+        coordinator=COORDINATOR,
+        outer=OUTER,
+        speeds=shares if said.together else (),
+        overlaps=said.overlap and not said.together,
+        steps_between=_between(said, shares),
+    )
+    outer = OuterOptions(
+        job=request.job,
+        image_shape=request.image_shape,
+        coordinator=COORDINATOR,
+        islands=tuple(names),
+        grace=None if said.together else said.grace,
+        rate=said.outer_rate,
+        momentum=said.outer_momentum,
+        beside=names[speeds.index(max(speeds))],
+    )
+    lead = coordinator(
+        request,
+        [names] if said.together else [[name] for name in names],
+        updates=1,
+        servers=[OUTER, *names],
+        local=local,
+    )
+    actors = (lead, ActorSpec(OUTER, "outer_server", outer))
+    workers = tuple(ActorSpec(name, "island", island) for name in names)
+    told = [(COORDINATOR, name) for name in (OUTER, *names)]
+    links = [(name, OUTER) for name in names]
+    return Topology("roles", (*actors, *workers), (*told, *links), COORDINATOR)
+
+
+def _between(said: Keys, speeds: Sequence[float]) -> int:
+    """The iterations of a group between two exchanges, for predictions: of all islands, or the mean
+    of an island."""
+    period = said.period or LEAST
+    of_each = [max(1, round(period * speed / max(speeds))) for speed in speeds]
+    return sum(of_each) if said.together else max(1, round(fmean(of_each)))
+
+
+ISLANDS = Preset(
+    islands,
+    keys("workers"),
+    part="all",
+    joint=True,
+    averages=True,
+    options=Keys,
+    scatters=True,
+)
