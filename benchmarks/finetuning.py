@@ -82,7 +82,7 @@ def main(arguments: list[str] | None = None) -> int:
     parser = argparse.ArgumentParser(prog="python -m benchmarks.finetuning", description=__doc__)
     parser.add_argument("--cifar10", type=Path, required=True, help="folder of the binary batches")
     parser.add_argument("--seeds", type=int, nargs="+", default=SEEDS)
-    parser.add_argument("--epochs", type=float, default=1.0, help="epochs of the six classes")
+    parser.add_argument("--epochs", type=float, default=5.0, help="epochs of the six classes")
     parser.add_argument("--few-epochs", type=float, default=20.0, help="epochs of the four classes")
     parser.add_argument("--results", type=Path, default=ROOT / "benchmarks" / "results")
     given = parser.parse_args(arguments)
