@@ -7,11 +7,12 @@ import itertools
 from collections.abc import Iterator, Sequence
 from xml.sax.saxutils import escape
 
-from runtime.drawing.layout_geometry import Box, Point, Scene, bends, scene
+from runtime.drawing.layout_geometry import Box, Point, Scene, bends, scene, text_width
 from runtime.plan.forecast import Forecast, shown
 from runtime.plan.topology import Link, Placement
 
 NOTHING = Forecast()
+MARGIN = 8.0  # px between a text and the edge of the drawing
 FILLS = (
     "#dbeafe",
     "#dcfce7",
@@ -42,18 +43,32 @@ def svg(placement: Placement, forecast: Forecast = NOTHING) -> str:
     has a tooltip."""
     labels = _labels(placement, forecast)
     drawn = scene(placement, labels)
+    left, right = _sides(drawn)
+    size = f'width="{right - left:.0f}" height="{drawn.height:.0f}"'
     head = (
-        f'<svg xmlns="http://www.w3.org/2000/svg" width="{drawn.width:.0f}" '
-        f'height="{drawn.height:.0f}" '
-        f'viewBox="0 0 {drawn.width:.0f} {drawn.height:.0f}">'
+        f'<svg xmlns="http://www.w3.org/2000/svg" {size} '
+        f'viewBox="{left:.0f} 0 {right - left:.0f} {drawn.height:.0f}">'
     )
-    parts = [head, f"<style>{STYLE}</style>", '<rect width="100%" height="100%" fill="#ffffff"/>']
+    ground = f'<rect x="{left:.0f}" width="100%" height="100%" fill="#ffffff"/>'
+    parts = [head, f"<style>{STYLE}</style>", ground]
     parts += _containers(drawn, placement)
     parts += _lines(drawn, forecast, labels)
     parts += _actors(drawn, placement, forecast)
     for link, box in drawn.labels.items():
         parts.append(_text(box.x + box.width / 2, box.bottom - 4, labels[link], "label"))
     return "\n".join([*parts, "</svg>\n"])
+
+
+def _sides(drawn: Scene) -> tuple[float, float]:
+    """The left and the right edge of the drawing. Labels of links and titles of boxes may reach
+    further than the boxes."""
+    ends = [box.x + 8 + text_width(f"machine {name}") for name, box in drawn.machines.items()]
+    ends += [box.x + 6 + text_width(f"process {name}") for name, box in drawn.processes.items()]
+    ends += [box.right for box in drawn.labels.values()]
+    starts = [box.x for box in drawn.labels.values()]
+    return min([0.0, *(x - MARGIN for x in starts)]), max(
+        [drawn.width, *(x + MARGIN for x in ends)]
+    )
 
 
 def _labels(placement: Placement, forecast: Forecast) -> dict[Link, str]:

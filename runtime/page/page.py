@@ -19,6 +19,7 @@ from runtime.page.run_history import RunHistory
 from runtime.plan.forecast import shown
 
 HERE = Path(__file__).parent
+LICENCE = "uplot/LICENSE"
 STYLES = ("uplot/uPlot.min.css", "page.css")
 SCRIPTS = ("uplot/uPlot.iife.min.js", "charts.js", "page.js", "live.js")
 STAMP = re.compile(r"^\d{8}-\d{6}-")  # of run directories
@@ -69,7 +70,7 @@ def page(
         data=data,
         json=Markup(as_script(data)),  # noqa: S704  # nothing in it ends its element
         style=Markup(_files(STYLES)),  # noqa: S704  # files of this folder
-        script=Markup("" if static else _files(SCRIPTS)),  # noqa: S704
+        script=Markup("" if static else _script()),  # noqa: S704
     )
 
 
@@ -81,6 +82,11 @@ def _columns(runs: Sequence[Mapping[str, Any]]) -> dict[str, str]:
         for figure in run["headline"]:
             labels.setdefault(figure.key, figure.label.partition(",")[0])
     return labels
+
+
+def _script() -> str:
+    """The scripts of the page, after the licence of uPlot: each copy has to carry it."""
+    return f"/* {_files([LICENCE])} */\n{_files(SCRIPTS)}"
 
 
 def _files(names: Sequence[str]) -> str:

@@ -24,13 +24,14 @@ PROBE = """<script>addEventListener("load", async () => {
 HANDS = """
 const mouse = (target, kind, x, y) => target.dispatchEvent(new MouseEvent(kind, {
   bubbles: true, clientX: x, clientY: y, movementX: 1, movementY: 1, button: 0, detail: 1 }));
-const drag = (figure, from, to) => {
+const drag = (figure, from, to, down = 0) => {
   const over = figure.querySelector(".u-over"), box = over.getBoundingClientRect();
-  const x = (share) => box.left + share * box.width, y = box.top + box.height / 2;
-  mouse(over, "mousemove", x(from), y);
-  mouse(over, "mousedown", x(from), y);
-  for (let step = 1; step <= 4; step += 1) mouse(over, "mousemove", x(from + (to - from) * step / 4), y);
-  mouse(document, "mouseup", x(to), y);
+  const x = (share) => box.left + (from + (to - from) * share) * box.width;
+  const y = (share) => box.top + (0.3 + down * share) * box.height;
+  mouse(over, "mousemove", x(0), y(0));
+  mouse(over, "mousedown", x(0), y(0));
+  for (const share of [0.25, 0.5, 0.75, 1]) mouse(over, "mousemove", x(share), y(share));
+  mouse(document, "mouseup", x(1), y(1));
 };
 const settled = () => new Promise((done) => setTimeout(done, 50));
 const scales = (plot) => ["x", "y"].flatMap((key) => [plot.scales[key].min, plot.scales[key].max]);

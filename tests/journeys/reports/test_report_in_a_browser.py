@@ -65,6 +65,28 @@ def test_a_drag_zooms_a_chart_and_a_double_click_shows_all_of_it_again(tmp_path:
     assert found["after"] == found["before"]
 
 
+def test_a_drag_downwards_zooms_both_axes_and_new_points_leave_them(tmp_path: Path) -> None:
+    found = driven(
+        tmp_path,
+        """
+        await settled();
+        const { plot, figure } = plots.get("Loss");
+        const before = scales(plot);
+        drag(figure, 0.1, 0.9, 0.5);
+        await settled();
+        const zoomed = scales(plot);
+        addPoint(data.charts[0].curves[0], 101, 51, 9);
+        plots.get("Loss").update();
+        await settled();
+        return { before, zoomed, updated: scales(plot), last: plot.data[0].at(-1) };
+        """,
+    )
+    before, zoomed = found["before"], found["zoomed"]
+    assert before[2] < zoomed[2] < zoomed[3] < before[3]
+    assert zoomed[3] - zoomed[2] == pytest.approx(0.5 * (before[3] - before[2]), rel=0.05)
+    assert (found["updated"], found["last"]) == (zoomed, 101)
+
+
 def test_the_axis_of_values_is_logarithmic_or_linear_as_its_button_says(tmp_path: Path) -> None:
     found = driven(
         tmp_path,

@@ -110,3 +110,29 @@ def test_plan_describes_any_program_and_draws_it(
     assert capsys.readouterr().err == (
         "--svg no/such/folder.svg: cannot be written: No such file or directory\n"
     )
+
+
+def test_labels_of_links_and_long_titles_stay_inside_the_drawing() -> None:
+    """A character is at most 7.3 px wide; labels are centred, titles begin at their x."""
+    machine = "a-machine-with-a-very-long-name.example"
+    narrow = Topology(
+        "p", (ActorSpec("a", "x"), ActorSpec("b", "y"), ActorSpec("c", "z")), (("b", "a"),), "a"
+    )
+    placement = Placement(
+        narrow, (ProcessSpec("p", machine, ("a", "c")), ProcessSpec("b", machine, ("b",)))
+    )
+    sizes = Forecast(traffic={("b", "a"): {"x": 123_456}, ("a", "b"): {"y": 123_000_000}})
+    drawn = ET.fromstring(svg(placement, sizes))
+    left, _, width, _ = map(float, drawn.attrib["viewBox"].split())
+    assert float(drawn.attrib["width"]) == width
+    found = 0
+    for text in drawn.iter(f"{SVG}text"):
+        if text.attrib["class"] in ("label", "title"):
+            wide = 7.3 * len(text.text or "")
+            x = float(text.attrib["x"]) - (wide / 2 if text.attrib["class"] == "label" else 0)
+            assert left <= x
+            assert x + wide <= left + width
+            found += 1
+    assert found == 3
+    (ground,) = (each for each in drawn.iter(f"{SVG}rect") if each.get("width") == "100%")
+    assert float(ground.attrib["x"]) == left
