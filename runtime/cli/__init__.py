@@ -18,4 +18,5 @@ join        `join`: act as the agent of this machine for a run that `up` leads o
 completion  `completion`: let the shell complete the commands and options of `convoy`
 arguments   Arguments that several commands take
 interrupts  Ctrl-C and SIGTERM before a run handles them itself
+docs        `docs`: a page of the documentation in the terminal
 """
