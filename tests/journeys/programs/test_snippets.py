@@ -109,10 +109,9 @@ async def test_the_cell_that_attaches_runs_next_to_a_run(
     monkeypatch.chdir(tmp_path)
     (cell,) = (cell for cell in CELLS if "runtime.attach(" in cell)
     strategy = {"preset": "sync", "workers": 2}
-    topology = roles.training({"max_iter": 60, "display": 1, "strategy": strategy})
+    topology = roles.training({"max_iter": 300, "strategy": strategy})
     async with runtime.launch(topology) as run:
-        while not run.has_begun:
-            await run.ask("conv_model", GetState(), State)
+        await run.ask("conv_model", GetState(), State)  # all actors have begun
         await ran(cell.replace("runs/20260101-120000-roles", str(run.directory)), {})
     assert "progress" in capsys.readouterr().out
 
