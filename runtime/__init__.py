@@ -17,6 +17,7 @@ cluster/           The life of the processes of a run: their start, their superv
 queueing/          Predictions of how fast a cluster will be, from the times of its parts
 simulation/        A whole cluster on one event loop, in real or virtual time
 records/           The files that runs leave
+pool/              A function called with many items, in the processes of a run
 runs/              A run from its start to its end
 report/            What is known of a run
 page/              A report of runs as one HTML page, as a file or served while a run goes on
@@ -40,6 +41,8 @@ counting           Numbers of things in words: "1 image", "2 images"
 other_roles        A module `roles` of the user next to a script
 user_code          The line of the user's code at which an error was raised, for messages that name
                    it first
+typed_name         The name by which the user calls the command line, for messages that show a
+                   command
 
 A name is imported when it is first used. So role processes import no configuration, and `python -m
 runtime` handles signals before it imports anything that takes time.
@@ -66,6 +69,7 @@ if TYPE_CHECKING:
         AskTimeout,
         ConfigError,
         ConvoyError,
+        ItemFailed,
         LaunchError,
         MessageError,
         ProgramFailed,
@@ -92,6 +96,7 @@ if TYPE_CHECKING:
         message,
     )
     from runtime.plan.topology import ActorSpec, Topology
+    from runtime.pool.mapping import map  # noqa: A004  # as it is called: runtime.map
     from runtime.report.event_stream import Event
     from runtime.runs.run import Run
     from runtime.runs.scripting import launch, run
@@ -113,6 +118,7 @@ __all__ = [
     "HandOver",
     "HandedOver",
     "Holders",
+    "ItemFailed",
     "Json",
     "KeepState",
     "KeptState",
@@ -132,6 +138,7 @@ __all__ = [
     "WorkTaken",
     "attach",
     "launch",
+    "map",
     "message",
     "run",
 ]
@@ -154,6 +161,7 @@ _PLACE_OF = {
     "HandOver": "runtime.messages.message",
     "HandedOver": "runtime.messages.message",
     "Holders": "runtime.messages.message",
+    "ItemFailed": "runtime.errors",
     "Json": "runtime.messages.message",
     "KeepState": "runtime.messages.message",
     "KeptState": "runtime.messages.message",
@@ -173,6 +181,7 @@ _PLACE_OF = {
     "WorkTaken": "runtime.messages.message",
     "attach": "runtime.attached.attach",
     "launch": "runtime.runs.scripting",
+    "map": "runtime.pool.mapping",
     "message": "runtime.messages.message",
     "run": "runtime.runs.scripting",
 }

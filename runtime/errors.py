@@ -8,6 +8,7 @@ that is shown if there are several.
      |- RoleDied               4    read the named role's log
      |- ProgramFailed          1    the program itself gave up (a loss of NaN): change its settings
      |   `- NameTaken           1    an actor has a name of the runtime: choose another name
+     |- ItemFailed             1    the function of `runtime.map` failed with .item, the .number-th
      |- MessageError                a message was malformed or illegal: .reason labels the counter
      |   `- Unsendable              its receiver does not understand it: raised at the sender
      |- ActorStopped                the peer is stopping or gone; no answer will come
@@ -19,7 +20,7 @@ that is shown if there are several.
 from __future__ import annotations
 
 from collections.abc import Collection
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from runtime.terminal_text import bounded, one_line
 
@@ -74,6 +75,16 @@ class NameTaken(ProgramFailed, TypeError):
     TypeError too, like Python's own errors about the definition of a class."""
 
 
+class ItemFailed(ConvoyError):
+    """The function of `runtime.map` raised an error with the item of this number (from 0), or its
+    workers died."""
+
+    def __init__(self, number: int, item: Any, text: str) -> None:
+        super().__init__(text)
+        self.number = number
+        self.item = item
+
+
 class MessageError(ConvoyError):
     """A message is malformed or not legal here. It was rejected and changed nothing.
 
@@ -85,6 +96,7 @@ class MessageError(ConvoyError):
     def __init__(self, reason: str, text: str) -> None:
         super().__init__(f"{reason}: {text}")
         self.reason = reason
+        self.text = text
 
 
 class Unsendable(MessageError):

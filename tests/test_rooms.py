@@ -53,7 +53,7 @@ ROOMS: dict[str, str] = {
     "nets.tools": "nets nets.data nets.definition nets.files nets.graph nets.layers nets.schema",
     "nets.predict": (
         "nets nets.data nets.data.pictures nets.definition nets.files nets.graph nets.layers "
-        "nets.schema ops!"
+        "nets.schema nets.zoo ops!"
     ),
     "nets.onnx": "nets nets.definition nets.files nets.graph nets.layers nets.predict ops!",
     "nets!": "nets nets.definition nets.graph nets.imported",
@@ -106,9 +106,11 @@ ROOMS: dict[str, str] = {
     "runtime.transport",
     "runtime.runs": "runtime runtime.actors runtime.cluster runtime.cluster.launchers "
     "runtime.cluster.operators"
-    " runtime.compute runtime.config runtime.machine runtime.messages runtime.page runtime.plan"
+    " runtime.compute runtime.config runtime.machine runtime.memory runtime.messages runtime.page runtime.plan"
     " runtime.records runtime.report runtime.serving runtime.simulation"
     " runtime.transport",
+    "runtime.pool": "runtime runtime.actors runtime.machine runtime.memory runtime.messages "
+    "runtime.plan runtime.runs",
     "runtime.recovery": "runtime runtime.cluster runtime.cluster.operators runtime.config"
     " runtime.messages runtime.plan"
     " runtime.records runtime.report runtime.runs",
@@ -122,7 +124,7 @@ ROOMS: dict[str, str] = {
     " runtime.report runtime.runs",
     "runtime!": "runtime runtime.actors runtime.attached runtime.cli runtime.cluster "
     "runtime.messages runtime.plan"
-    " runtime.report runtime.runs",
+    " runtime.pool runtime.report runtime.runs",
     "roles.formats": "ops! ops.reference",
     "roles": "roles.formats runtime runtime.config runtime.messages",
     "roles.learning": "nets! nets.data nets.data.augmentation nets.files nets.graph "
@@ -152,7 +154,7 @@ ROOMS: dict[str, str] = {
     "roles.learning runtime!"
     " runtime.config runtime.plan",
     "roles.coordination": "nets! nets.data nets.predict roles roles.base roles.checkpoints "
-    "roles.learning roles.tuning runtime!"
+    "roles.learning roles.tuning runtime runtime!"
     " runtime.messages",
     "roles.presets": "roles roles.coordination roles.exchange roles.fc roles.islands "
     "roles.learning "

@@ -160,7 +160,7 @@ class ImageSource(Source):
         yield self._labels.tobytes()
         yield from (read_file(self._paths[index]) for index in indices)
 
-    def sample_name(self, index: int) -> str:
+    def sample_file(self, index: int) -> str:
         """Return the path of the image."""
         return str(self._paths[index])
 

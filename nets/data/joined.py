@@ -72,6 +72,10 @@ class JoinedSource(Source):
         """Return the names of the sample in every source."""
         return " + ".join(source.sample_name(index) for source, _ in self._parts)
 
+    def sample_file(self, index: int) -> str:
+        files = [source.sample_file(index) for source, _ in self._parts]
+        return " + ".join(files) if all(files) else ""
+
     def label_place(self, label: float) -> str:
         """Return the place of a label of the first source."""
         return self._parts[0][0].label_place(label) if self._labelled else self.name

@@ -77,7 +77,11 @@ class Source(ABC):
 
     def sample_name(self, index: int) -> str:
         """Return the name of a sample for messages, such as its file."""
-        return f"{self.name}: sample {index}"
+        return self.sample_file(index) or f"{self.name}: sample {index}"
+
+    def sample_file(self, index: int) -> str:
+        """Return the file of a sample; "" if it is not alone in a file."""
+        return ""
 
     def label_place(self, label: float) -> str:
         """Return the place of a label for messages: the first line of a list that has it, or the

@@ -176,4 +176,31 @@ def _facts(deployment: Deployment) -> dict[str, str]:
     """Return the steps before and after the net, for the file's metadata."""
     said = json.loads(deployment.to_text())
     facts = ("classes", "order", "orientation", "shape", "transform")
-    return {name: json.dumps(said[name]) for name in facts}
+    steps = {"preprocessing": json.dumps(_steps(deployment))}
+    return {name: json.dumps(said[name]) for name in facts} | steps
+
+
+def _steps(deployment: Deployment) -> list[dict[str, Any]]:
+    """Return how an image of any size becomes the net's input: each step with its numbers."""
+    transform = deployment.transform
+    channels, *size = deployment.shape
+    steps: list[dict[str, Any]] = [
+        {"step": "decode", "planes": deployment.order, "channels": channels, "range": [0, 255]}
+    ]
+    if len(size) == 2:
+        height, width = size
+        how = {"interpolation": "bilinear", "keep_proportions": False}
+        steps.append({"step": "resize", "height": height, "width": width, **how})
+    normalise: dict[str, Any] = {
+        "step": "normalise",
+        "formula": "(pixel - mean) * scale / deviation",
+        "mean": list(transform.mean) or [0.0],
+        "scale": transform.scale,
+        "deviation": list(transform.deviation) or [1.0],
+    }
+    if transform.mean_image is not None:  # of the size before the crop
+        normalise["mean"] = "transform.mean_image"
+    if transform.crop:
+        side = transform.crop
+        steps.append({"step": "crop", "height": side, "width": side, "place": "middle"})
+    return [*steps, normalise]

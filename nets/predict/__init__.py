@@ -11,6 +11,7 @@ image_files  Image files: found by name, decoded as the net's data were, and res
 classifier   The classification of images by one net or by several, batch by batch
 ensemble     Several trained nets whose scores are averaged
 features     The features of images: the output of a layer inside a trained net
+net_data     The images that the data layers of a net name as their source
 
     from nets.predict import Predictor
 

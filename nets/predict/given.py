@@ -25,6 +25,7 @@ from nets.files.torch_files import is_torchs
 from nets.graph.inputs import data_layers
 from nets.predict.deployment import KEY, ORDERS, Deployment, Given, Seen
 from nets.schema import caffe_pb2 as caffe
+from nets.zoo.image_sizes import image_size
 
 CAFFES_SIZE = 256  # the size that Caffe's classify resizes to before it crops
 
@@ -129,7 +130,8 @@ def _image(
     net: NetSpec, top: str, transform: Transform, given: Given, weights: Weights
 ) -> tuple[int, int, int]:
     """Return (C, H, W) of an image as a data layer gives it to the net."""
-    size = (transform.crop,) * 2 if transform.crop else given.size or transform.size
+    crop = (transform.crop,) * 2 if transform.crop else None
+    size = crop or given.size or transform.size or image_size(net)
     if size is None:
         text = "the net does not give the size of its images: give --size HEIGHTxWIDTH"
         raise NetError(f"{net.path.name}: {text}")

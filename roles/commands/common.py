@@ -11,9 +11,11 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import numpy as np
+from numpy.typing import NDArray
 
-from nets import NetError, is_file, is_folder
+from nets import NetError, is_file, is_folder, load_net
 from nets.data import FORMATS, Source, open_source
+from nets.predict.net_data import data_of_net
 from ops import OpsError
 from roles.base.role import EMULATED
 from roles.checkpoints.meant import files_meant
@@ -29,6 +31,7 @@ from runtime.terminal_text import printable
 
 # endings of files of weights
 WEIGHTS = (".caffemodel", ".h5", ".hdf5", ".safetensors", ".pth", ".pt")
+OF_NET = "format=net"  # --data: the data that the net's own layers name
 
 
 def job_of_file(file: Path, settings: tuple[str, ...]) -> Job:
@@ -120,10 +123,24 @@ def say(line: str) -> None:
         raise ConvoyError(f"stdout: {reason(error)}") from None
 
 
-def source_said(text: str) -> Source:
+def source_said(text: str, net: str | None = None) -> Source:
     """Open the data source of a text such as "format=idx,images=a,labels=b". The items of a list
-    are joined by "+". Files that are passed over are reported on stderr."""
-    return reported(open_source(_source_config(text), Path.cwd()))
+    are joined by "+". "format=net" is the data of the tests of `net`. Files that are passed over
+    are reported on stderr."""
+    if text != OF_NET:
+        return reported(open_source(_source_config(text), Path.cwd()))
+    if net is None:
+        raise ConfigError([f"--data {OF_NET}: found no net, expected one with data layers: --net"])
+    return reported(data_of_net(load_net(net), Path.cwd()))
+
+
+def named_samples(source: Source, batch: int) -> Iterator[tuple[list[str], NDArray[np.generic]]]:
+    """Yield the samples of a source in batches: their names and their first array. A sample's name
+    is its file, or else its number behind the name of the source."""
+    for low in range(0, len(source), batch):
+        numbers = np.arange(low, min(low + batch, len(source)))
+        names = [source.sample_file(int(number)) or f"{source.name} {number}" for number in numbers]
+        yield names, source.read(numbers)[0]
 
 
 def reported(source: Source) -> Source:

@@ -18,7 +18,7 @@ from nets.files import checkpoint
 from nets.files.binary import replacing
 from nets.predict import Predictor, for_use
 from nets.predict.features import up_to
-from roles.commands.common import say, source_said, told, told_beside, weights_meant
+from roles.commands.common import named_samples, say, source_said, told, told_beside, weights_meant
 from roles.commands.predict import FAILED, NOTHING, Said
 from roles.learning.backends import cpu_ops
 from runtime.errors import ConfigError
@@ -108,12 +108,9 @@ def _write(
 
 
 def _of_source(net: Predictor, data: str) -> Iterator[Row]:
-    """The features of the samples of a data source. A sample is named by its number."""
-    source = source_said(data)
-    for low in range(0, len(source), net.batch):
-        numbers = np.arange(low, min(low + net.batch, len(source)))
-        for number, row in zip(numbers, net.scores(source.read(numbers)[0]), strict=True):
-            yield f"{source.name} {number}", row
+    """The features of the samples of a data source."""
+    for names, images in named_samples(source_said(data), net.batch):
+        yield from zip(names, net.scores(images), strict=True)
 
 
 def _readable(rows: Iterator[Row], failed: list[str]) -> Iterator[tuple[str, NDArray[np.float32]]]:

@@ -18,6 +18,7 @@ from runtime.config.toml_write import string
 from runtime.errors import ConfigError
 from runtime.reasons import reason
 from runtime.terminal_text import is_plain, one_line, printable
+from runtime.typed_name import typed_name
 
 TESTED = 5  # one of so many images of a class is kept for tests
 BATCH = 50  # images, fewer where there are fewer
@@ -226,6 +227,6 @@ def _look(file: Path) -> None:
     except ConfigError as error:
         remarks = [f"to correct before `up`: {problem}" for problem in error.problems]
     else:
-        say(f"train it: python -m runtime up {file}")
+        say(f"train it: {typed_name()} up {file}")
     for remark in remarks:
         sys.stderr.write(f"warning: {printable(remark)}\n")

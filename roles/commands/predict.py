@@ -2,28 +2,27 @@
 
 from __future__ import annotations
 
-import json as json_text
 import re
 from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
-import numpy as np
 from cyclopts import Parameter
 
 from nets import load_net
+from nets.data import Source
 from nets.data.decode import ORIENTATIONS
 from nets.predict import Classifier, Ensemble, Given, Prediction, Predictor
 from nets.predict.deployment import ORDERS, read_classes
 from nets.predict.given import mean_given
 from nets.predict.ranking import best
-from roles.commands.common import say, source_said, told, told_beside
+from roles.commands.common import named_samples, source_said, told, told_beside
 from roles.commands.members import CLUSTER, Member, members_of, weights_and_images
+from roles.commands.prediction_lines import lines_of, lines_to
 from roles.learning.backends import cpu_ops
 from runtime.cli.arguments import Switch
 from runtime.errors import ConfigError
-from runtime.terminal_text import one_line
 
 FAILED = 1  # exit code: some image could not be read
 
@@ -87,6 +86,7 @@ def predict(
     data: str | None = None,
     batch: int = 64,
     json: Switch = False,
+    output: Path | None = None,
     said: Said = NOTHING,
 ) -> int:
     """Classify images with a trained net, or with an ensemble of nets.
@@ -109,12 +109,16 @@ def predict(
     top
         The number of classes to print for each image, the best first.
     data
-        Classify the samples of a data source, written as "format=digits,split=test".
+        Classify the samples of a data source: "format=digits,split=test". "format=net": of --net.
     batch
         The number of images that are computed at a time.
     json
         Write one line with a JSON object for each image.
+    output
+        A file for the classes, which are then not printed: .csv with a line for each class of an
+        image, or .json with the lines of --json.
     """
+    shown = lines_of(json, output)
     if top < 1 or batch < 1:
         raise ConfigError([f"--top, --batch: found {top}, {batch}, expected integers >= 1"])
     with told():
@@ -127,12 +131,13 @@ def predict(
         found = (
             nets.files(pictures, top, told=partial(told_beside, "images"))
             if data is None
-            else _of_source(nets, data, top)
+            else _of_source(nets, source_said(data, said.net), top)
         )
         failed = 0
-        for prediction in found:
-            failed += bool(prediction.error)
-            say(_as_json(prediction) if json else _as_text(prediction))
+        with lines_to(output) as write:
+            for prediction in found:
+                failed += bool(prediction.error)
+                write(shown(prediction))
     return FAILED if failed else 0
 
 
@@ -145,29 +150,11 @@ def _loaded(members: Sequence[Member], given: Given, batch: int) -> Classifier:
     return Ensemble.load(files, given, batch=batch, backend=backend)
 
 
-def _of_source(nets: Classifier, data: str, top: int) -> Iterator[Prediction]:
-    """The predictions for the samples of a data source. A sample is named by its number."""
-    source = source_said(data)
-    for low in range(0, len(source), nets.batch):
-        numbers = np.arange(low, min(low + nets.batch, len(source)))
-        scores = nets.scores(source.read(numbers)[0])
-        for number, row in zip(numbers, scores, strict=True):
-            yield Prediction(f"{source.name} {number}", best(row, top, nets.classes))
-
-
-def _as_text(found: Prediction) -> str:
-    """Return the lines of an image. A name has one line, whatever its characters are."""
-    if found.error:
-        return one_line(f"{found.name}: {found.error}")
-    classes = (f"  {each.score:.4f}  {one_line(each.name)}" for each in found.classes)
-    return "\n".join([one_line(found.name), *classes])
-
-
-def _as_json(found: Prediction) -> str:
-    said: dict[str, object] = {"image": found.name}
-    if found.error:
-        return json_text.dumps(said | {"error": found.error})
-    return json_text.dumps(said | {"classes": [each._asdict() for each in found.classes]})
+def _of_source(nets: Classifier, source: Source, top: int) -> Iterator[Prediction]:
+    """The predictions for the samples of a data source."""
+    for names, images in named_samples(source, nets.batch):
+        for name, row in zip(names, nets.scores(images), strict=True):
+            yield Prediction(name, best(row, top, nets.classes))
 
 
 def _size(text: str) -> tuple[int, int]:

@@ -3,11 +3,14 @@ for photographs."""
 
 from __future__ import annotations
 
+from runtime.typed_name import typed_name
+
 HEAD = """\
 # {what}
 #
-#   python -m runtime check {file}      reads everything, starts nothing
-#   python -m runtime up {file}         trains; Ctrl-C saves and stops, `up --resume` continues
+#   {convoy} check {file}      reads everything, starts nothing
+#   {convoy} up {file}         trains; Ctrl-C saves and stops, `up --resume` continues
+#   {convoy} docs configuration      shows docs/configuration.md, and so every page that is named here
 #
 # Every key: docs/configuration.md. Any of them for one run: --set train.max_iter=100
 
@@ -15,7 +18,7 @@ HEAD = """\
 
 SHAPE = """
 [train.strategy]
-preset = "{preset}"             # "sync", "replicas", "auto" ...: docs/strategies.md, python -m runtime plan --presets
+preset = "{preset}"             # "sync", "replicas", "auto" ...: docs/strategies.md, {convoy} plan --presets
 workers = {workers}                     # processes that compute; more workers than cores are not faster
 
 # [checkpoint]
@@ -145,9 +148,9 @@ layer {{ name: "loss" type: "SoftmaxWithLoss" bottom: "classes" bottom: "label" 
 
 def cluster(what: str, train: str, file: str, preset: str, workers: int) -> str:
     """A whole cluster.toml."""
-    return HEAD.format(what=what, file=file) + train + SHAPE.format(
-        preset=preset, workers=workers
-    )  # fmt: skip
+    convoy = typed_name()
+    head = HEAD.format(what=what, file=file, convoy=convoy)
+    return head + train + SHAPE.format(preset=preset, workers=workers, convoy=convoy)
 
 
 def net(classes: int, batch: int, tested: int) -> str:

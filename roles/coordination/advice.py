@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from nets import SolverSpec
 from roles.tuning.momentum import HIGH, KINDS, ROUNDING, compensated, expected, total
+from runtime.typed_name import shown
 
-DATA = "look for damaged samples with `python -m runtime check --all-samples`"
+DATA = f"look for damaged samples with {shown('check --all-samples')}"
 
 
 def on_loss(solver: SolverSpec, iteration: int, first: int, groups: int, suited: bool) -> str:

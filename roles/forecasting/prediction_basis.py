@@ -17,6 +17,7 @@ from runtime.compute.service_times import ServiceTimes, read_table
 from runtime.errors import ConfigError
 from runtime.plan.prospects import Prices
 from runtime.plan.topology import Placement, Topology
+from runtime.typed_name import shown
 
 HANDLING = "the handling of messages, which takes time of the processors"
 
@@ -90,12 +91,7 @@ class Profile:
                 "of another net or preset"
             )
             raise ConfigError(
-                [
-                    (
-                        f"{self.file}: {text}; `python -m runtime time --profile FILE` writes one "
-                        "for this plan"
-                    )
-                ]
+                [(f"{self.file}: {text}; {shown('time --profile FILE')} writes one for this plan")]
             )
         return found
 

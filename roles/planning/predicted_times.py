@@ -28,9 +28,10 @@ from runtime.plan.prospects import Needed, Prospect, Prospects, Wanted, hourly
 from runtime.plan.rented import on_rented
 from runtime.plan.topology import Placement, Topology
 from runtime.records.run_identity import CONFIG
+from runtime.typed_name import shown
 
 HOW = (
-    "To predict times: `python -m runtime time --profile FILE` measures the array work on this "
+    f"To predict times: {shown('time --profile FILE')} measures the array work on this "
     "machine, and "
     "`--profile FILE` predicts from it; `--machine NAME` predicts for a kind of machine in the "
     "catalogue"

@@ -12,7 +12,7 @@ from typing import Any, TypeVar, cast
 from runtime.actors.cell import Cell
 from runtime.actors.message_metrics import MessageMetrics
 from runtime.actors.rejections import Rejections
-from runtime.actors.routes import Ask, Home
+from runtime.actors.routes import Ask, Home, Returning
 from runtime.errors import ActorStopped, AskTimeout, MessageError, Refused, Unsendable
 from runtime.messages.message import Envelope, Message, Refusal
 from runtime.messages.plain_values import Value, unpacked
@@ -38,6 +38,7 @@ class Router:
         self._cells = cells
         self._metrics = metrics
         self._homes: dict[str, Home] = {}
+        self._returning = Returning()
         self._ids = itertools.count(1)
         self.asks: dict[int, Ask] = {}
         self.tracer: Tracer | None = None  # while this process is traced
@@ -48,8 +49,10 @@ class Router:
 
     def know(self, actors: Iterable[str], home: Home) -> None:
         """Record that these actors live at `home`."""
+        actors = tuple(actors)
         for actor in actors:
             self._homes[actor] = home
+        self._returning.end(actors)
 
     # -- sending
 
@@ -58,9 +61,19 @@ class Router:
     ) -> Coroutine[Any, Any, None]:
         """Send a message, or the answer to ask number `answers`. Raises ActorStopped if no actor
         called `to` is linked."""
+        if to in self._returning:
+            return self._send_later(sender, to, message, step, answers)
         return self._send(
             Envelope(message, next(self._ids), sender, self._incarnation, to, "", answers, step)
         )
+
+    async def _send_later(
+        self, sender: str, to: str, message: Message, step: int, answers: int
+    ) -> None:
+        """Send a message once its receiver is back. Its number is then taken: a number that is
+        taken before would come late."""
+        await self._returning.wait(to)
+        await self.send(sender, to, message, step=step, answers=answers)
 
     async def ask(
         self,
@@ -75,6 +88,8 @@ class Router:
         """Send a message and wait for its answer, like `Actor.ask`."""
         if sender in self.stopped:
             raise ActorStopped(f"{sender} has stopped: it cannot ask {to}")
+        if to in self._returning:
+            await self._returning.wait(to)
         loop = asyncio.get_running_loop()
         envelope = Envelope(
             message, next(self._ids), sender, self._incarnation, to, sender, 0, step
@@ -203,10 +218,12 @@ class Router:
 
     # -- ends
 
-    def lost(self, process: str) -> None:
+    def lost(self, process: str, *, returns: bool = False) -> None:
         """Forget a process that has died. Open asks to its actors, and senders that wait for its
-        credits, get ActorStopped."""
+        credits, get ActorStopped. If it `returns`, new messages to them wait for its next life."""
         gone = {actor for actor, place in self._homes.items() if place.process == process}
+        if returns:
+            self._returning.expect(gone)
         for road in {self._homes.pop(actor).road for actor in gone}:
             road.disconnect(process, f"process {process} is gone")
         for ask in list(self.asks.values()):
@@ -216,6 +233,8 @@ class Router:
     def stop(self, askers: Iterable[str]) -> None:
         """Fail the open asks of actors that stop."""
         self.stopped.update(askers)
+        if self.stopping:
+            self._returning.end()
         for ask in list(self.asks.values()):
             if ask.asker in self.stopped:
                 ask.fail(f"{ask.asker} is stopping")

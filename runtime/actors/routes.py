@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
@@ -24,6 +25,35 @@ class Home:
     incarnation: int
     road: Transport
     latest: dict[tuple[str, Lane], int] = field(default_factory=dict)
+
+
+class Returning:
+    """The actors whose process has died and is started again. Messages to them wait."""
+
+    def __init__(self) -> None:
+        self._actors: dict[str, asyncio.Future[None]] = {}
+
+    def __contains__(self, actor: str) -> bool:
+        return actor in self._actors
+
+    def expect(self, actors: Iterable[str]) -> None:
+        """Let messages to these actors wait from now on."""
+        loop = asyncio.get_running_loop()
+        for actor in actors:
+            self._actors.setdefault(actor, loop.create_future())
+
+    def end(self, actors: Iterable[str] | None = None) -> None:
+        """Let the messages to these actors go on (by default to all), since the actors are back or
+        will not be."""
+        for actor in list(self._actors if actors is None else actors):
+            back = self._actors.pop(actor, None)
+            if back is not None and not back.done():
+                back.set_result(None)
+
+    async def wait(self, actor: str) -> None:
+        """Wait until the actor is back, if it is expected."""
+        while (back := self._actors.get(actor)) is not None:
+            await asyncio.shield(back)
 
 
 class Ask(NamedTuple):

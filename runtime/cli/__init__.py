@@ -22,4 +22,5 @@ compare      `compare`: show how runs differ in their keys and in their scores
 run_filters  Filters and orders of a list of runs, as a person writes them
 runs         `runs`: list the runs of a folder, live and over, with their scores and the keys that
              differ
+docs         `docs`: a page of the documentation in the terminal
 """

@@ -10,6 +10,7 @@ from typing import Literal
 from runtime.cli.arguments import Switch
 from runtime.errors import ConfigError
 from runtime.reasons import reason
+from runtime.typed_name import SCRIPT
 
 Shell = Literal["bash", "zsh", "fish"]
 
@@ -28,7 +29,7 @@ def completion(shell: Shell | None = None, *, install: Switch = False) -> int:
         Put the script where the shell looks for it, and print its path. A line in ~/.bashrc or
         ~/.zshrc loads it.
     """
-    from runtime.cli.main import SCRIPT, application
+    from runtime.cli.main import application
 
     app = application(["--help"], SCRIPT)
     found = shell or _own()

@@ -22,10 +22,10 @@ from runtime.config.toml_source import BUILT_IN, read
 from runtime.errors import ConfigError, ConvoyError
 from runtime.reasons import reason
 from runtime.terminal_text import printable
+from runtime.typed_name import SCRIPT, typed_name
 
 HELP = "Train convolutional networks as a convoy of role processes."
 VERSION = "--version"
-SCRIPT = "convoy"  # the same command line as `python -m runtime`, see pyproject.toml
 NOBODY_READS = 141  # the exit code of a process that SIGPIPE ended
 COMMANDS = {
     "up": "runtime.cli.up:up",
@@ -46,6 +46,7 @@ COMMANDS = {
     "down": "runtime.cli.down:down",
     "join": "runtime.cli.join:join",
     "completion": "runtime.cli.completion:completion",
+    "docs": "runtime.cli.docs:docs",
 }
 
 
@@ -107,11 +108,6 @@ def application(words: Sequence[str], name: str) -> App:
     for command, place in _meant(words).items():
         app.command(function_of(command, place), name=command)
     return app
-
-
-def typed_name() -> str:
-    """The name by which this process was called."""
-    return SCRIPT if Path(sys.argv[0]).stem == SCRIPT else "python -m runtime"
 
 
 def _version() -> str:

@@ -24,6 +24,7 @@ watcher        The interface of an observer of a run
 warnings       The warnings that a process logs, sent to the user as events, since users seldom read
                logs
 preparing      The preparation of a process before it can begin, such as the compilation of kernels
+revival        The processes that are started again when they die, while their run goes on
 
 See docs/decisions/processes.md.
 """

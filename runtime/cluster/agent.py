@@ -40,6 +40,7 @@ from runtime.cluster.lifecycle import (
     Hello,
     LinkLost,
     Ready,
+    Restarting,
 )
 from runtime.cluster.preparing import PREPARING, LoggedHold, LoggedPreparation
 from runtime.cluster.warnings import WARNING, LoggedWarnings
@@ -194,6 +195,10 @@ class Agent(Actor):
                 )
         self._home.begin(self._actors)
 
+    async def on_restarting(self, message: Restarting, envelope: Envelope) -> None:
+        """End the open asks to a peer that has died, and let new messages to it wait."""
+        self._home.lost(message.process, returns=True)
+
     async def on_halt(self, message: Halt, envelope: Envelope) -> None:
         """Stop the actors. The process exits when this is done."""
         self.log.info("halting: %s", message.reason)
@@ -269,7 +274,8 @@ class Agent(Actor):
     def _link_lost(self, peer: str) -> None:
         if peer == SUPERVISOR:
             self._cut_off.set()
-        self._reports.put_nowait(LinkLost(process=self._home.process, peer=peer))
+        life = self._linked.get(peer, 0)
+        self._reports.put_nowait(LinkLost(process=self._home.process, peer=peer, life=life))
 
     async def _beat(self) -> None:
         due = told = self._beaten = self.now()

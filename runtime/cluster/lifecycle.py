@@ -11,13 +11,15 @@ which they are legal.
           |   <------- Finished ------       the lead actor's run() has returned
           |   <------- Failure -------       an actor failed
           |   <------- LinkLost ------       the connection to a peer broke
+          |   -------- Restarting --->       a peer has died and is started again
           |   -------- Halt --------->       stop your actors and exit
 
 LIFE is the whole table of legal steps. Any other step is an error and changes nothing.
 
-A process can be restarted. The Hello of a higher incarnation is the step "reborn", and late
-messages of former lives are refused. The peers of the process then get a second Directory with its
-new addresses. The process itself gets its own Directory, prepares and begins while the others run.
+A process can be restarted (`revival`). Its peers get Restarting: their open asks end, and new
+messages wait. The Hello of a higher incarnation is the step "reborn", and late messages of former
+lives are refused. The process gets its own Directory and prepares while the others run. Once it is
+ready, its peers get a second Directory with its new addresses, and it begins.
 """
 
 from __future__ import annotations
@@ -148,6 +150,14 @@ class EventReport(Message):
 
 
 @message
+class Restarting(Message):
+    """A peer has died, and is started again. Open asks to its actors end, and messages to them wait
+    until it is back."""
+
+    process: str
+
+
+@message
 class Finished(Message):
     """The lead actor is done."""
 
@@ -178,10 +188,12 @@ class Failure(Message):
 
 @message
 class LinkLost(Message):
-    """The connection from a process to one of its peers broke; messages may be lost."""
+    """The connection from a process to one of its peers broke; messages may be lost. `life` is the
+    incarnation of the peer, 0 if it is not known."""
 
     process: str
     peer: str
+    life: int = 0
 
 
 @message

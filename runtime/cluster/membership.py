@@ -24,6 +24,7 @@ class Membership:
         self._placement = placement
         self.specs = {spec.name: spec for spec in placement.processes}
         self.greetings: dict[str, Hello] = {}
+        self._ended: dict[str, int] = {}  # process -> its last incarnation, while it is restarted
 
     def __repr__(self) -> str:
         return f"<roll: {len(self.greetings)} of {len(self.specs)} processes>"
@@ -33,9 +34,14 @@ class Membership:
         return self.specs[process]
 
     def life(self, process: str) -> int:
-        """Return the incarnation of a process; 0 if it has not greeted."""
+        """Return the last incarnation in which a process has greeted; 0 if it never has."""
         greeting = self.greetings.get(process)
-        return 0 if greeting is None else greeting.incarnation
+        return self._ended.get(process, 0) if greeting is None else greeting.incarnation
+
+    def ended(self, process: str) -> None:
+        """Note that a process has died, and will greet again."""
+        self._ended[process] = self.life(process)
+        self.greetings.pop(process, None)
 
     def host(self, process: str) -> str:
         """Describe where a process runs, for people: its machine, the name of the host and the
@@ -69,15 +75,17 @@ class Membership:
         }
 
     def peers(self, process: str) -> tuple[str, ...]:
-        """Return the processes that it exchanges messages with, except itself."""
-        return tuple(name for name in self._placement.neighbours(process) if name != process)
+        """Return the processes that it exchanges messages with and that have greeted, except
+        itself."""
+        neighbours = self._placement.neighbours(process)
+        return tuple(name for name in neighbours if name != process and name in self.greetings)
 
     def directory(self, process: str, only: str = "") -> list[Directory]:
-        """Return the addresses of all peers of a process, or of one of them, in as many messages as
-        needed."""
+        """Return the addresses of all peers of a process that have greeted, or of one of them, in
+        as many messages as needed."""
         peers = {}
         for name, actors in self._placement.neighbours(process).items():
-            if not only or name == only:
+            if name in self.greetings and name == (only or name):
                 hello = self.greetings[name]
                 peers[name] = {
                     **asdict(endpoints(hello)),
@@ -97,7 +105,8 @@ def endpoints(hello: Hello) -> Endpoints:
     return Endpoints(hello.control, hello.bulk, hello.arena, hello.host)
 
 
-def hears_at(hello: Hello) -> Endpoints:
-    """Return the addresses where a process receives the supervisor's messages. They have no arena,
-    since these messages contain no arrays."""
-    return replace(endpoints(hello), arena="")
+def hears_at(hello: Hello, *, arrays: bool) -> Endpoints:
+    """Return the addresses where a process receives the supervisor's messages. They have no arena
+    unless these messages contain large `arrays`."""
+    found = endpoints(hello)
+    return found if arrays else replace(found, arena="")

@@ -138,6 +138,21 @@ class Supervision:
         """Note that the process was launched. The time within which it must report begins."""
         self.processes[process].launched = now
 
+    def life(self, process: str) -> int:
+        """Return the present incarnation of a process; 0 if it is not in this run."""
+        watched = self.processes.get(process)
+        return 0 if watched is None else watched.incarnation
+
+    def restarts(self, process: str, now: float) -> None:
+        """Note that the process has died, and begins its next life."""
+        self._lost = {ends: since for ends, since in self._lost.items() if process not in ends}
+        watched = self.processes[process]
+        watched.incarnation += 1
+        self._counts[watched.stage] -= 1
+        self._counts[LifeStage.STARTING] += 1
+        watched.stage = LifeStage.STARTING
+        watched.launched = now
+
     def beat(self, heartbeat: Heartbeat, now: float) -> None:
         """Note a heartbeat."""
         watched = self.processes.get(heartbeat.process)

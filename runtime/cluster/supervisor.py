@@ -30,9 +30,11 @@ from runtime.cluster.lifecycle import (
     LifeStage,
     LinkLost,
     Ready,
+    Restarting,
     agent_of,
 )
 from runtime.cluster.membership import Membership, hears_at
+from runtime.cluster.revival import Revival
 from runtime.cluster.sameness import Sameness
 from runtime.cluster.standstill import Standstill
 from runtime.cluster.supervision import Liveness, Supervision
@@ -85,6 +87,7 @@ class Supervisor(Actor):
         self._supervision = Supervision((p.name for p in placement.processes), liveness, self.now())
         self._standstill = Standstill(placement.topology.lead, liveness.standstill_seconds)
         self._causes = Causes()
+        self._revival = Revival(placement)
         self._memory = MachineMemory()
         self._warnings = FirstOfEach()
         # process -> why it counts as dead, also if it later ends for another reason
@@ -128,6 +131,8 @@ class Supervisor(Actor):
         async with self._in_time(f"process '{spec.name}' was not started"):
             launched = await self._launcher.launch(spec, incarnation)
         self._launched[spec.name] = launched
+        if self.outcome.done():
+            launched.signal(signal.SIGKILL)
         self._supervision.launched(spec.name, self.now())
         self._watchers.append(
             asyncio.create_task(
@@ -147,14 +152,14 @@ class Supervisor(Actor):
     async def wind_down(self, reason: str) -> None:
         """Ask the lead actor to bring the run to a good end. Before the lead runs, there is nothing
         to save, and the run ends at once."""
-        if self._supervision.all_reached(LifeStage.RUNNING):
+        if self.began.is_set() and not self.outcome.done():
             await self.tell(self._placement.topology.lead, WindDown(reason=reason))
         else:
             self._end(None)
 
     async def save(self) -> None:
         """Ask the lead actor to write a checkpoint and go on."""
-        if self._supervision.all_reached(LifeStage.RUNNING):
+        if self.began.is_set() and not self.outcome.done():
             await self.tell(self._placement.topology.lead, Save())
 
     def end_now(self) -> None:
@@ -184,7 +189,7 @@ class Supervisor(Actor):
 
     async def on_hello(self, message: Hello, envelope: Envelope) -> None:
         """Note that a process has started. Once all have, send to each the addresses of its peers.
-        If the process was restarted, send its new address to its peers."""
+        A process that was restarted gets them at once."""
         if self._is_halting(message.process):
             return
         self._supervision.note(message.process, "hello", self.now(), message.incarnation)
@@ -198,7 +203,7 @@ class Supervisor(Actor):
         metrics = {"metrics_port": message.metrics_port, "versions": dict(message.versions)}
         self._watcher.event(self.name, "process", {**facts, **metrics})
         if self._directed:
-            await self._introduce(message.process)
+            await self._direct(message.process)
         elif self._supervision.all_reached(LifeStage.GREETED) and self._same(
             self.sameness.wrong_program()
         ):
@@ -213,12 +218,6 @@ class Supervisor(Actor):
         if difference:
             self._end(LaunchError(difference))
         return not difference
-
-    async def _introduce(self, process: str) -> None:
-        """Send the address of a process to its peers, and theirs to it."""
-        for peer in self.roll.peers(process):
-            await self._direct(peer, only=process)
-        await self._direct(process)
 
     async def _direct(self, process: str, only: str = "") -> None:
         for directory in self.roll.directory(process, only):
@@ -236,6 +235,10 @@ class Supervisor(Actor):
         if not self._same(self.sameness.wrong_data()):
             return
         ready = self._supervision.at(LifeStage.READY)
+        if self.began.is_set():
+            for process in ready:
+                for peer in self.roll.peers(process):
+                    await self._direct(peer, only=process)
         for process in ready:
             self._supervision.note(process, "begin", self.now())
         for process in ready:
@@ -291,7 +294,8 @@ class Supervisor(Actor):
     async def on_link_lost(self, message: LinkLost, envelope: Envelope) -> None:
         """Note that the connection between two processes broke. If neither of them ends, this ends
         the run."""
-        if not self.outcome.done():
+        former = 0 < message.life < self._supervision.life(message.peer)
+        if not self.outcome.done() and not former:
             self._watcher.event(
                 self.name, "link lost", {"process": message.process, "peer": message.peer}
             )
@@ -321,7 +325,8 @@ class Supervisor(Actor):
         if self._condemned:
             await asyncio.wait([self.outcome], timeout=STACK_SECONDS)
         for process, why in self._condemned.items():
-            self._end(self._death(process, why))
+            if not self._restarts(process):
+                self._end(self._death(process, why))
             self._launched[process].signal(signal.SIGKILL)
         broken = self._supervision.broken(self.now())
         cause = self._causes.told(self.now()) or (
@@ -348,16 +353,41 @@ class Supervisor(Actor):
         if incarnation != self._supervision.processes[launched.name].incarnation:
             return  # another life of the process goes on
         halting = self._is_halting(launched.name)
+        restarts = self._restarts(launched.name)
         self._supervision.note(launched.name, "exit", self.now())
         if not halting:
             why = self._condemned.get(launched.name) or launched.describe(
                 status, self._memory.killed()
             )
+            if restarts:
+                await self._restart(launched.name, why)
+                return
             death = self._death(launched.name, why)
             if 0 < status < LOST:
                 self._causes.exited(launched.name, death, self.now())
             else:
                 self._end(death)
+
+    def _restarts(self, process: str) -> bool:
+        """Whether the process would be started again if it died now."""
+        runs = self._supervision.is_at(process, LifeStage.RUNNING)
+        return runs and self._revival.allows(process) and not self.outcome.done()
+
+    async def _restart(self, process: str, why: str) -> None:
+        """Start a process again that has died while it ran, and let its peers know."""
+        text = f"process {process} on {self.roll.host(process)} {why}; it is started again"
+        self._watcher.event(self.name, WARNING, {"text": text, "process": process})
+        self._revival.take(process)
+        self._condemned.pop(process, None)
+        self._supervision.restarts(process, self.now())
+        self.roll.ended(process)
+        self._home.lost(process, returns=True)
+        try:
+            for peer in self.roll.peers(process):
+                await self.tell(agent_of(peer), Restarting(process=process))
+            await self._launch(self.roll.spec(process), self._supervision.life(process))
+        except ConvoyError as error:
+            self._end(error)
 
     def _death(self, process: str, why: str) -> RoleDied:
         return death(
@@ -385,10 +415,9 @@ class Supervisor(Actor):
             return
         if isinstance(message, Hello) and message.incarnation == envelope.incarnation:
             actors = [agent_of(spec.name), *spec.actors]
+            at = hears_at(message, arrays=self._home.arena is not None)
             try:
-                self._home.connect(
-                    spec.name, message.incarnation, hears_at(message), actors, self._road
-                )
+                self._home.connect(spec.name, message.incarnation, at, actors, self._road)
             except LaunchError as error:  # no file descriptor is left for the connection
                 self._end(error)
         elif isinstance(message, Failure):

@@ -18,6 +18,7 @@ from runtime.errors import ConfigError
 from runtime.reasons import reason
 from runtime.regular import decoded, read_bytes
 from runtime.terminal_text import one_line
+from runtime.typed_name import shown
 
 CLUSTER_FILE = "cluster.toml"
 BUILT_IN = "roles"  # the program of a cluster.toml that names none
@@ -184,11 +185,7 @@ def _text(path: Path) -> str:
     try:
         return decoded(read_bytes(path, MOST_BYTES)).replace("\r\n", "\n")
     except FileNotFoundError as error:
-        hint = (
-            ("; `python -m runtime init` writes one to begin with")
-            if path.name == CLUSTER_FILE
-            else ""
-        )
+        hint = f"; {shown('init')} writes one to begin with" if path.name == CLUSTER_FILE else ""
         raise ConfigError([f"{path}: no such file{hint}"]) from error
     except UnicodeDecodeError as error:
         line = error.object.count(b"\n", 0, error.start) + 1

@@ -76,14 +76,20 @@ def is_script(program: str) -> bool:
 def import_program(program: str) -> Program:
     """Import the program by its name or, for a script, by its path. Exceptions of the import are
     not caught."""
+    return program_of(module_of(program), program if is_script(program) else "")
+
+
+def module_of(program: str) -> ModuleType:
+    """Import a module by its name, or a script by its path. Exceptions of the import are not
+    caught."""
     if not is_script(program):
-        return program_of(importlib.import_module(program))
+        return importlib.import_module(program)
     known = sys.modules.get(SCRIPT)
     if known is not None and known.__file__ == program:
-        return program_of(known, program)
+        return known
     if program in _failed:
         raise _failed[program]
-    return program_of(_loaded(program), program)
+    return _loaded(program)
 
 
 def program_here(program: str) -> Program | None:

@@ -73,6 +73,12 @@ class ActorSpec:
         return bool(getattr(self.options, "serves", False))
 
     @property
+    def restarts(self) -> int:
+        """The number of deaths of its process that the actor may survive: the process is started
+        again, with a new actor, while the run goes on."""
+        return int(getattr(self.options, "restarts", 0))
+
+    @property
     def beside(self) -> str:
         """The actor on whose machine this actor runs if it is neither a worker nor a server. ""
         places it on the first machine."""

@@ -69,6 +69,13 @@ class Events:
         self.over = True
         self._wake()
 
+    def last_fields(self, actor: str) -> dict[str, Any]:
+        """Return the fields of an actor's latest event. Empty if it has reported none."""
+        for (by, _), event in reversed(self.last.items()):
+            if by == actor:
+                return dict(event.fields)
+        return {}
+
     async def stream(self) -> AsyncIterator[Event]:
         """Yield every event from the first on, until the run is over. A reader that is too slow
         gets the number of events it missed."""

@@ -12,12 +12,14 @@ from abc import ABC, abstractmethod
 from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
+import numpy as np
+
 from runtime.cluster.lifecycle import Heartbeat
 from runtime.cluster.operators.operator_key import OperatorKeys
 from runtime.cluster.watcher import Watcher
 from runtime.config.sections import ClusterConfig
 from runtime.errors import ConvoyError
-from runtime.messages.message import Message
+from runtime.messages.message import Array, Message
 from runtime.plan.topology import Placement
 from runtime.report.rundir import RunDirectory
 from runtime.runs.continuing import Scaling, not_scaled
@@ -122,6 +124,10 @@ class Execution(ABC):
     @abstractmethod
     async def ask(self, actor: str, message: Message, answer: type[R], timeout: float | None) -> R:
         """Ask an actor and wait for its answer; see Actor.ask."""
+
+    def memory(self, size: int) -> Array:
+        """Return memory for arrays of messages; see Actor.memory."""
+        return np.empty(size, np.uint8)
 
     @abstractmethod
     async def wind_down(self, reason: str) -> None:

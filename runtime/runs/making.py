@@ -22,15 +22,20 @@ from runtime.simulation.clock import VirtualTimeLoop
 
 
 def execution_of(
-    placement: Placement, config: ClusterConfig, *, here: bool, early: Early | None
+    placement: Placement,
+    config: ClusterConfig,
+    *,
+    here: bool,
+    early: Early | None,
+    shares: bool = False,
 ) -> Callable[[ExecutionContext], Execution]:
-    """Return a function that makes the run's execution. `here` asks for this event loop. Raises
-    ConfigError if [simulation] fits no link or has no profile."""
+    """Return a function that makes the run's execution. `here` asks for this event loop.
+    `shares`: see Run. Raises ConfigError if [simulation] fits no link or has no profile."""
     if config.simulation.clock == "virtual":
         from runtime.runs.virtual_run import planned
 
         return planned(placement, config)
-    return LoopExecution if here else partial(ProcessExecution, early=early)
+    return LoopExecution if here else partial(ProcessExecution, early=early, shares=shares)
 
 
 def directory_of(

@@ -35,7 +35,8 @@ from runtime.machine.addresses import described, interfaces, is_loopback, on_the
 from runtime.machine.private import PrivateFolder
 from runtime.machine.stacks import INTO_FILE
 from runtime.machine.versions import build, identity
-from runtime.messages.message import Envelope, Lane, Message
+from runtime.memory.arena import Arena
+from runtime.messages.message import Array, Envelope, Lane, Message
 from runtime.page.live import LivePage
 from runtime.plan.credentials import credentials
 from runtime.plan.placement import files_of
@@ -60,14 +61,16 @@ ENDING = (LifeStage.HALTING.value, LifeStage.GONE.value)
 
 class ProcessExecution(Execution):
     """An execution in processes. `early`: processes that were started before the configuration was
-    read, see LaunchPlan."""
+    read, see LaunchPlan. `shares`: this process shares memory with the others of this host."""
 
     _private: PrivateFolder | None = None
     _observation: Observation | None = None
     _pages: Pages | None = None
     _report: LivePage | None = None
 
-    def __init__(self, site: ExecutionContext, early: Early | None = None) -> None:
+    def __init__(
+        self, site: ExecutionContext, early: Early | None = None, *, shares: bool = False
+    ) -> None:
         placement = site.placement
         config = site.config
         directory = site.directory
@@ -81,6 +84,8 @@ class ProcessExecution(Execution):
         self._here = ""  # the address by which other hosts reach this one
         self._keys = credentials(placement, encrypted=self._roads.encrypted)
         self._node = Node(SUPERVISOR, FIRST, ThreadCompute(), Metrics(observed=config.run.observe))
+        arena = Arena(SUPERVISOR) if shares and self._roads.shared_memory else None
+        self._node.arena = arena
         self._road = SocketTransport(
             SUPERVISOR,
             self._deliver,
@@ -90,6 +95,7 @@ class ProcessExecution(Execution):
             bind=self._bind,
             keys=self._keys[SUPERVISOR],
             on_link_lost=self._link_lost,
+            arena=arena,
         )
         self._inside = InprocTransport(
             SUPERVISOR, self._node.deliver, self._node.reject, self._limits, InprocNetwork()
@@ -237,6 +243,9 @@ class ProcessExecution(Execution):
     async def ask(self, actor: str, message: Message, answer: type[R], timeout: float | None) -> R:
         return await self._supervisor.ask(actor, message, answer, timeout=timeout)
 
+    def memory(self, size: int) -> Array:
+        return self._node.memory(size)
+
     async def wind_down(self, reason: str) -> None:
         self._lingers.stop()
         await self._supervisor.wind_down(reason)
@@ -261,6 +270,8 @@ class ProcessExecution(Execution):
         self._node.compute.close()
         await self._inside.close()
         await self._road.close()
+        if self._node.arena is not None:
+            self._node.arena.close()
         if self._pages is not None:
             await self._lingers.at(self._pages.visits)
             self._pages.close()

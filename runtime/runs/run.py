@@ -16,6 +16,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Self, TypeVar
 
+import numpy as np
 from pydantic import BaseModel
 
 from runtime.cluster.launcher import Early
@@ -25,7 +26,7 @@ from runtime.config.recorded import recorded
 from runtime.config.sections import ClusterConfig
 from runtime.errors import ActorStopped, ConfigError, ConvoyError
 from runtime.machine.versions import versions
-from runtime.messages.message import Message
+from runtime.messages.message import Array, Message
 from runtime.plan.topology import SUPERVISOR, Placement
 from runtime.reasons import in_words
 from runtime.records.lock_file import RUNNING
@@ -57,6 +58,7 @@ class Run:
     - `scale`: makes another run of it.
     - `restarts`: the number of runs that it follows.
     - `cards`: the operators' keys of the runs before it.
+    - `shares`: this process shares memory with the actors of this machine.
     - `loop_factory`: makes an event loop with its kind of time.
 
     The ConvoyError that ends a run is raised once, by the first of `events`, `result`, or leaving
@@ -77,6 +79,7 @@ class Run:
         scale: Scaling = not_scaled,
         restarts: int = 0,
         cards: OperatorKeys | None = None,
+        shares: bool = False,
     ) -> None:
         self.placement = placement
         self._restarts = restarts
@@ -85,7 +88,7 @@ class Run:
         self._options = options
         self._record = config if record is None else record
         self._console = console
-        self._build = execution_of(placement, config, here=here, early=early)
+        self._build = execution_of(placement, config, here=here, early=early, shares=shares)
         self._virtual = config.simulation.clock == "virtual"
         self.loop_factory = loop_factory_of(config)
         self._given = directory
@@ -313,6 +316,11 @@ class Run:
         with self._telling_why():
             return await house.ask(actor, message, answer, timeout)
 
+    def memory(self, size: int) -> Array:
+        """Return a new uint8 array of `size` bytes for arrays of messages; see Actor.memory."""
+        self._started()
+        return np.empty(size, np.uint8) if self._house is None else self._house.memory(size)
+
     async def save(self) -> None:
         """Ask the lead actor to write a checkpoint and continue."""
         house = await self._begun(self.placement.topology.lead)
@@ -352,11 +360,7 @@ class Run:
         await self.ended()
         self._raise()
         lead = self.placement.topology.lead
-        last = next(
-            (event for (actor, _), event in reversed(self._events.last.items()) if actor == lead),
-            None,
-        )
-        return dict(last.fields) if last is not None else {}
+        return self._events.last_fields(lead)
 
     # -- inside
 

@@ -47,12 +47,15 @@ def launch(
     name: str | None = None,
     processes: Processes = "one-per-actor",
     show: bool = False,
+    shared_arrays: bool = False,
     **sections: Any,
 ) -> Run:
     """Make a run of this topology, not started yet: `async with` it, or await its `start()`.
 
     Its run directory is made in `directory`, and its name ends with `name`. Actors live in a
     process each, in "one" process, or "here", on this event loop. `show` prints what `up` prints.
+    With `shared_arrays` the script and the actors of this machine read each other's large arrays
+    in place: those that an actor answers with, and those that the script makes in `run.memory`.
     `sections` are those of cluster.toml by their names, as dicts: machine=[{"name": "a", "cores":
     2}], process=[{"name": "servers", "actors": ["fc*"]}], links={"transport": "tcp"},
     liveness={...}, metrics={"port": 9464}, simulation={"clock": "virtual"}.
@@ -80,7 +83,8 @@ def launch(
         placement = Placement(
             topology, (ProcessSpec(HERE, placement.processes[0].machine, actors),)
         )
-    return Run(placement, config, record=record, here=here, console=RunConsole if show else None)
+    console = RunConsole if show else None
+    return Run(placement, config, record=record, here=here, console=console, shares=shared_arrays)
 
 
 def run(
@@ -94,7 +98,7 @@ def run(
     KeyboardInterrupt, or its end. Raises the ConvoyError that ended the run.
     """
     current = launch(topology, **settings)
-    if _on_a_loop():
+    if on_a_loop():
         raise ConvoyError(
             "an event loop runs here, as in a notebook: use `async with runtime.launch(...)`"
         )
@@ -114,7 +118,8 @@ def run(
     return result
 
 
-def _on_a_loop() -> bool:
+def on_a_loop() -> bool:
+    """Whether an event loop runs in this thread, as in a notebook."""
     try:
         asyncio.get_running_loop()
     except RuntimeError:

@@ -8,7 +8,8 @@ from collections.abc import Iterator
 from cyclopts import App
 from cyclopts.argument import Argument
 
-from runtime.cli.main import SCRIPT, VERSION, application
+from runtime.cli.main import VERSION, application
+from runtime.typed_name import SCRIPT
 from tests.house.folder_maps import first_sentence
 from tests.house.pages import linked, table
 

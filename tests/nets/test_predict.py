@@ -247,7 +247,12 @@ def test_weights_without_a_description_name_the_options_to_give(tmp_path):
     with pytest.raises(
         NetError, match=("the net does not give the size of its images: give --size HEIGHTxWIDTH")
     ):
-        Predictor.load(tmp_path / "w.caffemodel", Given(net=load_net("lenet")))
+        mine = tmp_path / "mine.prototxt"
+        mine.write_text(load_net("lenet").path.read_text())
+        Predictor.load(tmp_path / "w.caffemodel", Given(net=load_net(mine)))
+    assert Predictor.load(
+        tmp_path / "w.caffemodel", Given(net=load_net("lenet"))
+    ).deployment.shape == (1, 28, 28), "the zoo knows the size of MNIST's images"
     found = Predictor.load(
         tmp_path / "w.caffemodel", Given(net=load_net("lenet"), size=(28, 28), classes=DIGITS)
     )

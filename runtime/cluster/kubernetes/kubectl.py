@@ -11,6 +11,7 @@ from typing import Any
 from runtime.errors import LaunchError
 from runtime.reasons import reason
 from runtime.terminal_text import bounded, one_line
+from runtime.typed_name import shown
 
 SECONDS = 30.0  # the longest wait for an answer of the cluster
 NO_JOB_SETS = re.compile(
@@ -23,7 +24,7 @@ HINTS = (
     ),
     (re.compile(r"namespaces .* not found"), "see launcher.kubernetes.namespace"),
     (re.compile(r"context .* does not exist"), "see launcher.kubernetes.context"),
-    (re.compile(r"Forbidden"), "docs/cluster.md has the role that `up` needs"),
+    (re.compile(r"Forbidden"), f"{shown('docs cluster')} has the role that `up` needs"),
 )
 
 

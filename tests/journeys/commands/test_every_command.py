@@ -23,6 +23,7 @@ ROWS = (
     ),
     ("time --iterations 1", 0, r"conv1 +Convolution( +[\d.]+){3}\n"),
     ("completion bash", 0, r"complete .*-F _convoy convoy"),
+    ("docs docs/cluster.md#threads-and-cores", 0, r"^### Threads and cores\n"),
     ("--version", 0, r"^convoy \d+\.\d+\.\d+\n$"),
     ("ps", 0, r"^\S+-paced +running +since .* \d+/1000000 +roles +/.*\n$"),
     ("runs", 0, r"\n\S+-paced +\S+ \S+ +running +paced +omnivore +\d+/1000000 "),

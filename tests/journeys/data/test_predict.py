@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import csv
 import json
 import os
 import shutil
@@ -287,6 +288,84 @@ def test_a_mean_file_and_numbers_may_be_given(trained: Path, tmp_path: Path) -> 
     assert mean_given("104, 117,123") == (104.0, 117.0, 123.0)
 
 
+def test_a_file_of_classes_is_csv_or_json(
+    trained: Path, pictures: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "broken.png").write_bytes(b"no image")
+    first = min(pictures.iterdir())
+    words = ["predict", str(trained), str(first), str(tmp_path / "broken.png"), "--top", "2"]
+    assert main([*words, "--output", str(tmp_path / "found.csv")]) == 1
+    assert capsys.readouterr().out == f"wrote {tmp_path / 'found.csv'}\n"
+    rows = list(csv.DictReader((tmp_path / "found.csv").read_text().splitlines()))
+    assert [(Path(row["image"]).name, row["rank"]) for row in rows] == [
+        (first.name, "1"), (first.name, "2"), ("broken.png", "")
+    ]  # fmt: skip
+    assert rows[2]["error"]
+    assert main([*words, "--output", str(tmp_path / "found.json")]) == 1
+    capsys.readouterr()
+    assert main([*words, "--json"]) == 1
+    assert capsys.readouterr().out == (tmp_path / "found.json").read_text()
+    best = json.loads((tmp_path / "found.json").read_text().splitlines()[0])["classes"][0]
+    assert (rows[0]["name"], float(rows[0]["score"])) == (
+        best["name"], pytest.approx(best["score"])
+    )  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("more", "expected"),
+    [
+        (["--output", "found.txt"], "--output: found found.txt, expected a file that ends with"),
+        (["--output", "a.csv", "--json"], "--output: found a.csv and --json, expected a file"),
+        (
+            ["--output", "missing/a.csv"],
+            "missing/a.csv: cannot be written: No such file or directory",
+        ),
+    ],
+)
+def test_a_file_of_classes_that_cannot_be_made_is_reported(
+    trained: Path, pictures: Path, more: list[str], expected: str, tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str],
+) -> None:  # fmt: skip
+    monkeypatch.chdir(tmp_path)
+    assert main(["predict", str(trained), str(pictures), *more]) in (1, 2)
+    assert capsys.readouterr().err.startswith(expected)
+
+
+def test_the_samples_of_a_source_of_files_have_the_names_of_their_files(
+    trained: Path, pictures: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    names = sorted(path.name for path in pictures.iterdir())[:3]
+    (tmp_path / "list.txt").write_text("".join(f"{name} 0\n" for name in names))
+    source = f"format=images,source={tmp_path / 'list.txt'},root_folder={pictures},color=gray"
+    assert main(["predict", str(trained), "--data", source, "--top", "1", "--json"]) == 0
+    told = [json.loads(line)["image"] for line in capsys.readouterr().out.splitlines()]
+    assert told == [str(pictures / name) for name in names]
+
+
+def test_the_data_that_the_net_names_are_classified(
+    trained: Path, pictures: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:  # fmt: skip
+    names = sorted(path.name for path in pictures.iterdir())[:2]
+    (tmp_path / "list.txt").write_text("".join(f"{name} 0\n" for name in names))
+    text = load_net("lenet").path.read_text()
+    layers = text[text.index('layer {\n  name: "conv1"') :]
+    data = f"""layer {{ name: "mnist" type: "ImageData" top: "data" top: "label"
+      transform_param {{ scale: 0.00390625 }} include {{ phase: TEST }}
+      image_data_param {{ source: "list.txt" root_folder: "{pictures}/" batch_size: 2 is_color: false }} }}
+    """
+    (tmp_path / "own.prototxt").write_text(data + layers)
+    monkeypatch.chdir(tmp_path)
+    words = ["predict", str(trained), "--data", "format=net", "--json"]
+    assert main([*words, "--net", "own.prototxt", "--size", "28x28"]) == 0
+    told = [json.loads(line)["image"] for line in capsys.readouterr().out.splitlines()]
+    assert told == [str(pictures / name) for name in names]
+    assert main(words) == 2
+    assert capsys.readouterr().err == (
+        "--data format=net: found no net, expected one with data layers: --net\n"
+    )
+
+
 def test_an_onnx_file_of_a_checkpoint_needs_no_net(trained: Path, tmp_path: Path) -> None:
     onnxruntime = pytest.importorskip(
         "onnxruntime", reason=("needs onnxruntime: pip install -e '.[onnx-reference]'")
@@ -296,7 +375,11 @@ def test_an_onnx_file_of_a_checkpoint_needs_no_net(trained: Path, tmp_path: Path
     images = np.random.default_rng(1).integers(0, 256, (5, 1, 28, 28), np.uint8)
     (found,) = theirs.run(None, {"data": images.astype("f4") / 256})
     assert np.abs(found - Predictor.load(trained).scores(images)).max() < 1e-4
-    assert json.loads(theirs.get_modelmeta().custom_metadata_map["classes"]) == list("0123456789")
+    facts = theirs.get_modelmeta().custom_metadata_map
+    assert json.loads(facts["classes"]) == list("0123456789")
+    steps = json.loads(facts["preprocessing"])
+    assert [step["step"] for step in steps] == ["decode", "resize", "normalise"]
+    assert (steps[0]["planes"], steps[1]["height"], steps[2]["scale"]) == ("gray", 28, 1 / 256)
 
 
 def test_without_the_package_for_onnx_the_error_names_it(
