@@ -5,8 +5,8 @@ from __future__ import annotations
 
 import fcntl
 import os
+import secrets
 import stat
-import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -20,6 +20,7 @@ from nets.regular import read_bytes
 
 M = TypeVar("M", bound=Message)
 LIMIT = 2**31 - 1  # protobuf's limit for one message
+NEW = os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
 
 
 def read_message(path: Path, message: type[M], what: str, kind: type[NetError] = NetError) -> M:
@@ -56,17 +57,17 @@ def replacing(path: Path) -> Iterator[Path]:
     flushed.
 
     Raises OSError, which names `path`, for a full disk or a missing folder; the temporary file is
-    then removed. A
-    temporary file that a killed process has left is removed first. The writer locks its file, so
-    the files of living writers stay.
+    then removed. A temporary file that a killed process has left is removed first. The writer locks
+    its file, so the files of living writers stay. The mode is that of any new file (umask): a
+    private folder keeps its files private.
     """
     sweep_temporaries(path.parent, path.name)
+    temporary = path.parent / f".{path.name}.{secrets.token_hex(8)}.tmp"
     try:
-        handle, name = tempfile.mkstemp(prefix=f".{path.name}.", suffix=".tmp", dir=path.parent)
+        handle = os.open(temporary, NEW, 0o666)
     except OSError as error:
         error.filename = str(path)
         raise
-    temporary = Path(name)
     try:
         with suppress(OSError):  # a file system without locks
             fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -79,7 +80,7 @@ def replacing(path: Path) -> Iterator[Path]:
         temporary.replace(path)
     except BaseException as error:
         temporary.unlink(missing_ok=True)
-        if isinstance(error, OSError) and error.filename in (None, name):
+        if isinstance(error, OSError) and error.filename in (None, str(temporary)):
             error.filename = str(path)
         raise
     finally:

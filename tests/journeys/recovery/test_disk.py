@@ -198,8 +198,6 @@ def test_only_its_owner_may_look_into_a_run_directory(tmp_path: Path) -> None:
     (directory,) = (tmp_path / "runs").iterdir()
     assert directory.stat().st_mode & 0o777 == 0o700
     assert (directory / "logs").stat().st_mode & 0o777 == 0o700
-    (saved,) = directory.glob("*.safetensors")
-    assert saved.stat().st_mode & 0o777 == 0o600
     assert (directory / "events.jsonl").stat().st_mode & 0o777 == 0o600
 
 
