@@ -56,20 +56,20 @@ test_initialization: false snapshot_after_train: false
 class Way:
     """A way to train: the keys of [train.strategy], and of [train.gradients]. An iteration has
     `batches` batches of 32 images. The run has `longer` times as many samples as the others, and
-    `slower` times the learning rate."""
+    `rate` times the learning rate."""
 
     name: str
     strategy: dict[str, Any] = field(hash=False)
     batches: int = 1
     longer: float = 1.0
-    slower: float = 1.0
+    rate: float = 1.0
     form: str = "float32"
 
 
-def islands(name: str, form: str = "int4", slower: float = 1.0, **keys: Any) -> Way:
+def islands(name: str, form: str = "int4", rate: float = 1.0, **keys: Any) -> Way:
     """Four islands with these keys of the preset."""
     strategy = {"preset": "islands", "workers": 4, "options": keys}
-    return Way(name, strategy, form=form, slower=slower)
+    return Way(name, strategy, form=form, rate=rate)
 
 
 ALONE = "fastest machine alone"
@@ -78,9 +78,11 @@ WAYS = (
     Way(f"{ALONE}, half the samples", ONE, longer=0.5),
     Way(ALONE, ONE),
     Way(f"{ALONE}, 1.5 times the samples", ONE, longer=1.5),
+    Way(f"{ALONE}, half the samples, twice the rate", ONE, longer=0.5, rate=2.0),
     islands("islands, int4", outer_momentum=0.0),
-    islands("islands, int4, outer momentum 0.5, half the rate", slower=0.5),
+    islands("islands, int4, outer momentum 0.5, half the rate", rate=0.5),
     islands("islands, int4, outer momentum 0.5"),
+    islands("islands, int4, twice the rate", rate=2.0, outer_momentum=0.0),
     islands("islands, int8", "int8", outer_momentum=0.0),
     islands("islands, float32", "float32", outer_momentum=0.0),
     islands("islands, int4, no grace window", outer_momentum=0.0, grace=0.0),
@@ -138,7 +140,7 @@ def trial(way: Way, data: Data, iterations: int, seed: int) -> tuple[float, floa
     """Train once, on the virtual clock."""
     with tempfile.TemporaryDirectory(prefix="convoy-benchmark-") as folder, using(1):
         solver = Path(folder, "solver.prototxt")
-        solver.write_text(SOLVER.format(rate=BASE_LR * way.slower))
+        solver.write_text(SOLVER.format(rate=BASE_LR * way.rate))
         options = data.lenet(way.strategy, round(iterations * way.longer / way.batches))
         said = {key: value for key, value in options.items() if key not in ("base_lr", "momentum")}
         said |= {"solver": str(solver), "seed": seed, "batch": BATCH * way.batches}

@@ -60,7 +60,10 @@ class StepsBySpeed:
         return f"<steps {', '.join(f'{name} {self.of(name)}' for name in self._islands)}>"
 
     def stepped(self, island: str, number: int, seconds: float, now: float) -> None:
-        """Note an island's step, which was iteration `number`."""
+        """Note an island's step, which was iteration `number`. Islands that go together are not
+        measured, so that a run repeats itself."""
+        if self._said.together:
+            return
         _note(self._seconds, island, seconds)
         self._last[island] = number, now
 

@@ -228,3 +228,11 @@ def test_islands_that_go_together_share_a_ticket_of_a_whole_period() -> None:
     assert found.of("island-0") == 32
     assert shared_out(32, (1, 1, 2, 4)) == (0, 4, 8, 16, 32)
     assert steps(period=16, together=True).of("island-0") == 64
+
+
+def test_islands_that_go_together_are_not_measured_so_that_a_run_repeats_itself() -> None:
+    found = steps(together=True)
+    before = found.of("island-0")
+    found.stepped("island-0", 3, 0.01, 1.0)
+    found.merged(3, 9.0)
+    assert found.of("island-0") == before
