@@ -33,9 +33,9 @@ function roundStep(range, most) {
   return [1, 2, 5, 10].map((factor) => factor * power).find((step) => range / step <= most);
 }
 
-// The marks of a logarithmic axis: powers of ten with 2 and 5, or round steps inside a decade.
+// The marks of a logarithmic axis: powers of ten with 2 and 5, or round steps in a narrow range.
 function logMarks(least, greatest) {
-  if (greatest / least < 20) {
+  if (greatest / least < 5) {
     const step = roundStep(greatest - least, 6);
     const first = Math.ceil(least / step);
     const count = Math.max(0, Math.floor(greatest / step) - first + 1);
