@@ -142,7 +142,7 @@ def test_the_reason_why_pods_do_not_start_is_one_line_and_nothing_is_left(
 ) -> None:
     expected = {
         "no-job-sets": "the cluster has no JobSet",
-        "forbidden": r"Forbidden.*\(docs/cluster.md has the role",
+        "forbidden": r"Forbidden.*\(`.* docs cluster` has the role",
         "namespace": r'namespaces "x" not found \(see launcher.kubernetes.namespace\)',
         "image": "machine 'w.': pod .* waits: ImagePullBackOff: Back-off pulling image",
         "unschedulable": (

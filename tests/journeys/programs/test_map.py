@@ -25,9 +25,20 @@ def square(number: int) -> int:
     return number * number
 
 
-def shifted(array: np.ndarray) -> tuple[np.ndarray, bool, bool]:
-    """The array plus one, and whether the given one is in memory of another process."""
-    return array + 1, array.flags.writeable, array.flags.owndata
+def file_of(array: np.ndarray) -> str:
+    """The file in whose mapping an array lies."""
+    address = array.__array_interface__["data"][0]
+    for line in Path("/proc/self/maps").read_text().splitlines():
+        span, *_, file = line.split(maxsplit=5)
+        low, high = (int(end, 16) for end in span.split("-"))
+        if low <= address < high:
+            return file
+    return ""
+
+
+def shifted(array: np.ndarray) -> tuple[np.ndarray, bool, str]:
+    """The array plus one, and the memory of the given one."""
+    return array + 1, array.flags.writeable, file_of(array)
 
 
 def dying(item: dict[str, Any]) -> int:
@@ -64,10 +75,11 @@ def test_no_items_have_no_results(tmp_path: Path) -> None:
 def test_arrays_are_read_in_place_and_results_outlive_the_workers(tmp_path: Path) -> None:
     items = [np.full((64, 1024), number, np.float32) for number in range(6)]
     found = runtime.map(shifted, items, workers=2, directory=tmp_path)
-    for item, (array, writeable, owns) in zip(items, found, strict=True):
+    for item, (array, writeable, file) in zip(items, found, strict=True):
         assert np.array_equal(array, item + 1)
         assert not writeable
-        assert not owns
+        assert "memfd:convoy-supervisor-" in file
+        assert "memfd:convoy-worker-" in file_of(array)
 
 
 def test_an_error_of_the_function_names_the_item_and_the_line(tmp_path: Path) -> None:
