@@ -34,7 +34,12 @@ from nets.schema import caffe_pb2 as caffe
 FAMILIES = (arithmetic, norms, pointwise, products, reductions, resizing, shapes, windows)
 FOLDED = (
     "convolutions have biases and no BatchNormalization exists: BatchNorm may have been folded; "
-    "export with training=TrainingMode.PRESERVE, do_constant_folding=False (docs/onnx.md)"
+    "export with dynamo=False, training=TrainingMode.PRESERVE, do_constant_folding=False "
+    "(docs/onnx.md)"
+)
+NEWER = (
+    "PyTorch's newer exporter wrote this graph: torch.onnx.export(..., dynamo=False) may write "
+    "operators that are read (docs/onnx.md)"
 )
 
 
@@ -55,7 +60,8 @@ def import_net(path: Path, keys: GraphKeys | None = None) -> Imported:
     graph = rewritten(read_graph(path, keys.output))
     made = Made.begun(graph)
     if problems := _convert(made):
-        raise NetError(problems)
+        newer = any(node.name.startswith("node_") for node in graph.nodes)
+        raise NetError([*problems, *([f"{path.name}: {NEWER}"] if newer else [])])
     proto = complete(made, keys)
     return Imported(proto, made.weights, graph.rows, _told(made))
 

@@ -65,6 +65,7 @@ Pattern = Callable[[Nodes, Node], "tuple[Node, Node] | None"]  # the last node, 
 
 def rewritten(graph: Graph) -> Graph:
     """Return the graph with one node for each composition that a layer computes."""
+    graph = _without_sequences(graph)
     nodes = Nodes(graph)
     instead: dict[int, Node] = {}
     for node in graph.nodes:
@@ -84,6 +85,31 @@ def _needed(nodes: tuple[Node, ...], outputs: tuple[str, ...]) -> list[Node]:
             wanted |= set(node.inputs)
             found.append(node)
     return found[::-1]
+
+
+def _without_sequences(graph: Graph) -> Graph:
+    """Return the graph with a Split for each SplitToSequence whose parts are taken one by one."""
+    nodes = Nodes(graph)
+    splits: dict[int, Node] = {}
+    taken = set[int]()
+    for node in graph.nodes:
+        chunk = nodes.number(node.inputs[1]) if len(node.inputs) == 2 else None
+        if node.kind != "SplitToSequence" or chunk is None or chunk < 1:
+            continue
+        readers = nodes.readers.get(node.outputs[0], [])
+        parts = {
+            nodes.number(each.inputs[1]): each for each in readers if each.kind == "SequenceAt"
+        }
+        if len(parts) == len(readers) and parts.keys() == {*range(len(readers))}:
+            outputs = tuple(parts[at].outputs[0] for at in range(len(readers)))
+            split = with_inputs(
+                node, node.inputs[0], kind="Split", axis=node.attributes.get("axis", 0),
+                chunk=int(chunk),
+            )  # fmt: skip
+            splits[id(node)] = replace(split, outputs=outputs)
+            taken |= {id(each) for each in readers}
+    changed = (splits.get(id(node), node) for node in graph.nodes if id(node) not in taken)
+    return replace(graph, nodes=tuple(changed))
 
 
 def _silu(nodes: Nodes, gate: Node) -> tuple[Node, Node] | None:

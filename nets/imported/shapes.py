@@ -138,7 +138,7 @@ def _split(step: Step) -> None:
     axis = x.axis(int(step.attribute("axis", 0)))
     size, count = x.sizes[axis], len(step.node.outputs)
     given = step.fixed(1)
-    chunk = -(-size // count)
+    chunk = step.attribute("chunk", -(-size // count))  # of a SplitToSequence
     sizes = (
         [min(chunk, size - at * chunk) for at in range(count)]
         if given is None

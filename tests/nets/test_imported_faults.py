@@ -261,6 +261,18 @@ def test_all_operators_without_a_layer_are_named_at_once(tmp_path):
     ]
 
 
+def test_a_refused_graph_of_the_newer_exporter_names_the_exporter_to_use(tmp_path):
+    graph = Graph()
+    model = graph.model(graph.scores(graph.op("Sin", "x"), 192))
+    model.graph.node[0].name = "node_sin"
+    (tmp_path / "net.onnx").write_bytes(model.SerializeToString())
+    with pytest.raises(NetError) as caught:
+        load_net(tmp_path / "net.onnx")
+    first, last = caught.value.problems
+    assert first == "net.onnx: Sin 'node_sin': no layer computes this operator"
+    assert "torch.onnx.export(..., dynamo=False)" in last
+
+
 def test_any_damaged_byte_is_refused_in_words_or_read(tmp_path):
     graph, out = small_net()
     data = bytearray(graph.model(out).SerializeToString())
