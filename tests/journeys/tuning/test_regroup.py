@@ -167,6 +167,29 @@ def test_regrouped_runs_with_todays_optimizers_have_the_bits_of_an_undisturbed_o
         assert arrays[name].tobytes() == expected.tobytes(), name
 
 
+def test_regrouped_runs_with_frozen_layers_have_the_bits_of_an_undisturbed_one(
+    tmp_path: Path,
+) -> None:
+    def frozen(directory: Path, preset: str, workers: int) -> Path:
+        cluster = configure(directory, preset, workers=workers, groups=1, iterations=20)
+        text = cluster.read_text()
+        keys = f'[train]\nweights = "{first}"\nfreeze = ["conv1", "ip1"]\n'
+        cluster.write_text(text.replace("[train]\n", keys) + "reproducible = true\n")
+        return cluster
+
+    train(configure(tmp_path / "first", "single", iterations=2))
+    first = tmp_path / "first" / "checkpoint-0000002.safetensors"
+    wishes = [{"workers": workers, "groups": 1} for workers in (2, 4, 1)]
+    journal = meddled(frozen(tmp_path, "omnivore", 4), wishes, ["train.strategy.live=true"])
+    assert len(journal.of("granted")) == 3
+    arrays = _arrays(tmp_path, journal)
+    before, _ = checkpoint.load(first)
+    for name, expected in train(frozen(tmp_path / "undisturbed", "single", 1)).arrays.items():
+        assert arrays[name].tobytes() == expected.tobytes(), name
+        kept = arrays[name].tobytes() == before[name].tobytes()
+        assert kept == name.startswith(("conv1.", "ip1.")), name
+
+
 def _arrays(directory: Path, journal: Journal) -> dict[str, np.ndarray]:
     arrays, _ = checkpoint.load(directory / journal.of("checkpoint")[-1]["file"])
     return arrays
