@@ -10,7 +10,7 @@ from ops.cpu.gemm.permute import movers
 from ops.cpu.team.workspace import LINE, aligned
 from ops.cpu.tiled.block import BLOCK_BYTES, SIDE, block
 from ops.cpu.tiled.image_plan import COPY_BYTES, FLOAT, Steps, Sweep, Tables
-from ops.cpu.tiled.weights import tiled_total, tiled_weights
+from ops.cpu.tiled.weights import tiled_total, weights_kernel
 
 PARTS = 8  # most parts of the sums
 PART_BYTES = 1 << 20  # of all parts, if there are several
@@ -47,7 +47,8 @@ class WeightPlan:
             "channels": s.channels,
             "groups": s.groups,
         }
-        self.block = tiled_weights.block(
+        self.kernel = weights_kernel(x.stored, y.stored)
+        self.block = self.kernel.block(
             **totals, **self._work(x, y), **self._copies(x, y), **block()._asdict()
         )
         self.total = tiled_total.block(**totals, transpose=movers().transpose)
@@ -82,12 +83,12 @@ class WeightPlan:
         return {
             "xn": x.n,
             "xh": x.h,
-            "x_group": s.channels * FLOAT,
+            "x_group": s.channels * x.stored.size,
             "height": s.rows.size,
             "step_h": s.rows.step,
             "yn": y.n,
             "yh": y.h,
-            "y_group": s.outputs * FLOAT,
+            "y_group": s.outputs * y.stored.size,
             "high": s.rows.results,
             "units_n": s.images // self._images,
             "block_n": self._images,
