@@ -66,6 +66,7 @@ class _Weights:
         pixels = place + BLOCK_BYTES
         gradients = pixels + a.x_bytes
         units = a.units_n * a.units_h
+        copied = code.variable(code.whole(-1))  # the unit whose gradients are there
         for item in code.loop(*code.share(a.groups * a.parts * a.c_shares)):
             c = item % a.c_shares * a.c_share
             part = item // a.c_shares % a.parts
@@ -80,7 +81,10 @@ class _Weights:
                 self._copy_pixels((x, pixels), p, channels)
                 y = a.y + g * a.y_group + n * a.yn + p * a.yh
                 rows = (a.high - p).least(a.block_h)
-                self._copy_gradients((y, gradients), rows)
+                this = g * units + unit
+                with code.when((copied.get() < this) | (this < copied.get())):
+                    self._copy_gradients((y, gradients), rows)
+                copied.set(this)
                 new = unit.equals(first).pick(1, 0)
                 self._multiply((place, gradients, pixels, to), (rows * a.chunks, channels), new)
         mover(code, a.end)

@@ -34,6 +34,8 @@ MORE = [
     plain(5, 33, (6, 6), 17, 3, stride=3),  # the stride leaves pixels out
     ConvShape((3, 64, 1, 50), 64, ConvGeometry((1, 5), (1, 2), (0, 2))),
 ]
+# shares of the channels of a gradient of weights: with one unit of work for all, and with several
+SHARED = [plain(24, 1024, (7, 7), 64, 1), plain(32, 1024, (14, 14), 32, 1)]
 # images that kernels read where they lie: a last block of pixels that begins earlier, two groups,
 # several parts of panels and threads for one unit
 IN_PLACE = [
@@ -87,7 +89,7 @@ def results(
 
 @needs_tiles
 @pytest.mark.parametrize("layout", LAYOUTS)
-@pytest.mark.parametrize("shape", [*SHAPES, *MORE], ids=str)
+@pytest.mark.parametrize("shape", [*SHAPES, *MORE, *SHARED], ids=str)
 def test_every_pass_is_the_sum_over_rounded_operands(shape, layout) -> None:
     found, bounds = exact(shape)
     for result, expected, bound in zip(
@@ -97,7 +99,7 @@ def test_every_pass_is_the_sum_over_rounded_operands(shape, layout) -> None:
 
 
 @needs_tiles
-@pytest.mark.parametrize("shape", [*SHAPES, *MORE], ids=str)
+@pytest.mark.parametrize("shape", [*SHAPES, *MORE, *SHARED], ids=str)
 def test_every_pass_has_the_same_bits_for_every_number_of_threads(shape) -> None:
     one, *others = (results(shape, threads, in_memory) for threads in TEAMS)
     for other in others:
