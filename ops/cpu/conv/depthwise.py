@@ -187,9 +187,8 @@ class Depthwise:
             count=self._weights.size,
         )
 
-        turned = [{"x": "y", "y": "x"}[name] for name in halves]
         self._forward.want(halves)
-        self._data.want(turned)
+        self._data.want([{"x": "y", "y": "x"}[name] for name in halves])
         self._gradient.want(halves)
 
     def __repr__(self) -> str:
