@@ -55,8 +55,8 @@ class CpuBackend(
     Backend,
 ):
     """Backend "cpu". Options: `b_p`; `threads` of the team; `precision`, "exact" (errors < 1e-5),
-    "fast" (1e-4) or "bf16": products of float32 arrays, whose operands are rounded to bfloat16
-    where that is faster. Raises KernelsMissing if it is faster nowhere on this processor."""
+    "fast" (1e-4) or "bf16": images are stored in bfloat16, and the operands of products are rounded
+    to it where that is faster. Raises KernelsMissing if it is faster nowhere on this processor."""
 
     name = "cpu"
     xp = np
@@ -70,6 +70,7 @@ class CpuBackend(
         if precision == BFLOAT16:
             best_blocks()
         self.precision = precision
+        self.stores_bfloat16 = precision == BFLOAT16
         self.team = Team(threads)
         self.workspace = Workspace()
 
