@@ -171,7 +171,8 @@ class Planner:
         return node.layer.needs(bottoms, tops, self.training)
 
     def _new(self, node: Node, need: Need, time: int) -> Region:
-        region = Region(node.index, need.key, need.shape, need.dtype or self.dtype, time, time)
+        dtype = need.dtype or node.layer.dtypes.get(need.key, self.dtype)
+        region = Region(node.index, need.key, need.shape, dtype, time, time)
         self.regions.append(region)
         return region
 
@@ -217,7 +218,11 @@ class Planner:
     def _may_write_over(self, node: Node, incoming: list[Region | None]) -> bool:
         region = incoming[0] if len(incoming) == 1 else None
         alone = region is not None and not region.shared and node.index not in self.fresh_gradients
-        return alone and node.layer.gradient_in_place_ok
+        alike = self._dtype(node.bottoms[0]) == self._dtype(node.tops[0])
+        return alone and alike and node.layer.gradient_in_place_ok
+
+    def _dtype(self, value: int) -> Any:
+        return self.wiring.values[value].dtype or self.dtype
 
     def _produced(
         self, node: Node, at: int, made: dict[int, Need], incoming: list[Region | None], time: int
@@ -240,7 +245,7 @@ class Planner:
             return
         if len(given) == 2:
             shape = self.wiring.values[value].shape
-            self.sums[value] = Region(None, "sum", shape, self.dtype, time, time)
+            self.sums[value] = Region(None, "sum", shape, self._dtype(value), time, time)
             self._touch(given[0], time)
         if len(given) >= 2:
             self._touch(region, time)

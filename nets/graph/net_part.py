@@ -17,6 +17,7 @@ from nets.graph.in_place import allow_in_place, owners, readers
 from nets.graph.net_memory import MemoryPlan, Planner
 from nets.graph.sharing import check_cut, share
 from nets.graph.stages import cut
+from nets.graph.storage import store
 from nets.graph.streams import is_recurrent, streams_of
 from nets.graph.wiring import Node, Value, wire
 from nets.layers import Setup, make_layer
@@ -99,6 +100,7 @@ class PartOfNet:
         allow_in_place(self.wiring, self.nodes, set(self._inputs.values()))
         if ops.joins:
             join(self.wiring, self.nodes, memory == "reused")
+        store(self.wiring, self.nodes, ops, {*self._inputs.values(), *self._boundary})
         travels = self._boundary if part != "all" else []
         self._senders = [node for i in travels for node in owners(self.wiring, i)]
         self._receivers = [node for i in travels for node in readers(self.wiring, i)]

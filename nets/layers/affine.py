@@ -67,6 +67,10 @@ class Scale(Layer):
             self.declare("bias", self.part, p.bias_filler, "scale_param.bias_filler")
         return [shapes[0]]
 
+    def holds_bfloat16(self, bottom: int | None = None) -> bool:
+        """The second bottom is a factor, whose gradient is a sum."""
+        return bottom != 1 and self.axis == 1 and len(self.part) == 1
+
     @property
     def per_channel(self) -> bool:
         """Whether scale and bias are learned and have one number per channel."""
