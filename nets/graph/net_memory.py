@@ -22,7 +22,7 @@ import numpy as np
 
 from nets.graph.wiring import Node, Wiring
 from nets.layers.base import GRADIENT, SAVED, TOP, Need, Shape
-from ops import Array, Backend
+from ops import BFLOAT16, Array, Backend
 
 LINE = 256  # bytes; places are multiples of it, so that no two arrays share a cache line or vector
 
@@ -75,6 +75,11 @@ class MemoryPlan:
     written: dict[int, frozenset[int]]
     size: int
     unshared: int
+
+    @property
+    def narrow(self) -> int:
+        """How many arrays are stored in bfloat16 (`nets.graph.storage`)."""
+        return sum(region.dtype == BFLOAT16 for region in (*self.regions, *self.sums.values()))
 
     def arrays(self, ops: Backend, block: Array) -> dict[tuple[int, str], Array]:
         """Return the region of every layer as an array inside `block` (uint8), by layer index and

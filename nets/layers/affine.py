@@ -68,8 +68,10 @@ class Scale(Layer):
         return [shapes[0]]
 
     def holds_bfloat16(self, bottom: int | None = None) -> bool:
-        """The second bottom is a factor, whose gradient is a sum."""
-        return bottom != 1 and self.axis == 1 and len(self.part) == 1
+        """With factors per channel, or per plane if the second bottom has them. The gradient of
+        that bottom is a sum."""
+        planes = not self.bias and self.axis == 0 and len(self.part) == 2
+        return bottom != 1 and (planes or (self.axis == 1 and len(self.part) == 1))
 
     @property
     def per_channel(self) -> bool:

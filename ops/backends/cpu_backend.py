@@ -19,6 +19,7 @@ from ops.cpu.elementwise.gates import Gates
 from ops.cpu.elementwise.group_norm import GroupNormalisation
 from ops.cpu.elementwise.layer_norm import LayerNormalisation
 from ops.cpu.elementwise.lrn import ResponseNormalisation
+from ops.cpu.elementwise.plane_factors import PlaneFactors
 from ops.cpu.elementwise.pooling import Pooling
 from ops.cpu.elementwise.rearrange import Rearrangement
 from ops.cpu.elementwise.rectified_sums import RectifiedSums
@@ -39,6 +40,7 @@ PRECISIONS = ("exact", "fast", BFLOAT16)
 class CpuBackend(
     DepthwiseConvolutions,
     RecurrentKernels,
+    PlaneFactors,
     Pooling,
     ResponseNormalisation,
     RectifiedSums,

@@ -92,6 +92,7 @@ def test_shared_memory_changes_no_bit_and_takes_half_of_the_bytes(tmp_path: Path
     check_same(kept, reused)
     wide = net_of(tmp_path, RESIDUAL, stores=False, memory="reused").memory_plan
     assert reused.memory_plan.size < 0.65 * wide.size
+    assert wide.narrow == 0 < reused.memory_plan.narrow
     for region in reused.memory_plan.regions:
         images = len(region.shape) == 4 and region.shape[2] > 1 and region.key != "argmax"
         assert (region.dtype == BFLOAT16) == images, region
@@ -111,6 +112,30 @@ def test_a_blob_is_read_in_the_dtype_of_the_net(tmp_path: Path) -> None:
     one_pass(wide, 0)
     assert net.blob("c").dtype == np.float32
     assert off(net.blob("c"), wide.blob("c")) < 0.01
+
+
+def test_factors_of_planes_are_float32_and_their_images_bfloat16(tmp_path: Path) -> None:
+    gated = (
+        HEAD
+        + layer("first", "Pooling", "data", "first", AVERAGE)
+        + block("first", "a")
+        + layer("mean", "Pooling", "a", "m", GLOBAL)
+        + layer("gate", "Sigmoid", "m", "gate")
+        + layer("flat", "Flatten", "gate", "flat")
+        + layer("scale", "Scale", "a flat", "b", "scale_param { axis: 0 }")
+        + layer("swish", "HardSwish", "b", "b")
+        + layer("end", "Pooling", "b", "f", GLOBAL)
+        + layer("fc", "InnerProduct", "f", "fc", DENSE)
+        + layer("loss", "SoftmaxWithLoss", "fc label", "loss")
+    )
+    net = net_of(tmp_path, gated)
+    assert narrow(net) == {"first", "a", "b"}
+    expected, gradients = one_pass(net_of(tmp_path, gated, stores=False), 0)
+    scores, found = one_pass(net, 0)
+    assert scores["loss"] == pytest.approx(expected["loss"], rel=0.01)
+    for ours, theirs in zip(found, gradients, strict=True):
+        assert off(ours, theirs) < 0.02
+    check_same(net, net_of(tmp_path, gated, memory="reused"))
 
 
 def test_joined_channels_are_bfloat16_together(tmp_path: Path) -> None:
