@@ -100,7 +100,9 @@ class PartOfNet:
         allow_in_place(self.wiring, self.nodes, set(self._inputs.values()))
         if ops.joins:
             join(self.wiring, self.nodes, memory == "reused")
-        store(self.wiring, self.nodes, ops, {*self._inputs.values(), *self._boundary})
+        # values between the phases are alike in a net that is not cut, so that it has the same bits
+        crossing = {*self._inputs.values(), *self._boundary, *self.wiring.boundary}
+        store(self.wiring, self.nodes, ops, crossing)
         travels = self._boundary if part != "all" else []
         self._senders = [node for i in travels for node in owners(self.wiring, i)]
         self._receivers = [node for i in travels for node in readers(self.wiring, i)]

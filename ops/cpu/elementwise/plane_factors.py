@@ -1,4 +1,5 @@
-"""Factors of planes, as in squeeze and excitation: x (N, C, H, W) times gamma (N, C).
+"""Factors of planes, as in squeeze and excitation: x (N, C, H, W) times gamma (N, C). Stochastic
+depth has factors of rows.
 
 In memory [H][W][N][C] the factors of all images are one row, which each pixel repeats.
 """
@@ -12,10 +13,11 @@ from ops.cpu.elementwise.reduce import Reductions, plain
 from ops.cpu.team.image_layout import TO_MEMORY
 from ops.cpu.team.operands import F32
 from ops.errors import Array, Shape
+from ops.reference import philox
 
 
 class PlaneFactors(Reductions):
-    """The operations of scale for such factors without a bias."""
+    """The operations of scale for such factors without a bias, and `drop_rows`."""
 
     def scale_forward(
         self,
@@ -37,6 +39,18 @@ class PlaneFactors(Reductions):
         if axis == 0 and self._scaled(dy, gamma, dx):
             return dx
         return super().scale_backward_data(dy, gamma, axis, out)
+
+    def drop_rows(
+        self, x: Array, ratio: float, key: int, first: int = 0, out: Array | None = None
+    ) -> Array:
+        philox.check(ratio, key, first)
+        y = self.like(x, out)
+        if x.ndim == 4:
+            kept = philox.kept((len(x), 1), ratio, key, first).astype(F32)
+            factors = np.repeat(kept * F32.type(1 / (1 - float(ratio))), x.shape[1], axis=1)
+            if self._scaled(x, factors, y):
+                return y
+        return super().drop_rows(x, ratio, key, first, out)
 
     def _scaled(self, x: Array, gamma: Array, y: Array) -> bool:
         """y = x gamma. Returns False, and does nothing, if the kernel cannot read the arrays."""

@@ -28,6 +28,7 @@ OPERATIONS = (
     "hard_swish_backward",
     "add",
     "add_all",
+    "drop_rows",
     "eltwise_forward",
     "eltwise_backward",
     "scale_forward",

@@ -239,6 +239,8 @@ def test_factors_of_planes(fast, reference, shape, kinds) -> None:
     expected, _ = reference.scale_backward_weights(wide(x), wide(dy), gamma.shape, 0, bias=False)
     close(dgamma, expected)
     assert dgamma.dtype == F32
+    found = fast.drop_rows(x, 0.3, 7, 5, out=blank(shape, kinds[1]))
+    close(found, reference.drop_rows(wide(x), 0.3, 7, 5))
 
 
 @shapes
