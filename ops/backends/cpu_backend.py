@@ -72,7 +72,7 @@ class CpuBackend(
         if precision == BFLOAT16:
             best_blocks()
         self.precision = precision
-        self.stores_bfloat16 = precision == BFLOAT16
+        self.stores_bfloat16 = precision == BFLOAT16 and b_p is None  # lowering is in float32
         self.team = Team(threads)
         self.workspace = Workspace()
 
