@@ -14,6 +14,12 @@ from ops.errors import BFLOAT16, Array
 from ops.interface.backend import Backend
 
 OPERATIONS = (
+    "conv_forward",
+    "conv_backward_data",
+    "conv_backward_weights",
+    "depthwise_forward",
+    "depthwise_backward_data",
+    "depthwise_backward_weights",
     "relu_forward",
     "relu_backward",
     "clip_forward",
@@ -28,6 +34,7 @@ OPERATIONS = (
     "hard_swish_backward",
     "add",
     "add_all",
+    "drop_rows",
     "eltwise_forward",
     "eltwise_backward",
     "scale_forward",

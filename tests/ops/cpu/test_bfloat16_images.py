@@ -227,6 +227,23 @@ def test_scale_and_sums_per_channel(fast, reference, shape, kinds) -> None:
 
 
 @shapes
+@pytest.mark.parametrize("kinds", [(F32, F32), (BFLOAT16, BFLOAT16), (F32, BFLOAT16)], ids=str)
+def test_factors_of_planes(fast, reference, shape, kinds) -> None:
+    x, dy = (drawn(shape, kind, seed) for seed, kind in enumerate(kinds))
+    gamma = np.random.default_rng(3).standard_normal(shape[:2]).astype("f")
+    found = fast.scale_forward(x, gamma, axis=0, out=blank(shape, kinds[1]))
+    close(found, reference.scale_forward(wide(x), gamma, axis=0))
+    found = fast.scale_backward_data(dy, gamma, axis=0, out=blank(shape, kinds[0]))
+    close(found, reference.scale_backward_data(wide(dy), gamma, axis=0))
+    dgamma, _ = fast.scale_backward_weights(x, dy, gamma.shape, 0, bias=False)
+    expected, _ = reference.scale_backward_weights(wide(x), wide(dy), gamma.shape, 0, bias=False)
+    close(dgamma, expected)
+    assert dgamma.dtype == F32
+    found = fast.drop_rows(x, 0.3, 7, 5, out=blank(shape, kinds[1]))
+    close(found, reference.drop_rows(wide(x), 0.3, 7, 5))
+
+
+@shapes
 @mixtures(2)
 @pytest.mark.parametrize("count", [1, 2])
 def test_rectified_sums(fast, reference, shape, kinds, count) -> None:
