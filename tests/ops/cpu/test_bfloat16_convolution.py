@@ -188,3 +188,20 @@ def test_images_one_after_the_other_are_converted_in_their_order(monkeypatch) ->
     y = backend(1).conv_forward(narrow, w, b, SHAPES[1].geometry)
     same = backend(1).conv_forward(in_memory(x.astype(BFLOAT16)), w, b, SHAPES[1].geometry)
     np.testing.assert_array_equal(y, same)
+
+
+@pytest.mark.parametrize("shape", [SHAPES[1], SHAPES[6]], ids=str)
+def test_plain_images_in_bfloat16_are_left_to_the_reference(shape) -> None:
+    x, w, b, dy = operands(shape)
+    x, dy = x.astype(BFLOAT16), dy.astype(BFLOAT16)
+    wide = (part.astype(np.float64) for part in (x, w, b, dy))
+    expected = convolved(shape, *wide)
+    found = passes(shape, 1, np.ascontiguousarray, x, dy)
+    results = np.maximum(expected.y, 0), expected.dx, expected.dw, expected.dy.sum((0, 2, 3))
+    for one, right in zip(found, results, strict=True):
+        near(one, right)
+
+
+def test_a_backend_that_lowers_parts_of_a_batch_stores_no_bfloat16() -> None:
+    assert backend(1).stores_bfloat16
+    assert not get_backend("cpu", b_p=4, precision="bf16").stores_bfloat16
