@@ -7,7 +7,8 @@ from collections.abc import Iterable
 
 from ops.cpu.conv.algorithm import ConvShape
 from ops.cpu.conv.depthwise import supports
-from ops.cpu.conv.operations import Convolutions, checked, lies_well
+from ops.cpu.conv.operations import Convolutions
+from ops.cpu.team.mixed_images import checked, lies_well
 from ops.errors import Array, Shape
 from ops.geometry import ConvGeometry
 from ops.reference import depthwise

@@ -8,18 +8,16 @@ float32.
 from __future__ import annotations
 
 from functools import cached_property
-from typing import overload
 
 import numpy as np
 
 from ops.cpu.conv.algorithm import ConvShape
 from ops.cpu.conv.choose import DATA, FORWARD, WEIGHTS, Chooser
 from ops.cpu.conv.lowered import LoweredConvolutions
-from ops.cpu.gemm.products import BFLOAT16 as BF16
 from ops.cpu.team.fast import images_like
-from ops.cpu.team.image_layout import channels_last
+from ops.cpu.team.mixed_images import any_narrow, checked, lies_well
 from ops.cpu.team.operands import F32, LOADED
-from ops.errors import BFLOAT16, Array, Shape
+from ops.errors import Array, Shape
 from ops.geometry import ConvGeometry
 from ops.reference import conv
 
@@ -46,7 +44,7 @@ class Convolutions(LoweredConvolutions):
         y_shape = conv.check_forward(checked(x), w, b, geometry, checked(out))
         y = images_like(y_shape, out, x.dtype)
         w = np.ascontiguousarray(w)
-        algorithm = self.chooser(ConvShape(x.shape, len(w), geometry), FORWARD, _narrow(x, y))
+        algorithm = self.chooser(ConvShape(x.shape, len(w), geometry), FORWARD, any_narrow(x, y))
         algorithm.forward(
             x, w, None if b is None else np.ascontiguousarray(b), y, RECTIFY if rectify else OPEN
         )
@@ -60,7 +58,7 @@ class Convolutions(LoweredConvolutions):
         conv.check_backward_data(checked(dy), w, geometry, in_shape, checked(out))
         dx = images_like(tuple(in_shape), out, dy.dtype)
         shape = ConvShape(tuple(in_shape), len(w), geometry)
-        algorithm = self.chooser(shape, DATA, _narrow(dy, dx))
+        algorithm = self.chooser(shape, DATA, any_narrow(dy, dx))
         algorithm.backward_data(dy, np.ascontiguousarray(w), dx)
         return dx
 
@@ -78,7 +76,7 @@ class Convolutions(LoweredConvolutions):
         conv.check_backward_weights(checked(x), checked(dy), geometry, w_shape, out_w, out_b)
         dw = np.empty(w_shape, F32) if out_w is None else out_w
         shape = ConvShape(x.shape, w_shape[0], geometry)
-        self.chooser(shape, WEIGHTS, _narrow(x, dy)).backward_weights(x, dy, dw)
+        self.chooser(shape, WEIGHTS, any_narrow(x, dy)).backward_weights(x, dy, dw)
         return dw, self.channel_sums(dy, out_b) if bias else None
 
     def conv_scratch(
@@ -86,14 +84,7 @@ class Convolutions(LoweredConvolutions):
     ) -> int:
         if self.b_p is not None:
             return super().conv_scratch(in_shape, w_shape, geometry, training=training)
-        shape = ConvShape(tuple(in_shape), w_shape[0], geometry)
-        passes = (FORWARD, DATA, WEIGHTS) if training else (FORWARD,)
-        kinds = (False, True) if self.precision == BF16 else (False,)
-        return max(
-            self.chooser(shape, direction, narrow).workspace_bytes
-            for direction in passes
-            for narrow in kinds
-        )
+        return self.chooser.scratch(ConvShape(tuple(in_shape), w_shape[0], geometry), training)
 
     def _fits(self, first: Array, second: Array, out: Array | None, *, channels: str) -> bool:
         """Whether the kernels can read the operands: images with channels side by side, and float32
@@ -112,29 +103,3 @@ class Convolutions(LoweredConvolutions):
         return (lies_well(first) or (channels != DATA and first.shape[1] <= 4)) and (
             not second_image or lies_well(second)
         )
-
-
-def lies_well(x: Array) -> bool:
-    """Whether the kernels can read x in place: images with channels side by side."""
-    return x.ndim == 4 and channels_last(x, LOADED)
-
-
-def _narrow(*images: Array) -> bool:
-    return any(x.dtype == BFLOAT16 for x in images)
-
-
-@overload
-def checked(x: Array) -> Array: ...
-
-
-@overload
-def checked(x: Array | None) -> Array | None: ...
-
-
-def checked(x: Array | None) -> Array | None:
-    """x, or in place of a bfloat16 array a float32 array of its shape for the checks of the
-    reference, which knows one type in a call."""
-    if x is None or x.dtype != BFLOAT16:
-        return x
-    one = np.zeros((1,) * x.ndim, F32)
-    return np.lib.stride_tricks.as_strided(one, x.shape, (0,) * x.ndim, writeable=x.flags.writeable)
