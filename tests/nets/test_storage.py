@@ -21,6 +21,7 @@ layer { name: "label" type: "Input" top: "label" input_param { shape { dim: 8 } 
 AVERAGE = "pooling_param { pool: AVE kernel_size: 3 stride: 1 pad: 1 }"
 GLOBAL = "pooling_param { pool: AVE global_pooling: true }"
 MAX = "pooling_param { pool: MAX kernel_size: 3 stride: 2 }"
+CONV = 'convolution_param { num_output: 24 kernel_size: 3 pad: 1 bias_term: false weight_filler { type: "msra" } }'
 DENSE = 'inner_product_param { num_output: 3 weight_filler { type: "xavier" } }'
 
 
@@ -85,6 +86,30 @@ def test_a_net_with_bfloat16_values_has_nearly_the_numbers_of_float32(tmp_path: 
     for ours, theirs in zip(found, gradients, strict=True):
         assert ours.dtype == np.float32
         assert off(ours, theirs) < 0.02
+
+
+def test_convolutions_read_and_write_bfloat16_images(tmp_path: Path) -> None:
+    text = (
+        HEAD
+        + layer("conv1", "Convolution", "data", "a", CONV)
+        + block("a", "a")
+        + layer("conv2", "Convolution", "a", "b", CONV)
+        + layer("conv3", "Convolution", "b", "c", CONV.replace("bias_term: false", "group: 24"))
+        + layer("relu", "ReLU", "c", "c")
+        + layer("sum", "Eltwise", "c a", "d")
+        + layer("mean", "Pooling", "d", "f", GLOBAL)
+        + layer("fc", "InnerProduct", "f", "fc", DENSE)
+        + layer("loss", "SoftmaxWithLoss", "fc label", "loss")
+    )
+    net = net_of(tmp_path, text)
+    assert narrow(net) == {"a", "b", "c", "d"}
+    expected, gradients = one_pass(net_of(tmp_path, text, stores=False), 0)
+    scores, found = one_pass(net, 0)
+    assert scores["loss"] == pytest.approx(expected["loss"], rel=0.01)
+    for ours, theirs in zip(found, gradients, strict=True):
+        assert ours.dtype == np.float32
+        assert off(ours, theirs) < 0.03
+    check_same(net, net_of(tmp_path, text, memory="reused"))
 
 
 def test_shared_memory_changes_no_bit_and_takes_half_of_the_bytes(tmp_path: Path) -> None:
