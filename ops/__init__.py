@@ -30,12 +30,13 @@ from ops.backends import cuda_driver
 from ops.backends.cupy_backend import CupyBackend, planned
 from ops.backends.emulated_backend import EmulatedBackend
 from ops.backends.numpy_backend import NumpyBackend
-from ops.errors import Array, KernelsMissing, OpsError, Shape, check_choice
+from ops.errors import BFLOAT16, Array, KernelsMissing, OpsError, Shape, check_choice
 from ops.geometry import ConvGeometry, PoolGeometry
 from ops.interface.backend import Backend
 from ops.interface.updates import Parameter
 
 __all__ = [
+    "BFLOAT16",
     "RELU",
     "Activation",
     "Array",

@@ -10,6 +10,7 @@ from collections.abc import Iterable
 from difflib import get_close_matches
 from typing import Any, TypeAlias
 
+import ml_dtypes
 import numpy as np
 from numpy.typing import NDArray
 
@@ -17,6 +18,7 @@ Array: TypeAlias = NDArray[Any]
 Shape: TypeAlias = tuple[int, ...]
 
 FLOATS = (np.dtype(np.float32), np.dtype(np.float64))
+BFLOAT16 = np.dtype(ml_dtypes.bfloat16)  # the high half of a float32 number
 
 
 class OpsError(ValueError):

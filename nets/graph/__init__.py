@@ -21,4 +21,5 @@ streams       The streams of a net with recurrent layers
 blanks        Numbers that stand in for a net's inputs in a pass whose results do not count
 whitening     The layers of a net that whiten the patches of images (the filler `whitening`), and
               their weights for given images
+storage       Storage: which values of a net, and their gradients, are kept in bfloat16
 """

@@ -22,7 +22,7 @@ import numpy as np
 
 from nets.graph.wiring import Node, Wiring
 from nets.layers.base import GRADIENT, SAVED, TOP, Need, Shape
-from ops import Array, Backend
+from ops import BFLOAT16, Array, Backend
 
 LINE = 256  # bytes; places are multiples of it, so that no two arrays share a cache line or vector
 
@@ -75,6 +75,11 @@ class MemoryPlan:
     written: dict[int, frozenset[int]]
     size: int
     unshared: int
+
+    @property
+    def narrow(self) -> int:
+        """How many arrays are stored in bfloat16 (`nets.graph.storage`)."""
+        return sum(region.dtype == BFLOAT16 for region in (*self.regions, *self.sums.values()))
 
     def arrays(self, ops: Backend, block: Array) -> dict[tuple[int, str], Array]:
         """Return the region of every layer as an array inside `block` (uint8), by layer index and
@@ -171,7 +176,8 @@ class Planner:
         return node.layer.needs(bottoms, tops, self.training)
 
     def _new(self, node: Node, need: Need, time: int) -> Region:
-        region = Region(node.index, need.key, need.shape, need.dtype or self.dtype, time, time)
+        dtype = need.dtype or node.layer.dtypes.get(need.key, self.dtype)
+        region = Region(node.index, need.key, need.shape, dtype, time, time)
         self.regions.append(region)
         return region
 
@@ -217,7 +223,11 @@ class Planner:
     def _may_write_over(self, node: Node, incoming: list[Region | None]) -> bool:
         region = incoming[0] if len(incoming) == 1 else None
         alone = region is not None and not region.shared and node.index not in self.fresh_gradients
-        return alone and node.layer.gradient_in_place_ok
+        alike = self._dtype(node.bottoms[0]) == self._dtype(node.tops[0])
+        return alone and alike and node.layer.gradient_in_place_ok
+
+    def _dtype(self, value: int) -> Any:
+        return self.wiring.values[value].dtype or self.dtype
 
     def _produced(
         self, node: Node, at: int, made: dict[int, Need], incoming: list[Region | None], time: int
@@ -240,7 +250,7 @@ class Planner:
             return
         if len(given) == 2:
             shape = self.wiring.values[value].shape
-            self.sums[value] = Region(None, "sum", shape, self.dtype, time, time)
+            self.sums[value] = Region(None, "sum", shape, self._dtype(value), time, time)
             self._touch(given[0], time)
         if len(given) >= 2:
             self._touch(region, time)

@@ -17,6 +17,7 @@ from nets.graph.in_place import allow_in_place, owners, readers
 from nets.graph.net_memory import MemoryPlan, Planner
 from nets.graph.sharing import check_cut, share
 from nets.graph.stages import cut
+from nets.graph.storage import store
 from nets.graph.streams import is_recurrent, streams_of
 from nets.graph.wiring import Node, Value, wire
 from nets.layers import Setup, make_layer
@@ -96,9 +97,7 @@ class PartOfNet:
         self.boundary = [self._value(i).name for i in self._boundary]
         self.inputs = list(self._inputs)
         self.outputs = borders.outputs
-        allow_in_place(self.wiring, self.nodes, set(self._inputs.values()))
-        if ops.joins:
-            join(self.wiring, self.nodes, memory == "reused")
+        self._share_work(memory == "reused")
         travels = self._boundary if part != "all" else []
         self._senders = [node for i in travels for node in owners(self.wiring, i)]
         self._receivers = [node for i in travels for node in readers(self.wiring, i)]
@@ -112,6 +111,16 @@ class PartOfNet:
         self.batch = self._rows = first_rows(self.wiring, self._inputs, self.spec.name, axis)
         self._reuses = memory == "reused"
         self._prepare()
+
+    def _share_work(self, reused: bool) -> None:
+        """Let layers write in place, join layers, and choose how their values are stored."""
+        inputs = set(self._inputs.values())
+        allow_in_place(self.wiring, self.nodes, inputs)
+        if self.ops.joins:
+            join(self.wiring, self.nodes, reused)
+        # values between the phases are alike in a net that is not cut, so that it has the same bits
+        crossing = {*inputs, *self._boundary, *self.wiring.boundary}
+        store(self.wiring, self.nodes, self.ops, crossing)
 
     def _prepare(self) -> None:
         """Prepare to compute. Called once, when all attributes above are set; subclasses override

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, field
+from typing import Any
 
 from nets.definition.spec import LayerSpec
 from nets.errors import NetError, PrototxtError, did_you_mean
@@ -21,7 +22,8 @@ class Value:
     same name.
 
     `apart`: the layer that makes it takes the gradients of its two readers one by one, not their
-    sum (`nets.graph.fusion`).
+    sum (`nets.graph.fusion`). `dtype`: the type of the value and its gradient in memory, None for
+    the net's dtype (`nets.graph.storage`).
     """
 
     name: str
@@ -30,6 +32,7 @@ class Value:
     consumers: list[int] = field(default_factory=list)
     needs_grad: bool = False
     apart: bool = False
+    dtype: Any = None
 
 
 @dataclass(eq=False)

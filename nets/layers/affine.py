@@ -67,6 +67,12 @@ class Scale(Layer):
             self.declare("bias", self.part, p.bias_filler, "scale_param.bias_filler")
         return [shapes[0]]
 
+    def holds_bfloat16(self, bottom: int | None = None) -> bool:
+        """With factors per channel, or per plane if the second bottom has them. The gradient of
+        that bottom is a sum."""
+        planes = not self.bias and self.axis == 0 and len(self.part) == 2
+        return bottom != 1 and (planes or (self.axis == 1 and len(self.part) == 1))
+
     @property
     def per_channel(self) -> bool:
         """Whether scale and bias are learned and have one number per channel."""

@@ -102,6 +102,8 @@ class Layer:
     gradient_parts        with `passes_gradient`: each bottom's gradient is another part of the
                           top's gradient
     rectifies             its forward can take the maximum with 0 as it writes (`rectify`)
+    takes_bfloat16        its images and their gradients may be bfloat16, in any mixture with
+                          float32 (`holds_bfloat16`)
     """
 
     of_caffe: ClassVar[bool] = True
@@ -126,6 +128,7 @@ class Layer:
     gradient_in_place_ok: ClassVar[bool] = False
     gradient_parts: ClassVar[bool] = False
     rectifies: ClassVar[bool] = False
+    takes_bfloat16: bool = False
 
     phase: str  # the layer's own phase, which replaces the net's; "" if it has none
 
@@ -144,6 +147,7 @@ class Layer:
         # On a device: the loss, and the number that `told` explains. The host reads them with the
         # scores.
         self.verdict: Array | None = None
+        self.dtypes: dict[str, Any] = {}  # of buffers, by key, where it is not the net's dtype
         self._buffers: dict[str, Array] = {}
         self.phase = caffe.Phase.Name(spec.proto.phase) if spec.proto.HasField("phase") else ""
         given = [float(weight) for weight in spec.proto.loss_weight]
@@ -221,6 +225,11 @@ class Layer:
         found = [] if self.in_place or self.views else [Need("top", tops[0], TOP)]
         return [*found, Need("bottom", bottoms[0], GRADIENT)] if training else found
 
+    def holds_bfloat16(self, bottom: int | None = None) -> bool:
+        """Whether bottom number `bottom`, or the first top if it is None, may be bfloat16 images,
+        and its gradient, too. Asked only on a backend that stores them (`stores_bfloat16`)."""
+        return self.takes_bfloat16
+
     def parts_of_top(self) -> list[slice] | None:
         """For layers that join their bottoms along axis 1: return the slice of the top that each
         bottom fills. Others return None."""
@@ -260,7 +269,7 @@ class Layer:
         kept = self._buffers.get(key)
         if kept is None or tuple(kept.shape) != tuple(shape):
             kept = self._buffers[key] = self.ops.empty(
-                tuple(shape), self.dtype if dtype is None else dtype
+                tuple(shape), self.dtypes.get(key, self.dtype) if dtype is None else dtype
             )
         return kept
 

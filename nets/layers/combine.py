@@ -26,6 +26,7 @@ from nets.schema import caffe_pb2 as caffe
 from ops import Array
 
 MANY = 1000
+ADDED = 3  # arrays that backends add in one pass, so that a sum is rounded once
 
 
 def _axis(layer: Layer, block: str, old: str, shape: Shape) -> int:
@@ -65,6 +66,10 @@ class Concat(Layer):
             else None
         )
 
+    def holds_bfloat16(self, bottom: int | None = None) -> bool:
+        """Parts of the channels have rows that kernels can copy."""
+        return len(self.parts[0]) == 2
+
     def _shape(self, shapes: list[Shape], setup: Setup) -> list[Shape]:
         axis = _axis(self, "concat_param", "concat_dim", shapes[0])
         first = shapes[0]
@@ -85,7 +90,7 @@ class Concat(Layer):
         y = self.buffer("top", self.top_shape)
         for at, (part, x) in enumerate(zip(self.parts, bottoms, strict=True)):
             if at not in self.written:
-                y[part] = x
+                self.ops.copy(x, y[part])
         return [y]
 
     def backward(
@@ -169,6 +174,9 @@ class Split(Layer):
     reads_bottoms = False
     reads_tops = False
 
+    def holds_bfloat16(self, bottom: int | None = None) -> bool:
+        return len(self.proto.top) <= ADDED
+
     def _shape(self, shapes: list[Shape], setup: Setup) -> list[Shape]:
         return shapes * len(self.proto.top)
 
@@ -213,6 +221,9 @@ class Eltwise(Layer):
                 Need(f"bottom{at}", shape, GRADIENT, at=at) for at, shape in enumerate(bottoms)
             ]
         return found
+
+    def holds_bfloat16(self, bottom: int | None = None) -> bool:
+        return self.operation == "SUM" and len(self.proto.bottom) <= ADDED
 
     def _shape(self, shapes: list[Shape], setup: Setup) -> list[Shape]:
         p = self.proto.eltwise_param

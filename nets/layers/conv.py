@@ -95,6 +95,7 @@ class Convolution(Windowed):
     down."""
 
     rectifies = True
+    takes_bfloat16 = True
 
     def products(self, bottoms: Sequence[Shape], tops: Sequence[Shape]) -> int:
         return math.prod(tops[0]) * math.prod(self.params[0].shape[1:])

@@ -93,6 +93,7 @@ class StochasticDepth(Dropout):
     of_caffe = False
     stream = "stochastic depth"
     may_keep_all = True
+    takes_bfloat16 = True
 
     @property
     def _operation(self) -> Callable[..., Array]:

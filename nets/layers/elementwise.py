@@ -74,6 +74,7 @@ class ReLU(Elementwise):
     top_is_free = True
     reads_bottoms = False
     gradient_in_place_ok = True
+    takes_bfloat16 = True
     absorbed = False  # the layer below rectifies as it writes
     # of the Scale below a sum: takes the top's gradients, the top and a destination
     gradient: Callable[[Sequence[Array], Array, Array], Array] | None = None
@@ -249,6 +250,7 @@ class Clip(Elementwise):
     top_is_free = True
     reads_tops = False
     gradient_in_place_ok = True
+    takes_bfloat16 = True
 
     def _read(self) -> None:
         p = self.proto.clip_param

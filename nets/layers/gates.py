@@ -13,6 +13,7 @@ class Gate(Elementwise):
     top_is_free = True
     reads_tops = False
     gradient_in_place_ok = True
+    takes_bfloat16 = True
 
 
 @register("Swish")

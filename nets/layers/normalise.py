@@ -99,6 +99,7 @@ class BatchNorm(Layer):
     top_is_free = False
     planned = True
     reads_bottoms = False
+    takes_bfloat16 = True
 
     def hand_on(self) -> None:
         """Leave the work to the Scale above, which reads `statistics`."""

@@ -44,6 +44,10 @@ class Pooling(Layer):
             found.append(Need("argmax", tops[0], SAVED, dtype=np.int32))
         return [*found, *(Need("top_places", shape, TOP, at=1) for shape in tops[1:])]
 
+    def holds_bfloat16(self, bottom: int | None = None) -> bool:
+        """A second top has places, which may be larger than the whole numbers of bfloat16."""
+        return self.geometry.mode != "STOCHASTIC" and len(self.proto.top) == 1
+
     def _shape(self, shapes: list[Shape], setup: Setup) -> list[Shape]:
         p = self.proto.pooling_param
         block = "pooling_param"
@@ -146,6 +150,9 @@ class AdaptivePooling(Layer):
             kernel = (shape[2] // self.sizes[0], shape[3] // self.sizes[1])
             self.geometry = PoolGeometry(kernel, kernel, mode="AVE")
         return [self.top_shape]
+
+    def holds_bfloat16(self, bottom: int | None = None) -> bool:
+        return self.geometry is not None
 
     @property
     def windows(self) -> list[list[slice]]:

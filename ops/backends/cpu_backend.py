@@ -19,6 +19,7 @@ from ops.cpu.elementwise.gates import Gates
 from ops.cpu.elementwise.group_norm import GroupNormalisation
 from ops.cpu.elementwise.layer_norm import LayerNormalisation
 from ops.cpu.elementwise.lrn import ResponseNormalisation
+from ops.cpu.elementwise.plane_factors import PlaneFactors
 from ops.cpu.elementwise.pooling import Pooling
 from ops.cpu.elementwise.rearrange import Rearrangement
 from ops.cpu.elementwise.rectified_sums import RectifiedSums
@@ -39,6 +40,7 @@ PRECISIONS = ("exact", "fast", BFLOAT16)
 class CpuBackend(
     DepthwiseConvolutions,
     RecurrentKernels,
+    PlaneFactors,
     Pooling,
     ResponseNormalisation,
     RectifiedSums,
@@ -55,8 +57,8 @@ class CpuBackend(
     Backend,
 ):
     """Backend "cpu". Options: `b_p`; `threads` of the team; `precision`, "exact" (errors < 1e-5),
-    "fast" (1e-4) or "bf16": products of float32 arrays, whose operands are rounded to bfloat16
-    where that is faster. Raises KernelsMissing if it is faster nowhere on this processor."""
+    "fast" (1e-4) or "bf16": images are stored in bfloat16, and the operands of products are rounded
+    to it where that is faster. Raises KernelsMissing if it is faster nowhere on this processor."""
 
     name = "cpu"
     xp = np
@@ -70,6 +72,7 @@ class CpuBackend(
         if precision == BFLOAT16:
             best_blocks()
         self.precision = precision
+        self.stores_bfloat16 = precision == BFLOAT16 and b_p is None  # lowering is in float32
         self.team = Team(threads)
         self.workspace = Workspace()
 

@@ -3,7 +3,8 @@
 Arrays are logically NCHW whatever their strides, and no operation assumes contiguity. Operations
 are pure: they keep nothing between calls, and a backward pass gets all that it needs as arguments.
 A destination (`out`) is written and returned; None allocates a new array. Inputs are all float32 or
-all float64. A wrong shape or dtype raises OpsError.
+all float64; a backend with `stores_bfloat16` also takes bfloat16 images. A wrong shape or dtype
+raises OpsError.
 """
 
 from __future__ import annotations
@@ -43,6 +44,9 @@ class Backend(
     # activations that norm_scale_* of a backend that `joins` compute without more passes
     joined_activations: Collection[str] = ("relu", "clip", "hard_swish", "swish")
     sums_as_it_rectifies = False  # whether rectified_sums takes one pass
+    # whether operations of images take bfloat16 arrays, in any mixture with float32 ones, so that
+    # nets keep activations and their gradients so; parameters and sums are float32 everywhere
+    stores_bfloat16 = False
     compiles = False  # whether an operation may have to be compiled when it first runs
     tries = False  # whether it tries algorithms out when the first operation of a shape runs
     # The source of memory of `empty` on the host (bytes -> aligned uint8 array), for memory that

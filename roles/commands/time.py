@@ -61,6 +61,8 @@ def time(
         arrays = (
             f"arrays {plan.size / 1e6:.1f} MB ({plan.unshared / 1e6:.1f} MB if none shared a place)"
         )
+        if plan.narrow:
+            arrays += f", {plan.narrow} arrays in bfloat16"
         say(f"memory of a training pass: {arrays}, scratch {net.scratch / 1e6:.1f} MB")
         say(_of_data(job, source, iterations))
         if profile is not None:

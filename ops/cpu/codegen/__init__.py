@@ -15,6 +15,7 @@ store           The store of compiled kernels between processes
 owned           Files and folders of this user, made and opened so that no other user can replace
                 them
 amx             Intel's AMX in generated kernels
+stored          Arrays stored in bfloat16
 
 See docs/decisions/kernels.md.
 """

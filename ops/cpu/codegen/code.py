@@ -11,7 +11,7 @@ docstring says so.
 from __future__ import annotations
 
 import ctypes
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from typing import Any, TypeAlias
 
@@ -20,6 +20,7 @@ from llvmlite import ir
 from ops.cpu.codegen.compiled import emitted
 from ops.cpu.codegen.ir_tools import F32, I32, I64, Vectors, declared, function
 from ops.cpu.codegen.kernel import Kernel
+from ops.cpu.codegen.stored import AS_BFLOAT16, AS_FLOAT32, Stored, rounded
 from ops.cpu.codegen.target import host
 from ops.cpu.codegen.values import FLAGS, Choice, Variable, Vec, Whole
 
@@ -31,12 +32,19 @@ INVERSE = 0x7EF31000  # minus the bits of a number are the bits of its inverse, 
 
 
 class Code:
-    """A kernel that is being written. Thread `number` of `size` runs it."""
+    """A kernel that is being written. Thread `number` of `size` runs it. `halves`: the arrays whose
+    numbers are bfloat16."""
 
     def __init__(
-        self, module: ir.Module, name: str, block: type[ctypes.Structure], past: bool = False
+        self,
+        module: ir.Module,
+        name: str,
+        block: type[ctypes.Structure],
+        past: bool = False,
+        halves: Iterable[str] = (),
     ) -> None:
         self.past = past
+        self.halves = frozenset(halves)
         self.b, found = function(module, name, [("number", I64), ("size", I64), ("at", I64)])
         self.lanes = host().lanes
         self.v = Vectors(self.b, self.lanes)
@@ -160,12 +168,47 @@ class Code:
         addresses must be aligned."""
         if mask is not None or not self.past:
             self.store(value, at, mask)
-            return
-        pointer = self.b.inttoptr(at.value, self.v.type.as_pointer())
+        else:
+            self._bypass(self.b.bitcast(value.value, self.v.type), at, self.lanes * 4)
+
+    def _bypass(self, value: ir.Value, at: Whole, size: int) -> None:
+        """Write a whole vector of `size` bytes past the caches."""
         written = self.b.store(
-            self.b.bitcast(value.value, self.v.type), pointer, align=self.lanes * 4
+            value, self.b.inttoptr(at.value, value.type.as_pointer()), align=size
         )
         written.set_metadata("nontemporal", self.b.module.add_metadata([I32(1)]))
+
+    # vectors of an array that holds float32 or bfloat16 numbers
+
+    def _stored(self, name: str) -> Stored:
+        return AS_BFLOAT16 if name in self.halves else AS_FLOAT32
+
+    def _place(self, name: str, row: Whole, offset: Whole) -> Whole:
+        """The address in array `name` that lies `offset` bytes of float32 numbers after `row`."""
+        return row + (offset.halved() if name in self.halves else offset)
+
+    def read(self, name: str, row: Whole, offset: Whole, mask: Mask = None) -> Vec:
+        """Read numbers of array `name` as float32. `row` is an address in it, `offset` the place
+        from there on, in bytes as if all numbers were float32."""
+        place = self._place(name, row, offset)
+        return Vec(self.b, self._stored(name).load(self.v, place.value, mask))
+
+    def write(self, name: str, value: Vec, row: Whole, offset: Whole, mask: Mask = None) -> None:
+        """Write float32 numbers to array `name`, rounded to its type."""
+        place = self._place(name, row, offset)
+        self._stored(name).store(self.v, value.value, place.value, mask)
+
+    def deliver_to(
+        self, name: str, value: Vec, row: Whole, offset: Whole, mask: Mask = None
+    ) -> None:
+        """Write as `write` does, past the caches where `deliver` would."""
+        if name not in self.halves:
+            self.deliver(value, row + offset, mask)
+        elif mask is not None or not self.past:
+            self.write(name, value, row, offset, mask)
+        else:
+            place = self._place(name, row, offset)
+            self._bypass(rounded(self.b, value.value), place, self.lanes * 2)
 
     def load_places(self, at: Whole, mask: Mask = None) -> Vec:
         """Read int32 numbers."""
@@ -295,7 +338,8 @@ class Generated(Kernel):
 
     `past` is its other form, for results so large that they would push other data out of the
     caches. The results that it delivers bypass the caches, and the memory under them is not read
-    first. See `goes_past`.
+    first. See `goes_past`. `halves` are the arrays that hold bfloat16 numbers; `storing` gives the
+    kernel for other such arrays.
     """
 
     def __init__(
@@ -304,12 +348,26 @@ class Generated(Kernel):
         block: type[ctypes.Structure],
         write: Callable[[Code], None],
         past: bool = False,
+        halves: tuple[str, ...] = (),
     ) -> None:
         super().__init__(write, block)
         self.name = name
         self._write = write
         self._past = past
-        self.past = self if past else Generated(f"{name}_past", block, write, True)
+        self._halves = halves
+        self._storing: dict[tuple[str, ...], Generated] = {}
+        self.past = self if past else Generated(f"{name}_past", block, write, True, halves)
+
+    def storing(self, halves: Iterable[str]) -> Generated:
+        """The same kernel for arrays of which those named hold bfloat16 numbers."""
+        names = tuple(sorted(halves))
+        if names == self._halves:
+            return self
+        if names not in self._storing:
+            self._storing[names] = Generated(
+                f"{self.name}_bf16_{'_'.join(names)}", self.arguments, self._write, halves=names
+            )
+        return self._storing[names]
 
     @property
     def kept_as(self) -> str:
@@ -319,7 +377,7 @@ class Generated(Kernel):
         return emitted(self._build)
 
     def _build(self, module: ir.Module) -> None:
-        code = Code(module, self.name, self.arguments, self._past)
+        code = Code(module, self.name, self.arguments, self._past, self._halves)
         self._write(code)
         if self._past:
             code.b.fence("seq_cst")  # other threads see such writes only after a fence

@@ -164,6 +164,18 @@ def instruction(
     return Later(make)
 
 
+def conversion(given: str, found: str, emit: Callable[[ir.IRBuilder, ir.Value], ir.Value]) -> Any:
+    """A function that kernels may call and that `emit` writes as IR: from one number of type
+    `given` to one of type `found`, as numba names types."""
+
+    def make() -> Any:
+        from ops.cpu.codegen import loops
+
+        return loops.conversion(given, found, emit)
+
+    return Later(make)
+
+
 def calling(arguments: Sequence[tuple[str, ir.Type]]) -> Any:
     """A function that calls the code at the address in its first argument. The code's own arguments
     follow."""
@@ -189,6 +201,7 @@ def _of_loops(name: str, *arguments: Any) -> Any:
 _carray = _of_loops("carray")
 _float_pointer = _of_loops("pointer_to", "float32")
 _int64_pointer = _of_loops("pointer_to", "int64")
+_uint16_pointer = _of_loops("pointer_to", "uint16")
 
 
 @inlined
@@ -201,6 +214,12 @@ def arguments(at: Any) -> Any:
 def floats(address: int, count: int) -> Any:
     """`count` float32 numbers at `address`, as an array."""
     return _carray(_float_pointer(address), (count,))
+
+
+@inlined
+def halves(address: int, count: int) -> Any:
+    """`count` 16-bit integers at `address`, as an array: the bits of bfloat16 numbers."""
+    return _carray(_uint16_pointer(address), (count,))
 
 
 @inlined

@@ -24,7 +24,15 @@ from ops.cpu.codegen.compiled import machine
 from ops.cpu.codegen.ir_tools import F32, I32, I64, VOID
 from ops.cpu.codegen.target import host
 
-__all__ = ["carray", "inlined", "instruction", "machine_code", "pointer_to", "prepare"]
+__all__ = [
+    "carray",
+    "conversion",
+    "inlined",
+    "instruction",
+    "machine_code",
+    "pointer_to",
+    "prepare",
+]
 
 config.CPU_NAME = host().cpu
 config.CPU_FEATURES = host().features
@@ -106,6 +114,21 @@ def instruction(
     ]
     written.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
     return intrinsic(written)
+
+
+def conversion(given: str, found: str, emit: Callable[[ir.IRBuilder, ir.Value], ir.Value]) -> Any:
+    """A function of one number of type `given`, which `emit` writes as IR. It returns a number of
+    type `found`."""
+    signature = getattr(types, found)(getattr(types, given))
+
+    @intrinsic  # type: ignore[untyped-decorator]
+    def convert(_typing: Any, _number: Any) -> Any:
+        def generate(_context: Any, builder: ir.IRBuilder, _signature: Any, args: Any) -> Any:
+            return emit(builder, args[0])
+
+        return signature, generate
+
+    return convert
 
 
 def pointer_to(name: str) -> Any:

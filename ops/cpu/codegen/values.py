@@ -45,6 +45,10 @@ class Whole:
     def __mod__(self, other: Whole | int) -> Whole:
         return self._with("srem", other)
 
+    def halved(self) -> Whole:
+        """Half of a number that is not negative."""
+        return Whole(self.b, self.b.lshr(self.value, I64(1)))
+
     def __lt__(self, other: Whole | int) -> Choice:
         return Choice(self.b, self.b.icmp_signed("<", self.value, self._value(other)))
 

@@ -25,7 +25,7 @@ lowered                Convolution by lowering, `b_p` images at a time, each thr
 winograd_weight_loops  The loops of Winograd convolution that make gradients of weights
 direct_plans           Plans of direct convolution
 depthwise              Depthwise convolution, and convolution in groups of 2, 4 or 8 channels with
-                       as many outputs
+                       as many outputs, of images in float32 or bfloat16
 depthwise_operations   Depthwise convolution on the CPU backend
 
 See docs/decisions/kernels.md.

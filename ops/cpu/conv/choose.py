@@ -5,6 +5,10 @@ Each candidate gets a cost. Its unit is the product of one channel of x with one
 convolution. The numbers below are fitted to measured times of the convolutions of LeNet, CIFAR-10
 quick, CaffeNet, NiN, GoogLeNet, VGG-16 and ResNet-50 and of smaller ones; `benchmarks/kernels`
 shows the outcome.
+
+Images in bfloat16 are read and written by the kernels for tiles and for depthwise convolution. For
+the other algorithms they are converted to float32 (`Converted`): where there are no tiles, and in
+the layer that reads the data, whose few channels would leave tiles empty.
 """
 
 from __future__ import annotations
@@ -12,7 +16,7 @@ from __future__ import annotations
 from math import prod
 
 from ops.cpu.codegen.amx import has_amx
-from ops.cpu.conv.algorithm import Convolution, ConvShape
+from ops.cpu.conv.algorithm import Converted, Convolution, ConvShape
 from ops.cpu.conv.depthwise import Depthwise
 from ops.cpu.conv.depthwise import supports as is_depthwise
 from ops.cpu.conv.direct import Direct, FirstLayer
@@ -41,11 +45,7 @@ PRICES = {
     "fast": FAST,
     BFLOAT16: FAST,  # beside convolution on tiles
 }
-PLAIN: dict[str, type[Convolution]] = {
-    "depthwise": Depthwise,
-    "direct": Direct,
-    "first": FirstLayer,
-}
+PLAIN: dict[str, type[Convolution]] = {"direct": Direct, "first": FirstLayer}
 # Products on tiles in the time of one in float32. Several convolutions reached twice as many; then
 # memory limits them.
 TILED = 8
@@ -60,23 +60,39 @@ class Chooser:
     """Makes the algorithms of a backend, each once, and picks the one that a pass gets."""
 
     def __init__(self, team: Team, workspace: Workspace, precision: str) -> None:
-        self._team = team
-        self._workspace = workspace
+        self._place = team, workspace
         self._precision = precision
-        self._chosen: dict[tuple[ConvShape, str], Convolution] = {}
+        self._chosen: dict[tuple[ConvShape, str, bool], Convolution] = {}
         self._made: dict[tuple[ConvShape, str], Convolution] = {}
 
-    def __call__(self, shape: ConvShape, direction: str) -> Convolution:
-        """The algorithm of that pass."""
-        found = self._chosen.get((shape, direction))
+    def __call__(self, shape: ConvShape, direction: str, narrow: bool = False) -> Convolution:
+        """The algorithm of that pass. `narrow`: some of its images are bfloat16."""
+        key = shape, direction, narrow
+        found = self._chosen.get(key)
         if found is None:
-            found = self._chosen[shape, direction] = self._choose(shape, direction)
+            found = self._chosen[key] = self._choose(*key)
         return found
 
-    def _choose(self, shape: ConvShape, direction: str) -> Convolution:
+    def scratch(self, shape: ConvShape, training: bool) -> int:
+        """The most bytes of the workspace that a pass takes, of all passes or only of the forward
+        pass, and of images of every type that the precision stores."""
+        passes = (FORWARD, DATA, WEIGHTS) if training else (FORWARD,)
+        kinds = (False, True) if self._precision == BFLOAT16 else (False,)
+        return max(
+            self(shape, direction, narrow).workspace_bytes
+            for direction in passes
+            for narrow in kinds
+        )
+
+    def _choose(self, shape: ConvShape, direction: str, narrow: bool) -> Convolution:
         if is_depthwise(shape):
             return self._make(shape, "depthwise")
-        if shape.in_shape[1] // shape.geometry.groups <= FEW_CHANNELS and direction != DATA:
+        few = shape.in_shape[1] // shape.geometry.groups <= FEW_CHANNELS
+        if narrow and has_amx() and not (few and direction != DATA):
+            return self._make(shape, "tiled")
+        if narrow:
+            return Converted(shape, self._choose(shape, direction, False), *self._place)
+        if few and direction != DATA:
             return self._make(shape, "first")
         costs = {"direct": direct_cost(shape, direction)}
         for mode, price in PRICES[self._precision].items():
@@ -93,11 +109,17 @@ class Chooser:
         return made
 
     def _new(self, shape: ConvShape, name: str) -> Convolution:
-        place = self._team, self._workspace
         if name == "tiled":
-            return Tiled(shape.in_shape, shape.outputs, shape.geometry, *place)
+            return Tiled(shape.in_shape, shape.outputs, shape.geometry, *self._place)
+        if name == "depthwise":
+            halves = ("x", "y") if self._precision == BFLOAT16 else ()
+            return Depthwise(shape, *self._place, halves)
         plain = PLAIN.get(name)
-        return Winograd(shape, *place, mode=name) if plain is None else plain(shape, *place)
+        return (
+            Winograd(shape, *self._place, mode=name)
+            if plain is None
+            else plain(shape, *self._place)
+        )
 
 
 def direct_cost(shape: ConvShape, direction: str) -> float:

@@ -1,5 +1,5 @@
-"""Depthwise convolution, and convolution in groups of 2, 4 or 8 channels with as many outputs. The
-kernels are in `ops.cpu.depthwise`.
+"""Depthwise convolution, and convolution in groups of 2, 4 or 8 channels with as many outputs, of
+images in float32 or bfloat16. The kernels are in `ops.cpu.depthwise`.
 
 With stride 1 the gradient by images is a forward pass with the weights turned round.
 """
@@ -7,6 +7,7 @@ With stride 1 the gradient by images is a forward pass with the weights turned r
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -18,7 +19,7 @@ from ops.cpu.depthwise.blocks import Block, columns_of, strips_of
 from ops.cpu.depthwise.image_kernels import backward_kernel, forward_kernel
 from ops.cpu.depthwise.weight_kernels import depthwise_total, weight_kernel
 from ops.cpu.team.image_layout import empty_aligned
-from ops.cpu.team.operands import goes_past
+from ops.cpu.team.operands import goes_past, halves
 from ops.cpu.team.team import Team
 from ops.cpu.team.workspace import LINE, Workspace, aligned
 from ops.errors import Array, Shape
@@ -72,10 +73,10 @@ class _Pass:
         self, kernel: Generated, source: Shape, target: Shape, block: Block, pad: int, **more: int
     ) -> None:
         n, channels, high, wide = target
-        size = 0 if more else FLOAT * math.prod(target)
         self._kernel = kernel
         # only whole lines bypass the caches: halves take 2 to 3 times as long
-        self._past = host().bits == 8 * LINE and goes_past(size, (), ())
+        self._past = host().bits == 8 * LINE and not more
+        self._size = FLOAT * math.prod(target)
         self._chunk_bytes = second_level() // RESERVE
         self._fixed = {
             "images": n,
@@ -88,34 +89,42 @@ class _Pass:
             "pad": pad,
             **more,
         }
-        self._blocks: dict[Any, Any] = {}
-        (kernel.past if self._past else kernel).block()  # makes it wanted
+        self._plans: dict[Any, tuple[Generated, Any]] = {}
 
     def run(self, team: Team, x: Array, w: int, y: Array, floor: float | None = None) -> None:
         """Run the kernel on these images. w: the address of the table of weights, or of the parts
         of their gradient."""
-        block = self._arguments(x, y)
+        kernel, block = self._plan(x, y)
         block.x = x.ctypes.data
         block.w = w
         block.y = y.ctypes.data
         if floor is not None:
             block.floor = floor
-        past = self._past and goes_past(y.nbytes, (block.y,), (block.yn, block.yh, block.yw))
-        team.run(self._kernel.past if past else self._kernel, block)
+        steps = (block.yn, block.yh, block.yw)
+        past = self._past and y.itemsize == FLOAT and goes_past(y.nbytes, (block.y,), steps)
+        team.run(kernel.past if past else kernel, block)
 
-    def _arguments(self, x: Array, y: Array) -> Any:
-        key = x.strides, y.strides
-        found = self._blocks.get(key)
+    def want(self, halves: Sequence[str]) -> None:
+        """Have the kernel compiled early that images of these types will need: those named are
+        bfloat16."""
+        kernel = self._kernel.storing(halves)
+        past = self._past and "y" not in halves and goes_past(self._size, (), ())
+        (kernel.past if past else kernel).block()
+
+    def _plan(self, x: Array, y: Array) -> tuple[Generated, Any]:
+        key = x.strides, y.strides, x.itemsize, y.itemsize
+        found = self._plans.get(key)
         if found is None:
-            if len(self._blocks) >= KEPT:
-                self._blocks.clear()
-            found = self._blocks[key] = self._made(x, y)
+            if len(self._plans) >= KEPT:
+                self._plans.clear()
+            kernel = self._kernel.storing(halves({"x": x, "y": y}))
+            found = self._plans[key] = kernel, self._made(x, y)
         return found
 
     def _made(self, x: Array, y: Array) -> Any:
         one = x.strides[0] > x.strides[3]  # images lie one after the other
         images = self._fixed["images"]
-        most = max(1, self._chunk_bytes // (FLOAT * self._fixed["channels"]))
+        most = max(1, self._chunk_bytes // (x.itemsize * self._fixed["channels"]))
         pieces = images if one else -(-images // most)
         return self._kernel.arguments(
             **self._fixed,
@@ -134,7 +143,10 @@ def _steps(name: str, images: Array) -> dict[str, int]:
 class Depthwise:
     """Convolution of one shape in groups of few channels, for which `supports` holds."""
 
-    def __init__(self, shape: ConvShape, team: Team, workspace: Workspace) -> None:
+    def __init__(
+        self, shape: ConvShape, team: Team, workspace: Workspace, halves: Sequence[str] = ()
+    ) -> None:
+        """halves: "x" and "y" if these images and their gradients will be in bfloat16."""
         g = shape.geometry
         self.shape = shape
         self.team = team
@@ -174,6 +186,10 @@ class Depthwise:
             total=self._table.ctypes.data,
             count=self._weights.size,
         )
+
+        self._forward.want(halves)
+        self._data.want([{"x": "y", "y": "x"}[name] for name in halves])
+        self._gradient.want(halves)
 
     def __repr__(self) -> str:
         return f"<{type(self).__name__} {self.shape}>"

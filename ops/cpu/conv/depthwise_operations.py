@@ -7,7 +7,8 @@ from collections.abc import Iterable
 
 from ops.cpu.conv.algorithm import ConvShape
 from ops.cpu.conv.depthwise import supports
-from ops.cpu.conv.operations import Convolutions, lies_well
+from ops.cpu.conv.operations import Convolutions
+from ops.cpu.team.mixed_images import checked, lies_well
 from ops.errors import Array, Shape
 from ops.geometry import ConvGeometry
 from ops.reference import depthwise
@@ -22,7 +23,7 @@ class DepthwiseConvolutions(Convolutions):
     ) -> Array:  # fmt: skip
         if not self._by_channel((x, out), w.shape, x.shape, geometry):
             return super().depthwise_forward(x, w, b, geometry, out, rectify=rectify)
-        depthwise.check_forward(x, w, b, geometry, out)
+        depthwise.check_forward(checked(x), w, b, geometry, checked(out))
         return self.conv_forward(x, w, b, geometry, out, rectify=rectify)
 
     def depthwise_backward_data(
@@ -30,7 +31,7 @@ class DepthwiseConvolutions(Convolutions):
     ) -> Array:
         if not self._by_channel((dy, out), w.shape, in_shape, geometry):
             return super().depthwise_backward_data(dy, w, geometry, in_shape, out)
-        depthwise.check_backward_data(dy, w, geometry, in_shape, out)
+        depthwise.check_backward_data(checked(dy), w, geometry, in_shape, checked(out))
         return self.conv_backward_data(dy, w, geometry, in_shape, out)
 
     def depthwise_backward_weights(
@@ -41,7 +42,7 @@ class DepthwiseConvolutions(Convolutions):
             return super().depthwise_backward_weights(
                 x, dy, geometry, w_shape, bias=bias, out_w=out_w, out_b=out_b
             )
-        depthwise.check_backward_weights(x, dy, geometry, w_shape, out_w, out_b)
+        depthwise.check_backward_weights(checked(x), checked(dy), geometry, w_shape, out_w, out_b)
         return self.conv_backward_weights(
             x, dy, geometry, w_shape, bias=bias, out_w=out_w, out_b=out_b
         )

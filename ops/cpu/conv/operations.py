@@ -1,5 +1,9 @@
 """Convolutions of the CPU backend: the chosen algorithm where the kernels can read the arrays, else
-the reference."""
+the reference.
+
+Images and their gradients are float32 or bfloat16, in any mix; parameters and their gradients are
+float32.
+"""
 
 from __future__ import annotations
 
@@ -11,8 +15,8 @@ from ops.cpu.conv.algorithm import ConvShape
 from ops.cpu.conv.choose import DATA, FORWARD, WEIGHTS, Chooser
 from ops.cpu.conv.lowered import LoweredConvolutions
 from ops.cpu.team.fast import images_like
-from ops.cpu.team.image_layout import channels_last
-from ops.cpu.team.operands import F32
+from ops.cpu.team.mixed_images import any_narrow, checked, lies_well
+from ops.cpu.team.operands import F32, LOADED
 from ops.errors import Array, Shape
 from ops.geometry import ConvGeometry
 from ops.reference import conv
@@ -37,10 +41,10 @@ class Convolutions(LoweredConvolutions):
     ) -> Array:  # fmt: skip
         if not self._fits(x, w, out, channels=FORWARD):
             return super().conv_forward(x, w, b, geometry, out, rectify=rectify)
-        y_shape = conv.check_forward(x, w, b, geometry, out)
-        y = images_like(y_shape, out)
+        y_shape = conv.check_forward(checked(x), w, b, geometry, checked(out))
+        y = images_like(y_shape, out, x.dtype)
         w = np.ascontiguousarray(w)
-        algorithm = self.chooser(ConvShape(x.shape, len(w), geometry), FORWARD)
+        algorithm = self.chooser(ConvShape(x.shape, len(w), geometry), FORWARD, any_narrow(x, y))
         algorithm.forward(
             x, w, None if b is None else np.ascontiguousarray(b), y, RECTIFY if rectify else OPEN
         )
@@ -51,10 +55,11 @@ class Convolutions(LoweredConvolutions):
     ) -> Array:
         if not self._fits(dy, w, out, channels=DATA):
             return super().conv_backward_data(dy, w, geometry, in_shape, out)
-        conv.check_backward_data(dy, w, geometry, in_shape, out)
-        dx = images_like(tuple(in_shape), out)
+        conv.check_backward_data(checked(dy), w, geometry, in_shape, checked(out))
+        dx = images_like(tuple(in_shape), out, dy.dtype)
         shape = ConvShape(tuple(in_shape), len(w), geometry)
-        self.chooser(shape, DATA).backward_data(dy, np.ascontiguousarray(w), dx)
+        algorithm = self.chooser(shape, DATA, any_narrow(dy, dx))
+        algorithm.backward_data(dy, np.ascontiguousarray(w), dx)
         return dx
 
     def conv_backward_weights(
@@ -68,10 +73,10 @@ class Convolutions(LoweredConvolutions):
             return super().conv_backward_weights(
                 x, dy, geometry, w_shape, bias=bias, out_w=out_w, out_b=out_b
             )
-        conv.check_backward_weights(x, dy, geometry, w_shape, out_w, out_b)
+        conv.check_backward_weights(checked(x), checked(dy), geometry, w_shape, out_w, out_b)
         dw = np.empty(w_shape, F32) if out_w is None else out_w
         shape = ConvShape(x.shape, w_shape[0], geometry)
-        self.chooser(shape, WEIGHTS).backward_weights(x, dy, dw)
+        self.chooser(shape, WEIGHTS, any_narrow(x, dy)).backward_weights(x, dy, dw)
         return dw, self.channel_sums(dy, out_b) if bias else None
 
     def conv_scratch(
@@ -79,25 +84,22 @@ class Convolutions(LoweredConvolutions):
     ) -> int:
         if self.b_p is not None:
             return super().conv_scratch(in_shape, w_shape, geometry, training=training)
-        shape = ConvShape(tuple(in_shape), w_shape[0], geometry)
-        passes = (FORWARD, DATA, WEIGHTS) if training else (FORWARD,)
-        return max(self.chooser(shape, direction).workspace_bytes for direction in passes)
+        return self.chooser.scratch(ConvShape(tuple(in_shape), w_shape[0], geometry), training)
 
     def _fits(self, first: Array, second: Array, out: Array | None, *, channels: str) -> bool:
-        """Whether the kernels can read the operands: float32, images with channels side by side.
+        """Whether the kernels can read the operands: images with channels side by side, and float32
+        weights.
 
         The layer that reads the data takes images in any order.
         """
         if self.b_p is not None or first.ndim != 4 or second.ndim != 4:
             return False
-        if first.dtype != F32 or second.dtype != F32 or not (out is None or lies_well(out)):
-            return False
         second_image = channels == WEIGHTS
+        kinds = LOADED if second_image else (F32,)
+        if first.dtype not in LOADED or second.dtype not in kinds:
+            return False
+        if not (out is None or lies_well(out)):
+            return False
         return (lies_well(first) or (channels != DATA and first.shape[1] <= 4)) and (
             not second_image or lies_well(second)
         )
-
-
-def lies_well(x: Array) -> bool:
-    """Whether the kernels can read x in place: float32 images with channels side by side."""
-    return x.ndim == 4 and channels_last(x)

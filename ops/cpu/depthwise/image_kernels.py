@@ -14,7 +14,16 @@ from ops.cpu.codegen.code import Code, Generated, Mask
 from ops.cpu.codegen.kernel import layout
 from ops.cpu.codegen.values import Variable, Vec, Whole
 from ops.cpu.depthwise.blocks import Block
-from ops.cpu.depthwise.sweep import FIELDS, Columns, Unit, Units, add_products, ahead, inside
+from ops.cpu.depthwise.sweep import (
+    FIELDS,
+    Columns,
+    Unit,
+    Units,
+    add_products,
+    ahead,
+    inside,
+    into,
+)
 from ops.cpu.gemm.calls import Arguments, up
 
 # after the weights, w has one more row of channels: the number from which the sums start
@@ -87,7 +96,7 @@ class _Forward(_Images):
         target = a.y + row * a.yh + first * a.yw
         for n in c.loop(unit.first, unit.last):
             for offset, (mask,) in c.columns(a.channels, 1):
-                x = source + n * a.xn + offset
+                x = source + n * a.xn + into(c, "x", offset)
                 for next_row in range(reach, reach + rows * block.stride[0]):
                     ahead(c, x + a.xh * next_row, a.xw, block.columns * block.stride[1])
                 sums = self.sums(rows, offset, mask)
@@ -103,8 +112,8 @@ class _Forward(_Images):
                             add_products(c, reads, near, x + a.xh * m, taps, self.by_turn, mask)
                 for e, totals in enumerate(sums):
                     for r, total in enumerate(totals):
-                        at = target + n * a.yn + a.yh * e + a.yw * r + offset
-                        c.deliver(self.above(total.get()), at, mask)
+                        y = target + n * a.yn + a.yh * e + a.yw * r
+                        c.deliver_to("y", self.above(total.get()), y, offset, mask)
 
 
 class _Backward(_Images):
@@ -129,7 +138,7 @@ class _Backward(_Images):
             target = a.y + unit.row * a.yh + first * a.yw
             for n in c.loop(unit.first, unit.last):
                 for offset, (mask,) in c.columns(a.channels, 1):
-                    x = source + n * a.xn + offset
+                    x = source + n * a.xn + into(c, "x", offset)
                     ahead(c, x + a.xh, a.xw, block.columns // block.stride[1])
                     sums = self.sums(1, offset, mask)
                     for t in c.loop(0, count - skipped):
@@ -137,10 +146,10 @@ class _Backward(_Images):
                         add_products(
                             c, reads, near, x - a.xh * t, [(sums[0], w)], self.by_turn, mask
                         )
-                    y = target + n * a.yn + offset
                     for r, total in enumerate(sums[0]):
+                        to = "y", self.above(total.get()), target + n * a.yn + a.yw * r, offset
                         if r <= block.columns - block.stride[1]:
-                            c.deliver(self.above(total.get()), y + a.yw * r, mask)
+                            c.deliver_to(*to, mask)
                             continue
                         with c.when(first + r < a.width):  # a block may end beyond the row
-                            c.deliver(self.above(total.get()), y + a.yw * r, mask)
+                            c.deliver_to(*to, mask)

@@ -20,6 +20,7 @@ from ops.cpu.depthwise.sweep import (
     Units,
     ahead,
     inside,
+    into,
     multiply_add,
     turned,
 )
@@ -89,8 +90,8 @@ class _Weights:
         gradient = a.y + unit.row * a.yh + first * a.yw
         for n in c.loop(unit.first, unit.last):
             for offset, (mask,) in c.columns(high, 1, low):
-                x = source + n * a.xn + offset
-                y = gradient + n * a.yn + offset
+                x = source + n * a.xn + into(c, "x", offset)
+                y = gradient + n * a.yn + into(c, "y", offset)
                 for row in range(block.stride[0]):
                     next_row = x + a.xh * (block.reach + row)
                     ahead(c, next_row, a.xw, block.columns * block.stride[1])
@@ -108,7 +109,7 @@ class _Weights:
         if not self.whole:
             only = c.v.mask((counted < r + 1).pick(c.lanes, 0).value)
             mask = only if mask is None else c.b.and_(only, mask)
-        return c.load(y + self.a.yw * r, mask)
+        return c.read("y", y + self.a.yw * r, c.whole(0), mask)
 
     def _add(self, near: Columns, line: Whole, dy: list[Vec], w: Whole, mask: Mask) -> None:
         """Add the products with one row of x to one row of the table."""

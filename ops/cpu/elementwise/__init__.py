@@ -32,4 +32,5 @@ joined            The activations that batch norm computes in its own passes, as
                   vectors
 rectified_sums    The gradient of a rectifier over a sum, with its sums for batch norm, in one pass
 layer_norm        Layer normalisation along the axis whose numbers lie side by side
+plane_factors     Factors of planes, as in squeeze and excitation
 """

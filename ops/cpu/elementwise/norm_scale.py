@@ -12,14 +12,13 @@ from typing import Any
 import numpy as np
 
 from ops.activation import Activation
-from ops.cpu.codegen.code import Code
-from ops.cpu.codegen.kernel import Kernel
+from ops.cpu.codegen.code import Code, Generated
 from ops.cpu.codegen.values import Vec
 from ops.cpu.elementwise.joined import JOINED, Joined, kind_and_numbers
 from ops.cpu.elementwise.normalise import Normalisation
 from ops.cpu.elementwise.reduce import RowSums, plain
 from ops.cpu.elementwise.sums import sums_through, total_sums
-from ops.cpu.team.operands import F32, Rows, address, as_rows
+from ops.cpu.team.operands import F32, LOADED, address, rows_of
 from ops.cpu.team.streams import Stream
 from ops.errors import Array
 
@@ -134,7 +133,7 @@ class NormScale(Normalisation):
         variance: Array | None,
     ) -> tuple[Array, Array, Array] | None:
         kind, numbers = kind_and_numbers(activation)
-        if x.ndim < 2 or x.dtype != F32 or x.size == 0 or kind not in JOINED:
+        if x.ndim < 2 or x.dtype not in LOADED or x.size == 0 or kind not in JOINED:
             return None
         y = self.like(x, out)
         factor = self.vectors(x.shape[1])[0]
@@ -177,7 +176,7 @@ class NormScale(Normalisation):
         out_beta: Array | None = None,
     ) -> tuple[Array, Array, Array]:
         kind, numbers = kind_and_numbers(activation)
-        if dy.ndim > 1 and dy.dtype == F32 and dy.size and kind in JOINED:
+        if dy.ndim > 1 and dy.dtype in LOADED and dy.size and kind in JOINED:
             dx = self.like(dy, out)
             channels = dy.shape[1]
             dgamma, dbeta = (
@@ -210,15 +209,16 @@ class NormScale(Normalisation):
             sums=sums, out=out, out_gamma=out_gamma, out_beta=out_beta,
         )  # fmt: skip
 
-    def _gated(self, dy: Array, x: Array, kernel: Kernel) -> RowSums | None:
+    def _gated(self, dy: Array, x: Array, kernel: Generated) -> RowSums | None:
         if self._gated_sums is None:
             self._gated_sums = {}
-        key = kernel.name, dy.shape, dy.strides, x.shape, x.strides, x.dtype
+        arrays = {"x": dy, "y": x}
+        key = kernel.name, *((a.shape, a.strides, a.dtype) for a in arrays.values())
         if key not in self._gated_sums:
-            rows: Rows | None = None
-            if x.shape == dy.shape and x.dtype == F32:
-                rows = as_rows(dy.shape, [4, 4], [dy.strides, x.strides], 1)
-            self._gated_sums[key] = None if rows is None else RowSums(rows, self.team.size, kernel)
+            rows = rows_of([dy, x], 1)
+            self._gated_sums[key] = (
+                None if rows is None else RowSums(rows, self.team.size, kernel, arrays)
+            )
         return self._gated_sums[key]
 
     def _sum_gated(

@@ -11,7 +11,7 @@ from ops.cpu.codegen.target import host
 from ops.cpu.codegen.values import Vec
 from ops.cpu.elementwise.reduce import Reductions, plain
 from ops.cpu.elementwise.sums import BYTES_PER_NUMBER, join_moments, sum_moments
-from ops.cpu.team.operands import F32, Rows, address, as_rows
+from ops.cpu.team.operands import F32, LOADED, Rows, address, halves, rows_of
 from ops.cpu.team.streams import Stream
 from ops.cpu.team.workspace import aligned
 from ops.errors import Array
@@ -40,16 +40,18 @@ NORMALISE_BACK = Stream(
 
 
 class Moments:
-    """Mean and variance of x's channels, for arrays of one shape and one set of strides."""
+    """Mean and variance of x's channels, for arrays of one shape, one set of strides and one
+    type."""
 
-    def __init__(self, rows: Rows, threads: int) -> None:
+    def __init__(self, rows: Rows, threads: int, x: Array) -> None:
         channels = rows.length
         lanes = host().lanes
         width = channels + -channels % lanes
         sizes = (threads * width * BYTES_PER_NUMBER, aligned(threads * 8), threads * width * 4)
         self.starts = (0, sizes[0], sizes[0] + sizes[1])
         self.bytes = sum(sizes)
-        self.block = sum_moments.block(
+        self.kernel = sum_moments.storing(halves({"x": x}))
+        self.block = self.kernel.block(
             rows=rows.number, channels=channels, width=width, sx=rows.strides[0]
         )
         self.join = join_moments.block(channels=channels, width=width, threads=threads)
@@ -82,7 +84,7 @@ class Normalisation(Reductions):
         self, x: Array, eps: float, statistics: tuple[Array, Array] | None, out: Array | None,
         mean: Array | None, variance: Array | None,
     ) -> tuple[Array, Array, Array] | None:  # fmt: skip
-        if x.ndim < 2 or x.dtype != F32 or x.size == 0:
+        if x.ndim < 2 or x.dtype not in LOADED or x.size == 0:
             return None
         channels = x.shape[1]
         y = self.like(x, out)
@@ -118,10 +120,10 @@ class Normalisation(Reductions):
         """Write mean and variance of x's channels. Returns False if the arrays do not fit."""
         if self._moments is None:
             self._moments = {}
-        key = (x.shape, x.strides)
+        key = (x.shape, x.strides, x.dtype)
         if key not in self._moments:
-            rows = as_rows(x.shape, [4], [x.strides], 1)
-            self._moments[key] = None if rows is None else Moments(rows, self.team.size)
+            rows = rows_of([x], 1)
+            self._moments[key] = None if rows is None else Moments(rows, self.team.size, x)
         plan = self._moments[key]
         if plan is None or not plain(mean, x.shape[1]) or not plain(variance, x.shape[1]):
             return False
@@ -135,7 +137,7 @@ class Normalisation(Reductions):
         block.x = address(x)
         join.mean = address(mean)
         join.variance = address(variance)
-        self.team.run(sum_moments, block)
+        self.team.run(plan.kernel, block)
         self.team.run(join_moments, join)
         return True
 
@@ -157,7 +159,7 @@ class Normalisation(Reductions):
     def _gradient(
         self, dy: Array, y: Array, variance: Array, eps: float, fixed: bool, out: Array | None
     ) -> Array | None:
-        if dy.ndim < 2 or dy.dtype != F32 or dy.size == 0 or y.shape != dy.shape or y.dtype != F32:
+        if dy.ndim < 2 or y.shape != dy.shape:
             return None
         dx, (inverse, mean, slope) = self.like(dy, out), self.vectors(dy.shape[1])
         if variance.shape != inverse.shape or not self.streams.run(

@@ -23,7 +23,7 @@ from ops.cpu.elementwise.windows import (
     places_backward,
 )
 from ops.cpu.team.fast import Fast, images_like
-from ops.cpu.team.operands import F32, LARGE, address, goes_past, seen
+from ops.cpu.team.operands import F32, LARGE, LOADED, address, goes_past, halves, seen
 from ops.errors import Array, Shape
 from ops.geometry import PoolGeometry
 
@@ -33,9 +33,10 @@ I32 = np.dtype(np.int32)
 
 
 class Plan(NamedTuple):
-    """A block of arguments without addresses. `shares`: 1 / size of each window; `past`: whether
-    aligned results bypass the caches."""
+    """A kernel and its block of arguments without addresses. `shares`: 1 / size of each window;
+    `past`: whether aligned results bypass the caches."""
 
+    kernel: Generated
     block: Any
     shares: Array | None
     past: bool
@@ -63,7 +64,7 @@ class Pooling(Fast):
             shape = (
                 geometry.output_shape(x.shape) if out is None or (placed and given is None) else ()
             )
-            y = images_like(shape, out)
+            y = images_like(shape, out, x.dtype)
             places = images_like(shape, given, I32) if placed else given
             kernel = average_forward if mode == "AVE" else max_forward_alone
             if placed:
@@ -81,7 +82,7 @@ class Pooling(Fast):
     ) -> Array:  # fmt: skip
         average = geometry.mode == "AVE"
         if len(in_shape) == 4 and 0 not in in_shape and (average or argmax is not None):
-            dx = images_like(tuple(in_shape), out)
+            dx = images_like(tuple(in_shape), out, dy.dtype)
             kernel, places = (average_backward, None) if average else (places_backward, argmax)
             if dx.shape == tuple(in_shape) and self._pool(kernel, geometry, dx, dy, places, (dx,)):
                 return dx
@@ -105,7 +106,7 @@ class Pooling(Fast):
         try:
             plan = self._pools[key]
         except KeyError:
-            plan = self._pools[key] = _plan(geometry, x, y, places, written)
+            plan = self._pools[key] = _plan(kernel, geometry, x, y, places, written)
         if plan is None or not all(array is None or array.flags.writeable for array in written):
             return False
         block = plan.block
@@ -117,11 +118,12 @@ class Pooling(Fast):
         past = plan.past and goes_past(
             LARGE, [address(array) for array in written if array is not None], ()
         )
-        self.team.run(kernel.past if past else kernel, block)
+        self.team.run(plan.kernel.past if past else plan.kernel, block)
         return True
 
 
 def _plan(
+    kernel: Generated,
     geometry: PoolGeometry,
     x: Array,
     y: Array,
@@ -131,13 +133,13 @@ def _plan(
     arrays = [x, y] if places is None else [x, y, places]
     shape = geometry.output_shape(x.shape)
     if y.shape != shape or any(
-        not _images(a, dtype) for a, dtype in zip(arrays, (F32, F32, I32), strict=False)
+        not _images(a, dtypes) for a, dtypes in zip(arrays, (LOADED, LOADED, (I32,)), strict=False)
     ):
         return None
     if places is not None and places.shape != shape:
         return None
     (images, channels, height, width), (_, _, high, wide) = x.shape, shape
-    joined = all(images == 1 or a.strides[0] == 4 * channels for a in arrays)
+    joined = all(images == 1 or a.strides[0] == a.itemsize * channels for a in arrays)
     runs, length = (1, images * channels) if joined else (images, channels)
     shares = None
     if geometry.mode == "AVE":
@@ -169,11 +171,12 @@ def _plan(
         for axis, step in enumerate(a.strides)
         if axis != 1 and (axis or runs > 1)
     ]
-    return Plan(block, shares, goes_past(sum(a.nbytes for a in outputs), (), steps))
+    past = goes_past(sum(a.nbytes for a in outputs), (), steps)
+    return Plan(kernel.storing(halves({"x": x, "y": y})), block, shares, past)
 
 
-def _images(x: Array, dtype: np.dtype[Any]) -> bool:
-    return x.ndim == 4 and x.dtype == dtype and (x.strides[1] == 4 or x.shape[1] == 1)
+def _images(x: Array, dtypes: tuple[np.dtype[Any], ...]) -> bool:
+    return x.ndim == 4 and x.dtype in dtypes and (x.strides[1] == x.itemsize or x.shape[1] == 1)
 
 
 def _chunk(geometry: PoolGeometry, width: int, length: int) -> int:

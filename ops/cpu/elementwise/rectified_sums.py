@@ -16,7 +16,7 @@ import numpy as np
 from ops.cpu.elementwise.norm_scale import NormScale
 from ops.cpu.elementwise.reduce import RowSums, plain
 from ops.cpu.elementwise.sums import rectified_sums, total_sums
-from ops.cpu.team.operands import F32, address, as_rows, goes_past
+from ops.cpu.team.operands import F32, address, goes_past, rows_of
 from ops.errors import Array
 
 KERNELS = {count: rectified_sums(count) for count in (1, 2)}
@@ -66,8 +66,7 @@ class RectifiedSums(NormScale):
         block.mean = address(mean)
         in_place = places[0] in places[1:]
         past = not in_place and goes_past(arrays[0].nbytes, places[:1], (block.sout,))
-        kernel = KERNELS[len(arrays) - 3]
-        self.team.run(kernel.past if past else kernel, block)
+        self.team.run(plan.kernel.past if past else plan.kernel, block)
         total.first = address(sums)
         total.second = address(products)
         total.factor = 1.0
@@ -79,15 +78,11 @@ class RectifiedSums(NormScale):
             self._rectifying = {}
         key = tuple((array.shape, array.strides, array.dtype) for array in arrays)
         if key not in self._rectifying:
-            shape = arrays[0].shape
-            alike = all(array.shape == shape and array.dtype == F32 for array in arrays)
-            rows = None
-            if alike and len(shape) > 1 and arrays[0].size:
-                rows = as_rows(shape, [4] * len(arrays), [array.strides for array in arrays], 1)
+            rows = rows_of(arrays, 1) if arrays[0].ndim > 1 else None
             count = len(arrays) - 3
-            steps = [f"s{name}" for name in _names(count)]
+            named = dict(zip(_names(count), arrays, strict=True))
             self._rectifying[key] = (
-                None if rows is None else RowSums(rows, self.team.size, KERNELS[count], steps)
+                None if rows is None else RowSums(rows, self.team.size, KERNELS[count], named)
             )
         return self._rectifying[key]
 

@@ -2,32 +2,35 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping
 from typing import Any
 
-from ops.cpu.codegen.kernel import Kernel
+import numpy as np
+
+from ops.cpu.codegen.code import Generated
 from ops.cpu.codegen.target import host
 from ops.cpu.elementwise.sums import BYTES_PER_NUMBER, sum_products, sum_rows, total_sums
 from ops.cpu.team.fast import Fast
-from ops.cpu.team.operands import F32, Rows, address, as_rows
+from ops.cpu.team.operands import F32, Rows, address, halves, rows_of
 from ops.errors import Array, Shape
 
 
 class RowSums:
-    """Sums over the rows of arrays of one shape and one set of strides. `steps`: the kernel's names
-    of the arrays' strides."""
+    """Sums over the `rows` of arrays of one shape and one set of strides. `arrays`: each array by
+    the kernel's name for it."""
 
     def __init__(
-        self, rows: Rows, threads: int, kernel: Kernel, steps: Sequence[str] = ("sx", "sy")
+        self, rows: Rows, threads: int, kernel: Generated, arrays: Mapping[str, Array]
     ) -> None:
         channels = rows.length
         lanes = host().lanes
         width = channels + -channels % lanes
         self.bytes = threads * width * BYTES_PER_NUMBER
-        given = dict(zip(steps, rows.strides, strict=False))
-        self.kernel = kernel
+        steps = zip(arrays, rows.strides, strict=True)
+        given = {f"s{name}": step for name, step in steps}
+        self.kernel = kernel.storing(halves(arrays))
         self.rows = rows.number
-        self.block = kernel.block(rows=rows.number, channels=channels, width=width, **given)
+        self.block = self.kernel.block(rows=rows.number, channels=channels, width=width, **given)
         self.total = total_sums.block(channels=channels, width=width, threads=threads)
 
 
@@ -55,15 +58,10 @@ class Reductions(Fast):
             return found
 
     def _plan(self, x: Array, y: Array | None, axis: int) -> RowSums | None:
-        arrays = [x] if y is None else [x, y]
-        if x.size == 0 or any(a.dtype != F32 or a.shape != x.shape for a in arrays):
-            return None
-        rows = as_rows(x.shape, [4] * len(arrays), [a.strides for a in arrays], axis)
-        return (
-            None
-            if rows is None
-            else RowSums(rows, self.team.size, sum_rows if y is None else sum_products)
-        )
+        arrays = {"x": x} if y is None else {"x": x, "y": y}
+        rows = rows_of(list(arrays.values()), axis)
+        kernel = sum_rows if y is None else sum_products
+        return None if rows is None else RowSums(rows, self.team.size, kernel, arrays)
 
     def sum_along(
         self,
@@ -105,7 +103,7 @@ class Reductions(Fast):
     def _sums(self, dy: Array, shape: Shape, axis: int, out: Array | None) -> Array | None:
         if not _along(dy, shape, axis):
             return None
-        sums: Array = self.empty(shape, dy.dtype) if out is None else out
+        sums: Array = self.empty(shape, _of_sums(dy)) if out is None else out
         plan = self.rows_along(dy, None, axis)
         if plan is None or not plain(sums, shape[0]):
             return None
@@ -118,9 +116,9 @@ class Reductions(Fast):
     ) -> tuple[Array, Array | None]:  # fmt: skip
         """Fast along one axis."""
         if _along(x, shape, axis):
-            dgamma: Array = self.empty(shape, x.dtype) if out_gamma is None else out_gamma
+            dgamma: Array = self.empty(shape, _of_sums(x)) if out_gamma is None else out_gamma
             dbeta: Array | None = (
-                (self.empty(shape, x.dtype) if out_beta is None else out_beta) if bias else None
+                (self.empty(shape, _of_sums(x)) if out_beta is None else out_beta) if bias else None
             )
             plan = self.rows_along(dy, x, axis)
             if (
@@ -140,6 +138,11 @@ def plain(x: Array, length: int, written: bool = True) -> bool:
     `written`."""
     fits = x.shape == (length,) and x.dtype == F32 and (x.strides[0] == 4 or length == 1)
     return fits and (x.flags.writeable or not written)
+
+
+def _of_sums(x: Array) -> np.dtype[Any]:
+    """The type of sums of x: float32 unless x is float64."""
+    return np.promote_types(x.dtype, F32)
 
 
 def _along(x: Array, shape: Shape, axis: int) -> bool:

@@ -5,6 +5,8 @@ float64 sums. So the error stays that of SPAN additions, however many rows there
 sums are then added in order, so a result repeats to the last bit. Moments are taken about a point
 near the mean: the mean of the thread's first SPAN rows. So the variance does not cancel away: Chan,
 Golub and LeVeque (1983).
+
+The arrays that are summed hold float32 or bfloat16 numbers. The sums are float32.
 """
 
 from __future__ import annotations
@@ -35,7 +37,7 @@ MOMENTS = layout("channels width threads sums counts points mean variance")
 def sum_rows(c: Code) -> None:
     """Sums of x."""
     first, last = c.share(c.rows)
-    _sums(c, first, last, lambda row, at, mask: [c.load(c.x + row * c.sx + at, mask)], 1)
+    _sums(c, first, last, lambda row, at, mask: [c.read("x", c.x + row * c.sx, at, mask)], 1)
 
 
 @generated(SUMS)
@@ -44,8 +46,8 @@ def sum_products(c: Code) -> None:
     first, last = c.share(c.rows)
 
     def terms(row: Whole, at: Whole, mask: Any) -> list[Vec]:
-        x = c.load(c.x + row * c.sx + at, mask)
-        return [x, x * c.load(c.y + row * c.sy + at, mask)]
+        x = c.read("x", c.x + row * c.sx, at, mask)
+        return [x, x * c.read("y", c.y + row * c.sy, at, mask)]
 
     _sums(c, first, last, terms, 2)
 
@@ -59,9 +61,9 @@ def sums_through(kind: str, backward: Callable[..., Vec], numbers: str) -> Gener
         first, last = c.share(c.rows)
 
         def terms(row: Whole, at: Whole, mask: Any) -> list[Vec]:
-            away = c.load(c.y + row * c.sy + at, mask) - c.load(c.mean + at, mask)
+            away = c.read("y", c.y + row * c.sy, at, mask) - c.load(c.mean + at, mask)
             z = away * c.load(c.factor + at, mask) + c.load(c.beta + at, mask)
-            g = backward(c, c.load(c.x + row * c.sx + at, mask), z, *given)
+            g = backward(c, c.read("x", c.x + row * c.sx, at, mask), z, *given)
             return [g, g * away]
 
         _sums(c, first, last, terms, 2)
@@ -79,14 +81,14 @@ def rectified_sums(count: int) -> Generated:
 
         def terms(row: Whole, at: Whole, mask: Any) -> list[Vec]:
             def read(name: str) -> Vec:
-                return c.load(getattr(c, name) + row * getattr(c, f"s{name}") + at, mask)
+                return c.read(name, getattr(c, name) + row * getattr(c, f"s{name}"), at, mask)
 
             total = read("g0") if count == 1 else read("g0").plus(read("g1"))
             g = rectified_back(c, total, read("y"))
             return [g, g * (read("x") - c.load(c.mean + at, mask))]
 
         def write_first(row: Whole, at: Whole, mask: Any, found: list[Vec]) -> None:
-            c.deliver(found[0], c.out + row * c.sout + at, mask)
+            c.deliver_to("out", found[0], c.out + row * c.sout, at, mask)
 
         _sums(c, first, last, terms, 2, write_first)
 
@@ -102,7 +104,7 @@ def sum_moments(c: Code) -> None:
     first, last = c.share(c.rows)
     points = c.points + c.number * c.width * 4
     near = last.least(first + SPAN)
-    _sums(c, first, near, lambda row, at, mask: [c.load(c.x + row * c.sx + at, mask)], 1)
+    _sums(c, first, near, lambda row, at, mask: [c.read("x", c.x + row * c.sx, at, mask)], 1)
     sums = c.sums + c.number * c.width * BYTES_PER_NUMBER
     count = c.widened((near - first).most(1))
     for at, _ in c.columns(c.width, 1):
@@ -110,7 +112,7 @@ def sum_moments(c: Code) -> None:
     c.put(c.counts + c.number * 8, last - first)
 
     def terms(row: Whole, at: Whole, mask: Any) -> list[Vec]:
-        x = c.load(c.x + row * c.sx + at, mask) - c.load(points + at)
+        x = c.read("x", c.x + row * c.sx, at, mask) - c.load(points + at)
         return [x, x * x]
 
     _sums(c, first, last, terms, 2)

@@ -3,13 +3,14 @@ outputs whose windows hold it.
 
 Every result is then written once and nothing has to be zeroed. The images of a batch lie as `runs`
 of `width` numbers per pixel (one run where a pixel's images are neighbours). Runs are cut into
-chunks, narrow enough for the rows that neighbouring windows share to stay in the cache.
+chunks, narrow enough for the rows that neighbouring windows share to stay in the cache. x and y may
+hold bfloat16 numbers; places are int32.
 """
 
 from __future__ import annotations
 
 import math
-from typing import Any
+from typing import Any, TypeAlias
 
 from ops.cpu.codegen.code import Code, generated
 from ops.cpu.codegen.kernel import layout
@@ -23,6 +24,7 @@ POOL = layout(
     "floor",
 )
 UNROLLED = 4  # vectors
+Pair: TypeAlias = tuple[Variable, Variable]  # the result so far, and its place
 
 
 def _units(c: Code, rows: Whole, columns: Whole) -> Any:
@@ -54,7 +56,7 @@ def _outputs(c: Code, index: Whole, axis: str) -> tuple[Whole, Whole]:
 
 def _forward(c: Code, start: float, merge: Any, finish: Any) -> None:
     """For every output: call `merge(pixel's vector, variables, pixel's number)` over its window,
-    then `finish`."""
+    then `finish`, which returns the output."""
     for row, column, run, low, high in _units(c, c.OH, c.OW):
         (top, bottom), (left, right) = _window(c, row, "h"), _window(c, column, "w")
         first = c.counted(top * c.W + left)
@@ -66,21 +68,17 @@ def _forward(c: Code, start: float, merge: Any, finish: Any) -> None:
             for i in c.loop(top, bottom):
                 for j in c.loop(left, right):
                     here = c.counted(i * c.W + j)
-                    pixel = source + i * c.x_row + j * c.x_column + at
+                    pixel = source + i * c.x_row + j * c.x_column
                     for k, (mask, pair) in enumerate(zip(masks, found, strict=True)):
-                        merge(c.load(pixel + k * c.lanes * 4, mask), pair, here)
+                        merge(c.read("x", pixel, at + k * c.lanes * 4, mask), pair, here)
             for k, (mask, pair) in enumerate(zip(masks, found, strict=True)):
                 offset = at + k * c.lanes * 4
-                finish(
-                    pair,
-                    target + offset,
-                    places + offset,
-                    mask,
-                    c.shares + (row * c.OW + column) * 4,
-                )
+                share = c.shares + (row * c.OW + column) * 4
+                value = finish(pair, places + offset, mask, share)
+                c.deliver_to("y", value, target, offset, mask)
 
 
-def _keep_largest(x: Vec, pair: tuple[Variable, Variable], here: Vec) -> None:
+def _keep_largest(x: Vec, pair: Pair, here: Vec) -> None:
     """Keep the larger number. The first of equal maxima wins, and NaN wins over all."""
     best, place = pair
     wins = (x > best.get()) | x.is_nan()
@@ -92,11 +90,10 @@ def _keep_largest(x: Vec, pair: tuple[Variable, Variable], here: Vec) -> None:
 def max_forward(c: Code) -> None:
     """The largest of each window, and its pixel's number in the plane."""
 
-    def finish(
-        pair: tuple[Variable, Variable], at: Whole, place_at: Whole, mask: Any, share: Whole
-    ) -> None:
-        c.deliver(pair[0].get(), at, mask)
+    def finish(pair: Pair, place_at: Whole, mask: Any, share: Whole) -> Vec:
         c.deliver(pair[1].get(), place_at, mask)
+        found: Vec = pair[0].get()
+        return found
 
     _forward(c, -math.inf, _keep_largest, finish)
 
@@ -106,12 +103,11 @@ def max_forward_rectified(c: Code) -> None:
     """The largest of each window or 0, and its pixel's number in the plane, or -1 if it is not
     positive."""
 
-    def finish(
-        pair: tuple[Variable, Variable], at: Whole, place_at: Whole, mask: Any, share: Whole
-    ) -> None:
+    def finish(pair: Pair, place_at: Whole, mask: Any, share: Whole) -> Vec:
         found = pair[0].get()
-        c.deliver((found < 0.0).pick(c.constant(0), found), at, mask)
         c.deliver((found > 0.0).pick(pair[1].get(), c.counted(c.whole(-1))), place_at, mask)
+        largest: Vec = (found < 0.0).pick(c.constant(0), found)
+        return largest
 
     _forward(c, -math.inf, _keep_largest, finish)
 
@@ -126,32 +122,25 @@ def _above(c: Code, value: Vec) -> Vec:
 def max_forward_alone(c: Code) -> None:
     """The largest of each window, or the floor."""
 
-    def finish(
-        pair: tuple[Variable, Variable], at: Whole, place_at: Whole, mask: Any, share: Whole
-    ) -> None:
-        c.deliver(_above(c, pair[0].get()), at, mask)
-
-    _forward(c, -math.inf, _keep_largest, finish)
+    _forward(c, -math.inf, _keep_largest, lambda pair, *_: _above(c, pair[0].get()))
 
 
 @generated(POOL)
 def average_forward(c: Code) -> None:
     """The sum of each window times the window's share, or the floor."""
 
-    def add(x: Vec, pair: tuple[Variable, Variable], here: Vec) -> None:
+    def add(x: Vec, pair: Pair, here: Vec) -> None:
         pair[0].set(pair[0].get() + x)
 
-    def finish(
-        pair: tuple[Variable, Variable], at: Whole, place_at: Whole, mask: Any, share: Whole
-    ) -> None:
-        c.deliver(_above(c, pair[0].get() * c.spread(share)), at, mask)
+    def finish(pair: Pair, place_at: Whole, mask: Any, share: Whole) -> Vec:
+        return _above(c, pair[0].get() * c.spread(share))
 
     _forward(c, 0.0, add, finish)
 
 
 def _backward(c: Code, gain: Any) -> None:
-    """For every input: add up `gain(output's number, its offset, pixel's number, mask)` over the
-    windows that hold it.
+    """For every input: add up `gain(output's gradient, its place's address, pixel's number, share,
+    mask)` over the windows that hold it.
 
     x is the gradient that is written, y the one that is read.
     """
@@ -163,24 +152,23 @@ def _backward(c: Code, gain: Any) -> None:
             sums = [c.variable(c.constant(0)) for _ in masks]
             for i in c.loop(top, bottom):
                 for j in c.loop(left, right):
-                    dy = c.y + run * c.y_run + i * c.y_row + j * c.y_column + at
+                    source = c.y + run * c.y_run + i * c.y_row + j * c.y_column
                     place = c.place + run * c.place_run + i * c.place_row + j * c.place_column + at
                     share = c.shares + (i * c.OW + j) * 4
                     for k, (mask, total) in enumerate(zip(masks, sums, strict=True)):
                         offset = k * c.lanes * 4
-                        total.set(
-                            total.get() + gain(dy + offset, place + offset, here, share, mask)
-                        )
+                        dy = c.read("y", source, at + offset, mask)
+                        total.set(total.get() + gain(dy, place + offset, here, share, mask))
             for k, (mask, total) in enumerate(zip(masks, sums, strict=True)):
-                c.deliver(total.get(), target + at + k * c.lanes * 4, mask)
+                c.deliver_to("x", total.get(), target, at + k * c.lanes * 4, mask)
 
 
 @generated(POOL)
 def places_backward(c: Code) -> None:
     """Each output's gradient goes to the pixel that its place names."""
 
-    def gain(dy: Whole, place: Whole, here: Vec, share: Whole, mask: Any) -> Vec:
-        chosen: Vec = c.load_places(place, mask).matches(here).pick(c.load(dy, mask), c.constant(0))
+    def gain(dy: Vec, place: Whole, here: Vec, share: Whole, mask: Any) -> Vec:
+        chosen: Vec = c.load_places(place, mask).matches(here).pick(dy, c.constant(0))
         return chosen
 
     _backward(c, gain)
@@ -189,4 +177,4 @@ def places_backward(c: Code) -> None:
 @generated(POOL)
 def average_backward(c: Code) -> None:
     """Each output's gradient times its window's share goes to all its pixels."""
-    _backward(c, lambda dy, place, here, share, mask: c.load(dy, mask) * c.spread(share))
+    _backward(c, lambda dy, place, here, share, mask: dy * c.spread(share))

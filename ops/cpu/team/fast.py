@@ -1,8 +1,8 @@
 """The base of every family of fast operations: the threads, the scratch memory, the streams.
 
 A family is a class that overrides some methods of the interface. It handles the arrays that its
-kernels can read (float32, channels side by side). `super()` handles all others, and raises the
-errors about arguments.
+kernels can read (float32 or bfloat16, channels side by side). `super()` handles all others, and
+raises the errors about arguments.
 """
 
 from __future__ import annotations
@@ -13,12 +13,12 @@ from ops.cpu.team.image_layout import empty_images
 from ops.cpu.team.operands import F32
 from ops.cpu.team.streams import Streams
 from ops.cpu.team.team import Team
+from ops.cpu.team.widened import Widened
 from ops.cpu.team.workspace import Workspace
 from ops.errors import Array, Shape
-from ops.interface.backend import Backend
 
 
-class Fast(Backend):
+class Fast(Widened):
     """A backend with a team of threads and a workspace."""
 
     team: Team

@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from ops.cpu.team.operands import address
+from ops.cpu.team.operands import F32, address
 from ops.cpu.team.workspace import LINE
 from ops.errors import Array, Shape
 
@@ -30,15 +30,17 @@ class Image(NamedTuple):
     sw: int
 
 
-def channels_last(x: Array) -> bool:
-    """Whether kernels can read x (N, C, H, W) in place: float32, the channels of a pixel side by
-    side, aligned."""
-    return x.dtype == np.float32 and (x.strides[1] == 4 or x.shape[1] == 1) and not _odd(x)
+def channels_last(x: Array, dtypes: tuple[np.dtype[Any], ...] = (F32,)) -> bool:
+    """Whether kernels can read x (N, C, H, W) in place: one of these types, the channels of a pixel
+    side by side, aligned."""
+    beside = x.dtype in dtypes and (x.strides[1] == x.itemsize or x.shape[1] == 1)
+    return beside and not _odd(x)
 
 
 def _odd(x: Array) -> bool:
     n, c, h, w = x.strides
-    return bool((n | c | h | w | address(x)) & 3) or n < 0 or c < 0 or h < 0 or w < 0
+    apart = (n | c | h | w | address(x)) & (x.itemsize - 1)
+    return bool(apart) or n < 0 or c < 0 or h < 0 or w < 0
 
 
 def image(x: Array) -> Image:

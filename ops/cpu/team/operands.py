@@ -8,15 +8,16 @@ pixel.
 from __future__ import annotations
 
 import weakref
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from ops.cpu.team.workspace import LINE
-from ops.errors import Array, Shape
+from ops.errors import BFLOAT16, Array, Shape
 
 F32 = np.dtype(np.float32)
+LOADED = (F32, BFLOAT16)  # the types of arrays that kernels load and store as float32
 # bytes of a result from which on bypassing the caches pays (measured), even if the next operation
 # reads it at once
 LARGE = 1 << 22
@@ -68,6 +69,21 @@ class Rows(NamedTuple):
     strides: tuple[int, ...]
 
 
+def halves(arrays: Mapping[str, Array]) -> list[str]:
+    """The names of the arrays that hold bfloat16 numbers."""
+    return [name for name, array in arrays.items() if array.dtype == BFLOAT16]
+
+
+def rows_of(arrays: Sequence[Array], kept: int | None = None) -> Rows | None:
+    """Arrays of one shape as common rows, see `as_rows`. None if they have another type, several
+    shapes or no elements."""
+    shape = arrays[0].shape
+    if 0 in shape or any(array.shape != shape or array.dtype not in LOADED for array in arrays):
+        return None
+    sizes = [array.itemsize for array in arrays]
+    return as_rows(shape, sizes, [array.strides for array in arrays], kept)
+
+
 def as_rows(
     shape: Shape, itemsizes: Sequence[int], strides: Sequence[Shape], kept: int | None = None
 ) -> Rows | None:
@@ -81,7 +97,11 @@ def as_rows(
         for axis, size in enumerate(shape)
         if size != 1 and axis != kept
     ]
-    if any(step % 4 or step < 0 for _, steps in axes for step in steps if 1 not in itemsizes):
+    if any(
+        step % size or step < 0
+        for _, steps in axes
+        for step, size in zip(steps, itemsizes, strict=True)
+    ):
         return None
     axes.sort(key=lambda axis: axis[1], reverse=True)
     merged: list[tuple[int, tuple[int, ...]]] = []

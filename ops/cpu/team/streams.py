@@ -2,7 +2,8 @@
 every output.
 
 A `Stream` is a formula over vectors. All streams share their loops, threads and remainders, and
-operands that repeat from row to row (a number per channel).
+operands that repeat from row to row (a number per channel). Each of the other arrays may hold
+float32 or bfloat16 numbers.
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ from typing import Any
 
 from ops.cpu.codegen.code import Code, Generated
 from ops.cpu.codegen.kernel import layout
-from ops.cpu.team.operands import F32, LARGE, Rows, as_rows, goes_past, seen
+from ops.cpu.team.operands import F32, LARGE, Rows, goes_past, halves, rows_of, seen
 from ops.cpu.team.team import Team
 from ops.cpu.team.workspace import LINE
 from ops.errors import Array
@@ -59,9 +60,9 @@ class Stream:
         first = alone.pick(first + c.skip, 0)
         last = alone.pick(last + c.skip, c.length)
         with c.when(alone & c.number.equals(0)):
-            self._columns(c, c.whole(0), (c.whole(0), c.skip), 1, c.store)
+            self._columns(c, c.whole(0), (c.whole(0), c.skip), 1, c.write)
         for row in c.loop(first_row, last_row):
-            self._columns(c, row, (first, last), UNROLLED, c.deliver)
+            self._columns(c, row, (first, last), UNROLLED, c.deliver_to)
 
     def _columns(
         self, c: Code, row: Any, part: tuple[Any, Any], most: int, deliver: Callable[..., None]
@@ -75,20 +76,22 @@ class Stream:
             for k, (values, mask) in enumerate(zip(results, masks, strict=True)):
                 for name, value in zip(self.outputs, values, strict=True):
                     # other outputs are histories, which are changed in place
-                    write = deliver if name == self.outputs[0] else c.store
-                    write(value, at[name] + offset + k * c.lanes * 4, mask)
+                    write = deliver if name == self.outputs[0] else c.write
+                    write(name, value, at[name], offset + k * c.lanes * 4, mask)
 
     def _vector(self, c: Code, at: dict[str, Any], offset: Any, mask: Any) -> Sequence[Any]:
         """The outputs of one vector. All vectors of a step are computed before any is stored."""
-        inputs = [c.load(at[name] + offset, mask) for name in [*self.inputs, *self.fixed]]
+        inputs = [c.read(name, at[name], offset, mask) for name in [*self.inputs, *self.fixed]]
         return self._formula(c, *inputs, *(getattr(c, name) for name in self.numbers))
 
 
 class Plan:
     """A stream over arrays of certain shapes and strides: its block of arguments without
-    addresses."""
+    addresses. `halves`: the arrays that hold bfloat16 numbers."""
 
-    def __init__(self, stream: Stream, rows: Rows) -> None:
+    def __init__(self, stream: Stream, rows: Rows, halves: Sequence[str]) -> None:
+        self._kernel = stream.kernel.storing(halves)
+        self._itemsize = 2 if stream.outputs[0] in halves else 4
         steps = {
             f"step_{name}": step for name, step in zip(stream.whole, rows.strides, strict=True)
         }
@@ -98,18 +101,18 @@ class Plan:
         )
         start = getattr(stream.block, stream.numbers[0]).offset if stream.numbers else 0
         self.numbers: Any = (ctypes.c_float * len(stream.numbers)).from_buffer(self.block, start)
-        self.size = rows.number * rows.length * 4  # bytes of a result
+        self.size = rows.number * rows.length * self._itemsize  # bytes of a result
         self.steps = rows.strides[:1] if rows.number > 1 else ()
 
-    def kernel(self, stream: Stream) -> Generated:
+    def kernel(self) -> Generated:
         """The kernel for the present addresses."""
         if self.size < LARGE:
-            return stream.kernel
+            return self._kernel
         output, *others = self.places
         skip = -output % LINE if not self.steps else 0
         past = output not in others and goes_past(self.size, (output + skip,), self.steps)
-        self.block.skip = min(skip // 4, self.block.length) if past else 0
-        return stream.kernel.past if past else stream.kernel
+        self.block.skip = min(skip // self._itemsize, self.block.length) if past else 0
+        return self._kernel.past if past else self._kernel
 
 
 class Streams:
@@ -127,7 +130,7 @@ class Streams:
         axis: int | None = None,
     ) -> bool:
         """Run a stream over outputs, inputs and fixed inputs, in this order. Returns False, and
-        does nothing, if they do not fit: not float32, not one shape, no common rows, or not
+        does nothing, if they do not fit: another type, not one shape, no common rows, or not
         writeable. `axis`: the axis of the fixed inputs."""
         found = self._planned(stream, arrays, axis)
         if found is None:
@@ -135,7 +138,7 @@ class Streams:
         plan, addresses = found
         plan.places[:] = addresses
         plan.numbers[:] = numbers
-        self._team.run(plan.kernel(stream), plan.block)
+        self._team.run(plan.kernel(), plan.block)
         return True
 
     def fits(self, stream: Stream, arrays: Sequence[Array], axis: int | None = None) -> bool:
@@ -165,8 +168,6 @@ def _plan(stream: Stream, arrays: Sequence[Array], axis: int | None) -> Plan | N
     whole = arrays[: len(stream.whole)]
     fixed = arrays[len(stream.whole) :]
     shape = whole[0].shape
-    if any(array.shape != shape or array.dtype != F32 for array in whole):
-        return None
     for part in fixed:
         if (
             axis is None
@@ -175,7 +176,6 @@ def _plan(stream: Stream, arrays: Sequence[Array], axis: int | None) -> Plan | N
             or not part.flags.c_contiguous
         ):
             return None
-    if 0 in shape:
-        return None
-    rows = as_rows(shape, [4] * len(whole), [a.strides for a in whole], axis)
-    return None if rows is None else Plan(stream, rows)
+    rows = rows_of(whole, axis)
+    named = halves(dict(zip(stream.whole, whole, strict=True)))
+    return None if rows is None else Plan(stream, rows, named)

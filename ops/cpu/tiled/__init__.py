@@ -1,13 +1,13 @@
 """Convolution in bfloat16 on the tiles of AMX: images and weights are float32 in memory and are
 rounded in copies.
 
-convolution  Convolution of float32 images and weights whose products are made in bfloat16, on tiles
+convolution  Convolution on tiles, whose products are made in bfloat16
 image_plan   Plans of the passes that make images
 weight_plan  The plan of the pass that makes gradients of weights
 windows      Where results of a convolution read their source along one axis, and how a copy of the
              source puts what they read side by side
-images       The kernel that makes images in bfloat16
-weights      The kernels that make gradients of weights in bfloat16
+images       The kernels that make images by products in bfloat16
+weights      The kernels that make gradients of weights by products in bfloat16
 pack         Weights as the panels of pairs that blocks read
 vectors      Vectors of bfloat16 numbers in generated kernels
 block        The block of every product in bfloat16 here

@@ -1,5 +1,5 @@
-"""Convolution of float32 images and weights whose products are made in bfloat16, on tiles: operands
-are rounded to even, and sums are float32."""
+"""Convolution on tiles, whose products are made in bfloat16: operands are rounded to even, and sums
+are float32. Images are stored in float32 or in bfloat16, weights and their gradients in float32."""
 
 from __future__ import annotations
 
@@ -8,14 +8,14 @@ from typing import Any
 
 import numpy as np
 
+from ops.cpu.codegen.stored import AS_FLOAT32, stored
 from ops.cpu.team.team import Team
 from ops.cpu.team.workspace import LINE, Workspace
 from ops.cpu.tiled import windows
 from ops.cpu.tiled.image_plan import FLOAT, ImagePlan, Steps, Sweep, Weights
-from ops.cpu.tiled.images import tiled_images
 from ops.cpu.tiled.pack import pack_pairs
 from ops.cpu.tiled.weight_plan import WeightPlan
-from ops.cpu.tiled.weights import tiled_total, tiled_weights
+from ops.cpu.tiled.weights import tiled_total
 from ops.errors import Array, Shape
 from ops.geometry import ConvGeometry
 
@@ -64,7 +64,7 @@ class Tiled:
 
     def backward_weights(self, x: Array, dy: Array, dw: Array) -> None:
         """dw, summed over the batch."""
-        key = x.strides, dy.strides
+        key = x.strides, dy.strides, x.dtype.num, dy.dtype.num
         plan = self._weight_plans.get(key)
         if plan is None:
             if len(self._weight_plans) >= KEPT:
@@ -77,7 +77,7 @@ class Tiled:
         block.y = dy.ctypes.data
         block.w = dw.ctypes.data if plan.in_place else base
         block.scratch = base + plan.sums_bytes
-        self._team.run(tiled_weights, block)
+        self._team.run(plan.kernel, block)
         if not plan.in_place:
             plan.total.w = base
             plan.total.dw = dw.ctypes.data
@@ -92,7 +92,7 @@ class Tiled:
         y: Array,
         floor: float,
     ) -> None:
-        key = make.__name__, x.strides, y.strides
+        key = make.__name__, x.strides, y.strides, x.dtype.num, y.dtype.num
         plans = self._plans.get(key)
         if plans is None:
             if len(self._plans) >= 2 * KEPT:
@@ -114,7 +114,7 @@ class Tiled:
             block.bias = bias
             block.floor = floor
             past = plan.past and block.y % LINE == 0
-            self._team.run(tiled_images.past if past else tiled_images, block)
+            self._team.run(plan.kernel.past if past else plan.kernel, block)
 
     def _sweep(self) -> Sweep:
         """How outputs read x."""
@@ -141,7 +141,7 @@ class Tiled:
         taps = kernel[0] * kernel[1]
         stride = self._geometry.stride
         w = Weights(taps * FLOAT, each * taps * FLOAT, (kernel[0], kernel[1]), self._group_bytes)
-        to = Steps(dx.n, dx.h * stride[0], dx.w * stride[1])
+        to = dx._replace(h=dx.h * stride[0], w=dx.w * stride[1])
         plans = []
         for rh, rw in np.ndindex(min(stride[0], size[0]), min(stride[1], size[1])):
             rows = windows.backward(self._geometry, 0, size[0], rh)
@@ -165,11 +165,11 @@ class Tiled:
         return k // self._geometry.groups * c * kh * kw * FLOAT
 
     def _steps(self, shape: Shape) -> Steps:
-        """The strides of images that lie as [H][W][N][C]."""
+        """The strides of images in float32 that lie as [H][W][N][C]."""
         n, c, _, w = shape
-        return Steps(c * FLOAT, w * n * c * FLOAT, n * c * FLOAT)
+        return Steps(c * FLOAT, w * n * c * FLOAT, n * c * FLOAT, AS_FLOAT32)
 
 
 def _steps_of(x: Array) -> Steps:
     n, _, h, w = x.strides
-    return Steps(n, h, w)
+    return Steps(n, h, w, stored(x.dtype))

@@ -11,12 +11,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ops.cpu.codegen.amx import DEPTH
+from ops.cpu.codegen.stored import Stored
 from ops.cpu.codegen.target import second_level
 from ops.cpu.gemm.permute import movers
 from ops.cpu.team.operands import goes_past
 from ops.cpu.team.workspace import LINE, aligned
 from ops.cpu.tiled.block import BLOCK_BYTES, SIDE, block
-from ops.cpu.tiled.images import tiled_images
+from ops.cpu.tiled.images import images_kernel
 from ops.cpu.tiled.pack import CHUNK, pack_bytes, pack_pairs
 from ops.cpu.tiled.windows import Axis
 
@@ -27,11 +28,12 @@ FEW = 4  # units of work for each thread, at least, if images have so many rows
 
 
 class Steps(NamedTuple):
-    """Strides in bytes: image, row, column. Channels are neighbours."""
+    """Strides in bytes: image, row, column. Channels are neighbours, stored so."""
 
     n: int
     h: int
     w: int
+    stored: Stored
 
 
 class Weights(NamedTuple):
@@ -84,16 +86,18 @@ class ImagePlan:
         self.y_at = y_at
         self._s = s
         self._tables = Tables()
-        self._images, self._high = _unit(s, threads)
-        self.block = tiled_images.block(
+        self._in_place = _in_place(s, x)
+        self._images, self._high = _unit(s, threads, self._in_place)
+        self.kernel = images_kernel(x.stored, y.stored)
+        self.block = self.kernel.block(
             **self._copy(x), **self._results(y), **self._panels(), **block()._asdict()
         )
         self.packing = self._packing(w)
         self.weights_bytes: int = aligned(s.groups * self.block.w_group)
         scratch: int = max(self.block.scratch_each, self.packing.scratch_each)
         self.bytes = self.weights_bytes + threads * scratch
-        size = s.images * s.rows.results * s.columns.results * s.outputs * s.groups * FLOAT
-        self.past = s.outputs % (LINE // FLOAT) == 0 and goes_past(size, (), y)
+        size = s.images * s.rows.results * s.columns.results * s.outputs * s.groups * y.stored.size
+        self.past = s.outputs % (LINE // y.stored.size) == 0 and goes_past(size, (), y[:3])
 
     @property
     def _pixel(self) -> int:
@@ -117,11 +121,12 @@ class ImagePlan:
         columns = s.columns.sources(s.columns.results)
         inside = (columns >= 0) & (columns < s.columns.size)
         lines = s.rows.copied(self._high)
-        joined = s.depth == s.channels and (self._images == 1 or x.n == s.channels * FLOAT)
+        size = x.stored.size
+        joined = s.depth == s.channels and (self._images == 1 or x.n == s.channels * size)
         return {
             "xn": x.n,
             "xh": x.h,
-            "x_group": s.channels * FLOAT,
+            "x_group": s.channels * size,
             "height": s.rows.size,
             "step_h": s.rows.step,
             "rows_of": self._tables.keep(s.rows.sources(self._high)),
@@ -133,9 +138,12 @@ class ImagePlan:
             "runs": 1 if joined else self._images,
             "run": s.channels * (self._images if joined else 1),
             "run_step": x.n,
-            "row_bytes": s.depth * 2,
+            "row_bytes": x.n if self._in_place else s.depth * 2,
+            "in_place": int(self._in_place),
             # the last block of a line reads whole tiles
-            "scratch_each": aligned(BLOCK_BYTES + lines * self._line + SIDE * s.depth * 2),
+            "scratch_each": aligned(
+                BLOCK_BYTES + (0 if self._in_place else lines * self._line + SIDE * s.depth * 2)
+            ),
         }
 
     def _results(self, y: Steps) -> dict[str, int]:
@@ -144,7 +152,7 @@ class ImagePlan:
         return {
             "yn": y.n,
             "yh": y.h,
-            "y_group": s.outputs * FLOAT,
+            "y_group": s.outputs * y.stored.size,
             "high": s.rows.results,
             "outputs": s.outputs,
             "groups": s.groups,
@@ -198,13 +206,28 @@ class ImagePlan:
         )
 
 
-def _unit(s: Sweep, threads: int) -> tuple[int, int]:
+def _in_place(s: Sweep, x: Steps) -> bool:
+    """Whether x itself has the layout of a copy of all its images, with a whole block in each of
+    its rows."""
+    plain = all(
+        len(axis.taps) == axis.step == 1 and axis.off == 0 and axis.size == axis.results
+        for axis in (s.rows, s.columns)
+    )
+    row = s.images * s.columns.results
+    alike = x.w == s.images * x.n and x.h == row * x.n
+    return plain and alike and x.stored.size == 2 and s.depth == s.channels and row >= SIDE
+
+
+def _unit(s: Sweep, threads: int, in_place: bool) -> tuple[int, int]:
     """Images and rows of a unit of work: as many as the copy of x has room for. All images of a
-    batch, if so, since they lie side by side."""
+    batch, if so or if they are read `in_place`, since they lie side by side."""
     images = s.images
     column = s.columns.copied(s.columns.results) * s.depth * 2
     while (
-        images % 2 == 0 and images > SIDE // 2 and (s.rows.copied(4) * column * images > COPY_BYTES)
+        not in_place
+        and images % 2 == 0
+        and images > SIDE // 2
+        and s.rows.copied(4) * column * images > COPY_BYTES
     ):
         images //= 2
     high = 1

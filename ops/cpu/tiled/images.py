@@ -1,81 +1,194 @@
-"""The kernel that makes images in bfloat16: the outputs of a forward pass, or gradients by images.
+"""The kernels that make images by products in bfloat16: the outputs of a forward pass, or gradients
+by images. Both images are stored in float32 or in bfloat16.
 
 A unit of work is some images and some rows of results, of one group. The part of x that a unit
 reads is rounded into a copy of the thread's own: [row][column][image][channel], with zeros for the
 padding, and with channels up to whole chunks. With steps the rows and columns of one remainder lie
 together, so that neighbouring results read neighbouring pixels with each tap, and any 32 of them
-are the rows of a block.
+are the rows of a block. Images in bfloat16 that lie so already are read in place.
 """
 
 from __future__ import annotations
 
+import functools
 from typing import Any
 
 from ops.cpu.codegen.amx import DEPTH
-from ops.cpu.codegen.code import Code, generated
+from ops.cpu.codegen.code import Code, Generated
 from ops.cpu.codegen.kernel import layout
-from ops.cpu.codegen.values import Whole
+from ops.cpu.codegen.stored import Stored
+from ops.cpu.codegen.values import Vec, Whole
 from ops.cpu.gemm.calls import Arguments, either, entry, mover
 from ops.cpu.tiled.block import BLOCK_BYTES, PITCH, SIDE
-from ops.cpu.tiled.vectors import LINE, store_narrowed, store_zeros
+from ops.cpu.tiled.vectors import (
+    LINE,
+    Source,
+    rounded,
+    store_numbers,
+    store_whole,
+    store_zeros,
+)
 
 # x, y: address, strides in bytes. rows_of: for each line of the copy its row of x, from the first
 # row of the unit. columns_of: for each column of the copy the offset of its column of x, or -1
 # outside x. A pixel of the copy takes `pixel` bytes with its images, which are `runs` runs of `run`
-# numbers of x, run_step bytes apart. rows: offsets of the results of a line (of a unit if all lines
-# are one run, `merged`) from its first result. table: where the chunks of a block begin (`block`).
-# w: panels of 32 columns, panel_bytes each; `parts` parts of part_panels panels share a copy.
+# numbers of x, run_step bytes apart. in_place: x itself has the layout of the copy. rows: offsets
+# of the results of a line (of a unit if all lines are one run, `merged`) from its first result.
+# table: where the chunks of a block begin (`block`). w: panels of 32 columns, panel_bytes each;
+# `parts` parts of part_panels panels share a copy.
 IMAGES = layout(
     "x xn xh x_group height step_h y yn yh y_group high outputs "
     "w w_group bias groups images units_n block_n units_h block_h "
     "rows_of line_count line columns_of column_count pixel runs run run_step row_bytes "
-    "merged width rows table chunks panels panel_bytes parts part_panels "
+    "in_place merged width rows table chunks panels panel_bytes parts part_panels "
     "scratch scratch_each begin sums end",
     "floor",
 )
 
 
-@generated(IMAGES)
-def tiled_images(code: Code) -> None:
-    """y = max(x * w + bias, floor). Threads share the units, and the parts of their panels."""
-    a = Arguments(code)
-    mover(code, a.begin)
-    place = a.scratch + code.number * a.scratch_each
-    copy = place + BLOCK_BYTES
-    units = a.groups * a.units_n * a.units_h
-    copied = code.variable(code.whole(-1))
-    for item in code.loop(*code.share(units * a.parts)):
-        unit = item // a.parts
-        p = unit % a.units_h * a.block_h
-        rest = unit // a.units_h
-        n = rest % a.units_n * a.block_n
-        g = rest // a.units_n
-        with code.when(copied.get() < unit):
-            _copy(code, a, copy, a.x + g * a.x_group + n * a.xn, p)
-        copied.set(unit)
-        y = a.y + g * a.y_group + n * a.yn + p * a.yh
-        _multiply(code, a, (place, copy, y), (g, item % a.parts), (a.high - p).least(a.block_h))
-    mover(code, a.end)
-    code.b.fence("seq_cst")  # other threads see writes past the caches only after a fence
+@functools.cache
+def images_kernel(read: Stored, written: Stored) -> Generated:
+    """y = max(x * w + bias, floor), for x and y that are stored so. Threads share the units, and
+    the parts of their panels."""
+    name = f"tiled_images_{read.size}_{written.size}"
+    return Generated(name, IMAGES, lambda code: _Images(code, read, written).write())
 
 
-def _copy(code: Code, a: Any, copy: Whole, source: Whole, p: Whole) -> None:
-    """Round the part of x that the unit of rows p, p + 1, ... reads."""
-    for i in code.loop(0, a.line_count):
-        row = p * a.step_h + entry(code, a.rows_of, i)
-        to = copy + i * a.line
-        with either(code, (row < a.height) & (code.whole(-1) < row)) as (inside, outside):
-            with inside:
-                for j in code.loop(0, a.column_count):
-                    column = entry(code, a.columns_of, j)
-                    there = to + j * a.pixel
-                    with either(code, column < 0) as (padding, pixel):
-                        with padding:
-                            _clear(code, there, a.pixel)
-                        with pixel:
-                            _narrow(code, a, source + row * a.xh + column, there)
-            with outside:
-                _clear(code, to, a.line)
+class _Images:
+    """The kernel for images that are stored in these types."""
+
+    def __init__(self, code: Code, read: Stored, written: Stored) -> None:
+        self.code = code
+        self.a = Arguments(code)
+        self.x = Source(code, read)
+        self.y = written
+
+    def write(self) -> None:
+        """Write the kernel."""
+        code, a = self.code, self.a
+        mover(code, a.begin)
+        place = a.scratch + code.number * a.scratch_each
+        copy = place + BLOCK_BYTES
+        units = a.groups * a.units_n * a.units_h
+        copied = code.variable(code.whole(-1))
+        for item in code.loop(*code.share(units * a.parts)):
+            unit = item // a.parts
+            p = unit % a.units_h * a.block_h
+            rest = unit // a.units_h
+            n = rest % a.units_n * a.block_n
+            g = rest // a.units_n
+            x = a.x + g * a.x_group + n * a.xn
+            with code.when((copied.get() < unit) & a.in_place.equals(0)):
+                self._copy(copy, x, p)
+            copied.set(unit)
+            read = a.in_place.equals(1).pick(x + p * a.xh, copy)
+            y = a.y + g * a.y_group + n * a.yn + p * a.yh
+            high = (a.high - p).least(a.block_h)
+            self._multiply((place, read, y), (g, item % a.parts), high)
+        mover(code, a.end)
+        code.b.fence("seq_cst")  # other threads see writes past the caches only after a fence
+
+    def _copy(self, copy: Whole, source: Whole, p: Whole) -> None:
+        """Copy the part of x that the unit of rows p, p + 1, ... reads."""
+        code, a = self.code, self.a
+        for i in code.loop(0, a.line_count):
+            row = p * a.step_h + entry(code, a.rows_of, i)
+            to = copy + i * a.line
+            with either(code, (row < a.height) & (code.whole(-1) < row)) as (inside, outside):
+                with inside:
+                    for j in code.loop(0, a.column_count):
+                        column = entry(code, a.columns_of, j)
+                        there = to + j * a.pixel
+                        with either(code, column < 0) as (padding, pixel):
+                            with padding:
+                                _clear(code, there, a.pixel)
+                            with pixel:
+                                self._copy_pixel(source + row * a.xh + column, there)
+                with outside:
+                    _clear(code, to, a.line)
+
+    def _copy_pixel(self, source: Whole, to: Whole) -> None:
+        """Copy the images of a pixel, rounded. Channels past the last are zeros."""
+        code, a, x = self.code, self.a, self.x
+        whole = a.run // DEPTH * DEPTH
+        rest = a.run - whole
+        for r in code.loop(0, a.runs):
+            here = source + r * a.run_step
+            there = to + r * a.row_bytes
+            for k in code.loop(0, whole, DEPTH):
+                store_whole(code, x.numbers(here + k * x.size), there + k * 2)
+            with code.when(code.whole(0) < rest):
+                store_whole(code, x.numbers(here + whole * x.size, rest), there + whole * 2)
+
+    def _multiply(
+        self, places: tuple[Whole, Whole, Whole], part: tuple[Whole, Whole], high: Whole
+    ) -> None:
+        """Compute `high` lines of results, with one part of the panels."""
+        code, a = self.code, self.a
+        (place, read, y), (g, member) = places, part
+        first = member * a.part_panels
+        last = (first + a.part_panels).least(a.panels)
+        lines = a.merged.equals(1).pick(1, high)
+        width = a.merged.equals(1).pick(high * a.width, a.width)
+        for i in code.loop(0, lines):
+            for begin in code.loop(0, width, SIDE):
+                # past the last pixel of x is no memory to read: the last block begins earlier
+                m = a.in_place.equals(1).pick(begin.least(width - SIDE), begin)
+                rows = (width - m).least(SIDE)
+                A = read + i * a.line + m * a.row_bytes
+                for panel in code.loop(first, last):
+                    columns = (a.outputs - panel * SIDE).least(SIDE)
+                    B = a.w + g * a.w_group + panel * a.panel_bytes
+                    of = A, a.row_bytes, B, PITCH, a.table, a.chunks, rows, columns, place
+                    mover(code, a.sums, *of)
+                    at = g * a.outputs + panel * SIDE
+                    to = y + i * a.yh + panel * (SIDE * self.y.size)
+                    self._deliver(place, (to, m), at, (rows, columns))
+
+    def _deliver(
+        self,
+        place: Whole,
+        target: tuple[Whole, Whole],
+        output: Whole,
+        sizes: tuple[Whole, Whole],
+    ) -> None:
+        """Write the sums of a block as results, with bias and floor. The results start at `output`,
+        a number of an output of all groups."""
+        code, a = self.code, self.a
+        (y, m), (rows, columns) = target, sizes
+        none = a.bias.equals(0)
+        start = [
+            code.load(
+                none.pick(place, a.bias + (output + at) * 4),
+                code.v.mask((none.pick(0, columns) - at).value),
+            )
+            for at in (0, code.lanes)
+        ]
+        for r in code.loop(0, rows):
+            to = y + entry(code, a.rows, m + r)
+            sums = place + r * PITCH
+            found = [
+                _at_least(code, code.load(sums + at).plus(bias), a.floor)
+                for at, bias in zip((0, LINE), start, strict=True)
+            ]
+            self._write(found, to, columns)
+
+    def _write(self, found: list[Vec], to: Whole, columns: Whole) -> None:
+        """Write the first `columns` of 32 results."""
+        code = self.code
+        if self.y.size == 2:
+            value = rounded(code, *found)
+            if code.past:  # whole lines
+                store_whole(code, value, to, past=True)
+            else:
+                store_numbers(code, value, to, columns)
+            return
+        for at, value in zip((0, LINE), found, strict=True):
+            if code.past:  # whole vectors
+                with code.when(code.whole(at // 4) < columns):
+                    code.deliver(value, to + at)
+            else:
+                code.store(value, to + at, code.v.mask((columns - at // 4).value))
 
 
 def _clear(code: Code, at: Whole, size: Whole) -> None:
@@ -83,80 +196,5 @@ def _clear(code: Code, at: Whole, size: Whole) -> None:
         store_zeros(code, at + offset)
 
 
-def _narrow(code: Code, a: Any, source: Whole, to: Whole) -> None:
-    """Round the images of a pixel. Channels past the last are zeros."""
-    whole = a.run // DEPTH * DEPTH
-    rest = a.run - whole
-    masks = [code.v.mask((rest - at).value) for at in (0, code.lanes)]
-    for r in code.loop(0, a.runs):
-        here = source + r * a.run_step
-        there = to + r * a.row_bytes
-        for k in code.loop(0, whole, DEPTH):
-            low, high = (code.load(here + k * 4 + at) for at in (0, LINE))
-            store_narrowed(code, low, high, there + k * 2)
-        with code.when(code.whole(0) < rest):
-            end = here + whole * 4
-            low, high = (
-                code.load(end + at, mask) for at, mask in zip((0, LINE), masks, strict=True)
-            )
-            store_narrowed(code, low, high, there + whole * 2)
-
-
-def _multiply(
-    code: Code, a: Any, places: tuple[Whole, Whole, Whole], part: tuple[Whole, Whole], high: Whole
-) -> None:
-    """Compute `high` lines of results, with one part of the panels."""
-    (place, copy, y), (g, member) = places, part
-    first = member * a.part_panels
-    last = (first + a.part_panels).least(a.panels)
-    lines = a.merged.equals(1).pick(1, high)
-    width = a.merged.equals(1).pick(high * a.width, a.width)
-    for i in code.loop(0, lines):
-        for m in code.loop(0, width, SIDE):
-            rows = (width - m).least(SIDE)
-            A = copy + i * a.line + m * a.row_bytes
-            for panel in code.loop(first, last):
-                columns = (a.outputs - panel * SIDE).least(SIDE)
-                B = a.w + g * a.w_group + panel * a.panel_bytes
-                mover(
-                    code, a.sums, A, a.row_bytes, B, PITCH, a.table, a.chunks, rows, columns, place
-                )
-                at = g * a.outputs + panel * SIDE
-                _deliver(code, a, place, (y + i * a.yh + panel * PITCH, m), at, (rows, columns))
-
-
-def _deliver(
-    code: Code,
-    a: Any,
-    place: Whole,
-    target: tuple[Whole, Whole],
-    output: Whole,
-    sizes: tuple[Whole, Whole],
-) -> None:
-    """Write the sums of a block as results, with bias and floor. The results start at `output`, a
-    number of an output of all groups."""
-    (y, m), (rows, columns) = target, sizes
-    masks = [code.v.mask((columns - at).value) for at in (0, code.lanes)]
-    none = a.bias.equals(0)
-    bias = [
-        code.load(
-            none.pick(place, a.bias + (output + at) * 4),
-            code.v.mask((none.pick(0, columns) - at).value),
-        )
-        for at in (0, code.lanes)
-    ]
-    for r in code.loop(0, rows):
-        to = y + entry(code, a.rows, m + r)
-        sums = place + r * PITCH
-        results = [code.load(sums + at) for at in (0, LINE)]
-        for at, result, start, mask in zip((0, LINE), results, bias, masks, strict=True):
-            found = _at_least(code, result.plus(start), a.floor)
-            if code.past:  # whole vectors
-                with code.when(code.whole(at // 4) < columns):
-                    code.deliver(found, to + at)
-            else:
-                code.store(found, to + at, mask)
-
-
-def _at_least(code: Code, result: Any, floor: Any) -> Any:
-    return type(result)(code.b, code.v.at_least(result.value, code.v.splat(floor)))
+def _at_least(code: Code, result: Vec, floor: Any) -> Vec:
+    return Vec(code.b, code.v.at_least(result.value, code.v.splat(floor)))

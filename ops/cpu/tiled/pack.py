@@ -12,7 +12,7 @@ from ops.cpu.codegen.kernel import layout
 from ops.cpu.codegen.values import Whole
 from ops.cpu.gemm.calls import Arguments, either, entry, mover
 from ops.cpu.tiled.block import PITCH, SIDE
-from ops.cpu.tiled.vectors import LINE, pairs, store_pairs
+from ops.cpu.tiled.vectors import LINE, pairs, store_whole
 
 CHUNK = DEPTH // 2 * PITCH  # bytes of a chunk of a panel
 # Weight (output, channel, tap) of a group is at w + output * by_output + channel * by_channel + tap
@@ -55,7 +55,7 @@ def pack_pairs(code: Code) -> None:
                         )
                         for k in (0, 1)
                     )
-                    store_pairs(code, pairs(code, low, high), there + d * (PITCH // 2) + at)
+                    store_whole(code, pairs(code, low, high), there + d * (PITCH // 2) + at)
 
 
 def _turn(code: Code, a: Any, source: Whole, depth: Whole, outputs: Whole, turned: Whole) -> None:

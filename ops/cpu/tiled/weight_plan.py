@@ -10,10 +10,11 @@ from ops.cpu.gemm.permute import movers
 from ops.cpu.team.workspace import LINE, aligned
 from ops.cpu.tiled.block import BLOCK_BYTES, SIDE, block
 from ops.cpu.tiled.image_plan import COPY_BYTES, FLOAT, Steps, Sweep, Tables
-from ops.cpu.tiled.weights import tiled_total, tiled_weights
+from ops.cpu.tiled.weights import tiled_total, weights_kernel
 
 PARTS = 8  # most parts of the sums
 PART_BYTES = 1 << 20  # of all parts, if there are several
+LEAST_SHARE = 2 * SIDE  # channels of a share, if there are so many
 TILE = SIDE // 2
 
 
@@ -24,7 +25,7 @@ class WeightPlan:
     def __init__(self, s: Sweep, x: Steps, y: Steps, threads: int) -> None:
         self._s = s
         self._tables = Tables()
-        self._images, self._high = self._unit()
+        most, self._images, self._high = self._unit()
         self._chunks, self._pixels = self._line_of(self._images)
         taps = len(s.rows.taps) * len(s.columns.taps)
         w_row = aligned(s.channels * FLOAT)
@@ -36,7 +37,7 @@ class WeightPlan:
             w_row = s.channels * FLOAT
             w_part = s.outputs * w_row
         panels = -(-s.channels // SIDE)
-        shares = min(panels, -(-threads // (s.groups * parts)))
+        shares = min(panels, max(-(-s.channels // most), -(-threads // (s.groups * parts))))
         self._share = -(-panels // shares) * SIDE
         totals = {
             "w_part": w_part,
@@ -47,7 +48,8 @@ class WeightPlan:
             "channels": s.channels,
             "groups": s.groups,
         }
-        self.block = tiled_weights.block(
+        self.kernel = weights_kernel(x.stored, y.stored)
+        self.block = self.kernel.block(
             **totals, **self._work(x, y), **self._copies(x, y), **block()._asdict()
         )
         self.total = tiled_total.block(**totals, transpose=movers().transpose)
@@ -59,13 +61,34 @@ class WeightPlan:
         chunks = -(-self._s.columns.results * aligned(images, 2) // DEPTH)
         return chunks, chunks * DEPTH + self._s.columns.reach * aligned(images, 2)
 
-    def _unit(self) -> tuple[int, int]:
-        """Images and rows of a unit of work."""
+    def _unit(self) -> tuple[int, int, int]:
+        """The most channels of a share, and the images and rows of a unit of work.
+
+        Each unit but the first reads and writes all sums once more. Units are larger if they are
+        those of fewer channels; then each share of the channels copies dy once more, unless there
+        is only one unit.
+        """
+        s = self._s
+        sums = len(s.rows.taps) * len(s.columns.taps) * s.channels * s.outputs
+        gradients = s.images * s.rows.results * s.columns.results * s.outputs
+        found: list[tuple[int, int, int, int]] = []
+        most = s.channels
+        while most >= LEAST_SHARE or not found:
+            images, high = self._unit_of(most)
+            units = s.images // images * -(-s.rows.results // high)
+            again = 0 if units == 1 else -(-s.channels // most) - 1
+            found.append(((units - 1) * sums + again * gradients, -most, images, high))
+            most = aligned(-(-most // 2), SIDE)
+        _, least, images, high = min(found)
+        return -least, images, high
+
+    def _unit_of(self, channels: int) -> tuple[int, int]:
+        """Images and rows of a unit of work on so many channels."""
         s = self._s
 
         def size(images: int, high: int) -> int:
             chunks, pixels = self._line_of(images)
-            x = s.rows.copied(high) * len(s.columns.remainders) * pixels * aligned(s.channels, TILE)
+            x = s.rows.copied(high) * len(s.columns.remainders) * pixels * aligned(channels, TILE)
             return 2 * (x + high * chunks * DEPTH * aligned(s.outputs, TILE))
 
         images = s.images
@@ -82,12 +105,12 @@ class WeightPlan:
         return {
             "xn": x.n,
             "xh": x.h,
-            "x_group": s.channels * FLOAT,
+            "x_group": s.channels * x.stored.size,
             "height": s.rows.size,
             "step_h": s.rows.step,
             "yn": y.n,
             "yh": y.h,
-            "y_group": s.outputs * FLOAT,
+            "y_group": s.outputs * y.stored.size,
             "high": s.rows.results,
             "units_n": s.images // self._images,
             "block_n": self._images,

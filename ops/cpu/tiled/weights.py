@@ -1,4 +1,5 @@
-"""The kernels that make gradients of weights in bfloat16: sums over pixels and images.
+"""The kernels that make gradients of weights by products in bfloat16: sums over pixels and images
+that are stored in float32 or in bfloat16.
 
 The rows of a block are outputs and its columns channels. Both operands of a unit of work, some
 images and some rows of dy, are rounded into copies of the thread's own. dy is turned: 32 neighbours
@@ -11,17 +12,19 @@ their order. So the bits do not depend on the number of threads, and no sum beco
 
 from __future__ import annotations
 
-from typing import Any
+import functools
+from typing import TypeAlias
 
 from ops.cpu.codegen.amx import DEPTH
 from ops.cpu.codegen.bfloat16 import LANES
-from ops.cpu.codegen.code import Code, Mask, generated
+from ops.cpu.codegen.code import Code, Generated, generated
 from ops.cpu.codegen.kernel import layout
+from ops.cpu.codegen.stored import Stored
 from ops.cpu.codegen.values import Vec, Whole
 from ops.cpu.gemm.calls import Arguments, either, entry, mover
 from ops.cpu.gemm.permute import turned
 from ops.cpu.tiled.block import BLOCK_BYTES, PITCH, SIDE
-from ops.cpu.tiled.vectors import LINE, WORDS, pairs, store_pairs, store_zeros
+from ops.cpu.tiled.vectors import LINE, WORDS, Source, store_whole, store_zeros
 
 # x, y (dy): address, strides in bytes. rows_of: for each line of the copy of x its row, from the
 # first row of the unit. pixels_of: for each pixel of a line its offset, or -1 where there are
@@ -39,119 +42,139 @@ WEIGHTS = layout(
 TOTAL = layout("w w_part w_row parts taps outputs channels groups dw transpose")
 
 
-@generated(WEIGHTS)
-def tiled_weights(code: Code) -> None:
-    """The parts of dw."""
-    a = Arguments(code)
-    mover(code, a.begin)
-    place = a.scratch + code.number * a.scratch_each
-    pixels = place + BLOCK_BYTES
-    gradients = pixels + a.x_bytes
-    units = a.units_n * a.units_h
-    for item in code.loop(*code.share(a.groups * a.parts * a.c_shares)):
-        c = item % a.c_shares * a.c_share
-        part = item // a.c_shares % a.parts
-        g = item // a.c_shares // a.parts
-        channels = (a.channels - c).least(a.c_share)
-        first = units * part // a.parts
-        to = a.w + (g * a.parts + part) * a.w_part + c * 4
-        for unit in code.loop(first, units * (part + 1) // a.parts):
-            p = unit % a.units_h * a.block_h
-            n = unit // a.units_h * a.block_n
-            x = a.x + g * a.x_group + n * a.xn + c * 4
-            _copy_pixels(code, a, (x, pixels), p, channels)
-            y = a.y + g * a.y_group + n * a.yn + p * a.yh
-            rows = (a.high - p).least(a.block_h)
-            _copy_gradients(code, a, (y, gradients), rows)
-            new = unit.equals(first).pick(1, 0)
-            _multiply(code, a, (place, gradients, pixels, to), (rows * a.chunks, channels), new)
-    mover(code, a.end)
+@functools.cache
+def weights_kernel(x: Stored, dy: Stored) -> Generated:
+    """The parts of dw, for x and dy that are stored so."""
+    name = f"tiled_weights_{x.size}_{dy.size}"
+    return Generated(name, WEIGHTS, lambda code: _Weights(code, x, dy).write())
 
 
-def _copy_pixels(
-    code: Code, a: Any, places: tuple[Whole, Whole], p: Whole, channels: Whole
-) -> None:
-    """Round x into pairs of pixels."""
-    source, copy = places
-    for i in code.loop(0, a.line_count):
-        row = p * a.step_h + entry(code, a.rows_of, i)
-        to = copy + i * a.line
-        with either(code, (row < a.height) & (code.whole(-1) < row)) as (inside, outside):
-            with inside:
-                here = source + row * a.xh
-                for m in code.loop(0, a.pixel_count, 2):
-                    offsets = [entry(code, a.pixels_of, m + k) for k in (0, 1)]
-                    there = to + m // 2 * a.pair
-                    for c in code.loop(0, channels, LANES):
-                        low, high = (
-                            code.load(here + at + c * 4, _mask(code, at, channels - c))
-                            for at in offsets
-                        )
-                        store_pairs(code, pairs(code, low, high), there + c * 4)
-            with outside:
-                for at in code.loop(0, a.line, LINE):
-                    store_zeros(code, to + at)
+class _Weights:
+    """The kernel for images that are stored in these types."""
+
+    def __init__(self, code: Code, x: Stored, dy: Stored) -> None:
+        self.code = code
+        self.a = Arguments(code)
+        self.x = Source(code, x)
+        self.dy = Source(code, dy)
+
+    def write(self) -> None:
+        """Write the kernel."""
+        code, a = self.code, self.a
+        mover(code, a.begin)
+        place = a.scratch + code.number * a.scratch_each
+        pixels = place + BLOCK_BYTES
+        gradients = pixels + a.x_bytes
+        units = a.units_n * a.units_h
+        copied = code.variable(code.whole(-1))  # the unit whose gradients are there
+        for item in code.loop(*code.share(a.groups * a.parts * a.c_shares)):
+            c = item % a.c_shares * a.c_share
+            part = item // a.c_shares % a.parts
+            g = item // a.c_shares // a.parts
+            channels = (a.channels - c).least(a.c_share)
+            first = units * part // a.parts
+            to = a.w + (g * a.parts + part) * a.w_part + c * 4
+            for unit in code.loop(first, units * (part + 1) // a.parts):
+                p = unit % a.units_h * a.block_h
+                n = unit // a.units_h * a.block_n
+                x = a.x + g * a.x_group + n * a.xn + c * self.x.size
+                self._copy_pixels((x, pixels), p, channels)
+                y = a.y + g * a.y_group + n * a.yn + p * a.yh
+                rows = (a.high - p).least(a.block_h)
+                this = g * units + unit
+                with code.when((copied.get() < this) | (this < copied.get())):
+                    self._copy_gradients((y, gradients), rows)
+                copied.set(this)
+                new = unit.equals(first).pick(1, 0)
+                self._multiply((place, gradients, pixels, to), (rows * a.chunks, channels), new)
+        mover(code, a.end)
+
+    def _copy_pixels(self, places: tuple[Whole, Whole], p: Whole, channels: Whole) -> None:
+        """Copy x as pairs of pixels."""
+        code, a = self.code, self.a
+        source, copy = places
+        for i in code.loop(0, a.line_count):
+            row = p * a.step_h + entry(code, a.rows_of, i)
+            to = copy + i * a.line
+            with either(code, (row < a.height) & (code.whole(-1) < row)) as (inside, outside):
+                with inside:
+                    here = source + row * a.xh
+                    for m in code.loop(0, a.pixel_count, 2):
+                        offsets = _pair_of(code, a.pixels_of, m)
+                        there = to + m // 2 * a.pair
+                        for c in code.loop(0, channels, LANES):
+                            found = self.x.pairs(
+                                *_places(here + c * self.x.size, offsets, channels - c)
+                            )
+                            store_whole(code, found, there + c * 4)
+                with outside:
+                    for at in code.loop(0, a.line, LINE):
+                        store_zeros(code, to + at)
+
+    def _copy_gradients(self, places: tuple[Whole, Whole], rows: Whole) -> None:
+        """Copy dy, and turn squares of 16 outputs and 16 pairs of pixels."""
+        code, a = self.code, self.a
+        source, copy = places
+        for p in code.loop(0, rows):
+            for q in code.loop(0, a.chunks):
+                to = copy + (p * a.chunks + q) * a.chunk
+                for k in code.loop(0, a.outputs, LANES):
+                    here = source + p * a.yh + k * self.dy.size
+                    square = []
+                    for r in range(0, DEPTH, 2):
+                        offsets = _pair_of(code, a.outputs_of, q * DEPTH + r)
+                        found = self.dy.pairs(*_places(here, offsets, a.outputs - k))
+                        square.append(code.b.bitcast(found.value, code.v.type))
+                    for r, row in enumerate(turned(code.b, square, LANES)):
+                        whole = Vec(code.b, code.b.bitcast(row, WORDS))
+                        store_whole(code, whole, to + (k + r) * LINE)
+
+    def _multiply(
+        self,
+        places: tuple[Whole, Whole, Whole, Whole],
+        sizes: tuple[Whole, Whole],
+        new: Whole,
+    ) -> None:
+        """Add the sums of a unit to those of its part, or begin with them if it is `new`."""
+        code, a = self.code, self.a
+        (place, gradients, pixels, to), (chunks, channels) = places, sizes
+        for k in code.loop(0, a.outputs, SIDE):
+            rows = (a.outputs - k).least(SIDE)
+            A = gradients + k * LINE
+            for tap in code.loop(0, a.taps):
+                B = pixels + entry(code, a.taps_of, tap)
+                for c in code.loop(0, channels, SIDE):
+                    columns = (channels - c).least(SIDE)
+                    of = A, LINE, B + c * 4, a.pair, a.table, chunks, rows, columns, place
+                    mover(code, a.sums, *of)
+                    total = to + (tap * a.outputs + k) * a.w_row + c * 4
+                    self._add(place, total, (rows, columns), new)
+
+    def _add(self, place: Whole, to: Whole, sizes: tuple[Whole, Whole], new: Whole) -> None:
+        code, a = self.code, self.a
+        rows, columns = sizes
+        for at in (0, LANES):
+            mask = code.v.mask((columns - at).value)
+            old = code.v.mask((new.equals(1).pick(0, columns) - at).value)
+            for r in code.loop(0, rows):
+                here = to + r * a.w_row + at * 4
+                total = code.load(here, old).plus(code.load(place + r * PITCH + at * 4))
+                code.store(total, here, mask)
 
 
-def _mask(code: Code, offset: Whole, count: Whole) -> Mask:
-    """The mask of the first `count` lanes; of none if the offset is negative."""
-    return code.v.mask((offset < 0).pick(0, count).value)
+Both: TypeAlias = tuple[Whole, Whole]
 
 
-def _copy_gradients(code: Code, a: Any, places: tuple[Whole, Whole], rows: Whole) -> None:
-    """Round dy, and turn squares of 16 outputs and 16 pairs of pixels."""
-    source, copy = places
-    for p in code.loop(0, rows):
-        for q in code.loop(0, a.chunks):
-            to = copy + (p * a.chunks + q) * a.chunk
-            for k in code.loop(0, a.outputs, LANES):
-                here = source + p * a.yh + k * 4
-                square = []
-                for r in range(0, DEPTH, 2):
-                    offsets = [entry(code, a.outputs_of, q * DEPTH + r + at) for at in (0, 1)]
-                    low, high = (
-                        code.load(here + at, _mask(code, at, a.outputs - k)) for at in offsets
-                    )
-                    square.append(code.b.bitcast(pairs(code, low, high).value, code.v.type))
-                for r, row in enumerate(turned(code.b, square, LANES)):
-                    whole = Vec(code.b, code.b.bitcast(row, WORDS))
-                    store_pairs(code, whole, to + (k + r) * LINE)
+def _pair_of(code: Code, table: Whole, index: Whole) -> Both:
+    """The offsets of two neighbouring pixels."""
+    return entry(code, table, index), entry(code, table, index + 1)
 
 
-def _multiply(
-    code: Code,
-    a: Any,
-    places: tuple[Whole, Whole, Whole, Whole],
-    sizes: tuple[Whole, Whole],
-    new: Whole,
-) -> None:
-    """Add the sums of a unit to those of its part, or begin with them if it is `new`."""
-    (place, gradients, pixels, to), (chunks, channels) = places, sizes
-    for k in code.loop(0, a.outputs, SIDE):
-        rows = (a.outputs - k).least(SIDE)
-        A = gradients + k * LINE
-        for tap in code.loop(0, a.taps):
-            B = pixels + entry(code, a.taps_of, tap)
-            for c in code.loop(0, channels, SIDE):
-                columns = (channels - c).least(SIDE)
-                mover(
-                    code, a.sums, A, LINE, B + c * 4, a.pair, a.table, chunks, rows, columns, place
-                )
-                total = to + (tap * a.outputs + k) * a.w_row + c * 4
-                _add(code, a, place, total, (rows, columns), new)
-
-
-def _add(
-    code: Code, a: Any, place: Whole, to: Whole, sizes: tuple[Whole, Whole], new: Whole
-) -> None:
-    rows, columns = sizes
-    for at in (0, LANES):
-        mask = code.v.mask((columns - at).value)
-        old = code.v.mask((new.equals(1).pick(0, columns) - at).value)
-        for r in code.loop(0, rows):
-            here = to + r * a.w_row + at * 4
-            total = code.load(here, old).plus(code.load(place + r * PITCH + at * 4))
-            code.store(total, here, mask)
+def _places(here: Whole, offsets: Both, count: Whole) -> tuple[Both, Both]:
+    """The places of a pair of pixels, and how many numbers each has: none if its offset is
+    negative."""
+    (low, high), counts = offsets, [(offset < 0).pick(0, count) for offset in offsets]
+    return (here + low, here + high), (counts[0], counts[1])
 
 
 @generated(TOTAL)

@@ -5,11 +5,13 @@ from __future__ import annotations
 
 import tracemalloc
 from collections.abc import Callable
+from typing import Any
 
 import numpy as np
 import pytest
 
 from ops import Array, ConvGeometry, get_backend
+from ops.cpu.codegen.stored import BFLOAT16, FLOAT32, STORED
 from ops.cpu.codegen.target import host
 from ops.cpu.conv import depthwise as algorithm
 from ops.cpu.conv.algorithm import ConvShape
@@ -22,7 +24,7 @@ from ops.cpu.team.workspace import Workspace
 from ops.gradcheck import check_gradient
 from ops.reference import depthwise
 from tests.ops.cpu.conftest import cpu
-from tests.ops.cpu.conv_loops import LAYOUTS, case, image_by_image, in_memory
+from tests.ops.cpu.conv_loops import LAYOUTS, case, convolved, image_by_image, in_memory
 from tests.ops.cpu.narrow import passes_with_narrow_vectors
 
 TEAMS = {size: Team(size) for size in (1, 2, 3)}
@@ -70,16 +72,24 @@ Results = tuple[Array, Array, Array]
 
 
 def results(
-    shape: ConvShape, threads: int, layout: Callable[[Array], Array], images: slice = slice(None)
+    shape: ConvShape,
+    threads: int,
+    layout: Callable[[Array], Array],
+    images: slice = slice(None),
+    *,
+    x_type: np.dtype[Any] = FLOAT32,
+    y_type: np.dtype[Any] = FLOAT32,
 ) -> Results:
-    """y, dx and dw, of some images of the case."""
+    """y, dx and dw, of some images of the case, for x and y and their gradients that are stored
+    so."""
     given = case(shape)
-    x, dy = (layout(array[images].astype(np.float32)) for array in (given.x, given.dy))
+    x = layout(given.x[images].astype(x_type))
+    dy = layout(given.dy[images].astype(y_type))
     w, b = given.w.astype(np.float32), given.b.astype(np.float32)
     some = ConvShape(x.shape, shape.outputs, shape.geometry)
     place = Workspace()
     made = Depthwise(some, TEAMS[threads], place)
-    y, dx = (layout(np.full(array.shape, np.nan, np.float32)) for array in (dy, x))
+    y, dx = (layout(np.full(array.shape, np.nan, array.dtype)) for array in (dy, x))
     dw = np.full(w.shape, np.nan, np.float32)
     made.forward(x, w, b, y)
     made.backward_data(dy, w, dx)
@@ -112,6 +122,31 @@ def test_the_number_of_threads_changes_no_bit(shape, layout) -> None:
     for threads in (2, 3):
         for found, expected in zip(results(shape, threads, layout), one, strict=True):
             assert found.tobytes() == expected.tobytes()
+
+
+@pytest.mark.parametrize("x_type", STORED, ids=str)
+@pytest.mark.parametrize("y_type", STORED, ids=str)
+@pytest.mark.parametrize("layout", LAYOUTS)
+@pytest.mark.parametrize("shape", SHAPES, ids=str)
+def test_images_in_bfloat16_give_the_results_of_their_float32_numbers(
+    shape, layout, x_type, y_type
+) -> None:
+    given = case(shape)
+    x, dy = (
+        array.astype(kind).astype(np.float64)
+        for array, kind in ((given.x, x_type), (given.dy, y_type))
+    )
+    expected = convolved(shape, x, given.w, given.b, dy)
+    one, *others = (
+        results(shape, threads, layout, x_type=x_type, y_type=y_type) for threads in TEAMS
+    )
+    for found, right in zip(one, (expected.y, expected.dx, expected.dw), strict=True):
+        rounding = 2.0**-8 if found.dtype == BFLOAT16 else 0.0
+        bound = rounding * np.abs(right) + 2e-6 * max(1.0, float(np.abs(right).max()))
+        assert (np.abs(found.astype(np.float64) - right) <= bound).all()
+    for other in others:
+        for found, same in zip(other, one, strict=True):
+            assert found.tobytes() == same.tobytes()
 
 
 @pytest.mark.parametrize("layout", [in_memory, image_by_image])

@@ -5,12 +5,14 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable
+from typing import Any
 
 import numpy as np
 import pytest
 
 from ops import Array, ConvGeometry
 from ops.cpu.codegen.amx import has_amx
+from ops.cpu.codegen.stored import FLOAT32, STORED
 from ops.cpu.conv.algorithm import ConvShape
 from ops.cpu.team.team import Team
 from ops.cpu.team.workspace import Workspace
@@ -31,6 +33,16 @@ MORE = [
     plain(2, 256, (7, 7), 320, 3, pad=1),  # several parts of panels share a unit
     plain(5, 33, (6, 6), 17, 3, stride=3),  # the stride leaves pixels out
     ConvShape((3, 64, 1, 50), 64, ConvGeometry((1, 5), (1, 2), (0, 2))),
+]
+# shares of the channels of a gradient of weights: with one unit of work for all, and with several
+SHARED = [plain(24, 1024, (7, 7), 64, 1), plain(32, 1024, (14, 14), 32, 1)]
+# images that kernels read where they lie: a last block of pixels that begins earlier, two groups,
+# several parts of panels and threads for one unit
+IN_PLACE = [
+    plain(5, 32, (3, 3), 20, 1),
+    plain(7, 128, (5, 3), 64, 1, groups=2),
+    plain(32, 64, (4, 2), 96, 1),
+    plain(3, 512, (11, 1), 640, 1),
 ]
 Results = tuple[Array, Array, Array]
 
@@ -54,15 +66,21 @@ def exact(shape: ConvShape) -> tuple[Case, Results]:
 
 
 def results(
-    shape: ConvShape, threads: int, layout: Callable[[Array], Array], floor: float = -np.inf
+    shape: ConvShape,
+    threads: int,
+    layout: Callable[[Array], Array],
+    floor: float = -np.inf,
+    *,
+    x_type: np.dtype[Any] = FLOAT32,
+    y_type: np.dtype[Any] = FLOAT32,
 ) -> Results:
-    """y, dx and dw."""
+    """y, dx and dw, for x and y and their gradients that are stored so."""
     x, w, b, dy = operands(shape)
     made = Tiled(shape.in_shape, shape.outputs, shape.geometry, TEAMS[threads], Workspace())
-    y = layout(np.full(dy.shape, np.nan, np.float32))
-    dx = layout(np.full(x.shape, np.nan, np.float32))
+    y = layout(np.full(dy.shape, np.nan, y_type))
+    dx = layout(np.full(x.shape, np.nan, x_type))
     dw = np.full(w.shape, np.nan, np.float32)
-    x, dy = layout(x), layout(dy)
+    x, dy = layout(x.astype(x_type)), layout(dy.astype(y_type))
     made.forward(x, w, b, y, floor)
     made.backward_data(dy, w, dx)
     made.backward_weights(x, dy, dw)
@@ -71,7 +89,7 @@ def results(
 
 @needs_tiles
 @pytest.mark.parametrize("layout", LAYOUTS)
-@pytest.mark.parametrize("shape", [*SHAPES, *MORE], ids=str)
+@pytest.mark.parametrize("shape", [*SHAPES, *MORE, *SHARED], ids=str)
 def test_every_pass_is_the_sum_over_rounded_operands(shape, layout) -> None:
     found, bounds = exact(shape)
     for result, expected, bound in zip(
@@ -81,12 +99,28 @@ def test_every_pass_is_the_sum_over_rounded_operands(shape, layout) -> None:
 
 
 @needs_tiles
-@pytest.mark.parametrize("shape", [*SHAPES, *MORE], ids=str)
+@pytest.mark.parametrize("shape", [*SHAPES, *MORE, *SHARED], ids=str)
 def test_every_pass_has_the_same_bits_for_every_number_of_threads(shape) -> None:
     one, *others = (results(shape, threads, in_memory) for threads in TEAMS)
     for other in others:
         for first, second in zip(one, other, strict=True):
             assert first.tobytes() == second.tobytes()
+
+
+@needs_tiles
+@pytest.mark.parametrize("x_type", STORED, ids=str)
+@pytest.mark.parametrize("y_type", STORED, ids=str)
+@pytest.mark.parametrize("layout", LAYOUTS)
+@pytest.mark.parametrize("shape", [*SHAPES, *MORE, *IN_PLACE], ids=str)
+def test_images_in_bfloat16_give_the_results_of_float32_rounded_once(
+    shape, layout, x_type, y_type
+) -> None:
+    """An operand is rounded while it is read or was rounded before, so all bits agree."""
+    expected = results(shape, 1, in_memory, 0.0)
+    for threads in TEAMS:
+        found = results(shape, threads, layout, 0.0, x_type=x_type, y_type=y_type)
+        for one, other in zip(found, expected, strict=True):
+            np.testing.assert_array_equal(one, other.astype(one.dtype))
 
 
 @needs_tiles
