@@ -78,6 +78,15 @@ def test_values_are_bfloat16_where_the_maker_and_all_readers_can_hold_them(tmp_p
     assert narrow(net_of(tmp_path, other.replace('top: "" ', ""))) == {"first", "a", "c", "e"}
 
 
+def test_values_that_share_memory_or_gradients_have_one_dtype(tmp_path: Path) -> None:
+    """TanH reads a, whose gradient is that of the sum c."""
+    text = RESIDUAL + layer("tanh", "TanH", "a", "tanh") + layer("end", "Silence", "tanh", "")
+    net = net_of(tmp_path, text.replace('top: "" ', ""))
+    last = {name: net.wiring.values[i].dtype for name, i in net._names.items()}
+    assert {name for name, dtype in last.items() if dtype == BFLOAT16} == {"first", "b", "e"}
+    one_pass(net, 0)
+
+
 def test_a_net_with_bfloat16_values_has_nearly_the_numbers_of_float32(tmp_path: Path) -> None:
     expected, gradients = one_pass(net_of(tmp_path, RESIDUAL, stores=False), 0)
     scores, found = one_pass(net_of(tmp_path, RESIDUAL), 0)
