@@ -6,8 +6,11 @@ from __future__ import annotations
 import os
 import shlex
 import sys
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from pathlib import Path
+
+import numpy as np
 
 from nets import counted, is_file, is_folder, load_solver
 from nets.data.class_folders import class_folders
@@ -31,6 +34,7 @@ def init(
     net: str | None = None,
     weights: str | None = None,
     solver: Path | None = None,
+    seed: int = 1,
 ) -> int:
     """Write a first cluster.toml with comments.
 
@@ -52,6 +56,8 @@ def init(
         .safetensors, .caffemodel or .h5 file, or a run.
     solver
         Train with the net and the settings of a Caffe solver.prototxt.
+    seed
+        With --images: draws the images for tests, a fifth of each class.
     """
     if images is not None and solver is not None:
         raise ConfigError(["init: found --images and --solver, expected one of them"])
@@ -60,9 +66,11 @@ def init(
         found = " and ".join(option for option, value in options.items() if value is not None)
         text = "expected --images, --net and --weights together: a trained net for your images"
         raise ConfigError([f"init: found {found}, {text}"])
+    if seed < 0:
+        raise ConfigError([f"init: --seed: found {seed}, expected an integer >= 0"])
     with told():
         if images is not None:
-            files = of_images(images, directory, net, weights)
+            files = of_images(images, directory, net, weights, seed)
         elif solver is not None:
             files = of_solver(solver, directory)
         else:
@@ -81,10 +89,15 @@ def init(
 
 
 def of_images(
-    folder: Path, directory: Path, net: str | None = None, weights: str | None = None
+    folder: Path,
+    directory: Path,
+    net: str | None = None,
+    weights: str | None = None,
+    seed: int = 1,
 ) -> dict[str, str]:
     """File name -> text, for a folder with one folder of images per class: for a small net, or for
-    a trained `net` with `weights`. Raises DataError, NetError or ConfigError."""
+    a trained `net` with `weights`. `seed` draws the images for tests. Raises DataError, NetError or
+    ConfigError."""
     if not is_folder(folder):
         raise ConfigError(
             [(f"{folder}: no such folder; expected one with a folder of images per class")]
@@ -97,16 +110,13 @@ def of_images(
         text = f"found images of one class ({classes[0]}), expected two classes at least"
         raise ConfigError([f"{folder}: {text}: one folder of images per class"])
     lists: dict[bool, list[str]] = {True: [], False: []}  # kept for tests?
-    counts = dict.fromkeys(found.labels, 0)
-    for path, label in zip(found.paths, found.labels, strict=True):
-        counts[label] += 1
-        lists[counts[label] % TESTED == 0].append(
-            f"{_listed(str(path.relative_to(folder)))} {label}\n"
-        )
+    drawn = _drawn(found.labels, seed)
+    for at, (path, label) in enumerate(zip(found.paths, found.labels, strict=True)):
+        lists[at in drawn].append(f"{_listed(str(path.relative_to(folder)))} {label}\n")
     if not lists[True]:
-        most = max(counts.values())
+        most = max(Counter(found.labels).values())
         text = (
-            f"found {counted(most, 'image')} of a class at most, expected {TESTED} at least: every "
+            f"found {counted(most, 'image')} of a class at most, expected {TESTED} at least: a "
             "fifth is for tests"
         )
         raise ConfigError([f"{folder}: {text}"])
@@ -124,7 +134,7 @@ def of_images(
         schedule = starters.finetuned_solver(len(lists[False]), batch)
     what = (
         f"{name} on images of {len(classes)} classes: {len(lists[False])} to train on, "
-        f"{len(lists[True])} to test."
+        f"{len(lists[True])} to test, drawn by the seed {seed}."
     )
     return {
         CLUSTER_FILE: _cluster(what, train, directory, preset="single", workers=1),
@@ -134,6 +144,16 @@ def of_images(
         "val.txt": "".join(lists[True]),
         "classes.txt": "".join(f"{_listed(name)}\n" for name in classes),
     }
+
+
+def _drawn(labels: Sequence[int], seed: int) -> set[int]:
+    """The places of the images for tests: one of TESTED of each class. Images in the order of their
+    names, such as the frames of a film, are unlike later ones."""
+    places: dict[int, list[int]] = {}
+    for at, label in enumerate(labels):
+        places.setdefault(label, []).append(at)
+    draws = np.random.default_rng(seed)
+    return {int(at) for of in places.values() for at in draws.permutation(of)[: len(of) // TESTED]}
 
 
 def of_solver(path: Path, directory: Path) -> dict[str, str]:

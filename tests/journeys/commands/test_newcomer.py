@@ -132,11 +132,24 @@ def test_init_for_a_folder_of_images_writes_lists_a_net_and_a_solver_that_pass_c
     trial = Path("trial")
     assert (trial / "classes.txt").read_text() == "ants\nbees\n"
     lists = {name: (trial / name).read_text().splitlines() for name in ("train.txt", "val.txt")}
-    assert lists["val.txt"] == ["ants/4.png 0", "ants/9.png 0", "bees/4.png 1", "bees/9.png 1"]
+    assert [line.partition("/")[0] for line in lists["val.txt"]] == ["ants", "ants", "bees", "bees"]
     assert len(lists["train.txt"]) == 16
     assert not {*lists["train.txt"]} & {*lists["val.txt"]}
     checked = check(trial / "cluster.toml")
     assert checked.warnings == ()
+
+
+def test_the_seed_draws_the_images_for_tests(pictures: Path, capsys: Capture) -> None:
+    drawn = []
+    for at, seed in enumerate(("1", "1", "2", "3")):
+        assert main(["init", f"trial-{at}", "--images", str(pictures), "--seed", seed]) == 0
+        drawn.append(Path(f"trial-{at}", "val.txt").read_text())
+        assert f"drawn by the seed {seed}" in Path(f"trial-{at}", "cluster.toml").read_text()
+    assert drawn[0] == drawn[1]
+    assert len({*drawn}) > 1
+    capsys.readouterr()
+    assert main(["init", "other", "--images", str(pictures), "--seed", "-1"]) == 2
+    assert "--seed: found -1, expected an integer >= 0" in capsys.readouterr().err
 
 
 def test_if_one_of_the_files_that_init_would_write_exists_none_is_written(
