@@ -87,7 +87,8 @@ NO_PLATEAU = Plateau()
 
 @dataclass(frozen=True)
 class Watched:
-    """The rules of cluster.toml for tests. The best model by `best` is kept.
+    """The rules of cluster.toml for tests. The best model by `best` is kept. `shown`: the score
+    whose best value the lead's last report has.
 
     Training ends after `patience` tests in a row (0: never) if none of them was better in `stop`
     than the best before them by more than `min_delta`. The rate falls as `plateau` says.
@@ -98,6 +99,7 @@ class Watched:
     patience: int = 0
     min_delta: float = 0.0
     plateau: Plateau = NO_PLATEAU
+    shown: Watch = NO_SCORE
 
 
 NOTHING = Watched()

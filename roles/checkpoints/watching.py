@@ -17,6 +17,7 @@ from nets.predict import Seen
 from nets.predict.deployment import read_classes
 from nets.predict.given import deployment_of
 from roles.checkpoints.best import NO_PLATEAU, Plateau, Watch, Watched
+from roles.learning.epochs import epoch_rows
 from roles.learning.job import Job
 from roles.messages import TRAIN
 
@@ -64,6 +65,8 @@ def told_to_lead(
     return {
         "watched": _settled(watched, tested) if tested is not None else watched,
         "seen": seen,
+        "epoch_images": epoch_rows(job, sources[TRAIN]),
+        "accuracies": tuple(name for name, rises in _scores(nets[TRAIN]).items() if rises),
     }, problems
 
 
@@ -127,8 +130,11 @@ def _plateau(train: Train) -> Plateau:
 
 
 def _settled(watched: Watched, tested: Net) -> Watched:
-    """The same rules, with the direction of each score: is a larger one better?"""
-    rising = {name for name, rises in _scores(tested).items() if rises}
+    """The same rules, with the direction of each score: is a larger one better? The score that is
+    shown is that of `best`, else an accuracy, else another score."""
+    scores = _scores(tested)
+    rising = [name for name, rises in scores.items() if rises]
+    shown = watched.best.score or next(iter([*rising, *scores]), "")
 
     def settled(watch: Watch) -> Watch:
         return Watch(watch.score, watch.score in rising)
@@ -138,6 +144,7 @@ def _settled(watched: Watched, tested: Net) -> Watched:
         watched,
         best=settled(watched.best),
         stop=settled(watched.stop),
+        shown=settled(Watch(shown)),
         plateau=dataclasses.replace(plateau, watch=settled(plateau.watch)),
     )
 

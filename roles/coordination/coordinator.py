@@ -79,6 +79,8 @@ class CoordinatorOptions(JobOptions):
     seen         facts of the data, from which checkpoints describe the model's use
     replicas     the actors that have the whole model after whole iterations
     compensation the way in which momentum follows the number of groups; None: it does not
+    epoch_images the rows of an epoch; 0: not known
+    accuracies   the Accuracy layers of the training net, whose scores reports have
     sequence     the number of consecutive batches in which recurrent layers hand on their states
     local        how many iterations a worker does between two exchanges, if each does its own
     """
@@ -100,6 +102,8 @@ class CoordinatorOptions(JobOptions):
     seen: Seen | None = None
     replicas: tuple[str, ...] = ()
     compensation: Compensation | None = None
+    epoch_images: int = 0
+    accuracies: tuple[str, ...] = ()
     sequence: int = 1
     local: LocalSteps | None = None
 
@@ -153,6 +157,8 @@ class Coordinator(Actor):
         self._updates = options.updates
         self._sequence = options.sequence
         self._display = options.display
+        self._epoch_images = options.epoch_images
+        self._accuracies = options.accuracies
         self._asked: list[Envelope] = []
         self._begun = False  # no worker gets a ticket before
         self._changed = asyncio.Event()
@@ -174,7 +180,7 @@ class Coordinator(Actor):
         """Prepare the scoreboard. Remove the unfinished files of runs next to this one that were
         killed while they saved."""
         await self.compute("sweep", sweep, self.run_directory.parent)
-        self._scores = Scoreboard(self._shape.solver.average_loss)
+        self._scores = Scoreboard(self._shape.solver.average_loss, self._accuracies)
         self._gauges = RunGauges(self, self._schedule.table, self._job)
         self._checkpoints.on_result = self._gauges.saved
         self._tests.start()
@@ -217,7 +223,7 @@ class Coordinator(Actor):
         await self._checkpoints.written()
         await self._serve()
         how = "handed over" if self._handing_over.done else "finished"
-        self.emit(how, **ended, checkpoint=self._checkpoints.last)
+        self.emit(how, **ended, **self._tests.best_test, checkpoint=self._checkpoints.last)
         if self._checkpoints.unsaved:
             text = (
                 f"the last checkpoint could not be saved: {self._checkpoints.unsaved}; "
@@ -418,9 +424,15 @@ class Coordinator(Actor):
         if (first := done == table.first + 1) or regular:
             # so that a resumed run reports what an unbroken one does
             between = first and done > 1 and not regular
-            self.emit(
-                "progress", **self._scores.progress(done, table.last, self.now(), between=between)
+            fields = self._scores.progress(
+                done, table.last, self.now(), epoch=self._epoch(done), between=between
             )
+            self.emit("progress", **fields)
+
+    def _epoch(self, done: int) -> float | None:
+        """The epochs in `done` iterations; None if the rows of an epoch are not known."""
+        images = self._schedule.images - (self._schedule.issued - done) * self._shape.batch
+        return images / self._epoch_images if self._epoch_images else None
 
     def _kept_one(self, ended: Iteration, done: int, seconds: float) -> None:
         """Report an iteration of a probe that is kept. The run is held, so of its time only the

@@ -86,6 +86,7 @@ class PassLedger:
         scores = mean_scores(parts)
         if message.phase == TRAIN:
             self._iterations[message.number].loss = float(scores.get("loss", 0.0))
+            self._iterations[message.number].scores = scores
         return sum(rows for rows, _ in parts), scores
 
     def updated(self, message: Updated, sender: str) -> None:

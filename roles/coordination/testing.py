@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+import math
 from pathlib import Path
 
 from roles.checkpoints.best import KEY, History, Verdict, Watched, taken_over
 from roles.coordination.schedule import Timetable
 from roles.learning.resume import Kept, kept_of
-from roles.learning.scoreboard import Scoreboard
+from roles.learning.scoreboard import Scoreboard, Scores
 from roles.messages import TEST
 from runtime import Actor
 
@@ -20,6 +21,10 @@ class Tests:
         self._actor = actor
         self._table = table
         self._history = History(watched)
+        self._best_here = (
+            -1,
+            math.nan,
+        )  # of this run: iteration and value of the score that is shown
 
     def __repr__(self) -> str:
         return f"<tests of {len(self._table.tests)} nets, {self._history!r}>"
@@ -76,7 +81,26 @@ class Tests:
             self._actor.emit("test", iteration=iteration, **named, **scores)
             if test.phase == TEST:
                 verdict = self._history.hear(iteration, scores)
+                self._note(iteration, scores)
         return verdict
+
+    def _note(self, iteration: int, scores: Scores) -> None:
+        watch = self._history.watched.shown
+        value = scores.get(watch.score, math.nan)
+        if watch.better(value, self._best_here[1], 0.0):
+            self._best_here = iteration, value
+
+    @property
+    def best_test(self) -> dict[str, float]:
+        """The best value of the score that is shown, and its iteration, for the lead's last report:
+        of the tests of this run, or, if the best model is kept, also of the runs that it resumes.
+        Empty if nothing was tested."""
+        watched = self._history.watched
+        kept = self._history.best_iteration, self._history.best_value
+        iteration, value = kept if watched.best.score else self._best_here
+        if iteration < 0:
+            return {}
+        return {f"best_{watched.shown.score}": value, "best_iteration": iteration}
 
     def facts(self, iteration: int) -> dict[str, str]:
         """The metadata for the checkpoint of that iteration."""

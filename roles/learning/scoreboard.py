@@ -24,12 +24,13 @@ class Iteration:
 
     `loss`: None until the loss of the whole batch is known. `exposed`: for each worker, the seconds
     in which no process computed for it. `staleness`: the largest one; None if no server reported
-    it.
+    it. `scores`: those of the training net on the batch.
     """
 
     loss: float | None = None
     exposed: list[float] = field(default_factory=list)
     staleness: int | None = None
+    scores: Scores = field(default_factory=dict)
 
 
 def mean_scores(parts: Sequence[Part]) -> Scores:
@@ -46,11 +47,15 @@ class Scoreboard:
     """Collects the numbers between two reports.
 
     Times are loop time in seconds. The loss is the mean since the last report, or of the last
-    `average` iterations (Caffe's average_loss).
+    `average` iterations (Caffe's average_loss). `accuracies`: the scores of the training net that
+    reports have, of the batch of their last iteration. A mean since the last report would differ in
+    a resumed run.
     """
 
-    def __init__(self, average: int | None = None) -> None:
+    def __init__(self, average: int | None = None, accuracies: Sequence[str] = ()) -> None:
         self._average = average
+        self._accuracies = accuracies
+        self._batch: Scores = {}  # those scores of the last iteration
         self._images = self._reported_images = 0
         self._started = self._began = self._reported_at = self._paused_at = self._lap = 0.0
         self._losses: deque[float] = deque(maxlen=average)
@@ -107,6 +112,8 @@ class Scoreboard:
         if iteration.staleness is not None:
             self._staleness.append(iteration.staleness)
         self._exposed += iteration.exposed
+        found = iteration.scores
+        self._batch = {f"train_{name}": found[name] for name in self._accuracies if name in found}
 
     def tested(self, phase: str, rows: int, scores: Scores) -> None:
         """Note the scores of a batch of a test net: means over its `rows` rows."""
@@ -126,12 +133,19 @@ class Scoreboard:
         return found
 
     def progress(
-        self, completed: int, last: int, now: float, *, between: bool = False
+        self,
+        completed: int,
+        last: int,
+        now: float,
+        *,
+        epoch: float | None = None,
+        between: bool = False,
     ) -> dict[str, Any]:
         """The fields of a progress report: means since the last one, and the learning rate of the
         last iteration.
 
-        `elapsed_seconds` have passed since training started, including tests and checkpoints.
+        `epoch`: the epochs in these iterations, if they are known. `elapsed_seconds` have passed
+        since training started, including tests and checkpoints.
         `between`: an additional report between two regular ones; it does not change the loss of the
         next one.
         """
@@ -141,7 +155,9 @@ class Scoreboard:
         fields = {
             "iteration": completed,
             "max_iter": last,
+            **({} if epoch is None else {"epoch": epoch}),
             "loss": _mean(self._losses),
+            **self._batch,
             **self._accuracy,
             "learning_rate": self._learning_rate,
             "elapsed_seconds": now - self._started,

@@ -16,7 +16,8 @@ Shell = Literal["bash", "zsh", "fish"]
 
 
 def completion(shell: Shell | None = None, *, install: Switch = False) -> int:
-    """Write the script with which a shell completes the commands and options of `convoy`.
+    """Write the script with which a shell completes the commands and options of `convoy`. In bash
+    it also completes names of runs, and the keys of --set.
 
     `eval "$(convoy completion bash)"` turns completion on in this shell; --install in every new
     one.
@@ -34,14 +35,23 @@ def completion(shell: Shell | None = None, *, install: Switch = False) -> int:
     app = application(["--help"], SCRIPT)
     found = shell or _own()
     if not install:
-        sys.stdout.write(app.generate_completion(shell=found))
+        sys.stdout.write(app.generate_completion(shell=found) + _words(found))
         return 0
     try:
         path = app.install_completion(shell=found)
+        with path.open("a", encoding="utf-8") as script:
+            script.write(_words(found))
     except OSError as error:
         raise ConfigError([f"{error.filename}: cannot be written: {reason(error)}"]) from None
     sys.stdout.write(f"wrote {path}; each new {found} uses it\n")
     return 0
+
+
+def _words(shell: Shell) -> str:
+    """The end of the script; "" for shells other than bash."""
+    from runtime.cli.completed_words import bash_words
+
+    return bash_words() if shell == "bash" else ""
 
 
 def _own() -> Shell:

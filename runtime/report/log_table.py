@@ -19,6 +19,7 @@ STAMP = ("t", "unix_seconds")
 NAMED = (
     "iteration",
     "max_iter",
+    "epoch",
     "net",
     "loss",
     "accuracy",

@@ -2,7 +2,7 @@
 
 Pure functions of the run's state. An example:
 
-    iteration 300/2000 (15%)   ━━━╌╌╌╌╌╌╌   elapsed 0:12   about 1:08 left
+    iteration 300/2000 (15%)   epoch 3.2   ━━━╌╌╌╌   elapsed 0:12   about 1:08 left
     loss 0.4031   ▇▆▅▄▃▂▂▁▁
     accuracy 0.9713   ▁▃▅▆▇█
     images/s 5123   learning rate 0.01   staleness 0.98
@@ -25,7 +25,7 @@ from runtime.report.run_state import CURVES, RunState
 
 HEAD = 6  # lines above the actors' titles, including the empty line
 # fields of `progress` that are shown elsewhere
-PLACED = ("iteration", "max_iter", "elapsed_seconds", *CURVES)
+PLACED = ("iteration", "max_iter", "epoch", "elapsed_seconds", *CURVES)
 COLUMNS = (
     Column("actor", least=12, name=True),
     Column("process", rank=2, name=True),
@@ -80,6 +80,9 @@ def _first(picture: RunState, now: float, width: int) -> str:
     if done is None:
         return packed((picture.stage or "running", elapsed, *_plain(picture.progress)), width)
     count = f"iteration {done}" + (f"/{last} ({done / last:.0%})" if last else "")
+    epoch = picture.progress.get("epoch")
+    if isinstance(epoch, int | float):
+        count += f"   epoch {epoch:.1f}"
     left = picture.remaining(now)
     ahead = picture.stage or (f"about {clock(left)} left" if left is not None else "")
     without = packed((count, elapsed, ahead), width)
