@@ -95,8 +95,9 @@ async function listen() {
     more = answer.headers.get("Convoy-More") === "1";
     if (!more && added) plots.forEach((plot) => plot.update());
     const newest = answer.headers.get("Convoy-Page");
-    if (serial !== null && newest !== serial) await renew();
+    const isNew = serial !== null && newest !== serial;
     serial = newest;
+    if (isNew) await renew();
   }
 }
 

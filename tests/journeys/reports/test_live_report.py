@@ -13,7 +13,9 @@ from wsgiref.simple_server import WSGIRequestHandler, make_server
 
 import pytest
 
+from runtime.page.lineage import whole
 from runtime.page.live import MOST_LINES, LivePage
+from runtime.page.page import page as written
 from tests.helpers.browser import BROWSER, looked_at
 from tests.helpers.written_runs import BEGUN, a_test, progress, run
 
@@ -90,7 +92,7 @@ class _Quiet(WSGIRequestHandler):
 
 
 @contextmanager
-def served(page: LivePage) -> Iterator[str]:
+def served(page: Any) -> Iterator[str]:
     """The address at which the page is served."""
     with make_server("127.0.0.1", 0, page, handler_class=_Quiet) as server:
         thread = threading.Thread(target=server.serve_forever, args=(0.05,))
@@ -131,3 +133,36 @@ def test_a_browser_adds_new_points_and_figures_to_the_page_that_it_has(tmp_path:
         ]
         assert found.endswith(f">{text}"), (key, found)
     assert "best accuracy, iteration 60" in document
+
+
+@pytest.mark.skipif(BROWSER is None, reason="no Chromium on this machine")
+def test_a_browser_takes_the_tables_of_a_newer_page_once_and_keeps_its_settings(
+    page: LivePage, tmp_path: Path
+) -> None:
+    directory = tmp_path / "a"
+    probe = b"<script>plots.get('Loss').logButton.click();</script></body>"
+    first = written([whole(directory, lives=True)], refresh=5).encode()
+    page._page = first.replace(b"</body>", probe)
+    with (directory / "events.jsonl").open("a") as file:
+        file.write(line_of(tmp_path, (6.0, "a", "warning", {"process": "p", "text": "too warm"})))
+        file.write(line_of(tmp_path, progress(7.0, 70, 0.1)))
+    newer = written([whole(directory, lives=True)], refresh=5).encode()
+    asked_for = []
+
+    def application(environ: dict[str, Any], start: Any) -> Any:
+        """Answer as the page does. After the first new lines there is a newer page."""
+        answer = page(environ, start)
+        asked_for.append("lines" if "from=" in environ["QUERY_STRING"] else environ["PATH_INFO"])
+        if asked_for[-1] == "lines":
+            page._page, page._count = newer, 1
+        return answer
+
+    with served(application) as url:
+        document, console = looked_at(url, tmp_path, 12_000)
+    assert console == ""
+    assert asked_for[:6] == ["/report", "lines", "lines", "/report", "lines", "lines"]
+    assert asked_for.count("/report") == 2
+    assert "too warm" in document
+    assert document.count('<figure class="chart">') == 4
+    # the learning rate is logarithmic from the beginning, the loss by the click
+    assert document.count('aria-pressed="true"') == 2
