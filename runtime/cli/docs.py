@@ -12,7 +12,7 @@ from pathlib import Path
 from runtime.cli.arguments import Switch
 from runtime.errors import ConfigError
 from runtime.own_packages import DISTRIBUTION, OURS
-from runtime.suggest import hint
+from runtime.suggest import hint, near_hint
 from runtime.typed_name import shown
 
 FIRST = "README"
@@ -44,7 +44,8 @@ def docs(page: str = FIRST, *, list: Switch = False) -> int:  # noqa: A002  # th
     name = name.removeprefix("docs/").removesuffix(".md")
     if name not in pages:
         every = shown("docs --list")
-        raise ConfigError([f"no page is called '{name}'{hint(name, pages)}; all pages: {every}"])
+        near = near_hint(name, pages)
+        raise ConfigError([f"no page is called '{name}'{near}; all pages: {every}"])
     text = pages[name].read_text("utf-8")
     _show(_section(text, section, name) if section else text)
     return 0
