@@ -43,20 +43,25 @@ class SharedMemory:
         self._on_due = on_due
         self._loop = asyncio.get_running_loop()
         self._peers: dict[str, _Peer] = {}
+        self._mapped: set[str] = set()  # peers whose memory could be mapped in some life
 
     def connect(self, peer: str, address: str) -> None:
         """Map the peer's arena in place of the arena of an earlier life. Raises LaunchError if it
-        cannot be mapped."""
+        cannot be mapped. A peer that was started again may have died once more meanwhile: then
+        nothing is mapped, and its agent reports the death."""
         self.disconnect(peer)
         life = next(_lives)
         try:
             window = Window(address, lambda offset: self._dropped(peer, life, offset))
             watch = os.pidfd_open(window.pid)
         except OSError as error:
+            if peer in self._mapped:
+                return
             raise LaunchError(
                 f"process '{self._process}' cannot map the memory of '{peer}': {reason(error)}; "
                 "set links.shared_memory = false in cluster.toml"
             ) from None
+        self._mapped.add(peer)
         self._peers[peer] = _Peer(life, window, watch)
         self._loop.add_reader(watch, self.disconnect, peer)
 

@@ -107,7 +107,8 @@ def turned(c: Code, value: Vec, each: int, turn: int) -> Vec:
 
 def ahead(c: Code, at: Whole, step: Whole, columns: int) -> None:
     """Ask for a vector of each of these columns: AMD's processors see too few of so many streams,
-    and too late. Intel's took 0.83 to 0.97 of the time without (measured once, 2026-11-29)."""
+    and too late. Intel's took 0.85 to 1.05 of the time without, and most of the shapes less than 1
+    (measured once, 2026-11-29)."""
     for column in range(columns if host().cpu.startswith("znver") else 0):
         fetch(c.b, (at + step * column).value, to_write=False)
 
