@@ -143,7 +143,7 @@ MUTANTS = (
         RESUME,
         "runs of other names are taken",
         "runtime/records/runs.py",
-        "if run.identity.name == name]",
+        "if run.identity.name in names]",
         "if run.identity.name]",
         ("resume",),
         ups=2,

@@ -9,6 +9,7 @@ import subprocess
 import tomllib
 from pathlib import Path
 from types import SimpleNamespace
+from typing import cast
 
 import numpy as np
 import pytest
@@ -23,6 +24,7 @@ from runtime.config.file import of_script
 from runtime.config.recorded import dump
 from runtime.config.sections import Machine
 from runtime.errors import ConfigError
+from runtime.runs.checking import Checked
 from tests.helpers.support import configure
 
 EVIL = "a\n#SBATCH --uid=0\ntouch injected\n\x1b[2J"
@@ -82,11 +84,14 @@ def test_a_host_that_is_not_just_a_nodes_name_is_refused_in_a_script_for_slurm(
         "launcher": {"kind": "slurm"},
     }
     config = of_script("launch()", tables, Path())
+    placement = SimpleNamespace(topology=SimpleNamespace(title="lenet"))
+    loaded = SimpleNamespace(config=config)
+    checked = cast(Checked, SimpleNamespace(loaded=loaded, placement=placement))
     with pytest.raises(
         ConfigError,
         match=(r"is not a name of a Slurm node, expected a name " r"of up to 64 letters"),
     ):
-        script(config, Path("cluster.toml"), ())
+        script(checked, Path("cluster.toml"), ())
 
 
 @pytest.mark.parametrize(

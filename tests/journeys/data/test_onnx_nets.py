@@ -40,7 +40,7 @@ def cluster(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def test_a_graph_is_trained_from_its_weights_and_tested(cluster, capsys):
-    assert main(["up", str(cluster)]) == 0
+    assert main(["up", str(cluster), "--set", "train.max_iter=100"]) == 0
     losses = [event["loss"] for event in events(run_directory(cluster), "progress")]
     assert losses[-1] < losses[0]
     (checkpoint,) = run_directory(cluster).glob("checkpoint-*.safetensors")
