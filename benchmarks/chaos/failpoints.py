@@ -75,6 +75,7 @@ POINT = Points()
 
 
 _Step = Callable[..., Coroutine[Any, Any, None]]
+_Handler = Callable[..., Coroutine[Any, Any, object]]
 
 
 def _sent(send: _Step) -> _Step:
@@ -109,10 +110,11 @@ def _worked(
 
 
 def _handled(serve: Callable[..., None]) -> Callable[..., None]:
-    def made(self: Service, name: str, handle: _Step) -> None:
-        async def handled(message: Message, envelope: Envelope) -> None:
-            await handle(message, envelope)
+    def made(self: Service, name: str, handle: _Handler) -> None:
+        async def handled(message: Message, envelope: Envelope) -> object:
+            answer = await handle(message, envelope)
             POINT.at("apply")
+            return answer
 
         serve(self, name, handled)
 
