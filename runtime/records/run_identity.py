@@ -12,6 +12,7 @@ import errno
 import itertools
 import json
 import math
+import re
 import os
 import secrets
 from dataclasses import dataclass
@@ -26,6 +27,7 @@ FILE = "run.json"
 LATEST = datetime(9000, 1, 1, tzinfo=UTC).timestamp()  # a begin later than this is damage
 FIRST_EVENTS = 20  # one of them has the time of day, except on virtual time
 CONFIG = "config.toml"
+STAMPED = re.compile(r"\d{8}-\d{6}-(.+)")  # the folder of a run, until somebody renames it
 
 
 @dataclass(frozen=True)
@@ -135,12 +137,14 @@ def configured(directory: Path) -> dict[str, Any]:
 
 
 def _configured(directory: Path) -> str:
-    """Return the name of a run from its config.toml, or "" if the file gives no name."""
+    """Return the name of a run from its config.toml, else from the name of its folder, else "" if
+    neither gives one."""
     try:
         said = configured(directory)
     except run_files.Damaged:
         return ""
     run = said.get("run")
     name = run.get("name") if isinstance(run, dict) else None
-    found = name or said.get("program")
+    stamped = STAMPED.fullmatch(directory.name)
+    found = name or (stamped[1] if stamped else said.get("program"))
     return found if isinstance(found, str) else ""

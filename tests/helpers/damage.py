@@ -219,7 +219,7 @@ COMMANDS: dict[str, tuple[str, ...]] = {
     "events --json": ("events", "{run}", "--json"),
     "status": ("status", "{run}"),
     "status --json": ("status", "{run}", "--json"),
-    "status by name": ("status", "roles"),
+    "status by name": ("status", "lenet"),
     "down": ("down", "{run}"),
     "logs": ("logs", "{run}"),
     "logs of one": ("logs", "{run}", "conv-0-0"),
