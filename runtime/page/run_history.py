@@ -24,7 +24,7 @@ from runtime.report import usage
 from runtime.report.run_phase import ENDING, ENDS, after
 
 NUMBERS = ("progress", "test", "prediction")  # events with numbers that become curves
-NO_CURVES = {"t", "unix_seconds", "iteration", "max_iter", "epoch", "elapsed_seconds"}
+NO_CURVES = {"t", "unix_seconds", "iteration", "max_iter", "elapsed_seconds"}
 TOLD = {
     "warning",
     "link lost",
