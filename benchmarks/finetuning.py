@@ -55,8 +55,6 @@ seconds = 0
 missed = 120
 """
 TRAINED = 'recipe = "cifar"\nbatch = 128\nschedule = { warmup_epochs = 0.5 }\n'
-# Caffe's 0.999 averages statistics over 1 000 iterations, and a run here is shorter
-NORM, RECENT = 'type: "BatchNorm"', " batch_norm_param { moving_average_fraction: 0.9 }"
 LAST = "fc"  # the layer of the classes
 # from scratch the last layer also takes ten times the rate, so that all ways learn with the same rates
 TUNED = f'recipe = "finetune"\nbatch = 50\nlr_scale = {{ "{LAST}" = 10 }}\n'
@@ -122,7 +120,6 @@ def prepare(folder: Path, data: Path, seed: int) -> None:
     draws = np.random.default_rng(seed)
     for name, classes in (("known", KNOWN), ("new", NEW)):
         text = for_classes(net, len(classes), (128, 100), folder).text
-        text = text.replace(NORM, NORM + RECENT)
         (folder / f"{name}.prototxt").write_text(text)
         for part, files in (("train", FILES), ("test", TESTED)):
             images, labels, _ = read(base_dir=data, files=files)
