@@ -12,8 +12,8 @@ import errno
 import itertools
 import json
 import math
-import re
 import os
+import re
 import secrets
 from dataclasses import dataclass
 from datetime import UTC, datetime

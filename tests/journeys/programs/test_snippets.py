@@ -112,7 +112,7 @@ async def test_the_cell_that_attaches_runs_next_to_a_run(
     topology = roles.training({"max_iter": 300, "strategy": strategy})
     async with runtime.launch(topology) as run:
         await run.ask("conv_model", GetState(), State)  # all actors have begun
-        await ran(cell.replace("runs/20260101-120000-roles", str(run.directory)), {})
+        await ran(cell.replace("runs/20260101-120000-lenet", str(run.directory)), {})
     assert "progress" in capsys.readouterr().out
 
 

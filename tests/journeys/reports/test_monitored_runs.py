@@ -28,6 +28,8 @@ ON_FAILURE = ("convoy_run_outcome_info", "convoy_messages_rejected_total")
 # known only after enough gradients, when the noise is larger than its error
 LATE = ("convoy_gradient_noise_images",)
 
+# of the preset islands only
+ISLANDS = ("convoy_exchanges_total", "convoy_gains_together", "convoy_outer_steps_total")
 
 PATIENCE = 40.0  # seconds; the tests need a fifth of it
 
@@ -82,7 +84,8 @@ def test_every_query_finds_something_and_a_good_end_leaves_nothing_down(
         for panel in board.panels
         for query in panel.queries
     }
-    waiting = {text for text in asked if not any(name in text for name in (*ON_FAILURE, *LATE))}
+    left_out = (*ON_FAILURE, *LATE, *ISLANDS)
+    waiting = {text for text in asked if not any(name in text for name in left_out)}
     read: set[str] = set()
 
     def all_found() -> bool:
@@ -110,6 +113,32 @@ def test_every_query_finds_something_and_a_good_end_leaves_nothing_down(
     assert (ended["metric"]["outcome"], ended["metric"]["by"]) == ("finished", "SIGINT")
     until(lambda: prometheus.targets() == [])  # Prometheus reads changes of the list every 5 s
     assert "ConvoyProcessDown" not in prometheus.alerts()
+
+
+def test_every_query_about_islands_finds_something_in_a_run_of_islands(
+    tmp_path: Path, prometheus: PrometheusServer
+) -> None:
+    waiting = {
+        query.expression
+        for board in boards().BOARDS
+        for panel in board.panels
+        for query in panel.queries
+        if any(name in query.expression for name in ISLANDS)
+    }
+    assert len(waiting) == len(ISLANDS)
+
+    def all_found() -> bool:
+        run = run_directory(tmp_path / "cluster.toml").name
+        for text in sorted(waiting):
+            if prometheus.query(text.replace("$run", run).replace("$__rate_interval", "10s")):
+                waiting.discard(text)
+        return not waiting
+
+    with up(tmp_path, prometheus, "islands", workers=2) as process:
+        assert process.stdout is not None
+        until(all_found, process.stdout)
+        process.send_signal(signal.SIGINT)
+        process.communicate()
 
 
 def test_a_killed_process_is_reported_by_name_and_rejections_are_counted(
