@@ -30,7 +30,7 @@ ROWS = (
     (
         "compare paced paced",
         0,
-        r"\nno key of cluster\.toml differs\n\niteration +accuracy A +accuracy B\n",
+        r"\nno key of cluster\.toml differs\n\niteration +(epoch +)?accuracy A +accuracy B\n",
     ),
     ("status", 0, r"  about \d+ s left\n(.*\n)+  conv-1-0 +running on local, pid \d+"),
     ("events", 0, r" began +processes 5\n(.*\n)* .* progress +iteration 1/1000000 "),
