@@ -136,7 +136,7 @@ def test_a_script_asks_for_the_nodes_and_is_not_written_over_another(tmp_path: P
         if line.startswith("#SBATCH")
     ]
     assert lines == [
-        "--job-name=roles",
+        "--job-name=lenet",
         "--nodes=2",
         "--nodelist=a1,a2",
         "--cpus-per-task=4",
