@@ -121,10 +121,11 @@ def _handled(serve: Callable[..., None]) -> Callable[..., None]:
     return made
 
 
-Router._send = _sent(Router._send)  # type: ignore[method-assign]
-Stream.send = _streamed(Stream.send)  # type: ignore[method-assign]
-Compute._count = _worked(Compute._count)  # type: ignore[method-assign]
-Service.__init__ = _handled(Service.__init__)  # type: ignore[method-assign]
+if VARIABLE in os.environ:  # else this process only arms the points of others
+    Router._send = _sent(Router._send)  # type: ignore[method-assign]
+    Stream.send = _streamed(Stream.send)  # type: ignore[method-assign]
+    Compute._count = _worked(Compute._count)  # type: ignore[method-assign]
+    Service.__init__ = _handled(Service.__init__)  # type: ignore[method-assign]
 
 
 def plan(config: ClusterConfig, options: Any) -> Topology:
