@@ -26,6 +26,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from benchmarks.helpers.report import ROOT, Record, machine, missing, write
+from benchmarks.helpers.vision import models
 
 if TYPE_CHECKING:
     from benchmarks.tuning.kept import Kept
@@ -133,11 +134,8 @@ def exported(folder: Path, nets: Iterable[str]) -> None:
     import onnxruntime
     import torch
 
-    library = torch.library.Library("torchvision", "FRAGMENT")
-    for name in ("nms", "qnms"):  # torchvision without its compiled operators
-        library.define(f"{name}(Tensor dets, Tensor scores, float iou_threshold) -> Tensor")
+    torchvision_models = models()
     import timm
-    import torchvision
 
     folder.mkdir(parents=True, exist_ok=True)
     for name in nets:
@@ -147,7 +145,7 @@ def exported(folder: Path, nets: Iterable[str]) -> None:
         torch.manual_seed(0)
         if name in TORCHVISION:
             options = {"aux_logits": False, "init_weights": True} if name == "googlenet" else {}
-            model = getattr(torchvision.models, name)(weights=None, **options)
+            model = getattr(torchvision_models, name)(weights=None, **options)
         else:
             model = timm.create_model(name, pretrained=False, exportable=True)
         size = SIDES.get(name, SIDE)

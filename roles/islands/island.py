@@ -27,7 +27,7 @@ from roles.islands.island_messages import Gain, GetOuter, OuterModel
 from roles.islands.island_model import IslandModel, KeptHistories, histories_of
 from roles.learning.local_steps import LEAST, shared_out
 from roles.learning.wire_formats import PLAIN, WireFormat, layers_of
-from roles.messages import TRAIN, PassDone, Ticket
+from roles.messages import TRAIN, Ticket
 from roles.workers.exposure import Exposure
 from roles.workers.single import Single, WholeOptions
 from runtime import Envelope
@@ -170,17 +170,7 @@ class Island(Single):
             self._rows += ticket.rows
             self._images.inc(ticket.rows)
             self._iterations.inc()
-        low, high = ticket.mine
-        done = PassDone(
-            members=ticket.members,
-            phase=ticket.phase,
-            number=ticket.number,
-            rows=high - low,
-            scores=scores,
-            seconds=self._exposure.busy,
-            exposed=self._exposure.last,
-        )
-        self._passes.report(done)
+        self._passes.report_part(ticket, scores, self._exposure)
 
     async def _after(self, ticket: Ticket) -> None:
         """Send the gain of a ticket's iterations. One exchange is under way at a time."""

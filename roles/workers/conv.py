@@ -35,7 +35,6 @@ from roles.messages import (
     Done,
     LayerGradient,
     LayerModel,
-    PassDone,
     Place,
     PullLayer,
     Ticket,
@@ -158,16 +157,7 @@ class ConvCompute(KeepsBeside, PassWorker):
         if train:
             self._images.inc(high - low)
             self._iterations.inc()
-        done = PassDone(
-            members=ticket.members,
-            phase=ticket.phase,
-            number=ticket.number,
-            rows=high - low,
-            scores=scores or self._scores,
-            seconds=self._exposure.busy,
-            exposed=self._exposure.last,
-        )
-        self._passes.report(done)
+        self._passes.report_part(ticket, scores or self._scores, self._exposure)
 
     async def _forward(self, net: WorkerNet, ticket: Ticket) -> Blobs:
         """Forward, stage by stage.

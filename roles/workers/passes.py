@@ -22,7 +22,8 @@ from roles.learning.micro_batches import WorkerNet
 from roles.learning.stream_states import StreamStates
 from roles.learning.working_nets import working_nets
 from roles.messages import STOP, TRAIN, NextTicket, PassDone, Ticket
-from runtime import Actor
+from roles.workers.exposure import Exposure
+from runtime import Actor, Json
 
 
 class Passes:
@@ -102,6 +103,21 @@ class Passes:
         """Note that a pass is done. The coordinator gets the report at the end of the run of
         passes."""
         self._done.append(done)
+
+    def report_part(self, ticket: Ticket, scores: Json, exposure: Exposure) -> None:
+        """Note that a pass on this member's rows of a ticket is done, with the seconds that it has
+        computed and waited."""
+        low, high = ticket.mine
+        done = PassDone(
+            members=ticket.members,
+            phase=ticket.phase,
+            number=ticket.number,
+            rows=high - low,
+            scores=scores,
+            seconds=exposure.busy,
+            exposed=exposure.last,
+        )
+        self.report(done)
 
     async def _tell(self, reports: list[PassDone]) -> None:
         # let the loop queue the next pass's work first

@@ -38,7 +38,6 @@ from roles.messages import (
     TRAIN,
     Blobs,
     Contribution,
-    PassDone,
     SharedSum,
     Taken,
     Ticket,
@@ -306,17 +305,7 @@ class Replica(ModelHolder, PassWorker):
         return total
 
     def _report(self, ticket: Ticket, scores: Scores) -> None:
-        low, high = ticket.mine
-        done = PassDone(
-            members=ticket.members,
-            phase=ticket.phase,
-            number=ticket.number,
-            rows=high - low,
-            scores=scores,
-            seconds=self._exposure.busy,
-            exposed=self._exposure.last,
-        )
-        self._passes.report(done)
+        self._passes.report_part(ticket, scores, self._exposure)
 
     # These methods run in the compute thread.
 

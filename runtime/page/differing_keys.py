@@ -2,40 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
+from runtime.report import run_keys
 from runtime.terminal_text import bounded, printable
 
-ABOUT_FILES = "run."  # keys about the run directory say nothing about the training
 MOST_TEXT = 200  # characters of a value
 
 
 def differing(configurations: Sequence[Mapping[str, Any]]) -> list[tuple[str, list[str]]]:
-    """The keys with different values, in the order of the configurations, each with its values in
-    the order of the runs. "" stands for a key that a run does not have. Runs without a known
-    configuration have no values and make no difference."""
-    runs = [dict(flattened(found)) for found in configurations]
-    names = dict.fromkeys(name for keys in runs for name in keys)
-    return [
-        (name, [_shown(keys.get(name)) for keys in runs])
-        for name in names
-        if not name.startswith(ABOUT_FILES)
-        and len({_shown(keys.get(name)) for keys in runs if keys}) > 1
-    ]
-
-
-def flattened(data: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:
-    """The keys of nested tables as "train.strategy.workers" and "machine.0.name", each with its
-    value."""
-    for key, value in data.items():
-        if isinstance(value, Mapping):
-            yield from flattened(value, f"{prefix}{key}.")
-        elif isinstance(value, list) and value and all(isinstance(one, dict) for one in value):
-            for place, one in enumerate(value):
-                yield from flattened(one, f"{prefix}{key}.{place}.")
-        else:
-            yield f"{prefix}{key}", value
+    """The keys with different values (`run_keys.differing`), each with its values in the order of
+    the runs. "" stands for a key that a run does not have."""
+    runs = [dict(run_keys.flattened(found)) for found in configurations]
+    return [(name, [_shown(keys.get(name)) for keys in runs]) for name in run_keys.differing(runs)]
 
 
 def _shown(value: object) -> str:

@@ -9,8 +9,8 @@ from runtime.drawing.prospect_text import duration
 from runtime.page.run_history import RunHistory
 from runtime.page.series import Series
 from runtime.records.journal_reading import is_number
+from runtime.report.run_summary import is_better
 
-FALLING = "loss"  # a score whose name ends so is better if it is smaller
 RECENT = 20  # progress reports from which the speed of a run is taken
 NO_SCORES = ("loss", "epoch")
 
@@ -33,9 +33,11 @@ def headline(story: RunHistory) -> list[Figure]:
 
 def best(scores: Series, name: str) -> tuple[float, float]:
     """The best value of a score that has values, and its iteration: the earliest of equals."""
-    choose = min if name.endswith(FALLING) else max
-    value = choose(scores.values)
-    return value, scores.iterations[scores.values.index(value)]
+    at = 0
+    for place, value in enumerate(scores.values):
+        if is_better(name, value, scores.values[at]):
+            at = place
+    return scores.values[at], scores.iterations[at]
 
 
 def seconds_left(story: RunHistory) -> float | None:

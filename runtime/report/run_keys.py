@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 OF_THE_RUN = "run."  # keys about the run directory say nothing about the training
@@ -49,6 +49,22 @@ def shown(value: object) -> str:
     if isinstance(value, bool):
         return str(value).lower()
     return f"{value:g}" if isinstance(value, float) else str(value)
+
+
+def flattened(data: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:
+    """Yield the keys of nested tables as "train.strategy.workers" and "machine.0.name", each with
+    its value, a plain value or a list of plain values."""
+    for key, value in data.items():
+        if isinstance(value, Mapping):
+            yield from flattened(value, f"{prefix}{key}.")
+        elif isinstance(value, list) and value and all(isinstance(one, dict) for one in value):
+            for at, one in enumerate(value):
+                yield from flattened(one, f"{prefix}{key}.{at}.")
+        else:
+            yield (
+                f"{prefix}{key}",
+                value if isinstance(value, str | int | float | list) else str(value),
+            )
 
 
 def _endings(name: str) -> list[str]:

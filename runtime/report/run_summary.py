@@ -14,6 +14,7 @@ from runtime.machine.private_files import replace
 from runtime.records import journal_reading, run_files
 from runtime.records.journal_reading import event_of, is_number
 from runtime.records.run_identity import configured
+from runtime.report.run_keys import flattened
 from runtime.report.run_phase import ENDING, RunPhase
 from runtime.report.run_state import HEADLINE, TESTED
 from runtime.terminal_text import bounded
@@ -214,19 +215,3 @@ def _events(directory: Path) -> Iterator[dict[str, Any]]:
             yield event
     if (event := event_of(last.decode(errors="replace"))) is not None:
         yield event
-
-
-def flattened(data: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:
-    """Yield the keys of nested tables as "train.strategy.workers" and "machine.0.name", each with
-    its value, a plain value or a list of plain values."""
-    for key, value in data.items():
-        if isinstance(value, Mapping):
-            yield from flattened(value, f"{prefix}{key}.")
-        elif isinstance(value, list) and value and all(isinstance(one, dict) for one in value):
-            for at, one in enumerate(value):
-                yield from flattened(one, f"{prefix}{key}.{at}.")
-        else:
-            yield (
-                f"{prefix}{key}",
-                value if isinstance(value, str | int | float | list) else str(value),
-            )

@@ -3,15 +3,15 @@ widened images: an array that is stored in bfloat16 is rounded once."""
 
 from __future__ import annotations
 
-import functools
 from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 import pytest
 
-from ops import BFLOAT16, Activation, Array, Backend, PoolGeometry, get_backend
+from ops import BFLOAT16, Activation, Array, PoolGeometry
 from ops.activation import RELU
+from tests.ops.cpu.conftest import cpu
 
 F32 = np.dtype(np.float32)
 # channels within a vector and beyond one; many pixels and one
@@ -27,21 +27,6 @@ ACTIVATIONS = [
 ROUNDING = 2.0**-8  # of the largest number
 SUMMING = 1e-5  # of the largest number, in float32
 EPS = 1e-5
-
-
-@functools.cache
-def cpu(threads: int) -> Backend:
-    return get_backend("cpu", threads=threads)
-
-
-@pytest.fixture(params=[1, 2], ids=["one thread", "two threads"])
-def fast(request: pytest.FixtureRequest) -> Backend:
-    return cpu(request.param)
-
-
-@pytest.fixture
-def reference() -> Backend:
-    return get_backend("numpy")
 
 
 def drawn(shape: tuple[int, ...], dtype: np.dtype[Any], seed: int) -> Array:
