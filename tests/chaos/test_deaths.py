@@ -175,7 +175,7 @@ def plan(config, options):
         (
             "broken",
             (
-                r"one \(process one on local .*\) failed: \S*adders\.py:\d+, in \w+: ValueError: no such number: 7\n "
+                r"one \(process one on local .*\) failed: \S*hanging\.py:\d+, in run: ValueError: no such number: 7\n "
                 r" its log: "
             ),
         ),

@@ -90,7 +90,9 @@ def test_layers_that_caffe_lacks_train_on_two_devices_as_on_the_cpu(
 def test_every_other_preset_learns_as_well_on_two_devices_as_on_the_cpu(
     preset: str, stand_in: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    options = {"workers": 2, "groups": 2, "iterations": 40, "test": True}
+    # each of two islands sees half of the images that the others' one model sees
+    iterations = 80 if preset == "islands" else 40
+    options = {"workers": 2, "groups": 2, "iterations": iterations, "test": True}
     expected = train(configure(tmp_path / "cpu", preset, **options)).journal.of("test")[-1][
         "accuracy"
     ]
