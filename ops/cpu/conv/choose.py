@@ -8,7 +8,7 @@ shows the outcome.
 
 Images in bfloat16 are read and written by the kernels for tiles and for depthwise convolution. For
 the other algorithms they are converted to float32 (`Converted`): where there are no tiles, and in
-the layer that reads the data, whose few channels would leave tiles empty.
+layers that read few channels by groups or by dilated rows.
 """
 
 from __future__ import annotations
@@ -26,6 +26,8 @@ from ops.cpu.gemm.products import BFLOAT16
 from ops.cpu.team.team import Team
 from ops.cpu.team.workspace import Workspace, aligned
 from ops.cpu.tiled.convolution import Tiled
+from ops.cpu.tiled.patched import Patched
+from ops.cpu.tiled.patched import supports as by_patches
 
 FORWARD = "forward"
 DATA = "backward-data"
@@ -45,6 +47,7 @@ PRICES = {
     "fast": FAST,
     BFLOAT16: FAST,  # beside convolution on tiles
 }
+TILES: dict[str, type[Tiled]] = {"tiled": Tiled, "patched": Patched}
 PLAIN: dict[str, type[Convolution]] = {"direct": Direct, "first": FirstLayer}
 # Products on tiles in the time of one in float32. Several convolutions reached twice as many; then
 # memory limits them.
@@ -87,18 +90,21 @@ class Chooser:
     def _choose(self, shape: ConvShape, direction: str, narrow: bool) -> Convolution:
         if is_depthwise(shape):
             return self._make(shape, "depthwise")
-        few = shape.in_shape[1] // shape.geometry.groups <= FEW_CHANNELS
-        if narrow and has_amx() and not (few and direction != DATA):
+        few = shape.in_shape[1] // shape.geometry.groups <= FEW_CHANNELS and direction != DATA
+        tiles = self._precision == BFLOAT16 and has_amx()
+        if few and tiles and by_patches(shape.geometry):
+            return self._make(shape, "patched")
+        if narrow and has_amx() and not few:
             return self._make(shape, "tiled")
         if narrow:
             return Converted(shape, self._choose(shape, direction, False), *self._place)
-        if few and direction != DATA:
+        if few:
             return self._make(shape, "first")
         costs = {"direct": direct_cost(shape, direction)}
         for mode, price in PRICES[self._precision].items():
             if supports(shape, mode):
                 costs[mode] = price * winograd_cost(shape, mode, direction)
-        if self._precision == BFLOAT16 and has_amx():
+        if tiles:
             costs["tiled"] = tiled_cost(shape, direction)
         return self._make(shape, min(costs, key=lambda name: costs[name]))
 
@@ -109,8 +115,8 @@ class Chooser:
         return made
 
     def _new(self, shape: ConvShape, name: str) -> Convolution:
-        if name == "tiled":
-            return Tiled(shape.in_shape, shape.outputs, shape.geometry, *self._place)
+        if name in TILES:
+            return TILES[name](shape.in_shape, shape.outputs, shape.geometry, *self._place)
         if name == "depthwise":
             halves = ("x", "y") if self._precision == BFLOAT16 else ()
             return Depthwise(shape, *self._place, halves)

@@ -10,5 +10,7 @@ images       The kernels that make images by products in bfloat16
 weights      The kernels that make gradients of weights by products in bfloat16
 pack         Weights as the panels of pairs that blocks read
 vectors      Vectors of bfloat16 numbers in generated kernels
+patched      Convolution of images with few channels on tiles, by `patches`
+patches      Convolution of images with few channels on tiles
 block        The block of every product in bfloat16 here
 """

@@ -167,9 +167,9 @@ class Tiled:
     def _steps(self, shape: Shape) -> Steps:
         """The strides of images in float32 that lie as [H][W][N][C]."""
         n, c, _, w = shape
-        return Steps(c * FLOAT, w * n * c * FLOAT, n * c * FLOAT, AS_FLOAT32)
+        return Steps(c * FLOAT, w * n * c * FLOAT, n * c * FLOAT, FLOAT, AS_FLOAT32)
 
 
 def _steps_of(x: Array) -> Steps:
-    n, _, h, w = x.strides
-    return Steps(n, h, w, stored(x.dtype))
+    n, c, h, w = x.strides
+    return Steps(n, h, w, c, stored(x.dtype))

@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ops.cpu.codegen.amx import DEPTH
+from ops.cpu.codegen.code import Generated
 from ops.cpu.codegen.stored import Stored
 from ops.cpu.codegen.target import second_level
 from ops.cpu.gemm.permute import movers
@@ -28,11 +29,13 @@ FEW = 4  # units of work for each thread, at least, if images have so many rows
 
 
 class Steps(NamedTuple):
-    """Strides in bytes: image, row, column. Channels are neighbours, stored so."""
+    """Strides in bytes: image, row, column, channel. Channels are neighbours unless a plan says
+    otherwise. Numbers are stored so."""
 
     n: int
     h: int
     w: int
+    c: int
     stored: Stored
 
 
@@ -86,9 +89,9 @@ class ImagePlan:
         self.y_at = y_at
         self._s = s
         self._tables = Tables()
-        self._in_place = _in_place(s, x)
+        self._in_place = self._read_in_place(x)
         self._images, self._high = _unit(s, threads, self._in_place)
-        self.kernel = images_kernel(x.stored, y.stored)
+        self.kernel = self._kernel(x, y)
         self.block = self.kernel.block(
             **self._copy(x), **self._results(y), **self._panels(), **block()._asdict()
         )
@@ -98,6 +101,12 @@ class ImagePlan:
         self.bytes = self.weights_bytes + threads * scratch
         size = s.images * s.rows.results * s.columns.results * s.outputs * s.groups * y.stored.size
         self.past = s.outputs % (LINE // y.stored.size) == 0 and goes_past(size, (), y[:3])
+
+    def _read_in_place(self, x: Steps) -> bool:
+        return _in_place(self._s, x)
+
+    def _kernel(self, x: Steps, y: Steps) -> Generated:
+        return images_kernel(x.stored, y.stored)
 
     @property
     def _pixel(self) -> int:

@@ -36,14 +36,14 @@ from ops.cpu.tiled.vectors import (
 # of the results of a line (of a unit if all lines are one run, `merged`) from its first result.
 # table: where the chunks of a block begin (`block`). w: panels of 32 columns, panel_bytes each;
 # `parts` parts of part_panels panels share a copy.
-IMAGES = layout(
+IMAGE_FIELDS = (
     "x xn xh x_group height step_h y yn yh y_group high outputs "
     "w w_group bias groups images units_n block_n units_h block_h "
     "rows_of line_count line columns_of column_count pixel runs run run_step row_bytes "
     "in_place merged width rows table chunks panels panel_bytes parts part_panels "
-    "scratch scratch_each begin sums end",
-    "floor",
+    "scratch scratch_each begin sums end"
 )
+IMAGES = layout(IMAGE_FIELDS, "floor")
 
 
 @functools.cache
@@ -51,10 +51,10 @@ def images_kernel(read: Stored, written: Stored) -> Generated:
     """y = max(x * w + bias, floor), for x and y that are stored so. Threads share the units, and
     the parts of their panels."""
     name = f"tiled_images_{read.size}_{written.size}"
-    return Generated(name, IMAGES, lambda code: _Images(code, read, written).write())
+    return Generated(name, IMAGES, lambda code: ImagesCode(code, read, written).write())
 
 
-class _Images:
+class ImagesCode:
     """The kernel for images that are stored in these types."""
 
     def __init__(self, code: Code, read: Stored, written: Stored) -> None:

@@ -88,6 +88,16 @@ def store_numbers(code: Code, value: Vec, at: Whole, count: Whole) -> None:
     code.b.call(store, [value.value, pointer, I32(2), mask])
 
 
+def load_numbers(code: Code, at: Whole, count: Whole) -> Vec:
+    """The first `count` of 16 bfloat16 numbers at any address; zeros after them."""
+    return _load(code, at, LANES, count)
+
+
+def store_anywhere(code: Code, value: Vec, at: Whole) -> None:
+    """Write a whole vector at an address that is a multiple of 2."""
+    code.b.store(value.value, code.b.inttoptr(at.value, value.value.type.as_pointer()), align=2)
+
+
 def store_zeros(code: Code, at: Whole) -> None:
     """Write 64 bytes of zeros at an address that is a multiple of 64."""
     store_whole(code, Vec(code.b, ir.Constant(WORDS, [0] * LANES)), at)

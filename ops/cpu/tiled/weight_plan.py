@@ -6,13 +6,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ops.cpu.codegen.amx import DEPTH
+from ops.cpu.codegen.code import Generated
 from ops.cpu.gemm.permute import movers
 from ops.cpu.team.workspace import LINE, aligned
 from ops.cpu.tiled.block import BLOCK_BYTES, SIDE, block
 from ops.cpu.tiled.image_plan import COPY_BYTES, FLOAT, Steps, Sweep, Tables
 from ops.cpu.tiled.weights import tiled_total, weights_kernel
 
-PARTS = 8  # most parts of the sums
+PARTS = 8  # most parts of the sums, usually
 PART_BYTES = 1 << 20  # of all parts, if there are several
 LEAST_SHARE = 2 * SIDE  # channels of a share, if there are so many
 TILE = SIDE // 2
@@ -20,7 +21,10 @@ TILE = SIDE // 2
 
 class WeightPlan:
     """Blocks of arguments without addresses. `in_place`: the sums are dw itself, since there is one
-    part and one tap."""
+    part and one tap. `most_parts`: of the sums. `whole`: a share of the sums has all channels."""
+
+    most_parts = PARTS
+    whole = False
 
     def __init__(self, s: Sweep, x: Steps, y: Steps, threads: int) -> None:
         self._s = s
@@ -31,13 +35,14 @@ class WeightPlan:
         w_row = aligned(s.channels * FLOAT)
         w_part = taps * s.outputs * w_row
         units = s.images // self._images * -(-s.rows.results // self._high)
-        parts = max(1, min(PARTS, units, PART_BYTES // (s.groups * w_part)))
+        parts = max(1, min(self.most_parts, units, PART_BYTES // (s.groups * w_part)))
         self.in_place = taps == parts == 1
         if self.in_place:
             w_row = s.channels * FLOAT
             w_part = s.outputs * w_row
         panels = -(-s.channels // SIDE)
-        shares = min(panels, max(-(-s.channels // most), -(-threads // (s.groups * parts))))
+        shares = max(-(-s.channels // most), -(-threads // (s.groups * parts)))
+        shares = 1 if self.whole else min(panels, shares)
         self._share = -(-panels // shares) * SIDE
         totals = {
             "w_part": w_part,
@@ -48,13 +53,15 @@ class WeightPlan:
             "channels": s.channels,
             "groups": s.groups,
         }
-        self.kernel = weights_kernel(x.stored, y.stored)
-        self.block = self.kernel.block(
-            **totals, **self._work(x, y), **self._copies(x, y), **block()._asdict()
-        )
+        self.kernel = self._kernel(x, y)
+        work = totals | self._work(x, y) | self._copies(x, y)
+        self.block = self.kernel.block(**work, **block()._asdict())
         self.total = tiled_total.block(**totals, transpose=movers().transpose)
         self.sums_bytes = 0 if self.in_place else aligned(s.groups * parts * w_part)
         self.bytes: int = self.sums_bytes + threads * self.block.scratch_each
+
+    def _kernel(self, x: Steps, y: Steps) -> Generated:
+        return weights_kernel(x.stored, y.stored)
 
     def _line_of(self, images: int) -> tuple[int, int]:
         """Chunks of a line of dy, and pixels of a line of x for each remainder of the step."""
@@ -73,7 +80,7 @@ class WeightPlan:
         gradients = s.images * s.rows.results * s.columns.results * s.outputs
         found: list[tuple[int, int, int, int]] = []
         most = s.channels
-        while most >= LEAST_SHARE or not found:
+        while (most >= LEAST_SHARE and not (self.whole and found)) or not found:
             images, high = self._unit_of(most)
             units = s.images // images * -(-s.rows.results // high)
             again = 0 if units == 1 else -(-s.channels // most) - 1

@@ -33,12 +33,13 @@ from ops.cpu.tiled.vectors import LINE, WORDS, Source, store_whole, store_zeros
 # unit begin; taps_of: how many bytes a tap shifts x. w: parts of the sums, [group][part][tap]
 # [output][channel], w_part bytes each, w_row bytes a row. Threads share parts x shares of c_share
 # channels.
-WEIGHTS = layout(
+WEIGHT_FIELDS = (
     "x xn xh x_group height step_h y yn yh y_group high outputs channels groups "
     "units_n block_n units_h block_h rows_of line_count line pixels_of pixel_count pair "
     "outputs_of chunks chunk table taps_of taps w w_part w_row parts c_shares c_share "
     "scratch scratch_each x_bytes begin sums end"
 )
+WEIGHTS = layout(WEIGHT_FIELDS)
 TOTAL = layout("w w_part w_row parts taps outputs channels groups dw transpose")
 
 
@@ -46,10 +47,10 @@ TOTAL = layout("w w_part w_row parts taps outputs channels groups dw transpose")
 def weights_kernel(x: Stored, dy: Stored) -> Generated:
     """The parts of dw, for x and dy that are stored so."""
     name = f"tiled_weights_{x.size}_{dy.size}"
-    return Generated(name, WEIGHTS, lambda code: _Weights(code, x, dy).write())
+    return Generated(name, WEIGHTS, lambda code: WeightsCode(code, x, dy).write())
 
 
-class _Weights:
+class WeightsCode:
     """The kernel for images that are stored in these types."""
 
     def __init__(self, code: Code, x: Stored, dy: Stored) -> None:

@@ -104,7 +104,8 @@ def test_tiles_are_chosen_with_bf16_where_channels_fill_them() -> None:
     ):
         assert names(shape, BFLOAT16) == ["Tiled"] * 3
         assert "Tiled" not in names(shape, "fast")
-    assert names(square(8, 3, 32, 64, 7, pad=3, stride=2), BFLOAT16)[::2] == ["FirstLayer"] * 2
+    assert names(square(8, 3, 32, 64, 7, pad=3, stride=2), BFLOAT16)[::2] == ["Patched"] * 2
+    assert names(square(8, 6, 32, 64, 3, groups=2), BFLOAT16)[::2] == ["FirstLayer"] * 2
     assert names(square(8, 32, 14, 32, 3, pad=1, groups=32), BFLOAT16) == ["Depthwise"] * 3
     assert "Tiled" not in names(square(8, 32, 14, 32, 3, pad=1, groups=8), BFLOAT16)
 

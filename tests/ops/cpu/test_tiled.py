@@ -17,6 +17,7 @@ from ops.cpu.conv.algorithm import ConvShape
 from ops.cpu.team.team import Team
 from ops.cpu.team.workspace import Workspace
 from ops.cpu.tiled.convolution import Tiled
+from ops.cpu.tiled.patched import Patched
 from tests.ops.cpu.conv_loops import LAYOUTS, Case, convolved, in_memory, operands
 from tests.ops.cpu.test_bfloat16_product import rounded
 from tests.ops.cpu.test_direct import SHAPES, plain
@@ -44,7 +45,48 @@ IN_PLACE = [
     plain(32, 64, (4, 2), 96, 1),
     plain(3, 512, (11, 1), 640, 1),
 ]
+# images with few channels: patches of less than a chunk, of several, and runs as long as a vector
+FEW = [
+    plain(3, 3, (20, 21), 20, 5, pad=2),
+    plain(4, 1, (28, 28), 20, 5),
+    plain(2, 3, (33, 40), 64, 7, pad=3, stride=2),
+    plain(17, 3, (12, 12), 32, 3, pad=1, stride=2),  # several units of work
+    plain(1, 3, (9, 8), 24, 2),
+    plain(2, 4, (24, 30), 96, 11, stride=4),
+    ConvShape((2, 2, 9, 20), 17, ConvGeometry((2, 16), (1, 3), (1, 2), (3, 1))),
+    ConvShape((3, 1, 4, 1), 40, ConvGeometry((3, 1), (2, 1), (1, 0))),
+]
 Results = tuple[Array, Array, Array]
+
+
+def plane_by_plane(x: Array) -> Array:
+    """The same values stored as [N][C][H][W]."""
+    return np.ascontiguousarray(x)
+
+
+def every_other_column(x: Array) -> Array:
+    """The same values stored as [N][C][H][W], with a number between two columns."""
+    wide: Array = np.repeat(x, 2, axis=3)[..., ::2]
+    return wide
+
+
+def of_patches(
+    shape: ConvShape,
+    threads: int,
+    layout: Callable[[Array], Array],
+    *,
+    x_type: np.dtype[Any] = FLOAT32,
+    y_type: np.dtype[Any] = FLOAT32,
+) -> tuple[Array, Array]:
+    """y and dw by patches, for x in a layout, and for x, y and dy that are stored so."""
+    x, w, b, dy = operands(shape)
+    made = Patched(shape.in_shape, shape.outputs, shape.geometry, TEAMS[threads], Workspace())
+    y = in_memory(np.full(dy.shape, np.nan, y_type))
+    dw = np.full(w.shape, np.nan, np.float32)
+    x = layout(x.astype(x_type))
+    made.forward(x, w, b, y)
+    made.backward_weights(x, in_memory(dy.astype(y_type)), dw)
+    return y, dw
 
 
 @functools.cache
@@ -169,3 +211,44 @@ def test_nothing_is_written_beside_the_results_of_tiles() -> None:
     made.forward(in_memory(x), w, b, y)
     y[...] = 7
     assert (memory == 7).all()
+
+
+@needs_tiles
+@pytest.mark.parametrize("layout", [*LAYOUTS, plane_by_plane, every_other_column])
+@pytest.mark.parametrize("shape", FEW, ids=str)
+def test_patches_of_few_channels_give_the_sums_over_rounded_operands(shape, layout) -> None:
+    found, (y_bound, _, dw_bound) = exact(shape)
+    y, dw = of_patches(shape, 1, layout)
+    assert (np.abs(y - found.y) <= y_bound).all()
+    assert (np.abs(dw - found.dw) <= dw_bound).all()
+
+
+@needs_tiles
+@pytest.mark.parametrize("x_type", STORED, ids=str)
+@pytest.mark.parametrize("y_type", STORED, ids=str)
+@pytest.mark.parametrize("shape", FEW, ids=str)
+def test_patches_have_the_same_bits_for_every_number_of_threads_and_type(
+    shape, x_type, y_type
+) -> None:
+    expected = of_patches(shape, 1, plane_by_plane)
+    for threads in TEAMS:
+        found = of_patches(shape, threads, plane_by_plane, x_type=x_type, y_type=y_type)
+        for one, other in zip(found, expected, strict=True):
+            np.testing.assert_array_equal(one, other.astype(one.dtype))
+
+
+@needs_tiles
+def test_a_nan_reaches_only_the_patches_that_hold_it() -> None:
+    shape = plain(3, 3, (12, 15), 40, 5, pad=2)
+    x, w, _, dy = operands(shape)
+    x = x.copy()
+    x[1, 2, 4, 14] = np.nan
+    made = Patched(shape.in_shape, shape.outputs, shape.geometry, TEAMS[2], Workspace())
+    y = in_memory(np.zeros(shape.out_shape, np.float32))
+    made.forward(x, w, None, y)
+    dw = np.zeros(w.shape, np.float32)
+    made.backward_weights(x, in_memory(dy), dw)
+    with np.errstate(invalid="ignore"):
+        expected = convolved(shape, x, w, np.zeros(shape.outputs), dy)
+    assert (np.isnan(y) == np.isnan(expected.y)).all()
+    assert (np.isnan(dw) == np.isnan(expected.dw)).all()
