@@ -7,12 +7,13 @@ kernels that it starts, with their arguments as the driver takes them. The third
 start the recorded kernels.
 
 Only launches, products and cuDNN's plans are recorded. An operation that reads the backend's `xp`
-may do other work, so it is never repeated. Neither is an operation whose results are not among its
-arguments.
+may do other work, so it is never repeated, and `stopped` counts it. Neither is an operation
+repeated whose results are not among its arguments.
 """
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Sequence
 from functools import partial, wraps
 from typing import Any, Concatenate, NamedTuple, ParamSpec, Protocol, TypeVar
@@ -50,6 +51,7 @@ class Repeats:
     def __init__(self, array: Any, launch: Callable[..., object], stream: int) -> None:
         self.known: dict[Key, Kept] = {}
         self.array = array
+        self.stopped: Counter[str] = Counter()  # by name: operations that did other work
         self._launch = launch
         self._stream = stream
         self._calls: list[Call] | None = None  # calls of the operation that is being recorded
@@ -107,6 +109,8 @@ class Repeats:
     def record(self, key: Key, arguments: Sequence[Any], operation: Callable[[], Any]) -> Any:
         """Run and record the second call with a key."""
         result, calls = self.recorded(operation)
+        if calls is None:
+            self.stopped[key[0].__name__] += 1
         several = isinstance(result, tuple)
         places = [_place(one, arguments) for one in (result if several else (result,))]
         if key in self.known:  # else memory has moved meanwhile
