@@ -202,7 +202,7 @@ class Planned:
         places = {X: address(x), W: address(w), Y: address(y)}
         self._graph.execute(places, address(workspace), handle=self._library.handle)
         if self._ops.repeats is not None and self._ops.repeats.recording:
-            self._ops.repeats.add(self._again(places, address(workspace)))
+            self._ops.repeats.add(self._again(places, address(workspace)), x, w, y)
 
     def _again(self, places: dict[int, int], workspace: int) -> Call:
         """Return a call that repeats this run. The frontend checks its arguments in every
