@@ -61,9 +61,10 @@ PLANS = {
     "runs": Plan("Training through `up`, twice each", 110, RUNTIME, "runs:runs"),
     "convolutions": Plan("Every convolution of five nets", 150, NET, "convolutions:convolutions"),
     "speed": Plan("Images a second beside PyTorch", 160, RUNTIME, "steps:speed"),
+    "replays": Plan("Training steps, replayed", 25, RUNTIME, "replays:replays"),
     "growth": Plan("No growth over 2 000 steps", 15, RUNTIME, "steps:growth"),
     "contract": Plan("Contract of array backends", 45, {"pytest": "pytest"}, "parts:contract"),
-}  # 510 seconds in all
+}  # 535 seconds in all
 
 
 def main(arguments: list[str] | None = None) -> int:

@@ -23,6 +23,7 @@ class Sizes:
     convolutions: tuple[tuple[str, int, Image], ...]  # zoo name, batch, image
     passes: int  # of each convolution and step that are timed
     steps: tuple[tuple[str, int, Image, int], ...]  # zoo name, batch, image, classes
+    replays: tuple[tuple[str, int, Image, int], ...]  # as `steps`
     growth: int  # steps
 
 
@@ -46,6 +47,12 @@ WHOLE = Sizes(
         ("vgg16", 32, IMAGENET, 1000),
         ("googlenet", 64, IMAGENET, 1000),
         ("resnet50", 32, IMAGENET, 1000),
+    ),
+    replays=(
+        ("lenet", 64, LENET, 10),
+        ("cifar10_quick", 128, CIFAR, 10),
+        ("resnet50", 32, IMAGENET, 1000),
+        ("googlenet", 64, IMAGENET, 1000),
     ),
     growth=2000,
 )
@@ -74,5 +81,6 @@ def rehearsal() -> Sizes:
         convolutions=(("cifar10_quick", 4, CIFAR),),
         passes=2,
         steps=(("cifar10_quick", 4, CIFAR, 10),),
+        replays=(("cifar10_quick", 4, CIFAR, 10),),
         growth=12,
     )

@@ -8,6 +8,7 @@ from collections.abc import Iterable, Sequence
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from nets.definition.optimizer import OptimizerSettings, is_matrix
 from nets.definition.params import ParamSpec
@@ -102,9 +103,16 @@ class Updates(ABC):
         )
         return new, tuple(kept)
 
-    def update_layers(self, ops: Backend, iteration: int, layers: Iterable[OneLayer]) -> None:
+    def update_layers(
+        self,
+        ops: Backend,
+        iteration: int,
+        layers: Iterable[OneLayer],
+        given: Array | None = None,
+    ) -> None:
         """Update the parameters of many layers, each as `update` does it. A backend that can does
-        it in one operation. Muon takes all matrices of one shape at once."""
+        it in one operation, and reads `step_numbers` from `given`, if that is given. Muon takes all
+        matrices of one shape at once."""
         parameters = [each for of in layers for each in zip(*of, strict=True)]
         kind = self.type
         if RULES[kind].vectors:
@@ -121,12 +129,21 @@ class Updates(ABC):
                 Parameter(w, g, history, out, param.lr_mult, param.decay_mult, param.keep)
                 for param, w, g, history, out in parameters
             ],
-            rate=self.rate(iteration),
             decay=self.number("weight_decay"),
             regularization=self.proto.regularization_type,
-            numbers=self._numbers(RULES[kind]),
-            step=iteration + 1,
+            given=given,
+            **self._of_step(kind, iteration),
         )
+
+    def step_numbers(self, ops: Backend, iteration: int, dtype: Any) -> NDArray[Any]:
+        """Return the numbers of `update_layers` that differ from step to step, of a backend that
+        updates in one operation."""
+        kind = RULES[self.type].vectors or self.type
+        return np.array(ops.update_numbers(kind, **self._of_step(kind, iteration)), dtype)
+
+    def _of_step(self, kind: str, iteration: int) -> dict[str, Any]:
+        numbers = self._numbers(RULES[kind])
+        return {"rate": self.rate(iteration), "numbers": numbers, "step": iteration + 1}
 
     def _update_matrices(
         self, ops: Backend, iteration: int, matrices: Sequence[OneParameter]

@@ -14,6 +14,7 @@ from nets.graph.net_part import PartOfNet
 from nets.graph.streams import turned
 from nets.graph.wiring import Node
 from nets.layers import Run, Setup
+from nets.layers.base import Shape
 from ops import Array, Backend
 
 
@@ -41,6 +42,8 @@ class FedNet(PartOfNet):
         self._gradients = Gradients(self.wiring, self._sharing, self.ops, self.dtype)
         self._run = Run(self.phase, self.seed, 0, 0, self.batch, self.batch)
         self._block = Block(self.ops)
+        # with `hold_inputs`: the arrays of inputs, by index and shape
+        self._held: dict[tuple[int, Shape], Array] | None = None
         self._placed: Array | None = None  # the memory in which the layers have their places
 
     def share_memory(self, other: FedNet) -> None:
@@ -97,11 +100,24 @@ class FedNet(PartOfNet):
             raise NetError(
                 f"input '{name}': the net has no such input{near}, it has {', '.join(self._inputs)}"
             )
-        given = self.ops.fed(array, self.dtype)
-        expected = self._value(self._inputs[name]).shape
+        at = self._inputs[name]
+        expected = self._value(at).shape
+        given = array if self._held is not None else self.ops.fed(array, self.dtype)
         if tuple(given.shape) != expected:
             raise NetError(f"input '{name}': found shape {tuple(given.shape)}, expected {expected}")
-        self._arrays[self._inputs[name]] = given
+        self._arrays[at] = given if self._held is None else self._refilled(self._held, at, given)
+
+    def hold_inputs(self) -> None:
+        """From now on copy each input, an array in host memory, to the array that the input had in
+        the passes over as many rows."""
+        self._held = {}
+
+    def _refilled(self, held: dict[tuple[int, Shape], Array], at: int, given: Any) -> Array:
+        key = at, tuple(given.shape)
+        if key not in held:
+            held[key] = self.ops.empty(key[1], self.dtype)
+        self.ops.refill(held[key], given)
+        return held[key]
 
     def fix(self, blobs: Mapping[str, Sequence[Array]]) -> None:
         """Give the parameters of the layers in `frozen` for all passes, by reference."""

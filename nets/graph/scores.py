@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 from nets.graph.wiring import Node, Value
 from ops import Array, Backend
@@ -10,12 +10,12 @@ from ops import Array, Backend
 
 def scores(
     nodes: Sequence[Node], values: Sequence[Value], arrays: Mapping[int, Array], ops: Backend
-) -> dict[str, float]:
-    """Return every score of the layers that have run, and the weighted total of the losses under
-    "loss".
+) -> Callable[[], dict[str, float]]:
+    """Return a function that returns every score of the layers that have run, and the weighted
+    total of the losses under "loss".
 
-    Every top with a loss weight counts, by the sum of its numbers, as in Caffe. Raises NetError if
-    a layer got a label that it does not know and could not report it while it ran.
+    Every top with a loss weight counts, by the sum of its numbers, as in Caffe. The function raises
+    NetError if a layer got a label that it does not know and could not report it while it ran.
     """
     wanted = [
         (node.layer, i, weight)
@@ -24,15 +24,21 @@ def scores(
         if i in arrays and ((place == 0 and node.layer.scores) or weight)
     ]
     judges = [(layer, layer.verdict) for layer, _, _ in wanted if layer.verdict is not None]
-    numbers = ops.sums(
+    sums = ops.sums_later(
         [*(arrays[i] for _, i, _ in wanted), *(verdict[1:2] for _, verdict in judges)]
     )
-    for (layer, _), number in zip(judges, numbers[len(wanted) :], strict=True):
-        if text := layer.told(number):
-            raise layer.error("", text)
-    found = dict[str, float]()
-    total = 0.0
-    for (_, i, weight), number in zip(wanted, numbers, strict=False):
-        found[values[i].name] = number
-        total += weight * number
-    return found | ({"loss": total} if any(layer.differentiable for layer, _, _ in wanted) else {})
+
+    def read() -> dict[str, float]:
+        numbers = sums()
+        for (layer, _), number in zip(judges, numbers[len(wanted) :], strict=True):
+            if text := layer.told(number):
+                raise layer.error("", text)
+        found = dict[str, float]()
+        total = 0.0
+        for (_, i, weight), number in zip(wanted, numbers, strict=False):
+            found[values[i].name] = number
+            total += weight * number
+        learns = any(layer.differentiable for layer, _, _ in wanted)
+        return found | ({"loss": total} if learns else {})
+
+    return read

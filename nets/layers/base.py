@@ -12,6 +12,7 @@ from dataclasses import dataclass, replace
 from typing import Any, ClassVar, TypeAlias
 
 import numpy as np
+from numpy.typing import NDArray
 
 from nets.definition.params import ParamSpec, check_filler
 from nets.definition.spec import LayerSpec
@@ -147,6 +148,9 @@ class Layer:
         # On a device: the loss, and the number that `told` explains. The host reads them with the
         # scores.
         self.verdict: Array | None = None
+        self.numbers: Array | None = (
+            None  # `step_numbers` on a device, for passes that are replayed
+        )
         self.dtypes: dict[str, Any] = {}  # of buffers, by key, where it is not the net's dtype
         self._buffers: dict[str, Array] = {}
         self.phase = caffe.Phase.Name(spec.proto.phase) if spec.proto.HasField("phase") else ""
@@ -309,6 +313,11 @@ class Layer:
         `number` is the second number of the layer's `verdict`.
         """
         return ""
+
+    def step_numbers(self, run: Run) -> NDArray[Any] | None:
+        """Return the numbers that differ from pass to pass over as many rows. None if every pass
+        does the same work. A layer with `numbers` reads them there."""
+        return None
 
     def weight(self, grads: Sequence[Array | None]) -> float:
         """Return the gradient of a loss layer's scalar first top: its loss weight plus the gradient

@@ -5,10 +5,12 @@ from collections.abc import Callable, Sequence
 from typing import ClassVar
 
 import numpy as np
+from numpy.typing import NDArray
 
 from nets.definition.params import generator
 from nets.layers.base import Blobs, Gradients, Layer, Need, Run, Setup, Shape, Values, register
 from ops import Array
+from ops.reference import philox
 
 
 @register("Dropout")
@@ -43,6 +45,7 @@ class Dropout(Layer):
                 "dropout_param.dropout_ratio",
                 (f"found {self.ratio:g}, expected {least} ratio < 1"),
             )
+        self.shape = shapes[0]
         self.views = setup.phase != "TRAIN"
         return [shapes[0]]
 
@@ -69,12 +72,26 @@ class Dropout(Layer):
 
     def _drop(self, x: Array, out: Array, run: Run) -> Array:
         """Drop values of x. Each range of rows uses the numbers of its rows in the whole batch."""
-        key = int(
-            generator(run.seed, self.stream, run.step, self.name).integers(2**64, dtype=np.uint64)
-        )
+        if self.numbers is not None:
+            for (part, _), numbers in zip(run.parts(x.shape), self.numbers, strict=True):
+                self.ops.dropout_by(x[part], self.ratio, numbers, out=out[part])
+            return out
+        key = self._key(run)
         for part, first in run.parts(x.shape):
             self._operation(x[part], self.ratio, key, first, out=out[part])
         return out
+
+    def _key(self, run: Run) -> int:
+        """The key of this layer's random numbers in this pass, 64 bits."""
+        drawn = generator(run.seed, self.stream, run.step, self.name)
+        return int(drawn.integers(2**64, dtype=np.uint64))
+
+    def step_numbers(self, run: Run) -> NDArray[np.int32] | None:
+        """The first row and the key of each range of rows, (ranges, 3)."""
+        if run.phase != "TRAIN":
+            return None
+        key = self._key(run)
+        return np.stack([philox.numbers(key, first) for _, first in run.parts(self.shape)])
 
     @property
     def _operation(self) -> Callable[..., Array]:
@@ -94,6 +111,9 @@ class StochasticDepth(Dropout):
     stream = "stochastic depth"
     may_keep_all = True
     takes_bfloat16 = True
+
+    def step_numbers(self, run: Run) -> None:
+        """No backend drops rows by numbers in its memory, so such a pass is not replayed."""
 
     @property
     def _operation(self) -> Callable[..., Array]:

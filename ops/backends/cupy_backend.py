@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import logging
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Sequence
 from functools import partial
 from typing import Any
 
@@ -31,6 +31,7 @@ from ops.cuda.updates import Updates
 from ops.cuda.windows import Windows
 from ops.errors import Array, OpsError, Shape, check_choice
 from ops.holding import holds_lock
+from ops.recording import Recording
 
 PRECISIONS = ("full", "tf32", "bf16")
 CUDNN = ("off", "fastest", "deterministic")
@@ -123,7 +124,7 @@ class _Cublas:
             self._algorithm,
         )
         call()
-        self._repeats.add(call)
+        self._repeats.add(call, a, b, out)
 
     def _factor(self, x: Array) -> tuple[Array, int, int]:
         """Return x, whether cuBLAS transposes it, and the distance between its rows (else its
@@ -167,6 +168,7 @@ class CupyBackend(
     on_host = False
     compiles = True
     channels_last = joins = True
+    records = True
     joined_activations = ("relu",)
 
     def __init__(
@@ -256,20 +258,43 @@ class CupyBackend(
 
     def fed(self, host: Any, dtype: Any) -> Array:
         """Images are brought to the layout of kernels here, once for all layers that read them."""
-        if isinstance(host, Pinned) and host.dtype == dtype and host.flags.c_contiguous:
-            given: Array = self.xp.empty(host.shape, host.dtype)
-            given.data.copy_from_host_async(host.ctypes.data, host.nbytes)  # type: ignore[attr-defined]
-            done = self.xp.cuda.Event(disable_timing=True)
-            done.record()
-            self._copied = [(one, array) for one, array in self._copied if not one.done]
-            self._copied.append((done, host))  # keeps the memory until the copy is done
-        else:
-            given = self.asarray(host, dtype)
+        given = self._sent(host, dtype)
         if given.ndim != 4 or step_of(given) is not None:
             return given
         images = new_images(self.xp, given.shape, given.dtype)
         images[...] = given
         return images
+
+    def refill(self, into: Array, host: Any) -> None:
+        into[...] = self._sent(host, into.dtype)
+
+    def _sent(self, host: Any, dtype: Any) -> Array:
+        """A new array with host data, in the order of its axes. Does not wait for data in
+        page-locked memory."""
+        if not (isinstance(host, Pinned) and host.dtype == dtype and host.flags.c_contiguous):
+            return self.asarray(host, dtype)
+        given: Array = self.xp.empty(host.shape, host.dtype)
+        given.data.copy_from_host_async(host.ctypes.data, host.nbytes)  # type: ignore[attr-defined]
+        done = self._done()
+        self._copied = [(one, array) for one, array in self._copied if not one.done]
+        self._copied.append((done, host))  # keeps the memory until the copy is done
+        return given
+
+    def _done(self) -> Any:
+        """An event of the device that marks the work so far."""
+        done = self.xp.cuda.Event(disable_timing=True)
+        done.record()
+        return done
+
+    def record(self, pieces: Iterable[tuple[str, Callable[[], object]]]) -> Recording:
+        if self.repeats is None:
+            raise OpsError("record: there is no device whose work could be recorded")
+        return self.repeats.record_all(pieces)
+
+    @property
+    def repeatable(self) -> bool:
+        """False if cuDNN may choose engines whose sums differ from run to run."""
+        return self.cudnn != "fastest" or not self.tries
 
     def to_host(self, x: Array) -> Array:
         """Return a copy of x as a NumPy array, in page-locked memory if it is large. To other
@@ -285,14 +310,24 @@ class CupyBackend(
 
     def sums(self, arrays: Sequence[Array]) -> list[float]:
         """All sums travel to the host together."""
+        return self.sums_later(arrays)()
+
+    def sums_later(self, arrays: Sequence[Array]) -> Callable[[], list[float]]:
         if not arrays:
-            return []
-        host = self.to_host(self.xp.concatenate([x.reshape(-1) for x in arrays]))
-        found = []
-        at = 0
-        for x in arrays:
-            found.append(float(host[at : at + x.size].sum() if x.ndim else host[at]))
-            at += x.size
+            return list
+        joined = self.xp.concatenate([x.reshape(-1) for x in arrays])
+        pinned = None if self._device is None else self._pinned(joined.shape, joined.dtype)
+        if pinned is None:
+            host = self.to_host(joined)
+            return lambda: _split_sums(host, arrays)
+        joined.data.copy_to_host_async(pinned.ctypes.data, pinned.nbytes)
+        done = self._done()
+
+        def found() -> list[float]:
+            done.synchronize()
+            return _split_sums(pinned, arrays)
+
+        found.held = joined  # type: ignore[attr-defined]  # the copy reads it
         return found
 
     def asarray(self, host: Any, dtype: Any = None) -> Array:
@@ -317,6 +352,16 @@ class CupyBackend(
 
     def images(self, x: Array, out: Array | None = None) -> Array:
         return self.read(x) if out is None else super().images(x, out)
+
+
+def _split_sums(joined: Array, arrays: Sequence[Array]) -> list[float]:
+    """The sum of each array, from the numbers of all, one array after the other."""
+    found = []
+    at = 0
+    for x in arrays:
+        found.append(float(joined[at : at + x.size].sum() if x.ndim else joined[at]))
+        at += x.size
+    return found
 
 
 def planned(b_p: int | None = None) -> CupyBackend:

@@ -15,6 +15,7 @@ products      Matrix products by a module's `matmul`, where there is no cuBLAS
 losses        Softmax and its loss on a device
 updates       Updates of many parameters in one launch, and the sums of a table's rows
 depthwise     Depthwise convolution of a device
+signatures    The parameters of a kernel, read from its text, and the check of a call's arguments
 
 Nothing here imports CuPy: the backend passes the module.
 

@@ -63,7 +63,7 @@ class OnDevice(Backend):
     def apart(self, x: Array, out: Array) -> Array:
         """x as `read` returns it. It is copied first if writing `out` would change numbers that are
         still to be read."""
-        return self.read(x.copy() if self.share_memory(x, out) else x)
+        return self.read(self.xp.copy(x) if self.share_memory(x, out) else x)
 
     def into(self, out: Array) -> Array:
         """`out` if kernels can write its pixels, else a new array, which `delivered` then
@@ -136,6 +136,12 @@ class OnDevice(Backend):
                 divisor(width(y)),
                 int(rectify),
             )
+
+    def turn(self, source: Array, into: Array, rows: int, columns: int) -> None:
+        """(N, rows, columns) -> (N, columns, rows), as both lie in memory."""
+        self.launch(
+            "turn", into.size, into.dtype, source, into, into.size, divisor(rows), divisor(columns)
+        )
 
     def given(self, x: Array | None) -> Any:
         """x in C order, or a null pointer."""

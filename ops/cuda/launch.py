@@ -1,5 +1,4 @@
-"""Starting kernels: the grid, and arguments in the types that their parameters have. CUDA checks
-neither."""
+"""Starting kernels: the grid, and arguments in the types that their parameters have."""
 
 from __future__ import annotations
 
@@ -8,7 +7,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from ops.cuda import kernels
+from ops.cuda import kernels, signatures
 from ops.cuda.repeats import Repeats
 from ops.errors import OpsError
 
@@ -36,7 +35,8 @@ def divisor(size: int) -> Divisor:
 
 
 class Launcher:
-    """The kernels of one module `xp`, compiled when the first of a dtype is started."""
+    """The kernels of one module `xp`, compiled when the first of a dtype is started. The arguments
+    of a kernel's first start are compared with its parameters."""
 
     def __init__(self, xp: Any, repeats: Repeats | None = None) -> None:
         self._xp = xp
@@ -53,11 +53,6 @@ class Launcher:
             )
         if threads == 0:
             return
-        function = self._functions.get((kernel, dtype))
-        if function is None:
-            function = self._functions[kernel, dtype] = self._module(str(dtype)).get_function(
-                kernel
-            )
         passed: list[Any] = []
         for a in arguments:
             if type(a) is int:
@@ -66,6 +61,12 @@ class Launcher:
                 passed.extend(a)
             else:
                 passed.append(a)
+        function = self._functions.get((kernel, dtype))
+        if function is None:
+            signatures.check(kernel, dtype, passed)
+            function = self._functions[kernel, dtype] = self._module(str(dtype)).get_function(
+                kernel
+            )
         blocks = min(-(-threads // THREADS), BLOCKS)
         function((blocks,), (THREADS,), tuple(passed))
         if self._repeats is not None and self._repeats.recording:

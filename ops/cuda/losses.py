@@ -183,10 +183,11 @@ class Losses(OnDevice):
 
     def _labels(self, op: str, scores: Array, labels: Array) -> Array:
         """The labels (N, inner) in the scores' dtype, in C order."""
-        labels = self.xp.asarray(labels)
+        labels = self.asarray(labels)
         loss.check_labels(op, scores, labels)
         inner = math.prod(scores.shape[2:])
-        found: Array = self.xp.ascontiguousarray(labels.astype(scores.dtype, copy=False))
+        alike = labels.dtype == scores.dtype
+        found = self.contiguous(labels if alike else self.xp.asarray(labels, scores.dtype))
         return found.reshape(scores.shape[0], inner)
 
 

@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 import math
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
 
 from ops.cuda.device import OnDevice
 from ops.cuda.image_layout import in_fours, step_of, width
 from ops.cuda.kernels.gates import KINDS
-from ops.cuda.launch import divisor
+from ops.cuda.launch import NOTHING, divisor
 from ops.cuda.repeats import repeated
 from ops.errors import Array, check_alike, check_float, check_out, check_shape
 from ops.reference import philox
@@ -122,20 +126,31 @@ class Pointwise(OnDevice):
         self, x: Array, ratio: float, key: int, first: int = 0, out: Array | None = None
     ) -> Array:
         """Numbers are drawn where they are used."""
-        check_alike("dropout", out, x=x)
         philox.check(ratio, key, first)
+        y = self._dropped(x, ratio, philox.numbers(key, first), NOTHING, out)
+        return super().dropout(x, ratio, key, first, out) if y is None else y
+
+    def dropout_by(self, x: Array, ratio: float, numbers: Array, out: Array | None = None) -> Array:
+        philox.check(ratio, 0, 0)
+        y = self._dropped(x, ratio, philox.numbers(0, 0), numbers, out)
+        return super().dropout_by(x, ratio, numbers, out) if y is None else y
+
+    def _dropped(
+        self, x: Array, ratio: float, numbers: NDArray[np.int32], given: Any, out: Array | None
+    ) -> Array | None:
+        """Return the result of `dropout`; None if an array does not lie in rows. `given` has the
+        numbers on the device, or is a null pointer."""
+        check_alike("dropout", out, x=x)
         y = self.xp.empty_like(x) if out is None else out
         if x.ndim not in (0, 2, 4) and x.size and x.flags.c_contiguous and y.flags.c_contiguous:
-            self.dropout(x.reshape(len(x), -1), ratio, key, first, out=y.reshape(len(x), -1))
+            rows = x.reshape(len(x), -1)
+            self._dropped(rows, ratio, numbers, given, y.reshape(len(x), -1))
             return y
         found = self._steps(x, y) if x.ndim in (2, 4) else None
         if found is None:
-            return super().dropout(x, ratio, key, first, out)
+            return None
         pixels = math.prod(x.shape[2:])
         gain = x.dtype.type(1 / (1 - float(ratio)))
-        numbers = (
-            philox.signed(number) for number in (first, key, key >> 32, philox.least_kept(ratio))
-        )
         self.launch(
             "dropout",
             x.size,
@@ -145,6 +160,8 @@ class Pointwise(OnDevice):
             divisor(width(x)),
             divisor(pixels),
             *numbers,
+            given,
+            philox.signed(philox.least_kept(ratio)),
             gain,
         )
         return y

@@ -3,13 +3,14 @@ products."""
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 from ops.cuda.device import OnDevice
 from ops.cuda.image_layout import step_of
 from ops.cuda.repeats import repeated
-from ops.errors import Array
-from ops.reference import dense
+from ops.errors import Array, Shape
+from ops.reference import dense, rearrange
 
 
 class PlainProduct:
@@ -27,7 +28,31 @@ class PlainProduct:
 
 class Dense(OnDevice):
     """Overrides the operations of InnerProduct: a product and at most one launch each, two for the
-    sums of a bias."""
+    sums of a bias; and the order of its inputs."""
+
+    @repeated
+    def flatten(self, x: Array, out: Array | None = None) -> Array:
+        """One launch for images whose pixels touch."""
+        shape = rearrange.check_flatten(x, out)
+        if x.ndim != 4 or x.size == 0 or step_of(x) != x.shape[1]:
+            return super().flatten(x, out)
+        y: Array = self.xp.empty(shape, x.dtype) if out is None else out
+        if not y.flags.c_contiguous:
+            return super().flatten(x, out)
+        self.turn(x, y, math.prod(x.shape[2:]), x.shape[1])
+        return y
+
+    @repeated
+    def unflatten(self, dy: Array, in_shape: Shape, out: Array | None = None) -> Array:
+        """One launch for images whose pixels touch."""
+        rearrange.check_unflatten(dy, in_shape, out)
+        if len(in_shape) != 4 or dy.size == 0 or not dy.flags.c_contiguous:
+            return super().unflatten(dy, in_shape, out)
+        dx = self.images_like(in_shape, out, dy.dtype)
+        if step_of(dx) != dx.shape[1]:
+            return super().unflatten(dy, in_shape, out)
+        self.turn(dy, dx, dx.shape[1], math.prod(dx.shape[2:]))
+        return dx
 
     @repeated
     def dense_forward(

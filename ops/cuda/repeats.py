@@ -7,19 +7,21 @@ kernels that it starts, with their arguments as the driver takes them. The third
 start the recorded kernels.
 
 Only launches, products and cuDNN's plans are recorded. An operation that reads the backend's `xp`
-may do other work, so it is never repeated. Neither is an operation whose results are not among its
-arguments.
+may do other work, so it is never repeated, and `stopped` counts it. Neither is an operation
+repeated whose results are not among its arguments.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections import Counter
+from collections.abc import Callable, Iterable, Sequence
 from functools import partial, wraps
 from typing import Any, Concatenate, NamedTuple, ParamSpec, Protocol, TypeVar
 
 import numpy as np
 
 from ops.cuda.image_layout import address
+from ops.recording import Recording
 
 # keys at a time: GoogLeNet's two nets have some 700; arrays of servers move, and must not fill the
 # memory
@@ -50,9 +52,12 @@ class Repeats:
     def __init__(self, array: Any, launch: Callable[..., object], stream: int) -> None:
         self.known: dict[Key, Kept] = {}
         self.array = array
+        self.stopped: Counter[str] = Counter()  # by name: operations that did other work
         self._launch = launch
         self._stream = stream
         self._calls: list[Call] | None = None  # calls of the operation that is being recorded
+        self._held: list[object] | None = None  # arrays of calls that are recorded to be kept
+        self.age = 0  # how often recorded memory has moved
         self._whole = True  # whether these calls are all that it has done
 
     def __repr__(self) -> str:
@@ -64,10 +69,12 @@ class Repeats:
         """Whether an operation is being recorded, so that each start must be added."""
         return self._calls is not None
 
-    def add(self, call: Call) -> None:
-        """Record a call that repeats the work just started."""
+    def add(self, call: Call, *arrays: object) -> None:
+        """Record a call that repeats the work just started on these arrays."""
         if self._calls is not None:
             self._calls.append(call)
+            if self._held is not None:
+                self._held.extend(arrays)
 
     def add_launch(self, function: Any, grid: int, block: int, arguments: Sequence[Any]) -> None:
         """Record the start of a kernel. Arguments: arrays, which are passed as their addresses, and
@@ -83,7 +90,7 @@ class Repeats:
             self._launch, function.kernel.ptr, *shape, self._stream, places.ctypes.data, 0
         )
         call.held = values, places, function  # type: ignore[attr-defined]  # the driver reads them at every call
-        self.add(call)
+        self.add(call, *arguments)
 
     def spoil(self) -> None:
         """Note that the operation does something that is not recorded."""
@@ -92,6 +99,7 @@ class Repeats:
     def forget(self) -> None:
         """Forget all keys, because recorded memory has moved."""
         self.known.clear()
+        self.age += 1
 
     def recorded(self, operation: Callable[[], Any]) -> tuple[Any, tuple[Call, ...] | None]:
         """Run an operation. Returns its result and the calls that it made; None instead of the
@@ -104,9 +112,27 @@ class Repeats:
         finally:
             self._calls = None
 
+    def record_all(self, pieces: Iterable[tuple[str, Callable[[], object]]]) -> Recording:
+        """Do the work of all pieces, each with its name, and record it as a whole."""
+        age = self.age
+        calls: list[Call] = []
+        held: list[object] = []
+        gap = ""
+        self._held = held
+        try:
+            for name, work in pieces:
+                _, found = self.recorded(work)
+                gap = name if found is None and not gap else gap
+                calls += found or ()
+        finally:
+            self._held = None
+        return Recording(calls, held, gap, lambda: self.age != age)
+
     def record(self, key: Key, arguments: Sequence[Any], operation: Callable[[], Any]) -> Any:
         """Run and record the second call with a key."""
         result, calls = self.recorded(operation)
+        if calls is None:
+            self.stopped[key[0].__name__] += 1
         several = isinstance(result, tuple)
         places = [_place(one, arguments) for one in (result if several else (result,))]
         if key in self.known:  # else memory has moved meanwhile

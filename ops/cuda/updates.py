@@ -13,6 +13,7 @@ import numpy as np
 from ops.cuda.device import OnDevice
 from ops.cuda.image_layout import address
 from ops.cuda.kernels.updates import RULES
+from ops.cuda.launch import NOTHING
 from ops.errors import Array, OpsError, check_choice, check_float, check_shape
 from ops.interface.updates import Parameter
 from ops.reference.update import REGULARIZATIONS
@@ -36,8 +37,8 @@ class Updates(OnDevice):
         regularization: str,
         numbers: Mapping[str, float],
         step: int,
+        given: Array | None = None,
     ) -> None:
-        check_choice("update: rule", rule, RULES)
         check_choice("update: regularization", regularization, REGULARIZATIONS)
         if not parameters:
             return
@@ -47,23 +48,27 @@ class Updates(OnDevice):
             for one in parameters
         ]
         table, factors = self._table(parameters)
-        t = dtype.type
-        momentum = numbers.get("momentum", 0.0)
-        a = momentum
+        own = map(dtype.type, self.update_numbers(rule, rate=rate, numbers=numbers, step=step))
+        count = sum(one.w.size for one in parameters)
+        self.launch(
+            "update", count, dtype, table, factors, len(parameters), count, RULES.index(rule),
+            int(regularization == "L1"), dtype.type(decay), *own,
+            NOTHING if given is None else given,
+        )  # fmt: skip
+
+    def update_numbers(
+        self, rule: str, *, rate: float, numbers: Mapping[str, float], step: int
+    ) -> tuple[float, ...]:
+        check_choice("update: rule", rule, RULES)
+        a = numbers["rms_decay"] if rule == "RMSProp" else numbers.get("momentum", 0.0)
         b = numbers.get("momentum2", 0.0)
         c = 0.0
         delta = numbers.get("delta", 0.0)
-        if rule == "RMSProp":
-            a = numbers["rms_decay"]
         if rule in ("Adam", "AdamW"):
             root = math.sqrt(1 - b**step)
             c = root / (1 - a**step)
             delta *= root if rule == "AdamW" else 1.0
-        count = sum(one.w.size for one in parameters)
-        self.launch(
-            "update", count, dtype, table, factors, len(parameters), count, RULES.index(rule),
-            int(regularization == "L1"), t(rate), t(decay), t(a), t(b), t(c), t(delta),
-        )  # fmt: skip
+        return rate, a, b, c, delta
 
     def _table(self, parameters: Sequence[Parameter]) -> tuple[Array, Array]:
         """The kernel's table and factors, on the device. They are sent there once for the same

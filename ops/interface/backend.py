@@ -10,7 +10,7 @@ raises OpsError.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from typing import Any
 
 import numpy as np
@@ -25,6 +25,7 @@ from ops.interface import (
     StatisticsOps,
     UpdateOps,
 )
+from ops.recording import Recording
 from ops.reference.lowering import Lowering
 
 
@@ -48,6 +49,7 @@ class Backend(
     # nets keep activations and their gradients so; parameters and sums are float32 everywhere
     stores_bfloat16 = False
     compiles = False  # whether an operation may have to be compiled when it first runs
+    records = False  # whether `record` is implemented
     tries = False  # whether it tries algorithms out when the first operation of a shape runs
     # The source of memory of `empty` on the host (bytes -> aligned uint8 array), for memory that
     # other processes can read in place.
@@ -86,6 +88,26 @@ class Backend(
         data that was `staged`."""
         return self.asarray(host, dtype)
 
+    def refill(self, into: Array, host: Any) -> None:
+        """Overwrite an array with host data, in the order of the backend's work. Does not wait for
+        the copy of data that was `staged`."""
+        into[...] = self.asarray(host, into.dtype)
+
+    def record(self, pieces: Iterable[tuple[str, Callable[[], object]]]) -> Recording:
+        """Do the work of all pieces, each with its name, and record it."""
+        raise OpsError(f"record: backend '{self.name}' records nothing")
+
+    def dropout_by(self, x: Array, ratio: float, numbers: Array, out: Array | None = None) -> Array:
+        """`dropout` with `numbers` (3,), int32, of the backend (`philox.numbers`): the first row,
+        and the low and the high half of the key. A recording reads them anew in each replay."""
+        first, low, high = (int(number) & 0xFFFFFFFF for number in self.to_host(numbers))
+        return self.dropout(x, ratio, low | high << 32, first, out)
+
+    @property
+    def repeatable(self) -> bool:
+        """Whether an operation gives the same bits whenever it is repeated."""
+        return True
+
     def to_host(self, x: Array) -> Array:
         """Return x as a NumPy array, without a copy if it is one already."""
         return np.asarray(x)
@@ -94,6 +116,12 @@ class Backend(
         """Return the sum of each array as a Python number. All sums together wait for a device only
         once."""
         return [float(x.sum() if x.ndim else x) for x in map(self.to_host, arrays)]
+
+    def sums_later(self, arrays: Sequence[Array]) -> Callable[[], list[float]]:
+        """Return a function that waits for these sums and returns them. They are those of the
+        present numbers, even if later operations overwrite the arrays."""
+        found = self.sums(arrays)
+        return lambda: found
 
     def empty(self, shape: Shape, dtype: Any = np.float32) -> Array:
         """Return a new array with undefined contents."""

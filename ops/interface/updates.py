@@ -51,13 +51,22 @@ class UpdateOps:
         regularization: str,
         numbers: Mapping[str, float],
         step: int,
+        given: Array | None = None,
     ) -> None:
         """Update many parameters in one operation, histories in place. All are C-contiguous.
 
         `rule`: a solver's type. `numbers`: the rule's numbers other than rate and decay. `step`
-        counts from 1.
+        counts from 1. If `given`, the update reads the results of `update_numbers` there; a
+        recording reads them anew in each replay.
         """
         raise OpsError("update_together: this backend updates parameters one by one")
+
+    def update_numbers(
+        self, rule: str, *, rate: float, numbers: Mapping[str, float], step: int
+    ) -> tuple[float, ...]:
+        """The numbers of an update that may change from step to step, in the order of the kernel:
+        the rate and those that follow from the rule's numbers and the step."""
+        raise OpsError("update_numbers: this backend updates parameters one by one")
 
     def sgd_update(
         self,

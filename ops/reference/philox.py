@@ -12,6 +12,7 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from ops.errors import Array, OpsError, check_alike
 
@@ -42,6 +43,11 @@ def signed(number: int) -> int:
     """The low 32 bits as a signed 32-bit integer."""
     low = number & 0xFFFFFFFF
     return low - (1 << 32) if low >> 31 else low
+
+
+def numbers(key: int, first: int) -> NDArray[np.int32]:
+    """The first row, and the low and the high half of the key, as `dropout_by` takes them."""
+    return np.array([signed(first), signed(key), signed(key >> 32)], np.int32)
 
 
 def words(counter: Array, rows: Array, key: int) -> list[Array]:

@@ -132,12 +132,14 @@ class RecoveryOptions:
 
 
 class DeviceOptions:
-    """The device on which a role computes, and the machine on which it lives."""
+    """The device on which a role computes, and the machine on which it lives. A role that `replays`
+    can record its training step on a GPU (`train.gpu_step`)."""
 
     spread: ClassVar[bool] = False
     apart: ClassVar[bool] = False
     serves: ClassVar[bool] = False
     computes: ClassVar[bool] = False
+    replays: ClassVar[bool] = False
 
     def on_device(self, device: str, blank: Mapping[str, Any]) -> Self | None:
         """The same options for "cpu", "cuda:N" or "emulated"; None if the role computes nothing

@@ -29,6 +29,8 @@ epochs             Epochs, the passes over a job's training data, and the iterat
 working_nets       The nets of a role that computes, ready for passes
 local_steps        The number of iterations that islands train between two exchanges with the outer
                    server
+replayed_step      A training step on a device that is recorded once for each size of batch, and
+                   then replayed
 
 See docs/decisions/sums.md.
 """

@@ -68,7 +68,8 @@ class Job:
     number of passes in which workers with the whole net compute their rows of a batch (the solver's
     iter_size; `accumulated`). `augment`: the random changes to training images. `transform`: the
     keys that replace settings of the net's data layers. `cudnn`: the way in which a GPU chooses
-    convolutions. `rows_here`: the rows of each phase's batch that the role with this job computes
+    convolutions. `gpu_step`: "plain", or "replay" for a GPU's steps that are recorded and replayed.
+    `rows_here`: the rows of each phase's batch that the role with this job computes
     at first, if not all. `extras`: settings of the solver that its file lacks. `whitening`: for
     each layer with that filler, its filters, row after row. `freeze`: patterns of layers whose
     parameters and statistics stay as `resume` or `weights` have them. `fresh`: patterns of layers
@@ -94,6 +95,7 @@ class Job:
     largest: int = 0
     augment: Augment | None = None
     cudnn: str = "off"
+    gpu_step: str = "plain"
     rows_here: Mapping[str, int] = dataclasses.field(default_factory=dict)
     solver_values: Mapping[str, int | float | str] = dataclasses.field(default_factory=dict)
     classes: tuple[str, ...] = ()

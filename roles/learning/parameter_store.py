@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from typing import Any
+
+from numpy.typing import NDArray
 
 from ops import Array, Backend
 from roles.learning.buffers import new_parameter
@@ -11,7 +14,12 @@ from roles.messages import Blobs
 
 
 class ParameterStore(Parameters):
-    """Parameters that are updated. A layer's version is the number of its updates."""
+    """Parameters that are updated. A layer's version is the number of its updates.
+
+    `given`: an array on the device with `step_numbers`, which updates then read there.
+    """
+
+    given: Array | None = None
 
     @property
     def momentum(self) -> float:
@@ -54,8 +62,24 @@ class ParameterStore(Parameters):
             )
             for at, found in gradients.items()
         ]
-        self._solver.update_layers(ops, self.versions[next(iter(gradients))], of)
+        version = self.versions[next(iter(gradients))]
+        self._solver.update_layers(ops, version, of, self.given)
         self._blobs |= new
+
+    @property
+    def together(self) -> bool:
+        """Whether all layers have the same version, so that one update counts for all."""
+        return len({*self.versions.values()}) == 1
+
+    def step_numbers(self) -> NDArray[Any]:
+        """The numbers of the next update of all layers that differ from step to step."""
+        ((first, *_), *_) = self._blobs.values()
+        version = next(iter(self.versions.values()))
+        return self._solver.step_numbers(self._ops, version, first.dtype)
+
+    def arrays(self) -> list[Array]:
+        """The arrays that an update overwrites: all parameters and histories."""
+        return [array for layer in self._blobs for array in self.in_place(layer, histories=True)]
 
     def _next(self, w: Array) -> Array:
         """The array for the next version of a parameter."""
@@ -82,6 +106,11 @@ class ParameterStore(Parameters):
         else:
             for layer, of in gradients.items():
                 self.apply(layer, of)
+
+    def count_all(self) -> None:
+        """Note an update of all layers that another object has done in their arrays."""
+        for layer in self.layers:
+            self.count(layer)
 
     def _learned(self, gradients: Mapping[str, Blobs]) -> list[Array]:
         """The gradients of learned parameters, without the terms of running statistics."""

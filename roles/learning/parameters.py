@@ -156,6 +156,14 @@ class Parameters:
         """The array, or a copy that may be written over."""
         return self._ops.asarray(np.array(array) if self._in_place else array, dtype)
 
+    def _renewed(self, history: Array, state: Array) -> Array:
+        """A history from a checkpoint's array. With `in_place` it stays where it is in memory."""
+        new = self._ops.asarray(np.array(state), history.dtype)
+        if not self._in_place:
+            return new
+        history[...] = new
+        return history
+
     def state(self) -> dict[str, Array]:
         """Everything that a checkpoint must hold, on the host: `layer.i`, and `layer.i.history`,
         `layer.i.history2`. With averages, `layer.i` is the average, which every reader of weights
@@ -208,7 +216,7 @@ class Parameters:
                 self._blobs[layer] = fresh
             self._history[layer] = tuple(
                 tuple(
-                    self._ops.asarray(np.array(state[name]), history.dtype)
+                    self._renewed(history, state[name])
                     for name, history in zip(
                         history_names(layer, index, len(histories)), histories, strict=True
                     )

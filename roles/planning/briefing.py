@@ -18,6 +18,7 @@ from roles.planning.job_checks import CheckedJob
 from roles.planning.largest import largest_array
 from roles.planning.plan_inputs import PlanInputs
 from roles.planning.recurrent_nets import batches_of_sequence
+from roles.planning.replays import plain_steps
 from runtime.config.sections import ClusterConfig
 from runtime.errors import ConfigError
 from runtime.plan.topology import Topology
@@ -91,4 +92,7 @@ def _on_devices(
     for text, keys in devices.mistakes(topology, inputs.train):
         diagnostics.problem(text, "train", *keys)
     diagnostics.stop_if_wrong()
-    return devices.placed(topology)
+    placed = devices.placed(topology)
+    for text in plain_steps(placed):
+        diagnostics.warn(text, "train", "gpu_step")
+    return placed

@@ -40,6 +40,7 @@ def as_written(inputs: PlanInputs, diagnostics: Diagnostics) -> Job:
         kernels="numpy" if train.precision == DOUBLE else train.kernels,
         precision=train.precision,
         cudnn=train.cudnn,
+        gpu_step=train.gpu_step,
         micro_batches=train.strategy.cutting["micro_batches"],
         resume=_beside(inputs.base, train.resume),
         weights=_weights(inputs, diagnostics),

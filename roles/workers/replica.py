@@ -58,6 +58,7 @@ class ReplicaOptions(WholeOptions):
 
     anew: ClassVar[Anew] = Anew.FROM_PEER
     spread: ClassVar[bool] = True
+    replays: ClassVar[bool] = False
     exchange: Chosen
     atomic: bool = False
 

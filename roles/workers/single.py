@@ -4,10 +4,11 @@ preset."""
 from __future__ import annotations
 
 import itertools
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import ClassVar
 
+from nets import Net
 from roles.base.loads import Load, Loads, first_passes, layers_in
 from roles.base.role import Anew, Held, JobOptions
 from roles.base.shapes import Shapes
@@ -18,7 +19,9 @@ from roles.learning.buffers import gradient_buffers
 from roles.learning.micro_batches import WorkerNet
 from roles.learning.model_holder import ModelHolder
 from roles.learning.parameter_store import ParameterStore
+from roles.learning.replayed_step import REPLAY, ReplayedStep
 from roles.learning.resume import restored
+from roles.learning.scoreboard import Scores
 from roles.messages import TRAIN, Blobs, PassDone, Ticket
 from roles.workers.passes import PassWorker, further_passes
 
@@ -31,6 +34,7 @@ class WholeOptions(JobOptions):
     # the state that recurrent layers hand from one pass to the next, if the net has some
     keeps_beside: ClassVar[bool] = True
     computes: ClassVar[bool] = True
+    replays: ClassVar[bool] = True
     coordinator: str
 
     def steps(self, name: str, shapes: Shapes, turn: Turn) -> Steps:
@@ -69,6 +73,9 @@ class Single(ModelHolder, PassWorker):
     """A worker that trains alone."""
 
     Options = WholeOptions
+    _step: ReplayedStep | None
+    # the last replayed step, and the function that waits for its scores
+    _late: tuple[Ticket, Callable[[], Scores]] | None = None
 
     def __init__(self, options: WholeOptions) -> None:
         self._job = options.job
@@ -84,16 +91,58 @@ class Single(ModelHolder, PassWorker):
         )
         self._gradients = gradient_buffers(net)
         self._store = restored(store, job)
+        self._step = (
+            ReplayedStep(net, self._store, self._gradients)
+            if job.gpu_step == REPLAY and net.ops.records and type(net) is Net
+            else None
+        )
+
+    async def run(self) -> None:
+        """Do pass after pass. Scores of replayed steps are complete at the end of each run of
+        passes."""
+        await self._passes.run(self._pass, after=self._last_scores)
 
     async def _pass(self, ticket: Ticket) -> None:
-        scores = await self._computed(ticket)
+        if ticket.phase == TRAIN and self._step is not None:
+            with self.phase("train"):
+                late = await self.compute("train", self._replayed, ticket)
+            if late is not None:
+                self._report(*late)
+        else:
+            await self._last_scores(ticket)
+            self._report(ticket, await self._computed(ticket))
         if ticket.phase == TRAIN:
             self._images.inc(ticket.rows)
             self._iterations.inc()
+
+    def _report(self, ticket: Ticket, scores: Scores) -> None:
         done = PassDone(
             members=1, phase=ticket.phase, number=ticket.number, rows=ticket.rows, scores=scores
         )
         self._passes.report(done)
+
+    def _replayed(self, ticket: Ticket) -> tuple[Ticket, Scores] | None:
+        """Start a step. Then wait for the scores of the step before, so that the device has work
+        meanwhile."""
+        assert self._step is not None
+        self._passes.read(self._nets[TRAIN], ticket)
+        started = ticket, self._step()
+        late = self._scores_of_last()
+        self._late = started
+        return late
+
+    def _scores_of_last(self) -> tuple[Ticket, Scores] | None:
+        """The scores of the last step if they were not reported, and its ticket."""
+        late, self._late = self._late, None
+        return None if late is None else (late[0], late[1]())
+
+    async def _last_scores(self, ticket: Ticket) -> None:
+        """Report the scores of the last step, which no step follows in this run of passes."""
+        if self._late is not None:
+            with self.phase("train"):
+                late = await self.compute("train", self._scores_of_last)
+            if late is not None:
+                self._report(*late)
 
     async def _computed(self, ticket: Ticket) -> dict[str, float]:
         """Compute a pass, with its update in training. Return its scores."""

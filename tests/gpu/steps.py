@@ -1,8 +1,9 @@
 """`python -m tests.gpu.steps NET SIZE [PLANTED]`, on the stand-in: the operations that three steps
 of `single` ask of a device.
 
-Prints a JSON object. It has the counts of each step, and the shapes of images that a layer had to
-copy because their layout was not the one that kernels read. Counts do not depend on the size of the
+Prints a JSON object. It has the counts of each step, the shapes of images that a layer had to copy
+because their layout was not the one that kernels read, and the operations that did work which is
+not repeated. Counts do not depend on the size of the
 images as long as these fit into one lowering. PLANTED is a mistake to plant: "copy to the host",
 "allocation", "copy of images".
 """
@@ -96,9 +97,10 @@ def main(name: str, size: int, *mistakes: str) -> None:
         return new_images(xp, shape, dtype)
 
     device.new_images = noted
-    print(
-        json.dumps({"steps": list(steps(net_of(name, size, backend), backend)), "copied": copied})
-    )
+    found = list(steps(net_of(name, size, backend), backend))
+    assert backend.repeats is not None
+    stopped = dict(backend.repeats.stopped)
+    print(json.dumps({"steps": found, "copied": copied, "stopped": stopped}))
 
 
 if __name__ == "__main__":

@@ -20,11 +20,24 @@ NETS = {"lenet": (46, 28), "caffenet": (112, 67), "resnet50": (699, 32)}
 MOST = {"lenet": 60, "caffenet": 150, "resnet50": 1200}
 
 
+# further nets of the zoo, with the size of their images
+OTHERS = {
+    "airbench94": 32,
+    "alexnet": 67,
+    "cifar10_full": 32,
+    "cifar10_quick": 32,
+    "googlenet": 224,
+    "mobilenet_v2": 64,
+    "nin": 224,
+    "resnet20": 32,
+    "vgg16": 32,
+}
+
+
 def counted(stand_in: Path, name: str, *mistakes: str) -> dict[str, Any]:
     """The counts of three steps, as `tests.gpu.steps` prints them."""
-    done = command(
-        ["-m", "tests.gpu.steps", name, str(NETS[name][1]), *mistakes], on_fake_cuda(stand_in)
-    )
+    size = NETS[name][1] if name in NETS else OTHERS[name]
+    done = command(["-m", "tests.gpu.steps", name, str(size), *mistakes], on_fake_cuda(stand_in))
     assert done.returncode == 0, done.stderr
     found: dict[str, Any] = json.loads(done.stdout)
     return found
@@ -47,8 +60,14 @@ def test_a_step_launches_little_waits_once_and_takes_no_memory_after_the_first(
     assert second["compilations"] == 0 < first["compilations"]
     assert second["copies_to_device"] == 2  # images and labels
     assert second["bytes_to_device"] == 2 * 4 * (image + 1)
+    assert found["stopped"] == {}
     # every layer reads and writes in place
     assert second["copies_on_device"] == 0 and found["copied"] == []
+
+
+@pytest.mark.parametrize("name", OTHERS)
+def test_no_operation_of_a_zoo_net_is_kept_from_being_repeated(name: str, stand_in: Path) -> None:
+    assert counted(stand_in, name)["stopped"] == {}
 
 
 PLANTED = {
@@ -65,3 +84,4 @@ def test_a_planted_mistake_shows_in_the_counts(mistake: str, stand_in: Path) -> 
     for what, more in PLANTED[mistake].items():
         assert planted["steps"][1][what] == right["steps"][1][what] + more
     assert bool(planted["copied"]) == (mistake == "copy of images")
+    assert bool(planted["stopped"]) == (mistake == "copy of images")

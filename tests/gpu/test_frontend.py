@@ -85,6 +85,33 @@ def test_tensor_cores_are_tried_where_factors_may_be_rounded(stand_in: Path) -> 
     assert ran == {0} and all("expected at most 5e-03; lowered" in line for line in told)
 
 
+STARTS = """
+from ops.cuda.conv import cudnn
+known = cudnn.Planned._again
+if sys.argv[3] == "idle":
+    cudnn.Planned._again = lambda self, *given: (lambda: None) if self.direct else known(self, *given)
+elif sys.argv[3] == "unknown":
+    cudnn.KNOWN = ()
+"""
+DIRECT = """
+print({plan.direct for plan in ops.chooser._chosen.values()})
+"""
+
+
+@pytest.mark.parametrize(("start", "direct"), [("", True), ("idle", False), ("unknown", False)])
+def test_a_start_without_checks_that_leaves_other_results_is_not_used(
+    start: str, direct: bool, stand_in: Path
+) -> None:
+    import_all, _, rest = PASSES.partition("logging.basicConfig")
+    code = f"{import_all}{STARTS}logging.basicConfig{rest}{DIRECT}"
+    env = with_cudnn(stand_in, on_fake_cuda(stand_in))
+    done = script(code, env, "full", "deterministic", start)
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.splitlines()[1] == f"{{{direct}}}"
+    warned = done.stderr.count("without checks differs from its first run by ")
+    assert warned == (9 if start == "idle" else 0)
+
+
 FAULTS = {
     "wrong": (
         "differs from lowering by 1.0e-02 of the greatest value, expected at most 1e-04; lowered"

@@ -1,9 +1,9 @@
 """A stand-in for the module cupy that runs the CUDA kernels on the processor.
 
 Arrays are NumPy's. The host's C++ compiler compiles the kernels' text with a few lines in front.
-The kernels use no shared memory, so a grid is a loop over its threads. Arguments are checked
-against the kernel's signature, which CUDA never does. Differences between NumPy and CuPy themselves
-are not tested.
+The kernels use no shared memory, so a grid is a loop over its threads. The arguments of every start
+are checked; the backend checks a kernel's first. Differences between NumPy and CuPy themselves are
+not tested.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from typing import Any
 import numpy as np
 
 from ops import OpsError
-from ops.cuda import kernels
+from ops.cuda import signatures
 
 HOST = """
 #include <cmath>
@@ -85,40 +85,19 @@ class Module:
 
     def _launch(self, name: str, arguments: tuple[Any, ...]) -> None:
         scalar = np.float32 if "typedef float T" in self.code else np.float64
-        passed = [
-            converted(name, *pair, scalar) for pair in zip(parameters(name), arguments, strict=True)
-        ]
+        signatures.check(name, scalar, arguments)
+        kinds = signatures.parameters(name)
+        passed = [converted(*pair, scalar) for pair in zip(kinds, arguments, strict=True)]
         for block in range(BLOCKS):
             for thread in range(THREADS):
                 self.library.place_thread(block, thread, BLOCKS, THREADS)
                 getattr(self.library, name)(*passed)
 
 
-def parameters(name: str) -> list[str]:
-    """The C types of a kernel's parameters."""
-    listed = kernels.KERNELS[name].split("(", 1)[1].split(")", 1)[0]
-    return [
-        p.strip().rsplit(" ", 1)[0].replace("const ", "")
-        for p in listed.replace("\n", " ").split(",")
-    ]
-
-
-def converted(name: str, kind: str, value: Any, scalar: Any) -> Any:
-    """Convert the argument for ctypes. Fails unless it has exactly the parameter's type."""
-    numbers = {"int": (np.int32, ctypes.c_int), "long long": (np.int64, ctypes.c_longlong)}
-    numbers |= {"unsigned": (np.uint32, ctypes.c_uint), "double": (np.float64, ctypes.c_double)}
-    numbers["T"] = numbers["Four"] = (
-        scalar,
-        ctypes.c_float if scalar is np.float32 else ctypes.c_double,
-    )
-    numbers["FourPlaces"] = numbers["int"]
-    if not kind.endswith("*"):
-        dtype, c_type = numbers[kind]
-        assert type(value) is dtype, f"{name}: {value!r} for {kind}"
-        return c_type(value.item())
-    if type(value) is np.uint64 and value == 0:
+def converted(kind: str, value: Any, scalar: Any) -> Any:
+    """Convert an argument for ctypes."""
+    if type(value) is np.uint64:
         return ctypes.c_void_p(None)
-    assert isinstance(value, np.ndarray) and value.dtype == numbers[kind[:-1]][0], (
-        f"{name}: {value!r} for {kind}"
-    )
-    return ctypes.c_void_p(value.ctypes.data)
+    if kind.endswith("*"):
+        return ctypes.c_void_p(value.ctypes.data)
+    return np.ctypeslib.as_ctypes_type(signatures.number_of(kind, scalar))(value.item())

@@ -153,6 +153,28 @@ def test_a_fault_is_logged_once_for_each_pass_and_lowering_computes(
         assert all(part in line for part in FAULTS[fault]) and line.endswith("; lowered")
 
 
+@pytest.mark.parametrize("image", range(5))
+def test_a_plan_that_leaves_out_one_image_is_rejected(
+    image: int, make: Made, cudnn: ModuleType, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    whole = cudnn.pygraph.execute
+
+    def without_it(graph: Any, places: dict[int, int], *rest: Any, **more: Any) -> None:
+        x, y = (tensor.at(places[tensor.uid])[image] for tensor in (graph.x, graph.y))
+        given = y if graph.operation == "conv_wgrad" else np.empty(0)
+        kept = given.copy()
+        given[...] = 0
+        whole(graph, places, *rest, **more)
+        given[...] = kept
+        if graph.operation != "conv_wgrad":
+            (y if graph.operation == "conv_fprop" else x)[...] = 0
+
+    monkeypatch.setattr(cudnn.pygraph, "execute", without_it)
+    backend = make()
+    right(convolved(backend, SMALL, 4, 6, 5), SMALL, 4, 6, 5)
+    assert algorithms(backend) == [Lowered] * 3
+
+
 def test_only_the_pass_that_is_wrong_is_lowered(
     make: Made, monkeypatch: pytest.MonkeyPatch
 ) -> None:

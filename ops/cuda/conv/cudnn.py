@@ -26,6 +26,9 @@ LIBRARY = "libcudnn.so.9"
 X = 1  # numbers of tensors in a graph: images, weights, images; or their gradients
 W = 2
 Y = 3
+# The frontend's versions whose inner functions `Planned._again` knows. A trial compares them with
+# `execute`.
+KNOWN = ("1.32.0",)
 Steps = tuple[int, int]  # numbers from pixel to pixel of x, and of y
 
 
@@ -58,6 +61,7 @@ class Library:
             absent = "" if here else f"; there is no {LIBRARY}: install nvidia-cudnn-cu13"
             raise CudnnMissing(f"cuDNN does not start ({first_line(error)}{absent})") from None
         self.module = cudnn
+        self.known = getattr(cudnn, "__version__", "") in KNOWN
         notes = cudnn.numerical_note
         self.left_out = [notes.DOWN_CONVERT_INPUTS, notes.REDUCED_PRECISION_REDUCTION]
         self.left_out += [notes.TENSOR_CORE] if precision == "full" else []
@@ -146,6 +150,7 @@ class Planned:
         self._library = library
         self._ops = ops
         self._weights = WeightOrder(shape, ops)
+        self.direct = library.known  # whether later runs are started without the frontend's checks
         modes = library.module.heur_mode
         holds_lock(f"cuDNN, {direction} of {shape} is planned")
         self._graph = graph_of(library.module, shape, direction, steps, handle=library.handle)
@@ -197,20 +202,19 @@ class Planned:
         places = {X: address(x), W: address(w), Y: address(y)}
         self._graph.execute(places, address(workspace), handle=self._library.handle)
         if self._ops.repeats is not None and self._ops.repeats.recording:
-            self._ops.repeats.add(self._again(places, address(workspace)))
+            self._ops.repeats.add(self._again(places, address(workspace)), x, w, y)
 
     def _again(self, places: dict[int, int], workspace: int) -> Call:
         """Return a call that repeats this run. The frontend checks its arguments in every
-        `execute`, which takes longer than cuDNN takes to start. If the function that `execute`
-        calls is known, it is called directly."""
+        `execute`, which takes longer than cuDNN takes to start. A `direct` plan calls the function
+        that `execute` calls."""
         graph = self._graph
         handle = self._library.handle
-        try:
-            start = graph._lowered_graph._execute_with_raw_ptrs
-            backend = handle.backend_handle
-            plan = graph._materialize_backend_plan(graph._plan_index).cpp_index
-        except AttributeError:
+        if not self.direct:
             return partial(graph.execute, places, workspace, handle=handle)
+        start = graph._lowered_graph._execute_with_raw_ptrs
+        backend = handle.backend_handle
+        plan = graph._materialize_backend_plan(graph._plan_index).cpp_index
         pointers = np.array([places[uid] for uid in sorted(places)], np.uint64)
         again = partial(
             start,

@@ -2,13 +2,15 @@
 each.
 
 Images have the sizes and steps that the pass will have. Two images are drawn and repeated through
-the batch. The first image and the last are compared. A gradient of weights is summed over those two
-alone: the others' dy are 0, so that rounding in long sums does not hide a mistake.
+the batch, and every image of the results is compared. Gradients of weights are compared twice, so
+that rounding in long sums hides no mistake: once with dy in the first image and the last alone,
+once with dy in one pixel of every image.
 """
 
 from __future__ import annotations
 
 import time
+from collections.abc import Iterable
 from typing import Any
 
 import numpy as np
@@ -40,38 +42,67 @@ class Trial:
             for pair in zip((shape.in_shape, shape.out_shape), steps, strict=True)
         )
         random = np.random.default_rng(0)
+        self._middle = (..., shape.out_shape[2] // 2, shape.out_shape[3] // 2)
         self._w = ops.asarray(_made_up(random, shape.weight_shape))
         for images in [self._x] * (direction != Direction.DATA) + [self._y] * (
             direction != Direction.FORWARD
         ):
             self._fill(images, ops.asarray(_made_up(random, (2, *images.shape[1:]))))
-        if direction == Direction.WEIGHTS:
-            self._y[1:-1] = 0
 
-    def error(self, tried: Convolution, right: Convolution) -> float:
-        """The greatest difference between their results, as a part of the greatest value; NaN if a
-        result is not finite."""
-        written = {Direction.FORWARD: self._y, Direction.DATA: self._x, Direction.WEIGHTS: self._w}[
-            self._direction
-        ]
-        found = []
-        for algorithm in (tried, right):
-            written[...] = np.nan
-            self.run(algorithm)
-            of_two = (
-                written
-                if self._direction == Direction.WEIGHTS
-                else written[:: max(1, len(written) - 1)]
-            )
-            found.append(self._ops.to_host(of_two).astype(np.float64))
-        got, expected = found
-        return float(np.abs(got - expected).max() / np.abs(expected).max())
+    def error(self, tried: Call, right: Call) -> float:
+        """The greatest difference between the results of two runs, as a part of the greatest value;
+        NaN if a result is not finite."""
+        if self._direction != Direction.WEIGHTS:
+            return self._error_of_images(tried, right)
+        pixels = self._pixels()
+        self._y[1:-1] = 0
+        errors = [self._error_of_weights(tried, right)]
+        self._y[...] = 0
+        self._y[self._middle] = pixels
+        errors.append(self._error_of_weights(tried, right))
+        return float(np.max(errors))  # NaN if one of them is
+
+    def _error_of_images(self, tried: Call, right: Call) -> float:
+        """The right images repeat after two, so only two of them are kept."""
+        written = self._y if self._direction == Direction.FORWARD else self._x
+        written[...] = np.nan
+        right()
+        expected = written[:2].copy()
+        written[...] = np.nan
+        tried()
+        return self._greatest(
+            expected, (image - expected[at % 2] for at, image in enumerate(written))
+        )
+
+    def _error_of_weights(self, tried: Call, right: Call) -> float:
+        """The tried run comes first: both may write to the same scratch memory."""
+        self._w[...] = np.nan
+        tried()
+        found = self._w.copy()
+        self._w[...] = np.nan
+        right()
+        return self._greatest(self._w, [found - self._w])
+
+    def _greatest(self, right: Array, differences: Iterable[Array]) -> float:
+        """The greatest difference, as a part of the greatest right value. Waits once."""
+        size = self._ops.xp.abs
+        greatest, *found = self._ops.sums([size(x).max() for x in (right, *differences)])
+        return float(np.max(found) / greatest)
+
+    def _pixels(self) -> Array:
+        """dy in the middle pixel of every image. The signs change from pair to pair, and the first
+        pair counts twice: the pairs' sum is one or two of them, so an image that is left out
+        changes it by half or more."""
+        signs = np.array([(-1.0) ** (at // 2) for at in range(len(self._y))], np.float32)
+        signs[:2] = 2
+        pixels: Array = self._y[self._middle] * self._ops.asarray(signs[:, None])
+        return pixels
 
     def seconds(self, *algorithms: Convolution) -> list[float]:
         """The seconds of one run of each algorithm, as nets run it from the third pass on. The
         first run is not counted. The algorithms take turns, since a GPU that was idle raises its
         clock meanwhile."""
-        runs = [self._repeated(algorithm) for algorithm in algorithms]
+        runs = [self.repeated(algorithm) for algorithm in algorithms]
         self._ops.synchronize()
         rounds: list[list[float]] = []
         while len(rounds) < MOST_ROUNDS and IN_A_ROW * sum(map(sum, rounds)) < ENOUGH_SECONDS * len(
@@ -80,8 +111,8 @@ class Trial:
             rounds.append([self._timed(run) for run in runs])
         return [min(times) for times in zip(*rounds, strict=True)]
 
-    def _repeated(self, algorithm: Convolution) -> Call:
-        """Run the algorithm, and return a function that runs it again."""
+    def repeated(self, algorithm: Convolution) -> Call:
+        """Run the algorithm, and return a function that runs it again as a net does."""
 
         def run() -> None:
             self.run(algorithm)

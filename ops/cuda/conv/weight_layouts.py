@@ -7,7 +7,6 @@ import math
 
 from ops.cuda.conv.algorithm import ConvShape
 from ops.cuda.device import OnDevice
-from ops.cuda.launch import divisor
 from ops.errors import Array
 
 
@@ -28,7 +27,7 @@ class WeightOrder:
         if not self.turns:
             return w.reshape(self.matrix)
         packed = self._ops.scratch.take("weights", self.matrix, w.dtype)
-        self._turn(w, packed, self._own, self._taps)
+        self._ops.turn(w, packed, self._own, self._taps)
         return packed
 
     def room(self, dw: Array) -> Array:
@@ -43,10 +42,4 @@ class WeightOrder:
     def unpack(self, room: Array, dw: Array) -> None:
         """Copy the gradient that was written to `room` to dw, in Caffe's order."""
         if self.turns:
-            self._turn(room, dw, self._taps, self._own)
-
-    def _turn(self, source: Array, into: Array, rows: int, columns: int) -> None:
-        """(K, rows, columns) -> (K, columns, rows)."""
-        self._ops.launch(
-            "turn", into.size, into.dtype, source, into, into.size, divisor(rows), divisor(columns)
-        )
+            self._ops.turn(room, dw, self._taps, self._own)

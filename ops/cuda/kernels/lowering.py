@@ -56,7 +56,8 @@ LOWERING: dict[str, str] = {
     "lower4": LOWER.format(E="Four"),
     "lift": LIFT.format(E="T"),
     "lift4": LIFT.format(E="Four"),
-    # [A][B][C] -> [A][C][B]: weights from Caffe's order to that of the windows, and their gradients back
+    # [A][B][C] -> [A][C][B]: weights from Caffe's order to that of the windows, images to rows in
+    # Caffe's order, and their gradients back
     "turn": f"""(const T* x, T* y, int count, {div("B", "C")}) {{
     EACH(k, count) {{
         int d = OVER(k, B), b = k - d * B;

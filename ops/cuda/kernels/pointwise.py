@@ -40,9 +40,11 @@ POINTWISE: dict[str, str] = {
 }}""",
     "plus": PLUS.format(E="T"),
     "plus4": PLUS.format(E="Four"),  # C and the steps count fours
-    # see ops.reference.philox; `least_kept` and the key's halves are bits of an unsigned
+    # see ops.reference.philox; `least_kept` and the key's halves are bits of an unsigned. The first
+    # row and the key are in `given` instead, if it is not null
     "dropout": f"""(const T* x, int ps, T* y, int ys, int count, {div("C", "pixels")}, int first, int key_low,
-    int key_high, int least_kept, T gain) {{
+    int key_high, const int* given, int least_kept, T gain) {{
+    if (given) {{ first = given[0]; key_low = given[1]; key_high = given[2]; }}
     EACH(k, count) {{
         {PLACE}
         int n = OVER(m, pixels), unit = (m - n * pixels) * C + c;

@@ -4,7 +4,8 @@ ops.reference.update).
 `table` has a line of LINE numbers for each parameter: the addresses of w, g, the new w and two
 histories, and where the parameter ends, counted over all. `factors` has three numbers for each
 parameter: the factor of the rate, that of the decay, and the part that a running statistic keeps,
-or -1. The numbers a to d are the rule's own.
+or -1. The numbers a to c and delta are the rule's own; they and the rate are
+in `given` instead, if it is not null.
 """
 
 from __future__ import annotations
@@ -16,8 +17,9 @@ RULES = (
 DECOUPLED = RULES.index("AdamW")  # the first rule whose weight decay is no part of the gradient
 
 UPDATES: dict[str, str] = {
-    "update": f"""(const long long* table, const T* factors, int tensors, int count, int rule, int l1, T rate, T decay,
-    T a, T b, T c, T delta) {{
+    "update": f"""(const long long* table, const T* factors, int tensors, int count, int rule, int l1, T decay,
+    T rate, T a, T b, T c, T delta, const T* given) {{
+    if (given) {{ rate = given[0]; a = given[1]; b = given[2]; c = given[3]; delta = given[4]; }}
     EACH(k, count) {{
         int low = 0, high = tensors - 1;
         while (low < high) {{

@@ -1,0 +1,199 @@
+"""Steps that are recorded once and replayed: they leave the bits of plain steps, whatever changes
+between two of them."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from nets.files import checkpoint
+from tests.fake_cuda.processes import on_fake_cuda, script
+from tests.gpu.test_training import placed, trained
+from tests.helpers.support import configure, events
+
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(400)]
+
+BEGIN = """
+import logging, sys
+import numpy as np
+from nets.definition.rate_schedule import RateSchedule
+from tests.gpu.replays import NET, Trained, compared, solver_of
+logging.basicConfig(format="%(message)s")
+"""
+
+
+def done(stand_in: Path, code: str) -> str:
+    """Run code on the stand-in. Returns what it logged."""
+    found = script(BEGIN + code, on_fake_cuda(stand_in))
+    assert found.returncode == 0, found.stderr
+    return found.stderr
+
+
+RULES = """
+for kind in ("SGD", "Nesterov", "AdaGrad", "RMSProp", "AdaDelta", "Adam", "AdamW", "SGDW", "NesterovW"):
+    values = {"type": kind, "base_lr": 0.001, "delta": 1e-6}
+    values |= {"rms_decay": 0.9} if kind == "RMSProp" else {}
+    values |= {"momentum": 0.0} if kind in ("AdaGrad", "RMSProp") else {}
+    found = compared(lambda one: one.train(range(100)), solver=solver_of(**values))
+    assert found.replays == 1 and not found.step.refused, (kind, found.step.refused)
+"""
+
+
+def test_a_hundred_replayed_steps_leave_the_bits_of_plain_ones_with_every_optimizer(
+    stand_in: Path,
+) -> None:
+    done(stand_in, RULES)
+
+
+POLICIES = """
+policies = {
+    "fixed": {}, "step": {"stepsize": 7, "gamma": 0.9}, "exp": {"gamma": 0.98}, "inv": {},
+    "multistep": {"gamma": 0.5}, "poly": {}, "sigmoid": {"stepsize": 50},
+}
+solvers = [solver_of(lr_policy=policy, **values) for policy, values in policies.items()]
+solvers += [
+    solver_of(RateSchedule(kind, warmup=10, every=20), lr_policy="fixed")
+    for kind in ("cosine", "linear", "step", "solver", "one-cycle")
+]
+for solver in solvers:
+    found = compared(lambda one: one.train(range(100)), solver=solver)
+    assert found.replays == 1, found.step.refused
+"""
+
+
+def test_a_hundred_replayed_steps_follow_every_schedule_of_the_rate(stand_in: Path) -> None:
+    done(stand_in, POLICIES)
+
+
+CHANGES = """
+def changing(one):
+    found = one.train(range(10))
+    found += one.train(range(10, 20), rows=5)  # another share of the batch
+    found += one.train(range(20, 30))
+    assert one.step.refused or one.replays == 2
+    found.append(one.tested())  # takes more scratch memory, and a larger block
+    found += one.train(range(30, 40))
+    kept, version = one.store.state(), 40
+    found += one.train(range(40, 50))
+    one.store.restore(kept, version)  # as a run that resumes, or a probe that is taken back
+    found += one.train(range(40, 60))
+    one.store.set_rates(0.02, 0.5)
+    found += one.train(range(60, 70))
+    found.append(one.tested())
+    return found + one.train(range(70, 100), rows=16)
+assert compared(changing).replays >= 1
+"""
+
+
+def test_replayed_steps_go_on_after_other_batches_tests_another_rate_and_a_restored_model(
+    stand_in: Path,
+) -> None:
+    done(stand_in, CHANGES)
+
+
+MOVED = """
+def moving(what):
+    def run(one):
+        found = one.train(range(8))
+        before = [*one.step._recorded.values()]
+        assert one.step.refused or before[0].tried
+        if what == "the block":
+            old = one.net._block.array
+            one.net._block.grow(old.size + 1)
+            old[...] = 255
+        elif what == "a parameter":
+            old = one.store._blobs["conv"][0]
+            one.store._blobs["conv"] = (old.copy(), *one.store._blobs["conv"][1:])
+            old[...] = np.nan
+        elif what == "a history":
+            old = one.store._history["conv"][0][0]
+            one.store._history["conv"] = ((old.copy(),), *one.store._history["conv"][1:])
+            old[...] = np.nan
+        else:
+            one.ops.scratch.take("windows", (1 << 22,), np.float32)
+        found += one.train(range(8, 16))
+        assert one.step.refused or (one.replays == 1 and before[0] not in one.step._recorded.values())
+        return found
+    return run
+for what in ("the block", "a parameter", "a history", "scratch memory"):
+    compared(moving(what))
+"""
+
+
+def test_nothing_is_replayed_over_memory_that_has_moved(stand_in: Path) -> None:
+    done(stand_in, MOVED)
+
+
+UNSEEN = """
+from nets.layers.base import Layer, register
+@register("Doubled")
+class Doubled(Layer):
+    def _shape(self, shapes, setup):
+        return [shapes[0]]
+    def forward(self, bottoms, blobs, run):
+        return [bottoms[0] * 2]  # CuPy's own kernel, in new memory
+    def backward(self, grads, values, run, wanted, out):
+        return [grads[0] * 2 if wanted[0] else None], ()
+added = 'layer { name: "twice" type: "Doubled" bottom: "hidden" top: "twice" }\\nlayer { name: "scores"'
+net = NET.replace('layer { name: "scores"', added).replace('bottom: "hidden" top: "scores"', 'bottom: "twice" top: "scores"')
+found = compared(lambda one: one.train(range(20)), net=net)
+assert found.replays == 0
+"""
+
+
+def test_work_that_no_recording_sees_is_found_when_the_recording_is_tried(stand_in: Path) -> None:
+    (line,) = done(stand_in, UNSEEN).splitlines()
+    assert line.startswith("train.gpu_step: steps are computed plainly, since a replay leaves")
+
+
+GAP = """
+net = NET.replace('type: "Dropout" bottom: "hidden" top: "hidden"', 'type: "TanH" bottom: "hidden" top: "hidden"')
+found = compared(lambda one: one.train(range(20)), net=net)
+assert found.replays == 0
+"""
+
+
+def test_the_layer_that_cannot_be_recorded_is_named_once(stand_in: Path) -> None:
+    assert done(stand_in, GAP) == (
+        "train.gpu_step: steps are computed plainly, since forward of hidden, drop does work "
+        "that cannot be recorded\n"
+    )
+
+
+COUNTS = """
+import fake_cuda
+one = Trained(replay=True)
+one.train(range(8))
+before = fake_cuda.counts()
+one.train(range(8, 18))
+counts = {what: number - before[what] for what, number in fake_cuda.counts().items()}
+assert counts["allocations"] == counts["compilations"] == 0, counts
+assert counts["synchronisations"] == counts["copies_to_host"] == 10, counts
+"""
+
+
+def test_a_replayed_step_waits_once_and_takes_no_memory(stand_in: Path) -> None:
+    done(stand_in, COUNTS)
+
+
+def test_a_run_whose_steps_are_replayed_has_the_losses_tests_and_model_of_a_plain_one(
+    stand_in: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    found = {}
+    for how in ("plain", "replay"):
+        cluster = placed(
+            configure(tmp_path / how, "single", iterations=30, test=True), '{ "*" = "cuda:0" }'
+        )
+        text = cluster.read_text()
+        cluster.write_text(
+            text.replace("[train]\n", f'[train]\ncudnn = "off"\ngpu_step = "{how}"\n')
+        )
+        directory = trained(cluster, stand_in, monkeypatch)
+        assert not events(directory, "warning")
+        arrays, _ = checkpoint.load(directory / events(directory, "checkpoint")[-1]["file"])
+        told = [entry["loss"] for entry in events(directory, "progress")]
+        accuracy = [entry["accuracy"] for entry in events(directory, "test")]
+        found[how] = told, accuracy, {name: array.tobytes() for name, array in arrays.items()}
+    assert len(found["plain"][0]) == 30
+    assert found["replay"] == found["plain"]

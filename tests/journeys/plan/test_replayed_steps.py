@@ -1,0 +1,46 @@
+"""`check` reports the settings with which `train.gpu_step = "replay"` has no effect."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from runtime.runs.checking import check
+from tests.helpers.support import configure
+
+
+def told(folder: Path, preset: str, lines: str) -> list[str]:
+    """The warnings of `check` about a run on the digits with these lines in [train]."""
+    cluster = configure(folder, preset)
+    cluster.write_text(cluster.read_text().replace("[train]\n", f"[train]\n{lines}\n"))
+    return [text for text in check(cluster, starts=False).warnings if "gpu_step" in text]
+
+
+ON_GPU = 'devices = { "*" = "cuda:0" }\ngpu_step = "replay"'
+
+
+def test_a_single_worker_on_a_gpu_replays_its_steps(tmp_path: Path) -> None:
+    assert told(tmp_path, "single", ON_GPU) == []
+
+
+CASES = {
+    "no gpu": ("single", 'gpu_step = "replay"', "every actor computes on the CPU; train.devices"),
+    "another preset": ("replicas", ON_GPU, "only preset 'single' replays steps, not replica-0"),
+    "a conv worker": ("omnivore", ON_GPU, "only preset 'single' replays steps, not "),
+    "averages": ("single", f"ema = {{ decay = 0.9 }}\n{ON_GPU}", "[train.ema] averages"),
+    "clipping": (
+        "single",
+        f"optimizer = {{ clip_norm = 1.0 }}\n{ON_GPU}",
+        "clip_gradients needs a norm on the host",
+    ),
+}
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_settings_that_keep_steps_plain_are_reported_with_their_line(
+    case: str, tmp_path: Path
+) -> None:
+    preset, lines, expected = CASES[case]
+    (line,) = told(tmp_path, preset, lines)
+    assert "cluster.toml" in line and expected in line
