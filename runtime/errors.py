@@ -13,7 +13,8 @@ that is shown if there are several.
      |   `- Unsendable              its receiver does not understand it: raised at the sender
      |- ActorStopped                the peer is stopping or gone; no answer will come
      |- AskTimeout                  the peer did not answer in time
-     |- Refused                     the peer's handler answered an ask with an error
+     |- Refused                     the peer's handler answered an ask with an error, or an actor
+     |                              cannot be started or ended
      `- Deadlock                    on the virtual clock: every actor waits and no event is due
 """
 
@@ -113,7 +114,8 @@ class AskTimeout(ConvoyError):
 
 
 class Refused(ConvoyError):
-    """The handler of the asked actor raised an error, which this error has in words."""
+    """The handler of the asked actor raised an error, which this error has in words. Or an actor
+    cannot be started or ended (`Actor.spawn`, `Actor.end`), for a reason in words."""
 
 
 class Deadlock(ConvoyError):

@@ -23,6 +23,7 @@ handlers         The handlers of an actor class
 actor_work       The array work of an actor, and the memory and the folder that the runtime gives to
                  it
 placing          An actor gets its place in a host, and prepares
+actor_children   The other actors that an actor starts, and ends, while the run goes on
 
 See docs/decisions/messages.md.
 """

@@ -21,6 +21,7 @@ import logging
 from collections.abc import Collection
 from typing import Any, ClassVar, TypeVar
 
+from runtime.actors.actor_children import Parent
 from runtime.actors.actor_metrics import Measured
 from runtime.actors.actor_state import Placed
 from runtime.actors.actor_work import Working
@@ -42,7 +43,7 @@ from runtime.messages.plain_values import packed
 R = TypeVar("R")
 
 
-class Actor(Measured, Working):
+class Actor(Measured, Parent, Working):
     """Base of all actors. Subclasses take their options in `__init__`, and send only after
     `on_start`. A class that declares `Options`, a frozen dataclass, is called with an instance of
     it. Any other class is called with keywords."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Generic, Protocol, TypeVar, overload
@@ -19,9 +19,35 @@ T = TypeVar("T")
 R = TypeVar("R")
 
 
+class Spec(Protocol):
+    """The description of an actor: its name, its role and its options. An ActorSpec is one."""
+
+    @property
+    def name(self) -> str: ...
+    @property
+    def role(self) -> str: ...
+    @property
+    def options(self) -> Any: ...
+    @property
+    def process(self) -> str: ...
+    @property
+    def emulated(self) -> Mapping[str, Any] | None: ...
+
+
+class Children(Protocol):
+    """Starts and ends actors on behalf of the actors of one process, while the run goes on."""
+
+    async def spawn(self, parent: str, spec: Spec, links: Sequence[str]) -> None:
+        """Start an actor for `parent`; see Actor.spawn."""
+
+    async def end(self, parent: str, name: str) -> None:
+        """End an actor that `parent` has started; see Actor.end."""
+
+
 class Host(Protocol):
     """The services that an actor needs of the process it lives in. A node offers them."""
 
+    children: Children
     compute: Compute
     directory: Path
     metrics: Metrics

@@ -7,13 +7,14 @@ router.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from runtime.actors.actor import Actor
+from runtime.actors.actor_state import Children, Spec
 from runtime.actors.cell import Cell
 from runtime.actors.message_metrics import MessageMetrics
 from runtime.actors.metrics import Histogram, Metrics
@@ -23,12 +24,26 @@ from runtime.actors.routes import Home
 from runtime.actors.station_metrics import StationMetrics
 from runtime.compute.compute import Compute, Item
 from runtime.compute.work_sums import WorkSums
+from runtime.errors import Refused
 from runtime.memory.arena import IN_PLACE_FROM, Arena
 from runtime.messages.message import Array
 from runtime.tracing.tracer import Tracer
 from runtime.transport import Endpoints, Transport
 
 LINE = 64  # bytes of a cache line; kernels are fastest on arrays that start on one
+
+
+class Childless:
+    """Refuses to start actors in a process that cannot."""
+
+    def __init__(self, process: str) -> None:
+        self._text = f"process {process} takes no part in the start of actors"
+
+    async def spawn(self, parent: str, spec: Spec, links: Sequence[str]) -> None:
+        raise Refused(self._text)
+
+    async def end(self, parent: str, name: str) -> None:
+        raise Refused(self._text)
 
 
 class Node:
@@ -45,6 +60,7 @@ class Node:
         # memory that peers on this host can read; None: no such peers
         self.arena: Arena | None = None
         self.actors: dict[str, Cell] = {}
+        self.children: Children = Childless(process)
         self.on_event: Callable[[str, str, dict[str, Any]], None] = lambda actor, event, fields: (
             None
         )

@@ -12,7 +12,7 @@ from typing import Any, TypeVar, cast
 from runtime.actors.cell import Cell
 from runtime.actors.message_metrics import MessageMetrics
 from runtime.actors.rejections import Rejections
-from runtime.actors.routes import Ask, Home, Returning
+from runtime.actors.routes import Ask, Home, Homes, Returning
 from runtime.errors import ActorStopped, AskTimeout, MessageError, Refused, Unsendable
 from runtime.messages.message import Envelope, Message, Refusal
 from runtime.messages.plain_values import Value, unpacked
@@ -32,12 +32,12 @@ class Router:
         self.stopped: set[str] = set()  # actors that lived here
         self.stopping = False  # the whole process is stopping
         # actor -> the message classes that it understands, if that is known
-        self.vocabulary: Mapping[str, Collection[type[Message]]] = {}
+        self.vocabulary: dict[str, Collection[type[Message]]] = {}
         self._process = process
         self._incarnation = incarnation
         self._cells = cells
         self._metrics = metrics
-        self._homes: dict[str, Home] = {}
+        self._homes = Homes()
         self._returning = Returning()
         self._ids = itertools.count(1)
         self.asks: dict[int, Ask] = {}
@@ -189,7 +189,7 @@ class Router:
         nothing and return the reason: its sender or incarnation is not linked; it came twice or
         after a later message; it answers no open ask."""
         message, number, sender, incarnation, receiver, _, answers, _ = envelope
-        place = self._homes.get(sender)
+        place = self._homes.of_sender(sender)
         if place is None or place.incarnation != incarnation:
             return MessageError(
                 "unknown_sender", (f"{envelope!r}: no such sender or incarnation is linked here")
@@ -218,14 +218,13 @@ class Router:
 
     # -- ends
 
-    def lost(self, process: str, *, returns: bool = False) -> None:
+    def lost(self, process: str, *, returns: bool = False, in_order: bool = False) -> None:
         """Forget a process that has died. Open asks to its actors, and senders that wait for its
-        credits, get ActorStopped. If it `returns`, new messages to them wait for its next life."""
-        gone = {actor for actor, place in self._homes.items() if place.process == process}
+        credits, get ActorStopped. If it `returns`, new messages to them wait for its next life. If
+        it has ended `in_order`, the messages that it has sent before count."""
+        gone = self._homes.forget(process, in_order=in_order)
         if returns:
             self._returning.expect(gone)
-        for road in {self._homes.pop(actor).road for actor in gone}:
-            road.disconnect(process, f"process {process} is gone")
         for ask in list(self.asks.values()):
             if ask.peer in gone:
                 ask.fail(f"{ask.peer} will not answer {ask.asker}: its process {process} is gone")

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterable
+from collections.abc import Iterable, Set
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from runtime.errors import ActorStopped
 from runtime.messages.message import Lane, Message
 from runtime.transport import Transport
+
+MOST_FORMER = 256  # actors that have ended, of which late messages count
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,6 +27,33 @@ class Home:
     incarnation: int
     road: Transport
     latest: dict[tuple[str, Lane], int] = field(default_factory=dict)
+
+
+class Homes(dict[str, Home]):
+    """The home of each actor that this process has a link to."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._former: dict[str, Home] = {}
+
+    def of_sender(self, actor: str) -> Home | None:
+        """Return the home from which messages of an actor come. The last messages of an actor that
+        has ended in order may come after its end."""
+        return self.get(actor) or self._former.get(actor)
+
+    def forget(self, process: str, *, in_order: bool = False) -> Set[str]:
+        """Disconnect a process that has ended, and return its actors. `in_order`: messages that it
+        has sent before count."""
+        gone = {actor: home for actor, home in self.items() if home.process == process}
+        for actor in gone:
+            del self[actor]
+        for road in {home.road for home in gone.values()}:
+            road.disconnect(process, f"process {process} is gone")
+        if in_order:
+            self._former |= gone
+            for actor in list(self._former)[:-MOST_FORMER]:
+                del self._former[actor]
+        return gone.keys()
 
 
 class Returning:

@@ -14,7 +14,8 @@ import asyncio
 import itertools
 import json
 import os
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from contextlib import suppress
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self, TypeVar
@@ -48,6 +49,7 @@ from runtime.cluster.lifecycle import FIRST, EventReport, agent_of
 from runtime.compute.compute import InlineCompute
 from runtime.errors import ActorStopped, AskTimeout, ConfigError, ConvoyError, Refused
 from runtime.messages.message import Envelope, Message, Save
+from runtime.plan.growth import ENDED, SPAWNED
 from runtime.plan.run_plan import RunPlan
 from runtime.plan.topology import SUPERVISOR, Placement
 from runtime.records.lock_file import RUNNING
@@ -68,11 +70,16 @@ _numbers = itertools.count(1)
 class _Voice(Actor):
     """The actor of this process. It receives the events and the end of the run."""
 
-    def __init__(self, events: Events, over: asyncio.Future[str]) -> None:
+    def __init__(
+        self, events: Events, over: asyncio.Future[str], on_growth: Callable[[], Awaitable[None]]
+    ) -> None:
         self._events = events
         self._over = over
+        self._on_growth = on_growth
 
     async def on_event_report(self, message: EventReport, envelope: Envelope) -> None:
+        if message.actor == SUPERVISOR and message.event in (SPAWNED, ENDED):
+            await self._on_growth()
         self._events.event(message.actor, message.event, dict(message.fields))
 
     async def on_parting(self, message: Parting, envelope: Envelope) -> None:
@@ -117,7 +124,7 @@ class Client:
         self._events = Events(lambda: loop.time() - began)
         self._over: asyncio.Future[str] = loop.create_future()
         self._over.add_done_callback(lambda over: self._events.end())
-        self._voice = _Voice(self._events, self._over)
+        self._voice = _Voice(self._events, self._over, self._grow)
         self._node = Node(name, FIRST, InlineCompute(), Metrics())
         self._road = await self._way()
         try:
@@ -163,8 +170,17 @@ class Client:
         return self._plan.supervisor.nearest()
 
     async def _arrive(self) -> None:
-        """After admission: make all actors and agents known. Each is reached through the
-        supervisor."""
+        """After admission: make all actors and agents known."""
+        self._know()
+
+    async def _grow(self) -> None:
+        """Read the plan again, since an actor was started or has ended while the run goes on."""
+        with suppress(ConvoyError):  # the run directory is gone; the old plan stays
+            self._plan = RunPlan.read(self.directory)
+            self._know()
+
+    def _know(self) -> None:
+        """Let the node reach each actor and agent through the supervisor."""
         actors = [actor.name for actor in self.placement.topology.actors]
         agents = [agent_of(process.name) for process in self.placement.processes]
         self._node.router.know([*actors, *agents], Home(SUPERVISOR, FIRST, self._road))

@@ -186,6 +186,11 @@ class RemoteClient(Client):
             ) from None
         await super()._arrive()
 
+    async def _grow(self) -> None:
+        with suppress(ConvoyError):
+            await self.refresh(PLAN, JOURNAL)
+            await super()._grow()
+
     def _cut(self) -> None:
         """The connection is gone, so no answer will come."""
         self._node.lost(SUPERVISOR)

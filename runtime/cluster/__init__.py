@@ -25,6 +25,8 @@ warnings       The warnings that a process logs, sent to the user as events, sin
                logs
 preparing      The preparation of a process before it can begin, such as the compilation of kernels
 revival        The processes that are started again when they die, while their run goes on
+growing        The growth of a run that lives in processes
+spawning       Actors that start others while the run goes on, as seen from their process
 
 See docs/decisions/processes.md.
 """

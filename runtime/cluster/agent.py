@@ -10,7 +10,7 @@ import os
 import socket
 import threading
 import traceback
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from concurrent.futures import CancelledError
 from contextlib import suppress
 from typing import Any
@@ -43,6 +43,7 @@ from runtime.cluster.lifecycle import (
     Restarting,
 )
 from runtime.cluster.preparing import PREPARING, LoggedHold, LoggedPreparation
+from runtime.cluster.spawning import Link, Unlink
 from runtime.cluster.warnings import WARNING, LoggedWarnings
 from runtime.compute.compute import Item
 from runtime.compute.work_sums import PROCESSOR, processor_seconds
@@ -66,7 +67,8 @@ class Agent(Actor):
     `halted` is set when the process may exit. `metrics` is the address and port of its page.
     `compares` is True if there are other machines, whose data must be the same. `tracer(number)`
     makes the tracer of the run's `number`-th trace. `traces` is True if the process is traced from
-    the start. `dial()` makes new links to the supervisor.
+    the start. `dial()` makes new links to the supervisor. `learn(roles)` is called with new actors
+    and their roles.
     """
 
     def __init__(
@@ -83,6 +85,7 @@ class Agent(Actor):
         dial: Callable[[], None],
         compares: bool = False,
         traces: bool = False,
+        learn: Callable[[Mapping[str, str]], None] = lambda roles: None,
     ) -> None:
         self._home = node
         self._road = road
@@ -100,6 +103,7 @@ class Agent(Actor):
         self._cut_off = asyncio.Event()
         self._make_tracer = tracer
         self._traces = traces
+        self._learn = learn
         self._tracer: Tracer | None = None
         self._holding: Item | None = None  # the work that may hold the interpreter's lock
         self._beaten = 0.0  # when the last beat was due
@@ -146,12 +150,7 @@ class Agent(Actor):
     async def on_directory(self, message: Directory, envelope: Envelope) -> None:
         """Link the peers and prepare the actors, since all processes have greeted. If some peers
         were restarted, link only these."""
-        for process, peer in message.peers.items():
-            if process != self._home.process and peer["incarnation"] > self._linked.get(process, 0):
-                self._linked[process] = peer["incarnation"]
-                self._home.connect(
-                    process, peer["incarnation"], Endpoints.of(peer), peer["actors"], self._road
-                )
+        self._link(message.peers)
         if self._told or message.more:
             return
         self._told = True
@@ -162,6 +161,26 @@ class Agent(Actor):
             self._failed(self._home.process, self._at_launch(error))
         else:
             await self.tell(SUPERVISOR, Ready(process=self._home.process, reads=reads))
+
+    def _link(self, peers: Mapping[str, Any]) -> None:
+        for process, peer in peers.items():
+            if process != self._home.process and peer["incarnation"] > self._linked.get(process, 0):
+                self._linked[process] = peer["incarnation"]
+                self._home.connect(
+                    process, peer["incarnation"], Endpoints.of(peer), peer["actors"], self._road
+                )
+
+    async def on_link(self, message: Link, envelope: Envelope) -> bool:
+        """Link a process that was started while the run goes on."""
+        self._learn(message.roles)
+        self._link(message.peers)
+        return True
+
+    async def on_unlink(self, message: Unlink, envelope: Envelope) -> bool:
+        """Forget a peer that has ended in order."""
+        self._home.lost(message.process, in_order=True)
+        self._home.router.vocabulary.pop(message.process, None)  # its actor has the same name
+        return True
 
     def _at_launch(self, error: Exception) -> Exception:
         """Return the error of a failed preparation. Memory or files that are missing on this

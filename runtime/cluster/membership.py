@@ -7,6 +7,7 @@ import os
 import platform
 from collections.abc import Collection
 from dataclasses import asdict, replace
+from typing import Any
 
 from runtime.cluster.lifecycle import Directory, Hello
 from runtime.plan.topology import SUPERVISOR, Placement, ProcessSpec
@@ -21,13 +22,26 @@ class Membership:
     """The processes of a run. `greetings` has the Hello of each process in its current life."""
 
     def __init__(self, placement: Placement) -> None:
-        self._placement = placement
-        self.specs = {spec.name: spec for spec in placement.processes}
+        self._placed(placement)
         self.greetings: dict[str, Hello] = {}
         self._ended: dict[str, int] = {}  # process -> its last incarnation, while it is restarted
 
     def __repr__(self) -> str:
         return f"<roll: {len(self.greetings)} of {len(self.specs)} processes>"
+
+    def _placed(self, placement: Placement) -> None:
+        self._placement = placement
+        self.specs = {spec.name: spec for spec in placement.processes}
+
+    def grow(self, placement: Placement) -> None:
+        """Go on with a placement that has a process more."""
+        self._placed(placement)
+
+    def remove(self, process: str, placement: Placement) -> None:
+        """Go on with a placement without a process, which has ended. If its name is used again,
+        that is its next life."""
+        self.ended(process)
+        self._placed(placement)
 
     def spec(self, process: str) -> ProcessSpec:
         """Return the plan of a process."""
@@ -77,21 +91,29 @@ class Membership:
     def peers(self, process: str) -> tuple[str, ...]:
         """Return the processes that it exchanges messages with and that have greeted, except
         itself."""
-        neighbours = self._placement.neighbours(process)
-        return tuple(name for name in neighbours if name != process and name in self.greetings)
+        return tuple(name for name in self.neighbours(process) if name in self.greetings)
+
+    def neighbours(self, process: str) -> tuple[str, ...]:
+        """Return the processes that it exchanges messages with, except itself."""
+        return tuple(name for name in self._placement.neighbours(process) if name != process)
+
+    def directory_of(self, process: str) -> dict[str, Any]:
+        """Return the entry of a process that has greeted in the directories of its peers."""
+        hello = self.greetings[process]
+        entry = {
+            **asdict(endpoints(hello)),
+            "incarnation": hello.incarnation,
+            "actors": list(self.specs[process].actors),
+        }
+        return {process: entry}
 
     def directory(self, process: str, only: str = "") -> list[Directory]:
         """Return the addresses of all peers of a process that have greeted, or of one of them, in
         as many messages as needed."""
-        peers = {}
-        for name, actors in self._placement.neighbours(process).items():
+        peers: dict[str, Any] = {}
+        for name in self._placement.neighbours(process):
             if name in self.greetings and name == (only or name):
-                hello = self.greetings[name]
-                peers[name] = {
-                    **asdict(endpoints(hello)),
-                    "incarnation": hello.incarnation,
-                    "actors": list(actors),
-                }
+                peers |= self.directory_of(name)
         names = list(peers)
         pieces = [names[at : at + MOST_PEERS] for at in range(0, len(names), MOST_PEERS)] or [[]]
         return [

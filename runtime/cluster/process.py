@@ -22,6 +22,7 @@ from runtime.actors.metrics import Metrics, Pages
 from runtime.actors.node import Node
 from runtime.cluster.agent import Agent
 from runtime.cluster.lifecycle import FIRST, Failure, agent_of
+from runtime.cluster.spawning import Spawning
 from runtime.compute import threads
 from runtime.compute.compute import ThreadCompute
 from runtime.compute.emulated_device import Turns, device_of
@@ -128,10 +129,9 @@ async def _live(
                 plan.metrics_names,
                 "metrics.process_ports",
             )
-        _add_actors(node, plan, spec)
-        agent = _agent(
-            node, road, endpoints, plan, spec, (address, pages.port if pages else 0), dial
-        )
+        spawning = _add_actors(node, plan, spec)
+        page = (address, pages.port if pages else 0)
+        agent = _agent(node, road, endpoints, plan, spec, page, dial, spawning)
         asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, agent.halted.set)
         node.add(me, "agent", agent)
         await node.prepare([me])
@@ -160,14 +160,16 @@ async def _live(
             pages.close()
 
 
-def _add_actors(node: Node, plan: RunPlan, spec: ProcessSpec) -> None:
+def _add_actors(node: Node, plan: RunPlan, spec: ProcessSpec) -> Spawning:
     program = import_program(plan.placement.topology.program)
     node.router.vocabulary = vocabulary_of(program.roles, plan.placement.topology)
+    spawning = node.children = Spawning(node, lambda: program.roles)
     turns = Turns()
     for actor in plan.placement.topology.actors:
         if actor.name in spec.actors:
             made = actor_of(program, actor, plan.files.get(spec.machine))
             node.add(actor.name, actor.role, made, device_of(actor.role, actor.emulated, turns))
+    return spawning
 
 
 def _agent(
@@ -178,6 +180,7 @@ def _agent(
     spec: ProcessSpec,
     page: tuple[str, int],
     dial: Callable[[], None],
+    spawning: Spawning,
 ) -> Agent:
     return Agent(
         node,
@@ -195,12 +198,14 @@ def _agent(
         tracer=_tracers(plan, spec, node.directory),
         dial=dial,
         traces=plan.trace,
+        learn=spawning.learn,
     )
 
 
 def _tracers(plan: RunPlan, spec: ProcessSpec, directory: Path) -> Callable[[int], Tracer]:
     """Return a function that makes the tracer of the run's `number`-th trace."""
-    place = 1 + [process.name for process in plan.placement.processes].index(spec.name)
+    planned = [process.name for process in plan.placement.processes if not process.number]
+    place = len(planned) + spec.number if spec.number else 1 + planned.index(spec.name)
     now = asyncio.get_running_loop().time
 
     return lambda number: Tracer(

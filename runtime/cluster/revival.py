@@ -30,6 +30,10 @@ class Revival:
         """Whether the process may be started again after a death."""
         return self._left[process] > 0
 
+    def add(self, process: str, restarts: int) -> None:
+        """Add a process that was started while the run goes on."""
+        self._left[process] = restarts
+
     def take(self, process: str) -> None:
         """Note that the process is started again."""
         self._left[process] -= 1

@@ -20,6 +20,7 @@ from runtime.cluster.warnings import WARNING
 from runtime.counting import counted
 from runtime.errors import ConfigError, ConvoyError, ProgramFailed
 from runtime.messages.message import Message
+from runtime.plan.growth import SPAWNED
 from runtime.plan.topology import SUPERVISOR, Placement
 from runtime.reasons import reason
 from runtime.tracing.merging import FILE, Clock, Merged, is_unmerged, merge, part_of, write_clocks
@@ -52,10 +53,11 @@ class Tracing:
         self._roll = roll
         self._directory = directory
         self._tell = tell
-        self._processes = [spec.name for spec in placement.processes]
         self._lead = placement.topology.lead
         self._wanted = iterations
         self._number = 0
+        self._origin = 0.0  # of the newest trace, and the clocks of its processes
+        self._known: dict[str, Clock] = {}
         self._ends_at: int | None = None  # the number of steps of the lead at which the trace ends
         self._steps = 0
         self.under_way = False
@@ -74,6 +76,10 @@ class Tracing:
             self.under_way = True
             self._ends_at = 1 + self._wanted
             self._spawn(self._clocks())
+        elif (actor, event) == (SUPERVISOR, SPAWNED) and self.under_way:
+            joining = asyncio.ensure_future(self._join(str(fields["name"])))
+            self._asking.add(joining)
+            joining.add_done_callback(self._asked_for)
 
     def beat(self, process: str, heartbeat: Heartbeat) -> None:
         """Count the lead's steps, and end the trace after the last traced iteration."""
@@ -165,15 +171,32 @@ class Tracing:
         """Write the clocks at once, so that a file can be made in any case. Write them again when
         the clocks of other hosts have been read."""
         origin = self._voice.now()
-        clocks = {name: Clock() for name in self._processes}
-        write_clocks(self._directory, self._number, origin, clocks)
+        self._origin = origin
+        self._known = {name: Clock() for name in self._processes}
+        write_clocks(self._directory, self._number, origin, self._known)
         far = [name for name in self._processes if self._is_far(name)]
         if far:
             read = await asyncio.gather(*map(self._clock, far))
-            clocks |= {
+            self._known |= {
                 name: clock for name, clock in zip(far, read, strict=True) if clock is not None
             }
-            write_clocks(self._directory, self._number, origin, clocks)
+            write_clocks(self._directory, self._number, origin, self._known)
+
+    async def _join(self, process: str) -> None:
+        """Trace a process that was started on this host while the trace is under way."""
+        self._known[process] = Clock()
+        try:
+            write_clocks(self._directory, self._number, self._origin, self._known)
+        except OSError as error:
+            text = f"process {process} is not traced: {error.filename}: {reason(error)}"
+            self._tell(SUPERVISOR, WARNING, {"text": text})
+            return
+        await self._asked(process, StartTrace(number=self._number), Traced)
+
+    @property
+    def _processes(self) -> list[str]:
+        """The present processes of the run."""
+        return list(self._roll.specs)
 
     def _is_far(self, process: str) -> bool:
         greeting = self._roll.greetings.get(process)

@@ -18,6 +18,7 @@ from statistics import median
 from typing import Any
 
 from runtime.cluster.lifecycle import Heartbeat
+from runtime.plan.topology import ProcessSpec
 
 REMEMBERED = 64  # durations of steps, for their median
 PATIENCE = 20  # the longest time without a new step, in usual durations of a step
@@ -54,6 +55,13 @@ class Standstill:
 
     def __repr__(self) -> str:
         return f"<standstill: {self._steps} steps, none for {self._idle:.1f} s>"
+
+    def forget(self, spec: ProcessSpec) -> None:
+        """Forget a process that has ended in order."""
+        self._computing.pop(spec.name, None)
+        for actor in spec.actors:
+            self._actors.pop(actor, None)
+            self._waits.pop(actor, None)
 
     def beat(self, heartbeat: Heartbeat, now: float) -> str | None:
         """Take a heartbeat. Returns the reason if the run can never advance, or has not advanced

@@ -86,6 +86,18 @@ class Supervision:
             f"{', '.join(f'{name} {w.stage.value}' for name, w in self.processes.items())}>"
         )
 
+    def add(self, process: str, incarnation: int, now: float) -> None:
+        """Add a process that is started while the run goes on."""
+        self.processes[process] = Watched(incarnation=incarnation, last_heard=now, launched=now)
+        self._counts[LifeStage.STARTING] += 1
+
+    def remove(self, process: str) -> None:
+        """Forget a process that has ended in order, or could not be started."""
+        watched = self.processes.pop(process, None)
+        if watched is not None:
+            self._counts[watched.stage] -= 1
+            self._lost = {ends: at for ends, at in self._lost.items() if process not in ends}
+
     def note(self, process: str, event: str, now: float, incarnation: int | None = None) -> None:
         """Note a step in the life of a process. If no incarnation is given, it is the current life.
         The hello of a higher incarnation begins a new life. Raises MessageError if the step is not

@@ -10,13 +10,14 @@ from __future__ import annotations
 
 import asyncio
 import signal
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager, suppress
 from typing import Any
 
 from runtime.actors.actor import Actor
 from runtime.actors.node import Node
 from runtime.cluster.causes import Causes, LastWish, cut, death, nothing
+from runtime.cluster.growing import Growing
 from runtime.cluster.launcher import FOR_MEMORY, LOST, Launched, Launcher
 from runtime.cluster.lifecycle import (
     FIRST,
@@ -36,14 +37,24 @@ from runtime.cluster.lifecycle import (
 from runtime.cluster.membership import Membership, hears_at
 from runtime.cluster.revival import Revival
 from runtime.cluster.sameness import Sameness
+from runtime.cluster.spawning import EndChild, Spawn
 from runtime.cluster.standstill import Standstill
 from runtime.cluster.supervision import Liveness, Supervision
 from runtime.cluster.warnings import WARNING, FirstOfEach
 from runtime.cluster.watcher import Watcher
-from runtime.errors import ConvoyError, LaunchError, ProgramFailed, RoleDied, by, with_silent
+from runtime.errors import (
+    ActorStopped,
+    ConvoyError,
+    LaunchError,
+    MessageError,
+    ProgramFailed,
+    RoleDied,
+    by,
+    with_silent,
+)
 from runtime.machine.memory import MachineMemory
 from runtime.machine.stacks import INTO_LOG, LAST_WORDS
-from runtime.messages.message import Envelope, Save, WindDown
+from runtime.messages.message import Envelope, Message, Save, WindDown
 from runtime.plan.topology import SUPERVISOR, Placement, ProcessSpec
 from runtime.transport import Transport, host_identity
 
@@ -69,14 +80,17 @@ class Supervisor(Actor):
     ) -> None:
         self._home = node
         self._road = road
-        self._placement = placement
+        self.placement = placement
         self._launcher = launcher
         self._liveness = liveness
         self._watcher = watcher
         self._launched: dict[str, Launched] = {}
         self.roll = Membership(placement)
         self.sameness = Sameness()
-        self._watchers: list[asyncio.Task[None]] = []
+        self._watchers: set[asyncio.Task[None]] = set()
+        # process -> set when it has ended, as it was told to while the run goes on
+        self._leaving: dict[str, asyncio.Event] = {}
+        self.growing: Growing | None = None  # if actors may start others
         self.began = asyncio.Event()
         self._directed = False  # whether all processes have the addresses of their peers
         # actor -> its status in the last heartbeat of its process
@@ -109,18 +123,20 @@ class Supervisor(Actor):
         finally:
             starting.cancel()
             await asyncio.gather(starting, return_exceptions=True)
+            if self.growing is not None:
+                await self.growing.close()
             await self._stop_all()
             await self._launcher.close()
         return with_silent(self._launcher.silent, self.outcome.result())
 
     async def _launch_all(self) -> None:
         try:
-            used = {spec.machine for spec in self._placement.processes}
+            used = {spec.machine for spec in self.placement.processes}
             for machine in self._launcher.plan.machines:
                 if machine.name in used:
                     async with self._in_time(f"machine '{machine.name}' was not ready"):
                         await self._launcher.open(machine)
-            for spec in self._placement.processes:
+            for spec in self.placement.processes:
                 await self._launch(spec, FIRST)
         except ConvoyError as error:
             self._end(error)
@@ -134,11 +150,11 @@ class Supervisor(Actor):
         if self.outcome.done():
             launched.signal(signal.SIGKILL)
         self._supervision.launched(spec.name, self.now())
-        self._watchers.append(
-            asyncio.create_task(
-                self._watch_exit(launched, incarnation), name=f"exit of {spec.name}"
-            )
+        watcher = asyncio.create_task(
+            self._watch_exit(launched, incarnation), name=f"exit of {spec.name}"
         )
+        self._watchers.add(watcher)
+        watcher.add_done_callback(self._watchers.discard)
 
     @asynccontextmanager
     async def _in_time(self, what: str) -> AsyncIterator[None]:
@@ -153,14 +169,14 @@ class Supervisor(Actor):
         """Ask the lead actor to bring the run to a good end. Before the lead runs, there is nothing
         to save, and the run ends at once."""
         if self.began.is_set() and not self.outcome.done():
-            await self.tell(self._placement.topology.lead, WindDown(reason=reason))
+            await self.tell(self.placement.topology.lead, WindDown(reason=reason))
         else:
             self._end(None)
 
     async def save(self) -> None:
         """Ask the lead actor to write a checkpoint and go on."""
         if self.began.is_set() and not self.outcome.done():
-            await self.tell(self._placement.topology.lead, Save())
+            await self.tell(self.placement.topology.lead, Save())
 
     def end_now(self) -> None:
         """End the run at once, without waiting."""
@@ -210,7 +226,7 @@ class Supervisor(Actor):
             self._directed = True
             for text in self.sameness.warnings():
                 self._watcher.event(self.name, WARNING, {"text": text})
-            for spec in self._placement.processes:
+            for spec in self.placement.processes:
                 await self._direct(spec.name)
 
     def _same(self, difference: str) -> bool:
@@ -230,22 +246,116 @@ class Supervisor(Actor):
             return
         self._supervision.note(message.process, "ready", self.now(), envelope.incarnation)
         self.sameness.reads(self.roll.spec(message.process).machine, message.reads)
-        if self._supervision.some_at(LifeStage.STARTING, LifeStage.GREETED):
+        early = LifeStage.STARTING, LifeStage.GREETED
+        if not self.began.is_set() and self._supervision.some_at(*early):
             return
         if not self._same(self.sameness.wrong_data()):
             return
-        ready = self._supervision.at(LifeStage.READY)
+        ready = self._may_begin()
         if self.began.is_set():
             for process in ready:
                 for peer in self.roll.peers(process):
                     await self._direct(peer, only=process)
+        await self.begin(ready)
+        if not self.began.is_set():
+            self._watcher.event(self.name, "began", {"processes": len(self.placement.processes)})
+            self.began.set()
+        if self.growing is not None:
+            self.growing.moved()
+
+    def _may_begin(self) -> list[str]:
+        """Return the processes that are ready and wait for no other one. At the start of the run
+        all are ready. Later a process waits for its neighbours. `growing` lets the processes begin
+        that it starts."""
+        ready = self._supervision.at(LifeStage.READY)
+        if not self.began.is_set():
+            return ready
+        grows = set() if self.growing is None else self.growing.growth.starting
+
+        def comes(process: str) -> bool:
+            early = self.is_at(process, LifeStage.STARTING, LifeStage.GREETED)
+            return early and process not in grows
+
+        return [
+            process
+            for process in ready
+            if process not in grows and not any(map(comes, self.roll.neighbours(process)))
+        ]
+
+    async def begin(self, ready: Sequence[str]) -> None:
+        """Let processes that are ready begin."""
         for process in ready:
             self._supervision.note(process, "begin", self.now())
         for process in ready:
             await self.tell(agent_of(process), Begin())
-        if not self.began.is_set():
-            self._watcher.event(self.name, "began", {"processes": len(self._placement.processes)})
-            self.began.set()
+
+    # -- processes that come and go while the run goes on, see `growing`
+
+    async def on_spawn(self, message: Spawn, envelope: Envelope) -> None:
+        """Start an actor that another one wants."""
+        self._growing(message).take(message, envelope)
+
+    async def on_end_child(self, message: EndChild, envelope: Envelope) -> None:
+        """End an actor that another one has started."""
+        self._growing(message).take(message, envelope)
+
+    def _growing(self, message: Message) -> Growing:
+        if self.growing is None:
+            raise MessageError("illegal", f"{message!r}: no actor of this run may start others")
+        return self.growing
+
+    async def add(self, spec: ProcessSpec, placement: Placement, restarts: int) -> None:
+        """Start a process that `placement` has more than before. Raises LaunchError if it cannot be
+        started."""
+        self.placement = placement
+        self.roll.grow(placement)
+        life = self.roll.life(spec.name) + 1
+        self._supervision.add(spec.name, life, self.now())
+        self._revival.add(spec.name, restarts)
+        await self._launch(spec, life)
+
+    async def end_process(self, process: str) -> None:
+        """Stop the actors of a process, and wait until it has ended. A process that does not stop
+        gets signals."""
+        gone = self._leaving[process] = asyncio.Event()
+        self._supervision.note(process, "halt", self.now())
+        launched = self._launched[process]
+        with suppress(TimeoutError):
+            async with asyncio.timeout(HALT_SECONDS):
+                with suppress(ActorStopped):  # it has died just now
+                    await self.tell(agent_of(process), Halt(reason="its parent has ended it"))
+                await gone.wait()
+        if not gone.is_set():
+            text = f"did not stop within {HALT_SECONDS:g} s of its end: it is killed"
+            fields = {"text": f"process {process} {text}", "process": process}
+            self.report(WARNING, fields)
+            launched.signal(signal.SIGKILL)
+            await gone.wait()
+
+    def remove(self, spec: ProcessSpec, placement: Placement) -> None:
+        """Forget a process that has ended in order, or could not be started."""
+        self._leaving.pop(spec.name, None)
+        self._launched.pop(spec.name, None)
+        self._home.lost(spec.name, in_order=True)
+        self._supervision.remove(spec.name)
+        self._standstill.forget(spec)
+        self.placement = placement
+        self.roll.remove(spec.name, placement)
+        for actor in spec.actors:
+            self.statuses.pop(actor, None)
+
+    def is_at(self, process: str, *stages: LifeStage) -> bool:
+        """Whether a process of the run is at one of these stages."""
+        return self._supervision.is_at(process, *stages)
+
+    def report(self, event: str, fields: dict[str, Any]) -> None:
+        """Report an event of the supervisor."""
+        self._watcher.event(self.name, event, fields)
+
+    def fail(self, error: Exception) -> None:
+        """End the run with an error that is a mistake of the runtime."""
+        if not self.outcome.done():
+            self.outcome.set_exception(error)
 
     def _is_halting(self, process: str) -> bool:
         """Whether the process is stopping. Its messages about its start were then sent before it
@@ -256,6 +366,8 @@ class Supervisor(Actor):
 
     async def on_heartbeat(self, message: Heartbeat, envelope: Envelope) -> None:
         """Note that a process lives, and check that the run advances."""
+        if message.process not in self.roll.specs:
+            return
         self._supervision.beat(message, self.now())
         for actor, status in message.actors.items():
             self.statuses[actor] = {**status, "process": message.process}
@@ -295,7 +407,8 @@ class Supervisor(Actor):
         """Note that the connection between two processes broke. If neither of them ends, this ends
         the run."""
         former = 0 < message.life < self._supervision.life(message.peer)
-        if not self.outcome.done() and not former:
+        leaves = self._is_leaving(message.peer) or self._is_leaving(message.process)
+        if not self.outcome.done() and not former and not leaves:
             self._watcher.event(
                 self.name, "link lost", {"process": message.process, "peer": message.peer}
             )
@@ -355,6 +468,8 @@ class Supervisor(Actor):
         halting = self._is_halting(launched.name)
         restarts = self._restarts(launched.name)
         self._supervision.note(launched.name, "exit", self.now())
+        if launched.name in self._leaving:
+            self._leaving[launched.name].set()
         if not halting:
             why = self._condemned.get(launched.name) or launched.describe(
                 status, self._memory.killed()
@@ -367,6 +482,10 @@ class Supervisor(Actor):
                 self._causes.exited(launched.name, death, self.now())
             else:
                 self._end(death)
+
+    def _is_leaving(self, process: str) -> bool:
+        """Whether a process ends or has ended as it was told to, while the run goes on."""
+        return process in self._leaving or process not in {SUPERVISOR, *self.roll.specs}
 
     def _restarts(self, process: str) -> bool:
         """Whether the process would be started again if it died now."""

@@ -16,6 +16,12 @@ from runtime.transport.keys import Keys
 from runtime.transport.zeromq import key_pair
 
 
+def credentials_later(mine: Keys) -> Keys:
+    """Return the keys of a process that is started while the run goes on. `mine` are the keys of
+    the supervisor. It connects to processes of its host only, so no peer needs its public key."""
+    return Keys(mine.secret, *(key_pair() if mine.public else ()))
+
+
 def credentials(placement: Placement, *, encrypted: bool) -> dict[str, Keys]:
     """Return the keys of every process and of the supervisor. The supervisor knows the public keys
     of all processes. A process knows those of the supervisor and of the processes that it exchanges

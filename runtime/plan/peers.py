@@ -5,12 +5,13 @@ from __future__ import annotations
 
 import types
 import typing
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import is_dataclass
 from functools import cache
 from typing import Annotated, Any, Union, get_args, get_origin
 
 from runtime.actor_options import Peer
+from runtime.errors import ConfigError
 from runtime.plan.topology import ActorSpec, Topology
 from runtime.suggest import near_hint
 
@@ -37,6 +38,18 @@ def wrong_peers(topology: Topology, roles: Mapping[str, Callable[..., Any]]) -> 
                     f"add {link} to the links of the topology"
                 )
     return problems
+
+
+def refuse_unlinked(role: Callable[..., Any], actor: ActorSpec, linked: Collection[str]) -> None:
+    """Raise ConfigError with each peer in the options of one actor that is not among the actors
+    that it is `linked` with."""
+    problems = [
+        f"{key}: it has no link to '{peer}': name it in `links`{near_hint(peer, linked)}"
+        for key, peer in _named(role, actor)
+        if peer not in linked and peer != actor.name
+    ]
+    if problems:
+        raise ConfigError(problems)
 
 
 def _named(role: Callable[..., Any], actor: ActorSpec) -> Iterator[tuple[str, str]]:

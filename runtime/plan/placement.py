@@ -7,9 +7,10 @@ from __future__ import annotations
 
 import dataclasses
 import fnmatch
+import itertools
 import os
-from collections import defaultdict
-from collections.abc import Sequence
+from collections import Counter, defaultdict
+from collections.abc import Mapping, Sequence
 
 from runtime.config.hostfile import matching
 from runtime.config.sections import ClusterConfig, Machine
@@ -17,7 +18,9 @@ from runtime.errors import ConfigError
 from runtime.machine.usable_cores import limits, usable
 from runtime.plan.homes import at_home, wanted
 from runtime.plan.machine_files import Files
+from runtime.plan.roads import is_far
 from runtime.plan.topology import (
+    ActorSpec,
     Group,
     Placement,
     ProcessRule,
@@ -64,6 +67,52 @@ def _computing(crowd: Sequence[Group], topology: Topology, config: ClusterConfig
         return set()
     heavy = {actor.name for actor in topology.actors if actor.computes}
     return {process for process, _, actors in crowd if not heavy.isdisjoint(actors)}
+
+
+def placed_later(
+    actor: ActorSpec, linked: Sequence[str], placement: Placement, config: ClusterConfig
+) -> ProcessSpec:
+    """Return the process of an actor that another starts while the run goes on: one of its own.
+    `linked` are the actors that it has links to, first the one that starts it.
+
+    The first [[process]] with a pattern for the actor gives the machine; if it names several, the
+    one with the fewest processes. Without such a rule it is the machine of the actor that starts
+    it. Raises ConfigError if it would be on another host than `up`, or have a link to one (on the
+    virtual clock it may), or if the machine has no cores left for a process that it pins.
+    """
+    crowds = Counter(spec.machine for spec in placement.processes)
+    rule = next((rule for rule in _rules(config) if _matches(actor.name, rule.actors)), None)
+    homes = {each: spec.machine for spec in placement.processes for each in spec.actors}
+    name = homes[linked[0]]
+    if rule is not None:
+        name = min(rule.machines, key=lambda machine: crowds[machine])
+    if config.simulation.clock == "real":
+        _refuse_other_hosts({actor.name: name} | {each: homes[each] for each in linked}, config)
+    machine = next(machine for machine in config.machine if machine.name == name)
+    there = [spec for spec in placement.processes if spec.machine == name]
+    ports = {spec.port for spec in there}
+    first = machine.port or 0
+    port = next(port for port in itertools.count(first, 2) if port not in ports) if first else 0
+    threads = _threads(machine, config, len(there) + 1)
+    spec = ProcessSpec(actor.name, name, (actor.name,), threads, port)
+    if not _matches(actor.name, machine.pin):
+        return spec
+    taken = {core for other in placement.processes for core in other.cores}
+    free = [core for core in usable() if core not in taken]
+    if problem := _too_many(machine, [spec], free, config):
+        raise ConfigError([f"machine '{name}' has no cores left to pin it to: {problem[0]}"])
+    return dataclasses.replace(spec, cores=tuple(free[: spec.threads]))
+
+
+def _refuse_other_hosts(homes: Mapping[str, str], config: ClusterConfig) -> None:
+    """Raise ConfigError if one of these actors is on another host than `up`. `homes` is actor ->
+    machine."""
+    far = {machine.name for machine in config.machine if is_far(machine)}
+    for actor, machine in homes.items():
+        if machine in far:
+            text = f"actor '{actor}' is placed on machine '{machine}', which is another host"
+            needs = "an actor that another one starts, and its links, must be on the host of `up`"
+            raise ConfigError([f"{text}: {needs}; place it there by a [[process]]"])
 
 
 def machines_wanted(topology: Topology, config: ClusterConfig) -> int:
@@ -189,6 +238,10 @@ def _too_many(
 
 def _named(specs: Sequence[ProcessSpec]) -> str:
     return ", ".join(f"{spec.name} ({spec.threads})" for spec in specs)
+
+
+def _matches(actor: str, patterns: Sequence[str]) -> bool:
+    return any(fnmatch.fnmatchcase(actor, pattern) for pattern in patterns)
 
 
 def _fits(spec: ProcessSpec, pattern: str) -> bool:

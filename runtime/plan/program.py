@@ -14,7 +14,7 @@ import importlib.util
 import inspect
 import os
 import sys
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import suppress
 from importlib.machinery import ModuleSpec, SourceFileLoader
 from pathlib import Path
@@ -27,7 +27,7 @@ from runtime.actors.actor import Actor
 from runtime.errors import ConfigError, LaunchError
 from runtime.messages.message import SCRIPT, Message
 from runtime.plan.machine_files import Files
-from runtime.plan.peers import wrong_peers
+from runtime.plan.peers import refuse_unlinked, wrong_peers
 from runtime.plan.topology import ActorSpec, Topology
 from runtime.program_interface import Program, program_of
 from runtime.regular import is_file
@@ -169,12 +169,41 @@ def vocabulary_of(
 ) -> dict[str, Collection[type[Message]]]:
     """Return actor -> the messages that it handles. Actors made by a function are left out, since
     any message may be sent to them."""
-    found = {spec.name: role_of(roles, spec) for spec in topology.actors}
-    return {
-        name: role.handlers
-        for name, role in found.items()
-        if isinstance(role, type) and issubclass(role, Actor)
-    }
+    found = {spec.name: understood_by(roles, spec) for spec in topology.actors}
+    return {name: kinds for name, kinds in found.items() if kinds is not None}
+
+
+def understood_by(roles: Mapping[str, Role], spec: ActorSpec) -> Collection[type[Message]] | None:
+    """Return the messages that an actor handles. None if a function makes it: any message may be
+    sent to it."""
+    role = role_of(roles, spec)
+    return role.handlers if isinstance(role, type) and issubclass(role, Actor) else None
+
+
+def described_child(spec: object, links: Sequence[str]) -> ActorSpec:
+    """Return `spec` if it and `links` can describe an actor that another one starts. Raises
+    ConfigError."""
+    if not isinstance(spec, ActorSpec):
+        kind = type(spec).__name__
+        raise ConfigError([f"found {kind}, expected ActorSpec(name, role, ...)"])
+    if isinstance(links, str):
+        raise ConfigError([f"links: found '{links}', expected a list of names"])
+    if spec.process:
+        text = f"process: found '{spec.process}', but it gets a process of its own"
+        raise ConfigError([f"actor '{spec.name}': {text}: leave `process` out"])
+    return spec
+
+
+def child_of(
+    roles: Mapping[str, Role], parent: str, spec: object, links: Sequence[str]
+) -> ActorSpec:
+    """Return the description of an actor that `parent` starts while the run goes on, with options
+    as its role declares them. Raises ConfigError if it is not complete and correct in itself."""
+    described = described_child(spec, links)
+    role = role_of(roles, described)
+    child = dataclasses.replace(described, options=options_of(role, described))
+    refuse_unlinked(role, child, {parent, *links})
+    return child
 
 
 def made_of(roles: Mapping[str, Role], spec: ActorSpec, files: Files | None = None) -> Actor:

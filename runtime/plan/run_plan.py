@@ -95,12 +95,13 @@ class RunPlan:
     def metrics_port(self, process: str) -> int:
         """Return the port where a process serves its metrics; 0 means any free port.
 
-        The ports of the processes of one machine count up from `metrics_ports`, in the order of the
-        plan. Machines with a loopback address count as one machine.
+        The ports of the planned processes of one machine count up from `metrics_ports`, in the
+        order of the plan. Machines with a loopback address count as one machine.
         """
-        if not self.metrics_ports:
+        planned = [spec for spec in self.placement.processes if not spec.number]
+        if not self.metrics_ports or process not in {spec.name for spec in planned}:
             return 0
-        homes = {spec.name: self._loopback_of(spec.machine) for spec in self.placement.processes}
+        homes = {spec.name: self._loopback_of(spec.machine) for spec in planned}
         return self.metrics_ports + [name for name in homes if homes[name] == homes[process]].index(
             process
         )

@@ -150,6 +150,7 @@ class ProcessSpec:
     `first_core` is used on a machine whose cores are not known here. The process then stays on that
     core and the following ones, as many as it has threads; see `cores.settled`. `crowd` is the
     number of processes that share the machine's cores, itself included (0: all of the machine).
+    `number` counts the processes of actors that others start, from 1; a planned process has 0.
     """
 
     name: str
@@ -160,6 +161,7 @@ class ProcessSpec:
     cores: tuple[int, ...] = ()
     first_core: int | None = None
     crowd: int = 0
+    number: int = 0
 
     @property
     def threads_told(self) -> str:

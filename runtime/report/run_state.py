@@ -13,6 +13,7 @@ from typing import Any
 
 from runtime.cluster.lifecycle import Heartbeat
 from runtime.cluster.preparing import PREPARING
+from runtime.plan.growth import ENDED
 from runtime.records.journal_reading import is_number
 from runtime.report.run_phase import ENDS, RunPhase
 
@@ -107,6 +108,9 @@ class RunState:
         elif event == "began":
             self.began = now
             self.preparing.clear()
+        elif event == ENDED and (seen := self.actors.get(str(fields.get("name")))) is not None:
+            seen.doing = "ended"
+            seen.waits = ""
         elif event in ENDS:
             self.summary = dict(fields)
 

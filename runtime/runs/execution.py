@@ -101,6 +101,11 @@ class Execution(ABC):
     healing: Healing | None = None
     summary = ""
 
+    @property
+    @abstractmethod
+    def placement(self) -> Placement:
+        """The present actors of the run and their processes."""
+
     @abstractmethod
     async def open(self) -> None:
         """Get every resource that can be refused. Raises ConvoyError with the reason of a

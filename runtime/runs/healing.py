@@ -64,10 +64,8 @@ class Healing:
     """The healing of one run, before its processes are ended. Afterwards `memory` is the state with
     which the next run may begin, or None, and `why` gives the reason."""
 
-    def __init__(self, supervisor: Supervisor, placement: Placement) -> None:
+    def __init__(self, supervisor: Supervisor) -> None:
         self._supervisor = supervisor
-        self._placement = placement
-        self._process_of = placement.process_of()
         self.memory: Memory | None = None
         self.why = ""
         supervisor.before_stopping = self.after
@@ -81,7 +79,7 @@ class Healing:
         if not isinstance(error, RoleDied) or not self._supervisor.began.is_set():
             return
         since = self._supervisor.now()
-        lost = died_with(error, self._placement) | self._gone()
+        lost = died_with(error, self._supervisor.placement) | self._gone()
         while self.memory is None:
             attempt = asyncio.create_task(self._kept(lost, since), name="healing")
             try:
@@ -113,12 +111,14 @@ class Healing:
             self.why = str(error)
 
     async def _asked(self, lost: Collection[str]) -> tuple[str, KeptState | None]:
-        lead = self._placement.topology.lead
+        placement = self._supervisor.placement
+        lead = placement.topology.lead
+        process_of = placement.process_of()
         ask = self._supervisor.ask
         elsewhere = {hello.host for hello in self._supervisor.roll.greetings.values()} - {
             host_identity.identity()
         }
-        if elsewhere or self._process_of[lead] in lost:
+        if elsewhere or process_of[lead] in lost:
             self.why = (
                 ("other hosts cannot read this host's memory") if elsewhere else f"{lead} has died"
             )
@@ -128,7 +128,7 @@ class Healing:
         except Unsendable:  # a program without healing
             self.why = f"{lead} does not report which actors hold the whole state"
             return "", None
-        living = [name for name in holders.actors if self._process_of[name] not in lost]
+        living = [name for name in holders.actors if process_of[name] not in lost]
         answers = await asyncio.gather(*map(self._reached, living))
         reached = {
             name: steps for name, steps in zip(living, answers, strict=True) if steps is not None

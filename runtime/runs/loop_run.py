@@ -8,6 +8,7 @@ next to the loop.
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Sequence
 from typing import Any, TypeVar
 
 from runtime import user_code
@@ -15,8 +16,9 @@ from runtime.actors.actor import Actor
 from runtime.compute.compute import Compute, ThreadCompute
 from runtime.errors import ConvoyError, LaunchError, ProgramFailed, RoleDied
 from runtime.messages.message import Message, Save, WindDown
+from runtime.plan.placement import placed_later
 from runtime.plan.program import actor_of, import_program
-from runtime.plan.topology import SUPERVISOR
+from runtime.plan.topology import SUPERVISOR, ActorSpec, Placement, ProcessSpec
 from runtime.runs.execution import Execution, ExecutionContext, Watchers
 from runtime.runs.observation import Observation
 from runtime.simulation.cluster import Simulation
@@ -45,6 +47,10 @@ class LoopExecution(Execution):
         self._tracing: LoopTracing | None = None
         self._cluster = self._hosted()
 
+    @property
+    def placement(self) -> Placement:
+        return self._cluster.placement
+
     def _hosted(self) -> Simulation:
         site = self._site
         return Simulation(
@@ -53,7 +59,13 @@ class LoopExecution(Execution):
             directory=site.directory.path,
             watch=self._watchers.event,
             compute=ThreadCompute,
+            place=self._placed_later,
         )
+
+    def _placed_later(
+        self, actor: ActorSpec, linked: Sequence[str], placement: Placement
+    ) -> ProcessSpec:
+        return placed_later(actor, linked, placement, self._site.config)
 
     async def open(self) -> None:
         await self._cluster.join(SUPERVISOR, self._script)

@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import platform
 import sys
+from collections.abc import Sequence
 from itertools import chain
 from pathlib import Path
 from typing import Any, TypeVar
@@ -17,6 +18,7 @@ from runtime.actors.inspection import BeginTrace, EndTrace, Looked, ShowStacks
 from runtime.actors.metrics import Metrics, Pages, discovery
 from runtime.actors.node import Node
 from runtime.cluster.clients import Answer, Clients, Scale
+from runtime.cluster.growing import Growing
 from runtime.cluster.launcher import Early, LaunchPlan
 from runtime.cluster.launchers import launcher_of
 from runtime.cluster.lifecycle import FIRST, LifeStage
@@ -38,12 +40,14 @@ from runtime.machine.versions import build, identity
 from runtime.memory.arena import Arena
 from runtime.messages.message import Array, Envelope, Lane, Message
 from runtime.page.live import LivePage
-from runtime.plan.credentials import credentials
-from runtime.plan.placement import files_of
+from runtime.plan.credentials import credentials, credentials_later
+from runtime.plan.growth import Growth
+from runtime.plan.placement import files_of, placed_later
 from runtime.plan.program import program_here, vocabulary_of
 from runtime.plan.roads import roads_of
 from runtime.plan.run_plan import RunPlan, key_file
-from runtime.plan.topology import SUPERVISOR
+from runtime.plan.topology import SUPERVISOR, ActorSpec, Placement, ProcessSpec
+from runtime.reasons import reason
 from runtime.report.run_metrics import RunMetrics
 from runtime.runs import pages
 from runtime.runs.continuing import Continuing
@@ -51,7 +55,7 @@ from runtime.runs.execution import Execution, ExecutionContext, Watchers
 from runtime.runs.healing import Healing
 from runtime.runs.observation import Observation
 from runtime.serving.visits import LastLook
-from runtime.transport import Endpoints, Release
+from runtime.transport import Release
 from runtime.transport.inproc import InprocNetwork, InprocTransport
 from runtime.transport.sockets import SocketTransport
 
@@ -75,7 +79,7 @@ class ProcessExecution(Execution):
         config = site.config
         directory = site.directory
         self._site = site
-        self._placement = placement
+        self._growth = Growth(placement, self._placed_later)
         self._config = config
         self._directory = directory
         self._limits = site.limits
@@ -112,7 +116,10 @@ class ProcessExecution(Execution):
             self._node, self._road, placement, launcher, liveness, self._watchers
         )
         self.began = self._supervisor.began
-        self.healing = Healing(self._supervisor, placement) if config.heals else None
+        self._supervisor.growing = Growing(
+            self._supervisor, self._growth, self._prepare, self._discard
+        )
+        self.healing = Healing(self._supervisor) if config.heals else None
         self._tracing = Tracing(
             self._supervisor,
             self._supervisor.roll,
@@ -148,15 +155,16 @@ class ProcessExecution(Execution):
         descriptors.more()
         self._private = PrivateFolder.make()
         self._sockets = self._private.path
-        for spec in self._placement.processes:
+        for spec in self.placement.processes:
             self._keys[spec.name].write(key_file(self._sockets, spec.name))
         if text := self._roads.doubts:
             self._watchers.event(SUPERVISOR, WARNING, {"text": text})
         if self._config.run.observe:
             self._serve_pages()
-        self._plan(await self._road.open()).write(self._directory.path)
+        self._endpoints = await self._road.open()
+        self._plan().write(self._directory.path)
         self._node.connect(SUPERVISOR, FIRST, await self._inside.open(), [SUPERVISOR], self._inside)
-        topology = self._placement.topology
+        topology = self.placement.topology
         if (program := program_here(topology.program)) is not None:
             self._node.router.vocabulary = vocabulary_of(program.roles, topology)
         self._node.add(SUPERVISOR, SUPERVISOR, self._supervisor)
@@ -175,7 +183,7 @@ class ProcessExecution(Execution):
         metrics = self._config.metrics
         address = pages.address_of(self._config, self._here)
         names = pages.names_of(self._config)
-        program = self._placement.topology.program
+        program = self.placement.topology.program
         now = asyncio.get_running_loop().time
         self._report = pages.live_page(self._config, self._directory.path, program, address, now)
         numbers = self._node.metrics
@@ -325,12 +333,44 @@ class ProcessExecution(Execution):
         this host, which other hosts reach by another address."""
         return self._here if self._here and is_loopback(machine.address) else machine.address
 
-    def _plan(self, endpoints: Endpoints) -> RunPlan:
+    @property
+    def placement(self) -> Placement:
+        """The present actors and processes of the run."""
+        return self._growth.placement
+
+    def _placed_later(
+        self, actor: ActorSpec, linked: Sequence[str], placement: Placement
+    ) -> ProcessSpec:
+        return placed_later(actor, linked, placement, self._config)
+
+    def _prepare(self, spec: ProcessSpec) -> None:
+        """Write down what a process must know that is started while the run goes on."""
+        keys = self._keys[spec.name] = credentials_later(self._keys[SUPERVISOR])
+        try:
+            keys.write(key_file(self._sockets, spec.name))
+            self._plan().write(self._directory.path)
+        except OSError as error:
+            raise LaunchError(f"{error.filename}: {reason(error)}") from None
+
+    def _discard(self, spec: ProcessSpec) -> None:
+        """Remove what belonged to a process that has ended. The plan loses it too."""
+        self._keys.pop(spec.name, None)
+        files = [key_file(self._sockets, spec.name)]
+        files += [self._sockets / f"{spec.name}.{lane}" for lane in ("control", "bulk")]
+        try:
+            for path in files:
+                path.unlink(missing_ok=True)
+            self._plan().write(self._directory.path)
+        except OSError as error:
+            text = f"{error.filename}: {reason(error)}: it still names process {spec.name}"
+            self._watchers.event(SUPERVISOR, WARNING, {"text": text})
+
+    def _plan(self) -> RunPlan:
         config = self._config
         return RunPlan(
-            placement=self._placement,
+            placement=self.placement,
             import_path=tuple(entry for entry in sys.path if entry),
-            supervisor=endpoints,
+            supervisor=self._endpoints,
             limits=self._limits,
             heartbeat_seconds=config.liveness.heartbeat_seconds,
             transport=self._roads.transport,
@@ -347,7 +387,8 @@ class ProcessExecution(Execution):
                 machine.name: machine.namespace for machine in config.machine if machine.namespace
             },
             files=files_of(config),
-            trace=config.run.trace > 0,
+            # later processes join a trace that is under way, see `Tracing`
+            trace=config.run.trace > 0 and not self.began.is_set(),
             observe=config.run.observe,
         )
 
@@ -360,9 +401,9 @@ class ProcessExecution(Execution):
         here = self.metrics_url.removeprefix("http://").removesuffix("/sd")
         found = [(here, {"process": UP, "machine": platform.node(), "run": run})]
         stages = self._stages()
-        for spec in self._placement.processes:
+        for spec in self.placement.processes:
             hello = self._supervisor.roll.greetings.get(spec.name)
-            if hello is not None and stages[spec.name] not in ENDING:
+            if hello is not None and stages.get(spec.name) not in (None, *ENDING):
                 labels = {"process": spec.name, "machine": spec.machine, "run": run}
                 found.append((f"{hello.metrics_address}:{hello.metrics_port}", labels))
         return discovery(found)
@@ -379,7 +420,7 @@ class ProcessExecution(Execution):
     def _show_run(self) -> None:
         """Show on the metrics page what this process is, and the state of the run."""
         metrics = self._node.metrics
-        topology = self._placement.topology
+        topology = self.placement.topology
         metrics.of_process()
         metrics.info(
             "build",

@@ -81,7 +81,7 @@ class Run:
         cards: OperatorKeys | None = None,
         shares: bool = False,
     ) -> None:
-        self.placement = placement
+        self._planned = placement
         self._restarts = restarts
         self._cards = cards or OperatorKeys()
         self._config = config
@@ -152,6 +152,11 @@ class Run:
         self._held.enter_context(Wishes(lock, self))
         return made
 
+    @property
+    def placement(self) -> Placement:
+        """The actors of the run and their processes, at present."""
+        return self._planned if self._house is None else self._house.placement
+
     async def _live(self, directory: RunDirectory) -> None:
         consoles = [] if self._console is None else [self._console()]
         clock = asyncio.get_running_loop().time
@@ -208,11 +213,8 @@ class Run:
                     house.began.set()  # end all waits for the beginning
                     # without a last event, the run counts as killed
                     if seen_through and self._error is None:
-                        directory.event(
-                            SUPERVISOR,
-                            STOPPED if house.ended_now or not self._had_begun else ENDED,
-                            {},
-                        )
+                        cut = house.ended_now or not self._had_begun
+                        directory.event(SUPERVISOR, STOPPED if cut else ENDED, {})
                 if board is not None:
                     board.close()
                 directory.close()
@@ -359,8 +361,7 @@ class Run:
         self._started()
         await self.ended()
         self._raise()
-        lead = self.placement.topology.lead
-        return self._events.last_fields(lead)
+        return self._events.last_fields(self.placement.topology.lead)
 
     # -- inside
 

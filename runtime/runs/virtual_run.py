@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 import json
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 from runtime.cluster.warnings import WARNING, LoggedWarnings
 from runtime.compute import threads
@@ -18,11 +18,11 @@ from runtime.compute.compute import Compute, InlineCompute
 from runtime.compute.service_times import FILE, Recorder, ServiceTimes, as_text
 from runtime.config.sections import ClusterConfig
 from runtime.errors import ConfigError, ConvoyError, Deadlock, RoleDied
-from runtime.plan.topology import Placement
+from runtime.plan.topology import ActorSpec, Placement, ProcessSpec
 from runtime.runs.execution import ExecutionContext
 from runtime.runs.loop_run import HERE, LoopExecution, told
 from runtime.simulation.clock import VirtualTimeLoop
-from runtime.simulation.cluster import ServiceTime, Simulation
+from runtime.simulation.cluster import Simulation
 from runtime.transport.inproc import InprocNetwork
 from runtime.transport.network_model import LinkRule
 
@@ -45,12 +45,14 @@ def network_of(placement: Placement, config: ClusterConfig) -> InprocNetwork:
     wanted = config.simulation
     interfaces = None
     if wanted.interfaces != "link":
-        by_machine = wanted.interfaces == "machine"
-        interfaces = {
-            spec.name: spec.machine if by_machine else spec.name for spec in placement.processes
-        }
+        interfaces = {spec.name: _interface(spec, config) for spec in placement.processes}
     links = tuple(_link(pattern, placement, config) for pattern in wanted.links)
     return InprocNetwork(wanted.latency, float(wanted.bytes_per_second or 0), interfaces, links)
+
+
+def _interface(spec: ProcessSpec, config: ClusterConfig) -> str:
+    """Return the name of the network interface of a process."""
+    return spec.machine if config.simulation.interfaces == "machine" else spec.name
 
 
 def _link(pattern: str, placement: Placement, config: ClusterConfig) -> LinkRule:
@@ -70,7 +72,22 @@ def _link(pattern: str, placement: Placement, config: ClusterConfig) -> LinkRule
     raise ConfigError([config.raw.problem(("simulation", "links", pattern), text).text])
 
 
-def service_time_of(placement: Placement, config: ClusterConfig) -> ServiceTime | None:
+class RoleTimes:
+    """The service times of actors by their roles. `roles`: actor -> its role."""
+
+    def __init__(self, times: ServiceTimes, roles: dict[str, str]) -> None:
+        self._times = times
+        self.roles = roles
+
+    def __repr__(self) -> str:
+        return f"<service times of {len(self.roles)} actors>"
+
+    def __call__(self, actor: str, label: str) -> float:
+        """Return the seconds of the actor's next piece of work with this label."""
+        return self._times.seconds(actor, self.roles[actor], label)
+
+
+def service_time_of(placement: Placement, config: ClusterConfig) -> RoleTimes | None:
     """Return the service time of array work that is really computed. None: it takes no time. Raises
     ConfigError if the profile is wrong."""
     wanted = config.simulation
@@ -78,7 +95,7 @@ def service_time_of(placement: Placement, config: ClusterConfig) -> ServiceTime 
         return None
     times = ServiceTimes.read(config.raw.base / wanted.service_times, wanted.seed)
     roles = {actor.name: actor.role for actor in placement.topology.actors}
-    return lambda actor, label: times.seconds(actor, roles[actor], label)
+    return RoleTimes(times, roles)
 
 
 class VirtualExecution(LoopExecution):
@@ -88,7 +105,7 @@ class VirtualExecution(LoopExecution):
     observes: type[Compute] = InlineCompute
 
     def __init__(
-        self, site: ExecutionContext, network: InprocNetwork, service_time: ServiceTime | None
+        self, site: ExecutionContext, network: InprocNetwork, service_time: RoleTimes | None
     ) -> None:
         self._network = network
         self._service_time = service_time
@@ -105,7 +122,18 @@ class VirtualExecution(LoopExecution):
             directory=site.directory.path,
             watch=self._watchers.event,
             recorder=self._recorder,
+            place=self._placed_later,
         )
+
+    def _placed_later(
+        self, actor: ActorSpec, linked: Sequence[str], placement: Placement
+    ) -> ProcessSpec:
+        spec = super()._placed_later(actor, linked, placement)
+        if self._network.interfaces is not None:
+            self._network.interfaces[spec.name] = _interface(spec, self._site.config)
+        if self._service_time is not None:
+            self._service_time.roles[actor.name] = actor.role
+        return spec
 
     async def open(self) -> None:
         """Open the run directory's files and the log; see Execution.open."""

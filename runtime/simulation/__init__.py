@@ -5,6 +5,7 @@ loop_tracing  Traces of runs whose actors all live on this event loop, in real o
               (`run.trace`)
 clock         Virtual time: an event loop whose clock jumps to the next due event instead of waiting
               for it
+growing       The growth of a simulated run: actors start and end others on one event loop
 """
 
 from runtime.simulation.clock import run_virtual

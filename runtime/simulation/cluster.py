@@ -9,7 +9,8 @@ processes and no waiting.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Mapping
+from collections import defaultdict
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -20,8 +21,10 @@ from runtime.actors.node import Node
 from runtime.compute.compute import Compute, InlineCompute
 from runtime.compute.emulated_device import Turns, device_of
 from runtime.compute.service_times import Recorder
+from runtime.plan.growth import Growth, Place
 from runtime.plan.program import made_of
-from runtime.plan.topology import ActorSpec, Placement
+from runtime.plan.topology import ActorSpec, Placement, ProcessSpec
+from runtime.simulation.growing import Growing
 from runtime.transport import Endpoints, Limits
 from runtime.transport.inproc import InprocNetwork, InprocTransport
 
@@ -67,13 +70,22 @@ async def simulate(
     return simulation.journal
 
 
+def beside_its_parent(actor: ActorSpec, linked: Sequence[str], placement: Placement) -> ProcessSpec:
+    """Place an actor that another one starts on the machine of that one."""
+    home = placement.process_of()[linked[0]]
+    machine = next(spec.machine for spec in placement.processes if spec.name == home)
+    return ProcessSpec(actor.name, machine, (actor.name,))
+
+
 class Simulation:
     """A placement that runs on this event loop.
 
     `watch` is called for every event. `recorder` gets the durations of array work, and `on_work` is
     called after each piece. `compute` makes the device of each process, by default an InlineCompute
-    with `service_time`.
+    with `service_time`. `place` chooses the process of an actor that another one starts.
     """
+
+    make: Make  # from `prepare` on
 
     def __init__(
         self,
@@ -86,8 +98,11 @@ class Simulation:
         watch: Watch = lambda actor, event, fields: None,
         recorder: Recorder | None = None,
         compute: Callable[[], Compute] | None = None,
+        place: Place = beside_its_parent,
     ) -> None:
-        self.placement = placement
+        self._growth = Growth(placement, place)
+        self._growing = Growing(self, self._growth)
+        self.vocabulary: dict[str, Collection[type[Any]]] = {}
         self.watch = watch
         self.on_work: Callable[[], None] = lambda: None
         self.journal = Journal()
@@ -97,23 +112,34 @@ class Simulation:
         self._recorder = recorder
         self._limits = limits or Limits()
         self._outside = InprocNetwork()
-        self._roads: list[InprocTransport] = []  # to actors outside of the placement
-        network = network or InprocNetwork()
+        self._outsiders: list[str] = []
+        # process -> its transports to actors outside of the placement
+        self._roads: defaultdict[str, list[InprocTransport]] = defaultdict(list)
+        self._network = network or InprocNetwork()
+        self._directory = directory
+        self._compute = compute or (lambda: InlineCompute(service_time))
         for spec in placement.processes:
-            node = Node(
-                spec.name,
-                FIRST,
-                InlineCompute(service_time) if compute is None else compute(),
-                Metrics(),
-            )
-            node.lead = placement.topology.lead
-            node.directory = directory
-            node.on_event = self._event
-            node.on_failure = self._failed
-            node.on_finished = self._finished
-            node.on_work = self._worked
-            road = InprocTransport(spec.name, node.deliver, node.reject, self._limits, network)
-            self.nodes[spec.name] = (node, road)
+            self.host(spec)
+
+    @property
+    def placement(self) -> Placement:
+        """The present actors of the run and their processes."""
+        return self._growth.placement
+
+    def host(self, spec: ProcessSpec, life: int = FIRST) -> Node:
+        """Make the node of a process, without actors and links."""
+        node = Node(spec.name, life, self._compute(), Metrics())
+        node.lead = self.placement.topology.lead
+        node.directory = self._directory
+        node.children = self._growing
+        node.on_event = self.event
+        node.on_failure = self.fail
+        node.on_finished = self._finished
+        node.on_work = self._worked
+        node.router.vocabulary = self.vocabulary
+        road = InprocTransport(spec.name, node.deliver, node.reject, self._limits, self._network)
+        self.nodes[spec.name] = (node, road)
+        return node
 
     def __repr__(self) -> str:
         return f"<simulation of {len(self.nodes)} processes, {len(self.journal.entries)} events>"
@@ -142,18 +168,50 @@ class Simulation:
         outsider = Node(name, FIRST, InlineCompute(), Metrics())
         road = self._road(outsider)
         await road.open()
+        self.nodes[name] = (outsider, road)
         for process in self.placement.processes:
-            node, _ = self.nodes[process.name]
-            back = self._road(node)
-            await back.open()
-            node.connect(name, FIRST, NOWHERE, [name], back)
-            outsider.connect(process.name, FIRST, NOWHERE, process.actors, road)
+            await self._show(process, name)
+        self._outsiders.append(name)
         outsider.add(name, name, actor)
         outsider.begin([name])
-        self.nodes[name] = (outsider, road)
+
+    async def _show(self, process: ProcessSpec, outsider: str) -> None:
+        """Link a process of the placement and an actor outside of it."""
+        node, _ = self.nodes[process.name]
+        back = self._road(node)
+        await back.open()
+        node.connect(outsider, FIRST, NOWHERE, [outsider], back)
+        other, road = self.nodes[outsider]
+        other.connect(process.name, node.incarnation, NOWHERE, process.actors, road)
+
+    async def link(self, process: ProcessSpec) -> None:
+        """Link a process that was started while the run goes on, in both directions."""
+        node, road = self.nodes[process.name]
+        await road.open()
+        for peer, actors in self.placement.neighbours(process.name).items():
+            other, back = self.nodes[peer]
+            node.connect(peer, other.incarnation, NOWHERE, actors, road)
+            other.connect(process.name, node.incarnation, NOWHERE, process.actors, back)
+        for outsider in self._outsiders:
+            await self._show(process, outsider)
+
+    async def remove(self, process: str) -> None:
+        """Stop the actors of a process, and forget it."""
+        node, road = self.nodes.pop(process)
+        await self._closed(node, road)
+        for other, _ in self.nodes.values():
+            other.lost(process, in_order=True)
+        self.vocabulary.pop(process, None)  # its actor has the same name
+
+    async def _closed(self, node: Node, road: InprocTransport) -> None:
+        await node.stop()
+        node.compute.close()
+        for each in (road, *self._roads.pop(node.process, ())):
+            await each.close()
 
     async def prepare(self, make: Make) -> None:
         """Make the actors, link them and call their on_start. Raises the first failure."""
+        self.make = make
         specs = {actor.name: actor for actor in self.placement.topology.actors}
         for process in self.placement.processes:
             node, road = self.nodes[process.name]
@@ -168,8 +226,7 @@ class Simulation:
         cells = {
             name: cell for node, _ in self.nodes.values() for name, cell in node.actors.items()
         }
-        for node, _ in self.nodes.values():
-            node.router.vocabulary = {name: cell.actor.handlers for name, cell in cells.items()}
+        self.vocabulary |= {name: cell.actor.handlers for name, cell in cells.items()}
         for process in self.placement.processes:
             for self.failed in process.actors:
                 await self.nodes[process.name][0].prepare([self.failed])
@@ -182,12 +239,8 @@ class Simulation:
 
     async def close(self) -> None:
         """Stop the actors."""
-        for node, road in self.nodes.values():
-            await node.stop()
-            node.compute.close()
-            await road.close()
-        for road in self._roads:
-            await road.close()
+        for node, road in list(self.nodes.values()):
+            await self._closed(node, road)
 
     def end(self) -> None:
         """End the run at once."""
@@ -223,7 +276,7 @@ class Simulation:
     def _road(self, node: Node) -> InprocTransport:
         """Make a transport between one process and actors outside of the placement."""
         road = InprocTransport(node.process, node.deliver, node.reject, self._limits, self._outside)
-        self._roads.append(road)
+        self._roads[node.process].append(road)
         return road
 
     def _worked(self, role: str, label: str, seconds: float) -> None:
@@ -231,11 +284,13 @@ class Simulation:
             self._recorder.note(role, label, seconds)
         self.on_work()
 
-    def _event(self, actor: str, event: str, fields: dict[str, Any]) -> None:
+    def event(self, actor: str, event: str, fields: dict[str, Any]) -> None:
+        """Note an event."""
         self.journal.entries.append((asyncio.get_running_loop().time(), actor, event, fields))
         self.watch(actor, event, fields)
 
-    def _failed(self, actor: str, error: BaseException) -> None:
+    def fail(self, actor: str, error: BaseException) -> None:
+        """End the run with the failure of an actor."""
         if not self.over.done():
             self.failed = actor
             self.over.set_exception(error)

@@ -16,7 +16,7 @@ from __future__ import annotations
 import asyncio
 import fnmatch
 from collections import deque
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 
 Then = Callable[[], None]
@@ -151,7 +151,7 @@ class Network:
 
     latency: float = 0.0
     bytes_per_second: float = 0.0
-    interfaces: Mapping[str, str] | None = None
+    interfaces: dict[str, str] | None = None
     links: Sequence[LinkRule] = ()
 
     def __post_init__(self) -> None:

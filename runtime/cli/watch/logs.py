@@ -55,7 +55,8 @@ async def _shown(
     async with seen as looked, followed(looked, follow) as end:
         console = Teller()
         tails = Tails(looked.directory, process, console.warn)
-        names = _processes(looked.directory, console) or tails.names()
+        # a process that has ended while the run goes on is no longer in the plan
+        names = list(dict.fromkeys([*_processes(looked.directory, console), *tails.names()]))
         if process is not None:
             named(process, names, "process")
         width = len(process) if process is not None else max(map(len, names), default=0)

@@ -57,10 +57,14 @@ class Looking:
     async def look(self, within: float) -> Look:
         """The states of all processes, as far as they arrive within so many seconds."""
         now = asyncio.get_running_loop().time
-        for spec in self.client.placement.processes:
-            if spec.name not in self._asking:
-                self._asking[spec.name] = asyncio.create_task(self.client.snapshot(spec.name))
-                self._since.setdefault(spec.name, now())
+        present = [spec.name for spec in self.client.placement.processes]
+        for ended in self._since.keys() - {*present}:
+            self._asking.pop(ended).cancel()
+            del self._since[ended]
+        for process in present:
+            if process not in self._asking:
+                self._asking[process] = asyncio.create_task(self.client.snapshot(process))
+                self._since.setdefault(process, now())
         await asyncio.wait(self._asking.values(), timeout=within)
         states: dict[str, State | None] = {}
         for process, task in list(self._asking.items()):

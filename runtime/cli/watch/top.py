@@ -108,12 +108,12 @@ async def _looks(
     looking: Looking, events: dict[str, dict[str, Any]], ended: asyncio.Event
 ) -> AsyncGenerator[Shown, None]:
     """Yield one look after another, until the user ends the view or the run is over."""
-    homes = looking.client.placement.process_of()
     before: Look = await looking.look(REFRESH_SECONDS)
     hearing = asyncio.create_task(_hear(looking, events))
     try:
         while not await _within(ended, REFRESH_SECONDS):
             after = await looking.look(REFRESH_SECONDS)
+            homes = looking.client.placement.process_of()
             yield events, rows(before, after, homes, _predicted(events))
             before = after
     finally:

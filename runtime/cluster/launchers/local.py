@@ -14,6 +14,7 @@ import os
 import signal
 import socket
 import sys
+from collections import deque
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -63,11 +64,13 @@ class LocalProcess(Launched):
     def let_go(self) -> None:
         """Release the resources: the end of the process is known, or does not matter any more."""
         self._unwatch()
-        forks.close(self.lifeline)
+        lifeline = self.lifeline
+        self.lifeline = -1
+        forks.close(lifeline)
 
     def end(self, status: int) -> None:
         """Note how the process ended."""
-        self._unwatch()
+        self.let_go()
         if not self.ended.done():
             self.ended.set_result(status)
 
@@ -97,14 +100,14 @@ class LocalProcess(Launched):
 
 @dataclass
 class Nursery(Born, Early):
-    """The launcher's side of a nursery. Orders are sent one at a time, and news arrive at any time.
-    `owed` is the number of processes that were ordered and not yet forked. After a cancelled
-    launch, no task waits for them. `gone` is True if the nursery has ended."""
+    """The launcher's side of a nursery. News arrive at any time. `ordered` has a future for each
+    process that was ordered and not yet forked, in the order of the orders. Its result is the
+    process id, or None if the nursery has ended. After a cancelled launch, no task waits for it.
+    `gone` is True if the nursery has ended."""
 
     prepared: bool = False
-    owed: int = 0
     gone: bool = False
-    born: asyncio.Queue[int | None] = field(default_factory=asyncio.Queue)
+    ordered: deque[asyncio.Future[int | None]] = field(default_factory=deque)
     children: dict[int, LocalProcess] = field(default_factory=dict)
     unread: bytes = b""
 
@@ -144,7 +147,7 @@ class Nursery(Born, Early):
             return (
                 f"the process that role processes are forked from (pid {pid}) has ended{_how(self)}"
             )
-        if not self.owed and _stat(pid)[0] not in STOPPED:
+        if not self.ordered and _stat(pid)[0] not in STOPPED:
             return ""
         return self.waiting()
 
@@ -174,7 +177,8 @@ class Nursery(Born, Early):
         if not news:
             asyncio.get_running_loop().remove_reader(self.link)
             self.gone = True
-            self.born.put_nowait(None)
+            while self.ordered:
+                self._born(None)
             for child in self.children.values():
                 child.signal(signal.SIGKILL)  # a child that is stopped could not end itself
                 child.end(LOST)
@@ -182,10 +186,14 @@ class Nursery(Born, Early):
         for line in lines:
             said = json.loads(line)
             if "status" not in said:
-                self.owed -= 1
-                self.born.put_nowait(said["pid"])
-            elif said["pid"] in self.children:
-                self.children[said["pid"]].end(said["status"])
+                self._born(said["pid"])
+            elif (ended := self.children.pop(said["pid"], None)) is not None:
+                ended.end(said["status"])
+
+    def _born(self, pid: int | None) -> None:
+        ordered = self.ordered.popleft()
+        if not ordered.done():  # its launch was not cancelled
+            ordered.set_result(pid)
 
     def last_lines(self, count: int = 20) -> list[str]:
         """Return the last lines of its log."""
@@ -235,8 +243,9 @@ class LocalLauncher(Launcher):
                 socket.send_fds(nursery.link, [json.dumps(order).encode()], [lifeline, log])
             finally:
                 os.close(log)
-            nursery.owed += 1
-            pid = await nursery.born.get()
+            ordered: asyncio.Future[int | None] = asyncio.get_running_loop().create_future()
+            nursery.ordered.append(ordered)
+            pid = await ordered
         except (BrokenPipeError, ConnectionResetError):
             # the nursery has ended: its log may have the reason
             pid = None

@@ -56,6 +56,7 @@ SCRIPTS = [each for each in examples("programs.md", "scripting.md") if "__main__
 PROMISED = {
     "runtime.map(square": "[0, 1, 4, 9, 16, 25, 36, 49]\n",
     "runtime.run(topology(4))": "{'total': 328350}\n",
+    "runtime.run(topology))  # {'total'": "{'total': 328350}\n",
 }
 
 

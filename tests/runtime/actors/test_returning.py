@@ -80,3 +80,24 @@ async def test_messages_that_wait_end_when_the_process_of_the_sender_stops() -> 
     for end in await asyncio.gather(*tasks, return_exceptions=True):
         assert isinstance(end, ActorStopped)
     assert road.sent == []
+
+
+async def test_only_late_messages_of_a_process_that_has_ended_in_order_count() -> None:
+    router, road = router_and_road()
+    late = Envelope(Question(number=1), 7, "worker", 1, "asker")
+    assert router._take(late) is None
+    router.lost("old", in_order=True)
+    assert router._take(late._replace(id=8)) is None
+    twice = router._take(late._replace(id=8))
+    assert twice is not None
+    assert twice.reason == "late"
+    with pytest.raises(ActorStopped, match="no link to an actor called 'worker'"):
+        await router.send("asker", "worker", Question(number=2))
+    router.lost("other")
+    unknown = router._take(late._replace(id=9, sender="server"))
+    assert unknown is not None
+    assert unknown.reason == "unknown_sender"
+    router.know(["worker"], Home("new", 2, cast("Transport", road)))
+    former = router._take(late._replace(id=9))
+    assert former is not None
+    assert former.reason == "unknown_sender"

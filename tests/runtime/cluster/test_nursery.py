@@ -246,6 +246,22 @@ async def test_a_nursery_that_cannot_fork_for_another_run_gives_the_reason(
         )
 
 
+async def test_a_launch_that_was_given_up_does_not_take_the_process_of_the_next_one() -> None:
+    ours, theirs = socket.socketpair()
+    with ours, theirs, tempfile.TemporaryFile() as log:
+        nursery = Nursery(nursery_start.Forked(os.getpid()), ours, log)
+        futures = [asyncio.get_running_loop().create_future() for _ in range(3)]
+        nursery.ordered.extend(futures)
+        futures[0].cancel()
+        theirs.sendall(b'{"pid": 1}\n{"pid": 2}\n')
+        nursery.read()
+        assert futures[1].result() == 2
+        theirs.shutdown(socket.SHUT_WR)
+        nursery.read()
+        assert futures[2].result() is None
+        assert nursery.gone
+
+
 async def parent_of_born(launcher: LocalLauncher, monkeypatch: pytest.MonkeyPatch) -> int:
     """Fork a process and wait for its end; return its parent's pid."""
     log = FullLog(monkeypatch)
