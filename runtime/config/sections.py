@@ -200,6 +200,10 @@ class Metrics(Section):
     )
     """The longest time that `up` stays after the end of the run for readers that poll its page, so
     that they can read it once more."""
+    targets: str | None = None
+    """Default: `convoy/targets/HOST` in `$XDG_STATE_HOME` or `~/.local/state`. The folder in which
+    each run lists its pages in a file for Prometheus
+    (docs/metrics.md#one-configuration-for-all-runs). `""`: no such file."""
     readers: tuple[Text, ...] = Field(default=(), strict=False)
     """Users of this machine, other than you and root, that may read the pages, such as
     `["prometheus"]`. `["*"]`: every user that can connect."""
