@@ -64,6 +64,9 @@ class Run(Section):
     tensorboard: bool = False
     """Write the numbers of progress reports and tests for TensorBoard too. This needs `pip install
     -e '.[tensorboard]'` (docs/report.md)."""
+    trackers: tuple[Literal["wandb"], ...] = Field(default=(), strict=False)
+    """Trackers of experiments that get the numbers too: `["wandb"]`, which needs `pip install -e
+    '.[wandb]'` (docs/report.md#weights-and-biases)."""
     observe: bool = True
     """With `false` the run has no pages, no metrics, no log.csv, no usage.jsonl and no comparison
     with the prediction. The journal, the logs and all commands stay (docs/metrics.md)."""

@@ -99,6 +99,7 @@ class Choosing:
             "name": name,
             "record_service_times": False,
             "tensorboard": False,
+            "trackers": (),
         }
         changed = {
             "run": config.run.model_copy(update=run),
