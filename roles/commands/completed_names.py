@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from nets.definition.spec import zoo_names
+from nets import zoo_names
 from roles.options import AUTO
 from roles.registry import PRESETS
 
