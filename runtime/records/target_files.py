@@ -59,7 +59,7 @@ class TargetFile:
     for people, and writing is tried again."""
 
     def __init__(
-        self, folder: Path, run: str, targets: Targets, tell: Callable[[str], None]
+        self, folder: Path, run: str, targets: Targets, tell: Callable[[str], object]
     ) -> None:
         self._folder = folder
         self._stem = f"{run}.{os.getpid()}-{secrets.token_hex(2)}"

@@ -28,7 +28,7 @@ scrape_configs:
     {found}
 """
 BY_PORT = 'http_sd_configs: [{{url: "http://127.0.0.1:{port}/sd", refresh_interval: 500ms}}]'
-BY_FILES = 'file_sd_configs: [{{files: ["{targets}/*.json"]}}]'
+BY_FILES = 'file_sd_configs: [{{files: ["{targets}/*.json"], refresh_interval: 1s}}]'
 SELECTOR = re.compile(r"\b(?:convoy[a-z_:0-9]*|up|scrape_duration_seconds)(?:\{[^}]*\})?")
 
 
