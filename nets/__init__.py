@@ -33,7 +33,15 @@ from nets.definition.optimizer import OptimizerSettings, SolverExtras, WeightAve
 from nets.definition.params import ParamSpec
 from nets.definition.rate_schedule import RateSchedule
 from nets.definition.solver import SolverSpec, load_solver
-from nets.definition.spec import NetSpec, fits, is_graph, load_net, net_of_graph, text_of
+from nets.definition.spec import (
+    NetSpec,
+    fits,
+    is_graph,
+    load_net,
+    net_of_graph,
+    text_of,
+    zoo_names,
+)
 from nets.definition.zoo import own_solver
 from nets.errors import CheckpointError, DataError, NetError, PrototxtError
 from nets.graph.classes import hard_loss, unknown_numbers
@@ -73,4 +81,5 @@ __all__ = [
     "whitened",
     "whitening_layers",
     "whitening_of",
+    "zoo_names",
 ]

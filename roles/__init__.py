@@ -66,6 +66,7 @@ from runtime import Actor
 if TYPE_CHECKING:
     from roles.checkpoints.finished import finished
     from roles.choosing.preset import PresetChoice
+    from roles.commands.completed_names import completions
     from roles.commands.rescaling import scaled
     from roles.commands.resuming import resumed
     from roles.forecasting.observer import observer
@@ -103,6 +104,7 @@ __all__ = [
     "ROLES",
     "Options",
     "choice",
+    "completions",
     "decided",
     "finished",
     "forecast",
@@ -160,6 +162,10 @@ def __getattr__(name: str) -> Any:
         from roles.commands.rescaling import scaled
 
         return scaled
+    if name == "completions":
+        from roles.commands.completed_names import completions
+
+        return completions
     if name == "Options":
         from roles.options import Options
 

@@ -101,6 +101,11 @@ class Program:
             raise self._wrong("Options", found, A_MODEL)
         return found
 
+    def completions(self) -> Mapping[str, Sequence[str]]:
+        """Return key of cluster.toml -> names that it may have, which shells complete."""
+        found: Mapping[str, Sequence[str]] = self._call("completions", absent={})
+        return found
+
     # -- the plan
 
     def plan(self, config: ClusterConfig, options: Options) -> Topology:

@@ -35,6 +35,8 @@ if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
 os.environ.setdefault("PYTEST_DEBUG_TEMPROOT", tempfile.gettempdir())
 OWN = tempfile.mkdtemp(prefix=f"{os.environ.get('PYTEST_XDIST_WORKER', 'main')}-")
 os.environ["TMPDIR"] = tempfile.tempdir = OWN
+# runs of tests are not for the Prometheus of the user
+os.environ["XDG_STATE_HOME"] = f"{OWN}/state"
 
 import pytest  # noqa: E402
 import pytest_asyncio  # noqa: E402

@@ -88,6 +88,8 @@ TIME_OF_DAY = {
     "runtime/machine/loop.py",
     # its thread renews the time for other hosts, also while the loop is blocked
     "runtime/records/up_lock.py",
+    # its thread touches a file as a sign of life, and finds old files of killed runs
+    "runtime/records/target_files.py",
     "runtime/records/presence.py",  # a command's look at that time
     "runtime/records/sweeping.py",  # the age of a file that a killed process left
 }

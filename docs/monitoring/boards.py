@@ -1,9 +1,10 @@
 """Convoy's boards for Grafana: `python docs/monitoring/boards.py` writes them into `boards/` in
 this folder.
 
-A query selects the run by `$run`. Names of metrics in this file leave out the prefix `convoy_`.
-Rates are over `$__rate_interval`, which Grafana takes from the scrape interval. The legend of a
-line is the labels that it is summed by, unless the query gives another.
+A query selects the run by `$run`, except on the board of all runs. Names of metrics in this file
+leave out the prefix `convoy_`. Rates are over `$__rate_interval`, which Grafana takes from the
+scrape interval. The legend of a line is the labels that it is summed by, unless the query gives
+another.
 """
 
 from __future__ import annotations
@@ -156,6 +157,54 @@ OVERVIEW = Board(
     ),
 )
 
+BY_RUN = "{{run}}"
+
+
+def of_each_run(name: str, match: str) -> Query:
+    """Query the present value in each run."""
+    return Query(f"max by (run) ({value(name, match)})", BY_RUN)
+
+
+EVERY_RUN = Board(
+    "runs",
+    "all runs",
+    "All runs that Prometheus finds: their states, and whether they learn and how fast.",
+    (
+        Row("Runs"),
+        Rows(
+            "Live",
+            Query("max by (run, state) (convoy_run_state) == 1"),
+            "A run in each line, with its state.",
+        ),
+        Rows(
+            "Ended in the last day",
+            Query("max by (run, outcome, cause, by) (last_over_time(convoy_run_outcome_info[1d]))"),
+            "`cause` and `by` tell a good end from a death.",
+        ),
+        Row("Learning"),
+        Lines("Loss", of_each_run("loss", 'split="train"'), about=LOSS, logarithmic=True),
+        Lines("Loss of tests", of_each_run("loss", 'split="test"'), logarithmic=True),
+        Lines("Accuracy of tests", of_each_run("accuracy_ratio", 'split="test"'), "percentunit"),
+        Row("Speed"),
+        Lines("Images per second", Query("convoy:images:rate1m", BY_RUN)),
+        Lines("Iterations per second", Query("convoy:iterations:rate1m", BY_RUN)),
+        Lines("Time left", Query("max by (run) (convoy_eta_seconds)", BY_RUN), "s"),
+        Row("Health"),
+        Lines(
+            "Processes that do not answer",
+            Query('sum by (run) (up{job="convoy"} == bool 0)', BY_RUN),
+            about="Above 0 for longer than 30 s, ConvoyProcessDown fires.",
+        ),
+        Lines("Warnings", Query("max by (run) (convoy_warnings_total)", BY_RUN)),
+        Lines(
+            "Age of the checkpoint",
+            Query("max by (run) (convoy_checkpoint_age_seconds)", BY_RUN),
+            "s",
+        ),
+    ),
+    of_all=True,
+)
+
 OF_A_WORKER = per("actor", "compute_seconds_total", "iterations_total", WORKERS)
 SLOWEST = f"histogram_quantile(0.95, {summed(f'{PHASE}_bucket', 'role, phase, le')})"
 ACTORS = Board(
@@ -285,7 +334,7 @@ MACHINE = Board(
     ),
 )
 
-KNOWN = (OVERVIEW, ACTORS, LINKS, EFFICIENCY, MACHINE)
+KNOWN = (EVERY_RUN, OVERVIEW, ACTORS, LINKS, EFFICIENCY, MACHINE)
 RULES = Path(__file__).with_name("rules.yml")
 PAGE = Path(__file__).parents[1] / "metrics.md"
 ROW = re.compile(r"^\| `convoy_(\w+)` \| (\w+) \|.*\| ([^|]+) \|$", re.MULTILINE)

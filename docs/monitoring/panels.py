@@ -143,12 +143,14 @@ class Row:
 
 @dataclass(frozen=True)
 class Board:
-    """A board: rows, each followed by its panels."""
+    """A board: rows, each followed by its panels. It is for the run that its reader chooses, or for
+    all runs (`of_all`)."""
 
     name: str
     title: str
     about: str
     parts: tuple[Row | Panel, ...]
+    of_all: bool = False
 
     @property
     def panels(self) -> Sequence[Panel]:
@@ -167,7 +169,8 @@ class Board:
         made = made.with_variable(
             dashboard.DatasourceVariable("datasource").type("prometheus").label("Prometheus")
         )
-        made = made.with_variable(_runs())
+        if not self.of_all:
+            made = made.with_variable(_runs())
         links = (
             dashboard.DashboardLink("Convoy's boards")
             .type(models.DashboardLinkType.DASHBOARDS)

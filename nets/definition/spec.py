@@ -140,9 +140,7 @@ def net_of_graph(path: Path, keys: GraphKeys = GRAPH) -> tuple[NetSpec, Imported
     """Read a graph of ONNX, completed by `keys`. Returns the net, and the graph's weights. Raises
     NetError with every mistake."""
     found = import_net(path, keys)
-    root = Node(0)
-    root.fields["layer"] = [Node(0) for _ in found.proto.layer]
-    return net_from_proto(found.proto, root, path), found
+    return _without_lines(found.proto, path), found
 
 
 def text_of(spec: NetSpec) -> str:
@@ -183,9 +181,16 @@ def _parsed(text: str, path: Path) -> NetSpec:
 
 @lru_cache(maxsize=4)
 def _of_zoo(source: str) -> NetSpec:
-    """Build a net of the zoo. The result is cached, as that of `_parsed`."""
-    spec: NetSpec = build(source).spec()
-    return replace(spec, path=ZOO / source)
+    """Build a net of the zoo. Its mistakes name the net, not the lines of the zoo's own code. The
+    result is cached, as that of `_parsed`."""
+    return _without_lines(build(source).proto(), ZOO / source)
+
+
+def _without_lines(proto: caffe.NetParameter, path: Path) -> NetSpec:
+    """A net whose layers have no lines in a file of the user."""
+    root = Node(0)
+    root.fields["layer"] = [Node(0) for _ in proto.layer]
+    return net_from_proto(proto, root, path)
 
 
 def net_from_proto(proto: caffe.NetParameter, root: Node, path: Path) -> NetSpec:
@@ -225,13 +230,17 @@ def locate(source: str | Path, suffixes: tuple[str, ...]) -> Path:
             return candidate
     if is_there(path) or is_graph(path):
         return path  # the reader reports why it is not a file
-    stems = {*NETS, *(file.stem for file in ZOO.glob("*.prototxt"))}
-    solver = "_solver" in suffixes
-    names = sorted(name for name in stems if name.endswith("_solver") == solver)
+    names = zoo_names(solvers="_solver" in suffixes)
     raise PrototxtError(
         f"{source}: no such file, and the zoo has no such name{did_you_mean(path.stem, names)}; "
         f"it has {', '.join(names)}"
     )
+
+
+def zoo_names(*, solvers: bool = False) -> list[str]:
+    """Return the names of the zoo's nets, or of its solvers."""
+    stems = {*NETS, *(file.stem for file in ZOO.glob("*.prototxt"))}
+    return sorted(name for name in stems if name.endswith("_solver") == solvers)
 
 
 def read_text(path: Path) -> str:

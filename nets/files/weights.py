@@ -3,7 +3,7 @@ The suffix chooses the format."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from types import MappingProxyType
@@ -224,19 +224,6 @@ def match(
             f"expected {', '.join(missing[:8])}"
         )
     return Matched(blobs, missing, extra)
-
-
-def finite(file: str, arrays: Mapping[str, Sequence[NDArray[Any]]]) -> None:
-    """Raise NetError for weights with NaN or infinities: the training that wrote them diverged."""
-    wrong = list(_infinite(arrays))
-    if wrong:
-        raise NetError(f"{file}: {', '.join(wrong[:4])}: found numbers that are not finite")
-
-
-def _infinite(arrays: Mapping[str, Sequence[NDArray[Any]]]) -> Iterator[str]:
-    for name, blobs in arrays.items():
-        if not all(np.isfinite(blob).all() for blob in blobs):
-            yield f"'{name}'"
 
 
 def load_weights(

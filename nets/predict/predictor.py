@@ -11,9 +11,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from nets.errors import NetError
+from nets.files.number_checks import usable
 from nets.files.parts import Named, names, parts_of
 from nets.files.shared import Weights
-from nets.files.weights import finite, match, read_each
+from nets.files.weights import match, read_each
 from nets.graph.graph import Net
 from nets.graph.streams import streams_of
 from nets.predict.classifier import Classifier, Prepare
@@ -183,7 +184,7 @@ def for_use(named: Named, given: Given = NOTHING_GIVEN) -> tuple[Deployment, Wei
     deployment = completed(said, given, found.weights, names(files))
     whole = Net(deployment.net, "TEST", ops=get_backend("numpy"), batch=1)
     blobs = match(found.weights, whole.params, names(files)).blobs
-    finite(names(files), blobs)
+    usable(names(files), blobs, whole.params)
     return deployment, blobs
 
 

@@ -25,6 +25,7 @@ from nets.errors import CheckpointError, DataError, NetError
 from nets.files import checkpoint, torch_names
 from nets.files.histories import SOLVER, TRAINED, check_solver
 from nets.files.mean import write_mean
+from nets.files.number_checks import finite, usable
 from nets.files.parts import names
 from nets.files.shared import Shapes, Slot, Weights, lent
 from nets.files.solverstate import (
@@ -124,6 +125,8 @@ def convert_weights(
     """Write the weights in `source`, one file or the files of one net, in the format of `target`'s
     suffix. Returns the names of the layers.
 
+    Raises NetError for numbers that are not finite.
+
     Formats: .caffemodel, .caffemodel.h5 (.h5, .hdf5), .safetensors, .pth (.pt). `net`, in one
     state, describes the layers of a .caffemodel. It is required for Caffe's files of a net whose
     layers share parameters, and for files with the names of torch's modules: the source or, with
@@ -148,6 +151,7 @@ def convert_weights(
     weights = found.weights
     if net is not None and torchs:
         weights = _of_net(weights, net, names(files))
+    finite(names(files), weights)
     write_weights(target, weights, net, torch=torch)
     return tuple(weights)
 
@@ -172,6 +176,7 @@ def convert_solverstate(source: Path, target: Path) -> SolverState:
     """Write a solver state in the other of Caffe's two formats (.solverstate, .solverstate.h5), and
     return it."""
     state = read_solverstate(source)
+    finite(str(source), {"history": state.history})
     write_solverstate(target, state)
     return state
 
@@ -203,7 +208,10 @@ def checkpoint_from_caffe(
         raise CheckpointError(
             f"{files}: found no weights for {', '.join(matched.missing)}, expected all layers"
         )
+    usable(names([weights] if isinstance(weights, Path) else weights), matched.blobs, params)
     found = read_solverstate(state) if state is not None else None
+    if found is not None:
+        finite(str(state), {"history": found.history})
     history = split_history(found, params) if found else {}
     arrays: dict[str, NDArray[Any]] = {}
     for layer, blobs in matched.blobs.items():
@@ -249,6 +257,7 @@ def checkpoint_to_caffe(
         source.name, facts, solver, (f"expected the solver of its run, of type {facts.get(SOLVER)}")
     ):
         logging.getLogger("nets").warning("%s", told)
+    finite(str(source), {name: (array,) for name, array in arrays.items()})
     trained = {
         name.removesuffix(TRAINED): array
         for name, array in arrays.items()

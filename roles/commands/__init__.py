@@ -21,6 +21,7 @@ extract           `extract`: the features of images, which are the output of a l
                   net
 finetuned         The files that `init --net --weights` writes
 prediction_lines  The lines of predictions: text, JSON or CSV, printed or written to a file
+completed_names   The names that keys of [train] may have, which shells complete
 """
 
 COMMANDS = {

@@ -1,7 +1,7 @@
 """The way from [train], or from options in Python, to a topology.
 
 planner          The way from cluster.toml to a topology
-diagnostics      The mistakes and warnings that a plan finds in cluster.toml and its files
+diagnostics      The mistakes, warnings and facts that a plan finds in cluster.toml and its files
 by_solver        The settings that the solver gives where cluster.toml does not
 script_topology  Training from Python
 strategies       Presets by name, and the keys that each allows

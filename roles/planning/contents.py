@@ -16,8 +16,9 @@ from nets.data import Batches, Source, examined, in_classes
 from nets.data.augmentation.mixing import LABELS
 from nets.files import checkpoint
 from nets.files.histories import TRAINED, check_solver
+from nets.files.number_checks import check_variances, finite, usable
 from nets.files.shared import Weights
-from nets.files.weights import Matched, finite, match
+from nets.files.weights import Matched, match
 from roles.checkpoints.image_numbers import other_numbers
 from roles.learning.checkpoint_slices import state_shapes
 from roles.learning.job import Job
@@ -73,11 +74,12 @@ class Contents:
 
     def of_weights(self, weights: Weights, net: Net) -> None:
         """Check the first weights from the job's files. Raises NetError if they have no layer of
-        the net, or are not finite."""
+        the net, or numbers with which it cannot compute."""
         if weights:
             files = ", ".join(Path(file).name for file in self.job.weights)
-            matched = match(weights, {**net.params, **net.frozen}, files, MISFIT)
-            finite(files, matched.blobs)
+            params = {**net.params, **net.frozen}
+            matched = match(weights, params, files, MISFIT)
+            usable(files, matched.blobs, params)
             named = [layer for layer in matched.missing if not fits(layer, self.job.fresh)]
             told = unmatched(replace(matched, missing=tuple(named)))
             self.warnings += [(text, ("weights",)) for text in told]
@@ -98,8 +100,8 @@ class Contents:
         expected = state_shapes(net.params, self.job.solver_spec, arrays)
         expected |= {
             f"{layer}.{at}": param.shape
-            for layer, params in net.frozen.items()
-            for at, param in enumerate(params)
+            for layer, of in net.frozen.items()
+            for at, param in enumerate(of)
         }
         self.warnings += [(text, ("resume",)) for text in _told_of_averages(self.job, arrays)]
         problems = [
@@ -118,6 +120,12 @@ class Contents:
             lead += _frozen_there(expected, arrays)
             raise NetError([lead, *problems[:3], *more])
         finite(str(path), {name: (arrays[name],) for name in expected})
+        params = {**net.params, **net.frozen}
+        blobs = {
+            layer: tuple(arrays[f"{layer}.{at}"] for at in range(len(of)))
+            for layer, of in params.items()
+        }
+        check_variances(str(path), blobs, params)
 
 
 def _untrained(

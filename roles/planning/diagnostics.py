@@ -1,5 +1,5 @@
-"""The mistakes and warnings that a plan finds in cluster.toml and its files: one line each, with
-file, line and key."""
+"""The mistakes, warnings and facts that a plan finds in cluster.toml and its files: one line each,
+with file, line and key."""
 
 from __future__ import annotations
 
@@ -25,6 +25,7 @@ class Diagnostics:
         self._train = train
         self.problems: list[str] = []
         self.warnings: list[str] = []
+        self.facts: list[str] = []
 
     @contextmanager
     def reading(self, *keys: str) -> Iterator[None]:
@@ -43,9 +44,16 @@ class Diagnostics:
 
     def warn(self, text: str, *keys: str) -> None:
         """Note a warning for the user, once."""
+        self._once(self.warnings, text, keys)
+
+    def fact(self, text: str, *keys: str) -> None:
+        """Note, once, a setting that follows from what the user asked for."""
+        self._once(self.facts, text, keys)
+
+    def _once(self, lines: list[str], text: str, keys: tuple[str, ...]) -> None:
         line = self._line(text, keys)
-        if line not in self.warnings:
-            self.warnings.append(line)
+        if line not in lines:
+            lines.append(line)
 
     def _line(self, text: str, keys: tuple[str, ...], advice: str = "") -> str:
         dotted = ".".join(keys[1:])

@@ -25,7 +25,7 @@ def timed(
     schedule of [train.schedule]. Notes times that the run does not reach."""
     job, told = _in_iterations(job, source, train, checkpoint)
     for text, keys in told:
-        diagnostics.warn(text, *keys)
+        diagnostics.fact(text, *keys)
     last = job.solver_spec.max_iter
     found = schedule_of(train.schedule, last, partial(iterations_of, job, source))
     if found is None or train.schedule is None:

@@ -23,8 +23,7 @@ from roles.planning.epochs import mistakes as timing_mistakes
 from roles.planning.epochs import timed
 from roles.planning.plan_inputs import PlanInputs
 from roles.planning.refusals import mistakes
-from roles.planning.solver_sections import of_recipe
-from roles.planning.solver_sections import told as replaced
+from roles.planning.solver_sections import doubts, replaced, set_by_recipe
 from roles.planning.written_job import as_written
 from roles.tuning.compensation import Compensation
 
@@ -79,8 +78,8 @@ def read_job(inputs: PlanInputs, diagnostics: Diagnostics) -> Job:
     train = inputs.train
     for text, keys in (*mistakes(train), *timing_mistakes(train), *inputs.auto.mistakes()):
         diagnostics.problem(text, "train", *keys)
-    for text in of_recipe(train):
-        diagnostics.warn(text, "train", "recipe")
+    for text, keys in set_by_recipe(train):
+        diagnostics.fact(text, "train", *keys)
     job = as_written(inputs, diagnostics)
     with diagnostics.reading("train", "data", "augment"):
         job = dataclasses.replace(
@@ -90,7 +89,9 @@ def read_job(inputs: PlanInputs, diagnostics: Diagnostics) -> Job:
         job, wrong, told = as_the_solver_says(job, train)
         for text, keys in wrong:
             diagnostics.problem(text, "train", *keys)
-        for text, keys in (*told, *replaced(train, job)):
+        for text, keys in replaced(train, job):
+            diagnostics.fact(text, "train", *keys)
+        for text, keys in (*told, *doubts(train, job)):
             diagnostics.warn(text, "train", *keys)
     with diagnostics.reading("train", "net"):
         for phase in dict.fromkeys((TRAIN, *job.test_phases)):

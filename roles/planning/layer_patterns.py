@@ -24,6 +24,14 @@ def pattern_mistakes(train: Train, net: Net) -> Iterator[Remark]:
         for pattern in patterns:
             if not any(fits(layer, [pattern]) for layer in known):
                 yield f"'{pattern}' {_no_layer(pattern, known)}", (key,)
+    begin_afresh = [layer for layer in known if fits(layer, train.fresh)]
+    if train.weights and known and begin_afresh == known:
+        text = f"found {train.fresh}, which fits every layer, so nothing would be taken from"
+        advice = f'name only those that begin afresh, such as ["{known[-1]}"]'
+        yield (
+            f"{text} train.weights: {advice}, or remove both keys to train from scratch",
+            ("fresh",),
+        )
     for pattern in train.lr_scale:
         fitting = [layer for layer in known if fits(layer, [pattern])]
         if not fitting:

@@ -43,7 +43,9 @@ def plan(
     topology = brief(lay_out(inputs, checked, diagnostics), inputs, checked, diagnostics)
     if tell:
         diagnostics.tell()
-    return dataclasses.replace(topology, title=name_of(checked.job.net_spec))
+    return dataclasses.replace(
+        topology, title=name_of(checked.job.net_spec), facts=tuple(diagnostics.facts)
+    )
 
 
 def job_of(config: ClusterConfig, options: Options) -> Job:

@@ -61,14 +61,11 @@ def mistakes(train: Train) -> Iterator[Remark]:
             yield text, ("schedule", key)
 
 
-def of_recipe(train: Train) -> Iterator[str]:
-    """Lines about the recipe of [train]: the keys that it sets, and weights that it lacks."""
+def set_by_recipe(train: Train) -> Iterator[Remark]:
+    """The keys that the recipe of [train] sets, in one line."""
     if train.by_recipe:
         values = ", ".join(f"{key} = {_toml(value)}" for key, value in train.by_recipe.items())
-        yield f"'{train.recipe}' sets {values}"
-    has_weights = train.weights or train.resume or is_graph(Path(train.net))
-    if train.recipe == "finetune" and not has_weights:
-        yield "'finetune' goes on from trained weights, but train.weights is not given"
+        yield f"'{train.recipe}' sets {values}", ("recipe",)
 
 
 def _toml(value: object) -> str:
@@ -82,24 +79,41 @@ def of_open_rate(train: Train) -> Iterator[Remark]:
         yield "found 'auto', but train.schedule.type 'plateau' changes the rate too", ("base_lr",)
 
 
-def told(train: Train, job: Job) -> Iterator[Remark]:
+def replaced(train: Train, job: Job) -> Iterator[Remark]:
     """A line for each setting of the solver's file that these sections replace."""
-    ours = values_of(train.optimizer)
-    values = {name: value for name, value in job.solver_values.items() if name not in ours}
-    solver = load_solver(job.solver, values)  # without these settings
+    solver = _solver_without(train, job)
     if train.optimizer is not None:
         yield from _replaced(train.optimizer, solver)
-        if train.optimizer.type in NEED_MOMENTUM and train.momentum is None and not solver.momentum:
-            text = f"'{train.optimizer.type}' without momentum, since {solver.path.name} has none"
-            yield f"{text}; train.momentum = 0.9 is usual", ("optimizer", "type")
     said = train.schedule
     policy = solver.proto.lr_policy
-    file = solver.path.name
     if said is not None and said.type != "solver" and (said.type, policy) != ("plateau", "fixed"):
-        yield f"'{said.type}' replaces lr_policy '{policy}' of {file}", ("schedule", "type")
-    if said is not None and said.type == "solver" and not (said.warmup or said.warmup_epochs):
-        text = f"'solver' without a warm-up changes nothing: lr_policy '{policy}' of {file} counts"
+        text = f"'{said.type}' replaces lr_policy '{policy}' of {solver.path.name}"
         yield text, ("schedule", "type")
+
+
+def doubts(train: Train, job: Job) -> Iterator[Remark]:
+    """A warning for each setting of these sections that is hardly meant."""
+    has_weights = train.weights or train.resume or is_graph(Path(train.net))
+    if train.recipe == "finetune" and not has_weights:
+        text = "'finetune' goes on from trained weights, but train.weights is not given"
+        yield text, ("recipe",)
+    solver = _solver_without(train, job)
+    file = solver.path.name
+    kind = train.optimizer.type if train.optimizer is not None else None
+    if kind in NEED_MOMENTUM and train.momentum is None and not solver.momentum:
+        text = f"'{kind}' without momentum, since {file} has none; train.momentum = 0.9 is usual"
+        yield text, ("optimizer", "type")
+    said = train.schedule
+    if said is not None and said.type == "solver" and not (said.warmup or said.warmup_epochs):
+        text = f"lr_policy '{solver.proto.lr_policy}' of {file} counts"
+        yield f"'solver' without a warm-up changes nothing: {text}", ("schedule", "type")
+
+
+def _solver_without(train: Train, job: Job) -> SolverSpec:
+    """The job's solver without the settings of [train.optimizer]."""
+    ours = values_of(train.optimizer)
+    values = {name: value for name, value in job.solver_values.items() if name not in ours}
+    return load_solver(job.solver, values)
 
 
 def _replaced(said: Optimizer, solver: SolverSpec) -> Iterator[Remark]:

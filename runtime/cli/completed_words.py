@@ -1,62 +1,44 @@
-"""The words that bash completes in addition to commands and options: the keys of --set, and the
-names of runs."""
+"""The words that shells complete in addition to commands and options: the keys of --set, their
+values, and the names of nets."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any, get_args
+from typing import Any, Literal, get_args, get_origin
 
 from pydantic import BaseModel
 
-# commands whose argument is a run
-OF_RUNS = "compare convert down events logs predict report save scale stack status test top trace"
-SCRIPT = """
-# Names of runs, and keys of --set. Run directories are looked for where cluster.toml says.
-_convoy_words() {{
-  _convoy
-  local cur="${{COMP_WORDS[COMP_CWORD]}}" prev="${{COMP_WORDS[COMP_CWORD-1]}}"
-  if [[ $prev == --set ]]; then
-    compopt -o nospace 2> /dev/null
-    COMPREPLY=( $(compgen -S = -W "{keys}" -- "$cur") )
-  elif [[ $prev == --resume || " {commands} " == *" ${{COMP_WORDS[1]}} "* && $cur != -* ]]; then
-    local folder said='s/^directory *= *"\\(.*\\)".*/\\1/p'
-    folder=$(sed -n "/^\\[run\\]/,/^\\[/$said" cluster.toml 2> /dev/null)
-    local names="" run
-    for run in "${{folder:-runs}}"/*/run.json; do
-      [[ -f $run ]] && run=${{run%/run.json}} && names+=" ${{run##*/}}"
-    done
-    COMPREPLY+=( $(compgen -W "$names" -- "$cur") )
-  fi
-}}
-
-complete -F _convoy_words convoy
-"""
+NET = "train.net"  # its names are also those of --net
 
 
-def bash_words() -> str:
-    """The end of the script for bash."""
+def words_of_keys() -> dict[str, Sequence[str]]:
+    """Each key of --set, with the words that it may have; none for numbers and free text."""
     from runtime.config.file import load_program
     from runtime.config.sections import ClusterConfig
     from runtime.config.toml_source import BUILT_IN
 
-    options = load_program(BUILT_IN, Path()).options
+    program = load_program(BUILT_IN, Path())
+    options = program.options
     models: list[type[BaseModel]] = [ClusterConfig] if options is None else [ClusterConfig, options]
-    keys = dict.fromkeys(key for model in models for key in keys_of(model))
-    return SCRIPT.format(keys=" ".join(keys), commands=OF_RUNS)
+    known = program.completions()
+    found = {key: words for model in models for key, words in keys_of(model).items()}
+    return {key: known.get(key, words) for key, words in found.items()}
 
 
-def keys_of(model: type[BaseModel], prefix: str = "") -> Iterator[str]:
-    """The keys of a section and of the sections in it, such as "train.strategy.workers". An entry
-    of an array of tables is its first: "machine.0.name"."""
+def keys_of(model: type[BaseModel], prefix: str = "") -> Mapping[str, Sequence[str]]:
+    """The keys of a section and of the sections in it, such as "train.strategy.workers", each with
+    its words. An entry of an array of tables is its first: "machine.0.name"."""
+    found: dict[str, Sequence[str]] = {}
     for name, field in model.model_fields.items():
         key = f"{prefix}{field.alias or name}"
         inner = next(_models(field.annotation), None)
         if inner is None:
-            yield key
+            found[key] = tuple(_words(field.annotation))
         else:
             array = "0." if getattr(field.annotation, "__origin__", None) in (tuple, list) else ""
-            yield from keys_of(inner, f"{key}.{array}")
+            found |= keys_of(inner, f"{key}.{array}")
+    return found
 
 
 def _models(kind: Any) -> Iterator[type[BaseModel]]:
@@ -65,3 +47,14 @@ def _models(kind: Any) -> Iterator[type[BaseModel]]:
         yield kind
     for member in get_args(kind):
         yield from _models(member)
+
+
+def _words(kind: Any) -> Iterator[str]:
+    """The words that a value of this type may be."""
+    if kind is bool:
+        yield from ("true", "false")
+    elif get_origin(kind) is Literal:
+        yield from (word for word in get_args(kind) if isinstance(word, str))
+    else:
+        for member in get_args(kind):
+            yield from _words(member)

@@ -16,8 +16,8 @@ Shell = Literal["bash", "zsh", "fish"]
 
 
 def completion(shell: Shell | None = None, *, install: Switch = False) -> int:
-    """Write the script with which a shell completes the commands and options of `convoy`. In bash
-    it also completes names of runs, and the keys of --set.
+    """Write the script with which a shell completes the commands and options of `convoy`, the names
+    of runs and nets, and the keys of --set with their values.
 
     `eval "$(convoy completion bash)"` turns completion on in this shell; --install in every new
     one.
@@ -35,23 +35,24 @@ def completion(shell: Shell | None = None, *, install: Switch = False) -> int:
     app = application(["--help"], SCRIPT)
     found = shell or _own()
     if not install:
-        sys.stdout.write(app.generate_completion(shell=found) + _words(found))
+        sys.stdout.write(app.generate_completion(shell=found) + _end(found))
         return 0
     try:
         path = app.install_completion(shell=found)
         with path.open("a", encoding="utf-8") as script:
-            script.write(_words(found))
+            script.write(_end(found))
     except OSError as error:
         raise ConfigError([f"{error.filename}: cannot be written: {reason(error)}"]) from None
     sys.stdout.write(f"wrote {path}; each new {found} uses it\n")
     return 0
 
 
-def _words(shell: Shell) -> str:
-    """The end of the script; "" for shells other than bash."""
-    from runtime.cli.completed_words import bash_words
+def _end(shell: Shell) -> str:
+    """The end of the script: the words that are not commands and options."""
+    from runtime.cli.completed_words import words_of_keys
+    from runtime.cli.completion_scripts import script_end
 
-    return bash_words() if shell == "bash" else ""
+    return script_end(shell, words_of_keys())
 
 
 def _own() -> Shell:

@@ -64,6 +64,9 @@ class Run(Section):
     tensorboard: bool = False
     """Write the numbers of progress reports and tests for TensorBoard too. This needs `pip install
     -e '.[tensorboard]'` (docs/report.md)."""
+    trackers: tuple[Literal["wandb"], ...] = Field(default=(), strict=False)
+    """Trackers of experiments that get the numbers too: `["wandb"]`, which needs `pip install -e
+    '.[wandb]'` (docs/report.md#weights-and-biases)."""
     observe: bool = True
     """With `false` the run has no pages, no metrics, no log.csv, no usage.jsonl and no comparison
     with the prediction. The journal, the logs and all commands stay (docs/metrics.md)."""
@@ -200,6 +203,10 @@ class Metrics(Section):
     )
     """The longest time that `up` stays after the end of the run for readers that poll its page, so
     that they can read it once more."""
+    targets: str | None = None
+    """Default: `convoy/targets/HOST` in `$XDG_STATE_HOME` or `~/.local/state`. The folder in which
+    each run lists its pages in a file for Prometheus
+    (docs/metrics.md#one-configuration-for-all-runs). `""`: no such file."""
     readers: tuple[Text, ...] = Field(default=(), strict=False)
     """Users of this machine, other than you and root, that may read the pages, such as
     `["prometheus"]`. `["*"]`: every user that can connect."""

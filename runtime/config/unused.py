@@ -30,11 +30,12 @@ REAL_ONLY: tuple[KeyPath, ...] = (
     ("metrics", "port"),
     ("metrics", "process_ports"),
     ("metrics", "linger_seconds"),
+    ("metrics", "targets"),
     ("operators", "address"),
     ("operators", "port"),
 )
 # keys of [metrics]
-PAGES = ("address", "port", "process_ports", "linger_seconds", "readers", "hosts")
+PAGES = ("address", "port", "process_ports", "linger_seconds", "targets", "readers", "hosts")
 
 
 def unused(config: ClusterConfig) -> Iterator[str]:

@@ -89,14 +89,16 @@ class ActorSpec:
 class Topology:
     """Actors, the pairs of actors that exchange messages (in either direction), and the lead: the
     actor whose end ends the run. `title` is the name of its runs if the user gives them none; ""
-    stands for the program's name. `origin` is the configuration that it was made from, if there is
-    one; `dataclasses.replace` keeps both."""
+    stands for the program's name. `facts` are settings that follow from what the user asked for, a
+    line for each, which the user sees before the run. `origin` is the configuration that it was
+    made from, if there is one; `dataclasses.replace` keeps all three."""
 
     program: str
     actors: tuple[ActorSpec, ...]
     links: tuple[tuple[str, str], ...]
     lead: str
     title: str = field(default="", compare=False)
+    facts: tuple[str, ...] = field(default=(), compare=False, repr=False)
     origin: Origin | None = field(default=None, compare=False, repr=False)
 
     def __post_init__(self) -> None:

@@ -10,6 +10,8 @@ up_lock          The lock that `up` holds from its first run to its last, next t
 wishes           Wishes that an `up` ends: a file `.up-ID.end` next to its lock
 sweeping         Finding and removing the lock files that killed processes have left
 presence         The state of an `up` as its lock shows it
+target_files     The file in which a run lists its metrics pages for Prometheus, in the form of
+                 `file_sd`
 
 See docs/decisions/runs.md.
 """

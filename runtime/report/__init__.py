@@ -20,6 +20,9 @@ run_metrics         The state of a run as metrics on the page of `up`
 run_keys            The keys of cluster.toml that differ between runs, and short names of keys
 run_summary         The summary of a run: its state, its scores and its configuration
 score_curves        The scores and losses of a run over its iterations, read from its journal
+trackers            Trackers of experiments of other projects, which get the numbers of a run
+                    (`run.trackers`)
+wandb_tracker       A run as Weights & Biases shows it
 
 See docs/decisions/watching.md.
 """

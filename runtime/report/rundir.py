@@ -9,6 +9,7 @@
     service-times.json  how long array work took, if `run.record_service_times`
     summary.json   the state, scores and keys of a run that is over
     tensorboard/   the numbers of progress and tests, if `run.tensorboard`
+    wandb/         the same for Weights & Biases, if `run.trackers` has "wandb"
 
 The program does not need these files to run; deleting a run directory loses only its history, and
 `remaking` makes it again. Only its owner may read it.

@@ -15,10 +15,9 @@ from typing import Any
 
 from runtime.errors import ConvoyError, LaunchError
 from runtime.reasons import reason
+from runtime.report.trackers import EVENTS, numbers_of
 
 FOLDER = "tensorboard"
-EVENTS = ("progress", "test")
-NO_CURVES = ("iteration", "max_iter", "elapsed_seconds")
 
 
 class TensorBoard:
@@ -47,17 +46,8 @@ class TensorBoard:
 
     def event(self, actor: str, event: str, fields: Mapping[str, Any]) -> None:
         """Write the numbers of a progress report or test. Other events are ignored."""
-        if event not in EVENTS or self._is_broken:
-            return
-        counted = self._steps[event] = self._steps.get(event, 0) + 1
-        step = fields.get("iteration")
-        net = f"{fields['net']}/" if "net" in fields else ""
-        numbers = {
-            f"{event}/{net}{name}": float(value)
-            for name, value in fields.items()
-            if isinstance(value, (int, float)) and name not in NO_CURVES
-        }
-        self._write(numbers, step if isinstance(step, int) else counted)
+        if event in EVENTS and not self._is_broken:
+            self._write(*numbers_of(event, fields, self._steps))
 
     def beat(self, process: str, heartbeat: object) -> None:
         """Ignore it: a heartbeat is not an event."""

@@ -65,11 +65,12 @@ class Checked:
 
     @property
     def notes(self) -> tuple[str, ...]:
-        """Decisions that the program made by itself, one line each: not warnings, but worth
-        knowing."""
-        decided = self.loaded.program.decided(self.placement.topology)
+        """Settings that follow from what the user asked for, and decisions that the program made by
+        itself, one line each: not warnings, but worth knowing."""
+        topology = self.placement.topology
+        decided = self.loaded.program.decided(topology)
         kinds = any(machine.kind for machine in self.loaded.config.machine)
-        return (*decided, *([OF_KINDS] if kinds else []))
+        return (*topology.facts, *decided, *([OF_KINDS] if kinds else []))
 
     def tell(self, console: RunConsole) -> None:
         """Show the warnings, the decisions, and the facts about the choice. For commands that start

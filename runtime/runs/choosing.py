@@ -90,7 +90,8 @@ class Choosing:
 
     def _config_of(self, trial: Trial) -> ClusterConfig:
         """Return the run's configuration for a trial, with a folder of its own. Its metrics get
-        another port, so that nothing listens at the port of the run's metrics."""
+        another port, so that nothing listens at the port of the run's metrics, and Prometheus does
+        not find them."""
         config = self.checked.loaded.config
         name = re.sub(r"[^\w.-]", "-", trial.name)
         run = {
@@ -98,10 +99,11 @@ class Choosing:
             "name": name,
             "record_service_times": False,
             "tensorboard": False,
+            "trackers": (),
         }
         changed = {
             "run": config.run.model_copy(update=run),
-            "metrics": config.metrics.model_copy(update={"port": 0}),
+            "metrics": config.metrics.model_copy(update={"port": 0, "targets": ""}),
         }
         return config.model_copy(update=changed)
 

@@ -1,8 +1,9 @@
-"""The pages of `up`: their address, the host names by which they may be called, and the report
-page."""
+"""The pages of `up`: their address, the host names by which they may be called, the report page,
+and the file by which Prometheus finds them."""
 
 from __future__ import annotations
 
+import asyncio
 import re
 import secrets
 from collections.abc import Callable
@@ -14,6 +15,7 @@ from runtime.config.sections import ClusterConfig
 from runtime.machine.addresses import is_loopback, own
 from runtime.page.live import LivePage
 from runtime.plan.run_plan import MACHINE
+from runtime.records.target_files import TargetFile, Targets, folder_of
 from runtime.serving.readers import EVERYBODY
 
 OURS = "convoy-runtime"
@@ -61,3 +63,19 @@ def live_page(
     """
     open_to_all = not is_loopback(address) or EVERYBODY in config.metrics.readers
     return LivePage(directory, program, secrets.token_urlsafe(16) if open_to_all else "", now)
+
+
+def target_file(
+    config: ClusterConfig, run: str, targets: Targets, tell: Callable[[str], None]
+) -> TargetFile | None:
+    """Return the file by which Prometheus finds the pages of a run, or None if it shall have none.
+    Calls `tell` with a text for people on the event loop if the file cannot be written."""
+    loop = asyncio.get_running_loop()
+    try:
+        folder = folder_of(config.metrics.targets)
+    except RuntimeError as error:  # the user has no home
+        tell(f"metrics.targets: {error}: set it to a folder in which Prometheus finds this run")
+        return None
+    if folder is None:
+        return None
+    return TargetFile(folder, run, targets, lambda text: loop.call_soon_threadsafe(tell, text))

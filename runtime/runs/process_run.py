@@ -48,6 +48,7 @@ from runtime.plan.roads import roads_of
 from runtime.plan.run_plan import RunPlan, key_file
 from runtime.plan.topology import SUPERVISOR, ActorSpec, Placement, ProcessSpec
 from runtime.reasons import reason
+from runtime.records.target_files import TargetFile
 from runtime.report.run_metrics import RunMetrics
 from runtime.runs import pages
 from runtime.runs.continuing import Continuing
@@ -71,6 +72,7 @@ class ProcessExecution(Execution):
     _observation: Observation | None = None
     _pages: Pages | None = None
     _report: LivePage | None = None
+    _target_file: TargetFile | None = None
 
     def __init__(
         self, site: ExecutionContext, early: Early | None = None, *, shares: bool = False
@@ -158,7 +160,7 @@ class ProcessExecution(Execution):
         for spec in self.placement.processes:
             self._keys[spec.name].write(key_file(self._sockets, spec.name))
         if text := self._roads.doubts:
-            self._watchers.event(SUPERVISOR, WARNING, {"text": text})
+            self._warn(text)
         if self._config.run.observe:
             self._serve_pages()
         self._endpoints = await self._road.open()
@@ -178,6 +180,9 @@ class ProcessExecution(Execution):
             self._site, self._supervisor.gauge, ThreadCompute(), self._watchers.event
         )
         self._watchers.add(self._observation)
+
+    def _warn(self, text: str) -> None:
+        self._watchers.event(SUPERVISOR, WARNING, {"text": text})
 
     def _serve_pages(self) -> None:
         metrics = self._config.metrics
@@ -199,6 +204,9 @@ class ProcessExecution(Execution):
         )
         self.metrics_url = f"http://{address}:{self._pages.port}/sd"
         self.report_url = f"http://{address}:{self._pages.port}/report{self._report.query}"
+        self._target_file = pages.target_file(
+            self._config, self._directory.path.name, self._targets, self._warn
+        )
 
     async def supervise(self) -> ConvoyError | None:
         error: ConvoyError | None = None
@@ -282,6 +290,8 @@ class ProcessExecution(Execution):
             self._node.arena.close()
         if self._pages is not None:
             await self._lingers.at(self._pages.visits)
+            if self._target_file is not None:
+                self._target_file.close()
             self._pages.close()
         if self._report is not None:
             self._report.close()

@@ -33,12 +33,12 @@ from runtime.records.lock_file import RUNNING
 from runtime.report.console import RunConsole
 from runtime.report.event_stream import Event, Events
 from runtime.report.rundir import RunDirectory
-from runtime.report.tensorboard import TensorBoard
 from runtime.runs.continuing import Scaling, not_scaled
 from runtime.runs.execution import Execution, ExecutionContext, Watchers
 from runtime.runs.healing import Healing
 from runtime.runs.making import directory_of, execution_of, loop_factory_of
 from runtime.runs.outside import Wishes, locked
+from runtime.runs.tracking import Tracking
 from runtime.simulation.clock import VirtualTimeLoop
 from runtime.suggest import hint
 
@@ -164,7 +164,7 @@ class Run:
         for console in consoles:
             console.expect(self.placement.process_of(), lambda: clock() - began)
         watcher = Watchers(directory, self._events, *consoles)
-        board: TensorBoard | None = None
+        tracking: Tracking | None = None
         seen_through = False
         spoken = Watchers(self._events, *consoles)
         directory.on_trouble = lambda text: spoken.event(SUPERVISOR, WARNING, {"text": text})
@@ -176,9 +176,8 @@ class Run:
             if told:
                 watcher.event(SUPERVISOR, WARNING, {"text": told})
             directory.write("versions.json", dict(versions()))
-            if self._config.run.tensorboard:
-                board = TensorBoard(directory.path, directory.on_trouble)
-                watcher.add(board)
+            tracking = Tracking(self._config.run, directory)
+            watcher.add(tracking)
             self._house = self._build(
                 ExecutionContext(
                     self.placement,
@@ -215,8 +214,8 @@ class Run:
                     if seen_through and self._error is None:
                         cut = house.ended_now or not self._had_begun
                         directory.event(SUPERVISOR, STOPPED if cut else ENDED, {})
-                if board is not None:
-                    board.close()
+                if tracking is not None:
+                    await tracking.close()
                 directory.close()
                 self._held.close()
                 for console in consoles:

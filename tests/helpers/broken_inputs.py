@@ -81,6 +81,7 @@ KEYS = (
     "run.directory",
     "run.record_service_times",
     "run.tensorboard",
+    "run.trackers",
     "machine.0.name",
     "machine.0.address",
     "machine.0.cores",

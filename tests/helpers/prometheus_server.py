@@ -25,8 +25,10 @@ global: {{scrape_interval: 500ms, evaluation_interval: 500ms}}
 rule_files: ["{rules}"]
 scrape_configs:
   - job_name: convoy
-    http_sd_configs: [{{url: "http://127.0.0.1:{port}/sd", refresh_interval: 500ms}}]
+    {found}
 """
+BY_PORT = 'http_sd_configs: [{{url: "http://127.0.0.1:{port}/sd", refresh_interval: 500ms}}]'
+BY_FILES = 'file_sd_configs: [{{files: ["{targets}/*.json"], refresh_interval: 1s}}]'
 SELECTOR = re.compile(r"\b(?:convoy[a-z_:0-9]*|up|scrape_duration_seconds)(?:\{[^}]*\})?")
 
 
@@ -40,10 +42,11 @@ def boards() -> ModuleType:
 
 class PrometheusServer:
     """A context manager: a server that scrapes, every half second, the processes that a run with
-    `metrics.port` = `port` lists. It serves at the port after it.
+    `metrics.port` = `port` lists, or those in the files of `targets`. It serves at the port after
+    it.
     """
 
-    def __init__(self, folder: Path, port: int) -> None:
+    def __init__(self, folder: Path, port: int, targets: Path | None = None) -> None:
         if shutil.which("prometheus") is None:
             pytest.skip("prometheus (Debian's package of that name) is not installed")
         self.port = port
@@ -51,7 +54,8 @@ class PrometheusServer:
         self._folder = folder / "prometheus"
         self._folder.mkdir()
         rules = MONITORING / "rules.yml"
-        (self._folder / "prometheus.yml").write_text(CONFIG.format(rules=rules, port=self.port))
+        found = BY_PORT.format(port=port) if targets is None else BY_FILES.format(targets=targets)
+        (self._folder / "prometheus.yml").write_text(CONFIG.format(rules=rules, found=found))
 
     def __enter__(self) -> PrometheusServer:
         self._log = (self._folder / "log").open("w+")
@@ -90,6 +94,10 @@ class PrometheusServer:
             for alert in told
             if alert["state"] == "firing"
         }
+
+    def runs(self) -> set[str]:
+        """The runs whose processes the server scrapes."""
+        return {target["labels"]["run"] for target in self._get("targets").get("activeTargets", [])}
 
     def targets(self) -> list[str]:
         """The processes that the server scrapes."""

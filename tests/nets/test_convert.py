@@ -107,6 +107,25 @@ def test_weights_survive_any_conversion_and_the_way_back(tmp_path, first, second
     )
 
 
+@pytest.mark.parametrize("target", ["b.safetensors", "b.caffemodel", "b.caffemodel.h5"])
+def test_weights_that_are_not_finite_are_refused_by_name_as_in_training(tmp_path, target):
+    weights = some_weights()
+    layer = list(weights)[1]
+    weights[layer][0].reshape(-1)[5] = np.nan
+    write_weights(tmp_path / "a.safetensors", weights)
+    with pytest.raises(NetError, match=rf"a\.safetensors: '{layer}': found numbers that are not"):
+        convert_weights(tmp_path / "a.safetensors", tmp_path / target)
+    assert not (tmp_path / target).exists()
+
+
+def test_a_history_that_is_not_finite_is_refused(tmp_path):
+    state = SolverState(9, (np.array([1, np.inf], np.float32),), "a.caffemodel", 2)
+    write_solverstate(tmp_path / "a.solverstate", state)
+    with pytest.raises(NetError, match=r"a\.solverstate: 'history': found numbers that are not"):
+        convert_solverstate(tmp_path / "a.solverstate", tmp_path / "b.solverstate.h5")
+    assert not (tmp_path / "b.solverstate.h5").exists()
+
+
 def test_weights_of_a_layer_the_net_lacks_are_refused(tmp_path):
     write_weights(tmp_path / "a.caffemodel.h5", {"fc9": (np.zeros(2, np.float32),)})
     with pytest.raises(NetError, match=r"b.caffemodel: layer 'fc9': net 'LeNet' has no such layer"):

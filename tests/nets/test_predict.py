@@ -360,6 +360,22 @@ def test_weights_that_are_not_finite_are_refused_by_name(tmp_path):
         Predictor.load(tmp_path / "w.safetensors", Given(net=spec, size=(28, 28)))
 
 
+def test_a_negative_running_variance_is_refused_with_its_layer_channel_and_value(tmp_path):
+    spec = load_net("resnet20")
+    weights = some_values(Net(spec, "TEST", ops=get_backend(), input_shape=(3, 32, 32)))
+    layer = next(proto.name for proto in spec.proto.layer if proto.type == "BatchNorm")
+    _, variance, weight = weights[layer]
+    weight[:] = 2.0
+    given = Given(net=spec, size=(32, 32))
+    write_weights(tmp_path / "good.safetensors", weights)
+    Predictor.load(tmp_path / "good.safetensors", given)
+    variance[2] = -0.5
+    write_weights(tmp_path / "w.safetensors", weights)
+    text = rf"w\.safetensors: layer '{layer}': found the running variance -0.25 of channel 2"
+    with pytest.raises(NetError, match=text):
+        Predictor.load(tmp_path / "w.safetensors", given)
+
+
 def test_top_k_and_confusion_are_counted_as_one_by_one():
     random = np.random.default_rng(1)
     scores = random.random((200, 6))

@@ -5,7 +5,7 @@ import math
 import numpy as np
 import pytest
 
-from nets import Net, load_net, load_solver
+from nets import Net, NetError, load_net, load_solver
 from nets.data import Batches, Transform, batch_of_net, open_source
 from nets.definition.spec import ZOO
 from nets.definition.zoo import NETS as IN_PYTHON
@@ -104,6 +104,13 @@ def test_every_net_has_its_known_number_of_parameters_in_both_phases(name):
     assert [learnt(net_of(name, name, phase)) for phase in ("TRAIN", "TEST")] == [
         PARAMETERS[name]
     ] * 2
+
+
+def test_a_mistake_in_a_net_in_python_names_the_net_not_the_zoos_own_code():
+    name = "vgg16_bn(classes=10)"
+    with pytest.raises(NetError) as caught:
+        Net(load_net(name), "TEST", ops=get_backend("numpy"), batch=1, input_shape=(1, 2, 8, 8))
+    assert all(problem.startswith(f"{name}: layer '") for problem in caught.value.problems)
 
 
 def test_one_tower_has_the_papers_share_of_parameters_more():

@@ -28,6 +28,7 @@ OF_UP = (  # names in the run directory that only `up` may use, whatever a role 
         "log.csv",
         "usage.jsonl",
         "tensorboard",
+        "wandb",
         "trials",
     ),
     *("service-times.json", "trace.json", "operator.key", "report.html"),

@@ -64,6 +64,12 @@ BROKEN = {
         "2: train.fresh",
         "found ['ip2'], but train.weights is not given: all layers start afresh",
     ),
+    "all layers fresh": (
+        "weights = 'w.safetensors'\nfresh = ['*']\n",
+        "3: train.fresh",
+        "found ['*'], which fits every layer, so nothing would be taken from train.weights: name "
+        'only those that begin afresh, such as ["ip2"], or remove both keys',
+    ),
     "a rate of frozen layers": (
         "weights = 'w.safetensors'\nfreeze = ['conv*']\nlr_scale = { 'conv1' = 0.1 }\n",
         "4: train.lr_scale.conv1",

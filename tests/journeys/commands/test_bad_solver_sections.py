@@ -249,12 +249,14 @@ epochs = 1
 
 
 def test_each_setting_of_the_solver_that_a_key_replaces_is_reported(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.chdir(tmp_path)
     Path("cluster.toml").write_text(REPLACED)
     assert main(["check", "cluster.toml"]) == 0
-    told = [record.getMessage() for record in caplog.records]
+    said = capsys.readouterr()
+    assert "replaces" not in said.err
+    told = said.out.splitlines()
     for text in (
         "train.optimizer.type: 'AdamW' replaces type 'SGD' of lenet_digits_solver.prototxt",
         "train.optimizer.weight_decay: 0.05 replaces weight_decay 0.0005 of",

@@ -45,11 +45,12 @@ def prometheus(tmp_path_factory: pytest.TempPathFactory) -> Iterator[PrometheusS
 
 @contextmanager
 def up(
-    folder: Path, server: PrometheusServer, preset: str, **shape: int
+    folder: Path, server: PrometheusServer, preset: str, where: str = "", **shape: int
 ) -> Iterator[subprocess.Popen[str]]:
-    """A live run that has begun."""
+    """A live run that has begun. `where`: the key by which the server finds it."""
     configure(folder, preset, iterations=1_000_000, batch=8, test=True, paced=True, **shape)
-    command = runtime_command("up", "cluster.toml", "--set", f"metrics.port={server.port}")
+    setting = where or f"metrics.port={server.port}"
+    command = runtime_command("up", "cluster.toml", "--set", setting)
     with subprocess.Popen(
         command, cwd=folder, env=environment(), stdout=subprocess.PIPE, text=True
     ) as process:
@@ -170,3 +171,30 @@ async def _illegal(directory: Path) -> None:
         with pytest.raises(Refused):
             report = PassDone(members=1, phase="TRAIN", number=10**9, rows=1, scores={})
             await client.ask("coordinator", report, Done)
+
+
+def test_a_prometheus_finds_all_runs_by_their_files_and_only_a_killed_one_is_down(
+    tmp_path: Path,
+) -> None:
+    targets = tmp_path / "targets"
+    where = f"metrics.targets={targets}"
+    for name in ("a", "b"):
+        (tmp_path / name).mkdir()
+    with free_ports(2) as port, PrometheusServer(tmp_path, port, targets) as server:
+        with (
+            up(tmp_path / "a", server, "single", where) as well,
+            up(tmp_path / "b", server, "single", where) as killed,
+        ):
+            a, b = (run_directory(tmp_path / name / "cluster.toml").name for name in ("a", "b"))
+            until(lambda: server.runs() == {a, b})
+            up_now = 'count by (run) (up{job="convoy"} == 1)'
+            until(lambda: len(server.query(up_now)) == 2)
+            well.send_signal(signal.SIGINT)
+            well.communicate()
+            killed.kill()
+            killed.communicate()
+        until(lambda: server.runs() == {b})  # Prometheus applies changes of files every 5 s
+        until(lambda: "ConvoyProcessDown" in server.alerts())
+        assert server.alerts()["ConvoyProcessDown"]["run"] == b
+        (left,) = targets.glob("*.json")
+        assert left.name.startswith(f"{b}.")

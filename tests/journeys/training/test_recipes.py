@@ -53,6 +53,20 @@ def test_check_shows_each_key_that_a_recipe_sets(
     assert ("goes on from trained weights" in said) == (name == "finetune")
 
 
+@pytest.mark.parametrize("command", ["check", "plan"])
+def test_settings_of_a_recipe_are_facts_and_only_missing_weights_are_a_warning(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], command: str
+) -> None:
+    cluster = cluster_of(tmp_path / "c", "single", more='recipe = "finetune"', data="")
+    assert main([command, str(cluster)]) == 0
+    said = capsys.readouterr()
+    lines = [line for line in said.out.splitlines() if "train.recipe: " in line]
+    assert len(lines) == len(set(lines)) > 1
+    (warned,) = [line for line in said.err.splitlines() if "train.recipe: " in line]
+    assert warned.startswith("warning: ")
+    assert "goes on from trained weights" in warned
+
+
 def test_keys_of_the_user_count_before_those_of_a_recipe(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -205,6 +205,7 @@ OF_UP = [
 OF_UP += [
     "Operator.KEY",
     "tensorboard/events",
+    "wandb/run.wandb",
     "trials/x",
     "versions.json",
     "usage.jsonl",
