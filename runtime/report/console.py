@@ -12,13 +12,12 @@ import select
 import sys
 from collections.abc import Callable, Mapping
 from contextlib import suppress
-from typing import Any, TextIO
+from typing import TYPE_CHECKING, Any, TextIO
 
 from rich.console import Console, Group
 from rich.live import Live
 from rich.text import Text
 
-from runtime.cluster.lifecycle import Heartbeat
 from runtime.cluster.preparing import PREPARING
 from runtime.cluster.warnings import WARNING
 from runtime.errors import ConvoyError
@@ -28,6 +27,9 @@ from runtime.report.nonblocking_stream import NonblockingStream, nonblocking
 from runtime.report.run_state import HEADLINE, PREDICTION, RunState, shown_fields
 from runtime.report.screen import final, screen
 from runtime.terminal_text import one_line, printable
+
+if TYPE_CHECKING:
+    from runtime.cluster.lifecycle import Heartbeat
 
 # cells kept free: a terminal prints ^C for Ctrl-C at the table's end, which must not wrap the line
 ECHO = 2

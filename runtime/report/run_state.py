@@ -9,12 +9,14 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from runtime.cluster.lifecycle import Heartbeat
 from runtime.cluster.preparing import PREPARING
 from runtime.records.journal_reading import is_number
 from runtime.report.run_phase import ENDS, RunPhase
+
+if TYPE_CHECKING:
+    from runtime.cluster.lifecycle import Heartbeat
 
 HEADLINE = "progress"  # the event with the fields at the head of the table
 PREDICTION = "prediction"  # the event with the `text` below them
