@@ -29,6 +29,7 @@ epochs             Epochs, the passes over a job's training data, and the iterat
 working_nets       The nets of a role that computes, ready for passes
 local_steps        The number of iterations that islands train between two exchanges with the outer
                    server
+confusion          The confusion matrices of a test: how often each class was found for each label
 
 See docs/decisions/sums.md.
 """

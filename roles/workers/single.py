@@ -15,6 +15,7 @@ from roles.base.sizes import gradients, model, passes
 from roles.base.steps import Key, Step, Steps, Turn, Work
 from roles.learning.accumulated import AccumulatedNet
 from roles.learning.buffers import gradient_buffers
+from roles.learning.confusion import counts_of
 from roles.learning.micro_batches import WorkerNet
 from roles.learning.model_holder import ModelHolder
 from roles.learning.parameter_store import ParameterStore
@@ -91,7 +92,12 @@ class Single(ModelHolder, PassWorker):
             self._images.inc(ticket.rows)
             self._iterations.inc()
         done = PassDone(
-            members=1, phase=ticket.phase, number=ticket.number, rows=ticket.rows, scores=scores
+            members=1,
+            phase=ticket.phase,
+            number=ticket.number,
+            rows=ticket.rows,
+            scores=scores,
+            counts=counts_of(self._nets[ticket.phase]),
         )
         self._passes.report(done)
 

@@ -20,6 +20,7 @@ chart_data       The data of a page's charts, as JSON for its script
 colours          The colours of curves and bars
 differing_keys   The keys of cluster.toml that differ between runs, as a table
 headline         The figures that people look for first
+confusion        The confusion matrices of a run's last tests
 
 See docs/decisions/watching.md.
 """

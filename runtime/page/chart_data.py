@@ -10,6 +10,10 @@
      "thinned": 100000,
      "live": {"every": 5, "read": 48213, "since": 0.0}}
 
+A run whose tests count classes has "confusion": [{"net": "", "iteration": 40, "classes": ["0",
+"1"], "counts": [[9, 1], [0, 10]]}], with a row for each label and a column for each class that was
+found; `net` is "" for the only test net.
+
 `x` are iterations, `t` seconds and `y` values. `epochs` are points of the line from iterations to
 epochs. `thinned` is the largest number of points of a curve before some were left out; 0 if every
 point is there. `live` is there for a run that goes on: its script asks `every` so many seconds for
@@ -24,6 +28,7 @@ from collections.abc import Iterable, Sequence
 from typing import Any
 
 from runtime.page.colours import COLOURS
+from runtime.page.confusion import matrices
 from runtime.page.curves import EPOCH, PROGRESS, Chart, Curve, charts, time_unit
 from runtime.page.run_history import RunHistory
 from runtime.page.series import thinned
@@ -60,7 +65,9 @@ def as_script(data: object) -> str:
 
 
 def _run(number: int, story: RunHistory) -> dict[str, Any]:
-    found = {"name": story.label, "colour": COLOURS[number % len(COLOURS)]}
+    found: dict[str, Any] = {"name": story.label, "colour": COLOURS[number % len(COLOURS)]}
+    if confusion := [matrix.plain() for matrix in matrices(story)]:
+        found["confusion"] = confusion
     epochs = story.series.get((PROGRESS, EPOCH))
     if epochs is None or not len(epochs):
         return found

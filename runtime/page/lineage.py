@@ -76,6 +76,7 @@ def _join(earlier: RunHistory, later: RunHistory) -> None:
     """Put the curves of `earlier` before those of `later`, in `later`."""
     later.offset = earlier.offset + earlier.seconds
     later.forerunners = [*earlier.forerunners, earlier.name]
+    later.confusions = later.confusions or earlier.confusions
     for key in earlier.series.keys() | later.series.keys():
         before = earlier.series.get(key, Series())
         before.cut(later.begun + 1)

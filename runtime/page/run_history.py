@@ -22,6 +22,7 @@ from runtime.records.run_files import Damaged, LeftOut, Lines, Missing
 from runtime.records.run_identity import recorded
 from runtime.report import usage
 from runtime.report.run_phase import ENDING, ENDS, after
+from runtime.report.run_state import CONFUSION
 
 NUMBERS = ("progress", "test", "prediction")  # events with numbers that become curves
 NO_CURVES = {"t", "unix_seconds", "iteration", "max_iter", "elapsed_seconds"}
@@ -64,6 +65,7 @@ class RunHistory:
         default_factory=lambda: (array("d"), array("d"))
     )
     last: dict[str, Event] = field(default_factory=dict)
+    confusions: dict[str, Event] = field(default_factory=dict)  # test net -> its last matrix
     told: deque[Event] = field(default_factory=lambda: deque(maxlen=MOST_TOLD))
     decisions: deque[Event] = field(default_factory=lambda: deque(maxlen=MOST_TOLD))
     decided: int = 0
@@ -153,6 +155,8 @@ def _hear(story: RunHistory, event: Event) -> None:
     story.last[name] = event
     if name in NUMBERS:
         _number(story, event, story.names[name])
+    elif name == CONFUSION:
+        story.confusions[str(event.get("net", ""))] = event
     elif name in TOLD:
         story.told.append(event)
     elif name in DECISIONS:

@@ -154,6 +154,8 @@ def brief(value: object) -> str:
     """The value as a short text for people. A table is only named: events.jsonl has it."""
     if isinstance(value, Mapping):
         return f"({counted(len(value), 'value')})"
+    if isinstance(value, list) and value and isinstance(value[0], list):
+        return f"({counted(len(value), 'row')})"
     if not isinstance(value, float):
         return str(value)
     return f"{value:.4g}" if abs(value) < 1e5 else f"{value:.0f}"

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 HEADLINE = "progress"  # the event with the fields at the head of the table
 PREDICTION = "prediction"  # the event with the `text` below them
 TESTED = "test"
+CONFUSION = "confusion"  # the event with the matrix of a test; no line shows it
 CURVES = ("loss", "accuracy")  # fields that are drawn as curves
 # fields that only `up --verbose` shows: the seconds in which no process computed for a worker
 DETAILS = ("exposed_seconds",)

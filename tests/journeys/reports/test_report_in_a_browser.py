@@ -255,3 +255,28 @@ def test_the_page_is_light_or_dark_as_its_button_says(tmp_path: Path) -> None:
     )
     assert found["first"] == found["third"] == "rgb(248, 250, 252)"
     assert (found["second"], found["axis"]) == ("rgb(15, 23, 42)", "#94a3b8")
+
+
+@pytest.mark.parametrize("width", [1280, 420])
+def test_a_confusion_matrix_fits_the_page(tmp_path: Path, width: int) -> None:
+    counts = [[20 if a == b else (a + b) % 3 for a in range(12)] for b in range(12)]
+    names = [f"class number {n}" for n in range(12)]
+    fields = {"iteration": 100, "classes": names, "counts": counts}
+    said = [BEGUN, progress(1.0, 100, 0.1), (2.0, "coordinator", "confusion", fields), ENDED]
+    found = driven(
+        tmp_path,
+        """
+        const svg = document.querySelector(".matrix"), box = svg.getBoundingClientRect();
+        const inside = [...svg.querySelectorAll("text")].every((text) => {
+          const at = text.getBoundingClientRect();
+          return at.left >= box.left && at.top >= box.top && at.right <= box.right + 1;
+        });
+        const wide = document.documentElement.scrollWidth;
+        return { inside, wide, cells: svg.querySelectorAll("g").length };
+        """,
+        run(tmp_path / "a", said),
+        width=width,
+    )
+    assert found["inside"]
+    assert found["wide"] <= width
+    assert found["cells"] == sum(count > 0 for row in counts for count in row)
