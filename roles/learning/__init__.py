@@ -30,6 +30,8 @@ working_nets       The nets of a role that computes, ready for passes
 local_steps        The number of iterations that islands train between two exchanges with the outer
                    server
 confusion          The confusion matrices of a test: how often each class was found for each label
+histograms         Histograms of parameters and of their gradients, every few iterations
+                   (`run.histograms`)
 
 See docs/decisions/sums.md.
 """

@@ -6,12 +6,15 @@ from collections.abc import Mapping, Sequence
 
 from ops import Array, Backend
 from roles.learning.buffers import new_parameter
+from roles.learning.histograms import Histograms
 from roles.learning.parameters import Parameters
 from roles.messages import Blobs
 
 
 class ParameterStore(Parameters):
     """Parameters that are updated. A layer's version is the number of its updates."""
+
+    histograms: Histograms | None = None  # made before an update, if they are wanted
 
     @property
     def momentum(self) -> float:
@@ -43,6 +46,8 @@ class ParameterStore(Parameters):
 
     def _update(self, ops: Backend, gradients: Mapping[str, Blobs]) -> None:
         """Update layers of one version. Gradients may lie in host memory."""
+        if self.histograms is not None:
+            self.histograms.look(ops, self, gradients)
         new = {layer: tuple(map(self._next, self._blobs[layer])) for layer in gradients}
         of = [
             (

@@ -38,6 +38,7 @@ layer_patterns   The keys of [train] that name layers by patterns
 plan_inputs      The inputs of a plan
 written_job      The job as [train] alone describes it, with the paths of its files
 run_names        The name of a run that cluster.toml does not name
+histograms       The actors that make histograms of parameters and gradients (`run.histograms`)
 
 See docs/decisions/tuning.md.
 """

@@ -14,6 +14,7 @@ from datetime import datetime
 from pathlib import Path
 from typing import Any
 
+from runtime.page.histograms import Heat, Key, read_histograms
 from runtime.page.series import Series
 from runtime.plan.run_plan import placement_in
 from runtime.plan.topology import Placement
@@ -66,6 +67,7 @@ class RunHistory:
     )
     last: dict[str, Event] = field(default_factory=dict)
     confusions: dict[str, Event] = field(default_factory=dict)  # test net -> its last matrix
+    histograms: dict[Key, Heat] = field(default_factory=dict)
     told: deque[Event] = field(default_factory=lambda: deque(maxlen=MOST_TOLD))
     decisions: deque[Event] = field(default_factory=lambda: deque(maxlen=MOST_TOLD))
     decided: int = 0
@@ -141,6 +143,11 @@ def read(directory: Path, *, lives: bool) -> RunHistory:
     except Damaged as error:
         story.damaged.append(str(error))
     story.usage = list(_usage(directory, story))
+    try:
+        story.histograms, notes = read_histograms(directory)
+        story.damaged += notes
+    except Damaged as error:
+        story.damaged.append(str(error))
     story.placement = _placement(directory, story)
     return story
 

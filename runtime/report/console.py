@@ -24,7 +24,14 @@ from runtime.errors import ConvoyError
 from runtime.reasons import reason
 from runtime.report.columns import spoken
 from runtime.report.nonblocking_stream import NonblockingStream, nonblocking
-from runtime.report.run_state import CONFUSION, HEADLINE, PREDICTION, RunState, shown_fields
+from runtime.report.run_state import (
+    CONFUSION,
+    HEADLINE,
+    HISTOGRAMS,
+    PREDICTION,
+    RunState,
+    shown_fields,
+)
 from runtime.report.screen import final, screen
 from runtime.terminal_text import one_line, printable
 
@@ -34,7 +41,7 @@ if TYPE_CHECKING:
 # cells kept free: a terminal prints ^C for Ctrl-C at the table's end, which must not wrap the line
 ECHO = 2
 QUIET = frozenset(
-    {"process", "link lost", PREDICTION, "unsaved", "resumed", CONFUSION}
+    {"process", "link lost", PREDICTION, "unsaved", "resumed", CONFUSION, HISTOGRAMS}
 )  # no lines: shown only in the journal, in the table, as a warning, or before the run
 IN_TABLE = frozenset({HEADLINE, PREPARING})  # no lines if there is a table
 

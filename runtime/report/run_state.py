@@ -22,6 +22,7 @@ HEADLINE = "progress"  # the event with the fields at the head of the table
 PREDICTION = "prediction"  # the event with the `text` below them
 TESTED = "test"
 CONFUSION = "confusion"  # the event with the matrix of a test; no line shows it
+HISTOGRAMS = "histograms"  # the event with those of a layer, which have a file of their own
 CURVES = ("loss", "accuracy")  # fields that are drawn as curves
 # fields that only `up --verbose` shows: the seconds in which no process computed for a worker
 DETAILS = ("exposed_seconds",)

@@ -98,6 +98,7 @@ class Choosing:
             "name": name,
             "record_service_times": False,
             "tensorboard": False,
+            "histograms": 0,
         }
         changed = {
             "run": config.run.model_copy(update=run),
