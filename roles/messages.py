@@ -147,11 +147,14 @@ class ActivationGrads(Message):
     whole FC batch.
 
     The gradients of one FC shard are a part of a sum. `seconds`: the time that computing them took.
+    `counts`, in a test: how often each class was found for each label of the FC batch
+    (`Net.label_counts`). Only the answer to the batch's first member has them.
     """
 
     blobs: tuple[Array, ...]
     scores: Json
     seconds: float
+    counts: tuple[int, ...] = ()
 
 
 @message
@@ -190,7 +193,8 @@ class PassDone(Message):
 
     `scores` are means over the worker's own rows, or over the whole batch if one server computed
     them. `seconds`: the computing time of the worker. `exposed`: seconds of the pass in which no
-    actor computed for the worker.
+    actor computed for the worker. `counts`, in a test: how often each class was found for each
+    label (`Net.label_counts`); those of all members add up to those of the batch.
     """
 
     members: int
@@ -200,6 +204,7 @@ class PassDone(Message):
     scores: Json
     seconds: float = 0.0
     exposed: float = 0.0
+    counts: tuple[int, ...] = ()
 
 
 @message

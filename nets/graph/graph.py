@@ -93,6 +93,10 @@ class Net(FedNet):
         pass."""
         return scores(self.nodes, self.wiring.values, self._arrays, self.ops)
 
+    def label_counts(self) -> tuple[int, ...]:
+        """Return the counts of the last layer that counts labels in a test (its `label_counts`)."""
+        return next(filter(None, (node.layer.label_counts() for node in reversed(self.nodes))), ())
+
     def run(
         self, inputs: Mapping[str, Any], blobs: Mapping[str, Sequence[Array]], step: int = 0
     ) -> dict[str, float]:

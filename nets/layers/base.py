@@ -192,6 +192,12 @@ class Layer:
                 raise self.error("", text)
         return tops
 
+    def label_counts(self) -> tuple[int, ...]:
+        """Return how often each class was found for each label in the last pass: the number of
+        classes C, then cell and count, cell and count, where a cell is label * C + class. Empty if
+        the layer does not count."""
+        return ()
+
     @property
     def learns(self) -> bool:
         """Whether a gradient changes a parameter of the layer."""

@@ -36,6 +36,7 @@ from ops import Array
 from ops.reference.soft_loss import no_distribution
 
 HARD = "found with type '{}', which takes no soft labels, expected 0 (SoftmaxWithLoss takes them)"
+MOST_COUNTED = 100  # classes for which a test counts which is taken for which
 MOST_BYTES = 256 << 20  # an infogain matrix for eight thousand classes
 
 
@@ -311,6 +312,8 @@ class Accuracy(ClassLayer):
     tops = (1, 2)
     differentiable = False
     takes_soft = True
+    _counts = False  # whether it keeps `_cells`
+    _cells: Array | None = None  # the cell of each label that counts (`label_counts`), on the host
 
     def _shape(self, shapes: list[Shape], setup: Setup) -> list[Shape]:
         p = self.proto.accuracy_param
@@ -322,6 +325,7 @@ class Accuracy(ClassLayer):
             )
         self.top_k = int(p.top_k)
         self.ignore = int(p.ignore_label) if p.HasField("ignore_label") else None
+        self._counts = setup.phase != "TRAIN" and self.classes <= MOST_COUNTED
         return [(), (self.classes,)][: len(self.proto.top)]
 
     def forward(self, bottoms: list[Array], blobs: Blobs, run: Run) -> list[Array]:
@@ -329,9 +333,20 @@ class Accuracy(ClassLayer):
         labels = bottoms[1].reshape(self.label_shape)
         if self.soft:
             labels = self.ops.xp.argmax(labels, axis=1)
+        if self._counts:
+            found = self.ops.xp.argmax(scores, axis=1)
+            cells = labels.astype(found.dtype) * self.classes + found
+            counted = cells if self.ignore is None else cells[labels != self.ignore]
+            self._cells = self.ops.to_host(counted.ravel())
         share = self.ops.accuracy(scores, labels, top_k=self.top_k, ignore_label=self.ignore)
         found = [self.number(share)]
         return found if len(self.proto.top) == 1 else [*found, self._by_class(scores, labels)]
+
+    def label_counts(self) -> tuple[int, ...]:
+        if self._cells is None:
+            return ()
+        cells, counts = np.unique(self._cells, return_counts=True)
+        return self.classes, *np.stack((cells, counts), axis=1).ravel().tolist()
 
     def _by_class(self, scores: Array, labels: Array) -> Array:
         """Return the accuracy over the labels of each class."""

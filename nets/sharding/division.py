@@ -190,6 +190,10 @@ class ShardedNet(Shard):
         """Return the scores of all links, as Net.scalars does."""
         return {name: value for net in self.nets for name, value in net.scalars().items()}
 
+    def label_counts(self) -> tuple[int, ...]:
+        """Return the counts of the last link that has some, as Net.label_counts does."""
+        return next(filter(None, (net.label_counts() for net in reversed(self.nets))), ())
+
     # inside
 
     def _net(self, index: int, **options: Any) -> Net:

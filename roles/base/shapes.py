@@ -187,8 +187,9 @@ def _shapes_of(job: Job) -> InputShape:
 
 def _without_device(job: Job) -> Job:
     """The job without the number of its GPU: shapes are the same on every device, and memory is the
-    same on every GPU."""
-    return dataclasses.replace(job, device="cuda" if job.on_gpu else "cpu", rows_here={})
+    same on every GPU. Histograms do not change them either."""
+    device = "cuda" if job.on_gpu else "cpu"
+    return dataclasses.replace(job, device=device, rows_here={}, histograms=0)
 
 
 def _key(job: Job) -> str:

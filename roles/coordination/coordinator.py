@@ -124,7 +124,7 @@ class Coordinator(Actor):
         names = [name for members in options.groups for name in members]
         self._steps = StepsBySpeed(options.local, names, table.last) if options.local else None
         self._shares = Shares(options.shares)
-        self._tests = Tests(self, table, options.watched)
+        self._tests = Tests(self, table, options.watched, options.seen)
         self._cohort = Stragglers()
         self._compensates = options.compensation is not None
         self._plateau = PlateauSteps(options.watched.plateau)
@@ -243,7 +243,9 @@ class Coordinator(Actor):
 
     async def on_pass_done(self, message: PassDone, envelope: Envelope) -> None:
         """Take a worker's report that its part of a pass is computed."""
+        counted = self._tests.confusion.read(message)
         whole = self._ledger.done(message, envelope.sender)
+        self._tests.confusion.add(message.phase, counted)
         if message.phase == TRAIN:
             if not self._probing.under_way:  # probes leave no trace
                 self._shares.seen(envelope.sender, message.rows, message.seconds)

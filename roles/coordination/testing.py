@@ -6,8 +6,10 @@ import asyncio
 import math
 from pathlib import Path
 
+from nets.predict import Seen
 from roles.checkpoints.best import KEY, History, Verdict, Watched, taken_over
 from roles.coordination.schedule import Timetable
+from roles.learning.confusion import Confusion
 from roles.learning.resume import Kept, kept_of
 from roles.learning.scoreboard import Scoreboard, Scores
 from roles.messages import TEST
@@ -15,9 +17,14 @@ from runtime import Actor
 
 
 class Tests:
-    """The tests of one coordinator's run."""
+    """The tests of one coordinator's run. `confusion` has the counts of the present test. The data
+    that were `seen` give the names of the classes, if they are known."""
 
-    def __init__(self, actor: Actor, table: Timetable, watched: Watched) -> None:
+    def __init__(
+        self, actor: Actor, table: Timetable, watched: Watched, seen: Seen | None = None
+    ) -> None:
+        self.confusion = Confusion()
+        self._classes = () if seen is None else seen.classes
         self._actor = actor
         self._table = table
         self._history = History(watched)
@@ -79,6 +86,9 @@ class Tests:
                     gauge.set(scores[name])
             named = {"net": test.name} if test.name else {}
             self._actor.emit("test", iteration=iteration, **named, **scores)
+            if (counts := self.confusion.take(test.phase)) is not None:
+                names = {"classes": list(self._classes)} if self._classes else {}
+                self._actor.emit("confusion", iteration=iteration, **named, **names, counts=counts)
             if test.phase == TEST:
                 verdict = self._history.hear(iteration, scores)
                 self._note(iteration, scores)

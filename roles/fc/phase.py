@@ -19,6 +19,7 @@ from roles.base.shapes import Shapes
 from roles.base.sizes import crossing
 from roles.base.steps import Key, Sending, Step, Steps, Work
 from roles.fc.fc_batches import Span, fc_batches
+from roles.learning.confusion import joined
 from roles.learning.job import Job
 from roles.learning.scoreboard import mean_scores
 from roles.messages import TRAIN, ActivationGrads, Activations, ActivationSlice, Blobs, Ticket
@@ -116,12 +117,17 @@ class FcPhase:
         self._ops = ops
         self._scheme = scheme
         self._micro_batches = micro_batches
+        self.counts: tuple[int, ...] = ()  # of labels, in the last answer
 
     async def run(self, ticket: Ticket, blobs: Blobs) -> ActivationGrads:
         """Send the blobs that cross the cut for this member's rows, and return the answer. Scores
         are means over these rows, or over the whole batch."""
-        if self._scheme:
-            return await self._slices(ticket, blobs)
+        answer = await (self._slices if self._scheme else self._whole)(ticket, blobs)
+        self.counts = answer.counts
+        return answer
+
+    async def _whole(self, ticket: Ticket, blobs: Blobs) -> ActivationGrads:
+        """Send the activations of all rows to the only server."""
         activations = Activations(
             group=ticket.group,
             rank=ticket.rank,
@@ -155,7 +161,10 @@ class FcPhase:
             [(count, dict(answer.scores)) for count, (answer, _) in zip(rows, answers, strict=True)]
         )
         seconds = sum(taken for _, taken in answers)
-        return ActivationGrads(blobs=tuple(gradients.whole), scores=scores, seconds=seconds)
+        found = [answer.counts for answer, _ in answers]
+        return ActivationGrads(
+            blobs=tuple(gradients.whole), scores=scores, seconds=seconds, counts=joined(found)
+        )
 
     async def _ask(
         self, ticket: Ticket, part: int, span: Span, blobs: Blobs, gradients: _Gradients

@@ -18,6 +18,7 @@ from roles.base.sizes import answers, below, model, passes
 from roles.base.steps import Sending, Step, Steps, Turn, Work, norm_known, norm_steps
 from roles.learning.buffers import gradient_buffers, joined_rows
 from roles.learning.common_norm import ALONE, SHARE, CommonNorm, NormShare, NormShares, norm_sent
+from roles.learning.confusion import counts_of
 from roles.learning.job import InputShape
 from roles.learning.micro_batches import WorkerNet
 from roles.learning.model_holder import ModelHolder
@@ -174,11 +175,15 @@ class FcServer(ModelHolder, ReadsJob):
         seconds = self.busy_seconds - busy
         if message.phase == TRAIN:
             self._images.inc(message.rows)
+        counts = counts_of(self._nets[message.phase])
         low = 0
         for part, asked in ordered:
             high = low + len(part.blobs[0])
             rows = tuple(gradient[low:high] for gradient in gradients)
-            await self.reply(asked, ActivationGrads(blobs=rows, scores=scores, seconds=seconds))
+            answer = ActivationGrads(
+                blobs=rows, scores=scores, seconds=seconds, counts=() if low else counts
+            )
+            await self.reply(asked, answer)
             low = high
         if self._shares != ALONE and message.phase == TRAIN:
             squares, self._unclipped[message.group] = await self.compute("norm", self._keep)

@@ -309,7 +309,13 @@ class FcShard(ModelHolder, ReadsJob):
         counts = [rows_in([member]) for member in members]
         scores, answers = await self.compute("fc answers", work.answers, counts)
         seconds = self.busy_seconds - busy
-        return [ActivationGrads(blobs=answer, scores=scores, seconds=seconds) for answer in answers]
+        of_labels = () if phase == TRAIN else net.label_counts()
+        return [
+            ActivationGrads(
+                blobs=answer, scores=scores, seconds=seconds, counts=() if place else of_labels
+            )
+            for place, answer in enumerate(answers)
+        ]
 
     async def _swapped(self, key: Key, part: int, link: int, columns: Array) -> list[Array]:
         """The columns of all shards at the end of `link`."""

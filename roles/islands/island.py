@@ -25,6 +25,7 @@ from roles.base.sizes import encoded
 from roles.base.steps import Sending, Step, Steps, Turn, Work
 from roles.islands.island_messages import Gain, GetOuter, OuterModel
 from roles.islands.island_model import IslandModel, KeptHistories, histories_of
+from roles.learning.confusion import counts_of
 from roles.learning.local_steps import LEAST, shared_out
 from roles.learning.wire_formats import PLAIN, WireFormat, layers_of
 from roles.messages import TRAIN, Ticket
@@ -170,7 +171,8 @@ class Island(Single):
             self._rows += ticket.rows
             self._images.inc(ticket.rows)
             self._iterations.inc()
-        self._passes.report_part(ticket, scores, self._exposure)
+        counts = counts_of(self._nets[ticket.phase])
+        self._passes.report_part(ticket, scores, self._exposure, counts)
 
     async def _after(self, ticket: Ticket) -> None:
         """Send the gain of a ticket's iterations. One exchange is under way at a time."""

@@ -31,6 +31,9 @@ local_steps        The number of iterations that islands train between two excha
                    server
 replayed_step      A training step on a device that is recorded once for each size of batch, and
                    then replayed
+confusion          The confusion matrices of a test: how often each class was found for each label
+histograms         Histograms of parameters and of their gradients, every few iterations
+                   (`run.histograms`)
 
 See docs/decisions/sums.md.
 """

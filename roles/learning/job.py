@@ -73,7 +73,8 @@ class Job:
     at first, if not all. `extras`: settings of the solver that its file lacks. `whitening`: for
     each layer with that filler, its filters, row after row. `freeze`: patterns of layers whose
     parameters and statistics stay as `resume` or `weights` have them. `fresh`: patterns of layers
-    that take nothing from `weights`.
+    that take nothing from `weights`. `histograms`: the iterations between two histograms of the
+    parameters of the role with this job; 0: none.
     """
 
     net: str
@@ -105,6 +106,7 @@ class Job:
     whitening: Mapping[str, tuple[float, ...]] = dataclasses.field(default_factory=dict)
     freeze: tuple[str, ...] = ()
     fresh: tuple[str, ...] = ()
+    histograms: int = 0
 
     def with_batches(self, batch: int | None) -> Job:
         """The job with the batch sizes that its net declares. `batch`, if given, is the size for

@@ -12,8 +12,8 @@ of the same name gets the state next to the model back.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import Any, Protocol
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Protocol, TypeVar
 
 from nets import NetError
 from ops import Array
@@ -22,6 +22,8 @@ from roles.learning.stream_states import Slices, StreamStates, place_of
 from roles.messages import Done, GetState, Rates, SetState, State
 from runtime import Actor, Envelope, Json, Message, message
 from runtime.messages.message import Refusal
+
+T = TypeVar("T")
 
 
 @message
@@ -187,11 +189,31 @@ class KeepsBeside(Actor):
         return {}
 
 
-class ModelHolder(KeepsBeside):
+class ModelHolder(KeepsBeside, overrides=("compute", "race")):
     """An actor with a `_store`, which on_start makes. The coordinator asks only while no iteration
     is under way."""
 
     _store: ParameterStore
+
+    async def compute(
+        self, label: str, work: Callable[..., T], *args: Any, size: int | None = None
+    ) -> T:
+        """Run array work (`Actor.compute`). Report the histograms that it made."""
+        found = await super().compute(label, work, *args, size=size)
+        self._report_histograms()
+        return found
+
+    async def race(self, label: str, work: Callable[..., T], *args: Any) -> T:
+        """Run array work at once (`Actor.race`). Report the histograms that it made."""
+        found = await super().race(label, work, *args)
+        self._report_histograms()
+        return found
+
+    def _report_histograms(self) -> None:
+        store = getattr(self, "_store", None)
+        if store is not None and store.histograms is not None:
+            for fields in store.histograms.take():
+                self.emit("histograms", **fields)
 
     async def on_rates(self, message: Rates, envelope: Envelope) -> None:
         """Use another learning rate and momentum from now on."""

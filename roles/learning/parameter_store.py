@@ -9,6 +9,7 @@ from numpy.typing import NDArray
 
 from ops import Array, Backend
 from roles.learning.buffers import new_parameter
+from roles.learning.histograms import Histograms
 from roles.learning.parameters import Parameters
 from roles.messages import Blobs
 
@@ -20,6 +21,8 @@ class ParameterStore(Parameters):
     """
 
     given: Array | None = None
+
+    histograms: Histograms | None = None  # made before an update, if they are wanted
 
     @property
     def momentum(self) -> float:
@@ -51,6 +54,8 @@ class ParameterStore(Parameters):
 
     def _update(self, ops: Backend, gradients: Mapping[str, Blobs]) -> None:
         """Update layers of one version. Gradients may lie in host memory."""
+        if self.histograms is not None:
+            self.histograms.look(ops, self, gradients)
         new = {layer: tuple(map(self._next, self._blobs[layer])) for layer in gradients}
         of = [
             (

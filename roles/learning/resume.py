@@ -17,6 +17,7 @@ from nets.files.weights import match, shares
 from nets.sharding.sharded_net import Shard
 from ops import Array
 from roles.learning.checkpoint_slices import cut_state
+from roles.learning.histograms import Histograms
 from roles.learning.job import Job
 from roles.learning.parameter_store import ParameterStore
 from runtime import Json
@@ -190,7 +191,8 @@ def _number(path: str, facts: Mapping[str, str], name: str, digits: int) -> int:
 
 def restored(store: ParameterStore, job: Job, shard: Shard | None = None) -> ParameterStore:
     """Fill the store from the job's checkpoint if the job resumes one, or with first weights if the
-    job names files of them, or with the job's whitening filters.
+    job names files of them, or with the job's whitening filters. Its updates make the job's
+    histograms.
 
     A file of weights may lack some layers; the planner has checked that it has at least one layer
     of the net. Files hold whole parameters; a store of a `shard` takes its parts of them.
@@ -198,6 +200,7 @@ def restored(store: ParameterStore, job: Job, shard: Shard | None = None) -> Par
     for layer in store.params.keys() & job.whitening.keys():
         first, *others = store.read(layer)
         store.start_from({layer: (whitened(first.shape, job.whitening[layer]), *others)})
+    store.histograms = Histograms(job.histograms) if job.histograms else None
     if job.weights:
         whole = shard.whole_params if shard else store.params
         weights = job.first_weights().weights

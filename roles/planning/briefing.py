@@ -14,6 +14,7 @@ from roles.messages import TRAIN
 from roles.planning.devices import Devices, by_machine
 from roles.planning.diagnostics import Diagnostics
 from roles.planning.gradient_links import gradient_links, mistakes, with_formats
+from roles.planning.histograms import with_histograms
 from roles.planning.job_checks import CheckedJob
 from roles.planning.largest import largest_array
 from roles.planning.plan_inputs import PlanInputs
@@ -34,6 +35,7 @@ def brief(
     _check_messages(topology, inputs.config, checked.nets[TRAIN])
     topology = _with_formats(topology, inputs, checked, diagnostics)
     topology = _on_devices(topology, inputs, checked, diagnostics)
+    topology = with_histograms(topology, inputs.config.run.histograms)
     return with_timing(topology, inputs.checkpoint, inputs.config)
 
 

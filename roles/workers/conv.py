@@ -25,6 +25,7 @@ from roles.base.sizes import encoded, leaving, passes
 from roles.base.steps import Steps, Turn
 from roles.fc.phase import FcPhase, activations_sent
 from roles.learning.buffers import layer_gradients
+from roles.learning.confusion import counts_of
 from roles.learning.micro_batches import WorkerNet
 from roles.learning.model_holder import KeepsBeside
 from roles.learning.tree import Parent
@@ -157,7 +158,8 @@ class ConvCompute(KeepsBeside, PassWorker):
         if train:
             self._images.inc(high - low)
             self._iterations.inc()
-        self._passes.report_part(ticket, scores or self._scores, self._exposure)
+        counts = self._fc.counts or counts_of(net)
+        self._passes.report_part(ticket, scores or self._scores, self._exposure, counts)
 
     async def _forward(self, net: WorkerNet, ticket: Ticket) -> Blobs:
         """Forward, stage by stage.

@@ -137,6 +137,9 @@ class ConvReplica(Replica):
         scores, _ = await self._top(ticket)
         return scores
 
+    def _counted(self, ticket: Ticket) -> tuple[int, ...]:
+        return self._fc.counts
+
     async def _before(self, ticket: Ticket) -> tuple[Scores | None, Callable[[], None]]:
         scores, incoming = await self._top(ticket)
         return scores, partial(self._come_back, incoming)

@@ -104,9 +104,11 @@ class Passes:
         passes."""
         self._done.append(done)
 
-    def report_part(self, ticket: Ticket, scores: Json, exposure: Exposure) -> None:
+    def report_part(
+        self, ticket: Ticket, scores: Json, exposure: Exposure, counts: tuple[int, ...] = ()
+    ) -> None:
         """Note that a pass on this member's rows of a ticket is done, with the seconds that it has
-        computed and waited."""
+        computed and waited, and the `counts` of a test."""
         low, high = ticket.mine
         done = PassDone(
             members=ticket.members,
@@ -116,6 +118,7 @@ class Passes:
             scores=scores,
             seconds=exposure.busy,
             exposed=exposure.last,
+            counts=counts,
         )
         self.report(done)
 

@@ -29,6 +29,7 @@ from roles.base.steps import Key, Step, Steps, Turn, Work
 from roles.exchange.buckets import Bucket, buckets_of
 from roles.exchange.chosen_exchange import Chosen
 from roles.learning.accumulated import AccumulatedNet
+from roles.learning.confusion import counts_of
 from roles.learning.micro_batches import WorkerNet
 from roles.learning.model_holder import ModelHolder
 from roles.learning.parameter_store import ParameterStore
@@ -306,7 +307,11 @@ class Replica(ModelHolder, PassWorker):
         return total
 
     def _report(self, ticket: Ticket, scores: Scores) -> None:
-        self._passes.report_part(ticket, scores, self._exposure)
+        self._passes.report_part(ticket, scores, self._exposure, self._counted(ticket))
+
+    def _counted(self, ticket: Ticket) -> tuple[int, ...]:
+        """The counts of a test on this member's rows, after its scores."""
+        return counts_of(self._nets[ticket.phase])
 
     # These methods run in the compute thread.
 

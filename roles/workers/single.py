@@ -16,6 +16,7 @@ from roles.base.sizes import gradients, model, passes
 from roles.base.steps import Key, Step, Steps, Turn, Work
 from roles.learning.accumulated import AccumulatedNet
 from roles.learning.buffers import gradient_buffers
+from roles.learning.confusion import counts_of
 from roles.learning.micro_batches import WorkerNet
 from roles.learning.model_holder import ModelHolder
 from roles.learning.parameter_store import ParameterStore
@@ -117,7 +118,12 @@ class Single(ModelHolder, PassWorker):
 
     def _report(self, ticket: Ticket, scores: Scores) -> None:
         done = PassDone(
-            members=1, phase=ticket.phase, number=ticket.number, rows=ticket.rows, scores=scores
+            members=1,
+            phase=ticket.phase,
+            number=ticket.number,
+            rows=ticket.rows,
+            scores=scores,
+            counts=counts_of(self._nets[ticket.phase]),
         )
         self._passes.report(done)
 

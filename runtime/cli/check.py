@@ -48,6 +48,9 @@ def check(
         cores = f" on core {', '.join(map(str, spec.cores))}" if spec.cores else ""
         actors = ", ".join(spec.actors)
         console.say(f"  {spec.name:<14} on {spec.machine}, {_threads(spec)}{cores}: {actors}")
+    if every := checked.loaded.config.run.histograms:
+        text = f"run.histograms: each layer's parameters and gradients every {every} iterations"
+        console.say(f"{text}, shown by `report`")
     for describe in (limited, unknown):
         if text := describe(placement, checked.loaded.config):
             console.say(text)

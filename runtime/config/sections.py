@@ -61,6 +61,9 @@ class Run(Section):
     trace: Annotated[int, Field(ge=0)] = 0
     """The number of iterations, from the first on, that are traced into trace.json:
     docs/watch.md."""
+    histograms: Annotated[int, Field(ge=0)] = 0
+    """The iterations between two histograms of each layer's parameters and gradients; 0: none. The
+    report shows them (docs/report.md)."""
     tensorboard: bool = False
     """Write the numbers of progress reports and tests for TensorBoard too. This needs `pip install
     -e '.[tensorboard]'` (docs/report.md)."""

@@ -20,6 +20,9 @@ chart_data       The data of a page's charts, as JSON for its script
 colours          The colours of curves and bars
 differing_keys   The keys of cluster.toml that differ between runs, as a table
 headline         The figures that people look for first
+confusion        The confusion matrices of a run's last tests
+histograms       The histograms of a run's parameters and gradients, from histograms.jsonl, as data
+                 for the page
 
 See docs/decisions/watching.md.
 """

@@ -10,6 +10,12 @@
      "thinned": 100000,
      "live": {"every": 5, "read": 48213, "since": 0.0}}
 
+A run whose tests count classes has "confusion": [{"net": "", "iteration": 40, "classes": ["0",
+"1"], "counts": [[9, 1], [0, 10]]}], with a row for each label and a column for each class that was
+found; `net` is "" for the only test net.
+
+A run with histograms has "histograms", as in `histograms`.
+
 `x` are iterations, `t` seconds and `y` values. `epochs` are points of the line from iterations to
 epochs. `thinned` is the largest number of points of a curve before some were left out; 0 if every
 point is there. `live` is there for a run that goes on: its script asks `every` so many seconds for
@@ -24,7 +30,9 @@ from collections.abc import Iterable, Sequence
 from typing import Any
 
 from runtime.page.colours import COLOURS
+from runtime.page.confusion import matrices
 from runtime.page.curves import EPOCH, PROGRESS, Chart, Curve, charts, time_unit
+from runtime.page.histograms import MOST, heat_maps
 from runtime.page.run_history import RunHistory
 from runtime.page.series import thinned
 
@@ -46,7 +54,7 @@ def chart_data(stories: Sequence[RunHistory], every: int = 0) -> dict[str, Any]:
     live = {"live": {"every": every, "read": first.read_to, "since": first.offset}}
     return (live if every else {}) | {
         "unit": time_unit(stories),
-        "runs": [_run(number, story) for number, story in enumerate(stories)],
+        "runs": [_run(number, story, MOST // len(stories)) for number, story in enumerate(stories)],
         "charts": [_chart(chart, most) for chart in chosen],
         "thinned": longest if longest > most else 0,
     }
@@ -59,8 +67,12 @@ def as_script(data: object) -> str:
     return text.replace("&", "\\u0026").replace("<", "\\u003c").replace(">", "\\u003e")
 
 
-def _run(number: int, story: RunHistory) -> dict[str, Any]:
-    found = {"name": story.label, "colour": COLOURS[number % len(COLOURS)]}
+def _run(number: int, story: RunHistory, room: int) -> dict[str, Any]:
+    found: dict[str, Any] = {"name": story.label, "colour": COLOURS[number % len(COLOURS)]}
+    if confusion := [matrix.plain() for matrix in matrices(story)]:
+        found["confusion"] = confusion
+    if story.histograms:
+        found["histograms"] = heat_maps(story.histograms, room)
     epochs = story.series.get((PROGRESS, EPOCH))
     if epochs is None or not len(epochs):
         return found

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from runtime.page.histograms import joined
 from runtime.page.run_history import RunHistory, read
 from runtime.page.series import Series
 from runtime.records.journal_reading import is_path
@@ -76,6 +77,8 @@ def _join(earlier: RunHistory, later: RunHistory) -> None:
     """Put the curves of `earlier` before those of `later`, in `later`."""
     later.offset = earlier.offset + earlier.seconds
     later.forerunners = [*earlier.forerunners, earlier.name]
+    later.confusions = later.confusions or earlier.confusions
+    later.histograms = joined(earlier.histograms, later.histograms, later.begun)
     for key in earlier.series.keys() | later.series.keys():
         before = earlier.series.get(key, Series())
         before.cut(later.begun + 1)

@@ -113,6 +113,7 @@ async function renew() {
   document.title = page.title;
   data = JSON.parse(told.textContent);
   setCharts();
+  setHistograms(data);
   await listen();
 }
 

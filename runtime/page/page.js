@@ -18,6 +18,7 @@ function paint(theme) {
   document.documentElement.dataset.theme = theme;
   at("theme").textContent = theme === "dark" ? "☀ light" : "☾ dark";
   plots.forEach((plot) => plot.build());
+  drawHeats();
 }
 
 at("theme").onclick = () => {
@@ -55,7 +56,10 @@ function setCharts() {
   at("across").querySelector("[value=epochs]").disabled = !data.runs.some((run) => run.epochs);
 }
 
-const sizes = new ResizeObserver(() => plots.forEach((plot) => plot.resize()));
+const sizes = new ResizeObserver(() => {
+  plots.forEach((plot) => plot.resize());
+  drawHeats();
+});
 const rebuild = () => plots.forEach((plot) => plot.build());
 
 at("across").onchange = () => { view.across = at("across").value; rebuild(); };
@@ -89,3 +93,5 @@ document.addEventListener("click", sorted);
 
 paint(kept.get() || (system.matches ? "dark" : "light"));
 setCharts();
+setHistograms(data);
+sizes.observe(at("histograms"));

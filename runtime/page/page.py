@@ -21,7 +21,7 @@ from runtime.plan.forecast import shown
 HERE = Path(__file__).parent
 LICENCE = "uplot/LICENSE"
 STYLES = ("uplot/uPlot.min.css", "page.css")
-SCRIPTS = ("uplot/uPlot.iife.min.js", "charts.js", "page.js", "live.js")
+SCRIPTS = ("uplot/uPlot.iife.min.js", "charts.js", "histograms.js", "page.js", "live.js")
 STAMP = re.compile(r"^\d{8}-\d{6}-")  # of run directories
 
 
@@ -68,6 +68,7 @@ def page(
         columns=_columns(runs),
         figures=[Markup(figure) for figure in drawn],  # noqa: S704  # as above
         data=data,
+        histograms=any(story.histograms for story in stories),
         json=Markup(as_script(data)),  # noqa: S704  # nothing in it ends its element
         style=Markup(_files(STYLES)),  # noqa: S704  # files of this folder
         script=Markup("" if static else _script()),  # noqa: S704

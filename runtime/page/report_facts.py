@@ -14,6 +14,7 @@ from runtime.drawing.prospect_text import duration
 from runtime.drawing.svg import svg
 from runtime.page.charts import bars
 from runtime.page.colours import COLOURS, WAITING
+from runtime.page.confusion import matrices
 from runtime.page.gantt import FILE as TRACE
 from runtime.page.gantt import gantt
 from runtime.page.headline import headline
@@ -56,6 +57,7 @@ def facts(
         "facts": list(_facts(story, config)),
         "error": printable(str(story.last.get("failed", {}).get("error", ""))),
         "times": None if times is None else _times(times),
+        "matrices": matrices(story),
         "predicted": str(story.last.get("prediction", {}).get("text", "")),
         "stations": list(_stations(story)),
         "links": links(story, times, known),

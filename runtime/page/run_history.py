@@ -14,6 +14,7 @@ from datetime import datetime
 from pathlib import Path
 from typing import Any
 
+from runtime.page.histograms import Heat, Key, read_histograms
 from runtime.page.series import Series
 from runtime.plan.run_plan import placement_in
 from runtime.plan.topology import Placement
@@ -22,6 +23,7 @@ from runtime.records.run_files import Damaged, LeftOut, Lines, Missing
 from runtime.records.run_identity import recorded
 from runtime.report import usage
 from runtime.report.run_phase import ENDING, ENDS, after
+from runtime.report.run_state import CONFUSION
 
 NUMBERS = ("progress", "test", "prediction")  # events with numbers that become curves
 NO_CURVES = {"t", "unix_seconds", "iteration", "max_iter", "elapsed_seconds"}
@@ -64,6 +66,8 @@ class RunHistory:
         default_factory=lambda: (array("d"), array("d"))
     )
     last: dict[str, Event] = field(default_factory=dict)
+    confusions: dict[str, Event] = field(default_factory=dict)  # test net -> its last matrix
+    histograms: dict[Key, Heat] = field(default_factory=dict)
     told: deque[Event] = field(default_factory=lambda: deque(maxlen=MOST_TOLD))
     decisions: deque[Event] = field(default_factory=lambda: deque(maxlen=MOST_TOLD))
     decided: int = 0
@@ -139,6 +143,11 @@ def read(directory: Path, *, lives: bool) -> RunHistory:
     except Damaged as error:
         story.damaged.append(str(error))
     story.usage = list(_usage(directory, story))
+    try:
+        story.histograms, notes = read_histograms(directory)
+        story.damaged += notes
+    except Damaged as error:
+        story.damaged.append(str(error))
     story.placement = _placement(directory, story)
     return story
 
@@ -153,6 +162,8 @@ def _hear(story: RunHistory, event: Event) -> None:
     story.last[name] = event
     if name in NUMBERS:
         _number(story, event, story.names[name])
+    elif name == CONFUSION:
+        story.confusions[str(event.get("net", ""))] = event
     elif name in TOLD:
         story.told.append(event)
     elif name in DECISIONS:

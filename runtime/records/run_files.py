@@ -62,6 +62,7 @@ KINDS = {
     ),
     "events.jsonl": Kind("the journal of a run", "no other file records the events of the run"),
     "usage.jsonl": Kind("the usage of each process of a run", "the report works without it"),
+    "histograms.jsonl": Kind("the histograms of a run", "the report works without it"),
     "trace.json": Kind("the trace of a run", "the report works without it"),
     "clocks.json": Kind(
         "the clocks of a traced run",

@@ -12,27 +12,36 @@ import select
 import sys
 from collections.abc import Callable, Mapping
 from contextlib import suppress
-from typing import Any, TextIO
+from typing import TYPE_CHECKING, Any, TextIO
 
 from rich.console import Console, Group
 from rich.live import Live
 from rich.text import Text
 
-from runtime.cluster.lifecycle import Heartbeat
 from runtime.cluster.preparing import PREPARING
 from runtime.cluster.warnings import WARNING
 from runtime.errors import ConvoyError
 from runtime.reasons import reason
 from runtime.report.columns import spoken
 from runtime.report.nonblocking_stream import NonblockingStream, nonblocking
-from runtime.report.run_state import HEADLINE, PREDICTION, RunState, shown_fields
+from runtime.report.run_state import (
+    CONFUSION,
+    HEADLINE,
+    HISTOGRAMS,
+    PREDICTION,
+    RunState,
+    shown_fields,
+)
 from runtime.report.screen import final, screen
 from runtime.terminal_text import one_line, printable
+
+if TYPE_CHECKING:
+    from runtime.cluster.lifecycle import Heartbeat
 
 # cells kept free: a terminal prints ^C for Ctrl-C at the table's end, which must not wrap the line
 ECHO = 2
 QUIET = frozenset(
-    {"process", "link lost", PREDICTION, "unsaved", "resumed"}
+    {"process", "link lost", PREDICTION, "unsaved", "resumed", CONFUSION, HISTOGRAMS}
 )  # no lines: shown only in the journal, in the table, as a warning, or before the run
 IN_TABLE = frozenset({HEADLINE, PREPARING})  # no lines if there is a table
 

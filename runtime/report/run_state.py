@@ -9,17 +9,21 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from runtime.cluster.lifecycle import Heartbeat
 from runtime.cluster.preparing import PREPARING
 from runtime.plan.growth import ENDED
 from runtime.records.journal_reading import is_number
 from runtime.report.run_phase import ENDS, RunPhase
 
+if TYPE_CHECKING:
+    from runtime.cluster.lifecycle import Heartbeat
+
 HEADLINE = "progress"  # the event with the fields at the head of the table
 PREDICTION = "prediction"  # the event with the `text` below them
 TESTED = "test"
+CONFUSION = "confusion"  # the event with the matrix of a test; no line shows it
+HISTOGRAMS = "histograms"  # the event with those of a layer, which have a file of their own
 CURVES = ("loss", "accuracy")  # fields that are drawn as curves
 # fields that only `up --verbose` shows: the seconds in which no process computed for a worker
 DETAILS = ("exposed_seconds",)

@@ -10,6 +10,7 @@
     summary.json   the state, scores and keys of a run that is over
     tensorboard/   the numbers of progress and tests, if `run.tensorboard`
     wandb/         the same for Weights & Biases, if `run.trackers` has "wandb"
+    histograms.jsonl  histograms of parameters and gradients, if `run.histograms`
 
 The program does not need these files to run; deleting a run directory loses only its history, and
 `remaking` makes it again. Only its owner may read it.
@@ -36,10 +37,12 @@ from runtime.records.runs import next_begin
 from runtime.report import log_table, run_summary, usage
 from runtime.report.journal import Journal
 from runtime.report.remaking import Remaking
+from runtime.report.run_state import HISTOGRAMS
 from runtime.report.run_summary import Summing
 from runtime.report.usage import Usage
 from runtime.terminal_text import one_line
 
+HISTOGRAMS_FILE = "histograms.jsonl"
 RESUMED = "resumed"  # the lead's event: the checkpoint that the run begins with
 
 
@@ -85,11 +88,12 @@ class RunDirectory:
         self._began = now()
         self._made = time.monotonic()
         self._virtual = virtual
-        beside = {log_table.FILE, usage.FILE, run_summary.FILE}
+        beside = {log_table.FILE, usage.FILE, run_summary.FILE, HISTOGRAMS_FILE}
         self._refused: set[str] = set() if observed else beside
         self._summing = Summing()
         self._table: Journal | None = None
         self._lines: Journal | None = None  # usage.jsonl
+        self._histograms: Journal | None = None
         self._usage = Usage(self._use)
         self._remaking = Remaking(self.path, self._journals, lambda text: self.on_trouble(text))
 
@@ -115,9 +119,13 @@ class RunDirectory:
 
     def event(self, actor: str, event: str, fields: dict[str, Any]) -> None:
         """Append an event to events.jsonl. `t` is in seconds since the run began, `unix_seconds` in
-        seconds since 1970. Progress reports and tests also become rows of log.csv."""
+        seconds since 1970. Progress reports and tests also become rows of log.csv. Histograms are
+        appended to histograms.jsonl instead."""
         if not self._virtual:
             self._remaking.look(self.age)
+        if event == HISTOGRAMS:
+            self._keep_histograms(actor, fields)
+            return
         stamp = {"t": self._since()}
         if not self._virtual:
             stamp["unix_seconds"] = round(time.time(), 3)
@@ -166,7 +174,8 @@ class RunDirectory:
                 run_summary.write(self._summing, self.path)
 
     def _journals(self) -> list[Journal]:
-        return [each for each in (self._journal, self._table, self._lines) if each is not None]
+        beside = (self._table, self._lines, self._histograms)
+        return [self._journal, *(each for each in beside if each is not None)]
 
     def discard(self) -> None:
         """Close and delete the run directory, since there was no run."""
@@ -207,6 +216,13 @@ class RunDirectory:
             self._lines = self._beside(usage.FILE)
         if self._lines is not None:
             self._lines.append(json.dumps(line) + "\n")
+
+    def _keep_histograms(self, actor: str, fields: dict[str, Any]) -> None:
+        if self._histograms is None:
+            self._histograms = self._beside(HISTOGRAMS_FILE)
+        if self._histograms is not None:
+            line = {"t": self._since(), "actor": actor, **fields}
+            self._histograms.append(json.dumps(line, separators=(",", ":")) + "\n")
 
     def _beside(self, name: str, first: str = "") -> Journal | None:
         """Open another file next to the journal. None if it cannot be made: this is reported once,

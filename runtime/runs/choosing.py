@@ -100,6 +100,7 @@ class Choosing:
             "record_service_times": False,
             "tensorboard": False,
             "trackers": (),
+            "histograms": 0,
         }
         changed = {
             "run": config.run.model_copy(update=run),

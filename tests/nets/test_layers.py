@@ -8,6 +8,7 @@ from nets.definition.prototxt import Where, parse
 from nets.definition.spec import LayerSpec
 from nets.errors import NetError
 from nets.layers import KINDS, REFUSED, Run, Setup, Values, make_layer
+from nets.layers.softmax import MOST_COUNTED
 from nets.schema import caffe_pb2 as caffe
 from nets.schema.layer_types import ADDED_TYPES, LAYER_TYPES
 from ops import get_backend
@@ -406,6 +407,32 @@ def test_accuracy_is_the_share_of_labels_among_the_best_scores(options, expected
     layer = layer_of("Accuracy", options, 2)
     layer.setup([scores.shape, LABELS.shape], Setup("TEST", None, None))
     assert layer.forward([scores, LABELS], (), RUN)[0] == expected
+
+
+@pytest.mark.parametrize(
+    ("options", "phase", "counts"),
+    [
+        ("", "TEST", (3, 0, 1, 5, 1, 6, 2)),
+        ("accuracy_param { ignore_label: 2 }", "TEST", (3, 0, 1, 5, 1)),
+        ("", "TRAIN", ()),
+    ],
+)
+def test_accuracy_of_a_test_counts_which_class_has_the_best_score_for_each_label(
+    options, phase, counts
+):
+    scores = np.array([[3.0, 2, 1], [9, 3, 2], [1, 2, 3], [3, 2, 1]])
+    layer = layer_of("Accuracy", options, 2)
+    layer.setup([scores.shape, LABELS.shape], Setup(phase, None, None))
+    layer.forward([scores, LABELS], (), RUN)
+    assert layer.label_counts() == counts
+
+
+@pytest.mark.parametrize(("classes", "counts"), [(MOST_COUNTED, True), (MOST_COUNTED + 1, False)])
+def test_accuracy_does_not_count_more_classes_than_a_matrix_has(classes, counts):
+    layer = layer_of("Accuracy", "", 2)
+    layer.setup([(4, classes), LABELS.shape], Setup("TEST", None, None))
+    layer.forward([spread(4, classes), LABELS], (), RUN)
+    assert bool(layer.label_counts()) == counts
 
 
 def test_the_second_top_of_accuracy_is_the_accuracy_of_each_class():

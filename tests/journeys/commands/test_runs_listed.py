@@ -3,16 +3,21 @@
 from __future__ import annotations
 
 import json
+import os
+import subprocess
 import sys
 from collections import Counter
 from pathlib import Path
 from typing import Any
 
 import pytest
+from rich.cells import get_character_cell_size
 
 from runtime.cli.main import main
 from runtime.records.run_identity import Identity
+from runtime.report.columns import cells
 from runtime.report.run_summary import FILE, Summing, write
+from tests.helpers.support import ROOT
 
 OPENED: list[str] = []  # files that this process opens while COUNTING is not empty
 COUNTING: list[Path] = []
@@ -175,6 +180,24 @@ def test_a_list_of_a_thousand_runs_opens_two_small_files_of_each(
     assert Counter(OPENED) == {"run.json": 1000, FILE: 1000}
     assert max((path.stat().st_size for path in tmp_path.rglob(FILE)), default=0) < 10_000
     OPENED.clear()
+
+
+def test_a_list_of_runs_imports_neither_arrays_nor_messages(here: Path) -> None:
+    list_runs = (
+        "import sys; from runtime.cli.main import main; main(['runs']); "
+        "print({'numpy', 'msgpack', 'zmq'} & set(sys.modules))"
+    )
+    environment = {**os.environ, "PYTHONPATH": str(ROOT)}
+    done = subprocess.run(
+        [sys.executable, "-c", list_runs], capture_output=True, text=True, env=environment
+    )
+    assert done.stdout.splitlines()[0].startswith("run")
+    assert done.stdout.splitlines()[-1] == "set()", done.stderr
+
+
+@pytest.mark.parametrize("text", ["", "lenet", "b=1…", "分 c", "e\u0301", "a\tb", "x" * 600 + "…"])
+def test_the_width_of_a_text_is_that_of_all_its_characters(text: str) -> None:
+    assert cells(text) == sum(get_character_cell_size(character) for character in text)
 
 
 def test_compare_shows_the_ends_the_keys_that_differ_and_the_scores_by_iteration(

@@ -11,7 +11,7 @@ import pytest
 from runtime.page.lineage import whole
 from runtime.page.page import page
 from tests.helpers.browser import BROWSER, probed
-from tests.helpers.written_runs import BEGUN, ENDED, a_test, progress, run
+from tests.helpers.written_runs import BEGUN, ENDED, a_test, histograms, progress, run
 
 pytestmark = pytest.mark.skipif(BROWSER is None, reason="no Chromium on this machine")
 
@@ -255,3 +255,70 @@ def test_the_page_is_light_or_dark_as_its_button_says(tmp_path: Path) -> None:
     )
     assert found["first"] == found["third"] == "rgb(248, 250, 252)"
     assert (found["second"], found["axis"]) == ("rgb(15, 23, 42)", "#94a3b8")
+
+
+@pytest.mark.parametrize("width", [1280, 420])
+def test_a_confusion_matrix_fits_the_page(tmp_path: Path, width: int) -> None:
+    counts = [[20 if a == b else (a + b) % 3 for a in range(12)] for b in range(12)]
+    names = [f"class number {n}" for n in range(12)]
+    fields = {"iteration": 100, "classes": names, "counts": counts}
+    said = [BEGUN, progress(1.0, 100, 0.1), (2.0, "coordinator", "confusion", fields), ENDED]
+    found = driven(
+        tmp_path,
+        """
+        const svg = document.querySelector(".matrix"), box = svg.getBoundingClientRect();
+        const inside = [...svg.querySelectorAll("text")].every((text) => {
+          const at = text.getBoundingClientRect();
+          return at.left >= box.left && at.top >= box.top && at.right <= box.right + 1;
+        });
+        const wide = document.documentElement.scrollWidth;
+        return { inside, wide, cells: svg.querySelectorAll("g").length };
+        """,
+        run(tmp_path / "a", said),
+        width=width,
+    )
+    assert found["inside"]
+    assert found["wide"] <= width
+    assert found["cells"] == sum(count > 0 for row in counts for count in row)
+
+
+def test_histograms_are_drawn_for_the_chosen_layer_with_the_numbers_under_the_pointer(
+    tmp_path: Path,
+) -> None:
+    found = driven(
+        tmp_path,
+        """
+        const ink = (heat) => {
+          const { width, height } = heat.canvas;
+          const pixels = heat.canvas.getContext("2d").getImageData(70, 0, width - 70, height - 24);
+          return pixels.data.filter((value, at) => at % 4 === 3 && value > 0).length;
+        };
+        await settled();
+        const choice = document.getElementById("layer");
+        const layers = [...choice.options].map((option) => option.value);
+        choice.value = "ip1";
+        choice.onchange();
+        await settled();
+        const last = heats[0].said.textContent;
+        heats[0].tell(70);
+        const first = heats[0].said.textContent;
+        setHistograms(data);
+        paint("dark");
+        await settled();
+        return { layers, first, last, chosen: choice.value, inked: heats.map(ink),
+          texts: [0, 100, 0.0003, -1234.5].map(brief), shown: !document.getElementById("histograms").hidden };
+        """,
+        histograms(trained(tmp_path / "a"), [0, 50, 100], ["conv1", "ip1"]),
+    )
+    assert (found["layers"], found["chosen"]) == (["conv1", "ip1"], "ip1")
+    assert found["shown"]
+    assert found["texts"] == ["0", "100", "3e-4", "-1230"]
+    assert found["last"].startswith("iteration 100: mean 0.5, deviation 0.25, from -101 to 101")
+    assert found["first"].startswith("iteration 0: mean 0.5, deviation 0.25, from -1 to 1, 12.5 %")
+    assert len(found["inked"]) == 2
+    assert min(found["inked"]) > 1000
+
+
+def test_a_run_without_histograms_has_no_section_of_them(tmp_path: Path) -> None:
+    found = driven(tmp_path, 'return { hidden: document.getElementById("histograms").hidden };')
+    assert found["hidden"]

@@ -15,9 +15,9 @@ from hypothesis import strategies as st
 from runtime.cli.main import main
 from runtime.page.gantt import gantt
 from runtime.page.lineage import whole
-from runtime.page.page import page
 from runtime.page.series import Series, thinned
 from runtime.page.time_shares import times_of
+from tests.helpers.written_page import page_data, report
 from tests.helpers.written_runs import BEGUN, ENDED, FAILED, a_test, progress, run, usage
 
 TRAINED = [
@@ -29,9 +29,8 @@ TRAINED = [
 
 
 def charts(text: str) -> list[dict[str, Any]]:
-    """The data of every chart that the page gives to its script."""
-    (told,) = re.findall(r'<script type="application/json" id="data">(.*?)</script>', text)
-    found: list[dict[str, Any]] = json.loads(told)["charts"]
+    """The data of every chart."""
+    found: list[dict[str, Any]] = page_data(text)["charts"]
     return found
 
 
@@ -42,10 +41,6 @@ def titles(text: str) -> list[str]:
 def drawings(text: str) -> list[str]:
     """The titles of the drawings of a page."""
     return re.findall(r'<svg role="img" aria-label="([^"]*)"', text)
-
-
-def report(*directories: Path, lives: bool = False, static: bool = False) -> str:
-    return page([whole(directory, lives=lives) for directory in directories], static=static)
 
 
 def series(values: list[float]) -> Series:

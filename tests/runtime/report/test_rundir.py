@@ -108,3 +108,19 @@ def test_text_is_written_as_it_is_and_anything_else_as_json(tmp_path: Path) -> N
     run.close()
     assert (run.path / "config.toml").read_text() == "a = 1\n"
     assert json.loads((run.path / "plan.json").read_text()) == {"a": [1]}
+
+
+@pytest.mark.parametrize("observed", [True, False])
+def test_histograms_have_a_file_of_their_own_if_the_run_is_observed(
+    tmp_path: Path, observed: bool
+) -> None:
+    run = RunDirectory(tmp_path, "digits", observed=observed)
+    run.event("conv_model", "histograms", {"iteration": 10, "layer": "conv1", "arrays": []})
+    run.close()
+    assert (run.path / "events.jsonl").read_text() == ""
+    kept = run.path / "histograms.jsonl"
+    assert kept.exists() == observed
+    if observed:
+        (line,) = map(json.loads, kept.read_text().splitlines())
+        assert line.pop("t") >= 0
+        assert line == {"actor": "conv_model", "iteration": 10, "layer": "conv1", "arrays": []}
