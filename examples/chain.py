@@ -10,7 +10,7 @@ from roles.learning.tree import Parent
 from roles.presets.request import CONV_MODEL, COORDINATOR, FC_SERVER, Request, coordinator
 from roles.servers.conv_model import ModelOptions
 from roles.servers.tree_reducer import ReducerOptions
-from roles.workers.conv import ConvOptions
+from roles.workers.conv_options import ConvOptions
 from roles.workers.model_links import model_link
 from runtime import ActorSpec, Topology
 

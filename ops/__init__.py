@@ -10,8 +10,7 @@ geometry    The windows of convolution and pooling
 errors      The one error of ops and the input checks that raise it
 holding     A notice that a call is about to hold the interpreter's lock for seconds
 gradcheck   The generic directional gradient check: one line proves a layer's backward pass
-recording   Work of a device that is recorded once and replayed, and the numbers that change between
-            two replays
+recording   Work of a device that is recorded once and replayed
 
 `get_backend("numpy")` returns a `Backend`; its methods are the operations. The package knows
 nothing of layers, nets, files or messages, and imports no other package of Convoy.
@@ -36,6 +35,7 @@ from ops.errors import BFLOAT16, Array, KernelsMissing, OpsError, Shape, check_c
 from ops.geometry import ConvGeometry, PoolGeometry
 from ops.interface.backend import Backend
 from ops.interface.updates import Parameter
+from ops.recording import Recording
 
 __all__ = [
     "BFLOAT16",
@@ -48,6 +48,7 @@ __all__ = [
     "OpsError",
     "Parameter",
     "PoolGeometry",
+    "Recording",
     "Shape",
     "get_backend",
     "lacking",

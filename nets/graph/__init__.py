@@ -22,4 +22,6 @@ blanks        Numbers that stand in for a net's inputs in a pass whose results d
 whitening     The layers of a net that whiten the patches of images (the filler `whitening`), and
               their weights for given images
 storage       Storage: which values of a net, and their gradients, are kept in bfloat16
+repeated_net  A net whose passes can be recorded, and replayed in place of the calls between `feed`
+              and `scalars`
 """

@@ -15,10 +15,8 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from numpy.typing import NDArray
-
 from nets.errors import NetError
-from nets.graph.fed_net import FedNet
+from nets.graph.repeated_net import RepeatedNet
 from nets.graph.scores import scores
 from nets.graph.stages import Stage as Stage  # this module exports it
 from nets.graph.streams import turned
@@ -27,7 +25,7 @@ from nets.layers import Values
 from ops import Array, OpsError
 
 
-class Net(FedNet):
+class Net(RepeatedNet):
     """A `FedNet` that computes, one pass at a time. It takes the arguments of `PartOfNet`."""
 
     def forward(self, stage: Stage) -> None:
@@ -109,47 +107,6 @@ class Net(FedNet):
                 self.load(stage.layer, blobs[stage.layer])
             self.forward(stage)
         return self.scalars()
-
-    # Work that is recorded, and replayed in place of the calls between `feed` and `scalars`.
-
-    @property
-    def size_of_pass(self) -> tuple[int, int]:
-        """The rows of the present pass and of the whole batch. Passes of one size do the same work,
-        apart from `step_numbers`."""
-        return self._run.rows, self.batch
-
-    @property
-    def memory(self) -> Array | None:
-        """The block with the arrays of the present pass. None if each array has memory of its
-        own."""
-        return self._placed
-
-    def step_numbers(self) -> list[NDArray[Any]]:
-        """Return the numbers of the present pass, of each layer that has some."""
-        found = (node.layer.step_numbers(node.layer.seen(self._run)) for node in self.nodes)
-        return [numbers for numbers in found if numbers is not None]
-
-    def read_numbers(self, arrays: Sequence[Array] | None) -> None:
-        """Let the layers read the numbers of `step_numbers` from these arrays on the device in
-        passes from now on. With None they compute them."""
-        waiting = None if arrays is None else iter(arrays)
-        for node in self.nodes:
-            wanted = waiting and node.layer.step_numbers(node.layer.seen(self._run)) is not None
-            node.layer.numbers = next(waiting) if waiting and wanted else None
-
-    def again(self) -> None:
-        """Begin the present pass once more, with the same inputs."""
-        given = {at: self._arrays[at] for at in self._inputs.values()}
-        self.begin(self._run.step, *self._run.ranges)
-        self._arrays = given
-
-    def left(self) -> Mapping[int, Array]:
-        """Return the arrays of the pass, for `take`."""
-        return dict(self._arrays)
-
-    def take(self, arrays: Mapping[int, Array]) -> None:
-        """Note that the present pass has left these arrays."""
-        self._arrays = dict(arrays)
 
     # inside
 

@@ -34,6 +34,7 @@ replayed_step      A training step on a device that is recorded once for each si
 confusion          The confusion matrices of a test: how often each class was found for each label
 histograms         Histograms of parameters and of their gradients, every few iterations
                    (`run.histograms`)
+step_numbers       The numbers that change between two replays of a step
 
 See docs/decisions/sums.md.
 """

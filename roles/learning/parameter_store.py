@@ -21,7 +21,6 @@ class ParameterStore(Parameters):
     """
 
     given: Array | None = None
-
     histograms: Histograms | None = None  # made before an update, if they are wanted
 
     @property
@@ -71,20 +70,11 @@ class ParameterStore(Parameters):
         self._solver.update_layers(ops, version, of, self.given)
         self._blobs |= new
 
-    @property
-    def together(self) -> bool:
-        """Whether all layers have the same version, so that one update counts for all."""
-        return len({*self.versions.values()}) == 1
-
     def step_numbers(self) -> NDArray[Any]:
         """The numbers of the next update of all layers that differ from step to step."""
         ((first, *_), *_) = self._blobs.values()
         version = next(iter(self.versions.values()))
         return self._solver.step_numbers(self._ops, version, first.dtype)
-
-    def arrays(self) -> list[Array]:
-        """The arrays that an update overwrites: all parameters and histories."""
-        return [array for layer in self._blobs for array in self.in_place(layer, histories=True)]
 
     def _next(self, w: Array) -> Array:
         """The array for the next version of a parameter."""
@@ -111,11 +101,6 @@ class ParameterStore(Parameters):
         else:
             for layer, of in gradients.items():
                 self.apply(layer, of)
-
-    def count_all(self) -> None:
-        """Note an update of all layers that another object has done in their arrays."""
-        for layer in self.layers:
-            self.count(layer)
 
     def _learned(self, gradients: Mapping[str, Blobs]) -> list[Array]:
         """The gradients of learned parameters, without the terms of running statistics."""

@@ -23,10 +23,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from nets import Net, Stage
-from ops import Array
-from ops.recording import Recording, StepNumbers
+from ops import Array, Recording
 from roles.learning.parameter_store import ParameterStore
 from roles.learning.scoreboard import Scores
+from roles.learning.step_numbers import StepNumbers
 from roles.messages import Blobs
 
 PLAIN = "plain"
@@ -55,7 +55,7 @@ class Recorded:
         """Whether memory that outlives the step has moved."""
         if self.recording.moved or net.memory is not self.block:
             return True
-        return any(a is not b for a, b in zip(self.state, store.arrays(), strict=True))
+        return any(a is not b for a, b in zip(self.state, _overwritten(store), strict=True))
 
 
 class ReplayedStep:
@@ -88,7 +88,7 @@ class ReplayedStep:
             del self._recorded[size]
             self._passes[size] = 0
             recorded = None
-        if self.refused or not self._store.together:
+        if self.refused or len({*self._store.versions.values()}) > 1:
             self._plain()
         elif recorded is not None and recorded.tried:
             self._replay(recorded)
@@ -140,14 +140,15 @@ class ReplayedStep:
         if len(self._recorded) == MOST:
             del self._recorded[next(iter(self._recorded))]
         self._recorded[size] = Recorded(
-            recording, numbers, self._net.left(), self._net.memory, self._store.arrays()
+            recording, numbers, self._net.left(), self._net.memory, _overwritten(self._store)
         )
 
     def _replay(self, recorded: Recorded) -> None:
         recorded.numbers.fill(self._numbers())
         recorded.recording.replay()
         self._net.take(recorded.left)
-        self._store.count_all()
+        for layer in self._store.layers:
+            self._store.count(layer)
 
     def _try(self, recorded: Recorded) -> None:
         """Compute the pass plainly and by a replay, and compare what both leave."""
@@ -183,6 +184,11 @@ class ReplayedStep:
         self.refused = why
         self._recorded.clear()
         _log.warning("train.gpu_step: steps are computed plainly, since %s", why)
+
+
+def _overwritten(store: ParameterStore) -> list[Array]:
+    """The arrays that an update overwrites: all parameters and histories."""
+    return [array for layer in store.layers for array in store.in_place(layer, histories=True)]
 
 
 def _same(found: Array, expected: Array, before: Array, exact: bool) -> bool:

@@ -27,7 +27,7 @@ from roles.presets.request import (
     coordinator,
     keys,
 )
-from roles.workers.conv import ConvOptions
+from roles.workers.conv_options import ConvOptions
 from roles.workers.conv_replica import ConvReplicaOptions
 from runtime.plan.topology import ActorSpec, Link, Topology
 

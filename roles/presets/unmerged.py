@@ -22,7 +22,7 @@ from roles.presets.request import (
     keys,
 )
 from roles.servers.conv_model import ModelOptions
-from roles.workers.conv import ConvOptions
+from roles.workers.conv_options import ConvOptions
 from roles.workers.model_links import model_link, spread
 from runtime.plan.topology import ActorSpec, Link, Topology
 

@@ -11,6 +11,7 @@ passes        The passes of a worker, one after the other
 model_links   The links of a worker to its model servers, with the layers of each and the way of
               their gradients
 exposure      The exposed communication of an iteration, which no computing hides
+conv_options  The options of a conv worker: what it sends, computes and holds
 
 See docs/decisions/training.md.
 """

@@ -1,0 +1,55 @@
+"""A net whose passes can be recorded, and replayed in place of the calls between `feed` and
+`scalars`."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from numpy.typing import NDArray
+
+from nets.graph.fed_net import FedNet
+from ops import Array
+
+
+class RepeatedNet(FedNet):
+    """The numbers, inputs and arrays of a pass, as far as a replay of it needs them."""
+
+    @property
+    def size_of_pass(self) -> tuple[int, int]:
+        """The rows of the present pass and of the whole batch. Passes of one size do the same work,
+        apart from `step_numbers`."""
+        return self._run.rows, self.batch
+
+    @property
+    def memory(self) -> Array | None:
+        """The block with the arrays of the present pass. None if each array has memory of its
+        own."""
+        return self._placed
+
+    def step_numbers(self) -> list[NDArray[Any]]:
+        """Return the numbers of the present pass, of each layer that has some."""
+        found = (node.layer.step_numbers(node.layer.seen(self._run)) for node in self.nodes)
+        return [numbers for numbers in found if numbers is not None]
+
+    def read_numbers(self, arrays: Sequence[Array] | None) -> None:
+        """Let the layers read the numbers of `step_numbers` from these arrays on the device in
+        passes from now on. With None they compute them."""
+        waiting = None if arrays is None else iter(arrays)
+        for node in self.nodes:
+            wanted = waiting and node.layer.step_numbers(node.layer.seen(self._run)) is not None
+            node.layer.numbers = next(waiting) if waiting and wanted else None
+
+    def again(self) -> None:
+        """Begin the present pass once more, with the same inputs."""
+        given = {at: self._arrays[at] for at in self._inputs.values()}
+        self.begin(self._run.step, *self._run.ranges)
+        self._arrays = given
+
+    def left(self) -> Mapping[int, Array]:
+        """Return the arrays of the pass, for `take`."""
+        return dict(self._arrays)
+
+    def take(self, arrays: Mapping[int, Array]) -> None:
+        """Note that the present pass has left these arrays."""
+        self._arrays = dict(arrays)
