@@ -25,6 +25,7 @@ warnings       The warnings that a process logs, sent to the user as events, sin
                logs
 preparing      The preparation of a process before it can begin, such as the compilation of kernels
 revival        The processes that are started again when they die, while their run goes on
+rejoining      Machines that were lost while a run goes on without them
 
 See docs/decisions/processes.md.
 """

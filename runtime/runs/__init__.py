@@ -17,6 +17,7 @@ scripting      Runs from Python
 checking       Checks of a configuration, from cluster.toml to a placed topology
 places         The folders in which `up` will make the run directory and the private folder
 script_record  The configuration that a script's run writes into its config.toml
+live_machines  Machines that leave a run and come back while the processes of other machines go on
 
 See docs/decisions/runs.md.
 """

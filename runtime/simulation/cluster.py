@@ -21,7 +21,7 @@ from runtime.compute.compute import Compute, InlineCompute
 from runtime.compute.emulated_device import Turns, device_of
 from runtime.compute.service_times import Recorder
 from runtime.plan.program import made_of
-from runtime.plan.topology import ActorSpec, Placement
+from runtime.plan.topology import ActorSpec, Placement, ProcessSpec
 from runtime.transport import Endpoints, Limits
 from runtime.transport.inproc import InprocNetwork, InprocTransport
 
@@ -30,7 +30,7 @@ Make = Callable[[ActorSpec], Actor]
 ServiceTime = Callable[[str, str], float]  # (actor, label of the array work) -> seconds
 Watch = Callable[[str, str, dict[str, Any]], None]  # (actor, event, fields)
 
-FIRST = 1  # the incarnation of processes that never restart
+FIRST = 1  # the incarnation of a process in its first life
 NOWHERE = Endpoints()  # on one loop, transports need no addresses
 
 
@@ -95,28 +95,34 @@ class Simulation:
         self.over: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self.nodes: dict[str, tuple[Node, InprocTransport]] = {}
         self._recorder = recorder
+        self._service_time = service_time
+        self._compute = compute
+        self._directory = directory
+        self._network = network or InprocNetwork()
         self._limits = limits or Limits()
         self._outside = InprocNetwork()
+        self._dead: set[str] = set()  # processes that were killed
         self._roads: list[InprocTransport] = []  # to actors outside of the placement
-        network = network or InprocNetwork()
+        self._specs = {actor.name: actor for actor in placement.topology.actors}
         for spec in placement.processes:
-            node = Node(
-                spec.name,
-                FIRST,
-                InlineCompute(service_time) if compute is None else compute(),
-                Metrics(),
-            )
-            node.lead = placement.topology.lead
-            node.directory = directory
-            node.on_event = self._event
-            node.on_failure = self._failed
-            node.on_finished = self._finished
-            node.on_work = self._worked
-            road = InprocTransport(spec.name, node.deliver, node.reject, self._limits, network)
-            self.nodes[spec.name] = (node, road)
+            self.nodes[spec.name] = self._node(spec.name, FIRST)
 
     def __repr__(self) -> str:
         return f"<simulation of {len(self.nodes)} processes, {len(self.journal.entries)} events>"
+
+    def _node(self, process: str, life: int) -> tuple[Node, InprocTransport]:
+        """Make a process in one of its lives."""
+        made = self._compute
+        device = InlineCompute(self._service_time) if made is None else made()
+        node = Node(process, life, device, Metrics())
+        node.lead = self.placement.topology.lead
+        node.directory = self._directory
+        node.on_event = self._event
+        node.on_failure = self._failed
+        node.on_finished = self._finished
+        node.on_work = self._worked
+        road = InprocTransport(process, node.deliver, node.reject, self._limits, self._network)
+        return node, road
 
     async def run(
         self, make: Make, prepared: Callable[[dict[str, Actor]], None] = lambda actors: None
@@ -154,17 +160,12 @@ class Simulation:
 
     async def prepare(self, make: Make) -> None:
         """Make the actors, link them and call their on_start. Raises the first failure."""
-        specs = {actor.name: actor for actor in self.placement.topology.actors}
         for process in self.placement.processes:
             node, road = self.nodes[process.name]
             await road.open()
             for peer, actors in self.placement.neighbours(process.name).items():
                 node.connect(peer, FIRST, NOWHERE, actors, road)
-            turns = Turns()
-            for spec in map(specs.__getitem__, process.actors):
-                self.failed = spec.name
-                device = device_of(spec.role, spec.emulated, turns)
-                node.add(spec.name, spec.role, make(spec), device)
+            self._add(process, make)
         cells = {
             name: cell for node, _ in self.nodes.values() for name, cell in node.actors.items()
         }
@@ -174,6 +175,51 @@ class Simulation:
             for self.failed in process.actors:
                 await self.nodes[process.name][0].prepare([self.failed])
         self.failed = ""
+
+    def _add(self, process: ProcessSpec, make: Make) -> None:
+        """Make the actors of a process and place them in it."""
+        node, _ = self.nodes[process.name]
+        turns = Turns()
+        for spec in map(self._specs.__getitem__, process.actors):
+            self.failed = spec.name
+            device = device_of(spec.role, spec.emulated, turns)
+            node.add(spec.name, spec.role, make(spec), device)
+
+    async def kill(self, process: str, *, returns: bool) -> None:
+        """Let a process die at once: messages on their way to it and from it are lost, and its
+        peers learn that it is gone, and whether it `returns`."""
+        node, road = self.nodes[process]
+        self._dead.add(process)
+        await road.close()
+        await node.stop()
+        node.compute.close()
+        for peer in self._living_peers(process):
+            self.nodes[peer][0].lost(process, returns=returns)
+
+    def _living_peers(self, process: str) -> list[str]:
+        near = self.placement.neighbours(process)
+        return [peer for peer in near if peer != process and peer not in self._dead]
+
+    async def restart(self, process: str, make: Make) -> None:
+        """Start a process that was killed in its next life, while the others run."""
+        former, _ = self.nodes[process]
+        node, road = self.nodes[process] = self._node(process, former.incarnation + 1)
+        await road.open()
+        (spec,) = (spec for spec in self.placement.processes if spec.name == process)
+        self._dead.discard(process)
+        peers = self._living_peers(process)
+        actors = self.placement.neighbours(process)
+        for peer in (*peers, *({process} & actors.keys())):
+            life = self.nodes[peer][0].incarnation
+            node.connect(peer, life, NOWHERE, actors[peer], road)
+        self._add(spec, make)
+        node.router.vocabulary = former.router.vocabulary
+        await node.prepare(spec.actors)
+        self.failed = ""
+        for peer in peers:
+            other, back = self.nodes[peer]
+            other.connect(process, node.incarnation, NOWHERE, spec.actors, back)
+        node.begin(spec.actors)
 
     def begin(self) -> None:
         """Open the inboxes of all actors."""
