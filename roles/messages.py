@@ -180,11 +180,13 @@ class LayerGradient(Message):
 @message
 class Updated(Message):
     """A model server tells the coordinator: iteration `number` is in the model, with this
-    staleness, counted in updates."""
+    staleness, counted in updates. With `again`, a former life of the server may have told it, too.
+    """
 
     number: int
     version: int
     staleness: int
+    again: bool = False
 
 
 @message
@@ -318,6 +320,32 @@ class Place(Message):
 class Rates(Message):
     """Coordinator asks every actor with parameters: use these rates from now on, for batches of so
     many images. No iteration is under way when it asks."""
+
+    base_lr: float
+    momentum: float
+    batch: int
+
+
+@message
+class Abandon(Message):
+    """Coordinator tells a server: this worker has died. Drop what it has sent and you have not
+    merged, and take nothing more of its present life. Answered by telling Abandoned."""
+
+    worker: str
+
+
+@message
+class Abandoned(Message):
+    """Server tells the coordinator: it is done. Every iteration of this worker that is in the model
+    was reported before."""
+
+    worker: str
+
+
+@message
+class Join(Message):
+    """Coordinator asks a worker in a new life: take the server's model over, and use these rates
+    from now on, as in Rates. Answered with Done."""
 
     base_lr: float
     momentum: float

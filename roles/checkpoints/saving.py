@@ -11,6 +11,7 @@ import asyncio
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Protocol, TypeVar
 
 from nets import NetError
 from nets.files import checkpoint
@@ -25,9 +26,17 @@ from roles.learning.model_holder import BESIDE, Copied, CopiedArray, GetCopy, Ke
 from roles.learning.resume import Place, checkpoint_path, kept_of, writing
 from roles.learning.stream_states import StreamRows, place_of
 from roles.messages import Done, State
-from runtime import Actor
+from runtime import Actor, Message, Refused
 
+A = TypeVar("A")
 SLOW = 1.0  # seconds that a run waits for the previous checkpoint before it warns
+
+
+class AskHere(Protocol):
+    """Asks an actor like `Actor.ask`. Returns None if the actor is a worker that may come and go,
+    and that is away or dies meanwhile."""
+
+    async def __call__(self, name: str, message: Message, answer: type[A]) -> A | None: ...
 
 
 @dataclass(frozen=True)
@@ -49,7 +58,7 @@ class Snapshot:
 
 class Checkpoints:
     """The checkpoints of one coordinator's run. `servers` hold the model, `keepers` hold other
-    state. `wake` is called when a checkpoint is written, or has failed.
+    state, and `ask` asks them. `wake` is called when a checkpoint is written, or has failed.
 
     `seen`: facts of the data, from which the model's use is described; None: it is not described.
     """
@@ -62,6 +71,7 @@ class Checkpoints:
         *,
         servers: Sequence[str],
         keepers: Sequence[str],
+        ask: AskHere,
         wake: Callable[[], None],
         seen: Seen | None = None,
     ) -> None:
@@ -69,6 +79,7 @@ class Checkpoints:
         self._use = dict[str, str]()
         self._actor = actor
         self._job = job
+        self._ask = ask
         self._wake = wake
         self._servers = tuple(servers)
         self._keepers = tuple(keepers)
@@ -112,9 +123,9 @@ class Checkpoints:
             )
             self._actor.log.warning(text, waited)
         names = tuple(dict.fromkeys((*self._servers, *self._keepers)))
-        copied = await asyncio.gather(
-            *(self._actor.ask(name, KeepCopy(), Copied) for name in names)
-        )
+        answers = await asyncio.gather(*(self._ask(name, KeepCopy(), Copied) for name in names))
+        found = zip(names, answers, strict=True)
+        copied = {name: answer for name, answer in found if answer is not None}
         self._actor.stepped()
         now = self._actor.now()
         exposed = now - idle_since
@@ -126,7 +137,7 @@ class Checkpoints:
                 "%g, so that checkpoints take 1 %% of the time"
             )
             self._actor.log.warning(text, exposed, wait, self._seconds)
-        fetched = self._save(of, dict(zip(names, copied, strict=True)), exposed)
+        fetched = self._save(of, copied, exposed)
         self._task = asyncio.get_running_loop().create_task(fetched, name="checkpoint")
         self._task.add_done_callback(lambda task: self._wake())
 
@@ -171,9 +182,8 @@ class Checkpoints:
                 if _owner(name) == actor or place_of(name) is not None
             }
             if mine:
-                await self._actor.ask(
-                    actor, PutBeside(names=tuple(mine), arrays=tuple(mine.values())), Done
-                )
+                put = PutBeside(names=tuple(mine), arrays=tuple(mine.values()))
+                await self._ask(actor, put, Done)
         lost = dict.fromkeys(
             owner
             for name in beside
@@ -196,7 +206,9 @@ class Checkpoints:
         streams = StreamRows()
         for name, copy in copied.items():
             for array in copy.names:
-                answer = await self._actor.ask(name, GetCopy(name=array), CopiedArray)
+                answer = await self._fetched(name, array)
+                if answer is None:  # the rest of its copy has died with it
+                    break
                 if (place := place_of(array)) is not None:
                     # other places are those of groups that did not compute the last batch
                     if place == of.place[1]:
@@ -206,6 +218,10 @@ class Checkpoints:
                 state = State(names=(array,), arrays=(answer.array,), version=0, slices=slices)
                 await asyncio.to_thread(mean.add, state)
         arrays = await asyncio.to_thread(mean.arrays) | streams.arrays()
+        wanted = {array for copy in copied.values() for array in copy.names if BESIDE not in array}
+        if lost := sorted(array for array in wanted - arrays.keys() if place_of(array) is None):
+            self._not_saved(f"{lost[0]} has died with the actor that had copied it")
+            return
         best = self._actor.run_directory / FILE
         path = checkpoint_path(self._actor.run_directory, of.place[0]) if of.regular else best
         if self._seen is not None:  # once: it reads the net
@@ -222,11 +238,9 @@ class Checkpoints:
                 await asyncio.to_thread(same, path, best)
         except (OSError, NetError) as error:
             # a full or broken disk costs this checkpoint only: earlier ones stay
-            self.unsaved = f"{path.name}: {reason(error) if isinstance(error, OSError) else error}"
-            text = "no checkpoint: %s; %s; training goes on, and tries again when the next is due"
-            self._actor.log.warning(text, self.unsaved, self.kept)
-            self._actor.emit("unsaved", why=self.unsaved)
-            self.on_result("failed")
+            self._not_saved(
+                f"{path.name}: {reason(error) if isinstance(error, OSError) else error}"
+            )
             return
         self.unsaved = ""
         if of.best:
@@ -249,6 +263,22 @@ class Checkpoints:
             **fields,
             **({"removed": removed} if removed else {}),
         )
+
+    async def _fetched(self, name: str, array: str) -> CopiedArray | None:
+        """Fetch an array of an actor's copy. Returns None if the actor has died meanwhile, perhaps
+        to answer in its next life."""
+        try:
+            return await self._ask(name, GetCopy(name=array), CopiedArray)
+        except Refused:
+            return None
+
+    def _not_saved(self, why: str) -> None:
+        """Report that this checkpoint is lost."""
+        self.unsaved = why
+        text = "no checkpoint: %s; %s; training goes on, and tries again when the next is due"
+        self._actor.log.warning(text, why, self.kept)
+        self._actor.emit("unsaved", why=why)
+        self.on_result("failed")
 
     async def _write(self, pieces: Iterator[None]) -> None:
         """Write piece by piece, each in a call of its own: a slow disk must not look like a run

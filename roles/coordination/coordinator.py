@@ -18,6 +18,7 @@ from roles.checkpoints.best import NOTHING, Verdict, Watched
 from roles.checkpoints.checkpoint_timing import NEVER, Timing
 from roles.checkpoints.saving import Checkpoints, Snapshot
 from roles.coordination.advice import on_loss
+from roles.coordination.coming_and_going import ComingAndGoing
 from roles.coordination.gauges import RunGauges
 from roles.coordination.handing_over import HandingOver
 from roles.coordination.pass_ledger import DONE, UPDATE, WORKER, PassLedger
@@ -25,7 +26,8 @@ from roles.coordination.plateau_steps import PlateauSteps
 from roles.coordination.probing import HOLDING, Probing
 from roles.coordination.regroup import FIXED, Live
 from roles.coordination.run_settings import RunSettings
-from roles.coordination.schedule import Pass, RunStage, Schedule, Timetable
+from roles.coordination.sample_ledger import Pass
+from roles.coordination.schedule import RunStage, Schedule, Timetable
 from roles.coordination.state_holders import holders_of
 from roles.coordination.stragglers import Stragglers
 from roles.coordination.testing import Tests
@@ -39,6 +41,7 @@ from roles.messages import (
     STOP,
     TEST,
     TRAIN,
+    Abandoned,
     Hold,
     NextTicket,
     PassDone,
@@ -55,6 +58,7 @@ from runtime import (
     Envelope,
     GetHolders,
     HandOver,
+    PeerLost,
     ProgramFailed,
     Save,
     WindDown,
@@ -83,6 +87,7 @@ class CoordinatorOptions(JobOptions):
     accuracies   the Accuracy layers of the training net, whose scores reports have
     sequence     the number of consecutive batches in which recurrent layers hand on their states
     local        how many iterations a worker does between two exchanges, if each does its own
+    outer        the server of workers that come and go while the run goes on; "": none do
     """
 
     anew: ClassVar[Anew] = Anew.WITH_THE_RUN
@@ -106,6 +111,7 @@ class CoordinatorOptions(JobOptions):
     accuracies: tuple[str, ...] = ()
     sequence: int = 1
     local: LocalSteps | None = None
+    outer: str = ""
 
 
 class Coordinator(Actor):
@@ -124,6 +130,18 @@ class Coordinator(Actor):
         names = [name for members in options.groups for name in members]
         self._steps = StepsBySpeed(options.local, names, table.last) if options.local else None
         self._shares = Shares(options.shares)
+        workers = {*options.live.workers, *names}
+        self._ledger = PassLedger(workers, self._schedule.owes)
+        self._workers = ComingAndGoing(
+            self,
+            names if options.outer else (),
+            options.outer,
+            schedule=self._schedule,
+            ledger=self._ledger,
+            rates=lambda: self._shape.rates,
+            serve=self._serve,
+            steps=self._steps,
+        )
         self._tests = Tests(self, table, options.watched, options.seen)
         self._cohort = Stragglers()
         self._compensates = options.compensation is not None
@@ -137,6 +155,7 @@ class Coordinator(Actor):
             shares=self._shares,
             rows=min(table.batch, *(test.batch for test in table.tests), table.batch),
             batches=(table.batch, max(table.batch, self._job.largest)),
+            ask=self._workers.ask,
             compensation=options.compensation,
             keepers=options.keepers if options.job.recurrent() and not options.job.emulated else (),
         )
@@ -152,8 +171,6 @@ class Coordinator(Actor):
             trained=self._kept_one,
             undone=lambda: self._scores.undone(),
         )
-        workers = {*options.live.workers, *(name for members in options.groups for name in members)}
-        self._ledger = PassLedger(workers, self._schedule.owes)
         self._updates = options.updates
         self._sequence = options.sequence
         self._display = options.display
@@ -168,6 +185,7 @@ class Coordinator(Actor):
             options.timing,
             servers=servers,
             keepers=keepers,
+            ask=self._workers.ask,
             wake=self._changed.set,
             seen=options.seen,
         )
@@ -233,11 +251,13 @@ class Coordinator(Actor):
 
     async def on_stop(self) -> None:
         """Finish the file that is being written."""
+        await self._workers.stop()
         await self._checkpoints.end()
 
     async def on_next_ticket(self, message: NextTicket, envelope: Envelope) -> None:
         """Take a worker's request for its group's next pass. It is answered when there is one."""
         self._ledger.asks(message, envelope.sender)
+        self._workers.asks(envelope)
         self._asked.append(envelope)
         await self._serve()
 
@@ -263,6 +283,7 @@ class Coordinator(Actor):
             await self._reported(message.number)
         elif whole is not None:
             self.stepped()
+            self._workers.ended(message.phase, message.number)
             self._scores.tested(message.phase, *whole)
             if self._schedule.tested():
                 self._ledger.end_test()
@@ -271,10 +292,23 @@ class Coordinator(Actor):
 
     async def on_updated(self, message: Updated, envelope: Envelope) -> None:
         """Take a server's report that an iteration is in its layers."""
+        if message.again and not self._ledger.is_owed(message, envelope.sender):
+            return
         self._ledger.updated(message, envelope.sender)
+        self._workers.merged(message.number)
         if self._steps is not None:
             self._steps.merged(message.number, self.now())
         await self._reported(message.number)
+
+    async def on_peer_lost(self, message: PeerLost, envelope: Envelope) -> None:
+        """Go on without the workers that have died, if they may come and go."""
+        await self._workers.lost(message)
+
+    async def on_abandoned(self, message: Abandoned, envelope: Envelope) -> None:
+        """Hand the passes of a worker that has died out to others."""
+        for number in self._workers.abandoned(message):
+            await self._reported(number)
+        await self._serve()
 
     async def on_wind_down(self, message: WindDown, envelope: Envelope) -> None:
         """End the run early: save the model after the iterations under way."""
@@ -349,6 +383,8 @@ class Coordinator(Actor):
         asked = self._asked
         self._asked = []
         for envelope in asked:
+            if self._workers.is_former(envelope):
+                continue
             ticket = self._ticket(envelope.sender)
             if ticket is None:
                 self._asked.append(envelope)
@@ -359,6 +395,8 @@ class Coordinator(Actor):
     def _ticket(self, worker: str) -> Ticket | None:
         if self._schedule.stage is RunStage.DONE:
             return Ticket(phase=STOP, number=0)
+        if not self._workers.takes_part(worker):
+            return None
         return self._shape.grouping.next_of(worker, self._next_pass)
 
     def _next_pass(self, members: Sequence[str]) -> tuple[Pass, tuple[int, ...]] | None:
@@ -372,9 +410,12 @@ class Coordinator(Actor):
             else self._pace.at_once(self._schedule, self._display, self.now())
         )
         reports = (len(members) if local is None else 1) + self._updates
-        found = self._schedule.next_pass(reports, at_once, self._shape.batch)
+        found = self._workers.again(at_once) or self._schedule.next_pass(
+            reports, at_once, self._shape.batch
+        )
         if found is None:
             return None
+        self._workers.handed_out(members[0], found)
         self._pace.given(found.passes, self.now())
         self._idle_since = None
         if found.phase == TEST and found.number == 0:
@@ -401,6 +442,7 @@ class Coordinator(Actor):
         if not self._schedule.reported(number):
             return
         ended = self._ledger.end(number)
+        self._workers.ended(TRAIN, number)
         self.stepped()
         if self._probing.under_way:
             self._probing.ended(ended)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from roles.coordination.schedule import Pass
+from roles.coordination.sample_ledger import Pass
 from roles.messages import TRAIN, Ticket
 
 Cut = tuple[Pass, tuple[int, ...]]  # a pass, and the cuts of its batch among the members

@@ -20,13 +20,19 @@ OURS = "of this run"
 STRANGER = "not of this run"
 HAND_OUT = "hand out"
 END = "end"
+GIVE_BACK = "give back"
 
 WORKER = Conversation("a worker", "worker", STRANGER, {(OURS, NextTicket): (OURS,)})
 DONE = Conversation(
     "a worker's report about a pass",
     "phase number worker",
     NOT_OWED,
-    {(NOT_OWED, HAND_OUT): (OWED,), (OWED, PassDone): (HEARD,), (HEARD, END): (NOT_OWED,)},
+    {
+        (NOT_OWED, HAND_OUT): (OWED,),
+        (OWED, PassDone): (HEARD,),
+        (HEARD, END): (NOT_OWED,),
+        (HEARD, GIVE_BACK): (OWED,),
+    },
 )
 UPDATE = Conversation(
     "a server's report about an iteration",
@@ -102,6 +108,10 @@ class PassLedger:
         iteration = self._iterations[number]
         iteration.staleness = max(iteration.staleness or 0, message.staleness)
 
+    def is_owed(self, message: Updated, sender: str) -> bool:
+        """Whether a server owes the report that an iteration is in its layers."""
+        return self._updates.state((message.number, sender)) == OWED
+
     def end(self, number: int) -> Iteration:
         """End an iteration whose last report has arrived, and return its results. Reports about the
         next iteration may have come before."""
@@ -109,6 +119,14 @@ class PassLedger:
         for server in self._updaters.pop(number, ()):
             self._updates.move(END, (number, server))
         return self._iterations.pop(number)
+
+    def withdraw(self, number: int) -> None:
+        """Forget all reports about an iteration that no server has: it is done again, perhaps by
+        the same worker."""
+        for worker in self._reporters.pop((TRAIN, number), ()):
+            self._done.move(GIVE_BACK, (TRAIN, number, worker))
+        self._parts.pop((TRAIN, number), None)
+        self._iterations.pop(number, None)
 
     def end_test(self) -> None:
         """End a test whose batches are all scored."""

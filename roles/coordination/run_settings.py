@@ -11,6 +11,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 from nets import NetError, SolverSpec
+from roles.checkpoints.saving import AskHere
 from roles.coordination.grouping import Grouping
 from roles.coordination.regroup import SUITED, Live, Wish, gone_on, impossible
 from roles.learning.batch_split import Shares
@@ -40,9 +41,9 @@ class RunSettings:
 
     `holders` hold parameters. `live` has the changes that are possible. `rows` is the least number
     of rows of any batch, which is cut among the members of a group. `batches` are the images of a
-    batch at the beginning, and at most. `compensation`: the way in which momentum follows the
-    number of groups, until a request names a momentum; None: it does not. `keepers` keep the states
-    of recurrent layers.
+    batch at the beginning, and at most. `ask` asks actors that may be away. `compensation`: the way
+    in which momentum follows the number of groups, until a request names a momentum; None: it does
+    not. `keepers` keep the states of recurrent layers.
     """
 
     def __init__(
@@ -56,10 +57,12 @@ class RunSettings:
         shares: Shares,
         rows: int,
         batches: tuple[int, int],
+        ask: AskHere,
         compensation: Compensation | None = None,
         keepers: Sequence[str] = (),
     ) -> None:
         self._actor = actor
+        self._ask = ask
         self._keepers = tuple(keepers)
         self._holders = tuple(holders)
         self._live = live
@@ -171,7 +174,7 @@ class RunSettings:
             told += self._live.places(groups)
             self.grouping = Grouping(groups)
             await self._share_states()
-        await asyncio.gather(*(self._actor.ask(name, what, Done) for name, what in told))
+        await asyncio.gather(*(self._ask(name, what, Done) for name, what in told))
         return other_rates or (groups, wanted.follows) != (before.groups, before.follows)
 
     async def _share_states(self) -> None:

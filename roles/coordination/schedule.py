@@ -15,8 +15,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from enum import Enum
-from typing import NamedTuple
 
+from roles.coordination.sample_ledger import Pass
 from roles.messages import TEST, TRAIN
 
 
@@ -31,19 +31,6 @@ class RunStage(Enum):
     HELD = "held"
     PROBING = "probing"
     DONE = "done"
-
-
-class Pass(NamedTuple):
-    """The next work of a group: pass `number` of this phase, on `rows` samples from sample `first`
-    on. `passes` - 1 more follow, each on as many of the next samples. `probed` of the numbers
-    before it belong to probes."""
-
-    phase: str
-    number: int
-    rows: int
-    passes: int = 1
-    first: int = 0
-    probed: int = 0
 
 
 @dataclass(frozen=True)
@@ -187,6 +174,11 @@ class Schedule:
         self.completed += 1
         self._settle()
         return True
+
+    def again(self, number: int, reports: int) -> None:
+        """Note that iteration `number`, which is under way, is done again by another group, which
+        will send `reports` reports about it."""
+        self._owed[number] = reports
 
     def tested(self) -> bool:
         """Note that one test batch is scored. Returns True if it was the last of this test."""

@@ -7,10 +7,12 @@ from collections.abc import Sequence
 from typing import Generic, TypeVar
 
 from roles.islands.island_messages import Gain, GetOuter
+from roles.messages import Abandon
 from runtime import Conversation, Standing
 
 IDLE = "learning"
 WAITING = "waiting for an answer"
+AWAY = "away"
 STRANGER = "not an island of this run"
 ANSWER = "answer"
 
@@ -18,7 +20,15 @@ GAIN = Conversation(
     "an island",
     "island",
     IDLE,
-    {(IDLE, GetOuter): (IDLE,), (IDLE, Gain): (WAITING,), (WAITING, ANSWER): (IDLE,)},
+    {
+        (IDLE, GetOuter): (IDLE,),
+        (IDLE, Gain): (WAITING,),
+        (WAITING, ANSWER): (IDLE,),
+        (IDLE, Abandon): (AWAY,),
+        (WAITING, Abandon): (AWAY,),
+        (AWAY, Abandon): (AWAY,),
+        (AWAY, GetOuter): (IDLE,),
+    },
     closed=(STRANGER,),
 )
 
@@ -34,9 +44,10 @@ class Gathering(Generic[Kept]):
         self._standing: Standing[tuple[str]] = Standing(GAIN, self._unheard)
         self._waiting: dict[str, Kept] = {}
         self._rows: dict[str, int] = {}  # island -> the rows of its last gain that had some
+        self._away: set[str] = set()
 
     def __repr__(self) -> str:
-        return f"<{len(self._waiting)} of {len(self._islands)} islands wait>"
+        return f"<{len(self._waiting)} of {self._present} islands wait>"
 
     def _unheard(self, subject: tuple[str]) -> str:
         return IDLE if subject[0] in self._islands else STRANGER
@@ -48,8 +59,12 @@ class Gathering(Generic[Kept]):
 
     @property
     def complete(self) -> bool:
-        """True if every island waits."""
-        return len(self._waiting) == len(self._islands)
+        """True if every island that is not away waits."""
+        return len(self._waiting) == self._present
+
+    @property
+    def _present(self) -> int:
+        return len(self._islands) - len(self._away)
 
     def take(self, message: Gain, sender: str, kept: Kept) -> None:
         """Let an island's gain wait. Raises MessageError if the sender is not an island of this
@@ -60,9 +75,20 @@ class Gathering(Generic[Kept]):
             self._rows[sender] = message.rows
 
     def asked(self, message: GetOuter, sender: str) -> None:
-        """Note that an island asks for the whole model. Raises MessageError if the sender is not an
-        island of this run, or waits for the answer to a gain."""
+        """Note that an island asks for the whole model. An island that was away is back then.
+        Raises MessageError if the sender is not an island of this run, or waits for the answer to a
+        gain."""
         self._standing.hear(message, sender, (sender,))
+        self._away.discard(sender)
+
+    def abandon(self, message: Abandon, sender: str) -> None:
+        """Drop what waits of an island, and go on without it. Raises MessageError if it is not an
+        island of this run."""
+        island = message.worker
+        self._standing.hear(message, sender, (island,))
+        self._waiting.pop(island, None)
+        self._rows.pop(island, None)
+        self._away.add(island)
 
     def taken(self) -> dict[str, Kept]:
         """All that waits, in the order of the islands. Nothing waits any more."""
@@ -73,9 +99,9 @@ class Gathering(Generic[Kept]):
         return found
 
     def share(self, rows: int) -> float:
-        """The part of a period's samples that `rows` are. A period is one gain of every island; an
-        island without a gain so far counts as the mean of the others."""
+        """The part of a period's samples that `rows` are. A period is one gain of every island that
+        is not away; an island without a gain so far counts as the mean of the others."""
         known = sum(self._rows.values())
         if not known:
             return 1.0
-        return rows * len(self._rows) / (known * len(self._islands))
+        return rows * len(self._rows) / (known * self._present)

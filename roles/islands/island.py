@@ -23,21 +23,26 @@ from roles.base.role import Held, Sent, Wires
 from roles.base.shapes import Shapes
 from roles.base.sizes import encoded
 from roles.base.steps import Sending, Step, Steps, Turn, Work
-from roles.islands.island_messages import Gain, GetOuter, OuterModel
+from roles.islands.island_messages import Gain, GetHeld, GetOuter, GetVersion, OuterModel
 from roles.islands.island_model import IslandModel, KeptHistories, histories_of
 from roles.learning.confusion import counts_of
 from roles.learning.local_steps import LEAST, shared_out
 from roles.learning.wire_formats import PLAIN, WireFormat, layers_of
-from roles.messages import TRAIN, Ticket
+from roles.messages import TRAIN, Done, Join, Ticket
 from roles.workers.exposure import Exposure
 from roles.workers.single import Single, WholeOptions
-from runtime import Envelope
+from runtime import ActorStopped, Envelope
+
+AGAIN_SECONDS = 0.05  # before the next life of the outer server is asked
+LIFE_BITS = 32  # gains of one life; the gains of a later life have larger numbers
 
 
 @dataclass(frozen=True, kw_only=True)
 class IslandOptions(WholeOptions):
     """The job, the coordinator's name, the `outer` server's name, and the format of gains.
 
+    `restarts`: the number of deaths after which the island is started again while the others go on.
+    `optional`: the run goes on without the island if it cannot be started again.
     `speeds`: with the quorum "all", the speeds by which the islands share out the iterations of a
     ticket, by rank. Empty: each ticket is for one island. `overlaps`: the island goes on learning
     while it waits for an answer. `steps_between`: the iterations between two exchanges, for
@@ -46,6 +51,8 @@ class IslandOptions(WholeOptions):
 
     spread: ClassVar[bool] = True
     outer: str
+    restarts: int = 0
+    optional: bool = False
     speeds: tuple[float, ...] = ()
     overlaps: bool = True
     steps_between: int = LEAST
@@ -115,11 +122,15 @@ class Island(Single):
         self._rows = 0  # trained on since the last gain
         self._exchange: asyncio.Task[OuterModel] | None = None  # under way, or to be taken in
         self._settling = asyncio.Lock()  # a checkpoint may ask while the island takes an answer in
+        self._sequence = 0  # of the last gain
+        self._version = -1  # iterations in the outer model that is held; -1: it has not moved yet
+        self._merged: tuple[int, ...] = ()  # the last gains of all islands in it
         self._exact = True  # the store has the outer model as no other island has changed it
 
     async def on_start(self) -> None:
         """Open the data, build the net and its parameters, and the copy of the outer model."""
         await super().on_start()
+        self._sequence = self.incarnation << LIFE_BITS
         self._exposure = Exposure(self)
         self._exchanges = self.counter("exchanges", "Gains that islands have sent.")
 
@@ -161,8 +172,7 @@ class Island(Single):
             await self._resynchronised()
             scores = await self._computed(ticket)
         else:
-            if self._exchange is not None and self._exchange.done():
-                await self._settled()
+            await self._settled_if_answered()
             self._store.versions = dict.fromkeys(self._store.versions, ticket.counted)
             with self._exposure.measured():
                 scores = await self._computed(ticket)
@@ -182,15 +192,34 @@ class Island(Single):
         mine = self._mine(ticket)
         packed = await self.compute("encode", self._model.gain)
         number = mine[0].number if mine else ticket.number
-        gain = Gain(number=number, count=len(mine), rows=self._rows, **packed._asdict())
-        self._rows = 0
-        self._exchange = asyncio.create_task(
-            self.ask(self._said.outer, gain, OuterModel, step=number), name="exchange"
+        self._sequence += 1
+        gain = Gain(
+            number=number,
+            count=len(mine),
+            rows=self._rows,
+            sequence=self._sequence,
+            **packed._asdict(),
         )
+        self._rows = 0
+        self._exchange = asyncio.create_task(self._exchanged(gain), name="exchange")
         self._exchanges.inc()
         if not self._said.overlaps:
             with self.phase("exchange"):
                 await self._settled()
+
+    async def _exchanged(self, gain: Gain) -> OuterModel:
+        """Send a gain. If the server dies, its next life gets it again."""
+        while True:
+            try:
+                return await self.ask(self._said.outer, gain, OuterModel, step=gain.number)
+            except ActorStopped:
+                gain = replace(gain, again=True)
+                await asyncio.sleep(AGAIN_SECONDS)
+
+    async def _settled_if_answered(self) -> None:
+        """Take in the answer to the last gain, if it has come."""
+        if self._exchange is not None and self._exchange.done():
+            await self._settled()
 
     async def _settled(self) -> None:
         """Take in the answer to the last gain, if there is one to come."""
@@ -200,6 +229,7 @@ class Island(Single):
             answer = await self._exchange
             self._exchange = None
             await self.compute("decode", self._model.take, answer)
+            self._holds(answer)
             self._exact = answer.whole and bool(self._said.speeds) and not self._model.trained
 
     async def _resynchronised(self) -> None:
@@ -208,9 +238,40 @@ class Island(Single):
         await self._settled()
         if self._exact:
             return
-        answer = await self.ask(self._said.outer, GetOuter(), OuterModel)
+        answer = await self._outer_model()
         await self.compute("decode", self._model.take_whole, answer)
+        self._holds(answer)
         self._exact = True
+
+    async def _outer_model(self) -> OuterModel:
+        while True:
+            try:
+                return await self.ask(self._said.outer, GetOuter(), OuterModel)
+            except ActorStopped:  # the server has died: its next life answers
+                await asyncio.sleep(AGAIN_SECONDS)
+
+    def _holds(self, answer: OuterModel) -> None:
+        self._version = answer.version
+        self._merged = answer.merged
+
+    async def on_get_version(self, message: GetVersion, envelope: Envelope) -> int:
+        """Answer how new the outer model is that this island holds."""
+        await self._settled_if_answered()
+        return self._version
+
+    async def on_get_held(self, message: GetHeld, envelope: Envelope) -> OuterModel:
+        """Hand over the outer model that this island holds."""
+        packed = await self.compute("encode", self._model.held)
+        return OuterModel(
+            version=self._version, whole=True, merged=self._merged, **packed._asdict()
+        )
+
+    async def on_join(self, message: Join, envelope: Envelope) -> None:
+        """Begin a new life with the outer model and the present rates."""
+        self._exact = False
+        await self._resynchronised()
+        self._store.set_rates(message.base_lr, message.momentum)
+        await self.reply(envelope, Done())
 
     async def about_model(self, envelope: Envelope) -> None:
         """Answer once the island has the outer model: a run that resumes begins with it, too."""

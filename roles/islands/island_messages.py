@@ -12,7 +12,9 @@ class Gain(Message):
     iterations `number` to `number` + `count` - 1 with `rows` samples. Answered with OuterModel.
 
     The arrays of all layers come one after the other. `arrays` and `formats` have their number and
-    the wire formats of the blobs for each layer. Running statistics come as they are.
+    the wire formats of the blobs for each layer. Running statistics come as they are. `sequence`
+    grows with each gain of the island. With `again`, the server has died since it was asked first,
+    and may have merged the gain.
     """
 
     number: int
@@ -22,6 +24,8 @@ class Gain(Message):
     arrays: tuple[int, ...]
     formats: tuple[str, ...]
     blobs: Blobs
+    sequence: int = 0
+    again: bool = False
 
 
 @message
@@ -29,7 +33,8 @@ class OuterModel(Message):
     """Answer: the outer model. With `whole`, the arrays are its parameters as they are; else they
     are the encoded difference from the model that the island holds. Fields as in Gain.
 
-    `version`: the number of iterations in it.
+    `version`: the number of iterations in it. `merged`: for each island, in the order of ranks, the
+    `sequence` of its last gain in it.
     """
 
     version: int
@@ -38,9 +43,22 @@ class OuterModel(Message):
     arrays: tuple[int, ...]
     formats: tuple[str, ...]
     blobs: Blobs
+    merged: tuple[int, ...] = ()
 
 
 @message
 class GetOuter(Message):
     """Island asks the outer server for the whole outer model, which it then holds. None of its
     gains is under way. Answered with OuterModel."""
+
+
+@message
+class GetVersion(Message):
+    """Outer server in a new life asks an island: how many iterations are in the outer model that
+    you hold? Answered with a number."""
+
+
+@message
+class GetHeld(Message):
+    """Outer server in a new life asks an island for the outer model that it holds, from which the
+    server goes on. Answered with OuterModel."""

@@ -28,6 +28,8 @@ class IslandModel:
         self._ops = ops
         self._host = host
         self._wire = Wire(layers, host, said)
+        plain = WireFormat(store.read(store.layers[0])[0].dtype.name)
+        self._plain = Wire(layers, host, plain)
         self._held: dict[str, Blobs] = {}
         self._sent: dict[str, Blobs] = {}  # the parameters when the last gain was made
         self._steps = 0  # local steps since then
@@ -40,6 +42,10 @@ class IslandModel:
     def errors(self) -> KeptErrors:
         """The parts of gains that the format left out so far."""
         return self._wire.errors
+
+    def held(self) -> Packed:
+        """The outer model that is held, as it is."""
+        return pack(self._plain, copied(self._host, self._held))
 
     def holds_outer(self) -> None:
         """Note that the store has the outer model."""

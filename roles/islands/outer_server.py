@@ -4,14 +4,15 @@ gain of an island -> the grace window: other gains that arrive in it are average
                   -> an outer step, and an answer to each of these islands
                   -> report to the coordinator
 
-With the quorum "all" the server waits for every island. An iteration counts as trained when it is
-in the outer model.
+An island that dies is abandoned: the others go on, and it gets the whole outer model in its next
+life. With the quorum "all" the server waits for every island. An iteration counts as trained when
+it is in the outer model.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from typing import Any, ClassVar, Self
@@ -24,7 +25,7 @@ from roles.base.shapes import Shapes
 from roles.base.sizes import encoded, model
 from roles.base.steps import Sending, Step, Steps, Turn, Work
 from roles.islands.gathering import GAIN, Gathering
-from roles.islands.island_messages import Gain, GetOuter, OuterModel
+from roles.islands.island_messages import Gain, GetHeld, GetOuter, GetVersion, OuterModel
 from roles.islands.island_model import histories_of
 from roles.islands.outer_state import Learned, OuterState
 from roles.islands.outer_step import OuterStep
@@ -34,8 +35,8 @@ from roles.learning.model_holder import ModelHolder
 from roles.learning.parameter_store import ParameterStore
 from roles.learning.resume import restored
 from roles.learning.wire_formats import PLAIN, Wire, WireFormat, layers_of
-from roles.messages import TRAIN, Updated
-from runtime import Conversation, Envelope
+from roles.messages import TRAIN, Abandon, Abandoned, Updated
+from runtime import ActorStopped, Conversation, Envelope
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -45,6 +46,7 @@ class OuterOptions(JobOptions):
     `grace`: seconds that the server waits for further gains after the first; None: until every
     island has sent one. `rate` and `momentum` are those of the outer step. `wires`: island -> the
     format of the answers that it gets. `beside`: the island on whose machine the server lives.
+    `restarts`: the number of deaths after which the server is started again.
     """
 
     anew: ClassVar[Anew] = Anew.FROM_STATE
@@ -58,6 +60,7 @@ class OuterOptions(JobOptions):
     momentum: float
     beside: str
     wires: Mapping[str, WireFormat] = field(default_factory=dict)
+    restarts: int = 0
 
     def on_device(self, device: str, blank: Mapping[str, Any]) -> Self | None:
         """The same options for an emulated device. None for all others: the outer model is in host
@@ -116,8 +119,11 @@ class OuterServer(ModelHolder, ReadsJob):
         self._job = options.job
         self._gathering: Gathering[tuple[Gain, Envelope]] = Gathering(options.islands)
         self._arrived = asyncio.Event()
+        self._stepping = asyncio.Lock()  # held from a step's gains to its last report
         self._version = 0  # iterations in the outer model
         self._seen = dict.fromkeys(options.islands, 0)  # island -> the version that it holds
+        self._merged = dict.fromkeys(options.islands, 0)  # island -> its last gain in the model
+        self._ready = asyncio.Event()  # the model is the run's, also in a later life
 
     async def on_start(self) -> None:
         """Build the parameters; every process that builds them gets the same numbers."""
@@ -155,17 +161,61 @@ class OuterServer(ModelHolder, ReadsJob):
 
     async def on_get_outer(self, message: GetOuter, envelope: Envelope) -> None:
         """Hand over the whole outer model."""
+        await self._ready.wait()
         name = envelope.sender
         self._gathering.asked(message, name)
         answer = await self.compute("merge", self._state.whole_for, name, self._version)
         self._seen[name] = self._version
-        await self.reply(envelope, answer)
+        await self.reply(envelope, self._marked(answer))
+
+    async def on_abandon(self, message: Abandon, envelope: Envelope) -> None:
+        """Go on without an island that has died. Its gain that waits is dropped."""
+        self._gathering.abandon(message, envelope.sender)
+        self._arrived.set()
+        async with self._stepping:  # a step that has its gain reports it first
+            await self.tell(self._said.coordinator, Abandoned(worker=message.worker))
 
     async def run(self) -> None:
         """Take outer steps as gains arrive."""
+        if self.incarnation > 1:
+            await self._anchored()
+        self._ready.set()
         while True:
             await self._window()
-            await self._step()
+            if self._gathering.waiting:
+                await self._step()
+
+    async def _anchored(self) -> None:
+        """Begin a later life with the newest outer model that an island holds. Islands send the
+        gains again that are not in it."""
+        names = self._said.islands
+        found = await asyncio.gather(*map(self._version_of, names))
+        versions = dict(zip(names, found, strict=True))
+        for name in sorted(versions, key=versions.__getitem__, reverse=True):
+            if versions[name] <= self._version:
+                return
+            with suppress(ActorStopped):
+                anchor = await self.ask(name, GetHeld(), OuterModel)
+                await self.compute("merge", self._take_anchor, anchor)
+                self.emit("anchored", iteration=self._version, by=name)
+                return
+
+    async def _version_of(self, island: str) -> int:
+        try:
+            return await self.ask(island, GetVersion(), int)
+        except ActorStopped:  # it is away
+            return -1
+
+    def _take_anchor(self, anchor: OuterModel) -> None:
+        """Take over the outer model that an island holds. Runs in the compute thread."""
+        self._state.go_on_from(unpack(self._takes, self._layers, anchor))
+        self._version = anchor.version
+        self._seen = dict.fromkeys(self._seen, anchor.version)
+        self._merged = dict(zip(self._said.islands, anchor.merged, strict=True))
+
+    def _marked(self, answer: OuterModel) -> OuterModel:
+        """The answer with the gains that are in the model."""
+        return replace(answer, merged=tuple(self._merged.values()))
 
     async def _window(self) -> None:
         """Wait for a first gain, then for the others, or until the grace window has passed."""
@@ -182,32 +232,52 @@ class OuterServer(ModelHolder, ReadsJob):
 
     async def _step(self) -> None:
         """Take in all gains that wait, answer each, and report their iterations."""
-        taken = self._gathering.taken()
+        async with self._stepping:
+            taken = self._gathering.taken()
+            answers = await self._merge({name: gain for name, (gain, _) in taken.items()})
+        replies = (self.reply(envelope, answers[name]) for name, (_, envelope) in taken.items())
+        await asyncio.gather(*replies)
+
+    async def _merge(self, gains: Mapping[str, Gain]) -> dict[str, OuterModel]:
+        """Take an outer step with these gains, and report their iterations. Gains that the model
+        has already, since a former life of the server merged them, are only reported. Returns the
+        answers."""
         before = self._version
-        gains = {name: gain for name, (gain, _) in taken.items()}
-        rows = sum(gain.rows for gain in gains.values())
+        new = {name: gain for name, gain in gains.items() if gain.sequence > self._merged[name]}
+        self._merged |= {name: gain.sequence for name, gain in new.items()}
+        rows = sum(gain.rows for gain in new.values())
         share = 1.0 if self._said.grace is None else self._gathering.share(rows)
-        self._version += sum(gain.count for gain in gains.values())
+        self._version += sum(gain.count for gain in new.values())
         with self.phase("merge"):
-            answers = await self.compute("merge", self._merged, gains, share)
+            answers = await self.compute("merge", self._stepped, new, tuple(gains), share)
         self._steps_done.inc()
         self._together.observe(len(gains))
         for name, gain in gains.items():
             stale = before - self._seen[name]
             self._seen[name] = self._version
             for number in range(gain.number, gain.number + gain.count):
-                report = Updated(number=number, version=self._version, staleness=stale)
+                report = Updated(
+                    number=number, version=self._version, staleness=stale, again=gain.again
+                )
                 await self.tell(self._said.coordinator, report, step=number)
-        replies = (self.reply(envelope, answers[name]) for name, (_, envelope) in taken.items())
-        await asyncio.gather(*replies)
+        return answers
 
-    def _merged(self, gains: Mapping[str, Gain], share: float) -> dict[str, OuterModel]:
-        """Take the outer step. Returns the answers. Runs in the compute thread."""
+    def _stepped(
+        self, gains: Mapping[str, Gain], asking: Sequence[str], share: float
+    ) -> dict[str, OuterModel]:
+        """Take the outer step. Returns the answers to the asking islands. Runs in the compute
+        thread."""
         learned = [
             Learned(unpack(self._takes, self._layers, gain), gain.rows) for gain in gains.values()
         ]
         self._state.merge(learned, share)
-        return self._state.answers(tuple(gains), self._version)
+        answers = self._state.answers(asking, self._version)
+        return {name: self._marked(answer) for name, answer in answers.items()}
+
+    async def about_model(self, envelope: Envelope) -> None:
+        """Answer once the model is the run's."""
+        await self._ready.wait()
+        await self.answer(envelope)
 
     def model_version(self) -> int:
         """The number of iterations that are in the model."""

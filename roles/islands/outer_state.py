@@ -58,6 +58,13 @@ class OuterState:
         """Note that every island holds the present outer model."""
         self._held = {name: copied(self._ops, self._model) for name in self._coarse}
 
+    def go_on_from(self, model: Model) -> None:
+        """Take this outer model, which is not known to be the one that any island holds."""
+        for layer, blobs in self._model.items():
+            for mine, array in zip(blobs, model[layer], strict=True):
+                mine[...] = array
+        self._held = {}
+
     def merge(self, learned: Sequence[Learned], share: float) -> None:
         """Take one outer step with what islands have learned, in this order. `share`: the part of a
         period's samples that these islands trained on."""
@@ -85,8 +92,11 @@ class OuterState:
         whole = None
         found = {}
         for name in islands:
-            if name in self._coarse:
+            if name in self._held:
                 found[name] = self._difference(name, version)
+                continue
+            if name in self._coarse:
+                found[name] = self.whole_for(name, version)
                 continue
             whole = whole or self._whole(version)
             found[name] = whole

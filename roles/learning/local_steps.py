@@ -51,6 +51,7 @@ class StepsBySpeed:
         self._said = said
         self._islands = tuple(islands)
         self._iterations = iterations
+        self._away: set[str] = set()
         self._seconds: dict[str, float] = {}  # island -> a running mean of a step's seconds
         self._ways: dict[str, float] = {}  # island -> a running mean of the seconds to the server
         # island -> its last reported step, until it is merged, and the time of the report
@@ -73,6 +74,16 @@ class StepsBySpeed:
             if last == number:
                 del self._last[island]
                 _note(self._ways, island, now - reported)
+
+    def forget(self, island: str) -> None:
+        """Note that an island has left. The others take their steps without regard to its speed."""
+        self._away.add(island)
+        for known in (self._seconds, self._ways, self._last):
+            known.pop(island, None)
+
+    def joined(self, island: str) -> None:
+        """Note that an island is back. Its speed is measured anew."""
+        self._away.discard(island)
 
     def of(self, island: str) -> int:
         """The steps of an island until its next exchange; 1 as long as its speed is unknown."""
@@ -101,7 +112,8 @@ class StepsBySpeed:
         if said.equal or (said.together and not said.speeds):
             return dict.fromkeys(self._islands, 1.0)
         if said.speeds:
-            speeds = dict(zip(self._islands, said.speeds, strict=True))
+            given = zip(self._islands, said.speeds, strict=True)
+            speeds = {name: speed for name, speed in given if name not in self._away}
         else:
             speeds = {name: 1.0 / seconds for name, seconds in self._seconds.items() if seconds > 0}
         fastest = max(speeds.values(), default=1.0)

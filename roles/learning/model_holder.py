@@ -20,7 +20,7 @@ from ops import Array
 from roles.learning.parameter_store import ParameterStore
 from roles.learning.stream_states import Slices, StreamStates, place_of
 from roles.messages import Done, GetState, Rates, SetState, State
-from runtime import Actor, Envelope, Json, Message, message
+from runtime import Actor, Envelope, Json, Message, MessageError, message
 from runtime.messages.message import Refusal
 
 T = TypeVar("T")
@@ -116,8 +116,8 @@ class KeepsBeside(Actor):
 
     beside: Sequence[Beside] = ()
     streams: StreamStates | None = None  # of the net that it trains, if that has recurrent layers
+    _copy: dict[str, Array] | None = None
     _aside: Sequence[Mapping[str, Any]] = ()
-    _copy: dict[str, Array]
 
     async def on_set_aside(self, message: SetAside, envelope: Envelope) -> None:
         """Copy the state next to the model."""
@@ -133,11 +133,15 @@ class KeepsBeside(Actor):
 
     async def on_keep_copy(self, message: KeepCopy, envelope: Envelope) -> None:
         """Copy everything that a checkpoint must hold."""
-        self._copy, slices = await self.compute("state", self._copied)
-        await self.reply(envelope, Copied(names=tuple(self._copy), slices=slices))
+        copy, slices = await self.compute("state", self._copied)
+        self._copy = copy
+        await self.reply(envelope, Copied(names=tuple(copy), slices=slices))
 
     async def on_get_copy(self, message: GetCopy, envelope: Envelope) -> None:
-        """Hand over an array of the copy."""
+        """Hand over an array of the copy. Raises MessageError if there is none, as in a life of the
+        process that began after it was made."""
+        if self._copy is None or message.name not in self._copy:
+            raise MessageError("bad_value", f"{self.name} has no copy of {message.name}")
         await self.reply(envelope, CopiedArray(array=self._copy.pop(message.name)))
 
     async def on_get_streams(self, message: GetStreams, envelope: Envelope) -> None:

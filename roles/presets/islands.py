@@ -17,6 +17,7 @@ from runtime.plan.topology import ActorSpec, Topology
 OUTER = "outer"
 GRACE, ALL = "grace", "all"
 SPEED, EQUAL = "speed", "equal"
+RESTARTS = 10  # of a process in one run: one that dies more often will die again
 
 
 @dataclass(frozen=True)
@@ -80,6 +81,8 @@ def islands(request: Request) -> Topology:
         outer=OUTER,
         speeds=shares if said.together else (),
         overlaps=said.overlap and not said.together,
+        restarts=0 if said.together else RESTARTS,
+        optional=not said.together,
         steps_between=_between(said, shares),
     )
     outer = OuterOptions(
@@ -90,6 +93,7 @@ def islands(request: Request) -> Topology:
         grace=None if said.together else said.grace,
         rate=said.outer_rate,
         momentum=said.outer_momentum,
+        restarts=0 if said.together else RESTARTS,
         beside=names[speeds.index(max(speeds))],
     )
     lead = coordinator(
@@ -98,6 +102,7 @@ def islands(request: Request) -> Topology:
         updates=1,
         servers=[OUTER, *names],
         local=local,
+        outer="" if said.together else OUTER,
     )
     actors = (lead, ActorSpec(OUTER, "outer_server", outer))
     workers = tuple(ActorSpec(name, "island", island) for name in names)

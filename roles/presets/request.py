@@ -202,13 +202,15 @@ def coordinator(
     live: Live = FIXED,
     replicas: Sequence[str] = (),
     local: LocalSteps | None = None,
+    outer: str = "",
 ) -> ActorSpec:
     """The coordinator, which is the lead.
 
     `updates`: the number of model servers that report an iteration. `servers`: the actors that hold
     the state to save. `holders`: the actors that hold parameters; by default the same. `live`: the
     groups that the run may change to. `replicas`: the actors that have the whole model after whole
-    iterations. `local`: how many iterations a worker does between two exchanges.
+    iterations. `local`: how many iterations a worker does between two exchanges. `outer`: the
+    server of workers that come and go; "": none do.
     """
     options = CoordinatorOptions(
         job=request.job,
@@ -224,5 +226,6 @@ def coordinator(
         replicas=tuple(replicas),
         compensation=request.compensation,
         local=local,
+        outer=outer,
     )
     return ActorSpec(COORDINATOR, "coordinator", options)

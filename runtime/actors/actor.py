@@ -59,6 +59,7 @@ class Actor(Measured, Parent, Working):
     log = Placed[logging.Logger]()
     device = Placed[Compute]()  # the device that does this actor's array work
     steps = Placed[int]()  # see `stepped`
+    incarnation = Placed[int]()  # the life of its process, counted from 1
     # names of the runtime that the class redefines on purpose
     _runtime_overrides: ClassVar[Overrides] = Overrides()
 
@@ -126,14 +127,12 @@ class Actor(Measured, Parent, Working):
 
     async def reply(self, envelope: Envelope, answer: object) -> None:
         """Answer an ask with a message or a plain value (`plain_values`), now or later. Keep the
-        envelope until then. Sends nothing if the message was not an ask. Raises Unsendable for any
-        other object."""
+        envelope until then. Sends nothing if the message was not an ask, or if its asker has
+        died. Raises Unsendable for any other object."""
         if envelope.reply_to:
             said = answer if isinstance(answer, Message) else packed(answer)
             state = self._runtime
-            await state.host.send(
-                state.name, envelope.reply_to, said, step=envelope.step, answers=envelope.id
-            )
+            await state.host.answer(state.name, envelope, said)
 
     def finish(self) -> None:
         """End the run, if this is the lead actor."""

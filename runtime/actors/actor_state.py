@@ -13,7 +13,7 @@ from runtime.actors.metrics import Histogram, Metrics
 from runtime.compute.compute import Compute
 from runtime.compute.work_sums import WorkSums
 from runtime.errors import NameTaken
-from runtime.messages.message import Array, Message
+from runtime.messages.message import Array, Envelope, Message
 
 T = TypeVar("T")
 R = TypeVar("R")
@@ -48,17 +48,18 @@ class Host(Protocol):
     """The services that an actor needs of the process it lives in. A node offers them."""
 
     children: Children
+    incarnation: int
     compute: Compute
     directory: Path
     metrics: Metrics
     work: WorkSums
     on_event: Callable[[str, str, dict[str, Any]], None]
 
-    async def send(
-        self, sender: str, to: str, message: Message, *, step: int = -1, answers: int = 0
-    ) -> None:
-        """Send a message for `sender`; see Actor.tell. `answers` is the id of the ask it
-        answers."""
+    async def send(self, sender: str, to: str, message: Message, *, step: int = -1) -> None:
+        """Send a message for `sender`; see Actor.tell."""
+
+    async def answer(self, sender: str, envelope: Envelope, message: Message) -> None:
+        """Answer the ask in an envelope for `sender`; see Actor.reply."""
 
     async def ask(
         self,
@@ -99,6 +100,11 @@ class ActorState:
     # the peer whose answer a handler awaits without a timeout, and the number of that ask
     blocked_by: tuple[str, int] = ("", 0)
     asked: int = 0  # number of such asks so far
+
+    @property
+    def incarnation(self) -> int:
+        """The life of the actor's process, counted from 1."""
+        return self.host.incarnation
 
     @property
     def labels(self) -> dict[str, str]:

@@ -26,7 +26,7 @@ from runtime.compute.compute import Compute, Item
 from runtime.compute.work_sums import WorkSums
 from runtime.errors import Refused
 from runtime.memory.arena import IN_PLACE_FROM, Arena
-from runtime.messages.message import Array
+from runtime.messages.message import Array, Envelope, PeerLost
 from runtime.tracing.tracer import Tracer
 from runtime.transport import Endpoints, Transport
 
@@ -74,10 +74,10 @@ class Node:
         self.stations = StationMetrics(metrics, self.actors)
         self.router = Router(process, incarnation, self.actors, self._message_metrics)
         self.send = self.router.send
+        self.answer = self.router.answer
         self.ask = self.router.ask
         self.deliver = self.router.deliver  # called by the transports
         self.reject = self.router.reject
-        self.lost = self.router.lost
 
     def __repr__(self) -> str:
         return (
@@ -168,6 +168,18 @@ class Node:
     def know(self, actor: str, process: str, incarnation: int, road: Transport) -> None:
         """Accept messages of an actor that cannot be reached (yet)."""
         self.router.know([actor], Home(process, incarnation, road))
+
+    def lost(self, process: str, *, returns: bool = False, in_order: bool = False) -> None:
+        """Forget a process that has died; see Router.lost. Actors here that handle PeerLost get
+        it, behind all messages of the process that have arrived, unless it has ended `in_order`."""
+        gone = self.router.lost(process, returns=returns, in_order=in_order)
+        if in_order:
+            return
+        message = PeerLost(actors=tuple(sorted(gone)), returns=returns)
+        for name, cell in self.actors.items():
+            if gone and PeerLost in cell.actor.handlers:
+                envelope = Envelope(message, 0, process, self.incarnation, name, "", 0, -1)
+                cell.take(envelope, lambda: None)
 
     # -- its present state
 

@@ -12,11 +12,10 @@ from typing import Any, TypeVar, cast
 from runtime.actors.cell import Cell
 from runtime.actors.message_metrics import MessageMetrics
 from runtime.actors.rejections import Rejections
-from runtime.actors.routes import Ask, Home, Homes, Returning
+from runtime.actors.routes import Ask, Home, Homes, Returning, dropped, unlinked
 from runtime.errors import ActorStopped, AskTimeout, MessageError, Refused, Unsendable
 from runtime.messages.message import Envelope, Message, Refusal
 from runtime.messages.plain_values import Value, unpacked
-from runtime.suggest import near_hint
 from runtime.tracing.tracer import Tracer
 from runtime.transport import Release
 
@@ -62,18 +61,28 @@ class Router:
         """Send a message, or the answer to ask number `answers`. Raises ActorStopped if no actor
         called `to` is linked."""
         if to in self._returning:
-            return self._send_later(sender, to, message, step, answers)
+            return self._send_later(sender, to, message, step)
         return self._send(
             Envelope(message, next(self._ids), sender, self._incarnation, to, "", answers, step)
         )
 
-    async def _send_later(
-        self, sender: str, to: str, message: Message, step: int, answers: int
-    ) -> None:
+    def answer(
+        self, sender: str, envelope: Envelope, message: Message
+    ) -> Coroutine[Any, Any, None]:
+        """Answer an ask. The answer to an asker that has died is dropped, since the asks of its
+        next life have the same numbers."""
+        asker = self._homes.get(envelope.reply_to)
+        if asker is None or asker.incarnation != envelope.incarnation:
+            return dropped()
+        return self.send(
+            sender, envelope.reply_to, message, step=envelope.step, answers=envelope.id
+        )
+
+    async def _send_later(self, sender: str, to: str, message: Message, step: int) -> None:
         """Send a message once its receiver is back. Its number is then taken: a number that is
         taken before would come late."""
         await self._returning.wait(to)
-        await self.send(sender, to, message, step=step, answers=answers)
+        await self.send(sender, to, message, step=step)
 
     async def ask(
         self,
@@ -135,23 +144,17 @@ class Router:
             )
         place = self._homes.get(to)
         if place is None:
-            raise ActorStopped(self._unlinked(sender, to))
+            raise ActorStopped(unlinked(sender, to, self._homes, self.vocabulary))
         began = None if self.tracer is None else self.tracer.sending(envelope)
         try:
             await place.road.send(place.process, envelope)
         except ActorStopped as error:
+            if envelope.answers and to not in self._homes:
+                return
             raise ActorStopped(f"{sender} cannot send to {to}: {error}") from None
         if began is not None and self.tracer is not None:
             self.tracer.sent(envelope, began)
         self._metrics.sent(sender, message.kind)
-
-    def _unlinked(self, sender: str, to: str) -> str:
-        """Describe a message to an actor that this process has no link to."""
-        if to in self.vocabulary:
-            link = (sender, to)
-            return f"{sender} has no link to '{to}': add {link} to the links of the topology"
-        near = near_hint(to, [*self._homes, *self.vocabulary])
-        return f"{sender} has no link to an actor called '{to}'{near}"
 
     # -- receiving
 
@@ -218,16 +221,20 @@ class Router:
 
     # -- ends
 
-    def lost(self, process: str, *, returns: bool = False, in_order: bool = False) -> None:
-        """Forget a process that has died. Open asks to its actors, and senders that wait for its
-        credits, get ActorStopped. If it `returns`, new messages to them wait for its next life. If
-        it has ended `in_order`, the messages that it has sent before count."""
-        gone = self._homes.forget(process, in_order=in_order)
+    def lost(self, process: str, *, returns: bool = False, in_order: bool = False) -> set[str]:
+        """Forget a process that has died, and return its actors. Open asks to them, and senders
+        that wait for its credits, get ActorStopped. If it `returns`, new messages to them wait for
+        its next life; else messages that have waited get ActorStopped, too. If it has ended
+        `in_order`, the messages that it has sent before count."""
+        gone = {*self._homes.forget(process, in_order=in_order), *self._returning.of(process)}
         if returns:
-            self._returning.expect(gone)
+            self._returning.expect(gone, process)
+        else:
+            self._returning.end(gone)
         for ask in list(self.asks.values()):
             if ask.peer in gone:
                 ask.fail(f"{ask.peer} will not answer {ask.asker}: its process {process} is gone")
+        return gone
 
     def stop(self, askers: Iterable[str]) -> None:
         """Fail the open asks of actors that stop."""

@@ -9,6 +9,7 @@ from typing import NamedTuple
 
 from runtime.errors import ActorStopped
 from runtime.messages.message import Lane, Message
+from runtime.suggest import near_hint
 from runtime.transport import Transport
 
 MOST_FORMER = 256  # actors that have ended, of which late messages count
@@ -61,20 +62,27 @@ class Returning:
 
     def __init__(self) -> None:
         self._actors: dict[str, asyncio.Future[None]] = {}
+        self._processes: dict[str, str] = {}  # actor -> its process
 
     def __contains__(self, actor: str) -> bool:
         return actor in self._actors
 
-    def expect(self, actors: Iterable[str]) -> None:
-        """Let messages to these actors wait from now on."""
+    def of(self, process: str) -> set[str]:
+        """The actors of this process that are expected."""
+        return {actor for actor, home in self._processes.items() if home == process}
+
+    def expect(self, actors: Iterable[str], process: str) -> None:
+        """Let messages to these actors of a process wait from now on."""
         loop = asyncio.get_running_loop()
         for actor in actors:
             self._actors.setdefault(actor, loop.create_future())
+            self._processes[actor] = process
 
     def end(self, actors: Iterable[str] | None = None) -> None:
         """Let the messages to these actors go on (by default to all), since the actors are back or
         will not be."""
         for actor in list(self._actors if actors is None else actors):
+            self._processes.pop(actor, None)
             back = self._actors.pop(actor, None)
             if back is not None and not back.done():
                 back.set_result(None)
@@ -101,3 +109,17 @@ class Ask(NamedTuple):
             # Without this call, asyncio would log the error if the asker is still sending and never
             # awaits the answer.
             self.answer.exception()
+
+
+def unlinked(sender: str, to: str, linked: Iterable[str], known: Iterable[str]) -> str:
+    """Describe a message to an actor that the sender's process has no link to. `known` are the
+    actors of the program."""
+    known = [*known]
+    if to in known:
+        return f"{sender} has no link to '{to}': add {(sender, to)} to the links of the topology"
+    near = near_hint(to, [*linked, *known])
+    return f"{sender} has no link to an actor called '{to}'{near}"
+
+
+async def dropped() -> None:
+    """Send nothing, in place of a message that no actor waits for."""

@@ -32,7 +32,8 @@ def scale(
     until it trains again.
 
     The run saves after the iterations under way and resumes from there: each sample is used exactly
-    once.
+    once. The machine of an island (`preset = "islands"`) leaves and rejoins without a pause of the
+    others.
 
     Parameters
     ----------
@@ -74,6 +75,9 @@ async def _scaled(run: Path | None, connection: Connection, wish: dict[str, Any]
             began = clock()
         for warning in scaled.warnings:
             console.warn(warning)
+        if scaled.live:
+            console.say(f"{looked.place}: {scaled.at}; the others went on meanwhile")
+            return 0
         await looked.follow(scaled.run, VANISHED_SECONDS)
         await _begun(looked)
         console.say(

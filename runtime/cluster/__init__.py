@@ -27,6 +27,7 @@ preparing      The preparation of a process before it can begin, such as the com
 revival        The processes that are started again when they die, while their run goes on
 growing        The growth of a run that lives in processes
 spawning       Actors that start others while the run goes on, as seen from their process
+rejoining      Machines that were lost while a run goes on without them
 
 See docs/decisions/processes.md.
 """

@@ -35,9 +35,11 @@ from runtime.cluster.lifecycle import (
     EventReport,
     Failure,
     Finished,
+    Gone,
     Halt,
     Heartbeat,
     Hello,
+    Left,
     LinkLost,
     Ready,
     Restarting,
@@ -47,7 +49,7 @@ from runtime.cluster.spawning import Link, Unlink
 from runtime.cluster.warnings import WARNING, LoggedWarnings
 from runtime.compute.compute import Item
 from runtime.compute.work_sums import PROCESSOR, processor_seconds
-from runtime.errors import ActorStopped, LaunchError, MessageError
+from runtime.errors import ActorStopped, ConvoyError, LaunchError, MessageError
 from runtime.messages.message import Envelope, Message
 from runtime.plan.topology import SUPERVISOR
 from runtime.reasons import reason
@@ -57,6 +59,7 @@ from runtime.transport.sockets import SocketTransport
 
 MAX_REPORTS = 10_000
 TOLD_SECONDS = 2.0  # the longest wait of a library until its announcement is sent
+LEAVE_SECONDS = 0.5  # for a process that was told to go to report it
 AGAIN_SECONDS = 0.5  # between two calls of an `up` that does not answer yet
 WORK_SECONDS = 1.0  # between two heartbeats with the durations of array work
 
@@ -149,9 +152,10 @@ class Agent(Actor):
 
     async def on_directory(self, message: Directory, envelope: Envelope) -> None:
         """Link the peers and prepare the actors, since all processes have greeted. If some peers
-        were restarted, link only these."""
+        were restarted, link only these, and answer."""
         self._link(message.peers)
         if self._told or message.more:
+            await self.reply(envelope, True)
             return
         self._told = True
         try:
@@ -217,6 +221,17 @@ class Agent(Actor):
     async def on_restarting(self, message: Restarting, envelope: Envelope) -> None:
         """End the open asks to a peer that has died, and let new messages to it wait."""
         self._home.lost(message.process, returns=True)
+
+    async def on_gone(self, message: Gone, envelope: Envelope) -> None:
+        """End everything that waits for a peer that has died."""
+        self._home.lost(message.process)
+
+    async def leave(self) -> None:
+        """Report that the process was told to go, and let it exit."""
+        with suppress(TimeoutError, ConvoyError):
+            async with asyncio.timeout(LEAVE_SECONDS):
+                await self.tell(SUPERVISOR, Left(process=self._home.process))
+        self.halted.set()
 
     async def on_halt(self, message: Halt, envelope: Envelope) -> None:
         """Stop the actors. The process exits when this is done."""

@@ -94,11 +94,13 @@ class Scale(Message):
 @message
 class Scaled(Message):
     """The run ends now, and the next run, in the run directory called `run`, resumes from its
-    state. `at` describes the point where it resumes. `warnings` are for the user."""
+    state. `at` describes the point where it resumes. `warnings` are for the user. With `live` the
+    same run goes on, and `at` describes what has changed."""
 
     run: str
     at: str
     warnings: tuple[str, ...] = ()
+    live: bool = False
 
 
 @message

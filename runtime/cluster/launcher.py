@@ -4,6 +4,7 @@ launcher has a file in `launchers/`.
 launcher_of(kind)(plan)        once per run
     await open(machine)        once per machine that hosts processes
     await launch(spec, life)   once per life of a process
+    await part(machine)        when a machine leaves and the run goes on; `open` may follow
     await close()              when all have ended
 """
 
@@ -99,11 +100,13 @@ class Launcher(ABC):
     `patience` is the number of seconds that `open` may take, if that is more than [liveness]
     allows. `grace` is the time in seconds within which it reports the end of a process, which
     explains the links that broke with it. `on_leaving` is called with a machine that is told to go,
-    and the number of seconds that it stays at most. `silent` are the machines without a sign of
+    and the number of seconds that it stays at most. `reopens`: it can open a machine that was lost
+    again without a person. `silent` are the machines without a sign of
     life for longer than a link may be silent.
     """
 
     patience = 0.0
+    reopens = False
     grace = 1.0
 
     def __init__(self, plan: LaunchPlan) -> None:
@@ -113,8 +116,8 @@ class Launcher(ABC):
 
     @abstractmethod
     async def open(self, machine: Machine) -> None:
-        """Make a machine ready to start processes. Raises LaunchError if it cannot be reached or
-        used."""
+        """Make a machine ready to start processes, for the first time or again. Raises LaunchError
+        if it cannot be reached or used."""
 
     @abstractmethod
     async def launch(self, spec: ProcessSpec, incarnation: int) -> Launched:
@@ -124,6 +127,11 @@ class Launcher(ABC):
     def waiting(self) -> str:
         """Describe why `open` or `launch` takes so long, as far as this host knows."""
         return "its launcher does not answer"
+
+    async def part(self, machine: str) -> None:
+        """Let a machine go whose processes have ended. `open` makes it ready again. Launchers
+        without agents have nothing to do."""
+        return
 
     @abstractmethod
     async def close(self) -> None:

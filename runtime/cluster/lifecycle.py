@@ -11,7 +11,9 @@ which they are legal.
           |   <------- Finished ------       the lead actor's run() has returned
           |   <------- Failure -------       an actor failed
           |   <------- LinkLost ------       the connection to a peer broke
+          |   <------- Left ----------       the process was told to go, and ends
           |   -------- Restarting --->       a peer has died and is started again
+          |   -------- Gone --------->       a peer has died and will not be back
           |   -------- Halt --------->       stop your actors and exit
 
 LIFE is the whole table of legal steps. Any other step is an error and changes nothing.
@@ -19,7 +21,8 @@ LIFE is the whole table of legal steps. Any other step is an error and changes n
 A process can be restarted (`revival`). Its peers get Restarting: their open asks end, and new
 messages wait. The Hello of a higher incarnation is the step "reborn", and late messages of former
 lives are refused. The process gets its own Directory and prepares while the others run. Once it is
-ready, its peers get a second Directory with its new addresses, and it begins.
+ready, its peers get a second Directory with its new addresses, and answer it. Then it begins. If it
+cannot be started again and is optional, the run goes on without it, and its peers get Gone.
 """
 
 from __future__ import annotations
@@ -158,6 +161,14 @@ class Restarting(Message):
 
 
 @message
+class Gone(Message):
+    """A peer has died, and will not be back: the run goes on without it. Open asks to its actors
+    end."""
+
+    process: str
+
+
+@message
 class Finished(Message):
     """The lead actor is done."""
 
@@ -184,6 +195,14 @@ class Failure(Message):
             else "crash"
         )
         return cls(process=process, actor=actor, cause=cause, error=told(error))
+
+
+@message
+class Left(Message):
+    """The process was told to go by SIGTERM, and ends now. If the run can go on without it, its
+    work is given up at once."""
+
+    process: str
 
 
 @message

@@ -132,7 +132,10 @@ async def _live(
         spawning = _add_actors(node, plan, spec)
         page = (address, pages.port if pages else 0)
         agent = _agent(node, road, endpoints, plan, spec, page, dial, spawning)
-        asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, agent.halted.set)
+        leaving: list[asyncio.Task[None]] = []
+        asyncio.get_running_loop().add_signal_handler(
+            signal.SIGTERM, lambda: leaving.append(asyncio.create_task(agent.leave()))
+        )
         node.add(me, "agent", agent)
         await node.prepare([me])
         node.begin([me])

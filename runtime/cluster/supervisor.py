@@ -25,9 +25,11 @@ from runtime.cluster.lifecycle import (
     EventReport,
     Failure,
     Finished,
+    Gone,
     Halt,
     Heartbeat,
     Hello,
+    Left,
     LifeStage,
     LinkLost,
     Ready,
@@ -35,6 +37,7 @@ from runtime.cluster.lifecycle import (
     agent_of,
 )
 from runtime.cluster.membership import Membership, hears_at
+from runtime.cluster.rejoining import Rejoining
 from runtime.cluster.revival import Revival
 from runtime.cluster.sameness import Sameness
 from runtime.cluster.spawning import EndChild, Spawn
@@ -43,6 +46,7 @@ from runtime.cluster.supervision import Liveness, Supervision
 from runtime.cluster.warnings import WARNING, FirstOfEach
 from runtime.cluster.watcher import Watcher
 from runtime.errors import (
+    Absent,
     ActorStopped,
     ConvoyError,
     LaunchError,
@@ -104,6 +108,8 @@ class Supervisor(Actor):
         self._revival = Revival(placement)
         self._memory = MachineMemory()
         self._warnings = FirstOfEach()
+        self._beginning: set[asyncio.Task[None]] = set()  # later lives, while peers link them
+        self._rejoining = Rejoining(lambda machine: self.take_back([machine]))
         # process -> why it counts as dead, also if it later ends for another reason
         self._condemned: dict[str, str] = {}
         # awaited with the outcome, while the living processes still answer
@@ -122,6 +128,10 @@ class Supervisor(Actor):
             await self.before_stopping(self.outcome.result())
         finally:
             starting.cancel()
+            await self._rejoining.close()
+            for task in self._beginning:
+                task.cancel()
+            await asyncio.gather(*self._beginning, return_exceptions=True)
             await asyncio.gather(starting, return_exceptions=True)
             if self.growing is not None:
                 await self.growing.close()
@@ -235,8 +245,8 @@ class Supervisor(Actor):
             self._end(LaunchError(difference))
         return not difference
 
-    async def _direct(self, process: str, only: str = "") -> None:
-        for directory in self.roll.directory(process, only):
+    async def _direct(self, process: str) -> None:
+        for directory in self.roll.directory(process):
             await self.tell(agent_of(process), directory)
 
     async def on_ready(self, message: Ready, envelope: Envelope) -> None:
@@ -246,41 +256,41 @@ class Supervisor(Actor):
             return
         self._supervision.note(message.process, "ready", self.now(), envelope.incarnation)
         self.sameness.reads(self.roll.spec(message.process).machine, message.reads)
-        early = LifeStage.STARTING, LifeStage.GREETED
-        if not self.began.is_set() and self._supervision.some_at(*early):
+        if self.began.is_set():
+            if self.growing is None or message.process not in self.growing.growth.starting:
+                beginning = self._begin_again(message.process)
+                task = asyncio.create_task(beginning, name=f"{message.process} begins")
+                self._beginning.add(task)
+                task.add_done_callback(self._beginning.discard)
+            else:
+                self.growing.moved()
+            return
+        if self._supervision.some_at(LifeStage.STARTING, LifeStage.GREETED):
             return
         if not self._same(self.sameness.wrong_data()):
             return
-        ready = self._may_begin()
-        if self.began.is_set():
-            for process in ready:
-                for peer in self.roll.peers(process):
-                    await self._direct(peer, only=process)
-        await self.begin(ready)
-        if not self.began.is_set():
-            self._watcher.event(self.name, "began", {"processes": len(self.placement.processes)})
-            self.began.set()
-        if self.growing is not None:
-            self.growing.moved()
+        await self.begin(self._supervision.at(LifeStage.READY))
+        self._watcher.event(self.name, "began", {"processes": len(self.placement.processes)})
+        self.began.set()
 
-    def _may_begin(self) -> list[str]:
-        """Return the processes that are ready and wait for no other one. At the start of the run
-        all are ready. Later a process waits for its neighbours. `growing` lets the processes begin
-        that it starts."""
-        ready = self._supervision.at(LifeStage.READY)
-        if not self.began.is_set():
-            return ready
-        grows = set() if self.growing is None else self.growing.growth.starting
+    async def _begin_again(self, process: str) -> None:
+        """Let a process begin its next life once its peers have linked it, since they refuse what
+        it sends before."""
+        life = self._supervision.life(process)
+        if not self._same(self.sameness.wrong_data()):
+            return
+        await asyncio.gather(*(self._linked(peer, process) for peer in self.roll.peers(process)))
+        same = life == self._supervision.life(process)
+        if same and self._supervision.is_at(process, LifeStage.READY):
+            await self.begin([process])
 
-        def comes(process: str) -> bool:
-            early = self.is_at(process, LifeStage.STARTING, LifeStage.GREETED)
-            return early and process not in grows
-
-        return [
-            process
-            for process in ready
-            if process not in grows and not any(map(comes, self.roll.neighbours(process)))
-        ]
+    async def _linked(self, peer: str, process: str) -> None:
+        """Wait until a peer has linked the next life of a process. A peer that does not answer is
+        judged by its heartbeats."""
+        patience = self._liveness.silence_seconds + self._liveness.link_seconds
+        with suppress(ConvoyError):
+            for directory in self.roll.directory(peer, process):
+                await self.ask(agent_of(peer), directory, bool, timeout=patience)
 
     async def begin(self, ready: Sequence[str]) -> None:
         """Let processes that are ready begin."""
@@ -288,6 +298,8 @@ class Supervisor(Actor):
             self._supervision.note(process, "begin", self.now())
         for process in ready:
             await self.tell(agent_of(process), Begin())
+        if self.growing is not None:
+            self.growing.moved()
 
     # -- processes that come and go while the run goes on, see `growing`
 
@@ -373,7 +385,8 @@ class Supervisor(Actor):
             self.statuses[actor] = {**status, "process": message.process}
         self._watcher.beat(message.process, message)
         why = self._standstill.beat(message, self.now())
-        if why is not None and self._supervision.all_reached(LifeStage.RUNNING):
+        starting = self._supervision.some_at(LifeStage.STARTING, LifeStage.GREETED, LifeStage.READY)
+        if why is not None and self.began.is_set() and not starting:
             for launched in self._launched.values():
                 launched.signal(INTO_LOG)
             await asyncio.wait([self.outcome], timeout=STACK_SECONDS)
@@ -393,15 +406,32 @@ class Supervisor(Actor):
 
     async def on_failure(self, message: Failure, envelope: Envelope) -> None:
         """End the run, since an actor failed. The cause may be the death of another process, unless
-        the program itself gave up."""
+        the program itself gave up. An optional process that cannot begin again only stays away."""
         if message.cause == "program":
             self._end(by(message.actor, ProgramFailed(f"{message.actor}: {message.error}")))
+            return
+        running = self._supervision.is_at(message.process, LifeStage.RUNNING)
+        if not running and self._may_stay_away(message.process):
+            self._condemned.setdefault(message.process, f"could not begin: {message.error}")
             return
         place = f"{message.actor} (process {message.process} on {self.roll.host(message.process)})"
         log = self._launched[message.process].log
         died = RoleDied(f"{place} failed: {message.error}\n  its log: {log}")
         error = LaunchError(message.error) if message.cause == "launch" else died
         self._causes.failed(message.process, by(message.actor, error), self.now())
+
+    async def on_left(self, message: Left, envelope: Envelope) -> None:
+        """Go on without a process that was told to go, if that is possible. If it is the last that
+        could go, the run ends. The exit of any other process is a death."""
+        process = message.process
+        if self._is_halting(process):
+            return
+        if self._may_stay_away(process):
+            self._supervision.note(process, "exit", self.now())
+            await self._stays_away(process, "was told to go by SIGTERM")
+        elif self._revival.is_last(process):
+            why = "was told to go by SIGTERM, and no process is left that could go on in its place"
+            self._end(self._death(process, why))
 
     async def on_link_lost(self, message: LinkLost, envelope: Envelope) -> None:
         """Note that the connection between two processes broke. If neither of them ends, this ends
@@ -433,15 +463,18 @@ class Supervisor(Actor):
         killed = silent and self._memory.killed()
         memory = f"; meanwhile a process was {FOR_MEMORY}" if killed else ""
         self._condemned |= {name: f"{why}{memory}" for name, why in silent}
+        broken = self._supervision.broken(self.now())
+        for process in filter(self._may_stay_away, broken or ()):
+            self._condemned.setdefault(process, "cannot be reached by its peers")
+            broken = None
         for process in self._condemned:
             self._launched[process].signal(LAST_WORDS)
         if self._condemned:
             await asyncio.wait([self.outcome], timeout=STACK_SECONDS)
         for process, why in self._condemned.items():
-            if not self._restarts(process):
+            if not self._restarts(process) and not self._may_stay_away(process):
                 self._end(self._death(process, why))
             self._launched[process].signal(signal.SIGKILL)
-        broken = self._supervision.broken(self.now())
         cause = self._causes.told(self.now()) or (
             self._cut(*broken) if broken is not None else None
         )
@@ -463,7 +496,9 @@ class Supervisor(Actor):
 
     async def _watch_exit(self, launched: Launched, incarnation: int) -> None:
         status = await launched.wait()
-        if incarnation != self._supervision.processes[launched.name].incarnation:
+        if self._supervision.is_at(launched.name, LifeStage.GONE):
+            return  # the run goes on without it
+        if incarnation != self._supervision.life(launched.name):
             return  # another life of the process goes on
         halting = self._is_halting(launched.name)
         restarts = self._restarts(launched.name)
@@ -476,6 +511,9 @@ class Supervisor(Actor):
             )
             if restarts:
                 await self._restart(launched.name, why)
+                return
+            if self._may_stay_away(launched.name):
+                await self._stays_away(launched.name, why)
                 return
             death = self._death(launched.name, why)
             if 0 < status < LOST:
@@ -492,21 +530,115 @@ class Supervisor(Actor):
         runs = self._supervision.is_at(process, LifeStage.RUNNING)
         return runs and self._revival.allows(process) and not self.outcome.done()
 
+    def _may_stay_away(self, *processes: str) -> bool:
+        """Whether the run would go on without these processes if they died now."""
+        return (
+            self.began.is_set()
+            and not self.outcome.done()
+            and self._revival.may_stay_away(*processes)
+        )
+
+    # -- machines that leave and come back while the run goes on
+
+    def can_change(self, leaving: Sequence[str], returning: Sequence[str]) -> bool:
+        """Whether the run can go on without the processes of the `leaving` machines, and start
+        those of the `returning` machines again, without a restart of the others."""
+        gone, back = self._of(leaving), self._of(returning)
+        return (
+            bool(gone) == bool(leaving)
+            and self._may_stay_away(*gone)
+            and all(self._supervision.is_at(name, LifeStage.GONE) for name in back)
+            and {self.roll.spec(name).machine for name in back} == set(returning)
+        )
+
+    def _of(self, machines: Sequence[str]) -> list[str]:
+        specs = self.placement.processes
+        return [spec.name for spec in specs if spec.machine in machines]
+
+    async def release(self, machines: Sequence[str]) -> None:
+        """Go on without the processes of these machines, end them, and let the machines go."""
+        ends = []
+        for process in self._of(machines):
+            if not self._supervision.is_at(process, LifeStage.GONE):
+                self._supervision.note(process, "exit", self.now())
+                machine = self.roll.spec(process).machine
+                await self._stays_away(process, f"leaves with machine '{machine}'")
+                self._launched[process].signal(signal.SIGTERM)
+                ends.append(asyncio.create_task(self._ended(self._launched[process])))
+        await asyncio.gather(*ends)
+        for name in machines:
+            self._rejoining.let_go(name)
+            await self._launcher.part(name)
+
+    async def _ended(self, launched: Launched) -> None:
+        """Wait until a process that was told to end has ended. It is killed if it does not."""
+        try:
+            await asyncio.wait_for(launched.wait(), TERMINATE_SECONDS)
+        except TimeoutError:
+            launched.signal(signal.SIGKILL)
+            await launched.wait()
+
+    async def bring_back(self, machines: Sequence[str]) -> None:
+        """Do as `take_back` at once, for a person."""
+        for name in machines:
+            self._rejoining.let_go(name)
+        await self.take_back(machines)
+
+    async def take_back(self, machines: Sequence[str]) -> None:
+        """Start the processes of these machines again. Raises LaunchError if that is impossible:
+        the run then goes on without them."""
+        for machine in self._launcher.plan.machines:
+            if machine.name in machines:
+                await self._launcher.open(machine)
+        for process in self._of(machines):
+            if not self._supervision.is_at(process, LifeStage.GONE):
+                continue
+            await self._ended(self._launched[process])
+            self._revival.comes_back(process)
+            await self._start_again(process)
+
+    async def _start_again(self, process: str) -> None:
+        """Start a process that has ended in its next life, and let its peers know. Raises
+        ConvoyError if it cannot be started. The run then goes on without it, or ends."""
+        try:
+            await self._next_life(process)
+        except ConvoyError as error:
+            if not self._may_stay_away(process):
+                self._end(error)
+                return
+            self._supervision.note(process, "exit", self.now())
+            await self._stays_away(process, f"could not be started again: {error}")
+            if isinstance(error, Absent) and self._launcher.reopens:
+                self._rejoining.lost(error.machine)
+            raise
+
+    async def _next_life(self, process: str) -> None:
+        self._supervision.restarts(process, self.now())
+        self.roll.ended(process)
+        self._home.lost(process, returns=True)
+        for peer in self.roll.peers(process):
+            await self.tell(agent_of(peer), Restarting(process=process))
+        await self._launch(self.roll.spec(process), self._supervision.life(process))
+
     async def _restart(self, process: str, why: str) -> None:
         """Start a process again that has died while it ran, and let its peers know."""
         text = f"process {process} on {self.roll.host(process)} {why}; it is started again"
         self._watcher.event(self.name, WARNING, {"text": text, "process": process})
         self._revival.take(process)
         self._condemned.pop(process, None)
-        self._supervision.restarts(process, self.now())
+        with suppress(ConvoyError):  # it was reported
+            await self._start_again(process)
+
+    async def _stays_away(self, process: str, why: str) -> None:
+        """Let the run go on without a process that has died."""
+        text = f"process {process} on {self.roll.host(process)} {why}; the run goes on without it"
+        self._watcher.event(self.name, WARNING, {"text": text, "process": process})
+        self._revival.stays_away(process)
+        self._condemned.pop(process, None)
         self.roll.ended(process)
-        self._home.lost(process, returns=True)
-        try:
-            for peer in self.roll.peers(process):
-                await self.tell(agent_of(peer), Restarting(process=process))
-            await self._launch(self.roll.spec(process), self._supervision.life(process))
-        except ConvoyError as error:
-            self._end(error)
+        self._home.lost(process)
+        for peer in self.roll.peers(process):
+            await self.tell(agent_of(peer), Gone(process=process))
 
     def _death(self, process: str, why: str) -> RoleDied:
         return death(

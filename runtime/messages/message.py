@@ -204,6 +204,16 @@ class Save(Message):
 
 
 @message
+class PeerLost(Message):
+    """The process of an actor tells it: these `actors` have died with another process. It comes
+    behind their last message. With `returns`, their process is started again, and messages to them
+    wait until then."""
+
+    actors: tuple[str, ...]
+    returns: bool
+
+
+@message
 class GetWork(Message):
     """Any actor asks any other, at any time: how long has your work taken? Answered with
     WorkTaken."""

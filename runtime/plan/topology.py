@@ -79,6 +79,12 @@ class ActorSpec:
         return int(getattr(self.options, "restarts", 0))
 
     @property
+    def optional(self) -> bool:
+        """Whether the run goes on without the actor, as long as another optional one is left, if
+        its process has died and is not started again."""
+        return bool(getattr(self.options, "optional", False))
+
+    @property
     def beside(self) -> str:
         """The actor on whose machine this actor runs if it is neither a worker nor a server. ""
         places it on the first machine."""

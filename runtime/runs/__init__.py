@@ -18,6 +18,7 @@ checking       Checks of a configuration, from cluster.toml to a placed topology
 places         The folders in which `up` will make the run directory and the private folder
 script_record  The configuration that a script's run writes into its config.toml
 tracking       The curves of a run for other programs: TensorBoard, and trackers of experiments
+live_machines  Machines that leave a run and come back while the processes of other machines go on
 
 See docs/decisions/runs.md.
 """

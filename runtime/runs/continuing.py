@@ -25,15 +25,18 @@ async def not_scaled(wish: Scale) -> Scaled:
 
 
 class Continuing:
-    """Replaces one run by another. `scale` makes the run that follows, `save` asks for a
+    """Changes a run, or replaces it by another. `change` changes machines while the run goes on,
+    and returns None if that is impossible. `scale` makes the run that follows, `save` asks for a
     checkpoint, and `tell` reports events."""
 
     def __init__(
         self,
+        change: Callable[[Scale], Awaitable[Scaled | None]],
         scale: Scaling,
         save: Callable[[], Awaitable[None]],
         tell: Callable[[str, str, dict[str, Any]], None],
     ) -> None:
+        self._change = change
         self._scale = scale
         self._save = save
         self._tell = tell
@@ -47,8 +50,8 @@ class Continuing:
         )
 
     async def scale(self, wish: Scale) -> Scaled:
-        """Replace the run as a client wishes. Raises ConvoyError with the reason if that is
-        impossible.
+        """Change or replace the run as a client wishes. Raises ConvoyError with the reason if that
+        is impossible.
 
         The client may leave meanwhile, since a run that hands over cannot go back.
         """
@@ -67,6 +70,8 @@ class Continuing:
         await asyncio.gather(*self._tasks, return_exceptions=True)
 
     async def _scaled(self, wish: Scale) -> Scaled:
+        if (changed := await self._change(wish)) is not None:
+            return changed
         scaled = await self._scale(wish)
         self.done = True
         self._tell(SUPERVISOR, CONTINUED, {"in": scaled.run, "from": scaled.at})

@@ -54,6 +54,7 @@ from runtime.runs import pages
 from runtime.runs.continuing import Continuing
 from runtime.runs.execution import Execution, ExecutionContext, Watchers
 from runtime.runs.healing import Healing
+from runtime.runs.live_machines import LiveMachines
 from runtime.runs.observation import Observation
 from runtime.serving.visits import LastLook
 from runtime.transport import Release
@@ -130,7 +131,10 @@ class ProcessExecution(Execution):
             config.run.trace,
             self._watchers.event,
         )
-        self._continuing = Continuing(site.scale, self._supervisor.save, self._watchers.event)
+        changing = LiveMachines(self._supervisor, directory.path.name)
+        self._continuing = Continuing(
+            changing.change, site.scale, self._supervisor.save, self._watchers.event
+        )
         launcher.on_leaving = self._continuing.machine_leaves
         answers: dict[type[Message], Answer] = {
             Scale: self._continuing.scale,

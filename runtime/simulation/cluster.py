@@ -33,7 +33,7 @@ Make = Callable[[ActorSpec], Actor]
 ServiceTime = Callable[[str, str], float]  # (actor, label of the array work) -> seconds
 Watch = Callable[[str, str, dict[str, Any]], None]  # (actor, event, fields)
 
-FIRST = 1  # the incarnation of processes that never restart
+FIRST = 1  # the incarnation of a process in its first life
 NOWHERE = Endpoints()  # on one loop, transports need no addresses
 
 
@@ -113,6 +113,7 @@ class Simulation:
         self._limits = limits or Limits()
         self._outside = InprocNetwork()
         self._outsiders: list[str] = []
+        self._dead: set[str] = set()  # processes that were killed
         # process -> its transports to actors outside of the placement
         self._roads: defaultdict[str, list[InprocTransport]] = defaultdict(list)
         self._network = network or InprocNetwork()
@@ -212,17 +213,12 @@ class Simulation:
     async def prepare(self, make: Make) -> None:
         """Make the actors, link them and call their on_start. Raises the first failure."""
         self.make = make
-        specs = {actor.name: actor for actor in self.placement.topology.actors}
         for process in self.placement.processes:
             node, road = self.nodes[process.name]
             await road.open()
             for peer, actors in self.placement.neighbours(process.name).items():
                 node.connect(peer, FIRST, NOWHERE, actors, road)
-            turns = Turns()
-            for spec in map(specs.__getitem__, process.actors):
-                self.failed = spec.name
-                device = device_of(spec.role, spec.emulated, turns)
-                node.add(spec.name, spec.role, make(spec), device)
+            self._add(process, make)
         cells = {
             name: cell for node, _ in self.nodes.values() for name, cell in node.actors.items()
         }
@@ -231,6 +227,52 @@ class Simulation:
             for self.failed in process.actors:
                 await self.nodes[process.name][0].prepare([self.failed])
         self.failed = ""
+
+    def _add(self, process: ProcessSpec, make: Make) -> None:
+        """Make the actors of a process and place them in it."""
+        node, _ = self.nodes[process.name]
+        specs = {actor.name: actor for actor in self.placement.topology.actors}
+        turns = Turns()
+        for spec in map(specs.__getitem__, process.actors):
+            self.failed = spec.name
+            device = device_of(spec.role, spec.emulated, turns)
+            node.add(spec.name, spec.role, make(spec), device)
+
+    async def kill(self, process: str, *, returns: bool) -> None:
+        """Let a process die at once: messages on their way to it and from it are lost, and its
+        peers learn that it is gone, and whether it `returns`."""
+        node, road = self.nodes[process]
+        self._dead.add(process)
+        await road.close()
+        await node.stop()
+        node.compute.close()
+        for peer in self._living_peers(process):
+            self.nodes[peer][0].lost(process, returns=returns)
+
+    def _living_peers(self, process: str) -> list[str]:
+        near = self.placement.neighbours(process)
+        return [peer for peer in near if peer != process and peer not in self._dead]
+
+    async def restart(self, process: str, make: Make) -> None:
+        """Start a process that was killed in its next life, while the others run."""
+        former, _ = self.nodes[process]
+        (spec,) = (spec for spec in self.placement.processes if spec.name == process)
+        node = self.host(spec, former.incarnation + 1)
+        _, road = self.nodes[process]
+        await road.open()
+        self._dead.discard(process)
+        peers = self._living_peers(process)
+        actors = self.placement.neighbours(process)
+        for peer in (*peers, *({process} & actors.keys())):
+            life = self.nodes[peer][0].incarnation
+            node.connect(peer, life, NOWHERE, actors[peer], road)
+        self._add(spec, make)
+        await node.prepare(spec.actors)
+        self.failed = ""
+        for peer in peers:
+            other, back = self.nodes[peer]
+            other.connect(process, node.incarnation, NOWHERE, spec.actors, back)
+        node.begin(spec.actors)
 
     def begin(self) -> None:
         """Open the inboxes of all actors."""

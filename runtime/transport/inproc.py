@@ -83,7 +83,8 @@ class InprocTransport(Transport):
     async def send(self, peer: str, envelope: Envelope) -> None:
         """Send an envelope; see Transport.send. The receiver gets read-only views of the sender's
         arrays."""
-        link = self._links.get((peer, envelope.message.lane))
+        key = peer, envelope.message.lane
+        link = self._links.get(key)
         if link is None or self._closed:
             raise ActorStopped(f"{self.process} has no link to {peer}")
         frames = wire.encode(envelope)
@@ -93,18 +94,21 @@ class InprocTransport(Transport):
             raise MessageError("too_large", f"{envelope!r} has {size} bytes, at most {most}")
         await link.gate.acquire(cost_of(size))
         sent = asyncio.get_running_loop().time()
-        arrive = partial(self._arrive, peer, link, frames, size, sent)
+        arrive = partial(self._arrive, key, link, frames, size, sent)
         if link.route is None:
             asyncio.get_running_loop().call_soon(arrive)
         else:
             link.route.send(size, arrive)
 
-    def _arrive(self, peer: str, link: _Link, frames: list[Frame], size: int, sent: float) -> None:
+    def _arrive(
+        self, key: tuple[str, Lane], link: _Link, frames: list[Frame], size: int, sent: float
+    ) -> None:
         def release() -> None:
             link.gate.grant(cost_of(size))
 
-        target = self.network.members.get(peer)
-        if target is None or target._closed:
+        target = self.network.members.get(key[0])
+        former = self._links.get(key) is not link  # the peer has died meanwhile
+        if target is None or target._closed or former:
             release()
             return
         try:

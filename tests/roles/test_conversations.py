@@ -178,10 +178,12 @@ def test_every_message_that_a_role_handles_is_in_a_table_or_may_come_at_any_time
         "conv_replica": sorted(
             ["Contribution", "GetReached", "KeepState", *OF_HOLDERS, "SharedSum"]
         ),
-        "coordinator": ["GetHolders", "HandOver", "Regroup", "Save", "WindDown"],
+        "coordinator": sorted(
+            ["Abandoned", "GetHolders", "HandOver", "PeerLost", "Regroup", "Save", "WindDown"]
+        ),
         "fc_server": OF_HOLDERS,
         "fc_shard": OF_HOLDERS,
-        "island": OF_HOLDERS,
+        "island": sorted(["GetHeld", "GetVersion", "Join", *OF_HOLDERS]),
         "outer_server": OF_HOLDERS,
         "replica": sorted(["Contribution", "GetReached", "KeepState", *OF_HOLDERS, "SharedSum"]),
         "single": OF_HOLDERS,

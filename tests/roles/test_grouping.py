@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from roles.coordination.grouping import Grouping
-from roles.coordination.schedule import Pass
+from roles.coordination.sample_ledger import Pass
 from roles.messages import TEST, TRAIN, Ticket
 
 GROUPS = [["a", "b", "c"], ["d"], ["e", "f"]]

@@ -15,6 +15,7 @@ from roles.islands.outer_step import OuterStep, mean_gain
 from roles.islands.packed_model import add_answer, copied, pack
 from roles.learning.local_steps import LEAST, LocalSteps, StepsBySpeed, shared_out
 from roles.learning.wire_formats import Wire, WireFormat
+from roles.messages import Abandon
 from runtime import MessageError
 
 OPS = get_backend("numpy")
@@ -168,6 +169,33 @@ def test_the_shares_of_a_period_add_up_to_one_once_all_islands_are_known() -> No
     assert [gathering.share(rows) for rows in (16, 16, 32, 64)] == [0.125, 0.125, 0.25, 0.5]
 
 
+def test_an_island_that_is_abandoned_is_not_waited_for_until_it_asks_for_the_outer_model() -> None:
+    gathering: Gathering[int] = Gathering(ISLANDS)
+    for rank, name in enumerate(ISLANDS[:3]):
+        gathering.take(gain(), name, rank)
+    gathering.abandon(Abandon(worker="island-3"), "coordinator")
+    assert gathering.complete
+    gathering.abandon(Abandon(worker="island-1"), "coordinator")
+    assert gathering.complete
+    assert list(gathering.taken()) == ["island-0", "island-2"]
+    for late in ("island-1", "island-3"):
+        with pytest.raises(MessageError, match="is 'away'"):
+            gathering.take(gain(), late, 0)
+    gathering.asked(GetOuter(), "island-1")
+    for name in ISLANDS[:2]:
+        gathering.take(gain(), name, 0)
+    assert not gathering.complete
+
+
+def test_a_period_is_shared_by_the_islands_that_are_not_away() -> None:
+    gathering: Gathering[int] = Gathering(ISLANDS)
+    for rows, name in zip((16, 16, 32, 64), ISLANDS, strict=True):
+        gathering.take(gain(rows), name, 0)
+    gathering.taken()
+    gathering.abandon(Abandon(worker="island-3"), "coordinator")
+    assert [gathering.share(rows) for rows in (16, 32)] == [0.25, 0.5]
+
+
 # -- local steps
 
 
@@ -208,6 +236,17 @@ def test_a_period_is_as_long_as_an_exchange_and_a_run_has_some_hundred_of_them()
     short.stepped("island-3", 7, 0.05, 10.0)
     short.merged(7, 10.2)
     assert short.period == 8  # in a shorter period, islands would wait for answers
+
+
+def test_the_steps_of_the_others_follow_the_fastest_that_is_left() -> None:
+    for found in (steps(period=16, speeds=(1, 1, 2, 4)), steps(period=16)):
+        for name, seconds in zip(ISLANDS, (0.2, 0.2, 0.1, 0.05), strict=True):
+            found.stepped(name, 0, seconds, 0.0)
+        found.forget("island-3")
+        assert [found.of(name) for name in ISLANDS] == [8, 8, 16, 1]
+        found.joined("island-3")
+        found.stepped("island-3", 1, 0.05, 0.0)
+        assert [found.of(name) for name in ISLANDS] == [4, 4, 8, 16]
 
 
 @given(

@@ -304,3 +304,15 @@ def test_a_report_about_a_test_batch_counts_once_per_test() -> None:
     with pytest.raises(MessageError, match=r"illegal: .* is 'not of this run'"):
         ledger.asks(NextTicket(), "s0")
     ledger.asks(NextTicket(), "w0")
+
+
+def test_a_worker_may_do_an_iteration_again_that_was_taken_from_it() -> None:
+    ledger = PassLedger(["w0"], lambda phase, number: True)
+    done = PassDone(members=1, phase=TRAIN, number=3, rows=16, scores={"loss": 1.0})
+    ledger.done(done, "w0")
+    with pytest.raises(MessageError, match="is 'heard'"):
+        ledger.done(done, "w0")
+    ledger.withdraw(3)
+    assert ledger.kept == 0
+    assert ledger.done(done, "w0") == (16, {"loss": 1.0})
+    assert ledger.end(3).loss == 1.0

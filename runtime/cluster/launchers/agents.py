@@ -99,7 +99,8 @@ class AgentLauncher(Launcher):
         must not appear in arguments, environments or logs. Raises LaunchError."""
 
     async def open(self, machine: Machine) -> None:
-        """The first call opens all machines at the same time."""
+        """The first call opens all machines at the same time. A machine whose agent has gone is
+        opened again."""
         if not elsewhere(machine):
             await self._here.open(machine)
             return
@@ -119,10 +120,31 @@ class AgentLauncher(Launcher):
                 self._opening[each.name] = asyncio.create_task(
                     opening, name=f"opening of {each.name}"
                 )
+        if self._is_lost(machine.name):
+            await self._open_again(machine, self._reception)
+            return
         done, _ = await asyncio.wait(self._opening.values(), return_when=asyncio.FIRST_EXCEPTION)
         for task in done:
             task.result()
         self.patience = 0.0  # from here on no person is involved
+
+    def _is_lost(self, machine: str) -> bool:
+        """Whether the machine was opened, and its agent is gone or did not come."""
+        known, opening = self._machines.get(machine), self._opening[machine]
+        failed = opening.done() and (opening.cancelled() or opening.exception() is not None)
+        return failed or (known is not None and known.stage is Stage.GONE)
+
+    async def _open_again(self, machine: Machine, reception: Reception) -> None:
+        if (handle := self._handles.pop(machine.name, None)) is not None:
+            handle.kill()
+        run = RunPlan.read(self.plan.directory)
+        opening = asyncio.create_task(
+            self._in_time(machine, run, reception), name=f"opening of {machine.name}"
+        )
+        self._opening[machine.name] = opening
+        await asyncio.wait([opening])
+        self.silent = reception.silent
+        opening.result()
 
     async def launch(self, spec: ProcessSpec, incarnation: int) -> Launched:
         machine = self._machines.get(spec.machine)
@@ -135,6 +157,10 @@ class AgentLauncher(Launcher):
         if late is not None:
             return f"machine '{late}' has not confirmed it: it may still import the program there"
         return self._here.waiting()
+
+    async def part(self, machine: str) -> None:
+        if machine in self._machines:
+            await self._part(self._machines[machine])
 
     async def close(self) -> None:
         for task in self._opening.values():

@@ -138,9 +138,7 @@ class RemoteMachine:
         """Start a process there. Raises LaunchError."""
         if self.stage is not Stage.READY:
             why = f"{self.stage.value}{f': {self._why}' if self._why else ''}"
-            raise LaunchError(
-                f"process '{process}' could not be started: machine '{self.name}' is {why}"
-            )
+            raise Absent(self.name, f" is {why}: process '{process}' could not be started")
         born: asyncio.Future[RemoteProcess] = asyncio.get_running_loop().create_future()
         self._born[process, incarnation] = born
         self._tell(Launch(process=process, incarnation=incarnation))

@@ -32,6 +32,8 @@ CONNECTS_WITHIN = 1 / 3
 class SshLauncher(AgentLauncher):
     """The launcher of `kind = "ssh"`."""
 
+    reopens = True
+
     async def start(self, machine: Machine, argv: Sequence[str], line: str) -> Handle:
         host = machine.host or machine.name
         words = [

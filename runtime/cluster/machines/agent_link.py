@@ -68,8 +68,10 @@ class Reception:
         self._beating = asyncio.create_task(self._beat(), name="beats of machines")
 
     def invite(self, machine: str, *, attached: bool) -> Invitation:
-        """Make the keys that admit the agent of a machine once."""
+        """Make the keys that admit the agent of a machine once. A machine that was lost is admitted
+        again."""
         public, private = key_pair()
+        self.silent -= {machine}
         self._peers[machine] = public
         return Invitation(self._public, public, private, self._silence, attached)
 

@@ -101,3 +101,32 @@ async def test_only_late_messages_of_a_process_that_has_ended_in_order_count() -
     former = router._take(late._replace(id=9))
     assert former is not None
     assert former.reason == "unknown_sender"
+
+
+async def test_the_answer_to_an_asker_that_has_died_is_dropped_in_its_next_life_too() -> None:
+    """Each life numbers its asks anew, so that the answer could reach another ask."""
+    router, road = router_and_road()
+
+    async def answered(life: int) -> int:
+        asked = Envelope(Question(number=1), 7, "worker", life, "server", reply_to="worker")
+        await router.answer("server", asked, Answer(number=1))
+        return len(road.sent)
+
+    assert await answered(1) == 1
+    router.lost("old", returns=True)
+    assert await answered(1) == 1
+    router.know(["worker"], Home("old", 2, cast("Transport", road)))
+    assert await answered(1) == 1
+    assert await answered(2) == 2
+
+
+async def test_messages_that_wait_for_a_process_end_once_it_will_not_be_back() -> None:
+    router, _ = router_and_road()
+    router.lost("old", returns=True)
+    tasks = await waiting(
+        router.send("asker", "worker", Question(number=1)),
+        router.ask("asker", "worker", Question(number=2), Answer, step=-1, timeout=None),
+    )
+    assert router.lost("old") == {"worker"}
+    for end in await asyncio.gather(*tasks, return_exceptions=True):
+        assert isinstance(end, ActorStopped)
