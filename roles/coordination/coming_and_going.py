@@ -11,12 +11,12 @@ import asyncio
 from collections.abc import Awaitable, Callable, Sequence
 from typing import TypeVar
 
-from roles.coordination.attendance import Attendance
+from roles.coordination.attendance import Abandon, Abandoned, Attendance, Join
 from roles.coordination.pass_ledger import PassLedger
 from roles.coordination.sample_ledger import Pass, SampleLedger
 from roles.coordination.schedule import Schedule
 from roles.learning.local_steps import StepsBySpeed
-from roles.messages import TRAIN, Abandon, Abandoned, Done, Join, Rates
+from roles.messages import TRAIN, Done, Rates
 from runtime import Actor, ActorStopped, Envelope, Message, PeerLost
 
 AGAIN_SECONDS = 0.05  # before the next life of the server is asked

@@ -18,6 +18,7 @@ from roles.checkpoints.best import NOTHING, Verdict, Watched
 from roles.checkpoints.checkpoint_timing import NEVER, Timing
 from roles.checkpoints.saving import Checkpoints, Snapshot
 from roles.coordination.advice import on_loss
+from roles.coordination.attendance import Abandoned
 from roles.coordination.coming_and_going import ComingAndGoing
 from roles.coordination.gauges import RunGauges
 from roles.coordination.handing_over import HandingOver
@@ -41,7 +42,6 @@ from roles.messages import (
     STOP,
     TEST,
     TRAIN,
-    Abandoned,
     Hold,
     NextTicket,
     PassDone,
@@ -132,6 +132,7 @@ class Coordinator(Actor):
         self._shares = Shares(options.shares)
         workers = {*options.live.workers, *names}
         self._ledger = PassLedger(workers, self._schedule.owes)
+<<<<<<< ours
         self._workers = ComingAndGoing(
             self,
             names if options.outer else (),
@@ -143,6 +144,10 @@ class Coordinator(Actor):
             steps=self._steps,
         )
         self._tests = Tests(self, table, options.watched, options.seen)
+=======
+        self._workers = self._coming_and_going(names if options.outer else [], options.outer)
+        self._tests = Tests(self, table, options.watched)
+>>>>>>> theirs
         self._cohort = Stragglers()
         self._compensates = options.compensation is not None
         self._plateau = PlateauSteps(options.watched.plateau)
@@ -193,6 +198,18 @@ class Coordinator(Actor):
             self, self._schedule, self._probing, self._checkpoints, emulated=not servers
         )
         self._idle_since: float | None = None  # a group has nothing to do until the run is saved
+
+    def _coming_and_going(self, workers: Sequence[str], server: str) -> ComingAndGoing:
+        return ComingAndGoing(
+            self,
+            workers,
+            server,
+            schedule=self._schedule,
+            ledger=self._ledger,
+            rates=lambda: self._shape.rates,
+            serve=self._serve,
+            steps=self._steps,
+        )
 
     async def on_start(self) -> None:
         """Prepare the scoreboard. Remove the unfinished files of runs next to this one that were

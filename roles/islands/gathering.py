@@ -6,8 +6,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Generic, TypeVar
 
+from roles.coordination.attendance import Abandon
 from roles.islands.island_messages import Gain, GetOuter
-from roles.messages import Abandon
 from runtime import Conversation, Standing
 
 IDLE = "learning"

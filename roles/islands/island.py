@@ -23,12 +23,13 @@ from roles.base.role import Held, Sent, Wires
 from roles.base.shapes import Shapes
 from roles.base.sizes import encoded
 from roles.base.steps import Sending, Step, Steps, Turn, Work
+from roles.coordination.attendance import Join
 from roles.islands.island_messages import Gain, GetHeld, GetOuter, GetVersion, OuterModel
 from roles.islands.island_model import IslandModel, KeptHistories, histories_of
 from roles.learning.confusion import counts_of
 from roles.learning.local_steps import LEAST, shared_out
 from roles.learning.wire_formats import PLAIN, WireFormat, layers_of
-from roles.messages import TRAIN, Done, Join, Ticket
+from roles.messages import TRAIN, Done, Ticket
 from roles.workers.exposure import Exposure
 from roles.workers.single import Single, WholeOptions
 from runtime import ActorStopped, Envelope

@@ -24,6 +24,7 @@ from roles.base.role import EMULATED, Anew, Held, JobOptions, Sent, Wires
 from roles.base.shapes import Shapes
 from roles.base.sizes import encoded, model
 from roles.base.steps import Sending, Step, Steps, Turn, Work
+from roles.coordination.attendance import Abandon, Abandoned
 from roles.islands.gathering import GAIN, Gathering
 from roles.islands.island_messages import Gain, GetHeld, GetOuter, GetVersion, OuterModel
 from roles.islands.island_model import histories_of
@@ -35,7 +36,7 @@ from roles.learning.model_holder import ModelHolder
 from roles.learning.parameter_store import ParameterStore
 from roles.learning.resume import restored
 from roles.learning.wire_formats import PLAIN, Wire, WireFormat, layers_of
-from roles.messages import TRAIN, Abandon, Abandoned, Updated
+from roles.messages import TRAIN, Updated
 from runtime import ActorStopped, Conversation, Envelope
 
 

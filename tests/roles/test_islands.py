@@ -8,6 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ops import Array, get_backend
+from roles.coordination.attendance import Abandon
 from roles.islands.gathering import Gathering
 from roles.islands.island_messages import Gain, GetOuter, OuterModel
 from roles.islands.merged_statistics import merged
@@ -15,7 +16,6 @@ from roles.islands.outer_step import OuterStep, mean_gain
 from roles.islands.packed_model import add_answer, copied, pack
 from roles.learning.local_steps import LEAST, LocalSteps, StepsBySpeed, shared_out
 from roles.learning.wire_formats import Wire, WireFormat
-from roles.messages import Abandon
 from runtime import MessageError
 
 OPS = get_backend("numpy")
