@@ -38,6 +38,7 @@ layer_patterns   The keys of [train] that name layers by patterns
 plan_inputs      The inputs of a plan
 written_job      The job as [train] alone describes it, with the paths of its files
 run_names        The name of a run that cluster.toml does not name
+paying_machines  The machines that pay in a run of islands
 
 See docs/decisions/tuning.md.
 """

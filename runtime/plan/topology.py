@@ -90,7 +90,10 @@ class Topology:
     """Actors, the pairs of actors that exchange messages (in either direction), and the lead: the
     actor whose end ends the run. `title` is the name of its runs if the user gives them none; ""
     stands for the program's name. `origin` is the configuration that it was made from, if there is
-    one; `dataclasses.replace` keeps both."""
+    one; `dataclasses.replace` keeps both.
+
+    `unused` are machines that get no processes, although nothing in cluster.toml keeps them free.
+    `decided` are lines for the user about such decisions of the program."""
 
     program: str
     actors: tuple[ActorSpec, ...]
@@ -98,6 +101,8 @@ class Topology:
     lead: str
     title: str = field(default="", compare=False)
     origin: Origin | None = field(default=None, compare=False, repr=False)
+    unused: tuple[str, ...] = field(default=(), compare=False)
+    decided: tuple[str, ...] = field(default=(), compare=False, repr=False)
 
     def __post_init__(self) -> None:
         problems = _malformed(self.actors, self.links)
