@@ -11,6 +11,7 @@ import roles
 from roles.choosing.preset import PresetChoice, choice
 from roles.forecasting.layer_times import UNTIMED
 from runtime.config.file import load_with_program
+from tests.helpers.support import configure, train
 
 PROFILE = {f"*/{label}": 0.0 for label in UNTIMED}
 PROFILE |= {"single/*": 0.02, "island/train": 0.02, "island/*": 0.0}
@@ -30,13 +31,13 @@ workers = 4
 
 
 def chosen(
-    folder: Path, network: str, iterations: int = 200_000, more: str = ""
+    folder: Path, network: str, iterations: int = 200_000, more: str = "", resume: str = ""
 ) -> tuple[PresetChoice, dict[str, str]]:
     """The choice on the virtual clock, and each preset that is left out, with its reason."""
     (folder / "times.json").write_text(json.dumps(PROFILE))
     file = folder / "cluster.toml"
     file.write_text(VIRTUAL + network + TRAIN.format(iterations=iterations) + more)
-    loaded = load_with_program(file)
+    loaded = load_with_program(file, [f"train.resume={resume}"] if resume else [])
     assert isinstance(loaded.options, roles.Options)
     made = choice(loaded.config, loaded.options)
     left = {fields["preset"]: fields["why"] for event, fields in made.told if event == "left out"}
@@ -74,3 +75,14 @@ def test_islands_that_cannot_train_this_are_left_out_with_the_reason(tmp_path: P
     made, left = chosen(tmp_path, SLOW, more="reproducible = true\n")
     assert preset_of(made) != "islands"
     assert "averages models that learn separately" in left["islands"]
+
+
+def test_a_resumed_run_of_islands_stays_one_also_on_a_fast_network(tmp_path: Path) -> None:
+    before = tmp_path / "before"
+    train(configure(before, "islands", workers=4, iterations=4))
+    (before / "events.jsonl").touch()
+    (before / "config.toml").write_text('[train.strategy]\npreset = "islands"\nworkers = 4\n')
+    checkpoint = max(before.glob("*.safetensors"))
+    made, _ = chosen(tmp_path, FAST, resume=str(checkpoint))
+    assert preset_of(made) == "islands"
+    assert made.expected.why[1]["why"] == "the preset of before, whose checkpoint is resumed"

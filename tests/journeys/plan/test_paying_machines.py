@@ -210,3 +210,22 @@ def test_given_speeds_are_enough_to_leave_a_machine_out(tmp_path: Path) -> None:
     text = re.sub(r'kinds? = "(desktop|nuc|kinds.toml)"\n', "", cluster.read_text())
     cluster.write_text(text.replace("[[machine]]", '[[machine]]\naddress = "192.168.1.3"', 3))
     assert homes(cluster) == {"island-0": "desktop", "island-1": "laptop"}
+
+
+@pytest.mark.parametrize(("link", "pays"), [("125MB", True), ("5kB", False)])
+def test_a_profile_shows_the_worth_on_the_network_of_links_and_changes_no_machine(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], link: str, pays: bool
+) -> None:
+    hosts = "".join(f'[[machine]]\nname = "m{n}"\naddress = "192.168.1.{n}"\n' for n in (1, 2, 3))
+    links = f'[links]\nbytes_per_second = "{link}"\n'
+    more = f'[launcher]\nkind = "manual"\n{hosts}{links}'
+    cluster = configure(tmp_path, "islands", workers=3, iterations=50_000, more=more)
+    (tmp_path / "p.json").write_text(
+        json.dumps({"island/train": {"mean": 0.05, "rows": 16}, "*/*": 0})
+    )
+    assert main(["plan", str(cluster), "--profile", str(tmp_path / "p.json")]) == 0
+    out = capsys.readouterr().out
+    assert "p.json, the network of [links]" in out
+    (line,) = [line for line in out.splitlines() if "the worth of each machine" in line]
+    assert ("the run would learn more without it" in line) == (not pays)
+    assert set(homes(cluster).values()) == {"m1", "m2", "m3"}
