@@ -203,26 +203,7 @@ class Checkpoints:
     async def _save(self, of: Snapshot, copied: dict[str, Copied], exposed: float) -> None:
         """Fetch the copy, write it, read it back, and remove old checkpoints."""
         began = self._actor.now()
-<<<<<<< ours
-        mean = MeanState()
-        streams = StreamRows()
-        for name, copy in copied.items():
-            for array in copy.names:
-                answer = await self._fetched(name, array)
-                if answer is None:  # the rest of its copy has died with it
-                    break
-                if (place := place_of(array)) is not None:
-                    # other places are those of groups that did not compute the last batch
-                    if place == of.place[1]:
-                        streams.add(array, answer.array, copy.slices[array])
-                    continue
-                slices = {array: copy.slices[array]} if array in copy.slices else {}
-                state = State(names=(array,), arrays=(answer.array,), version=0, slices=slices)
-                await asyncio.to_thread(mean.add, state)
-        arrays = await asyncio.to_thread(mean.arrays) | streams.arrays()
-=======
         arrays = await self._gathered(of, copied)
->>>>>>> theirs
         wanted = {array for copy in copied.values() for array in copy.names if BESIDE not in array}
         if lost := sorted(array for array in wanted - arrays.keys() if place_of(array) is None):
             self._not_saved(f"{lost[0]} has died with the actor that had copied it")
@@ -269,8 +250,6 @@ class Checkpoints:
             **({"removed": removed} if removed else {}),
         )
 
-<<<<<<< ours
-=======
     async def _gathered(self, of: Snapshot, copied: Mapping[str, Copied]) -> dict[str, Array]:
         """Fetch the copies, and take the means of arrays that several actors have."""
         mean = MeanState()
@@ -290,7 +269,6 @@ class Checkpoints:
                 await asyncio.to_thread(mean.add, state)
         return await asyncio.to_thread(mean.arrays) | streams.arrays()
 
->>>>>>> theirs
     async def _fetched(self, name: str, array: str) -> CopiedArray | None:
         """Fetch an array of an actor's copy. Returns None if the actor has died meanwhile, perhaps
         to answer in its next life."""

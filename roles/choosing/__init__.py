@@ -11,6 +11,8 @@ counted            The number of groups with which a candidate is compared with 
 iteration_worth    The worth of an iteration with several groups, compared with an iteration of one
                    group
 trial              Trials of single presets
+island_candidate   Islands in place of `preset = "auto"`, for machines with slow links or unequal
+                   speeds
 
 See docs/decisions/tuning.md.
 """

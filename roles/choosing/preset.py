@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from roles.choosing.counted import Counted, counted, in_words
+from roles.choosing.island_candidate import islands
 from roles.choosing.iteration_worth import Worth, worth_of
 from roles.choosing.preset_candidates import Candidate, candidates, mistakes
 from roles.choosing.speeds import speeds
@@ -22,6 +23,7 @@ from runtime.config.sections import ClusterConfig
 from runtime.errors import ConfigError
 from runtime.plan.open_choice import Chosen, Told
 
+ONLY = "no other preset that computes the same can train this here"
 TRIED = 2  # candidates that are tried: the fastest by prediction
 
 
@@ -34,10 +36,13 @@ def choice(config: ClusterConfig, options: Options) -> PresetChoice:
         raise ConfigError(wrong)
     found, left = candidates(config, options)
     told = [("left out", {"preset": name, "why": why}) for name, why in left.items()]
+    apart, more = islands(config, options)
+    told += more
     chosen = partial(_chosen, options.train, {})
     if (before := _of_checkpoint(config, options)) is not None:
         run, name = before
-        same = next((candidate for candidate in found if candidate.name == name), None)
+        known_here = [*found, *([apart.candidate] if apart is not None else [])]
+        same = next((candidate for candidate in known_here if candidate.name == name), None)
         if same is not None:
             why = f"the preset of {run}, whose checkpoint is resumed"
             return PresetChoice(told, (), chosen(same, why), chosen)
@@ -50,9 +55,8 @@ def choice(config: ClusterConfig, options: Options) -> PresetChoice:
                 },
             )
         )
-    if len(found) == 1:
-        why = "no other preset that computes the same can train this here"
-        return PresetChoice(told, (), chosen(found[0], why), chosen)
+    if len(found) == 1 and apart is None:
+        return PresetChoice(told, (), chosen(found[0], ONLY), chosen)
     known, unpredicted = speeds(config, found)
     told += [("left out", {"preset": name, "why": why}) for name, why in unpredicted.items()]
     worth = worth_of(config, options.train, found[0])
@@ -63,6 +67,10 @@ def choice(config: ClusterConfig, options: Options) -> PresetChoice:
     if not best:
         raise ConfigError([next(iter(unpredicted.values()))])
     told += [("candidate", _told(each)) for each in best]
+    if apart is not None and (why := apart.sooner(best[0])):
+        return PresetChoice(told, (), chosen(apart.candidate, why), chosen)
+    if len(found) == 1:
+        return PresetChoice(told, (), chosen(found[0], ONLY), chosen)
     if is_auto(options.train.strategy.groups):
         chosen = partial(_chosen, options.train, _compared_by(best, worth))
     if best[0].seconds <= 0:

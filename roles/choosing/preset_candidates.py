@@ -130,7 +130,7 @@ def candidates(config: ClusterConfig, options: Options) -> tuple[list[Candidate]
         try:
             preset = preset_called(name)
             if name != AUTO and preset.equals_single:
-                candidate = _candidate(config, options, name, preset)
+                candidate = candidate_of(config, options, name, preset)
                 if (why := _unlike(candidate, preset) or _twin(candidate, found)) is not None:
                     left[name] = why
                 else:
@@ -162,7 +162,8 @@ def as_trial(candidate: Candidate, groups: int) -> Options:
     return _with(candidate.options, tuning=Tuning(), **values) if values else candidate.options
 
 
-def _candidate(config: ClusterConfig, options: Options, name: str, preset: Preset) -> Candidate:
+def candidate_of(config: ClusterConfig, options: Options, name: str, preset: Preset) -> Candidate:
+    """The preset of this name in place of "auto". Raises ConfigError if it cannot train this."""
     chosen = options.model_copy(update={"train": named(options.train, name, preset)})
     return Candidate(name, chosen, place(plan(config, chosen, tell=False), config))
 

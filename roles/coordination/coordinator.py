@@ -132,22 +132,8 @@ class Coordinator(Actor):
         self._shares = Shares(options.shares)
         workers = {*options.live.workers, *names}
         self._ledger = PassLedger(workers, self._schedule.owes)
-<<<<<<< ours
-        self._workers = ComingAndGoing(
-            self,
-            names if options.outer else (),
-            options.outer,
-            schedule=self._schedule,
-            ledger=self._ledger,
-            rates=lambda: self._shape.rates,
-            serve=self._serve,
-            steps=self._steps,
-        )
-        self._tests = Tests(self, table, options.watched, options.seen)
-=======
         self._workers = self._coming_and_going(names if options.outer else [], options.outer)
-        self._tests = Tests(self, table, options.watched)
->>>>>>> theirs
+        self._tests = Tests(self, table, options.watched, options.seen)
         self._cohort = Stragglers()
         self._compensates = options.compensation is not None
         self._plateau = PlateauSteps(options.watched.plateau)

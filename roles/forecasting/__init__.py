@@ -22,6 +22,9 @@ regrouped          The topology of a run whose groups or batch were changed
 tuned_cluster      The cluster of a run as plain data, so that its tuner can make the model of it
 kind_machines      Machines of known kinds as the inputs of a prediction
 prediction_basis   The declaration of a prediction's inputs, and a profile as a source of times
+island_machines    The machines of a placed topology with islands, as the prediction of their worth
+                   takes them
+island_worth       The worth of each machine of a run of islands
 
 See docs/decisions/tuning.md.
 """

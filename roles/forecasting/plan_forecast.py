@@ -55,7 +55,8 @@ def memory(topology: Topology) -> dict[str, int]:
 
 def decided(topology: Topology) -> tuple[str, ...]:
     """The way of sums from host to host, where there are several. The groups and shares that follow
-    from kinds of machines. The momentum, where the preset lowers the solver's."""
+    from kinds of machines. The momentum, where the preset lowers the solver's. The decisions that
+    the topology names."""
     exchanges = [
         getattr(getattr(actor.options, "exchange", None), "options", None)
         for actor in topology.actors
@@ -64,7 +65,12 @@ def decided(topology: Topology) -> tuple[str, ...]:
     (lead,) = (actor.options for actor in topology.actors if actor.name == topology.lead)
     compensation = getattr(lead, "compensation", None)
     momentum = compensation.told(len(lead.groups)) if compensation is not None else ""
-    return (*said, *_by_kinds(topology), *([momentum] if momentum else []))
+    return (
+        *said,
+        *_by_kinds(topology),
+        *([momentum] if momentum else []),
+        *topology.decided,
+    )
 
 
 def _by_kinds(topology: Topology) -> Iterator[str]:

@@ -8,10 +8,12 @@ The machines are those of cluster.toml, which may have kinds, or rented ones of 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 
 from roles.base.shapes import Shapes
 from roles.forecasting.costs import loads_of
+from roles.forecasting.fitted_model import network_of
 from roles.forecasting.kind_machines import OfKinds, kinds_for
 from roles.forecasting.plan_forecast import plainly
 from roles.forecasting.prediction import Network
@@ -19,6 +21,7 @@ from roles.forecasting.prediction_basis import HANDLING, PredictionInputs, Profi
 from roles.forecasting.work_times import Times
 from runtime.config.sections import ClusterConfig
 from runtime.machine.usable_cores import usable
+from runtime.plan.host_map import several
 from runtime.plan.prospects import Prices, Wanted
 from runtime.plan.topology import Placement, Topology
 
@@ -50,12 +53,8 @@ class Here(PredictionInputs):
         self._config = config
         self._table = table
         virtual = config.simulation.clock == "virtual"
-        rate = config.simulation.bytes_per_second if virtual else None
-        self._latency = config.simulation.latency if virtual else 0.0
-        self._rate = rate
-        self.name = (
-            f"{table.file}, {'the network of [simulation]' if virtual else 'on this machine'}"
-        )
+        where = "the network of [links]" if several(config) else "on this machine"
+        self.name = f"{table.file}, {'the network of [simulation]' if virtual else where}"
         self.notes = (
             *table.notes,
             *self._unknown(placement, virtual),
@@ -66,13 +65,10 @@ class Here(PredictionInputs):
         return self._table.times(placement.topology)
 
     def network(self, placement: Placement) -> Network:
-        """Without a rate, the network is shared memory."""
-        interfaces = (
-            self.machines(placement) if self._config.simulation.interfaces == "machine" else {}
-        )
-        rate = None if self._rate is None else float(self._rate)
-        credit = self._config.links.credit_bytes
-        return Network(self._latency, rate, interfaces, credit)
+        """The network of [simulation], or of [links] between hosts. Within one host it is shared
+        memory."""
+        network, _ = network_of(placement, self._config)
+        return replace(network, credit_bytes=self._config.links.credit_bytes)
 
     def prices(self, placement: Placement) -> Prices:
         """Only machines that have processes count."""

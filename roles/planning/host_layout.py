@@ -49,6 +49,7 @@ def lay_out(inputs: PlanInputs, checked: CheckedJob, diagnostics: Diagnostics) -
     def lay(request: Request) -> Topology:
         topology = with_typed_options(inputs.preset.layout(request))
         topology = with_norm_shares(topology, request.job)
+        topology = replace(topology, unused=inputs.spared.machines)
         return inputs.auto.with_tuner(diagnostics, topology, request.timetable, inputs.config)
 
     kinds = noted_kinds(inputs.config, diagnostics)
@@ -71,6 +72,7 @@ def _request(inputs: PlanInputs, checked: CheckedJob) -> Request:
         options=checked.options,
         heals=inputs.config.heals,
         compensation=checked.compensation,
+        spared=inputs.spared.ranks,
     )
 
 

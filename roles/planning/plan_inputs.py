@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
+from typing import NamedTuple
 
 from roles.options import Checkpoint, Options, Train
 from roles.planning.auto_settings import AutoSettings
@@ -13,13 +14,20 @@ from roles.presets.request import Preset
 from runtime.config.sections import ClusterConfig
 
 
+class Spared(NamedTuple):
+    """The machines that get no processes, and the ranks of the workers that they would have had."""
+
+    machines: tuple[str, ...] = ()
+    ranks: frozenset[int] = frozenset()
+
+
 @dataclass(frozen=True)
 class PlanInputs:
     """The inputs of a plan.
 
     `train`: the section with which the run starts, in which `auto` has replaced each "auto".
     `base`: the folder of cluster.toml. `resuming`: the checkpoint to resume is chosen after this
-    plan, so first weights are not needed.
+    plan, so first weights are not needed. `spared`: the machines that the plan does not use.
     """
 
     config: ClusterConfig
@@ -29,6 +37,7 @@ class PlanInputs:
     auto: AutoSettings
     base: Path
     resuming: bool = False
+    spared: Spared = field(default_factory=Spared)
 
 
 def inputs_of(

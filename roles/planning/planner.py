@@ -14,7 +14,8 @@ from roles.planning.diagnostics import Diagnostics
 from roles.planning.host_layout import lay_out
 from roles.planning.job_checks import check
 from roles.planning.job_reading import read, read_job
-from roles.planning.plan_inputs import inputs_of
+from roles.planning.paying_machines import only_paying
+from roles.planning.plan_inputs import PlanInputs, inputs_of
 from roles.planning.run_names import name_of
 from roles.planning.strategies import preset_called
 from roles.presets.request import Preset
@@ -41,6 +42,12 @@ def plan(
     inputs = inputs_of(config, options, preset, diagnostics, resuming=resuming)
     checked = check(inputs, read(inputs, diagnostics), diagnostics)
     topology = brief(lay_out(inputs, checked, diagnostics), inputs, checked, diagnostics)
+
+    def again(inputs: PlanInputs) -> Topology:
+        unheard = Diagnostics(config.raw, options.train)  # it repeats the warnings of the first
+        return brief(lay_out(inputs, checked, unheard), inputs, checked, unheard)
+
+    topology = only_paying(topology, inputs, again)
     if tell:
         diagnostics.tell()
     return dataclasses.replace(

@@ -20,6 +20,7 @@ from roles.planning.alternatives import Candidate, by_groups, by_preset, changed
 from roles.planning.auto_settings import BATCH, GROUPS, AutoSettings
 from roles.planning.learnt import Learnt, Target, learnt, rates_of
 from roles.planning.measured_runs import measured, options_of_run
+from roles.planning.paying_machines import worth_of
 from roles.planning.strategies import manner_of, preset_called
 from runtime.config.sections import ClusterConfig
 from runtime.errors import ConfigError
@@ -111,6 +112,7 @@ def prospects(
             *(_of_target(choices) if seen else (NO_TARGET,)),
             *chosen_by_tuner,
         ),
+        remarks=worth_of(placement, basis) if wanted.profile or wanted.machine else (),
         measured=tuple(measured(wanted.measured, options, job.batch)),
         kind=wanted.machine,
         doubled=not wanted.presets,

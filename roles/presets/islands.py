@@ -30,6 +30,7 @@ class Keys:
     islands do fewer iterations in a period, or "equal". `speeds`: of the islands by rank, in any
     unit; empty: measured, or equal with the quorum "all". `outer_rate` and `outer_momentum` are
     those of the outer step. `overlap`: islands go on learning while they wait for an answer.
+    `leave_out`: machines that are predicted to cost more than they bring get no island.
     """
 
     quorum: str = GRACE
@@ -40,6 +41,7 @@ class Keys:
     outer_rate: float = 1.0
     outer_momentum: float = 0.5
     overlap: bool = True
+    leave_out: bool = True
 
     def __post_init__(self) -> None:
         """Raise ValueError if a number is out of its range."""
@@ -71,9 +73,11 @@ class Keys:
 def islands(request: Request) -> Topology:
     """The islands, and the outer server next to the fastest of them."""
     said: Keys = request.options or Keys()
-    names = [f"island-{rank}" for rank in range(request.workers)]
-    speeds = said.speeds or (1.0,) * len(names)
-    local = LocalSteps(said.period, said.speeds, said.steps == EQUAL, said.together)
+    ranks = [rank for rank in range(request.workers) if rank not in request.spared]
+    names = [f"island-{rank}" for rank in ranks]
+    given = tuple(said.speeds[rank] for rank in ranks) if said.speeds else ()
+    speeds = given or (1.0,) * len(names)
+    local = LocalSteps(said.period, given, said.steps == EQUAL, said.together)
     shares = (1.0,) * len(names) if local.equal else speeds
     island = IslandOptions(
         job=request.job,

@@ -55,7 +55,8 @@ class Request:
     of another worker, which has the whole model. `compensation`: the way in which momentum follows
     the number of groups; None: it does not. `speeds`: the speed of each worker's machine in the
     order of ranks, which decides on the sizes of groups; () if they are equally large. `expected`:
-    worker -> this speed, where it decides on the first shares of a batch.
+    worker -> this speed, where it decides on the first shares of a batch. `spared`: the ranks of
+    workers that the plan leaves out, for presets whose workers learn apart.
     """
 
     job: Job
@@ -72,6 +73,7 @@ class Request:
     compensation: Compensation | None = None
     speeds: tuple[float, ...] = ()
     expected: Mapping[str, float] = field(default_factory=dict)
+    spared: frozenset[int] = frozenset()
 
     @property
     def cutting(self) -> Cutting:

@@ -42,6 +42,7 @@ def outline(*found: Prospects) -> str:
 
 def _of_one(found: Prospects) -> Iterator[str]:
     yield from (f"predicted: {found.basis}", "", _table(found), "", *_whole(found))
+    yield from found.remarks
     if found.refused:
         yield from ("", "not predicted:", *(f"  {why}" for why in found.refused))
 

@@ -11,6 +11,8 @@ servers  actors whose options set `apart` or `serves`. One after the other, firs
 others   and a process of servers that also has the lead, as with `placement.processes = "one"`,
          live on the machine of the actor that their options name as `beside`, or else on the first
          machine
+
+A machine in the topology's `unused` gets no process, unless nothing else is left.
 """
 
 from __future__ import annotations
@@ -30,7 +32,7 @@ def at_home(groups: Sequence[Group], topology: Topology, config: ClusterConfig) 
     members = {process: [specs[name] for name in actors] for process, _, actors in groups}
     homes = {process: machine for process, machine, _ in groups if machine}
     open_ = [process for process, machine, _ in groups if not machine]
-    homes |= _of_workers(open_, members, config)
+    homes |= _of_workers(open_, members, _chosen(config.placement.spread, config, topology))
     lead = specs[topology.lead]
     servers = _servers(
         (process, members[process])
@@ -44,13 +46,14 @@ def at_home(groups: Sequence[Group], topology: Topology, config: ClusterConfig) 
         for actor in reversed(members[process])
         if actor.beside
     }
-    first = config.machine[0].name
+    first = next(one.name for one in config.machine if one.name not in topology.unused)
     homes |= {
         process: first
         for process in open_
         if process not in homes and process not in servers and process not in near
     }
-    homes |= _of_servers(servers, members, homes, config)
+    chosen = _chosen(config.placement.servers, config, topology)
+    homes |= _of_servers(servers, members, homes, chosen)
     at = {
         actor: homes[process]
         for process, _, actors in groups
@@ -69,15 +72,17 @@ def wanted(groups: Sequence[Group], topology: Topology) -> int:
 
 
 def _of_workers(
-    processes: Iterable[str], members: Mapping[str, Sequence[ActorSpec]], config: ClusterConfig
+    processes: Iterable[str],
+    members: Mapping[str, Sequence[ActorSpec]],
+    chosen: Sequence[Machine],
 ) -> dict[str, str]:
-    """Return the machines of the processes with workers. Each role is spread by itself."""
+    """Return the machines of the processes with workers, of those that are chosen. Each role is
+    spread by itself."""
     alike: defaultdict[str, list[str]] = defaultdict(list)  # role -> its processes
     for process in processes:
         role = next((actor.role for actor in members[process] if actor.spread), None)
         if role is not None:
             alike[role].append(process)
-    chosen = _chosen(config.placement.spread, config)
     homes: dict[str, str] = {}
     for crowd in alike.values():
         taken = chosen[: len(crowd)]  # the first machines, if there are more than processes
@@ -101,10 +106,10 @@ def _of_servers(
     servers: Sequence[str],
     members: Mapping[str, Sequence[ActorSpec]],
     placed: Mapping[str, str],
-    config: ClusterConfig,
+    chosen: Sequence[Machine],
 ) -> dict[str, str]:
-    """Return the machines of these servers. `placed` are the machines of the other processes."""
-    chosen = _chosen(config.placement.servers, config)
+    """Return the machines of these servers, of those that are chosen. `placed` are the machines of
+    the other processes."""
     weights = dict(zip((machine.name for machine in chosen), _weights(chosen), strict=True))
     names = list(weights)
     processes = Counter(placed.values())
@@ -135,9 +140,12 @@ def _of_servers(
     return homes
 
 
-def _chosen(text: str, config: ClusterConfig) -> list[Machine]:
+def _chosen(text: str, config: ClusterConfig, topology: Topology) -> list[Machine]:
+    """The machines that a text selects, without those that the topology does not use, unless these
+    are all."""
     order = {machine.name: machine for machine in config.machine}
-    return [order[name] for name in matching(text, order)]
+    chosen = [order[name] for name in matching(text, order)]
+    return [one for one in chosen if one.name not in topology.unused] or chosen
 
 
 def _weights(machines: Sequence[Machine]) -> list[int]:

@@ -281,7 +281,7 @@ def data_here(config: ClusterConfig) -> str:
 
 def idle(placement: Placement, config: ClusterConfig) -> list[str]:
     """Return a warning for each entry of the file that has machines without processes."""
-    used = {spec.machine for spec in placement.processes}
+    used = {spec.machine for spec in placement.processes} | {*placement.topology.unused}
     entries: defaultdict[int, list[str]] = defaultdict(list)
     for machine in config.machine:
         entries[machine.entry].append(machine.name)

@@ -95,8 +95,9 @@ class Prospects:
 
     `prices` has the machines and their prices per hour, if they are known. `notes` lists the facts
     that are not known. `refused` has the choices that are impossible or of which nothing is known.
-    `measured` has (number, seconds) of runs. `target` is the given target, such as "accuracy
-    0.985". `learnt` has a row of words for each run that the steps were learnt from.
+    `remarks` are lines about the machines. `measured` has (number, seconds) of runs. `target` is
+    the given target, such as "accuracy 0.985". `learnt` has a row of words for each run that the
+    steps were learnt from.
     """
 
     basis: str = ""
@@ -109,6 +110,7 @@ class Prospects:
     steps: int = 0
     prices: Prices = ()
     notes: tuple[str, ...] = ()
+    remarks: tuple[str, ...] = ()
     measured: tuple[tuple[int, float], ...] = ()
     kind: str = ""
     doubled: bool = True

@@ -97,7 +97,10 @@ class Topology:
     actor whose end ends the run. `title` is the name of its runs if the user gives them none; ""
     stands for the program's name. `facts` are settings that follow from what the user asked for, a
     line for each, which the user sees before the run. `origin` is the configuration that it was
-    made from, if there is one; `dataclasses.replace` keeps all three."""
+    made from, if there is one; `dataclasses.replace` keeps all three.
+
+    `unused` are machines that get no processes, although nothing in cluster.toml keeps them free.
+    `decided` are lines for the user about such decisions of the program."""
 
     program: str
     actors: tuple[ActorSpec, ...]
@@ -106,6 +109,8 @@ class Topology:
     title: str = field(default="", compare=False)
     facts: tuple[str, ...] = field(default=(), compare=False, repr=False)
     origin: Origin | None = field(default=None, compare=False, repr=False)
+    unused: tuple[str, ...] = field(default=(), compare=False)
+    decided: tuple[str, ...] = field(default=(), compare=False, repr=False)
 
     def __post_init__(self) -> None:
         problems = _malformed(self.actors, self.links)

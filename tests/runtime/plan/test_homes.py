@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import ClassVar
 
@@ -11,7 +11,7 @@ import pytest
 from runtime.cli.main import main
 from runtime.config.file import load
 from runtime.errors import ConfigError
-from runtime.plan.placement import machines_wanted
+from runtime.plan.placement import idle, machines_wanted
 from runtime.plan.topology import ActorSpec, Topology
 from tests.runtime.plan.test_placement import ELSEWHERE, Spread, homes, placed
 
@@ -98,6 +98,18 @@ def test_placement_servers_and_rules_count_before_the_default(tmp_path: Path) ->
     rule = "\n[[process]]\nname = 'f'\nmachine = 'n2'\nactors = ['fc-1']"
     found = homes(placed(tmp_path, f"{ELSEWHERE}hosts = 'n[1-4]'{rule}", made))
     assert found == {"n1": "lead model-0 w-0", "n2": "f w-1", "n3": "w-2", "n4": "fc-0"}
+
+
+def test_machines_that_the_program_does_not_use_get_no_process_and_no_warning(
+    tmp_path: Path,
+) -> None:
+    four = f"{ELSEWHERE}hosts = 'n[1-4]'\n"
+    made = replace(topology(3), unused=("n1", "n3"))
+    found = placed(tmp_path, four, made)
+    assert homes(found) == {"n2": "lead model-0 w-0", "n4": "fc-0 w-1 w-2"}
+    assert idle(found, load(tmp_path / "cluster.toml")) == []
+    only = f"{four}[placement]\nspread = 'n3'\n"
+    assert homes(placed(tmp_path, only, made))["n3"] == "w-0 w-1 w-2"
 
 
 def test_servers_in_the_process_of_the_lead_stay_with_it_on_the_first_machine(

@@ -1,0 +1,231 @@
+"""Machines of a home that do not pay: what leaving each of them out does to a run of islands on the
+virtual clock, and the line that `plan` shows."""
+
+from __future__ import annotations
+
+import itertools
+import json
+import random
+import re
+from collections import Counter
+from collections.abc import Sequence
+from pathlib import Path
+
+import pytest
+
+from roles import ROLES
+from roles.forecasting.island_worth import (
+    IslandMachine,
+    IslandRun,
+    Pace,
+    learned,
+    pace,
+)
+from roles.islands.island_messages import Gain
+from roles.options import Options
+from roles.planning.planner import plan
+from runtime.cli.main import main
+from runtime.config.file import load_with_program
+from runtime.plan.placement import place
+from runtime.runs.checking import check
+from runtime.simulation.clock import run_virtual
+from runtime.simulation.cluster import simulate
+from runtime.transport.inproc import InprocNetwork, Transfer
+from runtime.transport.network_model import LinkRule, Way
+from tests.helpers.support import configure
+
+NUMBERS = 431_080  # of LeNet
+BYTES = {"int4": NUMBERS * (1 / 2 + 1 / 32), "int8": NUMBERS * (1 + 1 / 64), "float32": 4 * NUMBERS}
+ITERATIONS = 6000
+FEW = 20  # periods, of which exchanges at the beginning are a large part
+UNLIMITED = 1e12
+NEVER = "[checkpoint]\nseconds = 0\n"
+
+
+def drawn(seed: int) -> tuple[list[IslandMachine], str]:
+    """A home of two to five machines, and the format of gains."""
+    dice = random.Random(seed)
+    form = dice.choice([*BYTES])
+    home = [
+        IslandMachine(
+            f"m{number}",
+            (0.05 * dice.choice([1, 1, 1.5, 2, 4, 8, 20]),),
+            BYTES[form],
+            BYTES[form],
+            dice.choice([0.0005, 0.002, 0.02, 0.05]),
+            dice.choice([1e9, 1e8, 2e7, 1e7, 5e6]) / 8,
+        )
+        for number in range(dice.randint(2, 5))
+    ]
+    return home, form
+
+
+def measured(home: Sequence[IslandMachine], form: str, folder: Path) -> Pace:
+    """The pace of an emulated run on these machines, whose gradients are not computed."""
+    cluster = configure(folder, "islands", workers=len(home), iterations=ITERATIONS, more=NEVER)
+    times = {f"island-{rank}/train": one.seconds[0] for rank, one in enumerate(home)}
+    (folder / "times.json").write_text(json.dumps(times | {"*/*": 0}))
+    text = cluster.read_text() + f'[train.gradients]\nformat = "{form}"\n'
+    devices = 'devices = { "*" = "emulated:times.json" }\n'
+    cluster.write_text(text.replace("[train]\n", f"[train]\n{devices}", 1))
+    loaded = load_with_program(cluster)
+    assert isinstance(loaded.options, Options)
+    placement = place(plan(loaded.config, loaded.options), loaded.config)
+    gains = Counter[str]()
+
+    def seen(transfer: Transfer) -> None:
+        gains[transfer.envelope.sender] += isinstance(transfer.envelope.message, Gain)
+
+    network = network_of(home)
+    network.on_transfer = seen
+    journal = run_virtual(simulate(placement, ROLES, network=network, directory=folder))
+    seconds = journal.of("finished")[-1]["seconds"]
+    periods = gains.total() / len(home)
+    speeds = [1 / one.seconds[0] for one in home]
+    return Pace(ITERATIONS / seconds, seconds / periods, learned(speeds, periods))
+
+
+def network_of(home: Sequence[IslandMachine]) -> InprocNetwork:
+    """The links of these machines, the first of which has the servers."""
+    at = {"outer": 0, "coordinator": 0} | {f"island-{rank}": rank for rank in range(len(home))}
+    rules = [
+        LinkRule(a, b, max(home[at[a]].latency, home[at[b]].latency))
+        for a, b in itertools.permutations(at, 2)
+    ]
+    names = {process: home[rank].name for process, rank in at.items()}
+    network = InprocNetwork(bytes_per_second=UNLIMITED, interfaces=names, links=rules)
+    for one in home:
+        network._outward[one.name] = Way(one.bytes_per_second)
+        network._inward[one.name] = Way(one.bytes_per_second)
+    return network
+
+
+@pytest.mark.few("[3]")
+@pytest.mark.parametrize("seed", range(10))
+def test_the_worth_of_each_machine_is_what_leaving_it_out_does(tmp_path: Path, seed: int) -> None:
+    home, form = drawn(seed)
+    run = IslandRun(ITERATIONS, server=home[0].name)
+    whole = measured(home, form, tmp_path / "all")
+    for left in home:
+        rest = [one for one in home if one is not left]
+        without = measured(rest, form, tmp_path / left.name)
+        on, off = pace(home, run), pace(rest, run)
+        found, right = on.value / off.value - 1, whole.value / without.value - 1
+        if ITERATIONS / on.rate < FEW * on.period:
+            assert found < 0
+            assert right < 0
+        else:
+            assert found == pytest.approx(right, abs=0.1, rel=0.1), left
+
+
+KINDS = """[machine.desktop]
+flops = 100e9
+share = 0.5
+latency = 0.02
+bytes_per_second = "2.5MB"
+[machine.nuc]
+flops = 50e9
+share = 0.5
+latency = 0.02
+bytes_per_second = "{link}"
+"""
+SLOW, FAST = "50kB", "2.5MB"  # links in a second
+MACHINES = """[placement]
+kinds = "kinds.toml"
+[launcher]
+kind = "manual"
+[[machine]]
+name = "desktop"
+kind = "desktop"
+[[machine]]
+name = "laptop"
+kind = "desktop"
+[[machine]]
+name = "nuc"
+kind = "nuc"
+"""
+
+
+def of_kinds(
+    folder: Path, link: str, more: str = "", keys: str = "", iterations: int = 50_000
+) -> Path:
+    """A cluster.toml with two machines and a third one behind this link."""
+    cluster = configure(folder, "islands", workers=3, iterations=iterations, more=MACHINES + more)
+    (folder / "kinds.toml").write_text(KINDS.format(link=link))
+    text = f'{cluster.read_text()}[train.gradients]\nformat = "int4"\n'
+    cluster.write_text(f"{text}[train.strategy.options]\n{keys}")
+    return cluster
+
+
+def homes(cluster: Path) -> dict[str, str]:
+    """Island -> its machine, as `up` would start it."""
+    placement = check(cluster, starts=False).placement
+    return {spec.name: spec.machine for spec in placement.processes if "island" in spec.name}
+
+
+def test_a_machine_that_does_not_pay_is_left_out_and_plan_says_why(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    cluster = of_kinds(tmp_path, SLOW)
+    assert homes(cluster) == {"island-0": "desktop", "island-1": "laptop"}
+    assert main(["plan", str(cluster)]) == 0
+    out, err = capsys.readouterr()
+    assert re.search(
+        r"desktop \+\d+ %, laptop \+\d+ %; nuc -\d+ %: left out \(.*its link makes", out
+    )
+    assert "nothing is placed on machine" not in out + err
+
+
+def test_a_machine_that_pays_is_used(tmp_path: Path) -> None:
+    assert homes(of_kinds(tmp_path, FAST)) == {
+        "island-0": "desktop",
+        "island-1": "laptop",
+        "island-2": "nuc",
+    }
+
+
+@pytest.mark.parametrize(
+    ("more", "keys", "why"),
+    [
+        ("", "leave_out = false\n", "cluster.toml keeps all machines"),
+        (
+            '[[process]]\nname = "mine"\nmachine = "nuc"\nactors = ["island-2"]\n',
+            "",
+            "other keys of cluster.toml name its processes",
+        ),
+    ],
+)
+def test_cluster_toml_keeps_a_machine_that_does_not_pay(
+    tmp_path: Path, more: str, keys: str, why: str
+) -> None:
+    checked = check(of_kinds(tmp_path, SLOW, more, keys), starts=False)
+    assert {spec.machine for spec in checked.placement.processes} == {"desktop", "laptop", "nuc"}
+    (line,) = [note for note in checked.notes if "worth" in note]
+    assert why in line
+    assert "left out" not in line
+
+
+def test_given_speeds_are_enough_to_leave_a_machine_out(tmp_path: Path) -> None:
+    cluster = of_kinds(tmp_path, SLOW, keys="speeds = [20, 10, 1]\n", iterations=2000)
+    text = re.sub(r'kinds? = "(desktop|nuc|kinds.toml)"\n', "", cluster.read_text())
+    cluster.write_text(text.replace("[[machine]]", '[[machine]]\naddress = "192.168.1.3"', 3))
+    assert homes(cluster) == {"island-0": "desktop", "island-1": "laptop"}
+
+
+@pytest.mark.parametrize(("link", "pays"), [("125MB", True), ("5kB", False)])
+def test_a_profile_shows_the_worth_on_the_network_of_links_and_changes_no_machine(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], link: str, pays: bool
+) -> None:
+    hosts = "".join(f'[[machine]]\nname = "m{n}"\naddress = "192.168.1.{n}"\n' for n in (1, 2, 3))
+    links = f'[links]\nbytes_per_second = "{link}"\n'
+    more = f'[launcher]\nkind = "manual"\n{hosts}{links}'
+    cluster = configure(tmp_path, "islands", workers=3, iterations=50_000, more=more)
+    (tmp_path / "p.json").write_text(
+        json.dumps({"island/train": {"mean": 0.05, "rows": 16}, "*/*": 0})
+    )
+    assert main(["plan", str(cluster), "--profile", str(tmp_path / "p.json")]) == 0
+    out = capsys.readouterr().out
+    assert "p.json, the network of [links]" in out
+    (line,) = [line for line in out.splitlines() if "the worth of each machine" in line]
+    assert ("the run would learn more without it" in line) == (not pays)
+    assert set(homes(cluster).values()) == {"m1", "m2", "m3"}
