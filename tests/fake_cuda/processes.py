@@ -32,7 +32,8 @@ def here(*, build: bool) -> Path:
 
 def on_fake_cuda(folder: Path, **settings: object) -> dict[str, str]:
     """The environment of a process on the stand-in. Settings: devices=2, memory_gb=0.5,
-    pinned_gb=0, start_seconds=5, driver=12040, vanish_after=100."""
+    pinned_gb=0, start_seconds=5, driver=12040, vanish_after=100, seed=1 (of the order of queued
+    work)."""
     found = environment()
     path = os.pathsep.join([str(folder), found["PYTHONPATH"]])
     chosen = {f"FAKE_CUDA_{name.upper()}": str(value) for name, value in settings.items()}

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ctypes
 import os
+import sys
 import time
 from enum import Enum
 from typing import Any
@@ -161,6 +162,8 @@ class pygraph:
             raise RuntimeError("CUDNN_STATUS_EXECUTION_FAILED")
         if fault == "slow":
             time.sleep(0.2)
+        if "fake_cuda" in sys.modules:  # this computes at once, so queued work comes first
+            sys.modules["fake_cuda"].finish()
         # fill the workspace with NaN, since a real plan may write to it
         ctypes.memset(workspace, 0xFF, 1000)
         x, w, y = (tensor.at(places[tensor.uid]) for tensor in (self.x, self.w, self.y))

@@ -90,7 +90,7 @@ REFUSED = {
     "threads at different barriers are reported": (
         'text = \'extern "C" __global__ void k() { if (threadIdx.x) __syncthreads(); else '
         "__syncwarp(3); }'; "
-        "cupy.RawKernel(text, 'k')((1,), (2,), ())",
+        "cupy.RawKernel(text, 'k')((1,), (2,), ()); cupy.cuda.Device().synchronize()",
         "threads of a block wait at different barriers",
     ),
     "an allocation beyond its memory is refused": (

@@ -1,7 +1,8 @@
 """The start of the stand-in: `cupy_backends/__init__.py` imports this module before CuPy loads
 CUDA.
 
-`counts()` returns the numbers of operations of this process on its devices so far.
+`counts()` returns the numbers of operations of this process on its devices so far. FAKE_CUDA_SEED
+is the seed of the order in which queued work runs; `seed()` changes it.
 FAKE_CUDA_SANITIZE=1 compiles kernels that are not CuPy's with the sanitizers. `import
 fake_cuda.unpooled` gives every array its own block of memory, so that the sanitizers know where it
 ends.
@@ -34,6 +35,7 @@ def _load():
     library = ctypes.CDLL(str(HERE / "libfake_cuda.so"))
     library.fake_compiler(os.fsencode(HERE), os.fsencode(kernels), own.encode())
     library.fake_counts.restype = ctypes.c_char_p
+    library.fake_seed.argtypes = [ctypes.c_uint64]
     # a later request for one of these names gets the library that is loaded already
     for name in LIBRARIES:
         ctypes.CDLL(str(HERE / name), ctypes.RTLD_GLOBAL)
@@ -45,10 +47,21 @@ _library = _load()
 
 def counts() -> dict[str, int]:
     """The numbers of launches, compilations, copies and their bytes, synchronisations, allocations,
-    products and forks so far."""
+    products, graphs and forks so far. Captured work is not counted; the launch of its graph is."""
     values = (ctypes.c_long * 32)()
     names = _library.fake_counts(values).decode().split()
     return dict(zip(names, values, strict=False))
+
+
+def finish() -> None:
+    """Wait for all queued work of this process."""
+    _library.fake_finish()
+
+
+def seed(number: int) -> None:
+    """Finish the queued work. Later work runs in the order that `number` draws: 0 is the order of
+    the calls."""
+    _library.fake_seed(number)
 
 
 def counted(work) -> dict[str, int]:

@@ -106,7 +106,11 @@ template <class... A, size_t... I>
 static void one_thread(void (*kernel)(A...), void** arguments, std::index_sequence<I...>) {
     kernel(*(std::remove_reference_t<A>*)arguments[I]...);
 }
-// Called by launch_NAME, which nvrtc.cpp adds for each kernel.
+// Called by sizes_NAME and launch_NAME, which nvrtc.cpp adds for each kernel.
+template <class... A> static size_t sizes_of(void (*)(A...), size_t* sizes) {
+    if (sizes) ((*sizes++ = sizeof(std::remove_reference_t<A>)), ...);
+    return sizeof...(A);
+}
 template <class... A> static void run_kernel(void (*kernel)(A...), const unsigned* s, void** arguments) {
     gridDim = {s[0], s[1], s[2]};
     blockDim = {s[3], s[4], s[5]};

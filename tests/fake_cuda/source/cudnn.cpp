@@ -7,11 +7,10 @@
 //   2 takes a terabyte of workspace  0.1 % off
 //
 // FAKE_CUDNN says what else goes wrong: see tests/fake_cudnn. `fake_cudnn_ran` tells which engines have run, as bits.
-#include "state.h"
+#include "queue.h"
 #include <unistd.h>
 #include <cstdint>
 #include <cstring>
-#include <memory>
 #include <sstream>
 #include <vector>
 
@@ -42,11 +41,11 @@ static bool goes(const std::string& fault, const char* operation) {
 }
 
 struct Data;
-typedef std::shared_ptr<Data> Shared;
+typedef std::shared_ptr<Data> Held;
 struct Data {
     int kind = 0, engine = 0;
     std::map<int, std::string> bytes;
-    std::map<int, std::vector<Shared>> descriptors;
+    std::map<int, std::vector<Held>> descriptors;
     template <class T> std::vector<T> all(int name) const {
         auto at = bytes.find(name);
         if (at == bytes.end()) return {};
@@ -58,7 +57,7 @@ struct Data {
         return at == descriptors.end() || at->second.empty() ? nullptr : at->second[0].get();
     }
 };
-struct Descriptor { Shared data; };  // what a cudnnBackendDescriptor_t points to
+struct Descriptor { Held data; };  // what a cudnnBackendDescriptor_t points to
 
 static size_t width(int type) {
     if (type == BOOLEAN || type == CHAR) return 1;
@@ -226,12 +225,11 @@ static void compute(const Pass& pass, const Tensor& x, const Tensor& w, const Te
             if (pass.shift == 0) y.of(n, k, p, q) = gain * (float)sum;
         }
 }
-EXPORT int cudnnBackendExecute(void*, void* plan_, void* pack_) {
+EXPORT int cudnnBackendExecute(void* handle, void* plan_, void* pack_) {
     const Data &plan = *((Descriptor*)plan_)->data, &pack = *((Descriptor*)pack_)->data;
     Pass pass;
     if (refusal() || !pass_of(plan.one(PLAN_CONFIG)->one(HEURISTICS_GRAPH), pass)) return EXECUTION_FAILED;
     if (goes("failing", pass.name)) return EXECUTION_FAILED;
-    if (goes("slow", pass.name)) usleep(200000);
     auto uids = pack.all<int64_t>(UIDS);
     auto pointers = pack.all<void*>(POINTERS);
     Tensor x(pass.x), w(pass.w), y(pass.y);
@@ -242,9 +240,23 @@ EXPORT int cudnnBackendExecute(void*, void* plan_, void* pack_) {
     }
     auto workspace = pack.all<void*>(WORKSPACE);
     if (workspace.empty() || !blocks.on_device(workspace[0], BYTES, current)) { SAY("a workspace is too small"); return BAD_PARAM; }
-    memset(workspace[0], 0xff, BYTES);  // NaN: it is its to write to
     ran |= 1 << plan.engine;
-    counts.launches++;
-    if (!goes("idle", pass.name)) compute(pass, x, w, y, goes("wrong", pass.name) ? 1.01f : plan.engine < 3 ? 1.001f : 1.0f);
-    return OK;
+    const float gain = goes("wrong", pass.name) ? 1.01f : plan.engine < 3 ? 1.001f : 1.0f;
+    const bool slow = goes("slow", pass.name), idle = goes("idle", pass.name);
+    Work work;
+    work.what = std::string("cuDNN's ") + pass.name;
+    work.count = &counts.launches;
+    for (const void* p : {(const void*)x.at, (const void*)w.at, (const void*)y.at, (const void*)workspace[0]}) {
+        Use use;
+        if (blocks.use(p, use)) work.uses.push_back(use);
+    }
+    const Held kept = ((Descriptor*)plan_)->data;  // the plan may be destroyed before it has run
+    void* scratch = workspace[0];
+    work.run = [=] {
+        (void)kept;
+        if (slow) usleep(200000);
+        memset(scratch, 0xff, BYTES);  // NaN: it is its to write to
+        if (!idle) compute(pass, x, w, y, gain);
+    };
+    return submit(*(void**)handle, std::move(work)) ? EXECUTION_FAILED : OK;
 }

@@ -41,7 +41,7 @@ static std::string command_for(const std::string& source, int count, const char*
     return std::string(compiler && *compiler ? compiler : "g++") + " " + standard + " -shared -fPIC -w -I" + quoted(home)
         + flags + " -include " + (of_cupy ? "cupy_kernel.h" : "kernel.h");
 }
-// The kernel's text, and behind it for each kernel a function that launches it.
+// The kernel's text, and behind it for each kernel a function that launches it, and one that gives its arguments' sizes.
 static std::string with_launchers(const Program& program) {
     static const std::regex kernel(
         R"(extern\s+"C"\s+__global__\s+void\s+(?:__launch_bounds__\s*\([^)]*\)\s*)?([A-Za-z_]\w*)\s*\()");
@@ -52,7 +52,8 @@ static std::string with_launchers(const Program& program) {
         names.insert((*at)[1]);
     for (auto& name : names)
         text << "extern \"C\" void launch_" << name << "(const unsigned* sizes, size_t, void** arguments)"
-             << " { run_kernel(&" << name << ", sizes, arguments); }\n";
+             << " { run_kernel(&" << name << ", sizes, arguments); }\n"
+             << "extern \"C\" size_t sizes_" << name << "(size_t* sizes) { return sizes_of(&" << name << ", sizes); }\n";
     return text.str();
 }
 EXPORT int nvrtcCompileProgram(void* handle, int count, const char** options) {

@@ -1,6 +1,5 @@
-// libcudart: devices, memory, streams and events. A call has done its work when it returns; nothing is ever outstanding.
+// libcudart: errors and devices.
 #include "state.h"
-#include <chrono>
 #include <cstring>
 
 typedef cudaError_t Error;
@@ -16,6 +15,25 @@ static const struct { Error error; const char *name, *text; } NAMES[] = {
     {cudaErrorDevicesUnavailable, "cudaErrorDevicesUnavailable", "CUDA-capable device(s) is/are busy or unavailable"},
     {cudaErrorNoDevice, "cudaErrorNoDevice", "no CUDA-capable device is detected"},
     {cudaErrorInvalidDevice, "cudaErrorInvalidDevice", "invalid device ordinal"},
+    {cudaErrorDeviceUninitialized, "cudaErrorDeviceUninitialized", "invalid device context"},
+    {cudaErrorMapBufferObjectFailed, "cudaErrorMapBufferObjectFailed", "mapping of buffer object failed"},
+    {cudaErrorInvalidResourceHandle, "cudaErrorInvalidResourceHandle", "invalid resource handle"},
+    {cudaErrorIllegalState, "cudaErrorIllegalState", "the operation cannot be performed in the present state"},
+    {cudaErrorNotReady, "cudaErrorNotReady", "device not ready"},
+    {cudaErrorIllegalAddress, "cudaErrorIllegalAddress", "an illegal memory access was encountered"},
+    {cudaErrorHostMemoryAlreadyRegistered, "cudaErrorHostMemoryAlreadyRegistered", "part or all of the requested memory range is already mapped"},
+    {cudaErrorHostMemoryNotRegistered, "cudaErrorHostMemoryNotRegistered", "pointer does not correspond to a registered memory region"},
+    {cudaErrorNotSupported, "cudaErrorNotSupported", "operation not supported"},
+    {cudaErrorStreamCaptureUnsupported, "cudaErrorStreamCaptureUnsupported", "operation not permitted when stream is capturing"},
+    {cudaErrorStreamCaptureInvalidated, "cudaErrorStreamCaptureInvalidated", "operation failed due to a previous error during capture"},
+    {cudaErrorStreamCaptureMerge, "cudaErrorStreamCaptureMerge", "operation would result in a merge of separate capture sequences"},
+    {cudaErrorStreamCaptureUnmatched, "cudaErrorStreamCaptureUnmatched", "capture was not ended in the same stream as it began"},
+    {cudaErrorStreamCaptureUnjoined, "cudaErrorStreamCaptureUnjoined", "capturing stream has unjoined work"},
+    {cudaErrorStreamCaptureIsolation, "cudaErrorStreamCaptureIsolation", "dependency created on uncaptured work in another stream"},
+    {cudaErrorStreamCaptureImplicit, "cudaErrorStreamCaptureImplicit", "operation would make the legacy stream depend on a capturing blocking stream"},
+    {cudaErrorCapturedEvent, "cudaErrorCapturedEvent", "operation not permitted on an event last recorded in a capturing stream"},
+    {cudaErrorStreamCaptureWrongThread, "cudaErrorStreamCaptureWrongThread", "attempt to terminate a thread-local capture sequence from another thread"},
+    {cudaErrorGraphExecUpdateFailure, "cudaErrorGraphExecUpdateFailure", "the graph update was not performed because it included changes which violated constraints"},
 };
 EXPORT const char* cudaGetErrorName(Error e) {
     for (auto& one : NAMES) if (one.error == e) return one.name;
@@ -59,104 +77,10 @@ EXPORT Error cudaGetDeviceProperties(cudaDeviceProp* p, int) {
     p->maxThreadsPerBlock = 1024;
     return cudaSuccess;
 }
-EXPORT Error cudaDeviceSynchronize() { GUARD; counts.synchronisations++; return cudaSuccess; }
 EXPORT Error cudaDeviceCanAccessPeer(int* v, int, int) { *v = 0; return cudaSuccess; }
 EXPORT Error cudaMemGetInfo(size_t* unused, size_t* all) {
     GUARD;
     *all = settings.memory;
     *unused = *all - blocks.used(current);
-    return cudaSuccess;
-}
-
-// memory
-EXPORT Error cudaMalloc(void** p, size_t bytes) {
-    GUARD;
-    counts.allocations++;
-    if (blocks.used(current) + bytes > settings.memory || posix_memalign(p, 512, bytes ? bytes : 1))
-        return cudaErrorMemoryAllocation;
-    memset(*p, 0xff, bytes);  // NaN: a read of what nobody has written shows
-    blocks.add(*p, bytes, current);
-    return cudaSuccess;
-}
-EXPORT Error cudaFree(void* p) {
-    if (!p) return cudaSuccess;
-    if (!blocks.remove(p, false)) return cudaErrorInvalidValue;
-    free(p);
-    return cudaSuccess;
-}
-EXPORT Error cudaHostAlloc(void** p, size_t bytes, unsigned) {
-    GUARD;
-    if (bytes > settings.pinned || posix_memalign(p, 4096, bytes ? bytes : 1)) return cudaErrorMemoryAllocation;
-    blocks.add(*p, bytes, -1);
-    return cudaSuccess;
-}
-EXPORT Error cudaFreeHost(void* p) { blocks.remove(p, true); free(p); return cudaSuccess; }
-EXPORT Error cudaHostRegister(void* p, size_t bytes, unsigned) { GUARD; blocks.add(p, bytes, -1); return cudaSuccess; }
-EXPORT Error cudaHostUnregister(void* p) { return blocks.remove(p, true) ? cudaSuccess : cudaErrorInvalidValue; }
-
-// A copy says where its ends lie. Both are looked at: a GPU would fail, or copy what nobody meant.
-EXPORT Error cudaMemcpyAsync(void* to, const void* from, size_t bytes, cudaMemcpyKind kind, cudaStream_t) {
-    GUARD;
-    const bool onto = blocks.on_device(to, bytes), off = blocks.on_device(from, bytes);
-    if (bytes && kind != cudaMemcpyDefault) {
-        const bool to_device = kind == cudaMemcpyHostToDevice || kind == cudaMemcpyDeviceToDevice;
-        const bool from_device = kind == cudaMemcpyDeviceToHost || kind == cudaMemcpyDeviceToDevice;
-        if (onto != to_device || off != from_device) {
-            SAY("a copy of kind %d, but its target is%s, its source is%s memory of a device", kind, onto ? "" : " not",
-                off ? "" : " not");
-            return cudaErrorInvalidValue;
-        }
-    }
-    if (onto && off) counts.copies_on_device++;
-    else if (onto) { counts.copies_to_device++; counts.bytes_to_device += bytes; }
-    else if (off) { counts.copies_to_host++; counts.bytes_to_host += bytes; }
-    memmove(to, from, bytes);
-    return cudaSuccess;
-}
-EXPORT Error cudaMemcpy(void* to, const void* from, size_t bytes, cudaMemcpyKind kind) {
-    counts.synchronisations++;
-    return cudaMemcpyAsync(to, from, bytes, kind, nullptr);
-}
-EXPORT Error cudaMemsetAsync(void* p, int value, size_t bytes, cudaStream_t) {
-    GUARD;
-    if (bytes && !blocks.on_device(p, bytes)) return cudaErrorInvalidValue;
-    memset(p, value, bytes);
-    return cudaSuccess;
-}
-EXPORT Error cudaMemset(void* p, int value, size_t bytes) { return cudaMemsetAsync(p, value, bytes, nullptr); }
-EXPORT Error cudaPointerGetAttributes(cudaPointerAttributes* a, const void* p) {
-    *a = {};
-    a->type = blocks.on_device(p, 1) ? cudaMemoryTypeDevice : blocks.pinned(p) ? cudaMemoryTypeHost : cudaMemoryTypeUnregistered;
-    a->device = current;
-    a->devicePointer = a->hostPointer = (void*)p;
-    return cudaSuccess;
-}
-
-// streams and events
-EXPORT Error cudaStreamCreateWithFlags(cudaStream_t* s, unsigned) {
-    GUARD;
-    static std::atomic<uintptr_t> next{0x1000};
-    *s = (cudaStream_t)next.fetch_add(16);
-    return cudaSuccess;
-}
-EXPORT Error cudaStreamCreate(cudaStream_t* s) { return cudaStreamCreateWithFlags(s, 0); }
-EXPORT Error cudaStreamCreateWithPriority(cudaStream_t* s, unsigned, int) { return cudaStreamCreateWithFlags(s, 0); }
-EXPORT Error cudaStreamDestroy(cudaStream_t) { return cudaSuccess; }
-EXPORT Error cudaStreamSynchronize(cudaStream_t) { GUARD; counts.synchronisations++; return cudaSuccess; }
-EXPORT Error cudaStreamQuery(cudaStream_t) { GUARD; return cudaSuccess; }
-EXPORT Error cudaStreamWaitEvent(cudaStream_t, cudaEvent_t, unsigned) { return cudaSuccess; }
-EXPORT Error cudaStreamIsCapturing(cudaStream_t, cudaStreamCaptureStatus* s) { *s = cudaStreamCaptureStatusNone; return cudaSuccess; }
-EXPORT Error cudaStreamGetFlags(cudaStream_t, unsigned* flags) { *flags = 0; return cudaSuccess; }
-EXPORT Error cudaStreamGetPriority(cudaStream_t, int* priority) { *priority = 0; return cudaSuccess; }
-
-typedef std::chrono::steady_clock Clock;
-EXPORT Error cudaEventCreateWithFlags(cudaEvent_t* e, unsigned) { *e = (cudaEvent_t) new Clock::time_point; return cudaSuccess; }
-EXPORT Error cudaEventCreate(cudaEvent_t* e) { return cudaEventCreateWithFlags(e, 0); }
-EXPORT Error cudaEventDestroy(cudaEvent_t e) { delete (Clock::time_point*)e; return cudaSuccess; }
-EXPORT Error cudaEventRecord(cudaEvent_t e, cudaStream_t) { *(Clock::time_point*)e = Clock::now(); return cudaSuccess; }
-EXPORT Error cudaEventQuery(cudaEvent_t) { GUARD; return cudaSuccess; }
-EXPORT Error cudaEventSynchronize(cudaEvent_t) { GUARD; counts.synchronisations++; return cudaSuccess; }
-EXPORT Error cudaEventElapsedTime(float* ms, cudaEvent_t a, cudaEvent_t b) {
-    *ms = std::chrono::duration<float, std::milli>(*(Clock::time_point*)b - *(Clock::time_point*)a).count();
     return cudaSuccess;
 }

@@ -27,7 +27,7 @@ struct Settings {
 extern const Settings settings;
 
 #define COUNTS(X) X(launches) X(compilations) X(copies_to_device) X(copies_to_host) X(copies_on_device) \
-    X(bytes_to_device) X(bytes_to_host) X(synchronisations) X(allocations) X(products) X(forks)
+    X(bytes_to_device) X(bytes_to_host) X(synchronisations) X(allocations) X(products) X(graphs) X(forks)
 struct Counts {
 #define X(name) std::atomic<long> name{0};
     COUNTS(X)
@@ -35,22 +35,46 @@ struct Counts {
 };
 extern Counts counts;
 
-struct Block { size_t bytes; int device; };  // device -1: pinned memory of the host
+struct Shared;  // an entry in the ledger that processes share: ipc.cpp
+struct Block {
+    size_t bytes;
+    int device;  // -1: page-locked memory of the host
+    bool registered = false;    // by cudaHostRegister
+    Shared* exported = nullptr;
+    Shared* imported = nullptr;  // memory of another process
+    uint64_t serial = 0;        // no two blocks have the same
+};
+struct Use { uintptr_t start; uint64_t serial; };  // a block that an operation reads or writes
 class Blocks {
 public:
-    void add(void* start, size_t bytes, int device);
-    bool remove(void* start, bool pinned);
+    void add(void* start, Block block);
+    bool remove(void* start);
+    bool starts(void* start, Block& found);   // the block that begins there
+    void share(void* start, Shared* entry);   // note that the block is exported
+    bool overlaps(const void* p, size_t bytes);
     bool on_device(const void* p, size_t bytes, int device = -2);  // -2: any
-    bool pinned(const void* p);
+    bool pinned(const void* p, size_t bytes);
+    bool use(const void* p, Use& found);      // the block that p points into
+    const char* gone(const Use& use);         // why the block must not be used any more, or null
     size_t used(int device);
 private:
     bool find(const void* p, size_t bytes, Block& found);
     std::mutex lock_;
     std::map<uintptr_t, Block> blocks_;
+    uint64_t last_ = 0;
 };
-extern Blocks blocks;
+extern Blocks& blocks;
 extern thread_local int current;  // this thread's device
 
+const char* import_is_gone(const Shared& entry);  // as Blocks::gone, of memory of another process
+bool in_device_memory(const void* p);             // whether the address is one that cudaMalloc gives or gave
+
+// An error of the program that a device notices too late: it is reported, and all later calls fail, as after an illegal address.
+extern std::atomic<int> broken;
+#define fault(...) (SAY(__VA_ARGS__), broken = cudaErrorIllegalAddress)
+inline cudaError_t status() { return (cudaError_t)broken.load(); }
+
+bool forked();  // whether this process is a fork of one that had started the driver
 // CUDA's error of whatever forbids the use of a device now: the driver's age, a fork, a device that is lost; else 0.
 int refusal();
 // The start of the driver, once in a process.
