@@ -1,36 +1,38 @@
 """The built-in program: training convolutional networks as role processes.
 
-messages        The messages of the training roles
-options         The sections of cluster.toml about training
-base/           The declarations of training roles
-workers/        Workers, which compute gradients
-tuning/         The tuner: it tries settings on the training cluster and chooses groups, momentum,
-                learning rate and batch
-servers/        The servers of the conv model, and the reducers that add up gradients on the way to
-                them
-fc/             The FC (fully connected) phase
-exchange/       Exchanges: the ways in which workers with replicas sum gradients
-coordination/   The coordination of a run
-checkpoints/    Checkpoints: when and how a run saves them, and the checkpoint that a run resumes
-learning/       The plain objects behind the roles, which send no messages
-formats/        Wire formats of gradients
-presets/        Families of topologies, each with its presets
-registry        The presets and exchanges that cluster.toml can name, and the modules that declare
-                them
-planning/       The way from [train], or from options in Python, to a topology
-choosing/       `preset = "auto"`
-forecasting/    Forecasts of traffic, memory and the time of an iteration, before a run and while it
-                runs
-commands/       The commands that training adds to `python -m runtime`
-data_options    The sections of cluster.toml about the data of training
-solver_options  The sections [train.optimizer], [train.schedule] and [train.ema], which stand for
-                settings of the solver's file
-recipes         Recipes of training by name (`train.recipe`)
-siblings        Convoy's packages that this one imports
-other_names     Names of keys of cluster.toml in other programs and in other sections
-graph_options   The section of cluster.toml about a net from a graph of ONNX: [train.onnx]
-islands/        Islands: workers that learn apart and exchange what they have learned with an outer
-                server
+messages             The messages of the training roles
+options              The sections of cluster.toml about training
+base/                The declarations of training roles
+workers/             Workers, which compute gradients
+tuning/              The tuner: it tries settings on the training cluster and chooses groups,
+                     momentum, learning rate and batch
+servers/             The servers of the conv model, and the reducers that add up gradients on the
+                     way to them
+fc/                  The FC (fully connected) phase
+exchange/            Exchanges: the ways in which workers with replicas sum gradients
+coordination/        The coordination of a run
+checkpoints/         Checkpoints: when and how a run saves them, and the checkpoint that a run
+                     resumes
+learning/            The plain objects behind the roles, which send no messages
+formats/             Wire formats of gradients
+presets/             Families of topologies, each with its presets
+registry             The presets and exchanges that cluster.toml can name, and the modules that
+                     declare them
+planning/            The way from [train], or from options in Python, to a topology
+choosing/            `preset = "auto"`
+forecasting/         Forecasts of traffic, memory and the time of an iteration, before a run and
+                     while it runs
+commands/            The commands that training adds to `python -m runtime`
+data_options         The sections of cluster.toml about the data of training
+solver_options       The sections [train.optimizer], [train.schedule] and [train.ema], which stand
+                     for settings of the solver's file
+recipes              Recipes of training by name (`train.recipe`)
+siblings             Convoy's packages that this one imports
+other_names          Names of keys of cluster.toml in other programs and in other sections
+graph_options        The section of cluster.toml about a net from a graph of ONNX: [train.onnx]
+islands/             Islands: workers that learn apart and exchange what they have learned with an
+                     outer server
+attendance_messages  The messages about workers that come and go while a run goes on
 
 `runtime.program_interface.Program` lists the names that a program may offer to the runtime. Role
 processes need ROLES only, so all other names are imported when they are asked for.

@@ -18,7 +18,7 @@ gauges            The gauges of a coordinator's page of metrics
 divergence        The detection of training that diverges, from the losses of its iterations
 advice            The advice to a user whose loss is not a finite number
 plateau_steps     The base_lr of a run whose rate falls after tests without improvement
-attendance        The workers that come and go in a run, and the messages about them
+attendance        The workers that come and go in a run
 coming_and_going  Workers that come and go while a run goes on
 sample_ledger     The ledger of samples
 

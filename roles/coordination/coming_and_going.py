@@ -11,7 +11,8 @@ import asyncio
 from collections.abc import Awaitable, Callable, Sequence
 from typing import TypeVar
 
-from roles.coordination.attendance import Abandon, Abandoned, Attendance, Join
+from roles.attendance_messages import Abandon, Abandoned, Join
+from roles.coordination.attendance import Attendance
 from roles.coordination.pass_ledger import PassLedger
 from roles.coordination.sample_ledger import Pass, SampleLedger
 from roles.coordination.schedule import Schedule

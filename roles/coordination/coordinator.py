@@ -13,12 +13,12 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from nets.predict import Seen
+from roles.attendance_messages import Abandoned
 from roles.base.role import Anew, JobOptions
 from roles.checkpoints.best import NOTHING, Verdict, Watched
 from roles.checkpoints.checkpoint_timing import NEVER, Timing
 from roles.checkpoints.saving import Checkpoints, Snapshot
 from roles.coordination.advice import on_loss
-from roles.coordination.attendance import Abandoned
 from roles.coordination.coming_and_going import ComingAndGoing
 from roles.coordination.gauges import RunGauges
 from roles.coordination.handing_over import HandingOver
@@ -123,15 +123,17 @@ class Coordinator(Actor):
 
     def __init__(self, options: CoordinatorOptions) -> None:
         self._job = options.job
-        self._replicas = () if options.job.emulated else options.replicas
+        emulated = options.job.emulated  # its devices have no model
+        servers = () if emulated else options.servers
+        keepers = () if emulated else options.keepers
+        self._replicas = () if emulated else options.replicas
         table = options.timetable
         self._schedule = Schedule(table)
         self._pace = Pace()
         names = [name for members in options.groups for name in members]
         self._steps = StepsBySpeed(options.local, names, table.last) if options.local else None
         self._shares = Shares(options.shares)
-        workers = {*options.live.workers, *names}
-        self._ledger = PassLedger(workers, self._schedule.owes)
+        self._ledger = PassLedger({*options.live.workers, *names}, self._schedule.owes)
         self._workers = self._coming_and_going(names if options.outer else [], options.outer)
         self._tests = Tests(self, table, options.watched, options.seen)
         self._cohort = Stragglers()
@@ -148,10 +150,8 @@ class Coordinator(Actor):
             batches=(table.batch, max(table.batch, self._job.largest)),
             ask=self._workers.ask,
             compensation=options.compensation,
-            keepers=options.keepers if options.job.recurrent() and not options.job.emulated else (),
+            keepers=keepers if options.job.recurrent() else (),
         )
-        servers = () if self._job.emulated else options.servers  # emulated devices have no model
-        keepers = () if self._job.emulated else options.keepers
         self._probing = Probing(
             self,
             self._schedule,
@@ -170,7 +170,16 @@ class Coordinator(Actor):
         self._asked: list[Envelope] = []
         self._begun = False  # no worker gets a ticket before
         self._changed = asyncio.Event()
-        self._checkpoints = Checkpoints(
+        self._checkpoints = self._saving(options, servers, keepers)
+        self._handing_over = HandingOver(
+            self, self._schedule, self._probing, self._checkpoints, emulated=not servers
+        )
+        self._idle_since: float | None = None  # a group has nothing to do until the run is saved
+
+    def _saving(
+        self, options: CoordinatorOptions, servers: Sequence[str], keepers: Sequence[str]
+    ) -> Checkpoints:
+        return Checkpoints(
             self,
             self._job,
             options.timing,
@@ -180,10 +189,6 @@ class Coordinator(Actor):
             wake=self._changed.set,
             seen=options.seen,
         )
-        self._handing_over = HandingOver(
-            self, self._schedule, self._probing, self._checkpoints, emulated=not servers
-        )
-        self._idle_since: float | None = None  # a group has nothing to do until the run is saved
 
     def _coming_and_going(self, workers: Sequence[str], server: str) -> ComingAndGoing:
         return ComingAndGoing(

@@ -6,7 +6,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Generic, TypeVar
 
-from roles.coordination.attendance import Abandon
+from roles.attendance_messages import Abandon
 from roles.islands.island_messages import Gain, GetOuter
 from runtime import Conversation, Standing
 

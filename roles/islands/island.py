@@ -18,12 +18,12 @@ from dataclasses import dataclass, replace
 from typing import ClassVar
 
 from ops import Array
+from roles.attendance_messages import Join
 from roles.base.loads import Load, Loads, count
 from roles.base.role import Held, Sent, Wires
 from roles.base.shapes import Shapes
 from roles.base.sizes import encoded
 from roles.base.steps import Sending, Step, Steps, Turn, Work
-from roles.coordination.attendance import Join
 from roles.islands.island_messages import Gain, GetHeld, GetOuter, GetVersion, OuterModel
 from roles.islands.island_model import IslandModel, KeptHistories, histories_of
 from roles.learning.confusion import counts_of

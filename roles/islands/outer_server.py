@@ -18,13 +18,13 @@ from dataclasses import dataclass, field, replace
 from typing import Any, ClassVar, Self
 
 from ops import Array
+from roles.attendance_messages import Abandon, Abandoned
 from roles.base.loads import Load, Loads, count
 from roles.base.reads import ReadsJob
 from roles.base.role import EMULATED, Anew, Held, JobOptions, Sent, Wires
 from roles.base.shapes import Shapes
 from roles.base.sizes import encoded, model
 from roles.base.steps import Sending, Step, Steps, Turn, Work
-from roles.coordination.attendance import Abandon, Abandoned
 from roles.islands.gathering import GAIN, Gathering
 from roles.islands.island_messages import Gain, GetHeld, GetOuter, GetVersion, OuterModel
 from roles.islands.island_model import histories_of

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ops import Array, get_backend
-from roles.coordination.attendance import Abandon
+from roles.attendance_messages import Abandon
 from roles.islands.gathering import Gathering
 from roles.islands.island_messages import Gain, GetOuter, OuterModel
 from roles.islands.merged_statistics import merged
