@@ -359,7 +359,7 @@ async def test_a_started_actor_is_reached_by_the_script_and_by_a_client_and_is_t
         assert run.placement.process_of() == {"lead": "lead", "a": "a"}
         await run.wind_down()
     trace = json.loads((run.directory / "trace.json").read_text("utf-8"))
-    names = {each["args"].get("name") for each in trace if each["ph"] == "M"}
+    names = {each["args"]["name"] for each in trace if each["name"] == "process_name"}
     assert {"lead", "a"} <= names
 
 
