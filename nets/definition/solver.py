@@ -12,18 +12,24 @@ from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from pathlib import Path
 from types import MappingProxyType
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
 
 from nets.definition.optimizer import OptimizerSettings, SolverExtras
 from nets.definition.policies import POLICIES
 from nets.definition.prototxt import Where, parse
 from nets.definition.rate_schedule import SOLVER
 from nets.definition.solver_checks import TRAIN_NETS, problems, solver_type, told
+from nets.definition.solver_types import RULES
 from nets.definition.spec import ZOO, NetSpec, load_net, locate, net_from_proto, read_text
 from nets.definition.update_rules import Updates
 from nets.definition.zoo import names_a_net
 from nets.errors import PrototxtError
 from nets.regular import is_file
 from nets.schema import caffe_pb2 as caffe
+from ops import Backend
 
 Values = Mapping[str, float | str]  # field of a solver -> its value
 NO_EXTRAS = SolverExtras()
@@ -113,6 +119,14 @@ class SolverSpec(Updates):
 
     def _policy_rate(self, iteration: int) -> float:
         return POLICIES[self.proto.lr_policy].rate(self.proto, iteration)
+
+    def step_numbers(self, ops: Backend, iteration: int, dtype: Any) -> NDArray[Any]:
+        """Return the numbers of `update_layers` that differ from step to step, of a backend that
+        updates in one operation. There are none if it updates parameters one by one."""
+        kind = RULES[self.type].vectors or self.type
+        if RULES[kind].whole:
+            return np.zeros(0, dtype)
+        return np.array(ops.update_numbers(kind, **self._of_step(kind, iteration)), dtype)
 
     def override(self, values: Values) -> SolverSpec:
         """Return the same solver with other values (type, max_iter, base_lr, momentum). Raises

@@ -8,7 +8,6 @@ from collections.abc import Iterable, Sequence
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from nets.definition.optimizer import OptimizerSettings, is_matrix
 from nets.definition.params import ParamSpec
@@ -104,11 +103,7 @@ class Updates(ABC):
         return new, tuple(kept)
 
     def update_layers(
-        self,
-        ops: Backend,
-        iteration: int,
-        layers: Iterable[OneLayer],
-        given: Array | None = None,
+        self, ops: Backend, iteration: int, layers: Iterable[OneLayer], given: Array | None = None
     ) -> None:
         """Update the parameters of many layers, each as `update` does it. A backend that can does
         it in one operation, and reads `step_numbers` from `given`, if that is given. Muon takes all
@@ -134,12 +129,6 @@ class Updates(ABC):
             given=given,
             **self._of_step(kind, iteration),
         )
-
-    def step_numbers(self, ops: Backend, iteration: int, dtype: Any) -> NDArray[Any]:
-        """Return the numbers of `update_layers` that differ from step to step, of a backend that
-        updates in one operation."""
-        kind = RULES[self.type].vectors or self.type
-        return np.array(ops.update_numbers(kind, **self._of_step(kind, iteration)), dtype)
 
     def _of_step(self, kind: str, iteration: int) -> dict[str, Any]:
         numbers = self._numbers(RULES[kind])

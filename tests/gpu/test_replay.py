@@ -154,6 +154,19 @@ assert found.replays == 0
 """
 
 
+WHOLE = """
+found = compared(lambda one: one.train(range(20)), solver=solver_of(type="LARS"))
+assert found.replays == 0
+"""
+
+
+def test_an_optimizer_that_updates_parameters_one_by_one_is_plain(stand_in: Path) -> None:
+    assert done(stand_in, WHOLE) == (
+        "train.gpu_step: steps are computed plainly, since the update of the parameters does "
+        "work that cannot be recorded\n"
+    )
+
+
 def test_the_layer_that_cannot_be_recorded_is_named_once(stand_in: Path) -> None:
     assert done(stand_in, GAP) == (
         "train.gpu_step: steps are computed plainly, since forward of hidden, drop does work "
