@@ -23,6 +23,8 @@ handlers         The handlers of an actor class
 actor_work       The array work of an actor, and the memory and the folder that the runtime gives to
                  it
 placing          An actor gets its place in a host, and prepares
+host_copies      The copies that a process makes of messages whose arrays lie on a device, for
+                 receivers that do not read it
 
 See docs/decisions/messages.md.
 """
