@@ -28,7 +28,7 @@ from typing import Any
 
 from ops.activation import RELU, Activation
 from ops.backends import cuda_driver
-from ops.backends.cupy_backend import CupyBackend, planned
+from ops.backends.cupy_backend import CupyBackend, planned, to_host, where
 from ops.backends.emulated_backend import EmulatedBackend
 from ops.backends.numpy_backend import NumpyBackend
 from ops.errors import BFLOAT16, Array, KernelsMissing, OpsError, Shape, check_choice
@@ -53,6 +53,8 @@ __all__ = [
     "get_backend",
     "lacking",
     "preload",
+    "to_host",
+    "where",
 ]
 
 

@@ -147,7 +147,7 @@ ROOMS: dict[str, str] = {
     "roles.forecasting": "nets! nets.tools roles roles.base roles.learning runtime "
     "runtime.compute runtime.config runtime.machine"
     " runtime.plan runtime.queueing runtime.transport",
-    "roles.tuning": "nets.files roles roles.base roles.forecasting roles.learning runtime runtime! "
+    "roles.tuning": "nets.files ops! roles roles.base roles.forecasting roles.learning runtime runtime! "
     "runtime.plan runtime.records",
     "roles.servers": "nets! ops! roles roles.base roles.learning roles.tuning runtime!",
     "roles.checkpoints": "nets nets! nets.data nets.files nets.graph nets.predict ops! roles "

@@ -6,6 +6,7 @@ in `ops.cuda`. All others run on CuPy as `ops.reference` writes them.
 
 from __future__ import annotations
 
+import functools
 import logging
 import math
 from collections.abc import Callable, Iterable, Sequence
@@ -19,10 +20,13 @@ from ops.cuda.conv.cudnn import first_line
 from ops.cuda.conv.operations import Convolutions
 from ops.cuda.depthwise import Depthwise
 from ops.cuda.device import Product
+from ops.cuda.device_array import DeviceArray
+from ops.cuda.host_copies import HostCopies
 from ops.cuda.image_layout import TO_LOGICAL, address, new_images, step_of
 from ops.cuda.launch import Launcher
 from ops.cuda.losses import Losses
 from ops.cuda.normalise import Normalisation
+from ops.cuda.page_locks import PageLocks
 from ops.cuda.pointwise import Pointwise
 from ops.cuda.products import Dense, PlainProduct
 from ops.cuda.repeats import Repeats
@@ -31,6 +35,7 @@ from ops.cuda.updates import Updates
 from ops.cuda.windows import Windows
 from ops.errors import Array, OpsError, Shape, check_choice
 from ops.holding import holds_lock
+from ops.interface.backend import Backend
 from ops.recording import Recording
 
 PRECISIONS = ("full", "tf32", "bf16")
@@ -38,6 +43,7 @@ CUDNN = ("off", "fastest", "deterministic")
 LARGE = 1 << 14  # bytes from which on an array's copy to the host is worth page-locked memory
 NO_MEMORY = 2  # cudaErrorMemoryAllocation
 _log = logging.getLogger("ops.cupy")
+_MADE: dict[int, CupyBackend] = {}  # device -> the backend of this process that was made last
 
 
 def _cupy(device: int) -> Any:
@@ -138,6 +144,35 @@ class _Cublas:
         return x, 0, x.shape[1]
 
 
+@functools.cache
+def _page_locks(cupy: Any, address: int, size: int) -> PageLocks:
+    """The page locks of a range of this process, which all its backends share."""
+
+    def lock(address: int, size: int) -> str:
+        try:
+            cupy.cuda.runtime.hostRegister(address, size, 0)
+        except cupy.cuda.runtime.CUDARuntimeError as error:
+            return first_line(error)
+        return ""
+
+    return PageLocks(address, size, lock)
+
+
+def where(arrays: Iterable[Any], host: Backend) -> Backend:
+    """Return the backend for work on these arrays: that of the device where one of them lies, which
+    only the thread that computes may use, or else `host`. Its `asarray` brings the others there."""
+    for x in arrays:
+        if not isinstance(x, np.ndarray):
+            return _MADE[int(x.device)]
+    return host
+
+
+def to_host(x: Any) -> Array:
+    """Return an array as NumPy's, wherever it lies. Only the thread that computes may call this
+    with a device's array."""
+    return x if isinstance(x, np.ndarray) else _MADE[int(x.device)].to_host(x)
+
+
 def rounded(size: int) -> int:
     """Round up the bytes of a request, by at most a quarter. CuPy keeps freed memory for requests
     of the same size, so batches of many sizes share a few blocks."""
@@ -190,6 +225,8 @@ class CupyBackend(
         self._device = device if xp is None else None
         if xp is None:
             self.repeats = Repeats(self._xp.ndarray, self._xp.cuda.driver.launchKernel, self.stream)
+        if self._device is not None:
+            _MADE[self._device] = self
         self._told = False  # whether the lack of page-locked memory has been reported
         self._copied: list[tuple[Any, Array]] = []  # copies that the device may still be reading
         self.launch = Launcher(self._xp, self.repeats)
@@ -297,12 +334,36 @@ class CupyBackend(
         return self.cudnn != "fastest" or not self.tries
 
     def to_host(self, x: Array) -> Array:
-        """Return a copy of x as a NumPy array, in page-locked memory if it is large. To other
-        memory an H100 wrote 2.1 GB/s (measured once, 2026-11-27): the driver copies piece by piece
-        through a block of its own."""
-        large = self._device is not None and isinstance(x, self._xp.ndarray) and x.nbytes >= LARGE
+        """Return a copy of x as a NumPy array. A large one lies in `memory`, or in other
+        page-locked memory if there is none. To memory that is not locked an H100 wrote 2.1 GB/s
+        (measured once, 2026-11-27): the driver copies piece by piece through a block of its own."""
+        large = self._is_here(x) and x.nbytes >= LARGE
+        if large and self._copies is not None:
+            stream = self.xp.cuda.get_current_stream()
+            found = self._copies.start(x, stream)
+            stream.synchronize()
+            return found
         pinned = self._pinned(x.shape, x.dtype) if large else None
         return self.xp.asnumpy(x, out=pinned) if large else self.xp.asnumpy(x)  # type: ignore[no-any-return]
+
+    def to_share(self, x: Array) -> Array:
+        if not self._is_here(x) or self._copies is None:
+            return self.to_host(x)
+        ready = self.xp.cuda.Event(disable_timing=True)
+        ready.record()
+        return DeviceArray(x, ready, self._copies.copy)  # type: ignore[return-value]  # for readers it is one
+
+    def _is_here(self, x: Array) -> bool:
+        """Whether x lies on a real device."""
+        return self._device is not None and isinstance(x, self._xp.ndarray)
+
+    @functools.cached_property
+    def _copies(self) -> HostCopies | None:
+        """Copies to `memory`, which is set before the first. None without it."""
+        if self.memory is None or self._device is None:
+            return None
+        locks = None if self.memory_range is None else _page_locks(self._xp, *self.memory_range)
+        return HostCopies(self._xp, self._device, self.memory, locks)
 
     def synchronize(self) -> None:
         """Wait for this thread's stream."""
@@ -332,6 +393,7 @@ class CupyBackend(
 
     def asarray(self, host: Any, dtype: Any = None) -> Array:
         """An array that is on the device already is returned at once."""
+        host = host.array if isinstance(host, DeviceArray) else host
         there = (
             self._device is not None
             and type(host) is self._xp.ndarray

@@ -16,6 +16,9 @@ losses        Softmax and its loss on a device
 updates       Updates of many parameters in one launch, and the sums of a table's rows
 depthwise     Depthwise convolution of a device
 signatures    The parameters of a kernel, read from its text, and the check of a call's arguments
+host_copies   Copies of a device's arrays in memory of the host that other processes read in place
+page_locks    The page locks of memory that this process shares with others
+device_array  An array of a device for other actors: by reference, or as one copy on the host
 
 Nothing here imports CuPy: the backend passes the module.
 

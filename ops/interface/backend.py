@@ -54,6 +54,8 @@ class Backend(
     # The source of memory of `empty` on the host (bytes -> aligned uint8 array), for memory that
     # other processes can read in place.
     memory: Callable[[int], Array] | None = None
+    # the address and the bytes of the range that `memory` takes blocks from, from its beginning on
+    memory_range: tuple[int, int] | None = None
 
     def __init__(self, b_p: int | None = None) -> None:
         if b_p is not None and (type(b_p) is not int or b_p < 1):
@@ -111,6 +113,12 @@ class Backend(
     def to_host(self, x: Array) -> Array:
         """Return x as a NumPy array, without a copy if it is one already."""
         return np.asarray(x)
+
+    def to_share(self, x: Array) -> Array:
+        """Return x for other actors; it is never written to again. On the host that is x itself. On
+        a device it may be a `DeviceArray`, which is copied to the host only if a reader needs it
+        there."""
+        return self.to_host(x)
 
     def sums(self, arrays: Sequence[Array]) -> list[float]:
         """Return the sum of each array as a Python number. All sums together wait for a device only

@@ -140,6 +140,12 @@ class DeviceOptions:
     serves: ClassVar[bool] = False
     computes: ClassVar[bool] = False
     replays: ClassVar[bool] = False
+    follows: ClassVar[bool] = False
+
+    @property
+    def gpu(self) -> str:
+        """The GPU that the role computes on; "" for none."""
+        return ""
 
     def on_device(self, device: str, blank: Mapping[str, Any]) -> Self | None:
         """The same options for "cpu", "cuda:N" or "emulated"; None if the role computes nothing
@@ -188,6 +194,11 @@ class JobOptions(RoleOptions):
     any_batch: ClassVar[bool] = False
     job: Job
 
+    @property
+    def gpu(self) -> str:
+        """The GPU that the role computes on; "" for none."""
+        return self.job.device if self.job.on_gpu else ""
+
     def at(self, files: Files) -> Self:
         """The same options, with the paths of its files on the machine where it lives."""
         return dataclasses.replace(self, job=self.job.moved(files.here, files.data_root))
@@ -202,8 +213,9 @@ class JobOptions(RoleOptions):
 
 @dataclass(frozen=True, kw_only=True)
 class SummingOptions(RoleOptions):
-    """Options of a role that only adds up, in host memory."""
+    """Options of a role that only adds up: in host memory, or on the device of its process."""
 
+    follows: ClassVar[bool] = True
     kernels: str = "numpy"
     beside: str = ""
 

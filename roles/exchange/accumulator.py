@@ -3,8 +3,9 @@ memory, and sends them the sum.
 
 That is "collecting and accumulating gradients on CPUs" (section 3): bucket by bucket, during the
 backward pass. Arrays are added in pairs of neighbours by rank, and these sums in pairs, each pair
-as soon as it is complete. Every device updates its own replica. With accumulators on several hosts,
-the first one adds up the sums of all hosts in the same way:
+as soon as it is complete. Every device updates its own replica. Arrays on the device of the
+accumulator's process are added up there. With accumulators on several hosts, the first one adds up
+the sums of all hosts in the same way:
 
     member -> accumulator of its host -> the first one -> accumulators -> members
 """
@@ -14,7 +15,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import ClassVar
 
-from ops import Array
+from ops import Array, where
 from roles.base.loads import Load, Loads
 from roles.base.role import Held, Sent, SummingOptions
 from roles.base.shapes import Shapes
@@ -30,6 +31,7 @@ from roles.exchange.partial_sums import (
     copied,
 )
 from roles.learning.backends import cpu_ops
+from roles.learning.buffers import in_memory_of
 from roles.learning.gradient_sum import GradientSum
 from roles.learning.part_counts import Parts, in_parts
 from roles.messages import Blobs, Contribution, SharedSum
@@ -108,6 +110,7 @@ class HostAccumulator(Actor):
     """The actor that adds up in host memory; see the module docstring."""
 
     Options = AccumulatorOptions
+    reads_device = True
     conversations: ClassVar[tuple[Conversation, ...]] = (PART, TOTAL)
 
     def __init__(self, options: AccumulatorOptions) -> None:
@@ -131,7 +134,7 @@ class HostAccumulator(Actor):
 
     def _build(self) -> None:
         self._ops = cpu_ops(self._kernels)
-        self._ops.memory = self.memory
+        in_memory_of(self, self._ops)
         self._sum = GradientSum(self._ops)
         self._of_hosts = GradientSum(self._ops)
 
@@ -209,4 +212,4 @@ class HostAccumulator(Actor):
             place = members - 1
         if blobs is not None:
             blobs = self._of_hosts.add(key, place - members + 1, 1 + len(self._below), blobs)
-        return None if blobs is None else blobs[0]
+        return None if blobs is None else where(blobs, self._ops).to_share(blobs[0])

@@ -42,6 +42,11 @@ class Chosen:
     def __post_init__(self) -> None:
         object.__setattr__(self, "options", typed(exchange_called(self.kind).Options, self.options))
 
+    @property
+    def reads_device(self) -> bool:
+        """Whether the exchange takes arrays on a device."""
+        return exchange_called(self.kind).reads_device
+
     def of(
         self, actor: Actor, sizes: Mapping[int, int], ops: Backend, dtype: DTypeLike
     ) -> Exchange:

@@ -12,8 +12,8 @@ add up a share of every array for all.
 In shared memory every byte is read once and written once, whatever p is, and only addresses travel.
 There are as many adders as the host has cores: more adders would only need more messages (30 MB of
 8 members on two busy cores: 30 and 43 ms with 2 adders, 36 and 51 with 8). Small arrays have one
-adder. With few members, each adds them up for itself, which is faster than a message. All members
-get the same bits either way.
+adder. With few members, each adds them up for itself, which is faster than a message. So do members
+whose arrays lie on the device of one process. All members get the same bits either way.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from typing import ClassVar
 import numpy as np
 from numpy.typing import DTypeLike
 
-from ops import Array, Backend
+from ops import Array, Backend, where
 from roles.base.loads import Load, Loads
 from roles.base.role import Sent
 from roles.base.shapes import Shapes
@@ -182,6 +182,7 @@ class Collective(Exchange):
     Options = CollectiveOptions
     fans = False
     repeats = True
+    reads_device = True
     over_hosts = "per-host"
     ways = True
 
@@ -201,6 +202,8 @@ class Collective(Exchange):
         self._adders = options.adders
         self._dtype = np.dtype(dtype)
         self._rank = self._members.index(actor.name)
+        # all members live in this process, and their arrays on its device
+        self._here = actor.reads_device and all(map(actor.hands_over, self._members))
         # bucket -> number of adders for all
         self._counts = {bucket: self._adding(size) for bucket, size in sizes.items()}
         self._arrays = Summands(ARRAY, self._array_awaited, sizes, dtype)
@@ -219,6 +222,8 @@ class Collective(Exchange):
 
     async def sum(self, key: Key, mine: Array) -> Callable[[], Array]:
         step, bucket = key
+        if not self._here:
+            mine = await self._actor.to_host(mine)
         count = self._adding(len(mine))
         into = (self._ops.empty(mine.shape, self._dtype),) if count and not self._rank else ()
         adders = self._members[: count or None]
@@ -307,6 +312,9 @@ class Collective(Exchange):
         return self._rank < count
 
     def _adding(self, size: int) -> int:
+        """The number of adders for all. On a device each member adds up for itself."""
+        if self._here:
+            return 0
         return adding(size * self._dtype.itemsize, len(self._members), self._adders)
 
     # in the compute thread
@@ -334,4 +342,6 @@ class Collective(Exchange):
     def _add(self, arrays: list[Array]) -> Array:
         if len(arrays) == 1:
             return arrays[0]
-        return self._ops.add_all(arrays, self._ops.empty(arrays[0].shape, self._dtype))
+        ops = where(arrays, self._ops)
+        into = ops.empty(arrays[0].shape, self._dtype)
+        return ops.add_all(list(map(ops.asarray, arrays)), into)

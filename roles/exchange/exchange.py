@@ -114,6 +114,7 @@ class Exchange(ABC):
     repeats: ClassVar[bool] = False
     # the exchange that replaces it among members on several hosts; "": itself
     over_hosts: ClassVar[str] = ""
+    reads_device: ClassVar[bool] = False  # it takes arrays on a device from actors of its process
     ways: ClassVar[bool] = False  # it can choose among several ways from host to host
 
     @abstractmethod
@@ -134,7 +135,7 @@ class Exchange(ABC):
     @abstractmethod
     async def sum(self, key: Key, mine: Array) -> Callable[[], Array]:
         """Exchange the messages that are needed for the sum of all members' arrays of this key
-        (1-D, on the host).
+        (1-D, as `Backend.to_share` returns them).
 
         Returns a function that gives the sum in the compute thread. Neither the sum nor `mine` may
         be written to.

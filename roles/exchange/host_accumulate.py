@@ -73,6 +73,7 @@ class HostExchange(Exchange):
     Options = HostOptions
     fans = False
     repeats = True
+    reads_device = True
     conversations: ClassVar[tuple[Conversation, ...]] = (TOTAL,)
 
     def __init__(
@@ -124,8 +125,12 @@ class HostExchange(Exchange):
 
     async def sum(self, key: Key, mine: Array) -> Callable[[], Array]:
         step, bucket = key
-        contribution = Contribution(number=step, bucket=bucket, values=mine, into=())
-        await self._actor.tell(self._accumulator, contribution, step=step)
+        await self._actor.tell(
+            self._accumulator,
+            Contribution(number=step, bucket=bucket, values=mine, into=()),
+            step=step,
+        )
+        del mine  # frees its place on a device
         (total,) = await self._summands.of(key, self._accumulator)
         self._summands.close(key)
         return lambda: total

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable, Mapping
 import numpy as np
 from numpy.typing import DTypeLike
 
-from ops import Array, Backend
+from ops import Array, Backend, where
 from runtime import Conversation, Message, MessageError, Standing
 
 Key = tuple[int, int]  # iteration, bucket
@@ -124,7 +124,9 @@ def check_count(message: Message, sender: str, what: str, found: int, *expected:
 
 
 def copied(array: Array, ops: Backend) -> Array:
-    """A copy of an array from another host, in memory that peers on this host can read."""
+    """A copy of an array from another host, in memory that peers on this host can read, or on the
+    array's device."""
+    ops = where((array,), ops)
     mine = ops.empty(array.shape, array.dtype)
     mine[:] = array
-    return mine
+    return ops.to_share(mine)

@@ -191,6 +191,7 @@ class PerHost(Collective):
     """The exchange over hosts, as one actor runs it; see `exchange.Exchange`."""
 
     Options = PerHostOptions  # type: ignore[assignment]
+    reads_device = False
     over_hosts = ""
 
     conversations: ClassVar[tuple[Conversation, ...]] = (

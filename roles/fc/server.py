@@ -16,7 +16,7 @@ from roles.base.role import Anew, Held, JobOptions, Sent
 from roles.base.shapes import Shapes
 from roles.base.sizes import answers, below, model, passes
 from roles.base.steps import Sending, Step, Steps, Turn, Work, norm_known, norm_steps
-from roles.learning.buffers import gradient_buffers, joined_rows
+from roles.learning.buffers import gradient_buffers, in_memory_of, joined_rows
 from roles.learning.common_norm import ALONE, SHARE, CommonNorm, NormShare, NormShares, norm_sent
 from roles.learning.confusion import counts_of
 from roles.learning.job import InputShape
@@ -114,6 +114,7 @@ class FcServer(ModelHolder, ReadsJob):
         self._waiting: list[Whole] = []  # passes that wait for these updates
         self._curious: list[Envelope] = []  # requests about the model that wait for them
         self._job = options.job
+        self.reads_device = options.job.on_gpu
         self._image_shape = options.image_shape
         self._parts = Parts(PART)
         self._asked: dict[Whole, dict[int, tuple[Activations, Envelope]]] = {}  # by pass and rank
@@ -126,7 +127,7 @@ class FcServer(ModelHolder, ReadsJob):
 
     def _build(self) -> None:
         job = self._job
-        job.backend_ops.memory = self.memory
+        in_memory_of(self, job.backend_ops)
         self._nets = {
             phase: working_net(job, phase, "fc", self._image_shape) for phase in job.phases
         }
@@ -246,5 +247,5 @@ class FcServer(ModelHolder, ReadsJob):
         for layer, gradients in {} if self._shares != ALONE else self._gradients.items():
             self._store.apply(layer, gradients)
         return tuple(
-            net.ops.to_host(net.grad_rows(name)) for name in net.boundary_grads
+            net.ops.to_share(net.grad_rows(name)) for name in net.boundary_grads
         )  # to be sent

@@ -31,6 +31,7 @@ from roles.fc.pass_steps import pass_of_shard
 from roles.fc.queue import SLICE, TURN, FcQueue, Key, Slice
 from roles.fc.swap import COLUMNS, Columns, ColumnSwap, FcTurn
 from roles.fc.work import FcWork
+from roles.learning.buffers import in_memory_of
 from roles.learning.checkpoint_slices import slices_of_state
 from roles.learning.common_norm import ALONE, SHARE, CommonNorm, NormShare, NormShares, norm_sent
 from roles.learning.job import InputShape
@@ -174,7 +175,7 @@ class FcShard(ModelHolder, ReadsJob):
         job = self._job
         rank = self._shards.index(self.name)
         of = len(self._shards)
-        job.backend_ops.memory = self.memory
+        in_memory_of(self, job.backend_ops)
         self._nets = {
             phase: working_shard(job, phase, rank, of, self._image_shape) for phase in job.phases
         }

@@ -26,6 +26,7 @@ from roles.base.sizes import encoded
 from roles.base.steps import Sending, Step, Steps, Turn, Work
 from roles.islands.island_messages import Gain, GetHeld, GetOuter, GetVersion, OuterModel
 from roles.islands.island_model import IslandModel, KeptHistories, histories_of
+from roles.learning.buffers import in_memory_of
 from roles.learning.confusion import counts_of
 from roles.learning.local_steps import LEAST, shared_out
 from roles.learning.wire_formats import PLAIN, WireFormat, layers_of
@@ -137,7 +138,7 @@ class Island(Single):
 
     def _build(self) -> None:
         job = self._job
-        job.backend_ops.memory = job.host_ops.memory = self.memory
+        in_memory_of(self, job.backend_ops, job.host_ops)
         super()._build()
         layers = layers_of(self._nets[TRAIN])
         self._model = IslandModel(

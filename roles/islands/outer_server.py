@@ -31,6 +31,7 @@ from roles.islands.island_model import histories_of
 from roles.islands.outer_state import Learned, OuterState
 from roles.islands.outer_step import OuterStep
 from roles.islands.packed_model import unpack
+from roles.learning.buffers import in_memory_of
 from roles.learning.job import InputShape
 from roles.learning.model_holder import ModelHolder
 from roles.learning.parameter_store import ParameterStore
@@ -141,7 +142,7 @@ class OuterServer(ModelHolder, ReadsJob):
     def _build(self) -> ParameterStore:
         job = self._job
         ops = job.host_ops
-        ops.memory = self.memory
+        in_memory_of(self, ops)
         net = job.build(TRAIN, "all", self._said.image_shape)
         params = job.learned(net.params)
         store = ParameterStore(params, net.initial_blobs(), job.solver_spec, ops, in_place=True)

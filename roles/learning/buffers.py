@@ -14,6 +14,7 @@ import numpy as np
 from nets import ParamSpec
 from ops import Array, Backend, Shape
 from roles.messages import Blobs
+from runtime import Actor
 
 
 class Learner(Protocol):
@@ -56,6 +57,13 @@ class KeptErrors:
         self._arrays = {key: np.array(error) for key, error in kept.items()}
 
 
+def in_memory_of(actor: Actor, *backends: Backend) -> None:
+    """Let large arrays of these backends on the host lie in memory that the actor's peers read."""
+    for ops in backends:
+        ops.memory = actor.memory
+        ops.memory_range = actor.memory_range
+
+
 def new_parameter(ops: Backend, shape: Shape, dtype: Any = np.float32) -> Array:
     """A new array of a parameter's shape, in C order, from the backend's memory. Its contents are
     undefined."""
@@ -75,11 +83,13 @@ def gradient_buffers(net: Learner) -> dict[str, Blobs]:
 def joined_rows(ops: Backend, parts: Sequence[Array]) -> Array:
     """The rows of all members in one array, in the order of their ranks, in the backend's layout. A
     single part is not copied."""
-    if len(parts) == 1 or not ops.on_host:
-        return parts[0] if len(parts) == 1 else np.concatenate(parts)
+    if len(parts) == 1:
+        return parts[0]
+    if not ops.on_host and all(isinstance(part, np.ndarray) for part in parts):
+        return np.concatenate(parts)
     whole = ops.empty((sum(map(len, parts)), *parts[0].shape[1:]), parts[0].dtype)
     low = 0
     for part in parts:
-        ops.copy(part, whole[low : low + len(part)])
+        ops.copy(ops.asarray(part), whole[low : low + len(part)])
         low += len(part)
     return whole

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from collections.abc import Hashable
 
-from ops import Backend
+from ops import Backend, where
 from roles.learning.buffers import new_parameter
 from roles.messages import Blobs
 
@@ -14,8 +14,9 @@ class GradientSum:
     """Collects the parts of each key, and returns their sum when the last has arrived.
 
     Parts are added in pairs, and the sums again in pairs, ((a + b) + (c + d)) + ... Each pair is
-    added as soon as it is complete. A part without a neighbour goes to the next level. So the bits
-    are the same if a reducer has added up 2, 4 or 8 neighbours before.
+    added as soon as it is complete, on a device if an array of it lies there. A part without a
+    neighbour goes to the next level. So the bits are the same if a reducer has added up 2, 4 or 8
+    neighbours before.
     """
 
     def __init__(self, ops: Backend) -> None:
@@ -69,11 +70,13 @@ class _Tree:
         """Add two neighbours. Contributions must not be written to, so the first sums allocate;
         later sums are added in place."""
         (a, writable), (b, writable_too) = one, other
+        ops = where((*a, *b), self._ops)
+        a, b = (tuple(map(ops.asarray, blobs)) for blobs in (a, b))
         into = (
             a
             if writable
             else b
             if writable_too
-            else [new_parameter(self._ops, x.shape, x.dtype) for x in a]
+            else [new_parameter(ops, x.shape, x.dtype) for x in a]
         )
-        return tuple(self._ops.add(x, y, out=out) for x, y, out in zip(a, b, into, strict=True))
+        return tuple(ops.add(x, y, out=out) for x, y, out in zip(a, b, into, strict=True))

@@ -43,7 +43,7 @@ class ParameterStore(Parameters):
         self._update(self._ops, {layer: gradients})
         if counts:
             self._average_in(self._ops, (layer,))
-        self._copy((layer,))
+        self._share((layer,))
         return self.count(layer) if counts else self.versions[layer]
 
     def count(self, layer: str) -> int:
@@ -95,7 +95,7 @@ class ParameterStore(Parameters):
         if len({self.versions[layer] for layer in gradients}) == 1:
             self._update(self._ops, gradients)
             self._average_in(self._ops, gradients)
-            self._copy(gradients)
+            self._share(gradients)
             for layer in gradients:
                 self.count(layer)
         else:

@@ -23,8 +23,9 @@ from roles.messages import TRAIN, Blobs
 class Parameters:
     """The parameters, the solver's histories and the version of every layer of a part.
 
-    `publishes`: each version of a device's parameters is copied to the host when it is made, in the
-    compute thread. If the solver averages parameters, tests and checkpoints get the averages.
+    `publishes`: each version of a device's parameters is shared with other actors when it is made,
+    in the compute thread. If the solver averages parameters, tests and checkpoints get the
+    averages.
     """
 
     def __init__(
@@ -55,8 +56,8 @@ class Parameters:
         self._averages: dict[str, Blobs] = {}
         self._begin_averages(self._blobs)
         self.versions = dict.fromkeys(self._blobs, 0)
-        self._copies: dict[str, Blobs] | None = {} if publishes and not ops.on_host else None
-        self._copy(self._blobs)
+        self._shared: dict[str, Blobs] | None = {} if publishes and not ops.on_host else None
+        self._share(self._blobs)
 
     def __repr__(self) -> str:
         size = sum(blob.size for blobs in self._blobs.values() for blob in blobs)
@@ -113,7 +114,7 @@ class Parameters:
         for average in self._averages[layer]:
             copy = new_parameter(self._ops, average.shape, average.dtype)
             copy[...] = average
-            found.append(self._ops.to_host(copy))
+            found.append(self._ops.to_share(copy))
         return tuple(found)
 
     def in_place(self, layer: str, *, histories: bool) -> list[Array]:
@@ -125,20 +126,19 @@ class Parameters:
         return found
 
     def published(self, layer: str) -> Blobs:
-        """The arrays of a layer's present version in host memory, as they travel. On the CPU they
-        are not copied. With `publishes` they were copied from the device when the version was made,
-        so this call does not wait."""
+        """The arrays of a layer's present version for other actors. With `publishes`, all readers
+        share one copy of a version on a device."""
         return (
-            self._copies[layer]
-            if self._copies is not None
-            else tuple(map(self._ops.to_host, self._blobs[layer]))
+            self._shared[layer]
+            if self._shared is not None
+            else tuple(map(self._ops.to_share, self._blobs[layer]))
         )
 
-    def _copy(self, layers: Iterable[str]) -> None:
-        """Copy new versions of these layers to the host, if they are published."""
-        if self._copies is not None:
-            self._copies |= {
-                layer: tuple(map(self._ops.to_host, self._blobs[layer])) for layer in layers
+    def _share(self, layers: Iterable[str]) -> None:
+        """Share new versions of these layers, if they are published."""
+        if self._shared is not None:
+            self._shared |= {
+                layer: tuple(map(self._ops.to_share, self._blobs[layer])) for layer in layers
             }
 
     def start_from(self, blobs: Mapping[str, Sequence[Array]]) -> None:
@@ -150,7 +150,7 @@ class Parameters:
                 for array, blob in zip(arrays, self._blobs[layer], strict=True)
             )
         self._begin_averages({layer: self._blobs[layer] for layer in blobs})
-        self._copy(blobs)
+        self._share(blobs)
 
     def _own(self, array: Array, dtype: Any) -> Array:
         """The array, or a copy that may be written over."""
@@ -224,7 +224,7 @@ class Parameters:
                 for index, histories in enumerate(self._history[layer])
             )
             self.versions[layer] = version
-        self._copy(self._blobs)
+        self._share(self._blobs)
 
 
 def _trained(state: Mapping[str, Array], layer: str, index: int) -> Array:

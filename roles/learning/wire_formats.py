@@ -79,12 +79,15 @@ class Wire:
             f"{self.errors!r}>"
         )
 
-    def encode(self, layer: str, blobs: Blobs) -> tuple[Formats, Blobs]:
-        """The format of each blob, and the arrays of all blobs one after the other."""
+    def encode(self, layer: str, blobs: Blobs, ops: Backend | None = None) -> tuple[Formats, Blobs]:
+        """The format of each blob, and the arrays of all blobs one after the other, for a message.
+        `ops`: the backend of the blobs, if that is not the host's. Numbers that travel as they are
+        may stay on its device."""
         kinds = [self._sends if learned else self._plain for _, learned in self._layers[layer]]
         formats = tuple(kind.name for kind in kinds)
         if self._sends.name == self._plain.name:
-            return formats, blobs
+            return formats, blobs if ops is None else tuple(map(ops.to_share, blobs))
+        blobs = blobs if ops is None else tuple(map(ops.to_host, blobs))
         arrays: list[Array] = []
         for index, (kind, blob) in enumerate(zip(kinds, blobs, strict=True)):
             arrays += kind.encode(

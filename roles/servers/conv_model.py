@@ -22,6 +22,7 @@ from roles.base.shapes import Shapes
 from roles.base.sizes import model, parts_at
 from roles.base.steps import Steps, Turn
 from roles.learning.backends import cpu_ops
+from roles.learning.buffers import in_memory_of
 from roles.learning.common_norm import ALONE, SHARE, NormShares, norm_sent
 from roles.learning.gradient_sum import GradientSum
 from roles.learning.job import InputShape
@@ -101,6 +102,7 @@ class ConvModel(ClippedUpdates, ReadsJob):
     def __init__(self, options: ModelOptions) -> None:
         self._shares = options.norm
         self._job = replace(options.job, device="cpu") if options.hogwild else options.job
+        self.reads_device = self._job.on_gpu
         self._hogwild = options.hogwild
         self._image_shape = options.image_shape
         self._part = options.part
@@ -120,7 +122,7 @@ class ConvModel(ClippedUpdates, ReadsJob):
         self._gauges = GradientGauges(self, self._watch, self._store.layers)
 
     def _build(self) -> ParameterStore:
-        self._job.backend_ops.memory = self.memory
+        in_memory_of(self, self._job.backend_ops)
         net: Net = self._job.build(TRAIN, self._part, self._image_shape)
         as_they_are = WireFormat(self._job.dtype.name)  # this server sends no gradients
         self._wire = Wire(layers_of(net), self._job.host_ops, as_they_are)

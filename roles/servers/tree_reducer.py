@@ -7,12 +7,14 @@ from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from typing import ClassVar
 
+from ops import where
 from roles.base.loads import Loads, sums
 from roles.base.role import EMULATED, Held, Sent, SummingOptions, Wires
 from roles.base.shapes import Shapes
 from roles.base.sizes import arriving, children, encoded, parts_at
 from roles.base.steps import Sending, Step, Steps, Turn, Work
 from roles.learning.backends import cpu_ops
+from roles.learning.buffers import in_memory_of
 from roles.learning.gradient_sum import GradientSum
 from roles.learning.model_holder import KeepsBeside
 from roles.learning.part_counts import Parts, in_parts
@@ -30,7 +32,8 @@ class ReducerOptions(SummingOptions):
     """The reducer's parent (a reducer or the model server) and its place there, the blobs of each
     layer, and the format of its sums.
 
-    Its kernels are those of the CPU, since gradients travel in host memory.
+    Its kernels are those of the CPU. Gradients that its children hand over on a device of its
+    process are added up there.
     """
 
     parent: str
@@ -79,6 +82,7 @@ class TreeReducer(KeepsBeside):
     """An actor in the reduction tree of a group."""
 
     Options = ReducerOptions
+    reads_device = True
     conversations: ClassVar[tuple[Conversation, ...]] = (PART,)
 
     def __init__(self, options: ReducerOptions) -> None:
@@ -93,8 +97,8 @@ class TreeReducer(KeepsBeside):
         self._sums = self.counter("reductions", "Layer gradients that a reducer summed.")
 
     def _build(self) -> None:
-        ops = cpu_ops(self._options.kernels)
-        ops.memory = self.memory
+        ops = self._ops = cpu_ops(self._options.kernels)
+        in_memory_of(self, ops)
         self._sum = GradientSum(ops)
         self._wire = Wire(self._options.layers, ops, self._options.wire)
         self.beside = [self._wire.errors]
@@ -104,7 +108,9 @@ class TreeReducer(KeepsBeside):
         part = (message.number, message.group, message.layer), message.part, message.parts
         self._parts.check(message, envelope.sender, *part)
         with self.phase("reduce"):
-            total = await self.compute("reduce", self._add, message, size=message.array_bytes())
+            on_host = where(message.blobs, self._ops).on_host
+            size = message.array_bytes() if on_host else None
+            total = await self.compute("reduce", self._add, message, size=size)
         self._parts.came(message, envelope.sender, *part)
         if total is None:
             return
@@ -131,5 +137,8 @@ class TreeReducer(KeepsBeside):
         return (
             None
             if total is None
-            else (*self._wire.encode(message.layer, total), self._leaves.of(key))
+            else (
+                *self._wire.encode(message.layer, total, where(total, self._ops)),
+                self._leaves.of(key),
+            )
         )

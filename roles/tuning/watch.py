@@ -14,6 +14,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from ops import to_host
 from roles.messages import Blobs, LayerGradient
 from roles.tuning.momentum import ImplicitMomentum, Sample, from_staleness, reach_of
 from roles.tuning.noise import NoiseScale
@@ -188,7 +189,6 @@ class GradientWatch:
 
 def _sample(blobs: Blobs) -> Sample:
     """Copy some coordinates of each array."""
-    flat = [np.asarray(blob).reshape(-1) for blob in blobs]
-    return np.concatenate([array[:: -(-array.size // MOST) or 1] for array in flat]).astype(
-        np.float32, copy=False
-    )
+    flat = [blob.reshape(-1) for blob in blobs]
+    found = [to_host(array[:: -(-array.size // MOST) or 1]) for array in flat]
+    return np.concatenate(found).astype(np.float32, copy=False)

@@ -17,7 +17,7 @@ from typing import Any
 
 from nets import Stage
 from roles.fc.phase import FcPhase
-from roles.learning.buffers import layer_gradients
+from roles.learning.buffers import in_memory_of, layer_gradients
 from roles.learning.confusion import counts_of
 from roles.learning.micro_batches import WorkerNet
 from roles.learning.model_holder import KeepsBeside
@@ -54,6 +54,7 @@ class ConvCompute(KeepsBeside, PassWorker):
         self._models = options.models
         self._fc_servers = options.fc_servers
         self._scheme = options.scheme
+        self.reads_device = options.job.on_gpu
         self._scores: Scores = {}  # of the last pass, if the worker computes the whole net
 
     async def on_start(self) -> None:
@@ -63,7 +64,7 @@ class ConvCompute(KeepsBeside, PassWorker):
 
     def _build(self) -> None:
         job = self._job
-        job.backend_ops.memory = job.host_ops.memory = self.memory
+        in_memory_of(self, job.backend_ops, job.host_ops)
         self._open(self._part)
         layers = layers_of(self._nets[TRAIN])
         self._links = [ModelLink(way, layers, job.host_ops) for way in self._models]
@@ -171,7 +172,8 @@ class ConvCompute(KeepsBeside, PassWorker):
                 )
                 for stage in stages
             ]
-            for stage, work in zip(stages, works, strict=True):
+            for stage in stages:
+                work = works.pop(0)  # a task keeps its gradients, which may lie on a device
                 with self.phase("backward"):
                     formats, blobs = await work
                 if stage.layer is not None:
@@ -191,8 +193,8 @@ class ConvCompute(KeepsBeside, PassWorker):
         with self.phase("send"):
             await self.tell(parent.name, gradient, step=ticket.number)
 
-    # These methods run in the compute thread. Messages hold host arrays; those of the net may be on
-    # a device.
+    # These methods run in the compute thread. Arrays in messages may lie on the host; those of the
+    # net may lie on a device.
 
     def _forward_stage(self, net: WorkerNet, stage: Stage, blobs: Blobs) -> Blobs:
         """Run a stage forward. After the last stage, return the activations for the FC phase."""
@@ -204,7 +206,7 @@ class ConvCompute(KeepsBeside, PassWorker):
         if not self._fc_servers:
             self._scores = {} if net is self._nets[TRAIN] else net.scalars()
             return ()
-        return tuple(net.ops.to_host(net.blob_rows(name)) for name in net.boundary)
+        return tuple(net.ops.to_share(net.blob_rows(name)) for name in net.boundary)
 
     def _backward_stage(
         self, net: WorkerNet, stage: Stage, incoming: Blobs
@@ -217,11 +219,11 @@ class ConvCompute(KeepsBeside, PassWorker):
             for name, gradient in zip(net.boundary_grads, incoming, strict=True):
                 net.set_grad_rows(name, gradient)
         out = layer_gradients(net, stage.layer) if stage.layer is not None else None
-        gradients = tuple(net.ops.to_host(gradient) for gradient in net.backward(stage, out))
+        gradients = net.backward(stage, out)
         if stage is net.stages[0] and not self._fc_servers:
             self._scores = net.scalars()  # of all passes; the device is idle now, so this is cheap
         return (
-            self._link_of[stage.layer].wire.encode(stage.layer, gradients)
+            self._link_of[stage.layer].wire.encode(stage.layer, gradients, net.ops)
             if stage.layer is not None
             else ((), ())
         )

@@ -158,7 +158,7 @@ class ConvReplica(Replica):
         """The activations that the conv phase sends to the FC phase."""
         self._forward(ticket)
         net = self._nets[ticket.phase]
-        return tuple(net.ops.to_host(net.blob_rows(name)) for name in net.boundary)
+        return tuple(net.ops.to_share(net.blob_rows(name)) for name in net.boundary)
 
     def _come_back(self, incoming: Blobs) -> None:
         net = self._nets[TRAIN]

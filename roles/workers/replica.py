@@ -29,6 +29,7 @@ from roles.base.steps import Key, Step, Steps, Turn, Work
 from roles.exchange.buckets import Bucket, buckets_of
 from roles.exchange.chosen_exchange import Chosen
 from roles.learning.accumulated import AccumulatedNet
+from roles.learning.buffers import in_memory_of
 from roles.learning.confusion import counts_of
 from roles.learning.micro_batches import WorkerNet
 from roles.learning.model_holder import ModelHolder
@@ -179,6 +180,7 @@ class Replica(ModelHolder, PassWorker):
         self._chosen = options.exchange
         self._coordinator = options.coordinator
         self._buckets_of = options.buckets
+        self.reads_device = options.job.on_gpu and options.exchange.reads_device
         self._scores: Scores = {}  # of the last training pass
         self._atomic = options.atomic
         self._updating = asyncio.Lock()
@@ -192,7 +194,7 @@ class Replica(ModelHolder, PassWorker):
 
     def _build(self) -> None:
         job = self._job
-        job.backend_ops.memory = job.host_ops.memory = self.memory
+        in_memory_of(self, job.backend_ops, job.host_ops)
         self._open(self.part)
         net = self._nets[TRAIN]
         params = job.learned(net.params)
@@ -268,11 +270,8 @@ class Replica(ModelHolder, PassWorker):
                 # all are queued at once: the thread goes from one to the next while their
                 # gradients are sent
                 first, *later = self._buckets
-                parts = [group.create_task(self.compute(self.begins, self._first, work, first))]
-                parts += [
-                    group.create_task(self.compute("backward", self._backward, bucket))
-                    for bucket in later
-                ]
+                parts = [partial(self.compute, self.begins, self._first, work, first)]
+                parts += [partial(self.compute, "backward", self._backward, each) for each in later]
                 sums = [
                     group.create_task(self._sum(ticket.number, bucket, part))
                     for bucket, part in zip(self._buckets, parts, strict=True)
@@ -297,14 +296,19 @@ class Replica(ModelHolder, PassWorker):
         return partial(self._clip_and_update, totals)
 
     async def _sum(
-        self, number: int, bucket: Bucket, part: Awaitable[Array]
+        self, number: int, bucket: Bucket, part: Callable[[], Awaitable[Array]]
     ) -> Callable[[], Array]:
-        """Sum a bucket with the other members and update its layers, while later buckets are
-        computed and travel."""
-        total = await self._exchange.sum((number, bucket.number), await part)
+        """Compute a bucket, sum it with the other members and update its layers, while later
+        buckets are computed and travel."""
+        total = await self._exchange.sum((number, bucket.number), await self._mine(part))
         if not (self._clips or self._atomic):
             await self.compute("update", self._update, bucket, total)
         return total
+
+    async def _mine(self, part: Callable[[], Awaitable[Array]]) -> Array:
+        """A bucket's gradients as the exchange takes them. No task keeps them on the device."""
+        mine = await part()
+        return mine if self._chosen.reads_device else await self.to_host(mine)
 
     def _report(self, ticket: Ticket, scores: Scores) -> None:
         self._passes.report_part(ticket, scores, self._exposure, self._counted(ticket))
@@ -333,13 +337,13 @@ class Replica(ModelHolder, PassWorker):
         return self._backward(bucket)
 
     def _backward(self, bucket: Bucket) -> Array:
-        """A bucket's gradients, in a new array in host memory that peers can read."""
+        """A bucket's gradients, in a new array that peers can read."""
         net = self._nets[TRAIN]
         flat = net.ops.empty((bucket.size,), net.dtype)
         views = bucket.views(flat)
         for stage in bucket.stages:
             net.backward(stage, views[stage.layer] if stage.layer is not None else None)
-        found = net.ops.to_host(flat)
+        found = net.ops.to_share(flat)
         if bucket is self._buckets[-1]:
             # here, since this thread owns the device, which is idle now
             self._scores = net.scalars()

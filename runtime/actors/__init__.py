@@ -24,6 +24,8 @@ actor_work       The array work of an actor, and the memory and the folder that 
                  it
 placing          An actor gets its place in a host, and prepares
 actor_children   The other actors that an actor starts, and ends, while the run goes on
+host_copies      The copies that a process makes of messages whose arrays lie on a device, for
+                 receivers that do not read it
 
 See docs/decisions/messages.md.
 """

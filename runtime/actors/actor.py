@@ -54,6 +54,8 @@ class Actor(Measured, Parent, Working):
     conversations: ClassVar[tuple[Conversation, ...]] = ()
     # patterns of the files that it writes in the run directory; None: not declared
     writes: ClassVar[tuple[str, ...] | None] = None
+    # whether its handlers take arrays on the device of its process; all others get host arrays
+    reads_device: bool = False
     name = Placed[str]()
     role = Placed[str]()
     log = Placed[logging.Logger]()

@@ -78,6 +78,19 @@ class Host(Protocol):
         """Return memory for arrays; see Actor.memory."""
         ...
 
+    @property
+    def memory_range(self) -> tuple[int, int] | None:
+        """Return the range that large blocks of `memory` lie in; see Actor.memory_range."""
+        ...
+
+    def hands_over(self, to: str) -> bool:
+        """Return whether an actor gets arrays on a device by reference; see Actor.hands_over."""
+        ...
+
+    async def to_host(self, array: Array) -> Array:
+        """Return an array on the host; see Actor.to_host."""
+        ...
+
     def finished(self, name: str) -> None:
         """Record that an actor's own work is done; the lead actor ends the run."""
 

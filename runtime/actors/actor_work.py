@@ -25,6 +25,22 @@ class Working:
         once the last view of it, in any process, is gone. May be called from the compute thread."""
         return self._runtime.host.memory(size)
 
+    @property
+    def memory_range(self) -> tuple[int, int] | None:
+        """The first address and the bytes of the range that large blocks of `memory` lie in, low
+        addresses first. None if this process shares no memory."""
+        return self._runtime.host.memory_range
+
+    def hands_over(self, to: str) -> bool:
+        """Whether another actor gets this actor's arrays on a device by reference: it lives in the
+        same process and `reads_device`."""
+        return self._runtime.host.hands_over(to)
+
+    async def to_host(self, array: Array) -> Array:
+        """Return an array of a message in host memory. One on a device is copied once, next to the
+        event loop and to the compute thread."""
+        return await self._runtime.host.to_host(array)
+
     async def compute(
         self, label: str, work: Callable[..., T], *args: Any, size: int | None = None
     ) -> T:

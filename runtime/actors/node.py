@@ -78,6 +78,8 @@ class Node:
         self.ask = self.router.ask
         self.deliver = self.router.deliver  # called by the transports
         self.reject = self.router.reject
+        self.hands_over = self.router.host_copies.hands_over
+        self.to_host = self.router.host_copies.array
 
     def __repr__(self) -> str:
         return (
@@ -132,6 +134,11 @@ class Node:
             start = -int(block.__array_interface__["data"][0]) % LINE
             return block[start : start + size]
         return self.arena.empty((size,), np.uint8)
+
+    @property
+    def memory_range(self) -> tuple[int, int] | None:
+        """The range of the arena; see Actor.memory_range."""
+        return None if self.arena is None else self.arena.range
 
     def finished(self, name: str) -> None:
         """End the run if the named actor, whose own work is done, is the lead."""

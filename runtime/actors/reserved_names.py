@@ -10,7 +10,7 @@ from runtime.actors.actor_state import ActorState, collision
 from runtime.suggest import near_hint
 
 # names that actor classes may define, in addition to on_<message> and names that start with "__"
-OPEN = {"Options", "conversations", "on_start", "on_stop", "run", "writes"}
+OPEN = {"Options", "conversations", "on_start", "on_stop", "reads_device", "run", "writes"}
 MEANT = ', or declare overrides=("{}",) if you mean to redefine it'
 
 

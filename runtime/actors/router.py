@@ -7,15 +7,23 @@ import asyncio
 import itertools
 import logging
 from collections.abc import Collection, Coroutine, Iterable, Mapping
-from typing import Any, TypeVar, cast
+from typing import Any, TypeVar
 
 from runtime.actors.cell import Cell
+from runtime.actors.host_copies import HostCopies
 from runtime.actors.message_metrics import MessageMetrics
 from runtime.actors.rejections import Rejections
-from runtime.actors.routes import Ask, Home, Homes, Returning, dropped, unlinked
-from runtime.errors import ActorStopped, AskTimeout, MessageError, Refused, Unsendable
-from runtime.messages.message import Envelope, Message, Refusal
-from runtime.messages.plain_values import Value, unpacked
+from runtime.actors.routes import (
+    Ask,
+    Home,
+    Homes,
+    Returning,
+    dropped,
+    typed_answer,
+    unlinked,
+)
+from runtime.errors import ActorStopped, AskTimeout, MessageError, Unsendable
+from runtime.messages.message import Envelope, Message
 from runtime.tracing.tracer import Tracer
 from runtime.transport import Release
 
@@ -38,6 +46,7 @@ class Router:
         self._metrics = metrics
         self._homes = Homes()
         self._returning = Returning()
+        self.host_copies = HostCopies(cells)
         self._ids = itertools.count(1)
         self.asks: dict[int, Ask] = {}
         self.tracer: Tracer | None = None  # while this process is traced
@@ -60,8 +69,8 @@ class Router:
     ) -> Coroutine[Any, Any, None]:
         """Send a message, or the answer to ask number `answers`. Raises ActorStopped if no actor
         called `to` is linked."""
-        if to in self._returning:
-            return self._send_later(sender, to, message, step)
+        if to in self._returning or self.host_copies.needed(to, message):
+            return self._send_later(sender, to, message, step, answers)
         return self._send(
             Envelope(message, next(self._ids), sender, self._incarnation, to, "", answers, step)
         )
@@ -78,11 +87,15 @@ class Router:
             sender, envelope.reply_to, message, step=envelope.step, answers=envelope.id
         )
 
-    async def _send_later(self, sender: str, to: str, message: Message, step: int) -> None:
-        """Send a message once its receiver is back. Its number is then taken: a number that is
-        taken before would come late."""
-        await self._returning.wait(to)
-        await self.send(sender, to, message, step=step)
+    async def _send_later(
+        self, sender: str, to: str, message: Message, step: int, answers: int
+    ) -> None:
+        """Send a message once its receiver is back and can read its arrays. Its number is then
+        taken: a number that is taken before would come late."""
+        if to in self._returning:
+            await self._returning.wait(to)
+        message = await self.host_copies.of(to, message)
+        await self.send(sender, to, message, step=step, answers=answers)
 
     async def ask(
         self,
@@ -99,6 +112,8 @@ class Router:
             raise ActorStopped(f"{sender} has stopped: it cannot ask {to}")
         if to in self._returning:
             await self._returning.wait(to)
+        if self.host_copies.needed(to, message):
+            message = await self.host_copies.of(to, message)
         loop = asyncio.get_running_loop()
         envelope = Envelope(
             message, next(self._ids), sender, self._incarnation, to, sender, 0, step
@@ -120,16 +135,7 @@ class Router:
             self._metrics.waited(sender, to, loop.time() - since)
             if self.tracer is not None:
                 self.tracer.waited(envelope, since)
-        if isinstance(found, Refusal):
-            raise Refused(f"{to} refused {message!r} of {sender}: {found.error}")
-        said = unpacked(found) if isinstance(found, Value) and answer is not Value else found
-        if isinstance(said, answer):
-            return said
-        if answer is float and isinstance(said, int):
-            return cast("R", float(said))
-        told = repr(said)[:80]
-        expected = getattr(answer, "__name__", answer)
-        raise MessageError("bad_type", f"{to} answered {told} to {message!r}, expected {expected}")
+        return typed_answer(found, answer, envelope)
 
     async def _send(self, envelope: Envelope) -> None:
         message = envelope.message
@@ -241,6 +247,7 @@ class Router:
         self.stopped.update(askers)
         if self.stopping:
             self._returning.end()
+            self.host_copies.close()
         for ask in list(self.asks.values()):
             if ask.asker in self.stopped:
                 ask.fail(f"{ask.asker} is stopping")

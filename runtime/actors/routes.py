@@ -5,13 +5,15 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Iterable, Set
 from dataclasses import dataclass, field
-from typing import NamedTuple
+from typing import NamedTuple, TypeVar, cast
 
-from runtime.errors import ActorStopped
-from runtime.messages.message import Lane, Message
+from runtime.errors import ActorStopped, MessageError, Refused
+from runtime.messages.message import Envelope, Lane, Message, Refusal
+from runtime.messages.plain_values import Value, unpacked
 from runtime.suggest import near_hint
 from runtime.transport import Transport
 
+R = TypeVar("R")
 MOST_FORMER = 256  # actors that have ended, of which late messages count
 
 
@@ -123,3 +125,20 @@ def unlinked(sender: str, to: str, linked: Iterable[str], known: Iterable[str]) 
 
 async def dropped() -> None:
     """Send nothing, in place of a message that no actor waits for."""
+
+
+def typed_answer(found: Message, answer: type[R], asked: Envelope) -> R:
+    """Return the answer to an ask if it is an `answer`. Raises Refused if the peer refused, and
+    MessageError for an answer of another type."""
+    to = asked.receiver
+    message = asked.message
+    if isinstance(found, Refusal):
+        raise Refused(f"{to} refused {message!r} of {asked.sender}: {found.error}")
+    said = unpacked(found) if isinstance(found, Value) and answer is not Value else found
+    if isinstance(said, answer):
+        return said
+    if answer is float and isinstance(said, int):
+        return cast("R", float(said))
+    told = repr(said)[:80]
+    expected = getattr(answer, "__name__", answer)
+    raise MessageError("bad_type", f"{to} answered {told} to {message!r}, expected {expected}")

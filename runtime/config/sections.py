@@ -99,8 +99,10 @@ class Launcher(Section):
 class Placement(Section):
     """[placement]: which actors share a process, and on which machines workers run."""
 
-    processes: Literal["one-per-actor", "one"] = "one-per-actor"
-    """`"one"`: all actors that no `[[process]]` names run in one process."""
+    processes: Literal["one-per-actor", "per-device", "one"] = "one-per-actor"
+    """`"per-device"`: all actors of a machine that compute on the same GPU run in one process, and
+    hand arrays over there without copies (docs/gpu.md). `"one"`: all actors run in one process.
+    Actors that a `[[process]]` names run in that process."""
     spread: Text = "*"
     """The machines that workers are spread over: names, a list or patterns."""
     servers: Text = "*"

@@ -71,6 +71,12 @@ class Arena:
         return f"{path} {Path(path).readlink()}"
 
     @property
+    def range(self) -> tuple[int, int]:
+        """The first address of this process's mapping, and its bytes. Low addresses are used
+        first."""
+        return self._memory.address, self.size
+
+    @property
     def used(self) -> int:
         """The bytes of the blocks that are held."""
         with self._lock:

@@ -12,6 +12,8 @@ header_checks    The fields of a message's header, and the errors of a header th
                  (see `wire`)
 received_arrays  Arrays of a message that was received
 plain_values     Plain values in messages
+device_arrays    Arrays of messages that lie on a device
+frame_sizes      The bytes of frames, which byte credits count
 
 See docs/decisions/messages.md.
 """

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from runtime.errors import MessageError
+from runtime.messages.device_arrays import HOST, SharedArray, is_shared
 from runtime.messages.message import Array, Message
 
 MAX_DIMENSIONS = 8
@@ -22,7 +23,7 @@ DTYPES = {
 }  # fmt: skip
 _NAMES = {dtype: name for name, dtype in DTYPES.items()}  # looking up a dtype's name takes 3 us
 
-Frame = bytes | memoryview
+Frame = bytes | memoryview | SharedArray  # the last only within a process
 # an array -> its offset in shared memory; None: the array must travel in a frame
 Lend = Callable[[Array], int | None]
 
@@ -43,7 +44,9 @@ def encode_arrays(body: Message, lend: Lend, descriptors: list[Any], frames: lis
         for array in value if several else (value,):
             descriptor = _descriptor(body, name, array)
             offset = lend(array)
-            if offset is None:
+            if offset is None and is_shared(array):
+                frames.append(array)  # by reference, within a process
+            elif offset is None:
                 frames.append(_frame(array, descriptor))
             else:
                 descriptor += (
@@ -55,11 +58,15 @@ def encode_arrays(body: Message, lend: Lend, descriptors: list[Any], frames: lis
         raise MessageError("too_large", f"{body.kind} has {arrays} arrays, at most {MAX_ARRAYS}")
 
 
-def _descriptor(body: Message, name: str, array: Array) -> list[Any]:
+def _descriptor(body: Message, name: str, array: Any) -> list[Any]:
     dtype = _NAMES.get(array.dtype) or array.dtype.name
     if dtype not in DTYPES:
         raise MessageError(
             "bad_type", (f"{body.kind}.{name} has dtype {array.dtype}, which no message carries")
+        )
+    if not (isinstance(array, HOST) or is_shared(array)):
+        raise MessageError(
+            "bad_type", f"{body.kind}.{name} is a {type(array).__name__}, expected a NumPy array"
         )
     if array.ndim > MAX_DIMENSIONS:
         raise MessageError(

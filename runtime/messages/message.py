@@ -93,9 +93,7 @@ class Message:
         shown = []
         for field in fields(self):  # type: ignore[arg-type]  # every subclass is a dataclass
             value = getattr(self, field.name)
-            several = isinstance(value, tuple) and any(
-                isinstance(item, np.ndarray) for item in value
-            )
+            several = isinstance(value, tuple) and any(map(_is_array, value))
             text = f"({', '.join(map(_brief, value))})" if several else _brief(value)
             shown.append(f"{field.name}={text}")
         return f"{type(self).__name__}({', '.join(shown)})"
@@ -307,8 +305,13 @@ def message_annotation(function: types.FunctionType) -> type[Message] | None:
     return kind if isinstance(kind, type) and issubclass(kind, Message) else None
 
 
+def _is_array(value: Any) -> bool:
+    """Whether a value is an array, wherever it lies."""
+    return isinstance(value, np.ndarray) or hasattr(value, "shape")
+
+
 def _brief(value: Any) -> str:
-    if isinstance(value, np.ndarray):
+    if _is_array(value):
         return f"{value.dtype}{list(value.shape)}"
     text = repr(value)
     return text if len(text) <= 60 else f"{text[:57]}..."

@@ -25,6 +25,7 @@ import msgpack
 
 from runtime.errors import MessageError
 from runtime.messages.arrays import Frame, Lend, encode_arrays, nowhere
+from runtime.messages.frame_sizes import size_of as size_of
 from runtime.messages.header_checks import (
     PLACES,
     PROTOCOL,
@@ -81,13 +82,6 @@ def decode(frames: Sequence[Any], borrow: Borrow = nothing) -> Envelope:
         return Envelope(kind(*values), *head[2:9])
     named = {field.name: value for field, value in zip(kind.plain_fields, values, strict=True)}
     return Envelope(kind(**named, **decode_arrays(kind, head[10], frames[1:], borrow)), *head[2:9])
-
-
-def size_of(frames: Sequence[Any]) -> int:
-    """Return the bytes of all frames, which byte credits count."""
-    if len(frames) == 1:  # most messages; 0.05 us instead of 0.3
-        return len(frames[0])
-    return sum(frame.nbytes if isinstance(frame, memoryview) else len(frame) for frame in frames)
 
 
 def _header(frames: Sequence[Any]) -> list[Any]:

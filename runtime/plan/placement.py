@@ -122,8 +122,52 @@ def machines_wanted(topology: Topology, config: ClusterConfig) -> int:
 
 
 def _grouped(topology: Topology, config: ClusterConfig) -> list[Group]:
+    rules = _rules(config)
     together = config.placement.processes == "one"
-    return group_into_processes(topology, _rules(config), "", together)
+    groups = group_into_processes(topology, rules, "", together)
+    if config.placement.processes != "per-device":
+        return groups
+    shared = _by_device(at_home(groups, topology, config), topology, rules)
+    return group_into_processes(topology, [*rules, *shared], "", together)
+
+
+def _by_device(
+    groups: Sequence[Group], topology: Topology, rules: Sequence[ProcessRule]
+) -> list[ProcessRule]:
+    """Return a process for each GPU of each machine, with the actors on it that no rule names, and
+    the actors that follow them. The lead stays apart, so that it outlives them."""
+    named = {rule.name for rule in rules}
+    machine_of = {
+        actor: machine
+        for process, machine, actors in groups
+        for actor in actors
+        if process not in named
+    }
+    free = [
+        actor
+        for actor in topology.actors
+        if actor.name in machine_of and actor.name != topology.lead
+    ]
+    place = {actor.name: (machine_of[actor.name], actor.gpu) for actor in free if actor.gpu}
+    following = {}
+    for actor in free:
+        near = {place[peer] for peer in topology.peers(actor.name) if peer in place}
+        if actor.follows and len(near) == 1:
+            following[actor.name] = near.pop()
+    sharing: defaultdict[tuple[str, str], list[str]] = defaultdict(list)
+    for name, where in (place | following).items():
+        sharing[where].append(name)
+    machines = {machine for machine, _ in sharing}
+    return [
+        ProcessRule(
+            gpu.replace(":", "-") + (f"-{machine}" if len(machines) > 1 else ""),
+            machine,
+            tuple(actors),
+            "placement.processes",
+            (machine,),
+        )
+        for (machine, gpu), actors in sharing.items()
+    ]
 
 
 def _rules(config: ClusterConfig) -> list[ProcessRule]:

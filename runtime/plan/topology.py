@@ -73,6 +73,16 @@ class ActorSpec:
         return bool(getattr(self.options, "serves", False))
 
     @property
+    def gpu(self) -> str:
+        """The GPU of its machine that the actor computes on, such as "cuda:0"; "" for none."""
+        return str(getattr(self.options, "gpu", ""))
+
+    @property
+    def follows(self) -> bool:
+        """Whether the actor joins the process of its peers on a GPU, if that is one process."""
+        return bool(getattr(self.options, "follows", False))
+
+    @property
     def restarts(self) -> int:
         """The number of deaths of its process that the actor may survive: the process is started
         again, with a new actor, while the run goes on."""

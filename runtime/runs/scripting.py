@@ -37,7 +37,7 @@ from runtime.runs.script_record import record_of
 from runtime.runs.signals import Signals
 
 SAID_OTHERWISE = ("program", "run", "placement")  # sections whose keys are arguments here
-Processes = Literal["one-per-actor", "one", "here"]
+Processes = Literal["one-per-actor", "per-device", "one", "here"]
 
 
 def launch(

@@ -17,6 +17,7 @@ from runtime.errors import ActorStopped, MessageError
 from runtime.messages import wire
 from runtime.messages.arrays import Frame
 from runtime.messages.credits import CreditGate, cost_of
+from runtime.messages.frame_sizes import size_of_frame
 from runtime.messages.message import Envelope, Lane
 from runtime.transport.interface import Deliver, Endpoints, Limits, Reject, Transport
 from runtime.transport.network_model import Network, Route
@@ -90,7 +91,7 @@ class InprocTransport(Transport):
         frames = wire.encode(envelope)
         size = wire.size_of(frames)
         most = self.limits.message_bytes  # of one frame, as in the other transports
-        if size > most and max(wire.size_of([frame]) for frame in frames) > most:
+        if size > most and max(map(size_of_frame, frames)) > most:
             raise MessageError("too_large", f"{envelope!r} has {size} bytes, at most {most}")
         await link.gate.acquire(cost_of(size))
         sent = asyncio.get_running_loop().time()

@@ -222,3 +222,73 @@ def test_pins_elsewhere_need_a_number_of_threads_within_the_configured_cores(
             (f"{ELSEWHERE}hosts = 'a'\ncores = 4\nthreads = 3\npin = ['*']"),
             topology(2, 0),
         )
+
+
+@dataclass(frozen=True)
+class OnGpu:
+    """Options of an actor that computes on a GPU."""
+
+    gpu: str
+    spread: ClassVar[bool] = True
+
+
+@dataclass(frozen=True)
+class Follows:
+    """Options of an actor that adds up for others."""
+
+    follows: ClassVar[bool] = True
+
+
+def on_gpus(*gpus: str) -> Topology:
+    """A lead, a worker on each of these GPUs, one on the CPU, and an actor that adds up for the
+    first two workers."""
+    actors = [ActorSpec("lead", "lead", OnGpu("cuda:0")), ActorSpec("cpu", "worker", Spread())]
+    actors += [ActorSpec(f"w{n}", "worker", OnGpu(gpu)) for n, gpu in enumerate(gpus)]
+    actors += [ActorSpec("sum", "sum", Follows())]
+    links = (("sum", "w0"), ("sum", "w1"), ("sum", "lead"))
+    return Topology("program", tuple(actors), links, "lead")
+
+
+PER_DEVICE = "[placement]\nprocesses = 'per-device'\n"
+
+
+def test_actors_on_one_gpu_share_a_process_with_those_that_add_up_for_them(tmp_path: Path) -> None:
+    made = on_gpus("cuda:0", "cuda:0", "cuda:1")
+    found = {spec.name: spec.actors for spec in placed(tmp_path, PER_DEVICE, made).processes}
+    assert found == {
+        "cuda-0": ("w0", "w1", "sum"),
+        "cuda-1": ("w2",),
+        "lead": ("lead",),
+        "cpu": ("cpu",),
+    }
+
+
+def test_an_actor_that_adds_up_for_several_gpus_has_its_own_process(tmp_path: Path) -> None:
+    made = on_gpus("cuda:0", "cuda:1")
+    found = {spec.name: spec.actors for spec in placed(tmp_path, PER_DEVICE, made).processes}
+    assert found["cuda-0"] == ("w0",) and found["cuda-1"] == ("w1",) and found["sum"] == ("sum",)
+
+
+def test_the_same_gpu_of_two_machines_is_two_processes(tmp_path: Path) -> None:
+    text = f"{PER_DEVICE}{ELSEWHERE}name = 'a'\naddress = '10.0.0.1'\n"
+    text += "[[machine]]\nname = 'b'\naddress = '10.0.0.2'\n"
+    made = on_gpus(*["cuda:0"] * 4)
+    found = {
+        spec.name: (spec.machine, spec.actors) for spec in placed(tmp_path, text, made).processes
+    }
+    at = {name: machine for name, (machine, _) in found.items() if name.startswith("cuda")}
+    assert at == {"cuda-0-a": "a", "cuda-0-b": "b"}
+    workers = sorted(name for name in found for name in found[name][1] if name.startswith("w"))
+    assert workers == ["w0", "w1", "w2", "w3"]
+
+
+def test_a_process_table_comes_before_the_processes_of_devices(tmp_path: Path) -> None:
+    text = f"{PER_DEVICE}[[process]]\nname = 'mine'\nactors = ['w1']\n"
+    made = on_gpus("cuda:0", "cuda:0")
+    found = {spec.name: spec.actors for spec in placed(tmp_path, text, made).processes}
+    assert found["mine"] == ("w1",) and "w0" in found["cuda-0"]
+
+
+def test_without_the_setting_each_actor_on_a_gpu_has_its_process(tmp_path: Path) -> None:
+    found = placed(tmp_path, "", on_gpus("cuda:0", "cuda:0")).processes
+    assert all(len(spec.actors) == 1 for spec in found)
