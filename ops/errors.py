@@ -103,3 +103,8 @@ def check_axis(op: str, axis: int, ndim: int) -> int:
     if type(axis) is not int or not -ndim <= axis < ndim:
         raise OpsError(f"{op}: axis is {axis!r}, expected an integer from {-ndim} to {ndim - 1}")
     return axis % ndim
+
+
+def first_line(error: BaseException) -> str:
+    """The type of an error and the first line of its text."""
+    return ": ".join([type(error).__name__, *str(error).strip().splitlines()[:1]])

@@ -63,6 +63,7 @@ LARGE = {
     "ops/cuda/windows.py pool_forward": "the arguments of kernels, one a line",
     "ops/reference/recurrent.py": "LSTM and RNN, which share their checks and products",
     "nets/graph": "the parts of one class, Net, and the objects that it is made of",
+    "runtime/actors": "an actor and what its process does for it, from routes to copies of arrays",
     "roles/learning": "plain objects without messages, each of them used by several roles",
     "roles/planning": "a module for each step from [train] to a topology, and each sort of check",
     "roles/commands/convert.py convert": "half of it is the help of the command",

@@ -19,6 +19,7 @@ signatures    The parameters of a kernel, read from its text, and the check of a
 host_copies   Copies of a device's arrays in memory of the host that other processes read in place
 page_locks    The page locks of memory that this process shares with others
 device_array  An array of a device for other actors: by reference, or as one copy on the host
+cublas        Products by cuBLAS
 
 Nothing here imports CuPy: the backend passes the module.
 

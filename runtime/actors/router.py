@@ -15,10 +15,11 @@ from runtime.actors.message_metrics import MessageMetrics
 from runtime.actors.rejections import Rejections
 from runtime.actors.routes import (
     Ask,
+    Asks,
     Home,
     Homes,
     Returning,
-    dropped,
+    not_understood,
     typed_answer,
     unlinked,
 )
@@ -48,7 +49,7 @@ class Router:
         self._returning = Returning()
         self.host_copies = HostCopies(cells)
         self._ids = itertools.count(1)
-        self.asks: dict[int, Ask] = {}
+        self.asks = Asks()
         self.tracer: Tracer | None = None  # while this process is traced
         self.rejections = Rejections(logging.getLogger(f"convoy.{process}"))
 
@@ -82,18 +83,16 @@ class Router:
         next life have the same numbers."""
         asker = self._homes.get(envelope.reply_to)
         if asker is None or asker.incarnation != envelope.incarnation:
-            return dropped()
-        return self.send(
-            sender, envelope.reply_to, message, step=envelope.step, answers=envelope.id
-        )
+            return asyncio.sleep(0)
+        to = envelope.reply_to
+        return self.send(sender, to, message, step=envelope.step, answers=envelope.id)
 
     async def _send_later(
         self, sender: str, to: str, message: Message, step: int, answers: int
     ) -> None:
         """Send a message once its receiver is back and can read its arrays. Its number is then
         taken: a number that is taken before would come late."""
-        if to in self._returning:
-            await self._returning.wait(to)
+        await self._returning.wait(to)
         message = await self.host_copies.of(to, message)
         await self.send(sender, to, message, step=step, answers=answers)
 
@@ -110,8 +109,7 @@ class Router:
         """Send a message and wait for its answer, like `Actor.ask`."""
         if sender in self.stopped:
             raise ActorStopped(f"{sender} has stopped: it cannot ask {to}")
-        if to in self._returning:
-            await self._returning.wait(to)
+        await self._returning.wait(to)
         if self.host_copies.needed(to, message):
             message = await self.host_copies.of(to, message)
         loop = asyncio.get_running_loop()
@@ -143,11 +141,8 @@ class Router:
         to = envelope.receiver
         understood = self.vocabulary.get(to)
         if understood is not None and type(message) not in understood and not envelope.answers:
-            known = ", ".join(sorted(kind.__name__ for kind in understood))
-            raise Unsendable(
-                "not_understood",
-                (f"{sender} cannot send {message!r} to {to}; {to} understands {known}"),
-            )
+            text = not_understood(f"{sender} cannot send {message!r} to {to}", to, understood)
+            raise Unsendable("not_understood", text)
         place = self._homes.get(to)
         if place is None:
             raise ActorStopped(unlinked(sender, to, self._homes, self.vocabulary))
@@ -177,10 +172,8 @@ class Router:
             text = f"no actor '{receiver}' lives in {self._process}"
             problem: MessageError | None = MessageError("unknown_receiver", text)
         elif not answers and type(envelope.message) not in cell.actor.handlers:
-            understood = ", ".join(sorted(kind.__name__ for kind in cell.actor.handlers))
-            problem = MessageError(
-                "not_understood", (f"{envelope!r}; {receiver} understands {understood}")
-            )
+            text = not_understood(repr(envelope), receiver, cell.actor.handlers)
+            problem = MessageError("not_understood", text)
         else:
             problem = self._take(envelope)
         if cell is None or problem is not None:
@@ -200,19 +193,17 @@ class Router:
         message, number, sender, incarnation, receiver, _, answers, _ = envelope
         place = self._homes.of_sender(sender)
         if place is None or place.incarnation != incarnation:
-            return MessageError(
-                "unknown_sender", (f"{envelope!r}: no such sender or incarnation is linked here")
-            )
+            text = f"{envelope!r}: no such sender or incarnation is linked here"
+            return MessageError("unknown_sender", text)
         if not answers:
             key = sender, message.lane
             if number > place.latest.get(key, 0):
                 place.latest[key] = number
                 return None
-            return MessageError(
-                "late", (f"{envelope!r} came twice, or after a message that was sent later")
-            )
+            text = f"{envelope!r} came twice, or after a message that was sent later"
+            return MessageError("late", text)
         ask = self.asks.get(answers)
-        if ask is None or ask.answer.done() or (ask.peer, ask.asker) != (sender, receiver):
+        if ask is None or not ask.waits(sender, receiver):
             return MessageError("unasked", f"{envelope!r} answers no open ask")
         if self.tracer is not None:
             self.tracer.answered(envelope)
@@ -237,9 +228,7 @@ class Router:
             self._returning.expect(gone, process)
         else:
             self._returning.end(gone)
-        for ask in list(self.asks.values()):
-            if ask.peer in gone:
-                ask.fail(f"{ask.peer} will not answer {ask.asker}: its process {process} is gone")
+        self.asks.lost(gone, process)
         return gone
 
     def stop(self, askers: Iterable[str]) -> None:
@@ -248,6 +237,4 @@ class Router:
         if self.stopping:
             self._returning.end()
             self.host_copies.close()
-        for ask in list(self.asks.values()):
-            if ask.asker in self.stopped:
-                ask.fail(f"{ask.asker} is stopping")
+        self.asks.stop(self.stopped)

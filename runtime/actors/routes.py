@@ -104,6 +104,10 @@ class Ask(NamedTuple):
     said: type[Message] = Message
     since: float = 0.0  # loop time
 
+    def waits(self, peer: str, asker: str) -> bool:
+        """Whether it waits for an answer of this peer to this asker."""
+        return not self.answer.done() and (self.peer, self.asker) == (peer, asker)
+
     def fail(self, why: str) -> None:
         """Fail the ask with ActorStopped(`why`)."""
         if not self.answer.done():
@@ -111,6 +115,27 @@ class Ask(NamedTuple):
             # Without this call, asyncio would log the error if the asker is still sending and never
             # awaits the answer.
             self.answer.exception()
+
+
+class Asks(dict[int, Ask]):
+    """The open asks of a process, by their numbers."""
+
+    def lost(self, peers: Set[str], process: str) -> None:
+        """Fail the asks to these peers, whose process has ended."""
+        for ask in list(self.values()):
+            if ask.peer in peers:
+                ask.fail(f"{ask.peer} will not answer {ask.asker}: its process {process} is gone")
+
+    def stop(self, askers: Set[str]) -> None:
+        """Fail the asks of these actors, which stop."""
+        for ask in list(self.values()):
+            if ask.asker in askers:
+                ask.fail(f"{ask.asker} is stopping")
+
+
+def not_understood(text: str, to: str, known: Iterable[type[Message]]) -> str:
+    """The text of an error: `to` understands the `known` messages only."""
+    return f"{text}; {to} understands {', '.join(sorted(kind.__name__ for kind in known))}"
 
 
 def unlinked(sender: str, to: str, linked: Iterable[str], known: Iterable[str]) -> str:
@@ -121,10 +146,6 @@ def unlinked(sender: str, to: str, linked: Iterable[str], known: Iterable[str]) 
         return f"{sender} has no link to '{to}': add {(sender, to)} to the links of the topology"
     near = near_hint(to, [*linked, *known])
     return f"{sender} has no link to an actor called '{to}'{near}"
-
-
-async def dropped() -> None:
-    """Send nothing, in place of a message that no actor waits for."""
 
 
 def typed_answer(found: Message, answer: type[R], asked: Envelope) -> R:

@@ -23,7 +23,8 @@ from collections.abc import Iterable, Mapping, Sequence
 
 from runtime.config.hostfile import matching
 from runtime.config.sections import ClusterConfig, Machine
-from runtime.plan.topology import ActorSpec, Group, Topology, blocks
+from runtime.plan.grouping import Group, blocks
+from runtime.plan.topology import ActorSpec, Topology
 
 
 def at_home(groups: Sequence[Group], topology: Topology, config: ClusterConfig) -> list[Group]:

@@ -16,18 +16,11 @@ from runtime.config.hostfile import matching
 from runtime.config.sections import ClusterConfig, Machine
 from runtime.errors import ConfigError
 from runtime.machine.usable_cores import limits, usable
+from runtime.plan.grouping import Group, ProcessRule, group_into_processes
 from runtime.plan.homes import at_home, wanted
 from runtime.plan.machine_files import Files
 from runtime.plan.roads import is_far
-from runtime.plan.topology import (
-    ActorSpec,
-    Group,
-    Placement,
-    ProcessRule,
-    ProcessSpec,
-    Topology,
-    group_into_processes,
-)
+from runtime.plan.topology import ActorSpec, Placement, ProcessSpec, Topology
 
 MOST_NAMED = 5  # machines in a warning
 

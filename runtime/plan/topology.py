@@ -9,11 +9,9 @@ here.
 from __future__ import annotations
 
 import dataclasses
-import fnmatch
-import itertools
 import json
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
@@ -127,7 +125,7 @@ class Topology:
         if problems:
             raise ConfigError(problems)
         names = [actor.name for actor in self.actors]
-        problems = [f"topology: two actors are called '{name}'" for name in _repeated(names)]
+        problems = [f"topology: two actors are called '{name}'" for name in repeated(names)]
         ends = {name for link in self.links for name in link}
         problems += [
             (f"topology: no actor is called '{name}', but a link names it{near_hint(name, names)}")
@@ -136,7 +134,7 @@ class Topology:
         problems += [
             (f"topology: an actor is called '{name}', which is kept for the runtime")
             for name in names
-            if _kept(name)
+            if kept(name)
         ]
         if self.lead not in names:
             near = near_hint(self.lead, names)
@@ -299,89 +297,6 @@ class Placement:
         return placement
 
 
-@dataclass(frozen=True)
-class ProcessRule:
-    """A [[process]] of cluster.toml: actors whose names match one of `actors` share the process
-    `name` on `machine`. If it names several `machines`, each of them gets a process `name-machine`
-    with a share of the actors."""
-
-    name: str
-    machine: str
-    actors: tuple[str, ...]
-    where: str = "process"  # the place in cluster.toml, for problems
-    machines: tuple[str, ...] = ()
-
-
-Group = tuple[str, str, tuple[str, ...]]  # process, machine, actors
-
-
-def group_into_processes(
-    topology: Topology, rules: Iterable[ProcessRule], default_machine: str, together: bool
-) -> list[Group]:
-    """Group the actors into processes.
-
-    Rules come first, in order. Each other actor joins the process that it names, or gets its own
-    process, or all join one if `together`. Actors that match no rule are on the `default_machine`.
-    Raises ConfigError.
-    """
-    names = [actor.name for actor in topology.actors]
-    left = dict.fromkeys(names)
-    groups: list[Group] = []
-    problems: list[str] = []
-    for rule in rules:
-        taken = tuple(
-            name
-            for name in left
-            if any(fnmatch.fnmatchcase(name, pattern) for pattern in rule.actors)
-        )
-        if not taken:
-            problems.append(
-                f"{rule.where}: no actor left matches {list(rule.actors)}; the actors are "
-                f"{', '.join(names)}"
-            )
-        for name in taken:
-            del left[name]
-        groups += _shared_out(rule, taken)
-    if together and left:
-        groups.append(("convoy", default_machine, tuple(left)))
-    elif left:
-        homes: dict[str, list[str]] = {}
-        for actor in topology.actors:
-            if actor.name in left:
-                homes.setdefault(actor.process or actor.name, []).append(actor.name)
-        groups.extend((home, default_machine, tuple(members)) for home, members in homes.items())
-    problems += [
-        f"process '{name}': two processes would be called '{name}' (a process without a rule "
-        "has its actor's name, "
-        "or 'convoy'); choose another name"
-        for name in _repeated([name for name, _, _ in groups])
-    ]
-    problems += [
-        (f"process '{name}': this name is kept for the runtime")
-        for name, _, _ in groups
-        if _kept(name)
-    ]
-    if problems:
-        raise ConfigError(problems)
-    return groups
-
-
-def _shared_out(rule: ProcessRule, taken: tuple[str, ...]) -> list[Group]:
-    """Return the processes of a rule. A machine without an actor gets no process."""
-    if len(rule.machines) < 2:
-        return [(rule.name, rule.machine, taken)]
-    machines = rule.machines[: len(taken)]
-    shares = zip(machines, itertools.pairwise(blocks(len(taken), [1] * len(machines))), strict=True)
-    return [(f"{rule.name}-{name}", name, taken[low:high]) for name, (low, high) in shares]
-
-
-def blocks(count: int, weights: Sequence[int]) -> list[int]:
-    """Return where to cut a row of `count` items so that each weight gets its part: len(weights) +
-    1 cuts, which differ from the exact positions by less than one."""
-    whole = sum(weights)
-    return [0, *(count * up_to // whole for up_to in itertools.accumulate(weights))]
-
-
 def _malformed(actors: Iterable[object], links: Iterable[object]) -> list[str]:
     """Return a line for each entry that is not an actor or not a pair of names."""
     problems = [
@@ -400,10 +315,11 @@ def _malformed(actors: Iterable[object], links: Iterable[object]) -> list[str]:
     ]
 
 
-def _kept(name: str) -> bool:
+def kept(name: str) -> bool:
     """Whether the name would be mistaken for the supervisor, or for a process's agent."""
     return name == SUPERVISOR or "/" in name
 
 
-def _repeated(names: list[str]) -> list[str]:
+def repeated(names: list[str]) -> list[str]:
+    """The names that come more than once."""
     return sorted(name for name, count in Counter(names).items() if count > 1)

@@ -15,12 +15,12 @@ from typing import NamedTuple
 import numpy as np
 
 from ops.cuda.conv.algorithm import Convolution, ConvShape, Direction
-from ops.cuda.conv.cudnn import CudnnMissing, Library, Planned, Steps, first_line
+from ops.cuda.conv.cudnn import CudnnMissing, Library, Planned, Steps
 from ops.cuda.conv.lowered import Lowered
 from ops.cuda.conv.trial import Trial
 from ops.cuda.device import OnDevice
 from ops.cuda.image_layout import ALIGNED, address, step_of
-from ops.errors import Array
+from ops.errors import Array, first_line
 
 FORWARD, DATA, WEIGHTS = Direction
 # The greatest error that is accepted, as a part of the greatest value. Unless the precision is

@@ -19,7 +19,7 @@ from ops.cuda.conv.weight_layouts import WeightOrder
 from ops.cuda.device import OnDevice
 from ops.cuda.image_layout import ALIGNED, address
 from ops.cuda.repeats import Call
-from ops.errors import Array, OpsError, Shape
+from ops.errors import Array, OpsError, Shape, first_line
 from ops.holding import holds_lock
 
 LIBRARY = "libcudnn.so.9"
@@ -226,8 +226,3 @@ class Planned:
         )
         again.held = pointers  # type: ignore[attr-defined]  # it is read at every call
         return again
-
-
-def first_line(error: BaseException) -> str:
-    """The type of an error and the first line of its text."""
-    return ": ".join([type(error).__name__, *str(error).strip().splitlines()[:1]])

@@ -15,8 +15,9 @@ from runtime.config.unused import unused
 from runtime.errors import ConfigError, LaunchError
 from runtime.machine.usable_cores import usable
 from runtime.plan import cores, placement
+from runtime.plan.grouping import blocks
 from runtime.plan.placement import idle, place
-from runtime.plan.topology import ActorSpec, Placement, Topology, blocks
+from runtime.plan.topology import ActorSpec, Placement, Topology
 
 ELSEWHERE = "[launcher]\nkind = 'ssh'\n[[machine]]\n"
 

@@ -13,14 +13,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from runtime.errors import ConfigError
-from runtime.plan.topology import (
-    ActorSpec,
-    Placement,
-    ProcessRule,
-    ProcessSpec,
-    Topology,
-    group_into_processes,
-)
+from runtime.plan.grouping import ProcessRule, group_into_processes
+from runtime.plan.topology import ActorSpec, Placement, ProcessSpec, Topology
 
 NAMES = ("worker-0", "worker-1", "model", "server")
 
