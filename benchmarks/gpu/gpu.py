@@ -58,8 +58,9 @@ class Plan:
 
 PLANS = {
     "facts": Plan("Machine, and the driver's start", 30, {}, "parts:facts"),
-    "runs": Plan("Training through `up`, twice each", 110, RUNTIME, "runs:runs"),
-    "convolutions": Plan("Every convolution of five nets", 150, NET, "convolutions:convolutions"),
+    "runs": Plan("Training through `up`, twice each", 80, RUNTIME, "runs:runs"),
+    "two-workers": Plan("Two workers on one card", 40, RUNTIME, "two_workers:two_workers"),
+    "convolutions": Plan("Every convolution of five nets", 120, NET, "convolutions:convolutions"),
     "speed": Plan("Images a second beside PyTorch", 160, RUNTIME, "steps:speed"),
     "replays": Plan("Training steps, replayed", 25, RUNTIME, "replays:replays"),
     "growth": Plan("No growth over 2 000 steps", 15, RUNTIME, "steps:growth"),

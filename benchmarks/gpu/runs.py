@@ -31,6 +31,8 @@ DATA = {
     "cifar10_quick": '{{ format = "synthetic", shape = [3, 32, 32], classes = 10, size = 2000 }}',
 }
 CLUSTER = """
+[placement]
+processes = "{processes}"
 [train]
 net = "net.prototxt"
 solver = "solver.prototxt"
@@ -102,7 +104,14 @@ def runs(record: Record, sizes: Sizes) -> None:
 
 
 def configured(
-    folder: Path, net: str, batch: int, iterations: int, preset: str, workers: int, device: str
+    folder: Path,
+    net: str,
+    batch: int,
+    iterations: int,
+    preset: str,
+    workers: int,
+    device: str,
+    processes: str = "one-per-actor",
 ) -> None:
     """Write cluster.toml and its solver."""
     folder.mkdir(parents=True)
@@ -113,7 +122,8 @@ def configured(
     (folder / "solver.prototxt").write_text(text)
     train, test = (DATA[net].format(split=split) for split in ("train", "test"))
     text = CLUSTER.format(
-        batch=batch, device=device, train=train, test=test, preset=preset, workers=workers
+        batch=batch, device=device, train=train, test=test, preset=preset, workers=workers,
+        processes=processes,
     )  # fmt: skip
     (folder / "cluster.toml").write_text(text)
 

@@ -20,6 +20,7 @@ class Sizes:
     contract: str  # pytest's -k
     processes: int  # of pytest
     runs: tuple[tuple[str, int, int], ...]  # zoo name, batch, iterations; each with every preset
+    two_workers: tuple[tuple[str, int, int], ...]  # zoo name, batch, iterations
     convolutions: tuple[tuple[str, int, Image], ...]  # zoo name, batch, image
     passes: int  # of each convolution and step that are timed
     steps: tuple[tuple[str, int, Image, int], ...]  # zoo name, batch, image, classes
@@ -33,6 +34,7 @@ WHOLE = Sizes(
     contract="cupy",
     processes=8,
     runs=(("lenet", 64, 300), ("cifar10_quick", 128, 200)),
+    two_workers=(("lenet", 64, 800),),
     convolutions=(
         ("cifar10_quick", 128, CIFAR),
         ("caffenet", 64, CAFFENET),
@@ -78,6 +80,7 @@ def rehearsal() -> Sizes:
         contract,
         processes=0,
         runs=(("lenet", 8, 4),),
+        two_workers=(("lenet", 8, 4),),
         convolutions=(("cifar10_quick", 4, CIFAR),),
         passes=2,
         steps=(("cifar10_quick", 4, CIFAR, 10),),

@@ -259,6 +259,7 @@ class Half(Replica, overrides=("compute",)):
     def __init__(self, *, atomic: bool) -> None:
         self._atomic = atomic
         self._clips = False
+        self._chosen: Any = SimpleNamespace(reads_device=True)
         self._updating = asyncio.Lock()
         self._buckets = [SimpleNamespace(number=number) for number in (0, 1)]  # type: ignore[misc]
         self._exposure: Any = SimpleNamespace(measured=nullcontext)

@@ -84,7 +84,9 @@ def test_an_attribute_that_is_not_a_function_is_refused_with_the_program_and_its
     assert told == f"program 'offering': {name} is int, expected a function {call}"
 
 
-@pytest.mark.parametrize("name", [name for name in FUNCTIONS if name != "preload"])
+@pytest.mark.parametrize(
+    "name", [name for name in FUNCTIONS if name not in ("preload", "completions")]
+)
 def test_a_function_that_cannot_be_called_as_the_runtime_calls_it_is_refused(name: str) -> None:
     # False: checked on use; True: checked when a cluster.toml names the program
     for planned_ in (False, True):

@@ -46,7 +46,7 @@ class Sum(Message):
 
 
 @message
-class Die(Message):
+class Perish(Message):
     """The process of the receiver is killed."""
 
 
@@ -79,7 +79,7 @@ class Worker(Actor):
             return await self.ask(self._friend, message, float)
         return float(message.values.sum())
 
-    async def on_die(self, message: Die, envelope: Envelope) -> None:
+    async def on_perish(self, message: Perish, envelope: Envelope) -> None:
         os.kill(os.getpid(), signal.SIGKILL)
 
     async def on_pid(self, message: Pid, envelope: Envelope) -> int:
@@ -192,13 +192,13 @@ class Lead(Actor):
 
     async def death(self) -> None:
         await self.spawn(ActorSpec("a", "worker"))
-        await self.ask("a", Die(), int)
+        await self.ask("a", Perish(), int)
 
     async def survived(self) -> dict[str, Any]:
         await self.spawn(ActorSpec("a", "mortal", MortalOptions()))
         first = await self.ask("a", Pid(), int)
         try:
-            await self.ask("a", Die(), int)
+            await self.ask("a", Perish(), int)
         except ActorStopped:
             second = await self.ask("a", Pid(), int)
         await self.end("a")
@@ -219,7 +219,7 @@ class Lead(Actor):
         """The process of the parent dies."""
         await self.spawn(ActorSpec("a", "parent"))
         self.emit("child", pid=await self.ask("a", Child(), int))
-        await self.ask("a", Die(), int)
+        await self.ask("a", Perish(), int)
 
     async def waiting(self) -> None:
         """Do nothing until the run ends."""

@@ -25,20 +25,20 @@ from runtime import Actor, ActorSpec, Envelope, ProgramFailed, Topology, WindDow
 
 class Clerk(Actor):
     def __init__(self, *, end):
-        self.end = end
+        self.my_end = end
 
     async def run(self):
-        while self.end == "never":
+        while self.my_end == "never":
             await asyncio.sleep(3600.0)
             self.emit("progress", hours=self.now() / 3600)
             if self.stopped:
                 return
         await asyncio.sleep(3600.0)
-        if self.end == "hang":
+        if self.my_end == "hang":
             await asyncio.Event().wait()
-        if self.end == "fail":
+        if self.my_end == "fail":
             raise ProgramFailed("no ink")
-        if self.end == "crash":
+        if self.my_end == "crash":
             raise ValueError("broken pen")
 
     stopped = False

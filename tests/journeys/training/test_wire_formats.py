@@ -263,10 +263,10 @@ def test_a_gradient_with_nan_ends_the_run_whatever_the_format(
 ) -> None:
     encode = Wire.encode
 
-    def poisoned(wire: Wire, layer: str, blobs: Any) -> Any:
+    def poisoned(wire: Wire, layer: str, blobs: Any, *where: Any) -> Any:
         if layer == "conv2":
             blobs[0].reshape(-1)[7] = np.nan
-        return encode(wire, layer, blobs)
+        return encode(wire, layer, blobs, *where)
 
     monkeypatch.setattr(Wire, "encode", poisoned)
     with pytest.raises(ProgramFailed, match="at iteration 1: training diverged"):

@@ -112,7 +112,7 @@ RUNTIME_MISTAKES = {
     ),
     "[placement]\nprocesses = 'on'": (
         "cluster.toml:2: placement.processes: found 'on' (string), expected 'one-per-actor' "
-        "or 'one' "
+        "or 'per-device' or 'one' "
         "(did you mean 'one'?)"
     ),
     "[[process]]\nactors = ['a']": f"cluster.toml:1: process[0].name: missing, {NAME}",
