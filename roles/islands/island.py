@@ -24,7 +24,15 @@ from roles.base.role import Held, Sent, Wires
 from roles.base.shapes import Shapes
 from roles.base.sizes import encoded
 from roles.base.steps import Sending, Step, Steps, Turn, Work
-from roles.islands.island_messages import Gain, GetHeld, GetOuter, GetVersion, OuterModel
+from roles.islands.island_messages import (
+    UNKNOWN,
+    UNMOVED,
+    Gain,
+    GetHeld,
+    GetOuter,
+    GetVersion,
+    OuterModel,
+)
 from roles.islands.island_model import IslandModel, KeptHistories, histories_of
 from roles.learning.buffers import in_memory_of
 from roles.learning.confusion import counts_of
@@ -129,7 +137,7 @@ class Island(Single):
         self._taking = asyncio.Lock()  # held while the outer model changes that the island holds
         self._answering: set[asyncio.Task[None]] = set()  # answers that wait for the outer server
         self._sequence = 0  # of the last gain
-        self._version = -1  # iterations in the outer model that is held; -1: it has not moved yet
+        self._version = UNMOVED  # iterations in the outer model that is held
         self._merged: tuple[int, ...] = ()  # the last gains of all islands in it
         self._exact = True  # the store has the outer model as no other island has changed it
 
@@ -137,6 +145,7 @@ class Island(Single):
         """Open the data, build the net and its parameters, and the copy of the outer model."""
         await super().on_start()
         self._sequence = self.incarnation << LIFE_BITS
+        self._version = UNMOVED if self.incarnation == 1 else UNKNOWN
         self._exposure = Exposure(self)
         self._exchanges = self.counter("exchanges", "Gains that islands have sent.")
 
