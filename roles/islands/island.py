@@ -43,7 +43,6 @@ from roles.workers.exposure import Exposure
 from roles.workers.single import Single, WholeOptions
 from runtime import ActorStopped, Envelope
 from runtime.messages.message import Refusal
-from runtime.user_code import told
 
 AGAIN_SECONDS = 0.05  # before the next life of the outer server is asked
 LIFE_BITS = 32  # gains of one life; the gains of a later life have larger numbers
@@ -305,7 +304,7 @@ class Island(Single):
             await answering
         except Exception as error:  # as if the handler had failed: the asker must not wait
             self.log.exception("%s could not answer %r", self.name, envelope)
-            await self.reply(envelope, Refusal(error=told(error)))
+            await self.reply(envelope, Refusal(error=f"{type(error).__name__}: {error}"))
 
     def _later(self, envelope: Envelope, answering: Coroutine[Any, Any, None]) -> None:
         """Answer while the inbox stays open: the outer server may have died, and in its next life
