@@ -301,11 +301,28 @@ def test_the_outer_server_dies_and_each_iteration_is_once_in_the_model_of_its_ne
 
 @pytest.mark.few("[0]")
 @pytest.mark.parametrize("seed", range(4))
-def test_a_run_ends_well_whatever_islands_and_outer_servers_die(tmp_path: Path, seed: int) -> None:
+def test_a_run_ends_well_whatever_outer_servers_and_islands_die_as_long_as_one_lives(
+    tmp_path: Path, seed: int
+) -> None:
     cluster = islands(tmp_path, workers=4, iterations=120, test=True, keys="period = 8\n")
-    script = drawn_deaths(seed, mean=0.3, names=[*ISLANDS, "outer"], most=8)
+    script = drawn_deaths(seed, mean=0.3, names=[*ISLANDS[1:], "outer"], most=8)
     simulation, _ = train(cluster, script, fast_link())
     assert simulation.journal.of("finished")
+
+
+@pytest.mark.few("[0]")
+@pytest.mark.parametrize("seed", range(4))
+def test_a_run_never_hangs_whatever_islands_and_outer_servers_die(
+    tmp_path: Path, seed: int
+) -> None:
+    cluster = islands(tmp_path, workers=4, iterations=120, test=True, keys="period = 8\n")
+    script = drawn_deaths(seed, mean=0.3, names=[*ISLANDS, "outer"], most=8)
+    try:
+        simulation, _ = train(cluster, script, fast_link())
+    except RuntimeError as error:
+        assert str(error) == "no island that is left holds the outer model"
+    else:
+        assert simulation.journal.of("finished")
 
 
 def when_the_last_model_is_copied(
