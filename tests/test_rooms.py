@@ -143,7 +143,7 @@ ROOMS: dict[str, str] = {
     "roles.workers": (
         "nets! nets.data ops! roles roles.base roles.exchange roles.fc roles.learning runtime!"
     ),
-    "roles.islands": "ops! roles roles.base roles.learning roles.workers runtime!",
+    "roles.islands": "ops! roles roles.base roles.learning roles.workers runtime! runtime.messages",
     "roles.forecasting": "nets! nets.tools roles roles.base roles.learning runtime "
     "runtime.compute runtime.config runtime.machine"
     " runtime.plan runtime.queueing runtime.transport",

@@ -8,6 +8,7 @@ from collections.abc import Mapping
 from nets.errors import CheckpointError
 
 SOLVER = "solver"  # the key of the solver's type in the metadata
+ZEROED = "zeroed"  # the key of the histories that are zero because their actors had died
 # ends the name of a parameter that training goes on from, where `layer.i` is its average over time
 TRAINED = ".trained"
 

@@ -13,8 +13,11 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Protocol, TypeVar
 
+import numpy as np
+
 from nets import NetError
 from nets.files import checkpoint
+from nets.files.histories import ZEROED
 from nets.predict import Seen
 from nets.reasons import reason
 from ops import Array
@@ -30,6 +33,7 @@ from roles.messages import Done, State
 from runtime import Actor, Message, Refused
 
 A = TypeVar("A")
+COPIES = 10  # of the last model, if the actors that have copied it die
 SLOW = 1.0  # seconds that a run waits for the previous checkpoint before it warns
 
 
@@ -90,6 +94,7 @@ class Checkpoints:
         self._waited_for = self._told = False
         self.last = ""  # the file that was written last
         self.unsaved = ""  # why the checkpoint after it could not be written
+        self._died: Snapshot | None = None  # that checkpoint, if an actor has died with its copy
         self.on_result: Callable[[str], None] = lambda result: None  # gets "written" or "failed"
 
     def __repr__(self) -> str:
@@ -153,6 +158,16 @@ class Checkpoints:
                 self._task = None
                 self._waited_for = False
 
+    async def written_at_end(self, place: Place) -> None:
+        """Do as `written` when the training has ended at `place`. A copy that has died with its
+        actor is made again, since the model stays as it is."""
+        await self.written()
+        for _ in range(COPIES):
+            if self._died is None or self._died.place != place:
+                return
+            await self.copy(self._died, self._actor.now())
+            await self.written()
+
     async def look(self) -> None:
         """Do as `written`, if the writing has ended."""
         if self._task is not None and self._task.done():
@@ -204,17 +219,23 @@ class Checkpoints:
         """Fetch the copy, write it, read it back, and remove old checkpoints."""
         began = self._actor.now()
         arrays = await self._gathered(of, copied)
+        zero = {name: like for copy in copied.values() for name, like in copy.zero.items()}
         wanted = {array for copy in copied.values() for array in copy.names if BESIDE not in array}
-        if lost := sorted(array for array in wanted - arrays.keys() if place_of(array) is None):
+        lost = sorted(wanted - arrays.keys() - zero.keys())
+        self._died = None
+        if lost := [array for array in lost if place_of(array) is None]:
+            self._died = of
             self._not_saved(f"{lost[0]} has died with the actor that had copied it")
             return
+        zeroed = sorted(zero.keys() - arrays.keys())
+        arrays |= {name: np.zeros_like(arrays[zero[name]]) for name in zeroed}
         best = self._actor.run_directory / FILE
         path = checkpoint_path(self._actor.run_directory, of.place[0]) if of.regular else best
         if self._seen is not None:  # once: it reads the net
             self._use = dict(await asyncio.to_thread(described, self._job, self._seen))
             self._seen = None
         try:
-            facts = {**self._use, **of.facts}
+            facts = {**self._use, **of.facts, **({ZEROED: " ".join(zeroed)} if zeroed else {})}
             pieces = await asyncio.to_thread(
                 writing, path, arrays, of.place, self._job, of.losses, facts
             )
@@ -229,6 +250,9 @@ class Checkpoints:
             )
             return
         self.unsaved = ""
+        if zeroed:
+            text = "%s: %s of its histories begin at 0: all islands that had them have died"
+            self._actor.log.warning(text, path.name, len(zeroed))
         if of.best:
             self._actor.emit("best", iteration=of.place[0], **of.best, file=best.name)
         if not of.regular:

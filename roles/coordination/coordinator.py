@@ -246,7 +246,8 @@ class Coordinator(Actor):
         await self._probing.end()
         await self._handing_over.refuse("the training is at its end")
         ended = self._scores.summary(self._schedule.completed, self.now())
-        await self._checkpoints.written()
+        place = self._schedule.completed, self._schedule.images
+        await self._checkpoints.written_at_end(place)
         await self._serve()
         how = "handed over" if self._handing_over.done else "finished"
         self.emit(how, **ended, **self._tests.best_test, checkpoint=self._checkpoints.last)

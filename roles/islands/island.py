@@ -13,9 +13,9 @@ takes.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Callable, Coroutine, Sequence
 from dataclasses import dataclass, replace
-from typing import ClassVar
+from typing import Any, ClassVar
 
 from ops import Array
 from roles.attendance_messages import Join
@@ -24,7 +24,15 @@ from roles.base.role import Held, Sent, Wires
 from roles.base.shapes import Shapes
 from roles.base.sizes import encoded
 from roles.base.steps import Sending, Step, Steps, Turn, Work
-from roles.islands.island_messages import Gain, GetHeld, GetOuter, GetVersion, OuterModel
+from roles.islands.island_messages import (
+    UNKNOWN,
+    UNMOVED,
+    Gain,
+    GetHeld,
+    GetOuter,
+    GetVersion,
+    OuterModel,
+)
 from roles.islands.island_model import IslandModel, KeptHistories, histories_of
 from roles.learning.buffers import in_memory_of
 from roles.learning.confusion import counts_of
@@ -34,6 +42,7 @@ from roles.messages import TRAIN, Done, Ticket
 from roles.workers.exposure import Exposure
 from roles.workers.single import Single, WholeOptions
 from runtime import ActorStopped, Envelope
+from runtime.messages.message import Refusal
 
 AGAIN_SECONDS = 0.05  # before the next life of the outer server is asked
 LIFE_BITS = 32  # gains of one life; the gains of a later life have larger numbers
@@ -124,8 +133,10 @@ class Island(Single):
         self._rows = 0  # trained on since the last gain
         self._exchange: asyncio.Task[OuterModel] | None = None  # under way, or to be taken in
         self._settling = asyncio.Lock()  # a checkpoint may ask while the island takes an answer in
+        self._taking = asyncio.Lock()  # held while the outer model changes that the island holds
+        self._answering: set[asyncio.Task[None]] = set()  # answers that wait for the outer server
         self._sequence = 0  # of the last gain
-        self._version = -1  # iterations in the outer model that is held; -1: it has not moved yet
+        self._version = UNMOVED  # iterations in the outer model that is held
         self._merged: tuple[int, ...] = ()  # the last gains of all islands in it
         self._exact = True  # the store has the outer model as no other island has changed it
 
@@ -133,6 +144,7 @@ class Island(Single):
         """Open the data, build the net and its parameters, and the copy of the outer model."""
         await super().on_start()
         self._sequence = self.incarnation << LIFE_BITS
+        self._version = UNMOVED if self.incarnation == 1 else UNKNOWN
         self._exposure = Exposure(self)
         self._exchanges = self.counter("exchanges", "Gains that islands have sent.")
 
@@ -149,9 +161,10 @@ class Island(Single):
     async def on_stop(self) -> None:
         """Stop reading ahead. An answer that has not come is not waited for."""
         await super().on_stop()
-        if self._exchange is not None:
-            self._exchange.cancel()
-            await asyncio.gather(self._exchange, return_exceptions=True)
+        under_way = [*self._answering, *([] if self._exchange is None else [self._exchange])]
+        for task in under_way:
+            task.cancel()
+        await asyncio.gather(*under_way, return_exceptions=True)
 
     async def run(self) -> None:
         """Do the island's passes until the coordinator says stop."""
@@ -230,8 +243,7 @@ class Island(Single):
                 return
             answer = await self._exchange
             self._exchange = None
-            await self.compute("decode", self._model.take, answer)
-            self._holds(answer)
+            await self._take(self._model.take, answer)
             self._exact = answer.whole and bool(self._said.speeds) and not self._model.trained
 
     async def _resynchronised(self) -> None:
@@ -240,9 +252,7 @@ class Island(Single):
         await self._settled()
         if self._exact:
             return
-        answer = await self._outer_model()
-        await self.compute("decode", self._model.take_whole, answer)
-        self._holds(answer)
+        await self._take(self._model.take_whole, await self._outer_model())
         self._exact = True
 
     async def _outer_model(self) -> OuterModel:
@@ -252,9 +262,12 @@ class Island(Single):
             except ActorStopped:  # the server has died: its next life answers
                 await asyncio.sleep(AGAIN_SECONDS)
 
-    def _holds(self, answer: OuterModel) -> None:
-        self._version = answer.version
-        self._merged = answer.merged
+    async def _take(self, how: Callable[[OuterModel], None], answer: OuterModel) -> None:
+        """Hold the outer model of an answer from now on."""
+        async with self._taking:
+            await self.compute("decode", how, answer)
+            self._version = answer.version
+            self._merged = answer.merged
 
     async def on_get_version(self, message: GetVersion, envelope: Envelope) -> int:
         """Answer how new the outer model is that this island holds."""
@@ -263,22 +276,42 @@ class Island(Single):
 
     async def on_get_held(self, message: GetHeld, envelope: Envelope) -> OuterModel:
         """Hand over the outer model that this island holds."""
-        packed = await self.compute("encode", self._model.held)
-        return OuterModel(
-            version=self._version, whole=True, merged=self._merged, **packed._asdict()
-        )
+        async with self._taking:
+            packed = await self.compute("encode", self._model.held)
+            version, merged = self._version, self._merged
+        return OuterModel(version=version, whole=True, merged=merged, **packed._asdict())
 
     async def on_join(self, message: Join, envelope: Envelope) -> None:
         """Begin a new life with the outer model and the present rates."""
         self._exact = False
+        self._later(envelope, self._joined(message, envelope))
+
+    async def _joined(self, message: Join, envelope: Envelope) -> None:
         await self._resynchronised()
         self._store.set_rates(message.base_lr, message.momentum)
         await self.reply(envelope, Done())
 
     async def about_model(self, envelope: Envelope) -> None:
         """Answer once the island has the outer model: a run that resumes begins with it, too."""
+        self._later(envelope, self._settled_answer(envelope))
+
+    async def _settled_answer(self, envelope: Envelope) -> None:
         await self._resynchronised()
         await self.answer(envelope)
+
+    async def _answered(self, envelope: Envelope, answering: Coroutine[Any, Any, None]) -> None:
+        try:
+            await answering
+        except Exception as error:  # as if the handler had failed: the asker must not wait
+            self.log.exception("%s could not answer %r", self.name, envelope)
+            await self.reply(envelope, Refusal(error=f"{type(error).__name__}: {error}"))
+
+    def _later(self, envelope: Envelope, answering: Coroutine[Any, Any, None]) -> None:
+        """Answer while the inbox stays open: the outer server may have died, and in its next life
+        it asks this island for the model before it answers anything."""
+        task = asyncio.create_task(self._answered(envelope, answering), name=f"{self.name} answers")
+        self._answering.add(task)
+        task.add_done_callback(self._answering.discard)
 
     def go_on_at(self, version: int) -> None:
         """Take the store's new state as the outer model."""

@@ -5,6 +5,9 @@ from __future__ import annotations
 from roles.messages import Blobs
 from runtime import Message, message
 
+UNMOVED = -1  # instead of the iterations in an island's outer model: those of the run's beginning
+UNKNOWN = -2  # the island has begun a later life, and does not hold the outer model yet
+
 
 @message
 class Gain(Message):
@@ -55,7 +58,7 @@ class GetOuter(Message):
 @message
 class GetVersion(Message):
     """Outer server in a new life asks an island: how many iterations are in the outer model that
-    you hold? Answered with a number."""
+    you hold? Answered with a number, or UNMOVED or UNKNOWN."""
 
 
 @message

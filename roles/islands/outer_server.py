@@ -26,8 +26,15 @@ from roles.base.shapes import Shapes
 from roles.base.sizes import encoded, model
 from roles.base.steps import Sending, Step, Steps, Turn, Work
 from roles.islands.gathering import GAIN, Gathering
-from roles.islands.island_messages import Gain, GetHeld, GetOuter, GetVersion, OuterModel
-from roles.islands.island_model import histories_of
+from roles.islands.island_messages import (
+    UNKNOWN,
+    Gain,
+    GetHeld,
+    GetOuter,
+    GetVersion,
+    OuterModel,
+)
+from roles.islands.island_model import HISTORY, histories_of
 from roles.islands.outer_state import Learned, OuterState
 from roles.islands.outer_step import OuterStep
 from roles.islands.packed_model import unpack
@@ -193,6 +200,8 @@ class OuterServer(ModelHolder, ReadsJob):
         names = self._said.islands
         found = await asyncio.gather(*map(self._version_of, names))
         versions = dict(zip(names, found, strict=True))
+        if max(found) == UNKNOWN:
+            raise RuntimeError("no island that is left holds the outer model")
         for name in sorted(versions, key=versions.__getitem__, reverse=True):
             if versions[name] <= self._version:
                 return
@@ -206,7 +215,7 @@ class OuterServer(ModelHolder, ReadsJob):
         try:
             return await self.ask(island, GetVersion(), int)
         except ActorStopped:  # it is away
-            return -1
+            return UNKNOWN
 
     def _take_anchor(self, anchor: OuterModel) -> None:
         """Take over the outer model that an island holds. Runs in the compute thread."""
@@ -294,3 +303,7 @@ class OuterServer(ModelHolder, ReadsJob):
         """The parameters. The histories of a checkpoint are those of the islands."""
         histories = histories_of(self._store)
         return {name: array for name, array in self._store.state().items() if name not in histories}
+
+    def zero(self) -> dict[str, str]:
+        """The histories, which are zero in the next life of an island, too."""
+        return {name: name.partition(HISTORY)[0] for name in histories_of(self._store)}

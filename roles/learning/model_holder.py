@@ -13,6 +13,7 @@ of the same name gets the state next to the model back.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import field
 from typing import Any, Protocol, TypeVar
 
 from nets import NetError
@@ -48,10 +49,15 @@ class KeepCopy(Message):
 
 @message
 class Copied(Message):
-    """Answer: the copy is made. The names of its arrays in a checkpoint; `slices` as in State."""
+    """Answer: the copy is made. The names of its arrays in a checkpoint; `slices` as in State.
+
+    `zero`: for arrays that only other actors copy, an array here of the same shape. They are zero
+    in the checkpoint if all these actors have died.
+    """
 
     names: tuple[str, ...]
     slices: Json
+    zero: Json = field(default_factory=dict)
 
 
 @message
@@ -135,7 +141,7 @@ class KeepsBeside(Actor):
         """Copy everything that a checkpoint must hold."""
         copy, slices = await self.compute("state", self._copied)
         self._copy = copy
-        await self.reply(envelope, Copied(names=tuple(copy), slices=slices))
+        await self.reply(envelope, Copied(names=tuple(copy), slices=slices, zero=self.zero()))
 
     async def on_get_copy(self, message: GetCopy, envelope: Envelope) -> None:
         """Hand over an array of the copy. Raises MessageError if there is none, as in a life of the
@@ -186,6 +192,10 @@ class KeepsBeside(Actor):
 
     def state(self) -> dict[str, Array]:
         """The actor's part of the model, in arrays that are not written to any more."""
+        return {}
+
+    def zero(self) -> Json:
+        """Arrays that are zero in a checkpoint if no other actor has them; see Copied."""
         return {}
 
     def slices(self, state: Mapping[str, Array]) -> Json:

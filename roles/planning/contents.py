@@ -15,7 +15,7 @@ from nets import Net, NetError, SolverSpec, counted, fits, unknown_numbers
 from nets.data import Batches, Source, examined, in_classes
 from nets.data.augmentation.mixing import LABELS
 from nets.files import checkpoint
-from nets.files.histories import TRAINED, check_solver
+from nets.files.histories import TRAINED, ZEROED, check_solver
 from nets.files.number_checks import check_variances, finite, usable
 from nets.files.shared import Weights
 from nets.files.weights import Matched, match
@@ -97,6 +97,9 @@ class Contents:
             str(path), facts, self.job.solver_spec.type, "start with train.weights"
         ):
             self.warnings.append((told, ("resume",)))
+        if zeroed := facts.get(ZEROED, "").split():
+            text = f"{len(zeroed)} of its histories begin at 0: their islands had died"
+            self.warnings.append((f"{path}: {text}", ("resume",)))
         expected = state_shapes(net.params, self.job.solver_spec, arrays)
         expected |= {
             f"{layer}.{at}": param.shape

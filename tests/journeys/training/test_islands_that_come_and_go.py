@@ -16,10 +16,12 @@ import pytest
 from nets.files import checkpoint
 from ops import Array
 from roles import ROLES, Options, plan
+from roles.checkpoints.saving import Checkpoints
 from roles.islands.island import Island
 from roles.islands.island_messages import Gain
 from roles.islands.outer_server import OuterServer
 from roles.messages import TRAIN, Ticket
+from runtime.cli.main import main
 from runtime.config.file import load_with_program
 from runtime.plan.placement import place
 from runtime.plan.program import made_of
@@ -299,8 +301,116 @@ def test_the_outer_server_dies_and_each_iteration_is_once_in_the_model_of_its_ne
 
 @pytest.mark.few("[0]")
 @pytest.mark.parametrize("seed", range(4))
-def test_a_run_ends_well_whatever_islands_and_outer_servers_die(tmp_path: Path, seed: int) -> None:
+def test_a_run_ends_well_whatever_outer_servers_and_islands_die_as_long_as_one_lives(
+    tmp_path: Path, seed: int
+) -> None:
     cluster = islands(tmp_path, workers=4, iterations=120, test=True, keys="period = 8\n")
-    script = drawn_deaths(seed, mean=0.3, names=[*ISLANDS, "outer"], most=8)
+    script = drawn_deaths(seed, mean=0.3, names=[*ISLANDS[1:], "outer"], most=8)
     simulation, _ = train(cluster, script, fast_link())
     assert simulation.journal.of("finished")
+
+
+@pytest.mark.few("[0]")
+@pytest.mark.parametrize("seed", range(4))
+def test_a_run_never_hangs_whatever_islands_and_outer_servers_die(
+    tmp_path: Path, seed: int
+) -> None:
+    cluster = islands(tmp_path, workers=4, iterations=120, test=True, keys="period = 8\n")
+    script = drawn_deaths(seed, mean=0.3, names=[*ISLANDS, "outer"], most=8)
+    try:
+        simulation, _ = train(cluster, script, fast_link())
+    except RuntimeError as error:
+        assert str(error) == "no island that is left holds the outer model"
+    else:
+        assert simulation.journal.of("finished")
+
+
+def when_the_last_model_is_copied(
+    monkeypatch: pytest.MonkeyPatch, happens: Callable[[Simulation], Coroutine[Any, Any, None]]
+) -> Script:
+    """Let something happen once all actors have copied the last model, before it is fetched."""
+    running: list[Simulation] = []
+    gathered = Checkpoints._gathered
+
+    async def noted(self: Checkpoints, of: Any, copied: Any) -> Any:
+        if of.place[0] == 40 and running:
+            await happens(running.pop())
+        return await gathered(self, of, copied)
+
+    async def script(simulation: Simulation) -> None:
+        running.append(simulation)
+
+    monkeypatch.setattr(Checkpoints, "_gathered", noted)
+    return script
+
+
+async def nothing(simulation: Simulation) -> None:
+    """Let nothing happen."""
+
+
+def parameters(arrays: Mapping[str, Array]) -> dict[str, bytes]:
+    """The parameters in a checkpoint, without histories and without state next to the model."""
+    return {name: array.tobytes() for name, array in arrays.items() if name.count(".") == 1}
+
+
+def test_the_last_model_is_saved_though_the_outer_server_dies_with_its_copy(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def dies(simulation: Simulation) -> None:
+        await simulation.kill("outer", returns=True)
+        await simulation.restart("outer", made)
+
+    def saved(folder: Path, script: Script) -> dict[str, Array]:
+        folder.mkdir()
+        cluster = islands(folder, workers=3, iterations=40, keys="period = 4\n")
+        return train(cluster, script, fast_link())[1]
+
+    right = saved(tmp_path / "right", nothing)
+    found = saved(tmp_path / "found", when_the_last_model_is_copied(monkeypatch, dies))
+    assert parameters(found) == parameters(right)
+
+
+def test_a_checkpoint_whose_islands_died_has_no_momentum_and_says_so_when_it_is_resumed(
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    async def die(simulation: Simulation) -> None:
+        for name in ISLANDS[:3]:
+            await simulation.kill(name, returns=True)
+
+    cluster = islands(tmp_path, workers=3, iterations=40, keys="period = 4\n")
+    script = when_the_last_model_is_copied(monkeypatch, die)
+    simulation, arrays = train(cluster, script, fast_link())
+    assert simulation.journal.of("finished")
+    zero = [name for name, array in arrays.items() if not array.any()]
+    assert len(zero) == 8
+    assert all(".history" in name for name in zero)
+    assert "checkpoint-0000040.safetensors: 8 of its histories begin at 0" in caplog.text
+
+    text = cluster.read_text().replace(
+        "[train]\n", '[train]\nresume = "checkpoint-0000040.safetensors"\n'
+    )
+    cluster.write_text(text)
+    solver = cluster.with_name("solver.prototxt")
+    solver.write_text(solver.read_text().replace("max_iter: 40", "max_iter: 60"))
+    assert main(["check", str(cluster)]) == 0
+    assert "8 of its histories begin at 0: their islands had died" in capsys.readouterr().err
+
+    simulation, _ = train(cluster, nothing, fast_link())
+    assert simulation.journal.of("checkpoint")[-1]["iteration"] == 60
+
+
+def test_an_outer_server_ends_the_run_if_no_island_has_its_model_any_more(
+    tmp_path: Path,
+) -> None:
+    async def script(simulation: Simulation) -> None:
+        await asyncio.sleep(1.0)
+        for name in ("outer", *ISLANDS):
+            await simulation.kill(name, returns=True)
+        for name in (*ISLANDS, "outer"):
+            await simulation.restart(name, made)
+
+    with pytest.raises(RuntimeError, match="no island that is left holds the outer model"):
+        train(islands(tmp_path, workers=4, iterations=200, keys="period = 4\n"), script)
