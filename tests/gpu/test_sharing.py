@@ -86,7 +86,9 @@ def test_arrays_are_copied_to_the_host_once_between_processes_and_never_within_o
 ) -> None:
     apart, one = one_iteration(tmp_path / "apart", stand_in, preset)
     together, other = one_iteration(tmp_path / "together", stand_in, preset, TOGETHER)
-    assert 0 <= apart["bytes_to_host"] - SHARED[preset] < SMALL, apart
+    # a group may have begun one pass more when a run ends; an array that is copied twice is more
+    begun = GROUPS[preset] * SHARED[preset] / (MANY - FEW) if preset in GROUPS else 0
+    assert -begun <= apart["bytes_to_host"] - SHARED[preset] < SMALL + begun, apart
     assert together["bytes_to_host"] < SMALL, together
     assert apart["framed"] < SMALL and together["framed"] == 0, (apart, together)
     if preset in GROUPS:
