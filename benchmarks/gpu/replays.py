@@ -7,7 +7,7 @@ from collections.abc import Callable
 from statistics import median
 from typing import Any
 
-from benchmarks.gpu.sides import cell
+from benchmarks.gpu.sides import cell, training_net
 from benchmarks.gpu.sizes import Sizes
 from benchmarks.helpers.report import Record
 from benchmarks.training.training import made_up
@@ -62,20 +62,12 @@ def _step(
 ) -> tuple[Callable[[], Any], Any]:
     """A step that feeds from page-locked memory, and the object that chooses how it is computed:
     plainly, as long as it has a reason to refuse."""
-    from nets import Net, load_net, load_solver
+    from nets import load_solver
     from roles.learning.buffers import gradient_buffers
     from roles.learning.parameter_store import ParameterStore
     from roles.learning.replayed_step import ReplayedStep
 
-    net = Net(
-        load_net(name),
-        "TRAIN",
-        ops=backend,
-        batch=batch,
-        input_shape=image,
-        seed=1,
-        memory="reused",
-    )
+    net = training_net(backend, name, batch, image)
     solver = load_solver("lenet").override({"base_lr": 1e-3, "momentum": 0.9})
     store = ParameterStore(net.params, net.initial_blobs(), solver, backend, in_place=True)
     made = ReplayedStep(net, store, gradient_buffers(net))

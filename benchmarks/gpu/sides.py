@@ -69,3 +69,18 @@ def synchronized(device: Any) -> Callable[[], None]:
     import torch
 
     return lambda: torch.cuda.synchronize(device)
+
+
+def training_net(backend: Backend, name: str, batch: int, image: tuple[int, int, int]) -> Any:
+    """A net of the zoo in its training phase, with memory that each pass uses again."""
+    from nets import Net, load_net
+
+    return Net(
+        load_net(name),
+        "TRAIN",
+        ops=backend,
+        batch=batch,
+        input_shape=image,
+        seed=1,
+        memory="reused",
+    )

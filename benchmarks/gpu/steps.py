@@ -8,7 +8,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from benchmarks.gpu.sides import PRECISIONS, cell, here, ours, settled, synchronized
+from benchmarks.gpu.sides import PRECISIONS, cell, here, ours, settled, synchronized, training_net
 from benchmarks.gpu.sizes import Sizes
 from benchmarks.helpers.report import Record, seconds_of
 from benchmarks.training.training import made_up, our_step, torch_step
@@ -46,7 +46,7 @@ def speed(record: Record, sizes: Sizes) -> None:
         for work in sizes.steps:
             name, batch, image, classes = work
             if name not in made:
-                net = _net(get_backend("numpy"), name, batch, image)
+                net = training_net(get_backend("numpy"), name, batch, image)
                 made[name] = made_up(net, classes), net.initial_blobs()
             _beside(
                 record, work, made[name], precision, backends.get(precision), peer, sizes.passes
@@ -68,7 +68,7 @@ def _beside(
     mine = theirs = loss = their_loss = flops = math.nan
     comparable = False
     if backend is not None:
-        net = _net(backend, name, batch, image)
+        net = training_net(backend, name, batch, image)
         fed = {blob: backend.staged(array) for blob, array in inputs.items()}
         placed = {layer: tuple(map(backend.asarray, of)) for layer, of in blobs.items()}
         step = our_step(net, fed, placed)
@@ -97,7 +97,7 @@ def _beside(
 def _torch(work: Step, made: Made, device: Any, precision: str, passes: int) -> tuple[float, float]:
     """The seconds of PyTorch's step, eager, with channels last, and its first loss."""
     (name, batch, image, _), (inputs, blobs) = work, made
-    net = _net(get_backend("numpy"), name, batch, image)
+    net = training_net(get_backend("numpy"), name, batch, image)
     with settled(precision):
         step: Callable[[], Any] = torch_step(
             net,
@@ -114,7 +114,7 @@ def _torch(work: Step, made: Made, device: Any, precision: str, passes: int) -> 
 def growth(record: Record, sizes: Sizes) -> None:
     """Train LeNet step after step: neither the device's memory nor the process's may grow."""
     backend = get_backend(sizes.backend)
-    net = _net(backend, "lenet", 16, (1, 28, 28))
+    net = training_net(backend, "lenet", 16, (1, 28, 28))
     step = our_step(net, made_up(net, 10))
     record.table("Memory, MB", "steps", "of the device", "of the process")
     base: tuple[int, int] | None = None
@@ -133,20 +133,6 @@ def growth(record: Record, sizes: Sizes) -> None:
             record.fail(
                 f"memory of the {what} grew by {after - before} bytes, at most {most} is noise"
             )
-
-
-def _net(backend: Backend, name: str, batch: int, image: tuple[int, int, int]) -> Any:
-    from nets import Net, load_net
-
-    return Net(
-        load_net(name),
-        "TRAIN",
-        ops=backend,
-        batch=batch,
-        input_shape=image,
-        seed=1,
-        memory="reused",
-    )
 
 
 def _device_bytes(backend: Backend) -> int:
