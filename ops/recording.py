@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from typing import Protocol
+
+from ops.errors import Array
 
 
 class Recording:
@@ -38,3 +41,18 @@ class Recording:
         """Start all calls. Does not wait for the device."""
         for call in self.calls:
             call()
+
+
+class Sender(Protocol):
+    """The numbers that replays read, sent to the device again and again. They are written to one of
+    the `rooms`, which are arrays of bytes."""
+
+    @property
+    def rooms(self) -> Sequence[Array]:
+        """The host's memory, for several times of sending."""
+
+    def room(self) -> int:
+        """The number of the room to write to. Waits until the device has read it."""
+
+    def send(self) -> None:
+        """Send the bytes of this room, in the order of the device's work. Does not wait."""

@@ -25,7 +25,7 @@ from ops.interface import (
     StatisticsOps,
     UpdateOps,
 )
-from ops.recording import Recording
+from ops.recording import Recording, Sender
 from ops.reference.lowering import Lowering
 
 
@@ -94,6 +94,10 @@ class Backend(
         """Overwrite an array with host data, in the order of the backend's work. Does not wait for
         the copy of data that was `staged`."""
         into[...] = self.asarray(host, into.dtype)
+
+    def sender(self, into: Array) -> Sender:
+        """Return what sends numbers to this array, of a backend that `records`."""
+        raise OpsError(f"sender: backend '{self.name}' computes in the host's memory")
 
     def record(self, pieces: Iterable[tuple[str, Callable[[], object]]]) -> Recording:
         """Do the work of all pieces, each with its name, and record it."""
