@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Protocol
+from typing import Any, Protocol
 
 from ops.errors import Array
 
@@ -14,6 +14,8 @@ class Recording:
 
     `gap`: the name of the first piece of the work that did something that was not recorded, such as
     a copy by another library; "" if there was none. Only a recording without a gap may be replayed.
+    `elsewhere`: for each call a function that starts the same work in another stream, which the
+    backend describes to it.
     """
 
     def __init__(
@@ -22,8 +24,10 @@ class Recording:
         held: Sequence[object],
         gap: str,
         moved: Callable[[], bool],
+        elsewhere: Sequence[Callable[[Any], object]] = (),
     ) -> None:
         self.calls = tuple(calls)
+        self.elsewhere = tuple(elsewhere)
         self.gap = gap
         self._held = held
         self._moved = moved

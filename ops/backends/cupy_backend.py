@@ -18,6 +18,7 @@ from ops.cuda.cublas import Cublas
 from ops.cuda.depthwise import Depthwise
 from ops.cuda.device import Product
 from ops.cuda.device_array import DeviceArray
+from ops.cuda.graphs import Graphs
 from ops.cuda.host_copies import HostCopies
 from ops.cuda.image_layout import TO_LOGICAL, new_images, step_of
 from ops.cuda.launch import Launcher
@@ -213,6 +214,13 @@ class CupyBackend(
         if self.repeats is None:
             raise OpsError("record: there is no device whose work could be recorded")
         return self.repeats.record_all(pieces)
+
+    def graph(self, recording: Recording) -> Recording:
+        return self._graphs.of(recording)
+
+    @functools.cached_property
+    def _graphs(self) -> Graphs:
+        return Graphs(self._xp)
 
     @property
     def repeatable(self) -> bool:

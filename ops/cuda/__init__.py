@@ -22,6 +22,7 @@ device_array  An array of a device for other actors: by reference, or as one cop
 cublas        Products by cuBLAS
 transfers     Copies between the host and a device in the order of its work, which nothing waits for
               until their numbers are needed
+graphs        CUDA graphs of recorded work: one call starts all of it
 
 Nothing here imports CuPy: the backend passes the module.
 

@@ -103,6 +103,11 @@ class Backend(
         """Do the work of all pieces, each with its name, and record it."""
         raise OpsError(f"record: backend '{self.name}' records nothing")
 
+    def graph(self, recording: Recording) -> Recording:
+        """Return a recording with one call, which starts the whole work of `recording`. Raises
+        OpsError, with the reason, if the device's driver makes no graph of this work."""
+        raise OpsError(f"graph: backend '{self.name}' records nothing")
+
     def dropout_by(self, x: Array, ratio: float, numbers: Array, out: Array | None = None) -> Array:
         """`dropout` with `numbers` (3,), int32, of the backend (`philox.numbers`): the first row,
         and the low and the high half of the key. A recording reads them anew in each replay."""

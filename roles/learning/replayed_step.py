@@ -6,6 +6,9 @@ recorded. The recording is tried on the pass after that, whose images and number
 must leave the bits of the plain pass. Only then do replays take the place of plain passes. This
 finds all work that is not recorded, such as an added layer's own arithmetic.
 
+The calls of a recording can be made one graph, which one call launches. The graph is tried like
+the calls. If the driver makes no graph of them, the calls are replayed one by one.
+
 Memory that has moved makes the step be recorded anew. A step that cannot be replayed is computed
 plainly, and the log gives the reason once.
 """
@@ -23,7 +26,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from nets import Net, Stage
-from ops import Array, Recording
+from ops import Array, OpsError, Recording
 from roles.learning.parameter_store import ParameterStore
 from roles.learning.scoreboard import Scores
 from roles.learning.step_numbers import StepNumbers
@@ -31,6 +34,7 @@ from roles.messages import Blobs
 
 PLAIN = "plain"
 REPLAY = "replay"
+GRAPH = "graph"
 FIRST = 2  # plain passes of each size before one is recorded
 MOST = 4  # sizes of batches that are recorded at a time
 # The greatest difference, as a part of the greatest change, where cuDNN's sums differ from run to
@@ -60,12 +64,20 @@ class Recorded:
 
 class ReplayedStep:
     """The training steps of a net and its parameters. `gradients` are the arrays of their
-    gradients."""
+    gradients. With `graph`, recorded steps become graphs if the driver can make them."""
 
-    def __init__(self, net: Net, store: ParameterStore, gradients: Mapping[str, Blobs]) -> None:
+    def __init__(
+        self,
+        net: Net,
+        store: ParameterStore,
+        gradients: Mapping[str, Blobs],
+        *,
+        graph: bool = False,
+    ) -> None:
         self._net = net
         self._store = store
         self._gradients = gradients
+        self.graph = graph
         self._recorded: dict[tuple[int, int], Recorded] = {}
         self._passes: Counter[tuple[int, int]] = Counter()  # plain ones, by size
         self.refused = ""  # the reason why no step is replayed
@@ -76,7 +88,7 @@ class ReplayedStep:
 
     @property
     def calls(self) -> int:
-        """The starts of kernels and libraries in the last recorded step; 0 if there is none."""
+        """The calls that start the longest recorded step, 1 for a graph; 0 if none is recorded."""
         return max((len(one.recording.calls) for one in self._recorded.values()), default=0)
 
     def __call__(self) -> Callable[[], Scores]:
@@ -85,7 +97,7 @@ class ReplayedStep:
         size = self._net.size_of_pass
         recorded = self._recorded.get(size)
         if recorded is not None and recorded.moved(self._net, self._store):
-            del self._recorded[size]
+            self._drop(size)
             self._passes[size] = 0
             recorded = None
         if self.refused or len({*self._store.versions.values()}) > 1:
@@ -93,7 +105,7 @@ class ReplayedStep:
         elif recorded is not None and recorded.tried:
             self._replay(recorded)
         elif recorded is not None:
-            self._try(recorded)
+            self._try(recorded, size)
         elif self._passes[size] < FIRST:
             self._passes[size] += 1
             self._plain()
@@ -138,10 +150,26 @@ class ReplayedStep:
             self._refuse(f"{recording.gap} does work that cannot be recorded")
             return
         if len(self._recorded) == MOST:
-            del self._recorded[next(iter(self._recorded))]
+            self._drop(next(iter(self._recorded)))
+        recording = self._one_call(recording)
         self._recorded[size] = Recorded(
             recording, numbers, self._net.left(), self._net.memory, _overwritten(self._store)
         )
+
+    def _one_call(self, recording: Recording) -> Recording:
+        """The graph of these calls, if it is wanted and can be made."""
+        if not self.graph:
+            return recording
+        try:
+            return self._net.ops.graph(recording)
+        except OpsError as error:
+            self._refuse_graphs(str(error))
+            return recording
+
+    def _drop(self, size: tuple[int, int]) -> None:
+        """Forget a recording. The device may not have finished its last replay."""
+        self._net.ops.synchronize()
+        del self._recorded[size]
 
     def _replay(self, recorded: Recorded) -> None:
         recorded.numbers.fill(self._numbers())
@@ -150,7 +178,7 @@ class ReplayedStep:
         for layer in self._store.layers:
             self._store.count(layer)
 
-    def _try(self, recorded: Recorded) -> None:
+    def _try(self, recorded: Recorded, size: tuple[int, int]) -> None:
         """Compute the pass plainly and by a replay, and compare what both leave."""
         version = max(self._store.versions.values())
         before = self._store.state()
@@ -174,16 +202,27 @@ class ReplayedStep:
         ]
         if not wrong:
             recorded.tried = True
+            calls = len(recorded.recording.calls)
+            _log.info("train.gpu_step: steps of %d rows are replayed, calls: %d", size[0], calls)
             return
-        self._refuse(f"a replay leaves another '{wrong[0]}' than a plain step")
+        if self.graph:
+            self._drop(size)
+            self._refuse_graphs(f"a graph leaves another '{wrong[0]}' than a plain step")
+        else:
+            self._refuse(f"a replay leaves another '{wrong[0]}' than a plain step")
         self._store.restore(before, version)
         self._net.again()
         self._plain()
 
     def _refuse(self, why: str) -> None:
         self.refused = why
-        self._recorded.clear()
+        for size in list(self._recorded):
+            self._drop(size)
         _log.warning("train.gpu_step: steps are computed plainly, since %s", why)
+
+    def _refuse_graphs(self, why: str) -> None:
+        self.graph = False
+        _log.warning("train.gpu_step: steps are replayed call by call, since %s", why)
 
 
 def _overwritten(store: ParameterStore) -> list[Array]:

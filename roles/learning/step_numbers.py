@@ -20,7 +20,7 @@ class StepNumbers:
 
     def __init__(self, ops: Backend, first: Sequence[NDArray[Any]]) -> None:
         ends = list(accumulate((-(-one.nbytes // LINE) * LINE for one in first), initial=0))
-        block = ops.empty((ends[-1],), np.uint8)
+        block = ops.empty((max(ends[-1], LINE),), np.uint8)  # a pass may have no such numbers
         places = [(at, one.shape, one.dtype) for at, one in zip(ends, first, strict=False)]
         self.arrays: list[Array] = [ops.carve(block, *place) for place in places]
         self._sender = ops.sender(block)

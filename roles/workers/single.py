@@ -20,7 +20,7 @@ from roles.learning.confusion import counts_of
 from roles.learning.micro_batches import WorkerNet
 from roles.learning.model_holder import ModelHolder
 from roles.learning.parameter_store import ParameterStore
-from roles.learning.replayed_step import REPLAY, ReplayedStep
+from roles.learning.replayed_step import GRAPH, PLAIN, ReplayedStep
 from roles.learning.resume import restored
 from roles.learning.scoreboard import Scores
 from roles.messages import TRAIN, Blobs, PassDone, Ticket
@@ -93,8 +93,8 @@ class Single(ModelHolder, PassWorker):
         self._gradients = gradient_buffers(net)
         self._store = restored(store, job)
         self._step = (
-            ReplayedStep(net, self._store, self._gradients)
-            if job.gpu_step == REPLAY and net.ops.records and type(net) is Net
+            ReplayedStep(net, self._store, self._gradients, graph=job.gpu_step == GRAPH)
+            if job.gpu_step != PLAIN and net.ops.records and type(net) is Net
             else None
         )
 

@@ -1,4 +1,4 @@
-"""`check` reports the settings with which `train.gpu_step = "replay"` has no effect."""
+"""`check` reports the settings with which replayed steps and graphs have no effect."""
 
 from __future__ import annotations
 
@@ -20,12 +20,14 @@ def told(folder: Path, preset: str, lines: str) -> list[str]:
 ON_GPU = 'devices = { "*" = "cuda:0" }\ngpu_step = "replay"'
 
 
-def test_a_single_worker_on_a_gpu_replays_its_steps(tmp_path: Path) -> None:
-    assert told(tmp_path, "single", ON_GPU) == []
+@pytest.mark.parametrize("how", ["replay", "graph"])
+def test_a_single_worker_on_a_gpu_replays_its_steps(how: str, tmp_path: Path) -> None:
+    assert told(tmp_path, "single", ON_GPU.replace("replay", how)) == []
 
 
 CASES = {
     "no gpu": ("single", 'gpu_step = "replay"', "every actor computes on the CPU; train.devices"),
+    "no gpu for graphs": ("single", 'gpu_step = "graph"', "found 'graph', but every actor"),
     "another preset": ("replicas", ON_GPU, "only preset 'single' replays steps, not replica-0"),
     "a conv worker": ("omnivore", ON_GPU, "only preset 'single' replays steps, not "),
     "averages": ("single", f"ema = {{ decay = 0.9 }}\n{ON_GPU}", "[train.ema] averages"),
