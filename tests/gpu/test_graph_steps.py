@@ -104,7 +104,7 @@ ran = []
 again = Planned._again
 Planned._again = lambda self, *given: ran.append(self) or again(self, *given)
 (found,) = compared(lambda one: one.train(range(12)), hows=("graph",), cudnn="deterministic")
-assert found.as_wanted and ran, found.step.refused
+assert found.as_wanted and ran, found.step.recordings.refused
 """
 
 
@@ -117,8 +117,8 @@ def test_the_plans_of_cudnn_are_part_of_a_graph(stand_in: Path) -> None:
 PLANTED = {
     "a graph is launched over memory that has moved": (
         """
-from roles.learning.replayed_step import Recorded
-Recorded.moved = lambda self, net, store: False
+from roles.learning.recordings import Recorded
+Recorded.moved = lambda self, net, state: False
 def run(one):
     found = one.train(range(8))
     old = one.store._blobs["conv"][0]
