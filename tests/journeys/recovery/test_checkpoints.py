@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import asyncio
 import errno
+import itertools
 import os
 from collections.abc import Callable
 from datetime import UTC, datetime
@@ -316,7 +317,7 @@ def test_a_real_run_writes_checkpoints_during_training_and_reports_its_waits(
     (finished,) = events(run_directory(cluster), "finished")
     waits = [entry["exposed_seconds"] for entry in timed]
     assert sum(waits) <= 0.01 * finished["seconds"] + max(waits)
-    for earlier, later in zip(timed, timed[1:], strict=False):
+    for earlier, later in itertools.pairwise(timed):
         # a slow machine waits longer for a checkpoint, so its next one comes later
         assert later["t"] - earlier["t"] >= max(0.2, 100 * earlier["exposed_seconds"]) - 0.05
     assert 2 <= len(list(run_directory(cluster).glob("*.safetensors"))) <= 4
