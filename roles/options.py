@@ -237,8 +237,8 @@ class Train(Section):
     lowering; `deterministic` takes them wherever they are right, without timing; `off` never
     (docs/gpu.md#convolutions-by-cudnn)."""
     gpu_step: Literal["plain", "replay"] = "plain"
-    """How preset `single` starts the kernels of a training step on a GPU: `plain` runs every layer
-    in Python; `replay` repeats the starts of a recorded step (docs/gpu.md#replayed-steps)."""
+    """How a worker starts the kernels of a training step on a GPU: `plain` runs every layer in
+    Python; `replay` repeats the starts of a recorded step (docs/gpu.md#replayed-steps)."""
     max_iter: Count | None = None
     """Default: from the solver. The last iteration."""
     epochs: Positive | None = None

@@ -39,12 +39,12 @@ def replays(record: Record, sizes: Sizes) -> None:
     for name, batch, image, classes in sizes.replays:
         step, made = _step(backend, name, batch, image, classes)
         plain, host_plain = _timed(backend, step, sizes.passes)
-        made.refused = ""
+        made.recordings.refused = ""
         for _ in range(TRIED):
             step()
         calls = made.calls
-        if made.refused:
-            record.fail(f"{name}: {made.refused}")
+        if made.recordings.refused:
+            record.fail(f"{name}: {made.recordings.refused}")
             replayed = host_replayed = float("nan")
         else:
             replayed, host_replayed = _timed(backend, step, sizes.passes)
@@ -71,7 +71,7 @@ def _step(
     solver = load_solver("lenet").override({"base_lr": 1e-3, "momentum": 0.9})
     store = ParameterStore(net.params, net.initial_blobs(), solver, backend, in_place=True)
     made = ReplayedStep(net, store, gradient_buffers(net))
-    made.refused = "plain steps are measured first"
+    made.recordings.refused = "plain steps are measured first"
     fed = {blob: backend.staged(array) for blob, array in made_up(net, classes).items()}
 
     def step() -> Any:

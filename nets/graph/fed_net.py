@@ -42,7 +42,7 @@ class FedNet(PartOfNet):
         self._gradients = Gradients(self.wiring, self._sharing, self.ops, self.dtype)
         self._run = Run(self.phase, self.seed, 0, 0, self.batch, self.batch)
         self._block = Block(self.ops)
-        # with `hold_inputs`: the arrays of inputs, by index and shape
+        # with `hold_inputs`: arrays from outside the pass, by the index of their value and shape
         self._held: dict[tuple[int, Shape], Array] | None = None
         self._placed: Array | None = None  # the memory in which the layers have their places
 
@@ -73,10 +73,11 @@ class FedNet(PartOfNet):
         self._arrays = {}
         self._blobs = dict(self._constants)
         self._gradients.begin()
-        for node in self._senders:
-            node.layer.forget("top")
-        for node in self._receivers:
-            node.layer.forget("bottom")
+        if self._held is None:  # else the results of all passes lie in the same arrays
+            for node in self._senders:
+                node.layer.forget("top")
+            for node in self._receivers:
+                node.layer.forget("bottom")
 
     def _place(self) -> None:
         """Give the layers their places in the block. Enlarge the block if it is too small."""
@@ -108,8 +109,9 @@ class FedNet(PartOfNet):
         self._arrays[at] = given if self._held is None else self._refilled(self._held, at, given)
 
     def hold_inputs(self) -> None:
-        """From now on copy each input, an array in host memory, to the array that the input had in
-        the passes over as many rows."""
+        """From now on no array that a pass reads from outside, or leaves to the outside, moves from
+        one pass to the next over as many rows. Inputs and gradients of the border are copied to
+        such arrays. A value that leaves is written over by the next pass."""
         self._held = {}
 
     def _refilled(self, held: dict[tuple[int, Shape], Array], at: int, given: Any) -> Array:
@@ -142,21 +144,24 @@ class FedNet(PartOfNet):
         self._blobs[layer] = tuple(blobs)
 
     def set_grad(self, name: str, array: Any) -> None:
-        """Give a conv part the gradient of boundary blob `name`, by reference, before its
-        backward."""
+        """Give a conv part the gradient of boundary blob `name` before its backward: by reference,
+        unless inputs are held."""
         if name not in self.boundary_grads:
             expected = ", ".join(self.boundary_grads) or "none"
             raise NetError(
                 f"gradient of '{name}': no gradient crosses here, expected one of: {expected}"
             )
-        given = self.ops.asarray(array, self.dtype)
-        given = self.ops.images(given) if given.ndim == 4 else given
+        given = array if self._held is not None else self.ops.asarray(array, self.dtype)
         index = next(i for i in self._boundary if self._value(i).name == name)
         if tuple(given.shape) != self._value(index).shape:
             expected_shape = self._value(index).shape
             raise NetError(
                 f"gradient of '{name}': found shape {tuple(given.shape)}, expected {expected_shape}"
             )
+        if self._held is not None:
+            given = self._refilled(self._held, index, given)
+        elif given.ndim == 4:
+            given = self.ops.images(given)
         self._gradients.add(index, given)
 
     def release(self) -> None:

@@ -27,6 +27,11 @@ class RepeatedNet(FedNet):
         own."""
         return self._placed
 
+    @property
+    def loaded(self) -> list[Array]:
+        """The parameters that the present pass has been given."""
+        return [blob for of in self._blobs.values() for blob in of]
+
     def step_numbers(self) -> list[NDArray[Any]]:
         """Return the numbers of the present pass, of each layer that has some."""
         found = (node.layer.step_numbers(node.layer.seen(self._run)) for node in self.nodes)

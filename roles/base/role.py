@@ -15,6 +15,7 @@ Each role has them in its own file, as a frozen dataclass `Options` on `RoleOpti
                        spread: is it a worker, which is spread over the machines?
                        apart: is it a server that computes, and gets a machine without workers?
                        serves: is it a server with much traffic, and avoids other servers?
+                       kept_plain: can it replay its passes on a GPU?
                        computes: is it neither, but does much array work, for which it gets cores?
     TuningOptions      any_batch: does it take any batch of up to `Job.largest` rows?
                        tells_of: the statistics of gradients that it can report: momentum, noise
@@ -132,20 +133,23 @@ class RecoveryOptions:
 
 
 class DeviceOptions:
-    """The device on which a role computes, and the machine on which it lives. A role that `replays`
-    can record its training step on a GPU (`train.gpu_step`)."""
+    """The device on which a role computes, and the machine on which it lives."""
 
     spread: ClassVar[bool] = False
     apart: ClassVar[bool] = False
     serves: ClassVar[bool] = False
     computes: ClassVar[bool] = False
-    replays: ClassVar[bool] = False
     follows: ClassVar[bool] = False
 
     @property
     def gpu(self) -> str:
         """The GPU that the role computes on; "" for none."""
         return ""
+
+    def kept_plain(self) -> str | None:
+        """The reason why the role cannot replay its training passes on a GPU (`train.gpu_step`). ""
+        if it replays them, None if it computes none."""
+        return None
 
     def on_device(self, device: str, blank: Mapping[str, Any]) -> Self | None:
         """The same options for "cpu", "cuda:N" or "emulated"; None if the role computes nothing

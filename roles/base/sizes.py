@@ -15,6 +15,7 @@ from ops import get_backend
 from roles.base.role import Bytes, Held
 from roles.base.shapes import Shapes
 from roles.learning.job import Job
+from roles.learning.recordings import REPLAY
 from roles.learning.wire_formats import Layers, WireFormat, format_of, plain_beside
 from roles.messages import TRAIN
 
@@ -138,12 +139,13 @@ def gradients(job: Job, layers: Layers, shapes: Shapes) -> int:
 def leaving(job: Job, pieces: Sequence[int]) -> Held:
     """Bytes of a worker's gradients that leave it in `pieces` during the backward pass. On a GPU
     the device holds one piece at a time, and host memory holds the copies of all. The sums of
-    several passes stay on the device."""
+    several passes stay on the device, and so do the gradients of a pass that is replayed."""
     whole = sum(pieces)
-    of_passes = 0 if job.passes == 1 else whole
+    replayed = job.on_gpu and job.gpu_step == REPLAY
+    stay = whole if job.passes > 1 or replayed else 0
     if not job.on_gpu:
-        return {"gradients": of_passes + whole}
-    return {"gradients": of_passes + max(pieces, default=0), f"gradients{HOST}": whole}
+        return {"gradients": stay + whole}
+    return {"gradients": stay + max(pieces, default=0), f"gradients{HOST}": whole}
 
 
 def activations(nets: list[Net], shapes: Shapes) -> Held:

@@ -20,10 +20,12 @@ from roles.learning.buffers import gradient_buffers, in_memory_of, joined_rows
 from roles.learning.common_norm import ALONE, SHARE, CommonNorm, NormShare, NormShares, norm_sent
 from roles.learning.confusion import counts_of
 from roles.learning.job import InputShape
-from roles.learning.micro_batches import WorkerNet
 from roles.learning.model_holder import ModelHolder
 from roles.learning.parameter_store import ParameterStore
 from roles.learning.part_counts import Parts, Whole, in_parts
+from roles.learning.plain_pass import PlainPass
+from roles.learning.recordings import kept_plain
+from roles.learning.replayed_pass import parts_of
 from roles.learning.resume import restored
 from roles.learning.working_nets import working_net
 from roles.messages import TRAIN, ActivationGrads, Activations, Blobs
@@ -85,6 +87,10 @@ class FcOptions(JobOptions):
         held = passes(self.job, "fc", shapes) | {"gradients": sets * shapes.size(layers)}
         return held | model(self.job, layers, shapes)
 
+    def kept_plain(self) -> str:
+        """The recorded pass ends before the update."""
+        return kept_plain(self.job)
+
     def loads(self, name: str, shapes: Shapes) -> Loads:
         """The FC phase of a whole batch, forward and backward, and its update. Activations are
         copied to the device, and their gradients to host memory."""
@@ -135,6 +141,7 @@ class FcServer(ModelHolder, ReadsJob):
         store = ParameterStore(
             net.params, net.initial_blobs(), job.solver_spec, job.backend_ops, in_place=True
         )
+        self._parts_of = parts_of(self._nets, job, 2)  # forward and backward
         self._gradients = gradient_buffers(net)
         self._store = restored(store, job)
 
@@ -227,25 +234,29 @@ class FcServer(ModelHolder, ReadsJob):
         phase = parts[0].phase
         counted = parts[0].counted
         rows = parts[0].rows
-        net = self._nets[phase]
+        passes = self._parts_of[phase]
+        net = passes.net
         if phase == TRAIN:
             net.batch = rows
         net.begin(counted, (0, rows))
         for index, name in enumerate(net.inputs):
             net.feed_rows(name, joined_rows(net.ops, [part.blobs[index] for part in parts]))
-        for stage in net.stages:
-            if stage.layer is not None:
-                net.load(stage.layer, self._store.read(stage.layer, phase))
-            net.forward(stage)
-        return net.scalars(), self._backward(net) if phase == TRAIN else ()
+        for layer in net.params:
+            net.load(layer, self._store.read(layer, phase))
+        passes.begin()
+        passes.forward(net.stages)
+        gradients = self._backward(passes) if phase == TRAIN else ()
+        return passes.scalars(), gradients
 
-    def _backward(self, net: WorkerNet) -> Blobs:
+    def _backward(self, passes: PlainPass) -> Blobs:
         """Run backward through all stages first, with the parameters of the forward pass. Then
         update them."""
-        for stage in reversed(net.stages):
-            net.backward(stage, self._gradients[stage.layer] if stage.layer is not None else None)
+        net = passes.net
+        found = passes.backward(
+            tuple(reversed(net.stages)),
+            self._gradients,
+            lambda: [net.grad_rows(name) for name in net.boundary_grads],
+        )
         for layer, gradients in {} if self._shares != ALONE else self._gradients.items():
             self._store.apply(layer, gradients)
-        return tuple(
-            net.ops.to_share(net.grad_rows(name)) for name in net.boundary_grads
-        )  # to be sent
+        return tuple(map(net.ops.to_share, found))  # to be sent

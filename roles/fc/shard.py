@@ -68,6 +68,10 @@ class ShardOptions(JobOptions):
     beside_workers: bool = False
     norm: NormShares = ALONE
 
+    def kept_plain(self) -> str:
+        """Columns travel between the pieces of a pass."""
+        return "a shard's pass waits for columns of other shards between its layers"
+
     def sends(self, name: str, shapes: Shapes) -> Sent:
         """Gradients to the workers, as an FC server sends them. Its columns, and its parts of the
         other shards' gradients, to every other shard."""

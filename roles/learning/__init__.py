@@ -35,6 +35,10 @@ confusion          The confusion matrices of a test: how often each class was fo
 histograms         Histograms of parameters and of their gradients, every few iterations
                    (`run.histograms`)
 step_numbers       The numbers that change between two replays of a step
+recordings         The recordings of a net's passes on a device
+plain_pass         A pass of a worker's net in parts
+replayed_pass      Passes on a device in parts, which are recorded once for each size of batch and
+                   then replayed
 
 See docs/decisions/sums.md.
 """

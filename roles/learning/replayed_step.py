@@ -12,10 +12,7 @@ plainly, and the log gives the reason once.
 
 from __future__ import annotations
 
-import logging
-from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
@@ -23,39 +20,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from nets import Net, Stage
-from ops import Array, Recording
+from ops import Array
 from roles.learning.parameter_store import ParameterStore
+from roles.learning.recordings import Recorded, Recordings, same
 from roles.learning.scoreboard import Scores
 from roles.learning.step_numbers import StepNumbers
 from roles.messages import Blobs
-
-PLAIN = "plain"
-REPLAY = "replay"
-FIRST = 2  # plain passes of each size before one is recorded
-MOST = 4  # sizes of batches that are recorded at a time
-# The greatest difference, as a part of the greatest change, where cuDNN's sums differ from run to
-# run. Elsewhere the bits must agree.
-TOLERANCE = 1e-2
-_log = logging.getLogger("roles")
-
-
-@dataclass(eq=False)
-class Recorded:
-    """The recorded step of one size of batch. It holds while its memory stays where it was: the
-    block of the net's arrays, and the parameters with their histories."""
-
-    recording: Recording
-    numbers: StepNumbers
-    left: Mapping[int, Array]
-    block: Array | None
-    state: list[Array]
-    tried: bool = False
-
-    def moved(self, net: Net, store: ParameterStore) -> bool:
-        """Whether memory that outlives the step has moved."""
-        if self.recording.moved or net.memory is not self.block:
-            return True
-        return any(a is not b for a, b in zip(self.state, _overwritten(store), strict=True))
 
 
 class ReplayedStep:
@@ -66,39 +36,31 @@ class ReplayedStep:
         self._net = net
         self._store = store
         self._gradients = gradients
-        self._recorded: dict[tuple[int, int], Recorded] = {}
-        self._passes: Counter[tuple[int, int]] = Counter()  # plain ones, by size
-        self.refused = ""  # the reason why no step is replayed
-        net.hold_inputs()
+        self.recordings = Recordings[Recorded](net)
 
     def __repr__(self) -> str:
-        return f"<replayed step of {len(self._recorded)} sizes {self.refused}>"
+        return f"<replayed step, {self.recordings!r}>"
 
     @property
     def calls(self) -> int:
         """The starts of kernels and libraries in the last recorded step; 0 if there is none."""
-        return max((len(one.recording.calls) for one in self._recorded.values()), default=0)
+        found = self.recordings.by_size.values()
+        return max((len(part.calls) for one in found for part in one.parts), default=0)
 
     def __call__(self) -> Callable[[], Scores]:
         """Compute the pass that has begun, and update. Returns a function that waits for the
         scores; it may be called after the next step."""
-        size = self._net.size_of_pass
-        recorded = self._recorded.get(size)
-        if recorded is not None and recorded.moved(self._net, self._store):
-            del self._recorded[size]
-            self._passes[size] = 0
-            recorded = None
-        if self.refused or len({*self._store.versions.values()}) > 1:
+        recorded = self.recordings.of_pass(_overwritten(self._store))
+        if self.recordings.refused or len({*self._store.versions.values()}) > 1:
             self._plain()
         elif recorded is not None and recorded.tried:
             self._replay(recorded)
         elif recorded is not None:
             self._try(recorded)
-        elif self._passes[size] < FIRST:
-            self._passes[size] += 1
-            self._plain()
+        elif self.recordings.due():
+            self._record()
         else:
-            self._record(size)
+            self._plain()
         return self._net.scalars_later()
 
     def _plain(self) -> None:
@@ -125,7 +87,7 @@ class ReplayedStep:
     def _numbers(self) -> list[NDArray[Any]]:
         return [*self._net.step_numbers(), self._store.step_numbers()]
 
-    def _record(self, size: tuple[int, int]) -> None:
+    def _record(self) -> None:
         numbers = StepNumbers(self._net.ops, self._numbers())
         *of_net, self._store.given = numbers.arrays
         self._net.read_numbers(of_net)
@@ -135,17 +97,22 @@ class ReplayedStep:
             self._net.read_numbers(None)
             self._store.given = None
         if recording.gap:
-            self._refuse(f"{recording.gap} does work that cannot be recorded")
+            self.recordings.refuse(f"{recording.gap} does work that cannot be recorded")
             return
-        if len(self._recorded) == MOST:
-            del self._recorded[next(iter(self._recorded))]
-        self._recorded[size] = Recorded(
-            recording, numbers, self._net.left(), self._net.memory, _overwritten(self._store)
+        self.recordings.keep(
+            Recorded(
+                numbers,
+                self._net.memory,
+                _overwritten(self._store),
+                [recording],
+                self._net.left(),
+            )
         )
 
     def _replay(self, recorded: Recorded) -> None:
         recorded.numbers.fill(self._numbers())
-        recorded.recording.replay()
+        for part in recorded.parts:
+            part.replay()
         self._net.take(recorded.left)
         for layer in self._store.layers:
             self._store.count(layer)
@@ -165,7 +132,7 @@ class ReplayedStep:
         wrong = [
             name
             for name, right in expected.items()
-            if not _same(found[name], right, before[name], exact)
+            if not same(found[name], right, before[name], exact)
         ]
         wrong += [
             name
@@ -175,26 +142,12 @@ class ReplayedStep:
         if not wrong:
             recorded.tried = True
             return
-        self._refuse(f"a replay leaves another '{wrong[0]}' than a plain step")
+        self.recordings.refuse(f"a replay leaves another '{wrong[0]}' than a plain step")
         self._store.restore(before, version)
         self._net.again()
         self._plain()
-
-    def _refuse(self, why: str) -> None:
-        self.refused = why
-        self._recorded.clear()
-        _log.warning("train.gpu_step: steps are computed plainly, since %s", why)
 
 
 def _overwritten(store: ParameterStore) -> list[Array]:
     """The arrays that an update overwrites: all parameters and histories."""
     return [array for layer in store.layers for array in store.in_place(layer, histories=True)]
-
-
-def _same(found: Array, expected: Array, before: Array, exact: bool) -> bool:
-    """Whether a replay has left the array of a plain step: the same bits, or nearly the same
-    change."""
-    if exact:
-        return np.array_equal(found, expected, equal_nan=True)
-    change = np.abs(expected - before).max(initial=0)
-    return bool(np.abs(found - expected).max(initial=0) <= TOLERANCE * change)

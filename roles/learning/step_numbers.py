@@ -37,4 +37,5 @@ class StepNumbers:
         """Send these numbers to the device, in the order of its work. Does not wait."""
         for part, value in zip(self._parts, values, strict=True):
             part[: value.nbytes] = value.reshape(-1).view(np.uint8)
-        self._ops.refill(self._block, self._ops.staged(self._host))
+        if self._host.size:
+            self._ops.refill(self._block, self._ops.staged(self._host))

@@ -2,37 +2,31 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Iterator
 
 from roles.base.role import JobOptions
-from roles.learning.job import Job
-from roles.learning.replayed_step import REPLAY
+from roles.learning.recordings import REPLAY
 from runtime.plan.topology import Topology
 
 
 def plain_steps(topology: Topology) -> Iterator[str]:
-    """The reasons why steps are computed plainly in a run that asks for replays."""
+    """The reasons why steps are computed plainly in a run that asks for replays, each with the
+    actors that it holds for."""
     # the lead computes nothing
-    computing = {
+    asking = {
         actor.name: actor.options
         for actor in topology.actors
-        if isinstance(actor.options, JobOptions) and actor.name != topology.lead
+        if isinstance(actor.options, JobOptions)
+        and actor.name != topology.lead
+        and actor.options.job.gpu_step == REPLAY
     }
-    asking = {name: of for name, of in computing.items() if of.job.gpu_step == REPLAY}
-    on_gpu = {name: of for name, of in asking.items() if of.job.device.startswith("cuda:")}
+    on_gpu = {name: of for name, of in asking.items() if of.job.on_gpu}
     if asking and not on_gpu:
         yield f"found '{REPLAY}', but every actor computes on the CPU; train.devices names GPUs"
-    if plain := ", ".join(name for name, of in on_gpu.items() if not of.replays):
-        yield f"found '{REPLAY}', but only preset 'single' replays steps, not {plain}"
+    plain: defaultdict[str, list[str]] = defaultdict(list)
     for name, of in on_gpu.items():
-        if of.replays and (why := _kept_plain(of.job)):
-            yield f"found '{REPLAY}', but {name} computes plainly: {why}"
-
-
-def _kept_plain(job: Job) -> str:
-    """The reason why a step of this job cannot be recorded; "" if there is none."""
-    if job.passes > 1:
-        return f"a step has {job.passes} passes (iter_size)"
-    if job.solver_spec.clips:
-        return "clip_gradients needs a norm on the host before the update"
-    return "[train.ema] averages the parameters after the update" if job.solver_spec.average else ""
+        if why := of.kept_plain():
+            plain[why].append(name)
+    for why, names in plain.items():
+        yield f"found '{REPLAY}', but steps are plain on {', '.join(names)}: {why}"

@@ -32,7 +32,7 @@ from roles.learning.buffers import gradient_buffers
 from roles.learning.scoreboard import Scores
 from roles.messages import TRAIN, Ticket
 from roles.workers.replica import Replica, ReplicaOptions
-from roles.workers.single import train
+from roles.workers.single import update
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -125,6 +125,10 @@ class AveragingReplica(Replica):
         super()._build()
         self._gradients = gradient_buffers(self._nets[TRAIN])
 
+    @property
+    def _back(self) -> int:
+        return 1
+
     def _sizes(self) -> dict[int, int]:
         return {
             bucket.number: sum(array.size for array in self._averaged(bucket))
@@ -165,13 +169,15 @@ class AveragingReplica(Replica):
 
     # These methods run in the compute thread.
 
-    def _iterate(self, ticket: Ticket, work: Callable[[], None]) -> Scores:
+    def _iterate(self, ticket: Ticket, work: Callable[[], object]) -> Scores:
         """Compute one training iteration on this member's rows, as if they were the batch. `work`
         comes first."""
         work()
         low, high = ticket.mine
-        train(self._nets[TRAIN], self._store, self._gradients, ticket.rows / (high - low))
-        return self._nets[TRAIN].scalars()
+        parts = self._parts_of[TRAIN]
+        parts.backward(tuple(reversed(self._nets[TRAIN].stages)), self._gradients)
+        update(self._store, self._gradients, ticket.rows / (high - low))
+        return parts.scalars()
 
     def _averaged(self, bucket: Bucket) -> list[Array]:
         """The arrays of a bucket's layers that are averaged, not copied."""

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import asyncio
 from contextlib import nullcontext
+from functools import partial
 from itertools import zip_longest
 from typing import Any
 
@@ -21,6 +22,8 @@ from roles.learning.buffers import in_memory_of, layer_gradients
 from roles.learning.confusion import counts_of
 from roles.learning.micro_batches import WorkerNet
 from roles.learning.model_holder import KeepsBeside
+from roles.learning.plain_pass import PlainPass
+from roles.learning.replayed_pass import parts_of
 from roles.learning.tree import Parent
 from roles.learning.wire_formats import Formats, layers_of
 from roles.messages import (
@@ -66,7 +69,9 @@ class ConvCompute(KeepsBeside, PassWorker):
         job = self._job
         in_memory_of(self, job.backend_ops, job.host_ops)
         self._open(self._part)
-        layers = layers_of(self._nets[TRAIN])
+        net = self._nets[TRAIN]
+        self._parts_of = parts_of(self._nets, job, 2 * len(net.stages))
+        layers = layers_of(net)
         self._links = [ModelLink(way, layers, job.host_ops) for way in self._models]
         self.beside = [link.wire.errors for link in self._links]
         self._link_of = {layer: link for link in self._links for layer in link.layers}
@@ -101,18 +106,19 @@ class ConvCompute(KeepsBeside, PassWorker):
         A layer is pulled while the layer below is computed, and the next work is queued before that
         is done. So the compute thread goes from one stage to the next without waiting for the loop.
         """
+        parts = self._parts_of[ticket.phase]
         read, forward = ("read", "forward") if ticket.phase == TRAIN else ("test read", "test")
         async with asyncio.TaskGroup() as group:
             pull = group.create_task(self._pull(net.stages[0], ticket))
             before: asyncio.Task[Any] = group.create_task(
-                self.compute(read, self._passes.read, net, ticket)
+                self.compute(read, self._read, parts, ticket)
             )
             phase = "read"
             for stage, above in zip_longest(net.stages, net.stages[1:]):
                 with self.phase("wait_model"):
                     blobs = await pull
                 work = self.compute(
-                    f"{forward} {stage.layer}", self._forward_stage, net, stage, blobs
+                    f"{forward} {stage.layer}", self._forward_stage, parts, stage, blobs
                 )
                 following = group.create_task(work)
                 if above is not None:
@@ -165,7 +171,7 @@ class ConvCompute(KeepsBeside, PassWorker):
                     self.compute(
                         f"backward {stage.layer}",
                         self._backward_stage,
-                        net,
+                        self._parts_of[TRAIN],
                         stage,
                         incoming if stage is last else (),
                     )
@@ -196,34 +202,43 @@ class ConvCompute(KeepsBeside, PassWorker):
     # These methods run in the compute thread. Arrays in messages may lie on the host; those of the
     # net may lie on a device.
 
-    def _forward_stage(self, net: WorkerNet, stage: Stage, blobs: Blobs) -> Blobs:
+    def _read(self, parts: PlainPass, ticket: Ticket) -> None:
+        """Begin the pass on this member's rows."""
+        self._passes.read(parts.net, ticket)
+        parts.begin()
+
+    def _forward_stage(self, parts: PlainPass, stage: Stage, blobs: Blobs) -> Blobs:
         """Run a stage forward. After the last stage, return the activations for the FC phase."""
+        net = parts.net
         if stage.layer is not None:
-            net.load(stage.layer, tuple(net.ops.asarray(blob) for blob in blobs))
-        net.forward(stage)
-        if stage is not net.stages[-1]:
-            return ()
-        if not self._fc_servers:
-            self._scores = {} if net is self._nets[TRAIN] else net.scalars()
-            return ()
-        return tuple(net.ops.to_share(net.blob_rows(name)) for name in net.boundary)
+            parts.load(stage.layer, blobs)
+        last = stage is net.stages[-1]
+        leaving = parts.forward((stage,), net.boundary if last and self._fc_servers else ())
+        if last and not self._fc_servers:
+            self._scores = {} if net is self._nets[TRAIN] else parts.scalars()
+        return tuple(map(net.ops.to_share, leaving))
 
     def _backward_stage(
-        self, net: WorkerNet, stage: Stage, incoming: Blobs
+        self, parts: PlainPass, stage: Stage, incoming: Blobs
     ) -> tuple[Formats, Blobs]:
         """Run a stage backward. Return its parameter gradients as they travel.
 
         `incoming`: the gradients from the FC phase, for the stage that runs first.
         """
+        net = parts.net
         if incoming:
             for name, gradient in zip(net.boundary_grads, incoming, strict=True):
                 net.set_grad_rows(name, gradient)
-        out = layer_gradients(net, stage.layer) if stage.layer is not None else None
-        gradients = net.backward(stage, out)
+        layer = stage.layer
+        out: dict[str, Blobs] = {}
+        if layer is not None:
+            out[layer] = parts.own(layer, partial(layer_gradients, net, layer))
+        gradients = parts.backward((stage,), out, lambda: out.get(layer or "", ()))
         if stage is net.stages[0] and not self._fc_servers:
-            self._scores = net.scalars()  # of all passes; the device is idle now, so this is cheap
+            # of all passes; the device is idle now, so this is cheap
+            self._scores = parts.scalars()
         return (
-            self._link_of[stage.layer].wire.encode(stage.layer, gradients, net.ops)
-            if stage.layer is not None
-            else ((), ())
+            ((), ())
+            if layer is None
+            else self._link_of[layer].wire.encode(layer, gradients, net.ops)
         )

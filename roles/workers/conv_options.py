@@ -12,6 +12,7 @@ from roles.base.shapes import Shapes
 from roles.base.sizes import encoded, leaving, passes
 from roles.base.steps import Steps, Turn
 from roles.fc.phase import activations_sent
+from roles.learning.recordings import kept_plain
 from roles.messages import LayerGradient
 from roles.workers.conv_steps import iteration, work
 from roles.workers.model_links import ModelWay
@@ -60,6 +61,10 @@ class ConvOptions(JobOptions):
     def loads(self, name: str, shapes: Shapes) -> Loads:
         """The stages one by one, forward and backward."""
         return work(self, name, shapes)
+
+    def kept_plain(self) -> str:
+        """The recorded pass has a part for each stage."""
+        return kept_plain(self.job)
 
     def parents(self) -> tuple[str, ...]:
         """One parent for each model server."""

@@ -140,7 +140,7 @@ class ConvReplica(Replica):
     def _counted(self, ticket: Ticket) -> tuple[int, ...]:
         return self._fc.counts
 
-    async def _before(self, ticket: Ticket) -> tuple[Scores | None, Callable[[], None]]:
+    async def _before(self, ticket: Ticket) -> tuple[Scores | None, Callable[[], object]]:
         scores, incoming = await self._top(ticket)
         return scores, partial(self._come_back, incoming)
 
@@ -156,9 +156,8 @@ class ConvReplica(Replica):
 
     def _activations(self, ticket: Ticket) -> Blobs:
         """The activations that the conv phase sends to the FC phase."""
-        self._forward(ticket)
-        net = self._nets[ticket.phase]
-        return tuple(net.ops.to_share(net.blob_rows(name)) for name in net.boundary)
+        ops = self._nets[ticket.phase].ops
+        return tuple(map(ops.to_share, self._forward(ticket)))
 
     def _come_back(self, incoming: Blobs) -> None:
         net = self._nets[TRAIN]

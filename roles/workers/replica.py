@@ -34,6 +34,8 @@ from roles.learning.confusion import counts_of
 from roles.learning.micro_batches import WorkerNet
 from roles.learning.model_holder import ModelHolder
 from roles.learning.parameter_store import ParameterStore
+from roles.learning.recordings import kept_plain
+from roles.learning.replayed_pass import parts_of
 from roles.learning.resume import keep, restored
 from roles.learning.scoreboard import Scores
 from roles.messages import (
@@ -60,7 +62,6 @@ class ReplicaOptions(WholeOptions):
 
     anew: ClassVar[Anew] = Anew.FROM_PEER
     spread: ClassVar[bool] = True
-    replays: ClassVar[bool] = False
     exchange: Chosen
     atomic: bool = False
 
@@ -117,6 +118,10 @@ class ReplicaOptions(WholeOptions):
     def holds(self, name: str, shapes: Shapes) -> Held:
         """The memory of a single worker, and the sums."""
         return super().holds(name, shapes) | self.exchanged(shapes)
+
+    def kept_plain(self) -> str:
+        """The recorded pass ends before the update."""
+        return kept_plain(self.job)
 
     def exchanged(self, shapes: Shapes) -> Held:
         """Its gradients, and their sums. An update takes one bucket of sums to the device; clipping
@@ -203,6 +208,12 @@ class Replica(ModelHolder, PassWorker):
         )
         self._store = restored(store, job)
         self._buckets = self._buckets_of(net)
+        self._parts_of = parts_of(self._nets, job, 1 + self._back)
+
+    @property
+    def _back(self) -> int:
+        """The number of parts of a backward pass."""
+        return len(self._buckets)
 
     def _sizes(self) -> dict[int, int]:
         """The size of the sum of each bucket, in numbers."""
@@ -250,7 +261,7 @@ class Replica(ModelHolder, PassWorker):
         """Run a forward pass and return its scores."""
         return await self.compute("test", self._scored, ticket)
 
-    async def _before(self, ticket: Ticket) -> tuple[Scores | None, Callable[[], None]]:
+    async def _before(self, ticket: Ticket) -> tuple[Scores | None, Callable[[], object]]:
         """The work before the backward pass.
 
         Return the scores, if they are known then, and the work that is done in one piece with the
@@ -319,19 +330,21 @@ class Replica(ModelHolder, PassWorker):
 
     # These methods run in the compute thread.
 
-    def _forward(self, ticket: Ticket) -> None:
+    def _forward(self, ticket: Ticket) -> Blobs:
+        """Forward. Returns the blobs that leave for the FC phase, if other actors compute that."""
         net = self._nets[ticket.phase]
+        parts = self._parts_of[ticket.phase]
         self._passes.read(net, ticket)
-        for stage in net.stages:
-            if stage.layer is not None:
-                net.load(stage.layer, self._store.read(stage.layer, ticket.phase))
-            net.forward(stage)
+        for layer in net.params:
+            net.load(layer, self._store.read(layer, ticket.phase))
+        parts.begin()
+        return parts.forward(net.stages, () if self.part == "all" else net.boundary)
 
     def _scored(self, ticket: Ticket) -> Scores:
         self._forward(ticket)
-        return self._nets[ticket.phase].scalars()
+        return self._parts_of[ticket.phase].scalars()
 
-    def _first(self, work: Callable[[], None], bucket: Bucket) -> Array:
+    def _first(self, work: Callable[[], object], bucket: Bucket) -> Array:
         """The backward pass to the first bucket, after `work`."""
         work()
         return self._backward(bucket)
@@ -339,14 +352,13 @@ class Replica(ModelHolder, PassWorker):
     def _backward(self, bucket: Bucket) -> Array:
         """A bucket's gradients, in a new array that peers can read."""
         net = self._nets[TRAIN]
-        flat = net.ops.empty((bucket.size,), net.dtype)
-        views = bucket.views(flat)
-        for stage in bucket.stages:
-            net.backward(stage, views[stage.layer] if stage.layer is not None else None)
-        found = net.ops.to_share(flat)
+        parts = self._parts_of[TRAIN]
+        flat = parts.own(bucket.number, partial(net.ops.empty, (bucket.size,), net.dtype))
+        (mine,) = parts.backward(bucket.stages, bucket.views(flat), lambda: (flat,))
+        found = net.ops.to_share(mine)
         if bucket is self._buckets[-1]:
             # here, since this thread owns the device, which is idle now
-            self._scores = net.scalars()
+            self._scores = parts.scalars()
         return found
 
     def _update(self, bucket: Bucket, total: Callable[[], Array]) -> None:

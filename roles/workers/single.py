@@ -8,7 +8,6 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import ClassVar
 
-from nets import Net
 from roles.base.loads import Load, Loads, first_passes, layers_in
 from roles.base.role import Anew, Held, JobOptions
 from roles.base.shapes import Shapes
@@ -20,7 +19,8 @@ from roles.learning.confusion import counts_of
 from roles.learning.micro_batches import WorkerNet
 from roles.learning.model_holder import ModelHolder
 from roles.learning.parameter_store import ParameterStore
-from roles.learning.replayed_step import REPLAY, ReplayedStep
+from roles.learning.recordings import kept_plain, replays
+from roles.learning.replayed_step import ReplayedStep
 from roles.learning.resume import restored
 from roles.learning.scoreboard import Scores
 from roles.messages import TRAIN, Blobs, PassDone, Ticket
@@ -35,7 +35,6 @@ class WholeOptions(JobOptions):
     # the state that recurrent layers hand from one pass to the next, if the net has some
     keeps_beside: ClassVar[bool] = True
     computes: ClassVar[bool] = True
-    replays: ClassVar[bool] = True
     coordinator: str
 
     def steps(self, name: str, shapes: Shapes, turn: Turn) -> Steps:
@@ -59,6 +58,15 @@ class WholeOptions(JobOptions):
             "gradients": gradients(self.job, layers, shapes)
         }
         return held | model(self.job, layers, shapes)
+
+    def kept_plain(self) -> str:
+        """The recorded step includes the update."""
+        solver = self.job.solver_spec
+        if solver.clips:
+            return "clip_gradients needs a norm on the host before the update"
+        if solver.average:
+            return "[train.ema] averages the parameters after the update"
+        return kept_plain(self.job)
 
     def loads(self, name: str, shapes: Shapes) -> Loads:
         """All work in one piece."""
@@ -92,11 +100,7 @@ class Single(ModelHolder, PassWorker):
         )
         self._gradients = gradient_buffers(net)
         self._store = restored(store, job)
-        self._step = (
-            ReplayedStep(net, self._store, self._gradients)
-            if job.gpu_step == REPLAY and net.ops.records and type(net) is Net
-            else None
-        )
+        self._step = ReplayedStep(net, self._store, self._gradients) if replays(net, job) else None
 
     async def run(self) -> None:
         """Do pass after pass. Scores of replayed steps are complete at the end of each run of
@@ -131,11 +135,15 @@ class Single(ModelHolder, PassWorker):
         """Start a step. Then wait for the scores of the step before, so that the device has work
         meanwhile."""
         assert self._step is not None
-        self._passes.read(self._nets[TRAIN], ticket)
-        started = ticket, self._step()
+        started = ticket, self._started(self._step, ticket)
         late = self._scores_of_last()
         self._late = started
         return late
+
+    def _started(self, step: ReplayedStep, ticket: Ticket) -> Callable[[], Scores]:
+        """Start a step. Returns a function that waits for its scores."""
+        self._passes.read(self._nets[TRAIN], ticket)
+        return step()
 
     def _scores_of_last(self) -> tuple[Ticket, Scores] | None:
         """The scores of the last step if they were not reported, and its ticket."""
@@ -162,6 +170,8 @@ class Single(ModelHolder, PassWorker):
             return await self.compute(label, self._compute, ticket)
 
     def _compute(self, ticket: Ticket) -> dict[str, float]:
+        if ticket.phase == TRAIN and self._step is not None:
+            return self._started(self._step, ticket)()
         self._forward(ticket)
         net = self._nets[ticket.phase]
         return self._learn(net) if ticket.phase == TRAIN else net.scalars()
@@ -179,13 +189,15 @@ class Single(ModelHolder, PassWorker):
         return net.scalars()
 
 
-def train(
-    net: WorkerNet, store: ParameterStore, gradients: Mapping[str, Blobs], factor: float = 1.0
-) -> None:
-    """After a forward pass: run the whole net backward, then update every parameter by `factor`
-    times its gradient."""
+def train(net: WorkerNet, store: ParameterStore, gradients: Mapping[str, Blobs]) -> None:
+    """After a forward pass: run the whole net backward, then update every parameter."""
     for stage in reversed(net.stages):
         net.backward(stage, gradients[stage.layer] if stage.layer is not None else None)
+    update(store, gradients)
+
+
+def update(store: ParameterStore, gradients: Mapping[str, Blobs], factor: float = 1.0) -> None:
+    """Update every parameter by `factor` times its gradient, which may be written over."""
     if factor != 1.0:
         for gradient in itertools.chain.from_iterable(gradients.values()):
             gradient *= factor

@@ -3,19 +3,22 @@
 
 from __future__ import annotations
 
+import itertools
 import tempfile
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 import ops
-from nets import Net, SolverExtras, SolverSpec, load_net, load_solver
+from nets import Net, SolverExtras, SolverSpec, Stage, load_net, load_solver
 from nets.definition.rate_schedule import RateSchedule
 from roles.learning.buffers import gradient_buffers
 from roles.learning.parameter_store import ParameterStore
+from roles.learning.replayed_pass import ReplayedPass
 from roles.learning.replayed_step import ReplayedStep
+from roles.messages import Blobs
 
 SIDE = 10  # pixels of a side
 CLASSES = 5
@@ -53,10 +56,44 @@ stepvalue: 60
 """
 
 
-class Trained:
-    """A net and its parameters, trained step by step. `replay` chooses how."""
+class StepInParts:
+    """A step whose pass has three parts, as a replica's with two buckets. It is updated from the
+    arrays that leave."""
 
-    def __init__(self, *, replay: bool, net: str = NET, solver: SolverSpec | None = None) -> None:
+    def __init__(self, net: Net, store: ParameterStore, gradients: dict[str, Blobs]) -> None:
+        self._net = net
+        self._store = store
+        self._gradients = gradients
+        self._passes = ReplayedPass(net, 3)
+        self.recordings = self._passes.recordings
+
+    def __call__(self) -> Callable[[], dict[str, float]]:
+        for layer in self._net.params:
+            self._net.load(layer, self._store.read(layer))
+        self._passes.begin()
+        self._passes.forward(self._net.stages)
+        *first, last = reversed(self._net.stages)
+        self._store.apply_all(self._backward(first) | self._backward([last]))
+        scores = self._passes.scalars()
+        return lambda: scores
+
+    def _backward(self, stages: Sequence[Stage]) -> dict[str, Blobs]:
+        out = {at: self._gradients[at] for stage in stages if (at := stage.layer) is not None}
+        left = iter(self._passes.backward(stages, out, lambda: [*itertools.chain(*out.values())]))
+        return {layer: tuple(next(left) for _ in of) for layer, of in out.items()}
+
+
+class Trained:
+    """A net and its parameters, trained step by step. `replay` and `kind` choose how."""
+
+    def __init__(
+        self,
+        *,
+        replay: bool,
+        net: str = NET,
+        solver: SolverSpec | None = None,
+        kind: Callable[..., Any] = ReplayedStep,
+    ) -> None:
         self.ops: Any = ops.get_backend("cupy")
         self.net = self._net(net, "TRAIN", 8)
         self.test = self._net(net, "TEST", 32)
@@ -66,9 +103,9 @@ class Trained:
             self.net.params, self.net.initial_blobs(), solver, self.ops, in_place=True
         )
         self.gradients = gradient_buffers(self.net)
-        self.step = ReplayedStep(self.net, self.store, self.gradients)
+        self.step = kind(self.net, self.store, self.gradients)
         if not replay:
-            self.step.refused = "the test compares with plain steps"
+            self.step.recordings.refused = "the test compares with plain steps"
 
     def _net(self, text: str, phase: str, batch: int) -> Net:
         with tempfile.TemporaryDirectory() as folder:
@@ -114,7 +151,7 @@ class Trained:
     @property
     def replays(self) -> int:
         """How many sizes of batches are replayed now."""
-        return sum(one.tried for one in self.step._recorded.values())
+        return sum(one.tried for one in self.step.recordings.by_size.values())
 
 
 def solver_of(schedule: RateSchedule | None = None, **values: Any) -> SolverSpec:

@@ -18,14 +18,15 @@ BEGIN = """
 import logging, sys
 import numpy as np
 from nets.definition.rate_schedule import RateSchedule
-from tests.gpu.replays import NET, Trained, compared, solver_of
+from tests.gpu.replays import NET, StepInParts, Trained, compared, solver_of
+from roles.learning.replayed_step import ReplayedStep
 logging.basicConfig(format="%(message)s")
 """
 
 
-def done(stand_in: Path, code: str) -> str:
+def done(stand_in: Path, code: str, **settings: object) -> str:
     """Run code on the stand-in. Returns what it logged."""
-    found = script(BEGIN + code, on_fake_cuda(stand_in))
+    found = script(BEGIN + code, on_fake_cuda(stand_in, **settings))
     assert found.returncode == 0, found.stderr
     return found.stderr
 
@@ -36,7 +37,7 @@ for kind in ("SGD", "Nesterov", "AdaGrad", "RMSProp", "AdaDelta", "Adam", "AdamW
     values |= {"rms_decay": 0.9} if kind == "RMSProp" else {}
     values |= {"momentum": 0.0} if kind in ("AdaGrad", "RMSProp") else {}
     found = compared(lambda one: one.train(range(100)), solver=solver_of(**values))
-    assert found.replays == 1 and not found.step.refused, (kind, found.step.refused)
+    assert found.replays == 1 and not found.step.recordings.refused, (kind, found.step.recordings.refused)
 """
 
 
@@ -58,7 +59,7 @@ solvers += [
 ]
 for solver in solvers:
     found = compared(lambda one: one.train(range(100)), solver=solver)
-    assert found.replays == 1, found.step.refused
+    assert found.replays == 1, found.step.recordings.refused
 """
 
 
@@ -71,7 +72,7 @@ def changing(one):
     found = one.train(range(10))
     found += one.train(range(10, 20), rows=5)  # another share of the batch
     found += one.train(range(20, 30))
-    assert one.step.refused or one.replays == 2
+    assert one.step.recordings.refused or one.replays == 2
     found.append(one.tested())  # takes more scratch memory, and a larger block
     found += one.train(range(30, 40))
     kept, version = one.store.state(), 40
@@ -82,7 +83,8 @@ def changing(one):
     found += one.train(range(60, 70))
     found.append(one.tested())
     return found + one.train(range(70, 100), rows=16)
-assert compared(changing).replays >= 1
+for kind in (ReplayedStep, StepInParts):
+    assert compared(changing, kind=kind).replays >= 1
 """
 
 
@@ -96,8 +98,8 @@ MOVED = """
 def moving(what):
     def run(one):
         found = one.train(range(8))
-        before = [*one.step._recorded.values()]
-        assert one.step.refused or before[0].tried
+        before = [*one.step.recordings.by_size.values()]
+        assert one.step.recordings.refused or before[0].tried
         if what == "the block":
             old = one.net._block.array
             one.net._block.grow(old.size + 1)
@@ -113,16 +115,18 @@ def moving(what):
         else:
             one.ops.scratch.take("windows", (1 << 22,), np.float32)
         found += one.train(range(8, 16))
-        assert one.step.refused or (one.replays == 1 and before[0] not in one.step._recorded.values())
+        assert one.step.recordings.refused or (one.replays == 1 and before[0] not in one.step.recordings.by_size.values())
         return found
     return run
 for what in ("the block", "a parameter", "a history", "scratch memory"):
     compared(moving(what))
+for what in ("the block", "a parameter", "scratch memory"):
+    compared(moving(what), kind=StepInParts)
 """
 
 
 def test_nothing_is_replayed_over_memory_that_has_moved(stand_in: Path) -> None:
-    done(stand_in, MOVED)
+    done(stand_in, MOVED, seed=5)
 
 
 UNSEEN = """
@@ -137,14 +141,17 @@ class Doubled(Layer):
         return [grads[0] * 2 if wanted[0] else None], ()
 added = 'layer { name: "twice" type: "Doubled" bottom: "hidden" top: "twice" }\\nlayer { name: "scores"'
 net = NET.replace('layer { name: "scores"', added).replace('bottom: "hidden" top: "scores"', 'bottom: "twice" top: "scores"')
-found = compared(lambda one: one.train(range(20)), net=net)
-assert found.replays == 0
+for kind in (ReplayedStep, StepInParts):
+    found = compared(lambda one: one.train(range(20)), net=net, kind=kind)
+    assert found.replays == 0
 """
 
 
 def test_work_that_no_recording_sees_is_found_when_the_recording_is_tried(stand_in: Path) -> None:
-    (line,) = done(stand_in, UNSEEN).splitlines()
-    assert line.startswith("train.gpu_step: steps are computed plainly, since a replay leaves")
+    whole, in_parts = done(stand_in, UNSEEN).splitlines()
+    told = "train.gpu_step: steps are computed plainly, since a replay leaves"
+    assert whole.startswith(f"{told} another '")
+    assert in_parts == f"{told} other numbers in part 2 of 3 than a plain pass"
 
 
 GAP = """
@@ -176,13 +183,14 @@ def test_the_layer_that_cannot_be_recorded_is_named_once(stand_in: Path) -> None
 
 COUNTS = """
 import fake_cuda
-one = Trained(replay=True)
-one.train(range(8))
-before = fake_cuda.counts()
-one.train(range(8, 18))
-counts = {what: number - before[what] for what, number in fake_cuda.counts().items()}
-assert counts["allocations"] == counts["compilations"] == 0, counts
-assert counts["synchronisations"] == counts["copies_to_host"] == 10, counts
+for kind in (ReplayedStep, StepInParts):
+    one = Trained(replay=True, kind=kind)
+    one.train(range(8))
+    before = fake_cuda.counts()
+    one.train(range(8, 18))
+    counts = {what: number - before[what] for what, number in fake_cuda.counts().items()}
+    assert counts["allocations"] == counts["compilations"] == 0, counts
+    assert counts["synchronisations"] == counts["copies_to_host"] == 10, counts
 """
 
 

@@ -20,14 +20,18 @@ def told(folder: Path, preset: str, lines: str) -> list[str]:
 ON_GPU = 'devices = { "*" = "cuda:0" }\ngpu_step = "replay"'
 
 
-def test_a_single_worker_on_a_gpu_replays_its_steps(tmp_path: Path) -> None:
-    assert told(tmp_path, "single", ON_GPU) == []
+@pytest.mark.parametrize("preset", ["single", "replicas", "sync", "mxnet-sync", "sparknet"])
+def test_workers_on_a_gpu_replay_their_steps(preset: str, tmp_path: Path) -> None:
+    assert told(tmp_path, preset, ON_GPU) == []
+
+
+def test_an_update_apart_from_the_pass_may_clip(tmp_path: Path) -> None:
+    assert told(tmp_path, "replicas", f"optimizer = {{ clip_norm = 1.0 }}\n{ON_GPU}") == []
 
 
 CASES = {
     "no gpu": ("single", 'gpu_step = "replay"', "every actor computes on the CPU; train.devices"),
-    "another preset": ("replicas", ON_GPU, "only preset 'single' replays steps, not replica-0"),
-    "a conv worker": ("omnivore", ON_GPU, "only preset 'single' replays steps, not "),
+    "shards": ("one-weird-trick", ON_GPU, "steps are plain on fc-0: a shard's pass waits"),
     "averages": ("single", f"ema = {{ decay = 0.9 }}\n{ON_GPU}", "[train.ema] averages"),
     "clipping": (
         "single",
