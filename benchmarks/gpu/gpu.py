@@ -25,7 +25,7 @@ from pathlib import Path
 
 from benchmarks import gpu_wheels
 from benchmarks.helpers.command_line import parser_of
-from benchmarks.helpers.report import ROOT, Record, machine, missing, write
+from benchmarks.helpers.report import ROOT, Record, machine, missing, write, written
 
 NET = {
     "google.protobuf": "protobuf>=6.31",
@@ -54,6 +54,7 @@ class Plan:
     seconds: int
     needs: dict[str, str]
     where: str  # module of this folder:function
+    usual: bool = True  # false: only if it is named
 
 
 PLANS = {
@@ -63,9 +64,11 @@ PLANS = {
     "convolutions": Plan("Every convolution of five nets", 120, NET, "convolutions:convolutions"),
     "speed": Plan("Images a second beside PyTorch", 160, RUNTIME, "steps:speed"),
     "replays": Plan("Training steps, replayed and as graphs", 30, RUNTIME, "replays:replays"),
+    "compiled": Plan("Beside torch.compile", 150, RUNTIME, "steps:compiled", usual=False),
     "growth": Plan("No growth over 2 000 steps", 15, RUNTIME, "steps:growth"),
     "contract": Plan("Contract of array backends", 45, {"pytest": "pytest"}, "parts:contract"),
-}  # 540 seconds in all
+}  # 520 seconds in all, without `compiled`
+USUAL = [name for name, plan in PLANS.items() if plan.usual]
 
 
 def main(arguments: list[str] | None = None) -> int:
@@ -83,6 +86,11 @@ def main(arguments: list[str] | None = None) -> int:
         help="folder of the results",
     )
     parser.add_argument("--only", choices=PLANS, nargs="+", help="only these parts")
+    parser.add_argument(
+        "--go-on",
+        action="store_true",
+        help="leave out the parts that the results have as passed, from this commit",
+    )
     parser.add_argument("--part", choices=PLANS, help=argparse.SUPPRESS)
     parser.add_argument("--into", type=Path, help=argparse.SUPPRESS)
     given = parser.parse_args(arguments)
@@ -103,7 +111,11 @@ def main(arguments: list[str] | None = None) -> int:
                 "without one)"
             )
             return NO_GPU
-        return run_all(given.only or list(PLANS), given.results, rehearse=given.rehearse)
+        name = "rehearsal" if given.rehearse else "gpu"
+        parts = given.only or USUAL
+        if given.go_on:
+            parts = [part for part in parts if part not in passed(given.results, name)]
+        return run_all(parts, given.results, name, rehearse=given.rehearse)
 
 
 def without_gpu() -> str | None:
@@ -124,9 +136,18 @@ def without_gpu() -> str | None:
     )
 
 
-def run_all(names: list[str], directory: Path, *, rehearse: bool) -> int:
-    """Run the parts one after the other and write the results after each."""
-    name = "rehearsal" if rehearse else "gpu"
+def passed(directory: Path, name: str) -> set[str]:
+    """The parts that the results in a folder have as passed, from this commit."""
+    known = machine()
+    return {
+        part
+        for part, record in written(directory, name, known).items()
+        if record.status == "passed" and record.machine.get("commit") == known["commit"]
+    }
+
+
+def run_all(names: list[str], directory: Path, name: str, *, rehearse: bool) -> int:
+    """Run the parts one after the other and write the results, of this name, after each."""
     known = machine()
     records = {}
     began = time.monotonic()
@@ -136,10 +157,10 @@ def run_all(names: list[str], directory: Path, *, rehearse: bool) -> int:
         for part in names:
             records[part] = run_apart(part, Path(folder, f"{part}.json"), rehearse=rehearse)
             known["seconds"] = round(time.monotonic() - began, 1)
-            paths = write(directory, name, known, records)
+            print("results:", *write(directory, name, known, records))
     for part, record in records.items():
         print(f"{record.status:8} {PLANS[part].title}")
-    print(f"results: {' '.join(map(str, paths))}  ({known['seconds']} s)")
+    print(f"{len(records)} parts ({known.get('seconds', 0)} s)")
     return int(any(record.status == "failed" for record in records.values()))
 
 

@@ -6,10 +6,14 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
-from typing import Any
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
 
 from benchmarks.helpers.report import Record, missing
 from ops import Backend, OpsError, get_backend
+
+if TYPE_CHECKING:
+    from nets.definition.spec import NetSpec
 
 PRECISIONS = ("float32", "TF32", "bfloat16")
 OPTIONS = {"TF32": "tf32", "bfloat16": "bf16"}  # their names in our backend
@@ -71,12 +75,15 @@ def synchronized(device: Any) -> Callable[[], None]:
     return lambda: torch.cuda.synchronize(device)
 
 
-def training_net(backend: Backend, name: str, batch: int, image: tuple[int, int, int]) -> Any:
-    """A net of the zoo in its training phase, with memory that each pass uses again."""
+def training_net(
+    backend: Backend, name: str, batch: int, image: tuple[int, int, int], without: str = ""
+) -> Any:
+    """A net of the zoo in its training phase, with memory that each pass uses again. `without`: the
+    type of layers that are left out."""
     from nets import Net, load_net
 
     return Net(
-        load_net(name),
+        left_out(load_net(name), without) if without else load_net(name),
         "TRAIN",
         ops=backend,
         batch=batch,
@@ -84,3 +91,19 @@ def training_net(backend: Backend, name: str, batch: int, image: tuple[int, int,
         seed=1,
         memory="reused",
     )
+
+
+def left_out(net: NetSpec, kind: str) -> NetSpec:
+    """The net without its layers of one type, which have one bottom and one top: layers read what
+    the left out ones read."""
+    instead = dict[str, str]()
+    kept = []
+    for layer in net.layers:
+        proto = type(layer.proto)()
+        proto.CopyFrom(layer.proto)
+        proto.bottom[:] = [instead.get(name, name) for name in proto.bottom]
+        if proto.type == kind:
+            instead[proto.top[0]] = proto.bottom[0]
+        else:
+            kept.append(replace(layer, proto=proto))
+    return replace(net, layers=tuple(kept))

@@ -12,6 +12,24 @@ IMAGENET = (3, 224, 224)
 
 
 @dataclass(frozen=True)
+class Work:
+    """A row of part `speed`: a net of the zoo with its batch, images and classes, the precision, and
+    the type of layers that are left out."""
+
+    net: str
+    batch: int
+    image: Image
+    classes: int
+    precision: str = "TF32"
+    without: str = ""
+
+    @property
+    def shown(self) -> str:
+        """The net's name in tables."""
+        return f"{self.net} without {self.without}" if self.without else self.net
+
+
+@dataclass(frozen=True)
 class Sizes:
     """The sizes of each part. `backend` and `device` are where it computes."""
 
@@ -23,8 +41,9 @@ class Sizes:
     two_workers: tuple[tuple[str, int, int], ...]  # zoo name, batch, iterations
     convolutions: tuple[tuple[str, int, Image], ...]  # zoo name, batch, image
     passes: int  # of each convolution and step that are timed
-    steps: tuple[tuple[str, int, Image, int], ...]  # zoo name, batch, image, classes
-    replays: tuple[tuple[str, int, Image, int], ...]  # as `steps`
+    steps: tuple[Work, ...]  # those that matter most first: time may run out
+    compiled: tuple[Work, ...]
+    replays: tuple[tuple[str, int, Image, int], ...]  # zoo name, batch, image, classes
     growth: int  # steps
 
 
@@ -44,11 +63,31 @@ WHOLE = Sizes(
     ),
     passes=7,
     steps=(
-        ("cifar10_quick", 128, CIFAR, 10),
-        ("caffenet", 128, CAFFENET, 1000),
-        ("vgg16", 32, IMAGENET, 1000),
-        ("googlenet", 64, IMAGENET, 1000),
-        ("resnet50", 32, IMAGENET, 1000),
+        *(Work("resnet50", 32, IMAGENET, 1000, each) for each in ("TF32", "bfloat16")),
+        *(Work("caffenet", 128, CAFFENET, 1000, each) for each in ("TF32", "bfloat16")),
+        *(Work("googlenet", 64, IMAGENET, 1000, each) for each in ("TF32", "bfloat16")),
+        *(Work("vgg16", 32, IMAGENET, 1000, each) for each in ("TF32", "bfloat16")),
+        *(Work("cifar10_quick", 128, CIFAR, 10, each) for each in ("TF32", "bfloat16")),
+        *(Work("resnet50", each, IMAGENET, 1000, "bfloat16") for each in (128, 256)),
+        # PyTorch's LRN is slow, which flatters these two nets
+        Work("caffenet", 128, CAFFENET, 1000, without="LRN"),
+        Work("googlenet", 64, IMAGENET, 1000, without="LRN"),
+        *(Work("resnet50", each, IMAGENET, 1000) for each in (64, 128, 256)),
+        Work("cifar10_quick", 32, CIFAR, 10),
+        *(
+            Work(*each, "float32")
+            for each in (
+                ("cifar10_quick", 128, CIFAR, 10),
+                ("caffenet", 128, CAFFENET, 1000),
+                ("resnet50", 32, IMAGENET, 1000),
+                ("googlenet", 64, IMAGENET, 1000),
+                ("vgg16", 32, IMAGENET, 1000),
+            )
+        ),
+    ),
+    compiled=(
+        Work("resnet50", 128, IMAGENET, 1000, "bfloat16"),
+        Work("resnet50", 32, IMAGENET, 1000),
     ),
     replays=(
         ("lenet", 64, LENET, 10),
@@ -83,7 +122,8 @@ def rehearsal() -> Sizes:
         two_workers=(("lenet", 8, 4),),
         convolutions=(("cifar10_quick", 4, CIFAR),),
         passes=2,
-        steps=(("cifar10_quick", 4, CIFAR, 10),),
+        steps=(Work("cifar10_quick", 4, CIFAR, 10, "float32"),),
+        compiled=(Work("cifar10_quick", 4, CIFAR, 10),),
         replays=(("cifar10_quick", 4, CIFAR, 10),),
         growth=12,
     )

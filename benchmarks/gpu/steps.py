@@ -1,33 +1,43 @@
-"""Two parts of the GPU benchmark: images a second of training steps compared with PyTorch, and
-memory over many steps."""
+"""Parts of the GPU benchmark: images a second of training steps compared with PyTorch's, eager, as
+one CUDA graph and compiled; and memory over many steps."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
-from benchmarks.gpu.sides import PRECISIONS, cell, here, ours, settled, synchronized, training_net
-from benchmarks.gpu.sizes import Sizes
+from benchmarks.gpu.sides import cell, here, ours, settled, synchronized, training_net
+from benchmarks.gpu.sizes import Sizes, Work
+from benchmarks.gpu.torch_graph import graph_step
 from benchmarks.helpers.report import Record, seconds_of
 from benchmarks.training.training import made_up, our_step, torch_step
 from nets.tools.volumes import volumes
 from ops import Backend, get_backend
 
 SAME_LOSS = 1e-3  # relative, difference of the first step's loss from PyTorch's in full float32
-Step = tuple[str, int, tuple[int, int, int], int]  # zoo name, batch, image, classes
 Made = tuple[dict[str, Any], dict[str, Any]]  # images and labels, and the first parameters
+EAGER, GRAPH, COMPILED = "torch eager", "torch graph", "torch compiled"
+MISSING = "rows that are missing"
 GROWN = 1 << 20  # bytes of the device, over all steps but the first tenth
 GROWN_HOST = 16 << 20  # of the process: allocators of the host keep pages
 
 
 def speed(record: Record, sizes: Sizes) -> None:
-    """Measure feed, forward, backward and update on made-up images, as the preset single does them.
+    """Measure feed, forward, backward and update on made-up images, as the preset single does them,
+    and PyTorch's step, eager and as one CUDA graph."""
+    _measure(record, sizes, sizes.steps, (EAGER, GRAPH))
 
-    TF32 comes first, since it is the usual precision on such a device: PyTorch tries its algorithms
-    again for each precision, and time may run out.
-    """
+
+def compiled(record: Record, sizes: Sizes) -> None:
+    """The same compared with `torch.compile`, which needs a minute or two for a net."""
+    _measure(record, sizes, sizes.compiled, (COMPILED,))
+
+
+def _measure(record: Record, sizes: Sizes, works: Sequence[Work], ways: Sequence[str]) -> None:
+    """Record a row for each net. The works that still have none stand in the record, since time may
+    run out."""
     backends = ours(sizes.backend)
     peer = here(record)
     record.table(
@@ -38,77 +48,95 @@ def speed(record: Record, sizes: Sizes) -> None:
         "ours",
         "TFLOP/s of products",
         "first loss",
-        "torch",
-        "ours / torch",
+        *ways,
+        "ours / best of torch",
     )
-    made = {}
-    for precision in sorted(PRECISIONS, key="TF32".__ne__):
-        for work in sizes.steps:
-            name, batch, image, classes = work
-            if name not in made:
-                net = training_net(get_backend("numpy"), name, batch, image)
-                made[name] = made_up(net, classes), net.initial_blobs()
-            _beside(
-                record, work, made[name], precision, backends.get(precision), peer, sizes.passes
-            )
+    for number, work in enumerate(works):
+        left = [f"{each.shown} {each.batch} {each.precision}" for each in works[number:]]
+        record.facts[MISSING] = ", ".join(left)
+        record.save()
+        _beside(record, work, backends.get(work.precision), peer, ways, sizes.passes)
+    del record.facts[MISSING]
+    record.save()
 
 
 def _beside(
     record: Record,
-    work: Step,
-    made: Made,
-    precision: str,
+    work: Work,
     backend: Backend | None,
     peer: Any,
+    ways: Sequence[str],
     passes: int,
 ) -> None:
-    """Record a row for one net in one precision. Both sides feed their device from page-locked
-    memory."""
-    (name, batch, image, _), (inputs, blobs) = work, made
-    mine = theirs = loss = their_loss = flops = math.nan
+    """Record a row for one net. Both sides feed their device from page-locked memory."""
+    if backend is None and peer is None:
+        return
+    net = training_net(get_backend("numpy"), work.net, work.batch, work.image, work.without)
+    made = made_up(net, work.classes), net.initial_blobs()
+    rate = loss = flops = math.nan
     comparable = False
     if backend is not None:
-        net = training_net(backend, name, batch, image)
-        fed = {blob: backend.staged(array) for blob, array in inputs.items()}
-        placed = {layer: tuple(map(backend.asarray, of)) for layer, of in blobs.items()}
-        step = our_step(net, fed, placed)
-        losses: dict[str, float] = step()  # type: ignore[assignment]
-        loss = sum(losses.values())
-        taken = seconds_of(step, repeats=passes, warmup=2, synchronize=backend.synchronize)
-        size = volumes(net)
-        mine = batch / taken
-        flops = (size.forward + size.backward) / taken / 1e12
-        drops = any(node.layer.proto.type == "Dropout" for node in net.nodes)
-        # with dropout the losses are random
-        comparable = precision == "float32" and len(losses) == 1 and not drops
+        rate, loss, flops, comparable = _ours(work, made, backend, passes)
         if not math.isfinite(loss):
-            record.fail(f"{name}, {precision}: the loss is {loss}")
-    if peer is not None:
-        taken, their_loss = _torch(work, made, peer, precision, passes)
-        theirs = batch / taken
-    if backend is not None or peer is not None:
-        record.row(name, batch, precision, *map(cell, (mine, flops, loss, theirs, mine / theirs)))
-    if comparable and peer is not None and not math.isclose(loss, their_loss, rel_tol=SAME_LOSS):
-        record.fail(
-            f"{name}: the first loss is {loss:.6g}, PyTorch's {their_loss:.6g}, expected the same"
-        )
+            record.fail(f"{work.shown}, {work.precision}: the loss is {loss}")
+    theirs = []
+    for way in ways:
+        found, their_loss = _torch(record, work, net, made, peer, way, passes)
+        theirs.append(found)
+        known = comparable and not math.isnan(their_loss)
+        if known and not math.isclose(loss, their_loss, rel_tol=SAME_LOSS):
+            record.fail(
+                f"{work.shown}: the first loss is {loss:.6g}, PyTorch's {their_loss:.6g}, "
+                "expected the same"
+            )
+    best = max((found for found in theirs if not math.isnan(found)), default=math.nan)
+    numbers = (rate, flops, loss, *theirs, rate / best)
+    record.row(work.shown, work.batch, work.precision, *map(cell, numbers))
 
 
-def _torch(work: Step, made: Made, device: Any, precision: str, passes: int) -> tuple[float, float]:
-    """The seconds of PyTorch's step, eager, with channels last, and its first loss."""
-    (name, batch, image, _), (inputs, blobs) = work, made
-    net = training_net(get_backend("numpy"), name, batch, image)
-    with settled(precision):
-        step: Callable[[], Any] = torch_step(
-            net,
-            inputs,
-            channels_last=True,
-            device=device,
-            autocast=precision == "bfloat16",
-            blobs=blobs,
-        )
-        loss = step()
-        return seconds_of(step, repeats=passes, warmup=3, synchronize=synchronized(device)), loss
+def _ours(
+    work: Work, made: Made, backend: Backend, passes: int
+) -> tuple[float, float, float, bool]:
+    """Images a second of our step, its first loss, TFLOP/s of products, and whether PyTorch has to
+    have the same loss."""
+    inputs, blobs = made
+    net = training_net(backend, work.net, work.batch, work.image, work.without)
+    fed = {blob: backend.staged(array) for blob, array in inputs.items()}
+    placed = {layer: tuple(map(backend.asarray, of)) for layer, of in blobs.items()}
+    step = our_step(net, fed, placed)
+    losses: dict[str, float] = step()  # type: ignore[assignment]
+    taken = seconds_of(step, repeats=passes, warmup=2, synchronize=backend.synchronize)
+    size = volumes(net)
+    flops = (size.forward + size.backward) / taken / 1e12
+    drops = any(node.layer.proto.type == "Dropout" for node in net.nodes)
+    # with dropout the losses are random
+    comparable = work.precision == "float32" and len(losses) == 1 and not drops
+    return work.batch / taken, sum(losses.values()), flops, comparable
+
+
+def _torch(
+    record: Record, work: Work, net: Any, made: Made, device: Any, way: str, passes: int
+) -> tuple[float, float]:
+    """Images a second of PyTorch's step with channels last, and its first loss. Not numbers if
+    there is no PyTorch, or if it fails: a note has the reason."""
+    if device is None:
+        return math.nan, math.nan
+    inputs, blobs = made
+    keys = {"device": device, "autocast": work.precision == "bfloat16", "blobs": blobs}
+    try:
+        with settled(work.precision):
+            step: Callable[[], Any]
+            if way == GRAPH:
+                step = graph_step(net, inputs, **keys)
+            else:
+                step = torch_step(net, inputs, channels_last=True, compiled=way == COMPILED, **keys)
+            loss = step()
+            taken = seconds_of(step, repeats=passes, warmup=3, synchronize=synchronized(device))
+    except Exception as error:  # memory, a driver, a compiler: the next row may do better
+        told = (str(error).splitlines() or [""])[0]
+        record.note(f"{work.shown}, {way}: {type(error).__name__}: {told}")
+        return math.nan, math.nan
+    return work.batch / taken, loss
 
 
 def growth(record: Record, sizes: Sizes) -> None:

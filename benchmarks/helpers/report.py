@@ -261,19 +261,29 @@ def write(
     Parts of an earlier run stay if they are not among the records.
     """
     directory.mkdir(parents=True, exist_ok=True)
-    name = f"{benchmark}-{WIDTHS.get(found['vectors'], found['vectors'].replace(' ', '-'))}"
-    as_json = directory / f"{name}.json"
-    as_text = directory / f"{name}.md"
-    before = json.loads(as_json.read_text())["parts"] if as_json.exists() else {}
-    parts = {key: Record.of(content) for key, content in before.items()} | records
+    as_json = _results(directory, benchmark, found)
+    as_text = as_json.with_suffix(".md")
+    parts = written(directory, benchmark, found) | records
     for record in records.values():
         record.machine = found
     content = {"parts": {key: record.content() for key, record in parts.items()}}
     as_json.write_text(json.dumps(content, indent=1, default=str) + "\n")
     as_text.write_text(
-        "\n\n".join([f"# {name}", *(record.markdown() for record in parts.values())]) + "\n"
+        "\n\n".join([f"# {as_json.stem}", *(record.markdown() for record in parts.values())]) + "\n"
     )
     return as_json, as_text
+
+
+def written(directory: Path, benchmark: str, found: dict[str, Any]) -> dict[str, Record]:
+    """The parts of a benchmark that a folder has for the machine `found`; none without results."""
+    path = _results(directory, benchmark, found)
+    parts = json.loads(path.read_text())["parts"] if path.exists() else {}
+    return {key: Record.of(content) for key, content in parts.items()}
+
+
+def _results(directory: Path, benchmark: str, found: dict[str, Any]) -> Path:
+    width = WIDTHS.get(found["vectors"], found["vectors"].replace(" ", "-"))
+    return directory / f"{benchmark}-{width}.json"
 
 
 def _vector_bits() -> int:

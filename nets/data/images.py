@@ -178,7 +178,13 @@ class ImageSource(Source):
 
     def _one(self, index: int) -> Any:
         path = self._paths[index]
-        return decode.image(read_file(path), str(path), self._color, self.orientation, self._size)
+        try:
+            return decode.image(
+                read_file(path), str(path), self._color, self.orientation, self._size
+            )
+        except DataError as error:
+            place = f"its line from {self.label_list}" if self.label_list else "it from its folder"
+            raise DataError([f"{text}; remove {place}" for text in error.problems]) from None
 
 
 def _label(line: str) -> int | None:

@@ -147,14 +147,12 @@ class Transform:
                 f"crop_size: found {self.crop}, expected at most "
                 f"{min(shape[1:])} for images {shape}"
             )
-        if len(self.mean) > 1 and len(self.mean) != shape[0]:
-            raise PrototxtError(
-                f"mean_value: found {len(self.mean)}, expected 1 or {shape[0]}, one per channel"
-            )
-        if len(self.deviation) > 1 and len(self.deviation) != shape[0]:
-            raise PrototxtError(
-                f"deviation: found {len(self.deviation)}, expected 1 or {shape[0]}, one per channel"
-            )
+        for key, values in (("mean_value", self.mean), ("deviation", self.deviation)):
+            if len(values) > 1 and len(values) != shape[0]:
+                channels = "" if shape[0] == 1 else f" or {shape[0]}, one per channel,"
+                raise PrototxtError(
+                    f"{key}: found {len(values)}, expected 1{channels} for images {shape}"
+                )
         if self.rgb and shape[0] != 3:
             raise PrototxtError(
                 f"rgb: found images of {counted(shape[0], 'channel')}, expected 3: give the data "

@@ -20,6 +20,10 @@ from nets.errors import PrototxtError, did_you_mean
 
 M = TypeVar("M", bound=Message)
 MAX_DEPTH = 32  # nested blocks; Caffe's schema needs 7
+KINDS = {  # the files that a user may confuse: message -> its name for people
+    "NetParameter": "the layers of a net",
+    "SolverParameter": "a solver, which names its net by the key 'net'",
+}
 _INTEGER = re.compile(r"-?(0[xX][0-9a-fA-F]+|[0-9]+)")
 
 
@@ -72,9 +76,10 @@ def parse(text: str, message: M, file: str) -> tuple[M, Node]:
     """Fill `message` from `text`. Raises PrototxtError with one line per mistake, each beginning
     with file:line."""
     walker = _Walker(text, file)
-    root = walker.walk(cast(Descriptor, message.DESCRIPTOR))
+    descriptor = cast(Descriptor, message.DESCRIPTOR)
+    root = walker.walk(descriptor)
     if walker.problems:
-        raise PrototxtError(walker.problems)
+        raise PrototxtError(_of_another_kind(root, descriptor, file) or walker.problems)
     try:
         text_format.Parse(text, message)
     except text_format.ParseError as error:
@@ -86,6 +91,16 @@ def parse(text: str, message: M, file: str) -> tuple[M, Node]:
             [(f"{file}:1: key '{key}': missing, expected a value") for key in missing]
         )
     return message, root
+
+
+def _of_another_kind(root: Node, wanted: Descriptor, file: str) -> str:
+    """The one mistake of a net that is named as a solver, or of a solver that is named as a net;
+    otherwise ""."""
+    for name in KINDS.keys() - {wanted.name} if wanted.name in KINDS and root.fields else ():
+        known = wanted.file.message_types_by_name[name].fields_by_name
+        if all(key in known for key in root.fields):
+            return f"{file}: found {KINDS[name]}, expected {KINDS[wanted.name]}"
+    return ""
 
 
 def _reason(error: text_format.ParseError) -> str:

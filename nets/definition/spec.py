@@ -18,7 +18,7 @@ from nets.definition.ignored import Note, misplaced, refusals, unused, warnings
 from nets.definition.prototxt import Node, Where, parse
 from nets.definition.upgrade import upgrade
 from nets.definition.zoo import NETS, build, names_a_net
-from nets.errors import PrototxtError, did_you_mean
+from nets.errors import NetError, PrototxtError, did_you_mean
 from nets.imported import GraphKeys, Imported, import_net
 from nets.reasons import reason
 from nets.regular import decoded, is_file, is_there, read_bytes
@@ -27,6 +27,7 @@ from nets.schema.fields import SOURCE
 
 MOST_BYTES = 1 << 20  # of a prototxt, five times the size of ResNet-152's
 MOST_LAYERS = 4096  # ResNet-1001 has 3500
+OF_WEIGHTS = (".caffemodel", ".h5", ".safetensors", ".pth", ".pt")  # endings that no net has
 WRITTEN = "# a net from Python, as if it stood in "  # the beginning of a net's text
 GRAPH = GraphKeys()
 ZOO = Path(__file__).parents[1] / "zoo"
@@ -128,6 +129,11 @@ def load_net(source: str | Path) -> NetSpec:
     path = locate(source, suffixes=("",))
     if is_graph(path):
         return net_of_graph(path)[0]
+    if path.suffix.lower() in OF_WEIGHTS:
+        raise NetError(
+            f"{path.name}: found a file of weights, expected the layers of a net: a prototxt, an "
+            "ONNX file or a name of the zoo. Weights belong in train.weights"
+        )
     return _parsed(read_text(path), path)
 
 

@@ -31,6 +31,7 @@ KEY = "convoy_checkpoint"
 SUM = "sha256"
 PIECE = 8 << 20  # bytes per write and flush; the slowest disks need a second for it
 KINDS = {"f": "F", "i": "I", "u": "U"}  # kinds of dtypes: numpy's letter -> safetensors' letter
+OF_CAFFE = (".caffemodel", ".solverstate", ".h5")  # the endings of Caffe's snapshots
 Arrays = Mapping[str, NDArray[Any]]
 
 
@@ -165,6 +166,11 @@ def _opened(path: Path) -> Iterator[tuple[Any, dict[str, str]]]:
     try:
         if not size_of(path):
             raise CheckpointError(f"{path}: found an empty file, expected a checkpoint")
+        if path.suffix in OF_CAFFE:
+            raise CheckpointError(
+                f"{path}: found a file of Caffe, expected a checkpoint (.safetensors), which "
+                "`convert WEIGHTS c.safetensors --state STATE` makes of Caffe's weights and state"
+            )
         path.open("rb").close()  # safetensors reports every file that it cannot open as missing
         with safe_open(path, framework="numpy") as file:
             said = _facts((file.metadata() or {}).get(KEY, ""))

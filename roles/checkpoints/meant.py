@@ -60,6 +60,14 @@ def newest_first(run: Path) -> list[Path]:
     return sorted(numbers, key=lambda path: int(numbers[path]), reverse=True)
 
 
+def has_model(folder: Path) -> bool:
+    """Whether a folder has a model to use. False for a folder that cannot be read."""
+    try:
+        return (folder / FILE).exists() or bool(newest_first(folder))
+    except OSError:
+        return False
+
+
 def meant(run: Path) -> tuple[Path, str]:
     """The checkpoint to use of a run directory, and a line that names it. It is the best model, or
     else the newest checkpoint.

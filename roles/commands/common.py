@@ -18,7 +18,7 @@ from nets.data import FORMATS, Source, open_source
 from nets.predict.net_data import data_of_net
 from ops import OpsError
 from roles.base.role import EMULATED
-from roles.checkpoints.meant import files_meant
+from roles.checkpoints.meant import files_meant, has_model
 from roles.learning.job import Job
 from roles.options import Options
 from roles.planning.planner import job_of
@@ -99,12 +99,14 @@ def weights_meant(named: str, file: Path = Path("cluster.toml")) -> tuple[Path, 
 
 
 def weights_at(name: str, file: Path) -> Path | None:
-    """The file or the directory that the user calls `name`, or else the directory of the run with
-    this name. None if there is neither."""
+    """The file or the folder with a model that the user calls `name`, or else the directory of the
+    run with this name, or else a folder without a model. None if there is none of these."""
     path = Path(name)
-    if is_file(path) or is_folder(path):
+    if is_file(path) or (is_folder(path) and has_model(path)):
         return path
-    return None if path.suffix in WEIGHTS else run_directory(path, runs_here(file))
+    if path.suffix in WEIGHTS:
+        return path if is_folder(path) else None
+    return run_directory(path, runs_here(file))
 
 
 def told_beside(key: str, line: str) -> None:

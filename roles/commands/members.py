@@ -13,7 +13,7 @@ from nets.data.class_folders import SUFFIXES, images_below
 from nets.data.passed_over import PassedOver
 from nets.files.parts import parts_of
 from roles.checkpoints.best import FILE
-from roles.checkpoints.meant import newest_first
+from roles.checkpoints.meant import has_model
 from roles.commands.common import WEIGHTS, told_beside, weights_at, weights_meant
 from runtime.cli.arguments import runs_here
 from runtime.errors import ConfigError
@@ -90,7 +90,7 @@ def names_weights(word: str, file: Path, *, image: bool) -> bool:
 def _names_weights(word: str, file: Path, image: bool) -> bool:
     path = Path(word)
     if is_folder(path):
-        model = not image or _has_model(path)
+        model = not image or has_model(path)
         if model and image and _has_images(path):
             raise NetError(
                 f"{word}: found a folder with models and with images: name the model in it, such "
@@ -126,13 +126,6 @@ def _run_called(word: str, file: Path) -> Path | None:
     except ConfigError:  # the cluster.toml cannot be read, and the path needs none
         return None
     return None if found is None or found == Path(word) else found
-
-
-def _has_model(folder: Path) -> bool:
-    try:
-        return (folder / FILE).exists() or bool(newest_first(folder))
-    except OSError:  # reading the folder gives the error
-        return False
 
 
 def _has_images(folder: Path) -> bool:

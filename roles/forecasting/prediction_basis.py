@@ -86,10 +86,8 @@ class Profile:
         }
         if missing:
             first, *more = missing
-            text = (
-                f"no entry fits '{first}'{f' and {len(more)} others' if more else ''}: it is "
-                "of another net or preset"
-            )
+            others = f" and {len(more)} other{'s' if more[1:] else ''}" if more else ""
+            text = f"no entry fits '{first}'{others}: it is of another net or preset"
             raise ConfigError(
                 [(f"{self.file}: {text}; {shown('time --profile FILE')} writes one for this plan")]
             )

@@ -51,7 +51,7 @@ class Contents:
         keys = ("data", phase.lower())
         self.warnings += [(text, keys) for text in _untrained(source, samples, training)]
         if phase == TRAIN:
-            self._of_mixing(source, samples)
+            self._of_batches(source, samples)
         if (
             phase == TRAIN
             and not self.job.shuffle
@@ -66,11 +66,17 @@ class Contents:
                 ((f"{text}hold one class: set train.data.shuffle = true"), ("data", "train"))
             )
 
-    def _of_mixing(self, source: Source, samples: Sequence[NDArray[Any]]) -> None:
-        """Raise DataError for labels that cannot be mixed."""
+    def _of_batches(self, source: Source, samples: Sequence[NDArray[Any]]) -> None:
+        """Raise DataError for labels that cannot be mixed. Warns of a batch that is larger than the
+        data."""
         batches = self.job.batches(TRAIN, source)
-        if isinstance(batches, Batches) and batches.mixing is not None:
+        if not isinstance(batches, Batches):
+            return
+        if batches.mixing is not None:
             batches.mixing.classes_of(samples[LABELS])
+        if self.job.batch > len(source):
+            text = f"found {self.job.batch}, more than the {counted(len(source), 'sample')} of the"
+            self.warnings.append((f"{text} data: a batch has samples several times", ("batch",)))
 
     def of_weights(self, weights: Weights, net: Net) -> None:
         """Check the first weights from the job's files. Raises NetError if they have no layer of

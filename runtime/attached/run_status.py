@@ -137,6 +137,7 @@ def _recorded(
         "since": identity.began if identity is not None else 0.0,
         "state": _state(told, lives=False),
         "progress": _plain(told.get(HEADLINE, {})),
+        "result": _plain(told.get(after(told).last_word, {})),
         "settings": _plain(told.get(REGROUPED, {})),
         "prediction": said(told, PREDICTION, "text"),
         "eta_seconds": None,

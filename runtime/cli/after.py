@@ -11,6 +11,7 @@ from runtime.attached.run_status import journal, said
 from runtime.cli.main import function_of
 from runtime.errors import ConfigError, ProgramFailed
 from runtime.program_interface import Program
+from runtime.typed_name import typed_name
 
 FROM_OUTSIDE = {"winding down", "stopped"}  # events of a run that was ended on request
 TEST = "test"  # a program's command that scores weights: (weights, file, settings=...)
@@ -60,10 +61,9 @@ class After:
 
     def again(self, directory: Path) -> str:
         """The command, as it is typed, that resumes a run."""
-        words = ["python", "-m", "runtime", "up", str(self._file), "--resume", str(directory)]
-        return shlex.join(
-            [*words, *(word for setting in self._settings for word in ("--set", setting))]
-        )
+        words = ["up", str(self._file), "--resume", str(directory)]
+        settings = (word for setting in self._settings for word in ("--set", setting))
+        return f"{typed_name()} {shlex.join([*words, *settings])}"
 
 
 def _with_a_checkpoint_before(directory: Path) -> Path | None:

@@ -76,6 +76,8 @@ def main(arguments: list[str] | None = None) -> int:
     except Exception as error:  # cyclopts has reported the mistake in the command line
         if type(error).__module__.partition(".")[0] != "cyclopts":
             raise
+        command = " ".join([typed_name(), *(getattr(error, "command_chain", None) or ())])
+        print(f"see `{command} --help`", file=sys.stderr)  # noqa: T201
         return 2
     return result if isinstance(result, int) else 0
 

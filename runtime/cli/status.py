@@ -56,7 +56,9 @@ def _lines(run: dict[str, Any]) -> Iterator[str]:
         f"{run['name']}  {run['state']}, since {moment(run['since'])}, program "
         f"{run['program']}, {run['directory']}"
     )
-    if run["progress"]:
+    if run["result"]:
+        yield f"  {describe(run['result'])}"
+    elif run["progress"]:
         left = "" if run["eta_seconds"] is None else f"  about {run['eta_seconds']:.0f} s left"
         yield f"  {describe(run['progress'])}{left}"
     if run["settings"]:

@@ -171,7 +171,7 @@ def _options(
     ignored."""
     runtime_keys = key_names(ClusterConfig)
     known = key_names(model) if model else []
-    options, problems = validated(model, data, raw, runtime_keys) if model else (None, [])
+    options, problems = validated(model, data, raw, ClusterConfig) if model else (None, [])
     if model is None or model.model_config.get("extra", "ignore") == "ignore":
         unknown = [key for key in data if key not in known]
         problems += [raw.problem((key,), unknown_key(key, runtime_keys + known)) for key in unknown]

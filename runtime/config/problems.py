@@ -4,7 +4,7 @@ Only this file knows how pydantic reports errors. The expectation is derived fro
 from pydantic's message. In this way a constraint is shown even if the type is wrong too.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from types import NoneType, UnionType
 from typing import Annotated, Any, Literal, NamedTuple, TypeVar, Union, get_args, get_origin
@@ -49,10 +49,13 @@ class _Place(NamedTuple):
 
 
 def validated(
-    model: type[Model], data: Mapping[str, Any], raw: RawConfig, also_known: Iterable[str] = ()
+    model: type[Model],
+    data: Mapping[str, Any],
+    raw: RawConfig,
+    beside: type[BaseModel] | None = None,
 ) -> tuple[Model | None, list[Problem]]:
-    """Return `data` as a `model`, or all mistakes in it. `also_known` are further names to suggest
-    for unknown top-level keys."""
+    """Return `data` as a `model`, or all mistakes in it. `beside` has further keys to suggest for
+    unknown top-level keys."""
     try:
         return model.model_validate(data), []
     except ValidationError as error:
@@ -63,7 +66,7 @@ def validated(
     # members. Only the error with the longest path is kept.
     inner = {place.keys[:depth] for place, _ in places for depth in range(len(place.keys))}
     return None, [
-        raw.problem(*_translated(place, details, also_known))
+        raw.problem(*_translated(place, details, beside))
         for place, details in places
         if place.keys not in inner
     ]
@@ -167,7 +170,7 @@ def _constraint(marks: tuple[Any, ...], name: str) -> Any:
     return next((value for mark in marks if (value := getattr(mark, name, None)) is not None), None)
 
 
-def _translated(place: _Place, details: Any, also_known: Iterable[str]) -> tuple[KeyPath, str]:
+def _translated(place: _Place, details: Any, beside: type[BaseModel] | None) -> tuple[KeyPath, str]:
     """Return path and text of one problem. `details` is one entry of ValidationError.errors()."""
     kind = details["type"]
     value = details["input"]
@@ -178,8 +181,11 @@ def _translated(place: _Place, details: Any, also_known: Iterable[str]) -> tuple
         others = getattr(place.owner, "other_names", {})  # of a Section
         if here := others.get(name) or others.get(name.lower()):
             return place.keys, f"unknown key, expected {here}"
-        top = list(also_known) if len(place.keys) == 1 else []
-        return place.keys, unknown_key(name, key_names(place.owner) + top if place.owner else top)
+        at_top = len(place.keys) == 1
+        models = [model for model in (place.owner, beside if at_top else None) if model]
+        if at_top and (below := [path for model in models for path in _paths(model, name)]):
+            return place.keys, f"unknown key, expected {' or '.join(below)}"
+        return place.keys, unknown_key(name, [key for model in models for key in key_names(model)])
     if kind == "missing":
         return place.keys, f"missing, expected {expected or 'a value'}"
     if kind == "string_unicode":
@@ -193,6 +199,17 @@ def _translated(place: _Place, details: Any, also_known: Iterable[str]) -> tuple
         ) else f"found {found(value)}, {text}"
     near = near_hint(value, _choices(place.kind)) if isinstance(value, str) else ""
     return place.keys, f"found {found(value)}, expected {expected or 'another value'}{near}"
+
+
+def _paths(model: type[BaseModel], name: str, above: str = "") -> Iterator[str]:
+    """The keys called `name` in the tables of a model, such as "train.batch" for "batch"."""
+    for attribute, field in model.model_fields.items():
+        key = _written(attribute, field)
+        inner = _bare(field.annotation)[0]
+        if isinstance(inner, type) and issubclass(inner, BaseModel):
+            yield from _paths(inner, name, f"{above}{key}.")
+        elif above and key == name:
+            yield f"{above}{key}"
 
 
 def _translated_tag(place: _Place, value: Any, context: Mapping[str, Any]) -> tuple[KeyPath, str]:

@@ -38,6 +38,7 @@ __all__ = [
 
 LEAST_MESSAGE = 64 * 1024  # bytes that a message without arrays may need
 LOCAL = "local"  # the launcher that starts processes on this machine only
+BY_HAND = "manual"  # the launcher whose agents a person starts
 
 
 class Run(Section):

@@ -9,7 +9,7 @@ import re
 import tomllib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from itertools import pairwise
+from itertools import islice, pairwise
 from pathlib import Path, PurePath
 from typing import Any, NamedTuple
 
@@ -23,6 +23,7 @@ from runtime.typed_name import shown
 CLUSTER_FILE = "cluster.toml"
 BUILT_IN = "roles"  # the program of a cluster.toml that names none
 MOST_BYTES = 1 << 20  # enough for thousands of actors by name
+MOST_NAMED = 3  # files in a hint
 _MAX_DEPTH = 64  # tables in tables; far below Python's recursion limit
 _SYNTAX_PLACE = re.compile(r" \(at (?:line (\d+), column (\d+)|end of document)\)$")
 _DECLARED_TWICE = re.compile(r"Cannot declare \((.*)\) twice")
@@ -185,13 +186,26 @@ def _text(path: Path) -> str:
     try:
         return decoded(read_bytes(path, MOST_BYTES)).replace("\r\n", "\n")
     except FileNotFoundError as error:
-        hint = f"; {shown('init')} writes one to begin with" if path.name == CLUSTER_FILE else ""
-        raise ConfigError([f"{path}: no such file{hint}"]) from error
+        raise ConfigError([f"{path}: no such file{_hint(path)}"]) from error
     except UnicodeDecodeError as error:
         line = error.object.count(b"\n", 0, error.start) + 1
         raise ConfigError([f"{path}:{line}: not UTF-8 text"]) from error
+    except IsADirectoryError as error:
+        text = f"{show_text(str(path))}: found a folder, expected a file such as"
+        raise ConfigError([f"{text} {show_text(str(path / CLUSTER_FILE))}"]) from error
     except OSError as error:
         raise ConfigError([f"{show_text(str(path))}: cannot be read: {reason(error)}"]) from error
+
+
+def _hint(absent: Path) -> str:
+    """The next step if there is no cluster.toml: to name one in a folder next to it, or to write
+    one."""
+    if absent.name != CLUSTER_FILE:
+        return ""
+    there = list(islice(absent.parent.glob(f"*/{CLUSTER_FILE}"), MOST_NAMED))
+    named = " or ".join(show_text(str(path)) for path in sorted(there))
+    found = f"name the one that is meant, such as {named}; " if named else ""
+    return f"; {found}{shown('init')} writes one to begin with"
 
 
 def _syntax_problem(path: Path, text: str, message: str) -> str:

@@ -6,12 +6,12 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from runtime.config.machines import Machine
-from runtime.config.sections import LOCAL, ClusterConfig, Launcher
+from runtime.config.sections import BY_HAND, LOCAL, ClusterConfig, Launcher
 from runtime.machine.addresses import AUTO, is_loopback
 from runtime.plan.placement import machines_wanted
 from runtime.plan.topology import Topology
 
-ELSEWHERE = Launcher(kind="manual")  # of machines that have no launcher yet
+ELSEWHERE = Launcher(kind=BY_HAND)  # of machines that have no launcher yet
 NAMES = "machine-{}"
 
 

@@ -17,7 +17,7 @@ from typing import Any
 
 from runtime.cluster.clients import Scale
 from runtime.cluster.warnings import kept_warnings
-from runtime.config.sections import ClusterConfig, Machine
+from runtime.config.sections import BY_HAND, ClusterConfig, Machine
 from runtime.errors import ConfigError
 from runtime.plan.open_choice import Chosen
 from runtime.plan.placement import cores_of, idle
@@ -66,6 +66,8 @@ def scaled(checked: Checked, whole: ClusterConfig, wish: Scale) -> Checked:
         topology = found.placement.topology
         room = remarks_on_room(found.loaded.program, topology, config)
     more = (*told, *idle(found.placement, config), *room, *_crowded(found.placement, config))
+    if config.launcher.kind == BY_HAND and not all(map(config.is_here, config.machine)):
+        more += ("the next run begins once its lines are typed on the machines: `up` prints them",)
     return dataclasses.replace(found, warnings=more)
 
 

@@ -261,6 +261,7 @@ def test_processes_share_each_batch_of_the_named_data(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
+@pytest.mark.timeout(400)
 def test_both_sides_learn_on_slow_machines_with_all_processes_on_their_cores(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -270,6 +271,10 @@ def test_both_sides_learn_on_slow_machines_with_all_processes_on_their_cores(
     goal = GOALS["lenet"]
     easy = Goal(2.6, 2.8, 200, goal.format, goal.folder, goal.files)
     monkeypatch.setattr(learning, "GOALS", {"lenet": easy})
+    monkeypatch.setattr(learning, "FACTORS", learning.FACTORS[:1])
+    monkeypatch.setattr(learning, "REPEATS", 2)
+    for module in (learning, hosts_lives):
+        monkeypatch.setattr(module, "WINDOW", 10)
     told = ["--parts", "learning", "--machines", "2", "--lives", "1", "--results", str(tmp_path)]
     hosts.main([*told, "--data", str(mnist(tmp_path / "data"))])
     found = list(tmp_path.glob("hosts-*.json"))

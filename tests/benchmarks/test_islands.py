@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from benchmarks import islands
-from benchmarks.islands import ALONE, SECONDS, WAYS, kept_trial
+from benchmarks.islands import learning
+from benchmarks.islands.learning import ALONE, SECONDS, WAYS, kept_trial
 from benchmarks.presets.runs import Data
 from benchmarks.tuning.kept import Kept
 
@@ -39,5 +39,5 @@ def test_islands_are_sooner_than_the_fastest_of_them_and_a_kept_trial_is_not_mad
     first = kept_trial(OF["islands, int4"], digits, 60, 1, Kept(file))
     assert first[1] < 60 * SECONDS
     assert first[2] > 0
-    monkeypatch.setattr(islands, "trial", lambda *_: pytest.fail("made again"))
+    monkeypatch.setattr(learning, "trial", lambda *_: pytest.fail("made again"))
     assert kept_trial(OF["islands, int4"], digits, 60, 1, Kept(file)) == list(first)

@@ -1,5 +1,5 @@
-"""`python -m tests.gpu.steps NET SIZE [PLANTED]`, on the stand-in: the operations that three steps
-of `single` ask of a device.
+"""`python -m tests.gpu.steps NET SIZE STEPS [PLANTED]`, on the stand-in: the operations that some
+steps of `single` ask of a device.
 
 Prints a JSON object. It has the counts of each step, the shapes of images that a layer had to copy
 because their layout was not the one that kernels read, and the operations that did work which is
@@ -43,7 +43,7 @@ def net_of(name: str, size: int, backend: ops.Backend) -> Net:
     return Net(spec, "TRAIN", ops=backend, batch=BATCH, input_shape=shape, seed=1, memory="reused")
 
 
-def steps(net: Net, backend: ops.Backend) -> Iterator[dict[str, int]]:
+def steps(net: Net, backend: ops.Backend, count: int) -> Iterator[dict[str, int]]:
     """Yield the counts of one training step after the other, as the preset `single` runs them."""
     store = ParameterStore(
         net.params, net.initial_blobs(), load_solver("lenet_solver"), backend, in_place=True
@@ -52,7 +52,7 @@ def steps(net: Net, backend: ops.Backend) -> Iterator[dict[str, int]]:
     random = np.random.default_rng(1)
     (image,) = (shape for shape in net.input_shapes.values() if len(shape) == 4)
     given = random.standard_normal(image, np.float32), np.arange(1, 1 + BATCH, dtype=np.float32)
-    for number in range(3):
+    for number in range(count):
         before = fake_cuda.counts()
         net.begin(number)
         for blob, array in zip(net.inputs, given, strict=True):
@@ -84,8 +84,8 @@ def plant(mistake: str, backend: Any) -> None:
     backend.pool_forward = pooled
 
 
-def main(name: str, size: int, *mistakes: str) -> None:
-    """Print the counts of three steps, with the given mistakes planted."""
+def main(name: str, size: int, count: int, *mistakes: str) -> None:
+    """Print the counts of some steps, with the given mistakes planted."""
     backend = ops.get_backend("cupy")
     copied = list[tuple[int, ...]]()
     for mistake in mistakes:
@@ -97,11 +97,11 @@ def main(name: str, size: int, *mistakes: str) -> None:
         return new_images(xp, shape, dtype)
 
     device.new_images = noted
-    found = list(steps(net_of(name, size, backend), backend))
+    found = list(steps(net_of(name, size, backend), backend, count))
     assert backend.repeats is not None
     stopped = dict(backend.repeats.stopped)
     print(json.dumps({"steps": found, "copied": copied, "stopped": stopped}))
 
 
 if __name__ == "__main__":
-    main(sys.argv[1], int(sys.argv[2]), *sys.argv[3:])
+    main(sys.argv[1], int(sys.argv[2]), int(sys.argv[3]), *sys.argv[4:])

@@ -46,7 +46,7 @@ def test_a_step_of_training_asks_for_the_same_work_in_every_order(
     seed: int, stand_in: Path
 ) -> None:
     in_order, drawn = (
-        command(["-m", "tests.gpu.steps", "lenet", "28"], on_fake_cuda(stand_in, seed=one))
+        command(["-m", "tests.gpu.steps", "lenet", "28", "3"], on_fake_cuda(stand_in, seed=one))
         for one in (0, seed)
     )
     assert drawn.returncode == 0, drawn.stderr

@@ -51,6 +51,15 @@ def test_foreign_and_missing_files_are_refused(tmp_path):
         load(tmp_path / "absent")
 
 
+@pytest.mark.parametrize("name", ["a.caffemodel", "a.solverstate", "a.solverstate.h5"])
+def test_a_snapshot_of_caffe_is_refused_with_the_command_that_makes_a_checkpoint_of_it(
+    tmp_path, name
+):
+    (tmp_path / name).write_bytes(b"caffe")
+    with pytest.raises(CheckpointError, match=rf"{name}: found a file of Caffe.*`convert WEIGHTS"):
+        metadata(tmp_path / name)
+
+
 def test_endlessly_nested_metadata_are_refused_in_words(tmp_path):
     path = tmp_path / "deep.safetensors"
     save_file({"w": np.zeros(1)}, path, {KEY: "[" * 100_000})

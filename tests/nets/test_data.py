@@ -338,6 +338,9 @@ def test_a_transform_that_does_not_fit_the_images_is_refused():
         Batches(source, Transform(crop=5), 1, shuffle=False, seed=0, train=True)
     with pytest.raises(PrototxtError, match="mean_value: found 2, expected 1 or 3"):
         Batches(source, Transform(mean=(1.0, 2.0)), 1, shuffle=False, seed=0, train=True)
+    grey = MemorySource("x", np.zeros((2, 1, 4, 5), np.uint8), np.zeros(2, np.int64))
+    with pytest.raises(PrototxtError, match=r"found 2, expected 1 for images \(1, 4, 5\)"):
+        Batches(grey, Transform(mean=(1.0, 2.0)), 1, shuffle=False, seed=0, train=True)
     with pytest.raises(
         DataError, match=(r"found batch 0, rows \[0, 2\), expected a part of " r"\[0, 1\)")
     ):

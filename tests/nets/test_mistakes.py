@@ -335,6 +335,29 @@ def test_a_solver_names_every_key_that_must_not_be_missing(tmp_path):
     assert keys == ["base_lr", "stepsize", "max_iter"]
 
 
+def test_a_net_named_as_a_solver_and_a_solver_named_as_a_net_are_one_mistake_each(tmp_path):
+    net = load_net("lenet").path
+    solver = tmp_path / "s.prototxt"
+    solver.write_text('net: "net.prototxt"\nbase_lr: 0.1\nmax_iter: 3\n', "utf-8")
+    for load, file, message in (
+        (load_solver, net, f"{net.name}: found the layers of a net, expected a solver, which"),
+        (load_net, solver, "s.prototxt: found a solver, which names its net by the key 'net', "),
+    ):
+        with pytest.raises(PrototxtError) as caught:
+            load(str(file))
+        (problem,) = caught.value.problems
+        assert problem.startswith(message)
+
+
+def test_weights_named_as_a_net_are_refused_with_the_key_for_them(tmp_path):
+    file = tmp_path / "lenet.caffemodel"
+    file.write_bytes(b"weights")
+    with pytest.raises(
+        NetError, match=r"lenet\.caffemodel: found a file of weights.*train.weights"
+    ):
+        load_net(str(file))
+
+
 def test_every_cut_of_the_lenet_text_is_a_net_error_or_a_net(tmp_path):
     text = load_net("lenet").path.read_text("utf-8")
     for end in range(0, len(text), 41):

@@ -1,5 +1,5 @@
-"""Convolution in bfloat16 on the tiles of AMX: images and weights are float32 in memory and are
-rounded in copies.
+"""Convolution in bfloat16 on the tiles of AMX. Images lie in memory in float32 or in bfloat16,
+weights in float32; copies of them are rounded.
 
 convolution  Convolution on tiles, whose products are made in bfloat16
 image_plan   Plans of the passes that make images

@@ -23,7 +23,9 @@ from tests.journeys.clusters.test_namespaces import MACHINE, carried, three
 from tests.journeys.plan.test_traffic import AT_THE_END, PAYLOAD
 
 __all__ = ["three"]  # the fixture
-ITERATIONS = 12
+ITERATIONS = 40
+HELD = 6  # the progress that is waited for; the run goes on until the hold arrives
+COMPARED = 12  # losses
 PRESETS = {
     "replicas": "",
     "replicas in a ring": 'between = "ring"\n',
@@ -38,7 +40,7 @@ PRESETS = {
 
 
 class Trained:
-    """A run over this host and others, held when most of it is over. `iterations` is its iteration
+    """A run over this host and others, held on its way. `iterations` is its iteration
     at that time. The other fields are the bytes of arrays that each actor received from each other
     actor, the bytes that each cable had carried, and the prediction."""
 
@@ -66,7 +68,7 @@ class Trained:
         async with Run(self._placement, self._config) as run:
             async with aclosing(run.events()) as heard:
                 async for event in heard:
-                    if event.name == "progress" and event.fields["iteration"] == ITERATIONS // 2:
+                    if event.name == "progress" and event.fields["iteration"] == HELD:
                         break
             self.directory = run.directory
             self.iterations = (await run.ask("coordinator", Hold(), Held)).iteration
@@ -132,4 +134,4 @@ def test_two_workers_on_each_host_send_the_predicted_bytes_and_learn_the_model_o
         return
     losses = [event["loss"] for event in events(found.directory, "progress")]
     alone = train(configure(tmp_path / "alone", "single", iterations=ITERATIONS), checkpoint=False)
-    assert losses == pytest.approx(alone.losses(), rel=1e-5)
+    assert losses[:COMPARED] == pytest.approx(alone.losses()[:COMPARED], rel=1e-5)

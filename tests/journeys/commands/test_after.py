@@ -102,6 +102,15 @@ def test_a_run_that_was_ended_from_outside_shows_how_to_resume(tmp_path: Path, e
     assert said == [f"go on     python -m runtime up cluster.toml --resume {tmp_path}"]
 
 
+def test_the_command_that_resumes_a_run_is_shown_as_it_is_typed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    after = After(import_program("roles"), Path("my cluster.toml"), ("train.batch=3",), test=False)
+    monkeypatch.setattr("sys.argv", ["/opt/bin/convoy", "up"])
+    again = "convoy up 'my cluster.toml' --resume runs/one --set train.batch=3"
+    assert after.again(Path("runs/one")) == again
+
+
 def test_a_run_that_ends_before_its_first_save_shows_how_to_resume_from_its_first_checkpoint(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

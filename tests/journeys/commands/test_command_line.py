@@ -133,6 +133,21 @@ def test_a_misspelt_command_is_reported_with_the_nearest(
     assert 'Did you mean "time"?' in capsys.readouterr().err
 
 
+@pytest.mark.parametrize(
+    ("words", "command"),
+    [
+        (["compare"], "python -m runtime compare"),
+        (["up", "--st", "train.batch=3"], "python -m runtime up"),
+        (["upp"], "python -m runtime"),
+    ],
+)
+def test_a_mistake_in_the_arguments_is_followed_by_the_command_that_describes_them(
+    words: list[str], command: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(words) == 2
+    assert capsys.readouterr().err.endswith(f"\nsee `{command} --help`\n")
+
+
 def test_up_imports_neither_other_commands_nor_modules_needed_after_the_nursery() -> None:
     code = (
         "import sys; from runtime.cluster.launchers import Nursery; from runtime.cli.main "

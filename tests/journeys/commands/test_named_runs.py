@@ -12,6 +12,7 @@ import pytest
 from nets.files import checkpoint
 from nets.files.weights import read_weights
 from runtime.cli.main import main
+from runtime.records.run_identity import Identity
 from tests.helpers.support import configure, train
 
 RUN = "20260101-000000-digits.v2"  # the directory of a run with run.name = "digits.v2"
@@ -104,6 +105,19 @@ def test_predict_and_convert_take_the_same_of_a_run(
         assert main(["convert", RUN, target, *more]) == 0
         assert capsys.readouterr().err == BEST_LINE
         assert (read_weights(Path(target))["ip2"][0] == best["ip2"][0]).all()
+
+
+def test_a_folder_without_a_model_does_not_hide_the_run_of_its_name(
+    run: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """`init digits` makes such a folder, and its runs have its name."""
+    Identity.new("digits", 1.0).write(run)
+    Path("digits").mkdir()
+    assert main(["test", "digits"]) == 0
+    assert capsys.readouterr().err == BEST_LINE
+    Path("empty").mkdir()
+    assert main(["test", "empty"]) == 2
+    assert "empty: found no best.safetensors" in capsys.readouterr().err
 
 
 def test_a_run_begins_with_the_weights_of_another_and_a_warning_names_the_file(

@@ -31,6 +31,18 @@ def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path
 
 
+def test_without_a_cluster_toml_here_those_in_folders_below_are_named(
+    here: Path, capsys: Capture
+) -> None:
+    assert main(["init", "first"]) == 0
+    capsys.readouterr()
+    assert main(["check"]) == 2
+    assert capsys.readouterr().err == (
+        "cluster.toml: no such file; name the one that is meant, such as first/cluster.toml; "
+        "`python -m runtime init` writes one to begin with\n"
+    )
+
+
 @pytest.fixture
 def pictures(here: Path) -> Path:
     """Ten images each of two classes. Their folders' names break TOML that is written without

@@ -10,6 +10,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from nets import DataError
 from nets.data import open_source
 from roles.commands.common import job_of_file
 from runtime.cli.main import main
@@ -289,6 +290,14 @@ def test_check_of_all_samples_names_a_damaged_file_once_even_with_a_line_break_i
     assert main(["check", "--all-samples"]) == 2
     (line,) = capsys.readouterr().err.splitlines()
     assert "oak/a\\nb.png: damaged or not an image" in line
+    assert line.endswith("; remove it from its folder")
+
+
+def test_a_damaged_image_of_a_list_is_refused_with_the_list_that_names_it(here: Path) -> None:
+    (here / "a.png").write_bytes(b"no image")
+    (here / "list.txt").write_text("a.png 0\n")
+    with pytest.raises(DataError, match=r"damaged.*; remove its line from \S*list\.txt$"):
+        open_source({"format": "images", "source": "list.txt"}, here)
 
 
 @pytest.mark.parametrize(

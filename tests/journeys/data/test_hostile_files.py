@@ -70,7 +70,8 @@ def test_a_cluster_toml_that_is_a_pipe_a_device_or_a_folder_is_refused(capsys: S
     for name in ("pipe.toml", "folder.toml", "/dev/zero"):
         assert main(["check", name]) == 2
         (line,) = capsys.readouterr().err.splitlines()
-        assert f"{name}: cannot be read: " in line
+        what = "found a folder, " if name == "folder.toml" else "cannot be read: "
+        assert f"{name}: {what}" in line
 
 
 def test_only_regular_files_of_a_bearable_size_are_read(here: Path) -> None:
@@ -173,16 +174,27 @@ def test_a_message_limit_below_the_largest_array_is_refused(preset: str, capsys:
 
 
 def test_samples_in_the_order_of_their_classes_are_warned_of_unless_shuffled(capsys: Said) -> None:
-    ordered = idx([0] * 20 + [1] * 20 + [2] * 20)
+    ordered = "[train]\nbatch = 30\n" + idx([0] * 20 + [1] * 20 + [2] * 20)
     code, (line,) = checked(ordered, capsys)
     assert code == 0
     assert line == (
-        "warning: cluster.toml:2: train.data.train: the samples come in the order of their 3 "
+        "warning: cluster.toml:4: train.data.train: the samples come in the order of their 3 "
         "classes and are not "
         "shuffled, so that most batches hold one class: set train.data.shuffle = true"
     )
     assert checked(ordered + "shuffle = true\n", capsys) == (0, [])
-    assert checked(idx([0, 1, 2] * 20), capsys) == (0, [])
+    assert checked("[train]\nbatch = 30\n" + idx([0, 1, 2] * 20), capsys) == (0, [])
+
+
+def test_a_batch_that_is_larger_than_the_data_is_warned_of(capsys: Said) -> None:
+    small = idx([0, 1, 2] * 20)
+    code, (line,) = checked(f"[train]\nbatch = 61\n{small}", capsys)
+    assert code == 0
+    assert line == (
+        "warning: cluster.toml:2: train.batch: found 61, more than the 60 samples of the data: a "
+        "batch has samples several times"
+    )
+    assert checked(f"[train]\nbatch = 60\n{small}", capsys) == (0, [])
 
 
 def test_a_folder_per_class_is_shuffled_unless_the_user_sets_otherwise(capsys: Said) -> None:

@@ -19,7 +19,7 @@ from tests.helpers.support import Simulated, train
 
 pytestmark = pytest.mark.usefixtures("one_thread")
 
-ITERATIONS = 8
+ITERATIONS = 6
 
 
 def checked(cluster: Path, capsys: pytest.CaptureFixture[str], *more: str) -> tuple[int, str]:

@@ -169,6 +169,10 @@ RUNTIME_MISTAKES = {
 
 PROGRAM_MISTAKES = {
     "trian.net = 'x'": "cluster.toml:2: trian: unknown key (did you mean 'train'?)",
+    "seed = 1": "cluster.toml:2: seed: unknown key, expected train.seed or simulation.seed",
+    "port = 1": (
+        "cluster.toml:2: port: unknown key, expected launcher.port or metrics.port or operators.port"
+    ),
     "[lnks]\ntransport = 'tcp'": "cluster.toml:2: lnks: unknown key (did you mean 'links'?)",
     "[train]\nseed = 1": "cluster.toml:2: train.net: missing, expected a string",
     "[train]\nnet = 'x'\nsede = 1": (
@@ -301,7 +305,7 @@ def test_an_unknown_section_is_refused_even_if_the_programs_model_would_ignore_i
 def test_a_file_that_cannot_be_read_is_one_problem(tmp_path: Path) -> None:
     for path, message in {
         Path("absent.toml"): "absent.toml: no such file",
-        tmp_path: f"{tmp_path}: cannot be read: Is a directory",
+        tmp_path: f"{tmp_path}: found a folder, expected a file such as {tmp_path}/cluster.toml",
         Path("a\0b"): "a\\x00b: cannot be read: not a file name",
     }.items():
         with pytest.raises(ConfigError) as caught:

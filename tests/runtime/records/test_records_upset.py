@@ -242,6 +242,25 @@ async def test_status_shows_the_settings_that_the_tuner_chose_and_the_prediction
     assert f"  {shown}" in lines
 
 
+async def test_status_of_a_run_that_is_over_shows_its_result_not_its_last_report(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    directory = run_in(tmp_path, "one")
+    with (directory / "events.jsonl").open("a") as journal:
+        for event in (
+            {"event": "progress", "iteration": 50, "max_iter": 60},
+            {"event": "finished", "iterations": 60, "accuracy": 0.9},
+            {"event": "ended"},
+        ):
+            journal.write(json.dumps({"t": 1.0, "actor": "coordinator", **event}) + "\n")
+    found = await run_status(LocalRun(directory))
+    assert found["result"] == {"iterations": 60, "accuracy": 0.9}
+    assert await asyncio.to_thread(main, ["status", str(directory)]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert "  iterations 60  accuracy 0.9" in lines
+    assert not [line for line in lines if "50/60" in line]
+
+
 def test_the_name_of_a_run_given_alone_is_not_taken_for_the_name_of_an_actor(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -58,3 +58,19 @@ def test_a_run_that_began_from_memory_is_scaled_and_moved_after_that_memory_is_c
     more_workers = scaled(found, found.loaded.config, Scale(workers=4))
     assert sum(actor.role == "replica" for actor in more_workers.placement.topology.actors) == 4
     assert {spec.machine for spec in without(found, ["b"]).placement.processes} == {"a"}
+
+
+def test_scaling_a_run_whose_agents_a_person_starts_says_that_their_lines_are_needed_again(
+    tmp_path: Path,
+) -> None:
+    told = {}
+    for kind in ("manual", "ssh"):
+        (tmp_path / kind).mkdir()
+        more = (
+            f'[launcher]\nkind = "{kind}"\n[[machine]]\nname = "here"\n'
+            '[[machine]]\nname = "there"\naddress = "192.0.2.1"\n'
+        )
+        found = check(configure(tmp_path / kind, "replicas", workers=2, more=more))
+        told[kind] = "\n".join(scaled(found, found.loaded.config, Scale(workers=3)).warnings)
+    assert "once its lines are typed on the machines" in told["manual"]
+    assert "lines are typed" not in told["ssh"]

@@ -1,5 +1,4 @@
-"""`python -m benchmarks.islands`: whether unequal machines on a slow link learn sooner together than
-the fastest of them alone.
+"""Whether unequal machines on a slow link learn sooner together than the fastest of them alone.
 
 Four machines have speeds 1 : 1 : 2 : 4, and links of 20 Mbit/s and 20 ms. They train LeNet with real
 gradients on the virtual clock: a batch of 32 images takes the fastest machine 0.05 s, all of it in
@@ -23,8 +22,7 @@ from statistics import mean
 from typing import Any
 
 import roles
-from benchmarks.helpers.command_line import parser_of
-from benchmarks.helpers.report import ROOT, Record, machine, write
+from benchmarks.helpers.report import ROOT, Record
 from benchmarks.presets.runs import Data
 from benchmarks.tuning.kept import Kept
 from roles.messages import TRAIN, Ticket
@@ -97,19 +95,13 @@ WAYS = (
 )
 
 
-def main(arguments: list[str] | None = None) -> int:
-    """Train in every way and write the results."""
-    parser = parser_of("islands", __doc__)
+def add_options(parser: argparse.ArgumentParser) -> None:
+    """Add the options of this part."""
     parser.add_argument("--mnist", type=Path, help="its folder; else the digits that ship")
     parser.add_argument("--seeds", type=int, nargs="+", default=(1, 2))
     parser.add_argument("--iterations", type=int, default=ITERATIONS)
     parser.add_argument("--ways", nargs="+", default=[way.name for way in WAYS])
     parser.add_argument("--kept", type=Path, default=ROOT / "runs" / "islands.jsonl")
-    parser.add_argument("--results", type=Path, default=ROOT / "benchmarks" / "results")
-    given = parser.parse_args(arguments)
-    record = measured(given)
-    print("results:", *write(given.results, "islands", machine(), {"lenet": record}))
-    return 0
 
 
 def measured(given: argparse.Namespace) -> Record:
@@ -220,7 +212,3 @@ class Run:
             self._trained = asyncio.get_running_loop().time(), self._bytes / 1e6
         elif event == "test":
             self._accuracy = fields["accuracy"]
-
-
-if __name__ == "__main__":
-    raise SystemExit(main())

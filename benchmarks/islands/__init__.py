@@ -1,0 +1,1 @@
+"""Islands: what they learn, and what happens if they come and go. The command is `islands`."""
