@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from typing import Any, Protocol
+
+from ops.errors import Array
 
 
 class Recording:
@@ -11,6 +14,8 @@ class Recording:
 
     `gap`: the name of the first piece of the work that did something that was not recorded, such as
     a copy by another library; "" if there was none. Only a recording without a gap may be replayed.
+    `elsewhere`: for each call a function that starts the same work in another stream, which the
+    backend describes to it.
     """
 
     def __init__(
@@ -19,8 +24,10 @@ class Recording:
         held: Sequence[object],
         gap: str,
         moved: Callable[[], bool],
+        elsewhere: Sequence[Callable[[Any], object]] = (),
     ) -> None:
         self.calls = tuple(calls)
+        self.elsewhere = tuple(elsewhere)
         self.gap = gap
         self._held = held
         self._moved = moved
@@ -38,3 +45,18 @@ class Recording:
         """Start all calls. Does not wait for the device."""
         for call in self.calls:
             call()
+
+
+class Sender(Protocol):
+    """The numbers that replays read, sent to the device again and again. They are written to one of
+    the `rooms`, which are arrays of bytes."""
+
+    @property
+    def rooms(self) -> Sequence[Array]:
+        """The host's memory, for several times of sending."""
+
+    def room(self) -> int:
+        """The number of the room to write to. Waits until the device has read it."""
+
+    def send(self) -> None:
+        """Send the bytes of this room, in the order of the device's work. Does not wait."""

@@ -236,9 +236,10 @@ class Train(Section):
     """How GPUs choose convolutions: `fastest` takes cuDNN's where they are right and faster than
     lowering; `deterministic` takes them wherever they are right, without timing; `off` never
     (docs/gpu.md#convolutions-by-cudnn)."""
-    gpu_step: Literal["plain", "replay"] = "plain"
+    gpu_step: Literal["plain", "replay", "graph"] = "plain"
     """How a worker starts the kernels of a training step on a GPU: `plain` runs every layer in
-    Python; `replay` repeats the starts of a recorded step (docs/gpu.md#replayed-steps)."""
+    Python; `replay` repeats the starts of a recorded step; `graph` starts them by one call
+    (docs/gpu.md#replayed-steps)."""
     max_iter: Count | None = None
     """Default: from the solver. The last iteration."""
     epochs: Positive | None = None

@@ -1,9 +1,11 @@
-"""A part of the GPU benchmark: whole training steps, computed plainly and replayed."""
+"""A part of the GPU benchmark: whole training steps, computed plainly, replayed call by call and
+launched as graphs."""
 
 from __future__ import annotations
 
 import time
 from collections.abc import Callable
+from functools import partial
 from statistics import median
 from typing import Any
 
@@ -18,69 +20,68 @@ TRIED = 5  # steps until replays begin: plain ones, one that is recorded, one th
 
 
 def replays(record: Record, sizes: Sizes) -> None:
-    """Compare the times of plain and of replayed steps in TF32, with cuDNN's plans that give the
-    same bits in every run. Fails for a net whose steps are not replayed."""
+    """Compare the times of plain steps, of replays and of graphs in TF32, with cuDNN's plans that
+    give the same bits in every run. Fails for a net whose steps are computed in another way than
+    asked."""
     options = {"precision": "tf32", "cudnn": "deterministic"} if sizes.backend == "cupy" else {}
     backend = get_backend(sizes.backend, **options)
     if not backend.records:
         record.note(f"backend '{sizes.backend}' records no steps: nothing to measure")
         return
     record.table(
-        "Training steps, plain and replayed",
+        "Training steps, plain, replayed and as graphs",
         "net",
         "batch",
-        "calls of a step",
-        "images/s, plain",
-        "images/s, replayed",
-        "replayed / plain",
-        "ms of the host, plain",
-        "ms of the host, replayed",
+        "step",
+        "calls",
+        "images/s",
+        "compared with plain",
+        "ms of the host",
     )
     for name, batch, image, classes in sizes.replays:
-        step, made = _step(backend, name, batch, image, classes)
-        plain, host_plain = _timed(backend, step, sizes.passes)
-        made.recordings.refused = ""
-        for _ in range(TRIED):
-            step()
-        calls = made.calls
-        if made.recordings.refused:
-            record.fail(f"{name}: {made.recordings.refused}")
-            replayed = host_replayed = float("nan")
-        else:
-            replayed, host_replayed = _timed(backend, step, sizes.passes)
-        record.row(
-            name,
-            batch,
-            calls,
-            *map(cell, (batch / plain, batch / replayed, plain / replayed)),
-            *map(cell, (1e3 * host_plain, 1e3 * host_replayed)),
-        )
+        plain = float("nan")
+        for how, (step, made) in _steps(backend, name, batch, image, classes).items():
+            for _ in range(TRIED):
+                step()
+            refused = made.recordings.refused
+            if how != "plain" and (refused or made.recordings.graph != (how == "graph")):
+                record.fail(f"{name}: {refused or 'its steps are replayed call by call'}")
+                continue
+            whole, host = _timed(backend, step, sizes.passes)
+            plain = whole if how == "plain" else plain
+            times = cell(batch / whole), cell(plain / whole), cell(1e3 * host)
+            record.row(name, batch, how, made.calls, *times)
 
 
-def _step(
+def _steps(
     backend: Backend, name: str, batch: int, image: tuple[int, int, int], classes: int
-) -> tuple[Callable[[], Any], Any]:
-    """A step that feeds from page-locked memory, and the object that chooses how it is computed:
-    plainly, as long as it has a reason to refuse."""
+) -> dict[str, tuple[Callable[[], Any], Any]]:
+    """By the way of computing a step: a step that feeds from page-locked memory, and the object
+    that computes it."""
     from nets import load_solver
     from roles.learning.buffers import gradient_buffers
     from roles.learning.parameter_store import ParameterStore
+    from roles.learning.recordings import GRAPH, PLAIN, REPLAY
     from roles.learning.replayed_step import ReplayedStep
 
     net = training_net(backend, name, batch, image)
     solver = load_solver("lenet").override({"base_lr": 1e-3, "momentum": 0.9})
     store = ParameterStore(net.params, net.initial_blobs(), solver, backend, in_place=True)
-    made = ReplayedStep(net, store, gradient_buffers(net))
-    made.recordings.refused = "plain steps are measured first"
+    gradients = gradient_buffers(net)
+    made = {
+        how: ReplayedStep(net, store, gradients, graph=how == GRAPH)
+        for how in (PLAIN, REPLAY, GRAPH)
+    }
+    made[PLAIN].recordings.refused = "plain steps are measured"
     fed = {blob: backend.staged(array) for blob, array in made_up(net, classes).items()}
 
-    def step() -> Any:
+    def step(how: str) -> Any:
         net.begin(0)
         for blob, array in fed.items():
             net.feed(blob, array)
-        return made()
+        return made[how]()
 
-    return step, made
+    return {how: (partial(step, how), one) for how, one in made.items()}
 
 
 def _timed(backend: Backend, step: Callable[[], Any], passes: int) -> tuple[float, float]:

@@ -7,8 +7,6 @@ in `ops.cuda`. All others run on CuPy as `ops.reference` writes them.
 from __future__ import annotations
 
 import functools
-import logging
-import math
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
@@ -20,6 +18,7 @@ from ops.cuda.cublas import Cublas
 from ops.cuda.depthwise import Depthwise
 from ops.cuda.device import Product
 from ops.cuda.device_array import DeviceArray
+from ops.cuda.graphs import Graphs
 from ops.cuda.host_copies import HostCopies
 from ops.cuda.image_layout import TO_LOGICAL, new_images, step_of
 from ops.cuda.launch import Launcher
@@ -30,6 +29,7 @@ from ops.cuda.pointwise import Pointwise
 from ops.cuda.products import Dense, PlainProduct
 from ops.cuda.repeats import Repeats
 from ops.cuda.scratch import Scratch
+from ops.cuda.transfers import Pinned, Sender, Transfers
 from ops.cuda.updates import Updates
 from ops.cuda.windows import Windows
 from ops.errors import Array, OpsError, Shape, check_choice, first_line
@@ -40,8 +40,6 @@ from ops.recording import Recording
 PRECISIONS = ("full", "tf32", "bf16")
 CUDNN = ("off", "fastest", "deterministic")
 LARGE = 1 << 14  # bytes from which on an array's copy to the host is worth page-locked memory
-NO_MEMORY = 2  # cudaErrorMemoryAllocation
-_log = logging.getLogger("ops.cupy")
 _MADE: dict[int, CupyBackend] = {}  # device -> the backend of this process that was made last
 
 
@@ -95,17 +93,6 @@ def to_host(x: Any) -> Array:
     return x if isinstance(x, np.ndarray) else _MADE[int(x.device)].to_host(x)
 
 
-def rounded(size: int) -> int:
-    """Round up the bytes of a request, by at most a quarter. CuPy keeps freed memory for requests
-    of the same size, so batches of many sizes share a few blocks."""
-    step = max(512, 1 << max(0, size.bit_length() - 3))
-    return -(-size // step) * step
-
-
-class Pinned(np.ndarray[Any, Any]):
-    """An array in page-locked memory, which a device reads by itself."""
-
-
 class CupyBackend(
     Convolutions, Depthwise, Windows, Normalisation, Pointwise, Dense, Losses, Updates
 ):
@@ -145,12 +132,12 @@ class CupyBackend(
         self.cudnn = "off" if b_p is not None else cudnn
         self._xp = _cupy(device) if xp is None else xp
         self._device = device if xp is None else None
+        self._transfers: Transfers | None = None
         if xp is None:
             self.repeats = Repeats(self._xp.ndarray, self._xp.cuda.driver.launchKernel, self.stream)
+            self._transfers = Transfers(self._xp, device, self.stream)
         if self._device is not None:
             _MADE[self._device] = self
-        self._told = False  # whether the lack of page-locked memory has been reported
-        self._copied: list[tuple[Any, Array]] = []  # copies that the device may still be reading
         self.launch = Launcher(self._xp, self.repeats)
         self.scratch = Scratch(self._xp, self.repeats)
         self.product: Product = (
@@ -187,33 +174,14 @@ class CupyBackend(
 
     def staged(self, host: Array) -> Array:
         """Copy host data to page-locked memory, which CuPy keeps for the next batch."""
-        pinned = (
-            self._pinned(host.shape, host.dtype) if self._device is not None and host.size else None
-        )
+        pinned = self._pinned(host.shape, host.dtype) if host.size else None
         if pinned is None:
             return host
         pinned[...] = host
         return pinned
 
     def _pinned(self, shape: Shape, dtype: Any) -> Array | None:
-        """Return an array in page-locked memory, with undefined contents. None if no more can be
-        had, which is reported once."""
-        size = math.prod(shape) * dtype.itemsize
-        try:
-            # the thread that reads ahead has not chosen a device
-            with self._xp.cuda.Device(self._device):
-                block = self._xp.cuda.alloc_pinned_memory(rounded(size))
-        except self._xp.cuda.runtime.CUDARuntimeError as error:
-            if error.status != NO_MEMORY:
-                raise
-            if not self._told:
-                _log.warning(
-                    ("no page-locked memory for %d bytes: the host waits for such copies"),
-                    size,
-                )
-            self._told = True
-            return None
-        return np.frombuffer(block, dtype, math.prod(shape)).reshape(shape).view(Pinned)
+        return None if self._transfers is None else self._transfers.pinned(shape, dtype)
 
     def fed(self, host: Any, dtype: Any) -> Array:
         """Images are brought to the layout of kernels here, once for all layers that read them."""
@@ -225,30 +193,34 @@ class CupyBackend(
         return images
 
     def refill(self, into: Array, host: Any) -> None:
-        into[...] = self._sent(host, into.dtype)
+        if self._transfers is not None and _is_pinned(host, into.dtype):
+            self._transfers.refill(into, host)
+        else:
+            into[...] = self.asarray(host, into.dtype)
+
+    def sender(self, into: Array) -> Sender:
+        if self._transfers is None:
+            raise OpsError("sender: there is no device that numbers could be sent to")
+        return Sender(self._transfers, into)
 
     def _sent(self, host: Any, dtype: Any) -> Array:
         """A new array with host data, in the order of its axes. Does not wait for data in
         page-locked memory."""
-        if not (isinstance(host, Pinned) and host.dtype == dtype and host.flags.c_contiguous):
-            return self.asarray(host, dtype)
-        given: Array = self.xp.empty(host.shape, host.dtype)
-        given.data.copy_from_host_async(host.ctypes.data, host.nbytes)  # type: ignore[attr-defined]
-        done = self._done()
-        self._copied = [(one, array) for one, array in self._copied if not one.done]
-        self._copied.append((done, host))  # keeps the memory until the copy is done
-        return given
-
-    def _done(self) -> Any:
-        """An event of the device that marks the work so far."""
-        done = self.xp.cuda.Event(disable_timing=True)
-        done.record()
-        return done
+        if self._transfers is not None and _is_pinned(host, dtype):
+            return self._transfers.on_device(host)
+        return self.asarray(host, dtype)
 
     def record(self, pieces: Iterable[tuple[str, Callable[[], object]]]) -> Recording:
         if self.repeats is None:
             raise OpsError("record: there is no device whose work could be recorded")
         return self.repeats.record_all(pieces)
+
+    def graph(self, recording: Recording) -> Recording:
+        return self._graphs.of(recording)
+
+    @functools.cached_property
+    def _graphs(self) -> Graphs:
+        return Graphs(self._xp)
 
     @property
     def repeatable(self) -> bool:
@@ -293,25 +265,14 @@ class CupyBackend(
 
     def sums(self, arrays: Sequence[Array]) -> list[float]:
         """All sums travel to the host together."""
-        return self.sums_later(arrays)()
+        return super().sums(arrays) if self._transfers is None else self.sums_later(arrays)()
 
     def sums_later(self, arrays: Sequence[Array]) -> Callable[[], list[float]]:
         if not arrays:
             return list
-        joined = self.xp.concatenate([x.reshape(-1) for x in arrays])
-        pinned = None if self._device is None else self._pinned(joined.shape, joined.dtype)
-        if pinned is None:
-            host = self.to_host(joined)
-            return lambda: _split_sums(host, arrays)
-        joined.data.copy_to_host_async(pinned.ctypes.data, pinned.nbytes)
-        done = self._done()
-
-        def found() -> list[float]:
-            done.synchronize()
-            return _split_sums(pinned, arrays)
-
-        found.held = joined  # type: ignore[attr-defined]  # the copy reads it
-        return found
+        if self._transfers is None:
+            return super().sums_later(arrays)
+        return self._transfers.sums_later(arrays)
 
     def asarray(self, host: Any, dtype: Any = None) -> Array:
         """An array that is on the device already is returned at once."""
@@ -338,14 +299,9 @@ class CupyBackend(
         return self.read(x) if out is None else super().images(x, out)
 
 
-def _split_sums(joined: Array, arrays: Sequence[Array]) -> list[float]:
-    """The sum of each array, from the numbers of all, one array after the other."""
-    found = []
-    at = 0
-    for x in arrays:
-        found.append(float(joined[at : at + x.size].sum() if x.ndim else joined[at]))
-        at += x.size
-    return found
+def _is_pinned(host: Any, dtype: Any) -> bool:
+    """Whether this is page-locked memory with all numbers of an array of that dtype, in order."""
+    return isinstance(host, Pinned) and host.dtype == dtype and bool(host.flags.c_contiguous)
 
 
 def planned(b_p: int | None = None) -> CupyBackend:

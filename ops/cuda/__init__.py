@@ -20,6 +20,9 @@ host_copies   Copies of a device's arrays in memory of the host that other proce
 page_locks    The page locks of memory that this process shares with others
 device_array  An array of a device for other actors: by reference, or as one copy on the host
 cublas        Products by cuBLAS
+transfers     Copies between the host and a device in the order of its work, which nothing waits for
+              until their numbers are needed
+graphs        CUDA graphs of recorded work: one call starts all of it
 
 Nothing here imports CuPy: the backend passes the module.
 

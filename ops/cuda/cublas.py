@@ -64,9 +64,7 @@ class Cublas:
         number = self._factors[str(out.dtype)].ctypes.data  # the address of 0; 1 follows it
         one = number + out.itemsize
         # cuBLAS counts columns first: our rows are its columns, and it computes out' = b' a'
-        call = partial(
-            self._gemm,
-            self._handle(),
+        arguments = (
             turn_b,
             turn_a,
             out.shape[1],
@@ -86,8 +84,9 @@ class Cublas:
             compute,
             self._algorithm,
         )
+        call = partial(self._gemm, self._handle(), *arguments)
         call()
-        self._repeats.add(call, a, b, out)
+        self._repeats.add(call, lambda to: to.product(*arguments), a, b, out)
 
     def _factor(self, x: Array) -> tuple[Array, int, int]:
         """Return x, whether cuBLAS transposes it, and the distance between its rows (else its

@@ -32,6 +32,18 @@ Key = tuple[Any, ...]
 Call = Callable[[], object]
 
 
+class Capture(NamedTuple):
+    """A stream whose work becomes a graph, and the function that starts a product there, with the
+    arguments of `cublasGemmEx` behind the handle."""
+
+    stream: int
+    product: Callable[..., None]
+
+
+# starts the work of a call in the stream of a capture
+Elsewhere = Callable[[Capture], object]
+
+
 class Kept(NamedTuple):
     """The calls that one key starts, and the places of the results among its arguments, -1 for
     None."""
@@ -56,7 +68,9 @@ class Repeats:
         self._launch = launch
         self._stream = stream
         self._calls: list[Call] | None = None  # calls of the operation that is being recorded
-        self._held: list[object] | None = None  # arrays of calls that are recorded to be kept
+        # of calls that are recorded as a whole: their arrays, and how they start in a capture
+        self._held: list[object] | None = None
+        self._elsewhere: list[Elsewhere] = []
         self.age = 0  # how often recorded memory has moved
         self._whole = True  # whether these calls are all that it has done
 
@@ -69,12 +83,14 @@ class Repeats:
         """Whether an operation is being recorded, so that each start must be added."""
         return self._calls is not None
 
-    def add(self, call: Call, *arrays: object) -> None:
-        """Record a call that repeats the work just started on these arrays."""
+    def add(self, call: Call, elsewhere: Elsewhere, *arrays: object) -> None:
+        """Record a call that repeats the work just started on these arrays; `elsewhere` starts it
+        in the stream of a capture."""
         if self._calls is not None:
             self._calls.append(call)
             if self._held is not None:
                 self._held.extend(arrays)
+                self._elsewhere.append(elsewhere)
 
     def add_launch(self, function: Any, grid: int, block: int, arguments: Sequence[Any]) -> None:
         """Record the start of a kernel. Arguments: arrays, which are passed as their addresses, and
@@ -86,11 +102,12 @@ class Repeats:
             place[: number.nbytes] = np.frombuffer(number.tobytes(), np.uint8)
         places = values.ctypes.data + 8 * np.arange(len(arguments), dtype=np.uint64)
         shape = grid, 1, 1, block, 1, 1, 0  # blocks, threads, bytes of shared memory
-        call = partial(
-            self._launch, function.kernel.ptr, *shape, self._stream, places.ctypes.data, 0
-        )
+        launch = self._launch
+        kernel = function.kernel.ptr
+        at = places.ctypes.data
+        call = partial(launch, kernel, *shape, self._stream, at, 0)
         call.held = values, places, function  # type: ignore[attr-defined]  # the driver reads them at every call
-        self.add(call, *arguments)
+        self.add(call, lambda to: launch(kernel, *shape, to.stream, at, 0), *arguments)
 
     def spoil(self) -> None:
         """Note that the operation does something that is not recorded."""
@@ -119,6 +136,8 @@ class Repeats:
         held: list[object] = []
         gap = ""
         self._held = held
+        elsewhere: list[Elsewhere] = []
+        self._elsewhere = elsewhere
         try:
             for name, work in pieces:
                 _, found = self.recorded(work)
@@ -126,7 +145,7 @@ class Repeats:
                 calls += found or ()
         finally:
             self._held = None
-        return Recording(calls, held, gap, lambda: self.age != age)
+        return Recording(calls, held, gap, lambda: self.age != age, elsewhere)
 
     def record(self, key: Key, arguments: Sequence[Any], operation: Callable[[], Any]) -> Any:
         """Run and record the second call with a key."""

@@ -25,7 +25,7 @@ from ops.interface import (
     StatisticsOps,
     UpdateOps,
 )
-from ops.recording import Recording
+from ops.recording import Recording, Sender
 from ops.reference.lowering import Lowering
 
 
@@ -95,9 +95,18 @@ class Backend(
         the copy of data that was `staged`."""
         into[...] = self.asarray(host, into.dtype)
 
+    def sender(self, into: Array) -> Sender:
+        """Return what sends numbers to this array, of a backend that `records`."""
+        raise OpsError(f"sender: backend '{self.name}' computes in the host's memory")
+
     def record(self, pieces: Iterable[tuple[str, Callable[[], object]]]) -> Recording:
         """Do the work of all pieces, each with its name, and record it."""
         raise OpsError(f"record: backend '{self.name}' records nothing")
+
+    def graph(self, recording: Recording) -> Recording:
+        """Return a recording with one call, which starts the whole work of `recording`. Raises
+        OpsError, with the reason, if the device's driver makes no graph of this work."""
+        raise OpsError(f"graph: backend '{self.name}' records nothing")
 
     def dropout_by(self, x: Array, ratio: float, numbers: Array, out: Array | None = None) -> Array:
         """`dropout` with `numbers` (3,), int32, of the backend (`philox.numbers`): the first row,

@@ -68,13 +68,13 @@ class Job:
     number of passes in which workers with the whole net compute their rows of a batch (the solver's
     iter_size; `accumulated`). `augment`: the random changes to training images. `transform`: the
     keys that replace settings of the net's data layers. `cudnn`: the way in which a GPU chooses
-    convolutions. `gpu_step`: "plain", or "replay" for a GPU's steps that are recorded and replayed.
-    `rows_here`: the rows of each phase's batch that the role with this job computes
-    at first, if not all. `extras`: settings of the solver that its file lacks. `whitening`: for
-    each layer with that filler, its filters, row after row. `freeze`: patterns of layers whose
-    parameters and statistics stay as `resume` or `weights` have them. `fresh`: patterns of layers
-    that take nothing from `weights`. `histograms`: the iterations between two histograms of the
-    parameters of the role with this job; 0: none.
+    convolutions. `gpu_step`: "plain", or "replay" for a GPU's steps that are recorded and replayed,
+    or "graph" for recorded steps that one call starts. `rows_here`: the rows of each phase's batch
+    that the role with this job computes at first, if not all. `extras`: settings of the solver that
+    its file lacks. `whitening`: for each layer with that filler, its filters, row after row.
+    `freeze`: patterns of layers whose parameters and statistics stay as `resume` or `weights` have
+    them. `fresh`: patterns of layers that take nothing from `weights`. `histograms`: the iterations
+    between two histograms of the parameters of the role with this job; 0: none.
     """
 
     net: str

@@ -12,13 +12,14 @@ from typing import Generic, TypeGuard, TypeVar
 import numpy as np
 
 from nets import Net
-from ops import Array, Recording
+from ops import Array, OpsError, Recording
 from roles.learning.job import Job
 from roles.learning.micro_batches import WorkerNet
 from roles.learning.step_numbers import StepNumbers
 
 PLAIN = "plain"
 REPLAY = "replay"
+GRAPH = "graph"
 FIRST = 2  # plain passes of each size before one is recorded
 MOST = 4  # sizes of batches that are recorded at a time
 # The greatest difference, as a part of the greatest change, where cuDNN's sums differ from run to
@@ -29,7 +30,7 @@ _log = logging.getLogger("roles")
 
 def replays(net: WorkerNet, job: Job) -> TypeGuard[Net]:
     """Whether the passes of this net are to be recorded and replayed."""
-    return job.gpu_step == REPLAY and net.ops.records and type(net) is Net
+    return job.gpu_step != PLAIN and net.ops.records and type(net) is Net
 
 
 def kept_plain(job: Job) -> str:
@@ -63,10 +64,12 @@ R = TypeVar("R", bound=Recorded)
 
 
 class Recordings(Generic[R]):
-    """The recordings of one net. `refused`: the reason why no pass is replayed; "" if some are."""
+    """The recordings of one net. `refused`: the reason why no pass is replayed; "" if some are.
+    With `graph`, recordings become graphs if the driver can make them."""
 
-    def __init__(self, net: Net) -> None:
+    def __init__(self, net: Net, *, graph: bool = False) -> None:
         self._net = net
+        self.graph = graph
         self.by_size: dict[tuple[int, int], R] = {}
         self._plain: Counter[tuple[int, int]] = Counter()  # plain passes, by size
         self.refused = ""
@@ -81,7 +84,7 @@ class Recordings(Generic[R]):
         size = self._net.size_of_pass
         found = self.by_size.get(size)
         if found is not None and found.moved(self._net, state):
-            del self.by_size[size]
+            self._drop(size)
             self._plain[size] = 0
             return None
         return found
@@ -98,13 +101,48 @@ class Recordings(Generic[R]):
     def keep(self, made: R) -> None:
         """Keep the recording of the present pass."""
         if len(self.by_size) == MOST:
-            del self.by_size[next(iter(self.by_size))]
+            self._drop(next(iter(self.by_size)))
         self.by_size[self._net.size_of_pass] = made
+
+    def one_call(self, recording: Recording) -> Recording:
+        """The graph of these calls, if it is wanted and can be made."""
+        if not self.graph:
+            return recording
+        try:
+            return self._net.ops.graph(recording)
+        except OpsError as error:
+            self._refuse_graphs(str(error))
+            return recording
+
+    def trust(self, made: R) -> None:
+        """Replay this recording from now on: it has left what a plain pass leaves."""
+        made.tried = True
+        calls = sum(len(part.calls) for part in made.parts)
+        rows, _ = self._net.size_of_pass
+        _log.info("train.gpu_step: passes of %d rows are replayed, calls: %d", rows, calls)
+
+    def distrust(self, found: str) -> None:
+        """Drop the recording of the present pass, which has left something else."""
+        if self.graph:
+            self._drop(self._net.size_of_pass)
+            self._refuse_graphs(f"a graph leaves {found}")
+        else:
+            self.refuse(f"a replay leaves {found}")
+
+    def _drop(self, size: tuple[int, int]) -> None:
+        """Forget a recording. The device may not have finished its last replay."""
+        self._net.ops.synchronize()
+        del self.by_size[size]
+
+    def _refuse_graphs(self, why: str) -> None:
+        self.graph = False
+        _log.warning("train.gpu_step: steps are replayed call by call, since %s", why)
 
     def refuse(self, why: str) -> None:
         """Replay no pass from now on. The log gives the reason."""
         self.refused = why
-        self.by_size.clear()
+        for size in list(self.by_size):
+            self._drop(size)
         _log.warning("train.gpu_step: steps are computed plainly, since %s", why)
 
 

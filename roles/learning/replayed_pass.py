@@ -25,7 +25,7 @@ from roles.learning.buffers import new_parameter
 from roles.learning.job import Job
 from roles.learning.micro_batches import WorkerNet
 from roles.learning.plain_pass import Leaving, Piece, PlainPass
-from roles.learning.recordings import Recorded, Recordings, replays, same
+from roles.learning.recordings import GRAPH, Recorded, Recordings, replays, same
 from roles.learning.scoreboard import Scores
 from roles.learning.step_numbers import StepNumbers
 from roles.messages import TRAIN, Blobs
@@ -37,7 +37,9 @@ def parts_of(nets: Mapping[str, WorkerNet], job: Job, parts: int) -> dict[str, P
     """The passes of the nets of each phase. Those of training, in `parts` parts, are replayed if
     the job asks for that and the net allows it."""
     return {
-        phase: ReplayedPass(net, parts) if phase == TRAIN and replays(net, job) else PlainPass(net)
+        phase: ReplayedPass(net, parts, graph=job.gpu_step == GRAPH)
+        if phase == TRAIN and replays(net, job)
+        else PlainPass(net)
         for phase, net in nets.items()
     }
 
@@ -50,13 +52,14 @@ class RecordedParts(Recorded):
 
 
 class ReplayedPass(PlainPass):
-    """The passes of a net on a device, in `parts` parts."""
+    """The passes of a net on a device, in `parts` parts. With `graph`, each part becomes a graph if
+    the driver can make it."""
 
     net: Net
 
-    def __init__(self, net: Net, parts: int) -> None:
+    def __init__(self, net: Net, parts: int, *, graph: bool = False) -> None:
         super().__init__(net)
-        self.recordings = Recordings[RecordedParts](net)
+        self.recordings = Recordings[RecordedParts](net, graph=graph)
         self._parts = parts
         self._kept: dict[Hashable, Any] = {}  # arrays that stay where they are, by key
         self._at = 0  # the next part of the present pass
@@ -131,12 +134,13 @@ class ReplayedPass(PlainPass):
         finally:
             self.net.read_numbers(None)
         found = tuple(leaving())
-        made.parts.append(recording)
-        made.results.append(found)
         if recording.gap:
             self._made = None
             self.recordings.refuse(f"{recording.gap} does work that cannot be recorded")
-        elif last:
+            return found
+        made.parts.append(self.recordings.one_call(recording))
+        made.results.append(found)
+        if last:
             made.left = self.net.left()
             self.recordings.keep(made)
         return found
@@ -163,8 +167,9 @@ class ReplayedPass(PlainPass):
             if not np.array_equal(scores[name], right, equal_nan=True)
         ]
         if wrong:
-            self.recordings.refuse(f"a replay leaves {wrong[0]} than a plain pass")
-        known.tried = not wrong
+            self.recordings.distrust(f"{wrong[0]} than a plain pass")
+        else:
+            self.recordings.trust(known)
 
 
 def _copies(arrays: Sequence[Array]) -> Blobs:

@@ -6,6 +6,9 @@ recorded. The recording is tried on the pass after that, whose images and number
 must leave the bits of the plain pass. Only then do replays take the place of plain passes. This
 finds all work that is not recorded, such as an added layer's own arithmetic.
 
+The calls of a recording can be made one graph, which one call launches. The graph is tried like
+the calls. If the driver makes no graph of them, the calls are replayed one by one.
+
 Memory that has moved makes the step be recorded anew. A step that cannot be replayed is computed
 plainly, and the log gives the reason once.
 """
@@ -30,20 +33,27 @@ from roles.messages import Blobs
 
 class ReplayedStep:
     """The training steps of a net and its parameters. `gradients` are the arrays of their
-    gradients."""
+    gradients. With `graph`, recorded steps become graphs if the driver can make them."""
 
-    def __init__(self, net: Net, store: ParameterStore, gradients: Mapping[str, Blobs]) -> None:
+    def __init__(
+        self,
+        net: Net,
+        store: ParameterStore,
+        gradients: Mapping[str, Blobs],
+        *,
+        graph: bool = False,
+    ) -> None:
         self._net = net
         self._store = store
         self._gradients = gradients
-        self.recordings = Recordings[Recorded](net)
+        self.recordings = Recordings[Recorded](net, graph=graph)
 
     def __repr__(self) -> str:
         return f"<replayed step, {self.recordings!r}>"
 
     @property
     def calls(self) -> int:
-        """The starts of kernels and libraries in the last recorded step; 0 if there is none."""
+        """The calls that start the longest recorded step, 1 for a graph; 0 if none is recorded."""
         found = self.recordings.by_size.values()
         return max((len(part.calls) for one in found for part in one.parts), default=0)
 
@@ -104,7 +114,7 @@ class ReplayedStep:
                 numbers,
                 self._net.memory,
                 _overwritten(self._store),
-                [recording],
+                [self.recordings.one_call(recording)],
                 self._net.left(),
             )
         )
@@ -140,9 +150,9 @@ class ReplayedStep:
             if exact and not np.array_equal(replayed[name], right, equal_nan=True)
         ]
         if not wrong:
-            recorded.tried = True
+            self.recordings.trust(recorded)
             return
-        self.recordings.refuse(f"a replay leaves another '{wrong[0]}' than a plain step")
+        self.recordings.distrust(f"another '{wrong[0]}' than a plain step")
         self._store.restore(before, version)
         self._net.again()
         self._plain()

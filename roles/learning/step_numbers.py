@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from itertools import accumulate, pairwise
+from itertools import accumulate
 from typing import Any
 
 import numpy as np
@@ -20,22 +20,26 @@ class StepNumbers:
 
     def __init__(self, ops: Backend, first: Sequence[NDArray[Any]]) -> None:
         ends = list(accumulate((-(-one.nbytes // LINE) * LINE for one in first), initial=0))
-        self._ops = ops
-        self._host = np.zeros(ends[-1], np.uint8)
-        self._parts = [self._host[low:high] for low, high in pairwise(ends)]
-        self._block = ops.empty((ends[-1],), np.uint8)
-        self.arrays: list[Array] = [
-            ops.carve(self._block, at, one.shape, one.dtype)
-            for at, one in zip(ends, first, strict=False)
+        block = ops.empty((max(ends[-1], LINE),), np.uint8)  # a pass may have no such numbers
+        places = [(at, one.shape, one.dtype) for at, one in zip(ends, first, strict=False)]
+        self.arrays: list[Array] = [ops.carve(block, *place) for place in places]
+        self._sender = ops.sender(block)
+        # the same arrays in each room of the host
+        self._rooms = [
+            [
+                room[at : at + one.nbytes].view(one.dtype).reshape(one.shape)
+                for at, one in zip(ends, first, strict=False)
+            ]
+            for room in self._sender.rooms
         ]
         self.fill(first)
 
     def __repr__(self) -> str:
-        return f"<{len(self.arrays)} arrays of step numbers, {self._host.size} bytes>"
+        return f"<{len(self.arrays)} arrays of step numbers, {self._sender!r}>"
 
     def fill(self, values: Sequence[NDArray[Any]]) -> None:
-        """Send these numbers to the device, in the order of its work. Does not wait."""
-        for part, value in zip(self._parts, values, strict=True):
-            part[: value.nbytes] = value.reshape(-1).view(np.uint8)
-        if self._host.size:
-            self._ops.refill(self._block, self._ops.staged(self._host))
+        """Send these numbers to the device, in the order of its work. Does not wait for the
+        copy."""
+        for room, value in zip(self._rooms[self._sender.room()], values, strict=True):
+            room[...] = value
+        self._sender.send()

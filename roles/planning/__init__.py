@@ -38,7 +38,8 @@ layer_patterns   The keys of [train] that name layers by patterns
 plan_inputs      The inputs of a plan
 written_job      The job as [train] alone describes it, with the paths of its files
 run_names        The name of a run that cluster.toml does not name
-replays          The actors and settings for which `train.gpu_step = "replay"` has no effect
+replays          The actors and settings for which `train.gpu_step`, "replay" or "graph", has no
+                 effect
 histograms       The actors that make histograms of parameters and gradients (`run.histograms`)
 paying_machines  The machines that pay in a run of islands
 

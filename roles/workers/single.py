@@ -19,7 +19,7 @@ from roles.learning.confusion import counts_of
 from roles.learning.micro_batches import WorkerNet
 from roles.learning.model_holder import ModelHolder
 from roles.learning.parameter_store import ParameterStore
-from roles.learning.recordings import kept_plain, replays
+from roles.learning.recordings import GRAPH, kept_plain, replays
 from roles.learning.replayed_step import ReplayedStep
 from roles.learning.resume import restored
 from roles.learning.scoreboard import Scores
@@ -100,7 +100,11 @@ class Single(ModelHolder, PassWorker):
         )
         self._gradients = gradient_buffers(net)
         self._store = restored(store, job)
-        self._step = ReplayedStep(net, self._store, self._gradients) if replays(net, job) else None
+        self._step = (
+            ReplayedStep(net, self._store, self._gradients, graph=job.gpu_step == GRAPH)
+            if replays(net, job)
+            else None
+        )
 
     async def run(self) -> None:
         """Do pass after pass. Scores of replayed steps are complete at the end of each run of

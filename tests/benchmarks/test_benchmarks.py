@@ -72,8 +72,10 @@ def test_a_rehearsal_runs_every_part_on_numpy_and_writes_both_results(tmp_path: 
 def test_a_rehearsal_runs_every_part_on_cupy_without_a_gpu(tmp_path: Path) -> None:
     parts, _ = rehearsed(tmp_path, on_fake_cuda(here(build=True)))
     assert parts["facts"]["facts"]["GPU"] == "a processor that stands in for a GPU"
-    (row,) = parts["replays"]["tables"][0]["rows"]
-    assert row[:2] == ["cifar10_quick", 4] and row[2] > 40 and min(row[3:]) > 0
+    plain, replayed, graph = parts["replays"]["tables"][0]["rows"]
+    assert plain[:4] == ["cifar10_quick", 4, "plain", 0] and graph[2:4] == ["graph", 1]
+    assert replayed[2] == "replay" and replayed[3] > 40
+    assert min(*plain[4:], *replayed[4:], *graph[4:]) > 0
 
 
 def test_wheels_that_travel_are_unpacked_for_this_python_alone(monkeypatch, tmp_path: Path) -> None:

@@ -1,5 +1,5 @@
-"""On the stand-in: the same training with plain steps and with replayed ones, for
-`tests.gpu.test_replay`."""
+"""On the stand-in: the same training with plain steps, with replayed ones and with graphs, for
+`tests.gpu.test_replay` and `tests.gpu.test_graph_steps`."""
 
 from __future__ import annotations
 
@@ -60,12 +60,20 @@ class StepInParts:
     """A step whose pass has three parts, as a replica's with two buckets. It is updated from the
     arrays that leave."""
 
-    def __init__(self, net: Net, store: ParameterStore, gradients: dict[str, Blobs]) -> None:
+    def __init__(
+        self, net: Net, store: ParameterStore, gradients: dict[str, Blobs], *, graph: bool
+    ) -> None:
         self._net = net
         self._store = store
         self._gradients = gradients
-        self._passes = ReplayedPass(net, 3)
+        self._passes = ReplayedPass(net, 3, graph=graph)
         self.recordings = self._passes.recordings
+
+    @property
+    def calls(self) -> int:
+        """The calls of the longest part."""
+        found = self.recordings.by_size.values()
+        return max((len(part.calls) for one in found for part in one.parts), default=0)
 
     def __call__(self) -> Callable[[], dict[str, float]]:
         for layer in self._net.params:
@@ -84,17 +92,20 @@ class StepInParts:
 
 
 class Trained:
-    """A net and its parameters, trained step by step. `replay` and `kind` choose how."""
+    """A net and its parameters, trained step by step. `how`: "plain", "replay" or "graph"; `kind`:
+    the class of its steps."""
 
     def __init__(
         self,
+        how: str,
         *,
-        replay: bool,
         net: str = NET,
         solver: SolverSpec | None = None,
+        cudnn: str = "off",
         kind: Callable[..., Any] = ReplayedStep,
     ) -> None:
-        self.ops: Any = ops.get_backend("cupy")
+        self.how = how
+        self.ops: Any = ops.get_backend("cupy", cudnn=cudnn)
         self.net = self._net(net, "TRAIN", 8)
         self.test = self._net(net, "TEST", 32)
         self.test.share_memory(self.net)
@@ -103,8 +114,8 @@ class Trained:
             self.net.params, self.net.initial_blobs(), solver, self.ops, in_place=True
         )
         self.gradients = gradient_buffers(self.net)
-        self.step = kind(self.net, self.store, self.gradients)
-        if not replay:
+        self.step = kind(self.net, self.store, self.gradients, graph=how == "graph")
+        if how == "plain":
             self.step.recordings.refused = "the test compares with plain steps"
 
     def _net(self, text: str, phase: str, batch: int) -> Net:
@@ -139,6 +150,14 @@ class Trained:
         assert late is not None
         yield late()
 
+    def unread(self, numbers: range) -> Losses:
+        """Train; the scores are read at the end, so nothing waits for a step before the next."""
+        late = []
+        for number in numbers:
+            self.begin(self.net, number, 8)
+            late.append(self.step())
+        return [read() for read in late]
+
     def tested(self) -> dict[str, float]:
         """The scores of 32 images."""
         self.begin(self.test, 0, 32)
@@ -147,6 +166,11 @@ class Trained:
                 self.test.load(stage.layer, self.store.read(stage.layer, "TEST"))
             self.test.forward(stage)
         return self.test.scalars()
+
+    @property
+    def as_wanted(self) -> bool:
+        """Whether steps of one size are replayed, in the way that was asked for."""
+        return self.replays == 1 and (self.step.calls == 1) == (self.how == "graph")
 
     @property
     def replays(self) -> int:
@@ -162,10 +186,18 @@ def solver_of(schedule: RateSchedule | None = None, **values: Any) -> SolverSpec
         return load_solver(str(file), values, SolverExtras(schedule=schedule))
 
 
-def compared(do: Callable[[Trained], Any], **options: Any) -> Trained:
-    """Do the same with plain steps and with replays. Fails unless both leave the same bits."""
-    plain, replayed = (Trained(replay=replay, **options) for replay in (False, True))
-    assert do(replayed) == do(plain)
-    for name, expected in plain.store.state().items():
-        np.testing.assert_array_equal(replayed.store.state()[name], expected, name)
-    return replayed
+def compared(
+    do: Callable[[Trained], Any], *, hows: tuple[str, ...] = ("replay", "graph"), **options: Any
+) -> list[Trained]:
+    """Do the same with plain steps and in other ways. Fails unless all leave the same bits."""
+    plain = Trained("plain", **options)
+    expected = do(plain)
+    others = []
+    for how in hows:
+        one = Trained(how, **options)
+        assert do(one) == expected, how
+        found = one.store.state()
+        for name, right in plain.store.state().items():
+            np.testing.assert_array_equal(found[name], right, f"{how}: {name}")
+        others.append(one)
+    return others

@@ -16,7 +16,7 @@ pytestmark = [pytest.mark.slow, pytest.mark.timeout(400)]
 # Per net: the launches and products of a step, and the largest image that a test of a few seconds
 # can afford. docs/gpu.md has a few launches more, since its images are larger and a sum
 # over many pixels takes one launch more.
-NETS = {"lenet": (46, 28), "caffenet": (112, 67), "resnet50": (699, 32)}
+NETS = {"lenet": (44, 28), "caffenet": (110, 67), "resnet50": (697, 32)}
 MOST = {"lenet": 60, "caffenet": 150, "resnet50": 1200}
 
 
@@ -54,8 +54,8 @@ def test_a_step_launches_little_waits_once_and_takes_no_memory_after_the_first(
     image = (1 if name == "lenet" else 3) * size * size
     assert second == third
     assert second["launches"] + second["products"] <= min(NETS[name][0], MOST[name])
-    # one wait, for the scores
-    assert second["synchronisations"] == second["copies_to_host"] == 1
+    # one wait, for the loss and for what is wrong with a label
+    assert second["synchronisations"] == 1 and second["copies_to_host"] == 2
     assert second["bytes_to_host"] < 64
     assert second["allocations"] == 0 < first["allocations"]
     assert second["compilations"] == 0 < first["compilations"]

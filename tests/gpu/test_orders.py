@@ -17,12 +17,18 @@ from tests.gpu.test_stand_in import BESIDE_NUMPY
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(400)]
 
 SEEDS = (1, 2, 3)
+REPLAYED = """
+from tests.gpu.replays import compared
+for train in (lambda one: one.train(range(16)), lambda one: one.unread(range(16))):
+    assert all(found.as_wanted for found in compared(train))
+"""
 PIECES = {
     "CuPy itself": BESIDE_NUMPY,
     "passes that are repeated": BEGIN + PASSES,
     "arrays that move": BEGIN + ELSEWHERE,
     "rows that were read ahead": READ_AHEAD,
     "optimizers": STEPS,
+    "replayed steps": REPLAYED,
 }
 
 

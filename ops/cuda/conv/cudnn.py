@@ -18,7 +18,7 @@ from ops.cuda.conv.algorithm import ConvShape, Direction
 from ops.cuda.conv.weight_layouts import WeightOrder
 from ops.cuda.device import OnDevice
 from ops.cuda.image_layout import ALIGNED, address
-from ops.cuda.repeats import Call
+from ops.cuda.repeats import Call, Capture
 from ops.errors import Array, OpsError, Shape, first_line
 from ops.holding import holds_lock
 
@@ -57,6 +57,7 @@ class Library:
             self.version = str(cudnn.backend_version_string())
             self.handle = cudnn.create_handle()
             cudnn.set_stream(self.handle, stream)
+            self.stream = stream
         except Exception as error:  # noqa: BLE001  # whatever it raises, lowering takes its place
             absent = "" if here else f"; there is no {LIBRARY}: install nvidia-cudnn-cu13"
             raise CudnnMissing(f"cuDNN does not start ({first_line(error)}{absent})") from None
@@ -69,6 +70,14 @@ class Library:
 
     def __repr__(self) -> str:
         return f"<cuDNN {self.version}>"
+
+    def in_stream(self, stream: int, call: Call) -> None:
+        """Start a plan in another stream."""
+        self.module.set_stream(self.handle, stream)
+        try:
+            call()
+        finally:
+            self.module.set_stream(self.handle, self.stream)
 
 
 def _start() -> bool:
@@ -202,7 +211,12 @@ class Planned:
         places = {X: address(x), W: address(w), Y: address(y)}
         self._graph.execute(places, address(workspace), handle=self._library.handle)
         if self._ops.repeats is not None and self._ops.repeats.recording:
-            self._ops.repeats.add(self._again(places, address(workspace)), x, w, y)
+            again = self._again(places, address(workspace))
+            captured = partial(self._captured, again)
+            self._ops.repeats.add(again, captured, x, w, y, workspace)
+
+    def _captured(self, again: Call, to: Capture) -> None:
+        self._library.in_stream(to.stream, again)
 
     def _again(self, places: dict[int, int], workspace: int) -> Call:
         """Return a call that repeats this run. The frontend checks its arguments in every

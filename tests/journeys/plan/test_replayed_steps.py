@@ -1,4 +1,4 @@
-"""`check` reports the settings with which `train.gpu_step = "replay"` has no effect."""
+"""`check` reports the settings with which replayed steps and graphs have no effect."""
 
 from __future__ import annotations
 
@@ -20,9 +20,10 @@ def told(folder: Path, preset: str, lines: str) -> list[str]:
 ON_GPU = 'devices = { "*" = "cuda:0" }\ngpu_step = "replay"'
 
 
+@pytest.mark.parametrize("how", ["replay", "graph"])
 @pytest.mark.parametrize("preset", ["single", "replicas", "sync", "mxnet-sync", "sparknet"])
-def test_workers_on_a_gpu_replay_their_steps(preset: str, tmp_path: Path) -> None:
-    assert told(tmp_path, preset, ON_GPU) == []
+def test_workers_on_a_gpu_replay_their_steps(preset: str, how: str, tmp_path: Path) -> None:
+    assert told(tmp_path, preset, ON_GPU.replace("replay", how)) == []
 
 
 def test_an_update_apart_from_the_pass_may_clip(tmp_path: Path) -> None:
@@ -31,6 +32,7 @@ def test_an_update_apart_from_the_pass_may_clip(tmp_path: Path) -> None:
 
 CASES = {
     "no gpu": ("single", 'gpu_step = "replay"', "every actor computes on the CPU; train.devices"),
+    "no gpu for graphs": ("single", 'gpu_step = "graph"', "found 'graph', but every actor"),
     "shards": ("one-weird-trick", ON_GPU, "steps are plain on fc-0: a shard's pass waits"),
     "averages": ("single", f"ema = {{ decay = 0.9 }}\n{ON_GPU}", "[train.ema] averages"),
     "clipping": (

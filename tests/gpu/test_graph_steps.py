@@ -1,0 +1,157 @@
+"""Training steps as CUDA graphs: their calls, the reasons for replays call by call, and planted
+faults. `tests.gpu.test_replay` compares their bits with those of plain steps."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tests.fake_cuda.processes import on_fake_cuda, script, with_cudnn
+from tests.gpu.test_replay import BEGIN, done
+
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(400)]
+
+COUNTED = """
+import cupy, fake_cuda
+from collections import Counter
+calls = Counter()
+def counting(owner, name):
+    plain = getattr(owner, name)
+    def counted(*given, **named):
+        calls[name] += 1
+        return plain(*given, **named)
+    setattr(owner, name, counted)
+rt = cupy.cuda.runtime
+for owner in (rt, cupy.cuda.driver, cupy.cuda.Event, cupy.cuda.Stream):
+    for name in vars(owner):
+        if "cython_function" in type(vars(owner)[name]).__name__:
+            counting(owner, name)
+def note(frame, what, function):
+    owner = getattr(function, "__self__", None)
+    if what == "c_call" and "cupy" in f"{getattr(function, '__module__', '')} {type(owner).__module__}":
+        calls[function.__qualname__] += 1
+class Memory(cupy.cuda.MemoryHook):
+    name = "memory"
+    def malloc_preprocess(self, **given):
+        calls["allocations"] += 1
+one = Trained("graph")
+one.train(range(8))
+assert one.as_wanted
+late = None
+for number in range(8, 18):
+    shapes = [one.net.input_shapes[blob] for blob in one.net.inputs]
+    fed = [one.ops.staged(np.ones(shape, np.float32)) for shape in shapes]
+    one.net.begin(number)
+    calls.clear()
+    before = fake_cuda.counts()
+    with Memory():
+        sys.setprofile(note)
+        for blob, host in zip(one.net.inputs, fed, strict=True):
+            one.net.feed(blob, host)
+        started = one.step()
+        assert not calls["eventSynchronize"] and calls["graphLaunch"] == 1, calls
+        if late is not None:
+            late()
+        sys.setprofile(None)
+    late = started
+    counts = {what: count - before[what] for what, count in fake_cuda.counts().items()}
+    assert calls["allocations"] == counts["allocations"] == counts["products"] == 0, (calls, counts)
+    assert counts["graphs"] == 1 and counts["synchronisations"] <= 1, counts
+    # operators of CuPy's arrays show as launches
+    assert 10 < sum(calls.values()) + counts["launches"] <= 20, (calls, counts)
+"""
+
+
+def test_between_two_steps_there_are_few_calls_no_allocation_and_one_wait_after_the_launch(
+    stand_in: Path,
+) -> None:
+    done(stand_in, COUNTED)
+
+
+REFUSED = """
+import cupy
+from ops.backends.cupy_backend import CupyBackend
+def refusing(self, mode=None):
+    raise cupy.cuda.runtime.CUDARuntimeError(801)
+def broken(self, recording, graph=CupyBackend.graph):
+    wait = lambda to: cupy.cuda.runtime.streamSynchronize(to.stream)
+    recording.elsewhere = (*recording.elsewhere[:3], wait, *recording.elsewhere[3:])
+    return graph(self, recording)
+for owner, name, planted in ((cupy.cuda.Stream, "begin_capture", refusing), (CupyBackend, "graph", broken)):
+    kept = getattr(owner, name)
+    setattr(owner, name, planted)
+    (found,) = compared(lambda one: one.train(range(12)), hows=("graph",))
+    setattr(owner, name, kept)
+    assert found.replays == 1 and found.step.calls > 20
+# a capture that failed has left the device as it was
+assert compared(lambda one: one.train(range(12)), hows=("graph",))[0].as_wanted
+"""
+
+
+def test_a_graph_that_cannot_be_made_is_told_in_one_line_and_its_calls_are_replayed(
+    stand_in: Path,
+) -> None:
+    refused, broken = done(stand_in, REFUSED).splitlines()
+    begins = "train.gpu_step: steps are replayed call by call, since no graph can be made of it: "
+    assert refused.startswith(f"{begins}CUDARuntimeError: cudaErrorNotSupported")
+    assert broken.startswith(f"{begins}CUDARuntimeError: cudaErrorStreamCaptureUnsupported")
+
+
+BY_CUDNN = """
+from ops.cuda.conv.cudnn import Planned
+ran = []
+again = Planned._again
+Planned._again = lambda self, *given: ran.append(self) or again(self, *given)
+(found,) = compared(lambda one: one.train(range(12)), hows=("graph",), cudnn="deterministic")
+assert found.as_wanted and ran, found.step.recordings.refused
+"""
+
+
+def test_the_plans_of_cudnn_are_part_of_a_graph(stand_in: Path) -> None:
+    found = script(BEGIN + BY_CUDNN, with_cudnn(stand_in, on_fake_cuda(stand_in)))
+    assert found.returncode == 0, found.stderr
+
+
+# a fault -> its code, and what is found
+PLANTED = {
+    "a graph is launched over memory that has moved": (
+        """
+from roles.learning.recordings import Recorded
+Recorded.moved = lambda self, net, state: False
+def run(one):
+    found = one.train(range(8))
+    old = one.store._blobs["conv"][0]
+    one.store._blobs["conv"] = (old.copy(), *one.store._blobs["conv"][1:])
+    old[...] = np.nan
+    return found + one.train(range(8, 12))
+""",
+        "AssertionError: graph",
+    ),
+    "the numbers are written before the device has read the last ones": (
+        """
+from ops.cuda.transfers import Sender
+Sender.room = lambda self: self._turn
+def run(one):
+    return one.train(range(8)) + one.unread(range(8, 16))
+""",
+        "AssertionError: graph",
+    ),
+    "a scalar is an argument of a captured kernel": (
+        """
+from roles.learning.parameter_store import ParameterStore
+ParameterStore.given = property(lambda self: None, lambda self, given: None)
+def run(one):
+    return one.train(range(12))
+""",
+        "replayed call by call, since a graph leaves another 'conv.0' than a plain step",
+    ),
+}
+
+
+@pytest.mark.parametrize("fault", PLANTED)
+def test_a_planted_fault_is_found(fault: str, stand_in: Path) -> None:
+    code, expected = PLANTED[fault]
+    compared = 'compared(run, hows=("graph",))\n'
+    found = script(BEGIN + code + compared, on_fake_cuda(stand_in))
+    assert expected in found.stderr, found.stderr
