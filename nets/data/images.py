@@ -12,9 +12,10 @@ from numpy.typing import NDArray
 
 from nets.data import decode
 from nets.data.class_folders import ClassFolders, class_folders
+from nets.data.decoding import Decoder, Picture, decoded
 from nets.data.located import located
 from nets.data.passed_over import first
-from nets.data.source import Images, Labels, Source, first_shape, stacked
+from nets.data.source import Images, Labels, Source, first_shape
 from nets.errors import DataError, did_you_mean
 from nets.reasons import reason
 from nets.regular import is_folder, read_bytes, read_text
@@ -134,6 +135,7 @@ class ImageSource(Source):
         self._labels = np.array(labels, np.int64)
         self._size = size
         self._color = color
+        self._decoder: Decoder = decoded
         self.orientation = orientation
         self.by_class = folders is not None
         self.label_list = listed
@@ -149,10 +151,8 @@ class ImageSource(Source):
 
     def read(self, indices: NDArray[np.integer[Any]]) -> tuple[Images, Labels]:
         """Return images (n, C, H, W) uint8 and labels (n,)."""
-        names = [self.sample_name(index) for index in indices]
-        return stacked(
-            (self._one(int(index)) for index in indices), names, self.shape
-        ), self._labels[indices]
+        pictures = (self._picture(int(index)) for index in indices)
+        return self._decoder(pictures, len(indices), self.shape), self._labels[indices]
 
     def stored(self, indices: NDArray[np.integer[Any]]) -> Iterator[bytes]:
         """Yield the names and labels of all images, then the files of the given ones."""
@@ -176,9 +176,16 @@ class ImageSource(Source):
         """Return the given images and all labels."""
         return self.read(indices)[0], self._labels
 
+    def decode_with(self, decoder: Decoder) -> bool:
+        self._decoder = decoder
+        return True
+
     def _one(self, index: int) -> Any:
+        return decode.image(*self._picture(index))
+
+    def _picture(self, index: int) -> Picture:
         path = self._paths[index]
-        return decode.image(read_file(path), str(path), self._color, self.orientation, self._size)
+        return Picture(read_file(path), str(path), self._color, self.orientation, self._size)
 
 
 def _label(line: str) -> int | None:

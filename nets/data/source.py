@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from nets.data.decoding import Decoder, check_shape
 from nets.errors import DataError
 
 TRIED = 100  # damaged samples before one that can be decoded
@@ -74,6 +75,10 @@ class Source(ABC):
         """Return new arrays with one row per index (0 <= index < len): images (n, C, H, W) uint8 or
         float32 and labels (n,), or other arrays for the net's data layers, in their order. Raises
         DataError for a damaged sample."""
+
+    def decode_with(self, decoder: Decoder) -> bool:
+        """Decode encoded pictures by this decoder from now on. Return False if there are none."""
+        return False
 
     def sample_name(self, index: int) -> str:
         """Return the name of a sample for messages, such as its file."""
@@ -151,10 +156,6 @@ def stacked(
     has many."""
     kept: list[NDArray[Any]] = []
     for image, name in zip(images, names, strict=True):
-        if image.shape != shape:
-            raise DataError(
-                f"{name}: found an image of shape {image.shape}, expected {shape} like the first: "
-                "give new_height and new_width"
-            )
+        check_shape(image.shape, name, shape)
         kept.append(image)
     return np.stack(kept) if kept else np.empty((0, *shape), np.uint8)

@@ -261,11 +261,16 @@ class Job:
             check_inputs(net, found)
         return found
 
-    def reader(self, phase: str, source: Source) -> Prefetcher:
+    def reader(
+        self, phase: str, source: Source, starved: Callable[[], None] | None = None
+    ) -> Prefetcher:
         """A reader that reads the rows of a phase ahead, into memory from which this job's device
-        takes them."""
+        takes them. It calls `starved` if the rows are late again and again."""
         return Prefetcher(
-            self.batches(phase, source), place=self.backend_ops.staged, threads=reader_threads()
+            self.batches(phase, source),
+            place=self.backend_ops.staged,
+            threads=reader_threads(on_gpu=self.on_gpu),
+            starved=starved,
         )
 
     def test_transform(self, spec: NetSpec) -> Transform:
