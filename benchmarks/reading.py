@@ -31,13 +31,13 @@ PICTURES = 256
 SIDES = (375, 500)  # rows and columns
 STORED = 256  # rows and columns after resizing, as Caffe's databases of ImageNet
 CROP = 227
-LEAST = 1.8  # the bar: images a second of two processes, compared with one
+LEAST = 1.8  # the bar: images a second of two processes, compared with one thread
 THREAD = "1 thread"
 
 
 def main(arguments: list[str] | None = None) -> int:
-    """Measure all sides and write the result. Returns 1 if two processes are not faster than one by
-    the bar, on a machine with two cores or more."""
+    """Measure all sides and write the result. Returns 1 if two processes are not faster than one
+    thread by the bar, on a machine with two cores or more."""
     parser = parser_of("reading", __doc__)
     parser.add_argument("--images", type=Path, help="a folder with one folder per class")
     parser.add_argument("--batch", type=int, default=128)
@@ -60,7 +60,7 @@ def main(arguments: list[str] | None = None) -> int:
 
 
 def measured(record: Record, folder: Path, given: argparse.Namespace) -> None:
-    """Measure every side, and judge two processes compared with one."""
+    """Measure every side, and judge two processes compared with one thread."""
     numbers = sorted({1, 2, given.most})
     with ExitStack() as stack:
         arena = Arena("reading")
@@ -88,8 +88,8 @@ def measured(record: Record, folder: Path, given: argparse.Namespace) -> None:
         )
     record.status = "passed"
     if given.most > 1:
-        found = ratio(taken["1 process"], taken["2 processes"])
-        record.judge("2 processes, compared with 1", found, least=LEAST)
+        found = ratio(taken[THREAD], taken["2 processes"])
+        record.judge("2 processes, compared with 1 thread", found, least=LEAST)
 
 
 @contextmanager

@@ -43,6 +43,7 @@ transform_keys      Keys of a configuration that complete or replace fields of a
 augmentation/       Random changes of training images, in addition to Caffe's crops and mirrors
 located             The path of a file that a configuration or a list names, without steps to parent
                     folders
+device_batches      Batches whose images a device transforms
 """
 
 from nets.data.augmentation.augment import Augment
@@ -51,6 +52,7 @@ from nets.data.batches import Batches
 from nets.data.data_identity import identity
 from nets.data.declared import batch_of_net, declared
 from nets.data.decoding_processes import DecodingProcesses, SharedMemory
+from nets.data.device_batches import DeviceBatches, on_device
 from nets.data.examined import examined, in_classes
 from nets.data.formats import FORMATS, open_source
 from nets.data.of_net import folder_names, is_one, open_data
@@ -65,6 +67,7 @@ __all__ = [
     "Augment",
     "Batches",
     "DecodingProcesses",
+    "DeviceBatches",
     "MemorySource",
     "Mixing",
     "Prefetcher",
@@ -81,6 +84,7 @@ __all__ = [
     "identity",
     "in_classes",
     "is_one",
+    "on_device",
     "open_data",
     "open_source",
 ]

@@ -139,7 +139,7 @@ class DecodingProcesses:
                 self._idle.append(process)
             elif not self._closed:
                 _log.warning("a decoding process did not start: it ended %s", process.ended)
-        _log.info("the run waited for images: %d processes decode them now", len(self._idle))
+        _log.info("the run waited for images: decoding processes: %d", len(self._idle))
 
     def _take(self) -> _Process | None:
         """Return a process that is idle and lives. None if there is none."""

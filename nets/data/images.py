@@ -120,6 +120,8 @@ class ImageSource(Source):
     """Images that are decoded when they are read, in OpenCV's channel order (BGR). Classes are
     those of the `folders`, or 0 to the largest label. `listed`: the list with the labels."""
 
+    of_bytes = True
+
     def __init__(
         self,
         paths: Sequence[Path],

@@ -58,7 +58,7 @@ class LmdbSource(Source):
         self.orientation = orientation
         if not len(self._database):
             raise DataError(f"{path}: found an empty database, expected images")
-        shape = first_shape(lambda index: self._one(index)[0], len(self._database))
+        shape = first_shape(self._first, len(self._database))
         super().__init__("lmdb", shape)
 
     def __len__(self) -> int:
@@ -104,6 +104,11 @@ class LmdbSource(Source):
         where = self.sample_name(index)
         image = datum.to_image(record, where, self._color, self.orientation, self._size)
         return image, record.label
+
+    def _first(self, index: int) -> NDArray[Any]:
+        image, _ = self._one(index)
+        self.of_bytes = image.dtype == np.uint8
+        return np.asarray(image)
 
     def _record(self, index: int) -> caffe.Datum:
         return datum.parse(self._database.record(index), self.sample_name(index))

@@ -20,6 +20,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from nets.data.batches import Batches
+from nets.data.device_batches import DeviceBatches
 from nets.data.stream_batches import StreamBatches
 from nets.errors import DataError
 
@@ -37,17 +38,19 @@ class Prefetcher:
 
     At most `depth` shares are held. A share that was not requested is read when it is fetched.
     `place` moves the arrays to where they are needed. A share of images is read by up to `threads`
-    threads. `starved` is called when STARVED shares in a row were not ready. All methods may be
-    called from any thread. A `with` block closes the prefetcher.
+    threads. `finish` makes the arrays of a share that is fetched into those that `get` returns, in
+    the thread that calls it. `starved` is called when STARVED shares in a row were not ready. All
+    methods may be called from any thread. A `with` block closes the prefetcher.
     """
 
     def __init__(
         self,
-        batches: Batches | StreamBatches,
+        batches: Batches | StreamBatches | DeviceBatches,
         depth: int = 2,
         place: Place | None = None,
         threads: int = 1,
         starved: Callable[[], None] | None = None,
+        finish: Callable[[Arrays], Arrays] = lambda arrays: arrays,
     ) -> None:
         for name, number in (("depth", depth), ("threads", threads)):
             if number < 1:
@@ -61,6 +64,7 @@ class Prefetcher:
         self._threads = threads if batches.divisible else 1
         self._helpers = ThreadPoolExecutor(threads, thread_name_prefix="prefetch-helper")
         self._starved = starved
+        self._finish = finish
         self._late = 0  # shares in a row
         self._closed = False
 
@@ -84,7 +88,7 @@ class Prefetcher:
             return True
 
     def get(self, low: int, high: int) -> Arrays:
-        """Return the share as `Batches.samples` returns it. Wait if it is not yet read.
+        """Return the share as `batches.samples` returns it, finished. Wait if it is not yet read.
 
         Raises the errors of reading, and DataError if the prefetcher is closed meanwhile.
         """
@@ -98,9 +102,9 @@ class Prefetcher:
         if starved is not None:
             starved()
         if future is None:
-            return self._read(*share)
+            return self._finish(self._read(*share))
         try:
-            return future.result()
+            return self._finish(future.result())
         except CancelledError:
             raise DataError("prefetch: closed while waiting for a share") from None
 
@@ -146,7 +150,7 @@ class Prefetcher:
             return self.batches.samples(*first)
         start = first[0]
         count = spans[-1][1] - start
-        whole = tuple(np.empty((count, *shape), np.float32) for shape in self.batches.shapes)
+        whole = tuple(np.empty((count, *shape), kind) for shape, kind in self.batches.forms)
 
         def read(low: int, high: int) -> None:
             for all_rows, rows in zip(whole, self.batches.samples(low, high), strict=True):

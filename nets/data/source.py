@@ -35,12 +35,14 @@ class Source(ABC):
                   (`joined`)
     num_classes   None if unknown
     unit          so many consecutive samples belong together and are shuffled as one (1 for images)
+    of_bytes      the first array of each sample is uint8
     divisible     samples that are read in pieces cost no more than all together
 
     `read` may be called from any thread.
     """
 
     by_class = False
+    of_bytes = False
     divisible = True
     order = "bgr"  # order of the planes of colour images
     orientation = "exif"
@@ -116,6 +118,7 @@ class MemorySource(Source):
         super().__init__(name, (channels, height, width), num_classes=num_classes)
         self.images = images
         self.labels = labels
+        self.of_bytes = images.dtype == np.uint8
 
     def __len__(self) -> int:
         return len(self.images)

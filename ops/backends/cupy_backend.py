@@ -26,15 +26,18 @@ from ops.cuda.launch import Launcher
 from ops.cuda.losses import Losses
 from ops.cuda.normalise import Normalisation
 from ops.cuda.page_locks import PageLocks
+from ops.cuda.pixels import Pixels
 from ops.cuda.pointwise import Pointwise
 from ops.cuda.products import Dense, PlainProduct
 from ops.cuda.repeats import Repeats
 from ops.cuda.scratch import Scratch
 from ops.cuda.updates import Updates
+from ops.cuda.uploads import Upload, Uploads
 from ops.cuda.windows import Windows
 from ops.errors import Array, OpsError, Shape, check_choice, first_line
 from ops.holding import holds_lock
 from ops.interface.backend import Backend
+from ops.interface.pixels import ImageForm
 from ops.recording import Recording
 
 PRECISIONS = ("full", "tf32", "bf16")
@@ -103,11 +106,19 @@ def rounded(size: int) -> int:
 
 
 class Pinned(np.ndarray[Any, Any]):
-    """An array in page-locked memory, which a device reads by itself."""
+    """An array in page-locked memory, which a device reads by itself. `upload`: the copy to the
+    device that has been started, if there is one."""
+
+    upload: Upload | None = None
+
+
+def _upload_of(host: Any, dtype: Any) -> Upload | None:
+    """Return the upload of host data, if it has one and is of that dtype."""
+    return host.upload if isinstance(host, Pinned) and host.dtype == dtype else None
 
 
 class CupyBackend(
-    Convolutions, Depthwise, Windows, Normalisation, Pointwise, Dense, Losses, Updates
+    Convolutions, Depthwise, Windows, Normalisation, Pointwise, Pixels, Dense, Losses, Updates
 ):
     """Backend "cupy".
 
@@ -151,6 +162,7 @@ class CupyBackend(
             _MADE[self._device] = self
         self._told = False  # whether the lack of page-locked memory has been reported
         self._copied: list[tuple[Any, Array]] = []  # copies that the device may still be reading
+        self.uploads = Uploads(self._xp, device)
         self.launch = Launcher(self._xp, self.repeats)
         self.scratch = Scratch(self._xp, self.repeats)
         self.product: Product = (
@@ -186,16 +198,19 @@ class CupyBackend(
             self.xp.get_default_memory_pool().free_all_blocks()
 
     def staged(self, host: Array) -> Array:
-        """Copy host data to page-locked memory, which CuPy keeps for the next batch."""
+        """Copy host data to page-locked memory, which CuPy keeps for the next batch. Images are on
+        their way to the device from here on."""
         pinned = (
             self._pinned(host.shape, host.dtype) if self._device is not None and host.size else None
         )
         if pinned is None:
             return host
         pinned[...] = host
+        if pinned.ndim == 4:
+            pinned.upload = self.uploads.start(pinned)
         return pinned
 
-    def _pinned(self, shape: Shape, dtype: Any) -> Array | None:
+    def _pinned(self, shape: Shape, dtype: Any) -> Pinned | None:
         """Return an array in page-locked memory, with undefined contents. None if no more can be
         had, which is reported once."""
         size = math.prod(shape) * dtype.itemsize
@@ -217,6 +232,11 @@ class CupyBackend(
 
     def fed(self, host: Any, dtype: Any) -> Array:
         """Images are brought to the layout of kernels here, once for all layers that read them."""
+        if (upload := _upload_of(host, dtype)) is not None:
+            images = new_images(self.xp, host.shape, dtype)
+            with self.uploads.taken(upload, host) as sent:
+                images[...] = sent
+            return images
         given = self._sent(host, dtype)
         if given.ndim != 4 or step_of(given) is not None:
             return given
@@ -225,7 +245,18 @@ class CupyBackend(
         return images
 
     def refill(self, into: Array, host: Any) -> None:
-        into[...] = self._sent(host, into.dtype)
+        if (upload := _upload_of(host, into.dtype)) is not None:
+            with self.uploads.taken(upload, host) as sent:
+                into[...] = sent
+        else:
+            into[...] = self._sent(host, into.dtype)
+
+    def transform_pixels(self, x: Array, places: Array, form: ImageForm) -> Array:
+        numbers = self._sent(places, places.dtype)
+        if (upload := _upload_of(x, x.dtype)) is None:
+            return self.pixels_of(self._sent(x, x.dtype), numbers, form)
+        with self.uploads.taken(upload, x) as sent:
+            return self.pixels_of(sent, numbers, form)
 
     def _sent(self, host: Any, dtype: Any) -> Array:
         """A new array with host data, in the order of its axes. Does not wait for data in

@@ -20,6 +20,8 @@ host_copies   Copies of a device's arrays in memory of the host that other proce
 page_locks    The page locks of memory that this process shares with others
 device_array  An array of a device for other actors: by reference, or as one copy on the host
 cublas        Products by cuBLAS
+uploads       Copies of images to a device on a stream of their own
+pixels        The transform of images of bytes on a device: one launch, from planes to pixels
 
 Nothing here imports CuPy: the backend passes the module.
 

@@ -35,6 +35,8 @@ confusion          The confusion matrices of a test: how often each class was fo
 histograms         Histograms of parameters and of their gradients, every few iterations
                    (`run.histograms`)
 step_numbers       The numbers that change between two replays of a step
+readers            The reader of a phase's batches, which are transformed where they are read, or on
+                   the device that trains
 
 See docs/decisions/sums.md.
 """
