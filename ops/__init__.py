@@ -34,6 +34,7 @@ from ops.backends.numpy_backend import NumpyBackend
 from ops.errors import BFLOAT16, Array, KernelsMissing, OpsError, Shape, check_choice
 from ops.geometry import ConvGeometry, PoolGeometry
 from ops.interface.backend import Backend
+from ops.interface.pixels import ImageForm
 from ops.interface.updates import Parameter
 from ops.recording import Recording
 
@@ -44,6 +45,7 @@ __all__ = [
     "Array",
     "Backend",
     "ConvGeometry",
+    "ImageForm",
     "KernelsMissing",
     "OpsError",
     "Parameter",

@@ -43,6 +43,8 @@ user_code          The line of the user's code at which an error was raised, for
                    it first
 typed_name         The name by which the user calls the command line, for messages that show a
                    command
+data_waits         The name under which an actor's waits for its data are counted, next to its waits
+                   for peers
 
 A name is imported when it is first used. So role processes import no configuration, and `python -m
 runtime` handles signals before it imports anything that takes time.

@@ -17,6 +17,9 @@ from nets.data.transform import Transform, alternate_flips
 from nets.definition.params import generator
 from nets.errors import DataError
 
+# the shape of one sample, and the dtype, of each array
+Forms = list[tuple[tuple[int, ...], np.dtype[Any]]]
+
 
 class Batches:
     """Global batches of `batch` rows. An epoch has `len(source)` samples and may end inside a
@@ -79,7 +82,7 @@ class Batches:
     def indices(self, low: int, high: int) -> NDArray[np.int64]:
         """Return the source indices of samples [low, high), counted from the run's first sample.
         Raises DataError for an impossible range."""
-        return self._drawn(self._positions(low, high))[0]
+        return self.drawn(self.positions(low, high))[0]
 
     def read(self, ticket: int, low: int, high: int) -> tuple[NDArray[np.float32], ...]:
         """Return rows [low, high) of batch `ticket`, in the form of `samples`. All batches have the
@@ -97,7 +100,7 @@ class Batches:
 
         These are images (n, C, H, W), transformed, and labels (n,), or other arrays of the source.
         """
-        positions = self._positions(low, high)
+        positions = self.positions(low, high)
         known = self.needed(positions)
         return self.mixed(self.changed(self.stored(known), known), known, positions)
 
@@ -108,7 +111,7 @@ class Batches:
 
     def stored(self, positions: NDArray[np.int64]) -> tuple[NDArray[Any], ...]:
         """Return the samples at these positions of the run as the source has them."""
-        return self.source.read(self._drawn(positions)[0])[: self._count]
+        return self.source.read(self.drawn(positions)[0])[: self._count]
 
     def changed(
         self, arrays: Sequence[NDArray[Any]], positions: NDArray[np.int64]
@@ -116,7 +119,7 @@ class Batches:
         """Return what `stored` gave for these positions, transformed."""
         flips = None
         if any(transform.alternates(self.train) for transform in self.transforms.values()):
-            flips = alternate_flips(self.seed, *self._drawn(positions))
+            flips = alternate_flips(self.seed, *self.drawn(positions))
         return tuple(
             transform(array, positions, seed=self.seed, train=self.train, flips_N=flips)
             if (transform := self.transforms.get(at))
@@ -147,12 +150,19 @@ class Batches:
             shapes[LABELS] = (self.mixing.classes,)
         return shapes
 
-    def _positions(self, low: int, high: int) -> NDArray[np.int64]:
+    @property
+    def forms(self) -> Forms:
+        """The shape of one sample, and the dtype, of each array that `samples` returns."""
+        return [(shape, np.dtype(np.float32)) for shape in self.shapes]
+
+    def positions(self, low: int, high: int) -> NDArray[np.int64]:
+        """Return the positions of samples [low, high) of the run. Raises DataError if there are
+        none such."""
         if not 0 <= low <= high:
             raise DataError(f"samples: found [{low}, {high}), expected 0 <= low <= high")
         return np.arange(low, high, dtype=np.int64)
 
-    def _drawn(self, positions: NDArray[np.int64]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    def drawn(self, positions: NDArray[np.int64]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
         """Return the source index and the epoch of the samples at these positions."""
         epochs, places = np.divmod(positions + self._first, len(self.source))
         if not self.shuffle:

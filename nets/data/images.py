@@ -12,9 +12,10 @@ from numpy.typing import NDArray
 
 from nets.data import decode
 from nets.data.class_folders import ClassFolders, class_folders
+from nets.data.decoding import Decoder, Picture, decoded, remedied
 from nets.data.located import located
 from nets.data.passed_over import first
-from nets.data.source import Images, Labels, Source, first_shape, stacked
+from nets.data.source import Images, Labels, Source, first_shape
 from nets.errors import DataError, did_you_mean
 from nets.reasons import reason
 from nets.regular import is_folder, read_bytes, read_text
@@ -119,6 +120,8 @@ class ImageSource(Source):
     """Images that are decoded when they are read, in OpenCV's channel order (BGR). Classes are
     those of the `folders`, or 0 to the largest label. `listed`: the list with the labels."""
 
+    of_bytes = True
+
     def __init__(
         self,
         paths: Sequence[Path],
@@ -134,6 +137,7 @@ class ImageSource(Source):
         self._labels = np.array(labels, np.int64)
         self._size = size
         self._color = color
+        self._decoder: Decoder = decoded
         self.orientation = orientation
         self.by_class = folders is not None
         self.label_list = listed
@@ -149,10 +153,8 @@ class ImageSource(Source):
 
     def read(self, indices: NDArray[np.integer[Any]]) -> tuple[Images, Labels]:
         """Return images (n, C, H, W) uint8 and labels (n,)."""
-        names = [self.sample_name(index) for index in indices]
-        return stacked(
-            (self._one(int(index)) for index in indices), names, self.shape
-        ), self._labels[indices]
+        pictures = (self._picture(int(index)) for index in indices)
+        return self._decoder(pictures, len(indices), self.shape), self._labels[indices]
 
     def stored(self, indices: NDArray[np.integer[Any]]) -> Iterator[bytes]:
         """Yield the names and labels of all images, then the files of the given ones."""
@@ -176,15 +178,20 @@ class ImageSource(Source):
         """Return the given images and all labels."""
         return self.read(indices)[0], self._labels
 
+    def decode_with(self, decoder: Decoder) -> bool:
+        self._decoder = decoder
+        return True
+
     def _one(self, index: int) -> Any:
+        return self._picture(index).image()
+
+    def _picture(self, index: int) -> Picture:
         path = self._paths[index]
-        try:
-            return decode.image(
-                read_file(path), str(path), self._color, self.orientation, self._size
-            )
-        except DataError as error:
-            place = f"its line from {self.label_list}" if self.label_list else "it from its folder"
-            raise DataError([f"{text}; remove {place}" for text in error.problems]) from None
+        place = f"its line from {self.label_list}" if self.label_list else "it from its folder"
+        remedy = f"remove {place}"
+        with remedied(remedy):
+            data = read_file(path)
+        return Picture(data, str(path), self._color, self.orientation, self._size, remedy)
 
 
 def _label(line: str) -> int | None:

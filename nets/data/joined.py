@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from nets.counting import counted
+from nets.data.decoding import Decoder
 from nets.data.source import Source
 from nets.errors import DataError
 
@@ -67,6 +68,10 @@ class JoinedSource(Source):
         return tuple(
             array for source, count in self._parts for array in source.read(indices)[:count]
         )
+
+    def decode_with(self, decoder: Decoder) -> bool:
+        decodes = [source.decode_with(decoder) for source, _ in self._parts]
+        return any(decodes)
 
     def sample_name(self, index: int) -> str:
         """Return the names of the sample in every source."""

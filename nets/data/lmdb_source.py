@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -13,10 +14,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from nets.data import datum, mdb
+from nets.data.decoding import Decoder, Picture, decoded
 from nets.data.images import check_options
 from nets.data.located import located
 from nets.data.source import Images, Labels, Source, first_shape, stacked
 from nets.errors import DataError
+from nets.schema import caffe_pb2 as caffe
 
 
 def open_lmdb(
@@ -51,10 +54,11 @@ class LmdbSource(Source):
         self._database = mdb.open_mdb(path)
         self._size = size
         self._color = color
+        self._decoder: Decoder = decoded
         self.orientation = orientation
         if not len(self._database):
             raise DataError(f"{path}: found an empty database, expected images")
-        shape = first_shape(lambda index: self._one(index)[0], len(self._database))
+        shape = first_shape(self._first, len(self._database))
         super().__init__("lmdb", shape)
 
     def __len__(self) -> int:
@@ -62,6 +66,13 @@ class LmdbSource(Source):
 
     def read(self, indices: NDArray[np.integer[Any]]) -> tuple[Images, Labels]:
         """Return images (n, C, H, W), uint8 or float32 as stored, and labels (n,)."""
+        # pictures are small, so those of a batch may be in memory together
+        if len(indices) and self._record(int(indices[0])).encoded:
+            records = [(self.sample_name(index), self._record(int(index))) for index in indices]
+            if all(record.encoded for _, record in records):
+                pictures = (self._picture(record, name) for name, record in records)
+                labels = np.array([record.label for _, record in records], np.int64)
+                return self._decoder(pictures, len(records), self.shape), labels
         names = [self.sample_name(index) for index in indices]
         labels = np.empty(len(indices), np.int64)
 
@@ -82,8 +93,25 @@ class LmdbSource(Source):
         for index in indices:
             yield bytes(self._database.record(int(index)))
 
+    def decode_with(self, decoder: Decoder) -> bool:
+        self._decoder = decoder
+        with suppress(DataError):
+            return self._record(0).encoded
+        return True  # a damaged record
+
     def _one(self, index: int) -> tuple[Any, int]:
+        record = self._record(index)
         where = self.sample_name(index)
-        record = datum.parse(self._database.record(index), where)
         image = datum.to_image(record, where, self._color, self.orientation, self._size)
         return image, record.label
+
+    def _first(self, index: int) -> NDArray[Any]:
+        image, _ = self._one(index)
+        self.of_bytes = image.dtype == np.uint8
+        return np.asarray(image)
+
+    def _record(self, index: int) -> caffe.Datum:
+        return datum.parse(self._database.record(index), self.sample_name(index))
+
+    def _picture(self, record: caffe.Datum, where: str) -> Picture:
+        return Picture(record.data, where, self._color, self.orientation, self._size)

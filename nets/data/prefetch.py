@@ -20,6 +20,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from nets.data.batches import Batches
+from nets.data.device_batches import DeviceBatches
 from nets.data.stream_batches import StreamBatches
 from nets.errors import DataError
 
@@ -28,6 +29,7 @@ Arrays = tuple[NDArray[Any], ...]
 # brings an array to the memory where its reader needs it; also called in the thread
 Place = Callable[[NDArray[Any]], NDArray[Any]]
 
+STARVED = 4  # shares in a row that were not ready when they were fetched
 LEAST_NUMBERS = 1 << 15  # of images for each thread: 11 of CIFAR-10, or a part of a photograph
 
 
@@ -36,15 +38,19 @@ class Prefetcher:
 
     At most `depth` shares are held. A share that was not requested is read when it is fetched.
     `place` moves the arrays to where they are needed. A share of images is read by up to `threads`
-    threads. All methods may be called from any thread. A `with` block closes the prefetcher.
+    threads. `finish` makes the arrays of a share that is fetched into those that `get` returns, in
+    the thread that calls it. `starved` is called when STARVED shares in a row were not ready. All
+    methods may be called from any thread. A `with` block closes the prefetcher.
     """
 
     def __init__(
         self,
-        batches: Batches | StreamBatches,
+        batches: Batches | StreamBatches | DeviceBatches,
         depth: int = 2,
         place: Place | None = None,
         threads: int = 1,
+        starved: Callable[[], None] | None = None,
+        finish: Callable[[Arrays], Arrays] = lambda arrays: arrays,
     ) -> None:
         for name, number in (("depth", depth), ("threads", threads)):
             if number < 1:
@@ -57,6 +63,9 @@ class Prefetcher:
         self._reader = ThreadPoolExecutor(1, thread_name_prefix="prefetch")
         self._threads = threads if batches.divisible else 1
         self._helpers = ThreadPoolExecutor(threads, thread_name_prefix="prefetch-helper")
+        self._starved = starved
+        self._finish = finish
+        self._late = 0  # shares in a row
         self._closed = False
 
     def __repr__(self) -> str:
@@ -79,7 +88,7 @@ class Prefetcher:
             return True
 
     def get(self, low: int, high: int) -> Arrays:
-        """Return the share as `Batches.samples` returns it. Wait if it is not yet read.
+        """Return the share as `batches.samples` returns it, finished. Wait if it is not yet read.
 
         Raises the errors of reading, and DataError if the prefetcher is closed meanwhile.
         """
@@ -87,10 +96,15 @@ class Prefetcher:
         with self._lock:
             self._check_open()
             future = self._held.pop(share, None)
+            if future is not None:
+                self._late = 0 if future.done() else self._late + 1
+            starved = self._starved if self._late == STARVED else None
+        if starved is not None:
+            starved()
         if future is None:
-            return self._read(*share)
+            return self._finish(self._read(*share))
         try:
-            return future.result()
+            return self._finish(future.result())
         except CancelledError:
             raise DataError("prefetch: closed while waiting for a share") from None
 
@@ -131,19 +145,28 @@ class Prefetcher:
     def _together(self, spans: list[Share]) -> Arrays:
         """Read these samples at the same time, one span in this thread. Raises the error of the
         first span that has one."""
-        (low, high), *others = spans
+        first, *others = spans
         if not others:
-            return self.batches.samples(low, high)
+            return self.batches.samples(*first)
+        start = first[0]
+        count = spans[-1][1] - start
+        whole = tuple(np.empty((count, *shape), kind) for shape, kind in self.batches.forms)
+
+        def read(low: int, high: int) -> None:
+            for all_rows, rows in zip(whole, self.batches.samples(low, high), strict=True):
+                all_rows[low - start : high - start] = rows
+
         try:
-            futures = [self._helpers.submit(self.batches.samples, *span) for span in others]
+            futures = [self._helpers.submit(read, *span) for span in others]
         except RuntimeError:  # shut down by `close` meanwhile
             raise DataError("prefetch: closed while reading a share") from None
         try:
-            parts = [self.batches.samples(low, high)]
+            read(*first)
         finally:
             wait(futures)
-        parts += [future.result() for future in futures]
-        return tuple(np.concatenate(arrays) for arrays in zip(*parts, strict=True))
+        for future in futures:
+            future.result()
+        return whole
 
     def _check_open(self) -> None:
         if self._closed:

@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from nets.data.decoding import Decoder, check_shape
 from nets.errors import DataError
 
 TRIED = 100  # damaged samples before one that can be decoded
@@ -34,12 +35,14 @@ class Source(ABC):
                   (`joined`)
     num_classes   None if unknown
     unit          so many consecutive samples belong together and are shuffled as one (1 for images)
+    of_bytes      the first array of each sample is uint8
     divisible     samples that are read in pieces cost no more than all together
 
     `read` may be called from any thread.
     """
 
     by_class = False
+    of_bytes = False
     divisible = True
     order = "bgr"  # order of the planes of colour images
     orientation = "exif"
@@ -74,6 +77,10 @@ class Source(ABC):
         """Return new arrays with one row per index (0 <= index < len): images (n, C, H, W) uint8 or
         float32 and labels (n,), or other arrays for the net's data layers, in their order. Raises
         DataError for a damaged sample."""
+
+    def decode_with(self, decoder: Decoder) -> bool:
+        """Decode encoded pictures by this decoder from now on. Return False if there are none."""
+        return False
 
     def sample_name(self, index: int) -> str:
         """Return the name of a sample for messages, such as its file."""
@@ -111,6 +118,7 @@ class MemorySource(Source):
         super().__init__(name, (channels, height, width), num_classes=num_classes)
         self.images = images
         self.labels = labels
+        self.of_bytes = images.dtype == np.uint8
 
     def __len__(self) -> int:
         return len(self.images)
@@ -151,10 +159,6 @@ def stacked(
     has many."""
     kept: list[NDArray[Any]] = []
     for image, name in zip(images, names, strict=True):
-        if image.shape != shape:
-            raise DataError(
-                f"{name}: found an image of shape {image.shape}, expected {shape} like the first: "
-                "give new_height and new_width"
-            )
+        check_shape(image.shape, name, shape)
         kept.append(image)
     return np.stack(kept) if kept else np.empty((0, *shape), np.uint8)

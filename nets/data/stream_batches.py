@@ -10,7 +10,7 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from nets.data.batches import Batches
+from nets.data.batches import Batches, Forms
 from nets.errors import DataError
 
 
@@ -40,6 +40,11 @@ class StreamBatches:
     def shapes(self) -> list[tuple[int, ...]]:
         """The shape of one row in each array that `read` returns: (steps of time, ...)."""
         return [(self._steps.batch, *shape[1:]) for shape in self._steps.shapes]
+
+    @property
+    def forms(self) -> Forms:
+        """The shape of one row, and the dtype, of each array that `samples` returns."""
+        return [(shape, np.dtype(np.float32)) for shape in self.shapes]
 
     def read(self, ticket: int, low: int, high: int) -> tuple[NDArray[np.float32], ...]:
         """Return rows [low, high) of batch `ticket`, in the form of `samples`."""

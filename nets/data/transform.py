@@ -193,7 +193,7 @@ class Transform:
         """
         if self.turned:
             images_NCHW = images_NCHW[:, ::-1]
-        train = self._trains(train)
+        train = self.trains(train)
         augment = self.augment if train else None
         cropped = self._cropped(images_NCHW, positions_N, seed, train)
         if augment:
@@ -208,8 +208,8 @@ class Transform:
         if self.mean:
             result -= np.asarray(self.mean, np.float32)[:, None, None]
         if self.mirror and train:
-            flipped = draw(seed, positions_N, MIRROR) % 2 == 1 if flips_N is None else flips_N
-            for at in np.flatnonzero(flipped):  # one by one: copies of all would leave the cache
+            # one by one: copies of all would leave the cache
+            for at in np.flatnonzero(self.flipped(positions_N, seed, flips_N)):
                 result[at] = result[at, :, :, ::-1]
         if self.scale != 1.0:
             result *= np.float32(self.scale)
@@ -219,12 +219,31 @@ class Transform:
             augment.finish(result, positions_N, seed)
         return result
 
+    def flipped(
+        self, positions_N: NDArray[np.int64], seed: int, flips_N: NDArray[np.bool_] | None
+    ) -> NDArray[np.bool_]:
+        """Return which images are mirrored in training."""
+        drawn = draw(seed, positions_N, MIRROR) % 2 == 1 if flips_N is None else flips_N
+        return np.asarray(drawn, np.bool_)
+
+    def corners(
+        self, free: tuple[int, int], positions_N: NDArray[np.int64], seed: int, train: bool
+    ) -> NDArray[np.int64]:
+        """Return (top, left) of the crop of each image, (N, 2). `free`: the rows and columns that
+        are cut off."""
+        if not train:
+            return np.tile(np.array(free, np.int64) // 2, (len(positions_N), 1))
+        drawn = [draw(seed, positions_N, axis) % np.uint64(free[axis] + 1) for axis in (0, 1)]
+        return np.stack(drawn, 1).astype(np.int64)
+
     def alternates(self, train: bool) -> bool:
         """Whether each image is mirrored in every second epoch."""
         said = self.augment is not None and self.augment.flip == ALTERNATING
-        return said and self._trains(train)
+        return said and self.trains(train)
 
-    def _trains(self, train: bool) -> bool:
+    def trains(self, train: bool) -> bool:
+        """Whether images are changed as in training: the layer's own phase decides, if it has
+        one."""
         return self.phase == "TRAIN" if self.phase else train
 
     def _cropped(
@@ -238,15 +257,14 @@ class Transform:
             return augment.cut(images, positions, seed, (high, wide))
         if augment is not None:
             images = augment.padded(images)
-        free = np.array(images.shape[2:]) - (high, wide)
-        if not free.any():
+        free = (images.shape[2] - high, images.shape[3] - wide)
+        if not any(free):
             return images
         if not train:
-            top, left = free // 2
+            top, left = (rest // 2 for rest in free)
             return images[:, :, top : top + high, left : left + wide]
-        tops, lefts = (draw(seed, positions, axis) % np.uint64(free[axis] + 1) for axis in (0, 1))
         result = np.empty((*images.shape[:2], high, wide), images.dtype)
-        for at, (top, left) in enumerate(zip(tops.tolist(), lefts.tolist(), strict=True)):
+        for at, (top, left) in enumerate(self.corners(free, positions, seed, train).tolist()):
             result[at] = images[at, :, top : top + high, left : left + wide]
         return result
 

@@ -102,5 +102,5 @@ class NoBatches(Batches):
 
     def samples(self, low: int, high: int) -> tuple[NDArray[np.float32], ...]:
         """Return zeros that take no memory, in the shapes of the source's samples."""
-        rows = len(self._positions(low, high))
+        rows = len(self.positions(low, high))
         return tuple(np.broadcast_to(np.float32(0), (rows, *shape)) for shape in self.shapes)

@@ -25,16 +25,19 @@ from ops.cuda.launch import Launcher
 from ops.cuda.losses import Losses
 from ops.cuda.normalise import Normalisation
 from ops.cuda.page_locks import PageLocks
+from ops.cuda.pixels import Pixels
 from ops.cuda.pointwise import Pointwise
 from ops.cuda.products import Dense, PlainProduct
 from ops.cuda.repeats import Repeats
 from ops.cuda.scratch import Scratch
-from ops.cuda.transfers import Pinned, Sender, Transfers
+from ops.cuda.transfers import Pinned, Sender, Transfers, upload_of
 from ops.cuda.updates import Updates
+from ops.cuda.uploads import Uploads
 from ops.cuda.windows import Windows
 from ops.errors import Array, OpsError, Shape, check_choice, first_line
 from ops.holding import holds_lock
 from ops.interface.backend import Backend
+from ops.interface.pixels import ImageForm
 from ops.recording import Recording
 
 PRECISIONS = ("full", "tf32", "bf16")
@@ -94,7 +97,7 @@ def to_host(x: Any) -> Array:
 
 
 class CupyBackend(
-    Convolutions, Depthwise, Windows, Normalisation, Pointwise, Dense, Losses, Updates
+    Convolutions, Depthwise, Windows, Normalisation, Pointwise, Pixels, Dense, Losses, Updates
 ):
     """Backend "cupy".
 
@@ -138,6 +141,7 @@ class CupyBackend(
             self._transfers = Transfers(self._xp, device, self.stream)
         if self._device is not None:
             _MADE[self._device] = self
+        self.uploads = Uploads(self._xp, device)
         self.launch = Launcher(self._xp, self.repeats)
         self.scratch = Scratch(self._xp, self.repeats)
         self.product: Product = (
@@ -173,18 +177,26 @@ class CupyBackend(
             self.xp.get_default_memory_pool().free_all_blocks()
 
     def staged(self, host: Array) -> Array:
-        """Copy host data to page-locked memory, which CuPy keeps for the next batch."""
+        """Copy host data to page-locked memory, which CuPy keeps for the next batch. Images are on
+        their way to the device from here on."""
         pinned = self._pinned(host.shape, host.dtype) if host.size else None
         if pinned is None:
             return host
         pinned[...] = host
+        if pinned.ndim == 4:
+            pinned.upload = self.uploads.start(pinned)
         return pinned
 
-    def _pinned(self, shape: Shape, dtype: Any) -> Array | None:
+    def _pinned(self, shape: Shape, dtype: Any) -> Pinned | None:
         return None if self._transfers is None else self._transfers.pinned(shape, dtype)
 
     def fed(self, host: Any, dtype: Any) -> Array:
         """Images are brought to the layout of kernels here, once for all layers that read them."""
+        if (upload := upload_of(host, dtype)) is not None:
+            images = new_images(self.xp, host.shape, dtype)
+            with self.uploads.taken(upload, host) as sent:
+                images[...] = sent
+            return images
         given = self._sent(host, dtype)
         if given.ndim != 4 or step_of(given) is not None:
             return given
@@ -193,10 +205,20 @@ class CupyBackend(
         return images
 
     def refill(self, into: Array, host: Any) -> None:
-        if self._transfers is not None and _is_pinned(host, into.dtype):
+        if (upload := upload_of(host, into.dtype)) is not None:
+            with self.uploads.taken(upload, host) as sent:
+                into[...] = sent
+        elif self._transfers is not None and _is_pinned(host, into.dtype):
             self._transfers.refill(into, host)
         else:
             into[...] = self.asarray(host, into.dtype)
+
+    def transform_pixels(self, x: Array, places: Array, form: ImageForm) -> Array:
+        numbers = self._sent(places, places.dtype)
+        if (upload := upload_of(x, x.dtype)) is None:
+            return self.pixels_of(self._sent(x, x.dtype), numbers, form)
+        with self.uploads.taken(upload, x) as sent:
+            return self.pixels_of(sent, numbers, form)
 
     def sender(self, into: Array) -> Sender:
         if self._transfers is None:

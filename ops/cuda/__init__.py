@@ -23,6 +23,8 @@ cublas        Products by cuBLAS
 transfers     Copies between the host and a device in the order of its work, which nothing waits for
               until their numbers are needed
 graphs        CUDA graphs of recorded work: one call starts all of it
+uploads       Copies of images to a device on a stream of their own
+pixels        The transform of images of bytes on a device: one launch, from planes to pixels
 
 Nothing here imports CuPy: the backend passes the module.
 

@@ -16,6 +16,7 @@ from ops.errors import OpsError
 NUMBERS: dict[str, Any] = {
     "int": np.int32,
     "unsigned": np.uint32,
+    "unsigned char": np.uint8,
     "long long": np.int64,
     "double": np.float64,
     "FourPlaces": np.int32,

@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 
 from ops.cuda.image_layout import address
+from ops.cuda.uploads import Upload
 from ops.errors import Array, Shape
 
 NO_MEMORY = 2  # cudaErrorMemoryAllocation
@@ -20,7 +21,15 @@ _log = logging.getLogger("ops.cupy")
 
 
 class Pinned(np.ndarray[Any, Any]):
-    """An array in page-locked memory, which a device reads by itself."""
+    """An array in page-locked memory, which a device reads by itself. `upload`: the copy to the
+    device that has been started, if there is one."""
+
+    upload: Upload | None = None
+
+
+def upload_of(host: Any, dtype: Any) -> Upload | None:
+    """Return the upload of host data, if it has one and is of that dtype."""
+    return host.upload if isinstance(host, Pinned) and host.dtype == dtype else None
 
 
 def rounded(size: int) -> int:
@@ -43,6 +52,8 @@ class Transfers:
         self._events: list[Any] = []  # that mark nothing at present
         # events behind copies to the device, with the memory that these read
         self._sent: deque[tuple[Any, Array]] = deque()
+        # the same for other copies, whose events belong to others
+        self._under_way: deque[tuple[Any, Array]] = deque()
         self._room = cupy.empty((0,), np.uint8)  # on the device: images in the host's order
         # by bytes: host memory and events of sums that were read
         self._read: dict[int, list[tuple[Array, Any]]] = {}
@@ -50,7 +61,7 @@ class Transfers:
     def __repr__(self) -> str:
         return f"<transfers of cuda:{self._device}, {len(self._sent)} to the device>"
 
-    def pinned(self, shape: Shape, dtype: Any) -> Array | None:
+    def pinned(self, shape: Shape, dtype: Any) -> Pinned | None:
         """Return an array in page-locked memory, with undefined contents. None if no more can be
         had, which is reported once. Any thread may call this."""
         size = math.prod(shape) * dtype.itemsize
@@ -100,6 +111,13 @@ class Transfers:
         kind = self._runtime.memcpyHostToDevice
         self._runtime.memcpyAsync(address(into), _start(host), host.nbytes, kind, self._stream)
 
+    def keep(self, memory: Array, event: Any) -> None:
+        """Keep page-locked memory until the event behind its copy has passed, even if no one else
+        does: the next owner of the block would write to it, or read it, during the copy."""
+        while len(self._under_way) > FEW and self._passed(self._under_way[0][0]):
+            self._under_way.popleft()
+        self._under_way.append((event, memory))
+
     def event(self) -> Any:
         """A new event."""
         return self._cupy.cuda.Event(disable_timing=True)
@@ -138,6 +156,7 @@ class Transfers:
             parts.append((slice(at, at + x.nbytes), x.dtype))
             at += x.nbytes
         self.mark(event)
+        self.keep(host, event)
         sums: list[float] = []
 
         def found() -> list[float]:
@@ -182,6 +201,7 @@ class Sender:
         """Start the copy from that room, in the order of the device's work."""
         self._transfers.copy_to_device(self._into, self.rooms[self._turn])
         self._transfers.mark(self._events[self._turn])
+        self._transfers.keep(self.rooms[self._turn], self._events[self._turn])
         self._turn = 1 - self._turn
 
 

@@ -6,6 +6,7 @@ spatial      Operations that look at neighbours or multiply matrices
 statistics   Operations over whole axes
 elementwise  Operations that treat elements one by one, or along broadcast axes
 losses       Softmax, losses and accuracy
+pixels       The transform of images of bytes, as nets read them
 sequences    Operations of text and other sequences
 updates      Parameter updates of Caffe's solvers and of later optimizers, and the addition of
              gradients
@@ -20,6 +21,7 @@ from __future__ import annotations
 from ops.interface.compression import CompressionOps
 from ops.interface.elementwise import ElementwiseOps
 from ops.interface.losses import LossOps
+from ops.interface.pixels import PixelOps
 from ops.interface.sequences import SequenceOps
 from ops.interface.spatial import SpatialOps
 from ops.interface.statistics import StatisticsOps
@@ -29,6 +31,7 @@ __all__ = [
     "CompressionOps",
     "ElementwiseOps",
     "LossOps",
+    "PixelOps",
     "SequenceOps",
     "SpatialOps",
     "StatisticsOps",

@@ -20,6 +20,7 @@ from ops.interface import (
     CompressionOps,
     ElementwiseOps,
     LossOps,
+    PixelOps,
     SequenceOps,
     SpatialOps,
     StatisticsOps,
@@ -30,7 +31,14 @@ from ops.reference.lowering import Lowering
 
 
 class Backend(
-    SpatialOps, ElementwiseOps, StatisticsOps, LossOps, SequenceOps, UpdateOps, CompressionOps
+    SpatialOps,
+    ElementwiseOps,
+    StatisticsOps,
+    LossOps,
+    PixelOps,
+    SequenceOps,
+    UpdateOps,
+    CompressionOps,
 ):
     """Operations over one array module `xp` with NumPy's interface.
 

@@ -39,6 +39,8 @@ recordings         The recordings of a net's passes on a device
 plain_pass         A pass of a worker's net in parts
 replayed_pass      Passes on a device in parts, which are recorded once for each size of batch and
                    then replayed
+readers            The reader of a phase's batches, which are transformed where they are read, or on
+                   the device that trains
 
 See docs/decisions/sums.md.
 """

@@ -15,7 +15,7 @@ GPU_PRECISIONS = ("tf32", "bf16")  # of products of float32 numbers
 BFLOAT16 = "bf16"  # also a precision of CPUs that multiply fast in it
 THREADS_VARIABLE = "CONVOY_THREADS"  # set by runtime's launcher
 FREE_VARIABLE = "CONVOY_FREE_CORES"  # set by runtime's launcher
-MOST_READERS = 8  # threads that read data: more wait for each other
+MOST_READERS = 16  # threads that read data, each with a process that decodes
 
 
 def ops_of(
@@ -75,9 +75,12 @@ def team_size() -> int:
     return int(os.environ.get(THREADS_VARIABLE, 0)) or len(usable())
 
 
-def reader_threads() -> int:
-    """The number of threads that read data: one for each core that the threads of the kernels leave
-    free, and at least one."""
+def reader_threads(*, on_gpu: bool = False) -> int:
+    """The number of threads that read data, and of processes that decode for them: one for each
+    core that the threads of the kernels leave free, and at least one. If a GPU computes, one thread
+    starts its kernels, and the cores of the others are free too."""
     said = os.environ.get(FREE_VARIABLE, "")
     free = int(said) if said.isdecimal() else len(usable()) - team_size()
+    if on_gpu:
+        free += team_size() - 1
     return max(1, min(free, MOST_READERS))

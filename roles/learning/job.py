@@ -41,8 +41,9 @@ from nets.graph.streams import is_recurrent, streams_of
 from nets.sharding.division import ShardedNet
 from nets.sharding.slices import unit_parts
 from roles.learning.accumulated import after_passes
-from roles.learning.backends import cpu_ops, ops_of, reader_threads
+from roles.learning.backends import cpu_ops, ops_of
 from roles.learning.phases import number_of_test, phase_of_test
+from roles.learning.readers import reader_of
 from roles.learning.transforms import InputShape as InputShape  # this module exports it
 from roles.learning.transforms import mixing_of, transforms_of, with_soft_labels
 from roles.messages import TEST, TRAIN
@@ -261,12 +262,13 @@ class Job:
             check_inputs(net, found)
         return found
 
-    def reader(self, phase: str, source: Source) -> Prefetcher:
+    def reader(
+        self, phase: str, source: Source, starved: Callable[[], None] | None = None
+    ) -> Prefetcher:
         """A reader that reads the rows of a phase ahead, into memory from which this job's device
-        takes them."""
-        return Prefetcher(
-            self.batches(phase, source), place=self.backend_ops.staged, threads=reader_threads()
-        )
+        takes them. It calls `starved` if the rows are late again and again."""
+        batches = self.batches(phase, source)
+        return reader_of(batches, self.backend_ops, starved, on_gpu=self.on_gpu)
 
     def test_transform(self, spec: NetSpec) -> Transform:
         """The transform of images for a test net with these layers."""

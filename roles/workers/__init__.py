@@ -12,6 +12,7 @@ model_links   The links of a worker to its model servers, with the layers of eac
               their gradients
 exposure      The exposed communication of an iteration, which no computing hides
 conv_options  The options of a conv worker: what it sends, computes and holds
+decoders      The processes that decode a worker's pictures, if cores are free for them
 
 See docs/decisions/training.md.
 """

@@ -14,7 +14,7 @@ from functools import partial
 from itertools import zip_longest
 from types import MappingProxyType
 
-from nets.data import Prefetcher
+from nets.data import DecodingProcesses, Prefetcher
 from ops import Array
 from roles.base.reads import ReadsJob
 from roles.learning.accumulated import AccumulatedNet, Span, spans_of
@@ -22,6 +22,7 @@ from roles.learning.micro_batches import WorkerNet
 from roles.learning.stream_states import StreamStates
 from roles.learning.working_nets import working_nets
 from roles.messages import STOP, TRAIN, NextTicket, PassDone, Ticket
+from roles.workers.decoders import decoders_for
 from roles.workers.exposure import Exposure
 from runtime import Actor, Json
 
@@ -50,6 +51,7 @@ class Passes:
         self._mine: Callable[[Ticket], Sequence[Ticket]] = lambda ticket: [*ticket.each()]
         self._done: list[PassDone] = []  # of the present run of passes
         self._group: int | None = None
+        self._now: Callable[[], float] = lambda: 0.0  # the loop's clock, also for other threads
 
     async def run(
         self,
@@ -63,6 +65,7 @@ class Passes:
         run of passes once they are done, before they are reported.
         """
         self._mine = mine or self._mine
+        self._now = asyncio.get_running_loop().time
         upcoming = asyncio.create_task(self._next())
         try:
             async with asyncio.TaskGroup() as reports:
@@ -137,7 +140,7 @@ class Passes:
             read = partial(self._read_one, ticket)
             self._begin(ticket, partial(net.begin_with, ticket.counted, mine, read))
             return
-        batch = self._readers[ticket.phase].get(*ticket.samples(*mine))
+        batch = self._rows(ticket, mine)
         self._begin(ticket, partial(net.begin, ticket.counted, mine))
         for name, array in zip(net.inputs, batch, strict=True):
             net.feed_rows(name, array)
@@ -152,10 +155,16 @@ class Passes:
 
     def _read_one(self, ticket: Ticket, spans: Sequence[Span], at: int) -> Sequence[Array]:
         """The rows of one of the net's passes. The rows of the next are read meanwhile."""
-        reader = self._readers[ticket.phase]
-        rows = reader.get(*ticket.samples(*spans[at]))
+        rows = self._rows(ticket, spans[at])
         for span in spans[at + 1 : at + 2]:
-            reader.request(*ticket.samples(*span))
+            self._readers[ticket.phase].request(*ticket.samples(*span))
+        return rows
+
+    def _rows(self, ticket: Ticket, span: Span) -> Sequence[Array]:
+        """These rows of a pass, once they are read."""
+        started = self._now()
+        rows = self._readers[ticket.phase].get(*ticket.samples(*span))
+        self._actor.waited_for_data(self._now() - started)
         return rows
 
     def close(self) -> None:
@@ -181,6 +190,7 @@ class PassWorker(Actor, ReadsJob):
 
     _coordinator: str
     streams: StreamStates | None = None
+    _decoders: DecodingProcesses | None = None
 
     async def on_start(self) -> None:
         """Open the data and build the nets."""
@@ -193,7 +203,9 @@ class PassWorker(Actor, ReadsJob):
         thread."""
         job = self._job
         sources = self._sources = {phase: job.source(phase) for phase in job.phases}
-        readers = {phase: job.reader(phase, source) for phase, source in sources.items()}
+        self._decoders = decoders = decoders_for(self, sources.values(), on_gpu=job.on_gpu)
+        starved = None if decoders is None else decoders.start
+        readers = {phase: job.reader(phase, source, starved) for phase, source in sources.items()}
         self._nets = working_nets(job, part, sources)
         states = {
             phase: StreamStates(net)
@@ -205,6 +217,8 @@ class PassWorker(Actor, ReadsJob):
 
     async def on_stop(self) -> None:
         """Stop reading ahead."""
+        if self._decoders is not None:
+            self._decoders.close()
         if hasattr(self, "_passes"):
             self._passes.close()
 

@@ -54,6 +54,12 @@ class Measured:
         state = self._runtime
         state.host.phase_seconds(state.name, name).observe(self.now() - started)
 
+    def waited_for_data(self, seconds: float) -> None:
+        """Count seconds in which the actor's array work waited for data that it reads: they count
+        as a wait for the peer DATA. May be called from the compute thread."""
+        state = self._runtime
+        state.host.waited_for_data(state.name, seconds)
+
     def emit(self, event: str, **fields: Any) -> None:
         """Report an event to the run's journal and live table. Never waits. Plain values only."""
         state = self._runtime

@@ -83,6 +83,11 @@ class Host(Protocol):
         """Return the range that large blocks of `memory` lie in; see Actor.memory_range."""
         ...
 
+    @property
+    def memory_file(self) -> str:
+        """Return the path of the file behind `memory_range`; see Actor.memory_file."""
+        ...
+
     def hands_over(self, to: str) -> bool:
         """Return whether an actor gets arrays on a device by reference; see Actor.hands_over."""
         ...
@@ -93,6 +98,9 @@ class Host(Protocol):
 
     def finished(self, name: str) -> None:
         """Record that an actor's own work is done; the lead actor ends the run."""
+
+    def waited_for_data(self, actor: str, seconds: float) -> None:
+        """Count a wait for data; see Actor.waited_for_data."""
 
     def phase_seconds(self, actor: str, phase: str) -> Histogram:
         """Return the histogram of a phase of an actor's work."""

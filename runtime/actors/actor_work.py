@@ -31,6 +31,12 @@ class Working:
         addresses first. None if this process shares no memory."""
         return self._runtime.host.memory_range
 
+    @property
+    def memory_file(self) -> str:
+        """The path of the file that `memory_range` maps. Processes of this user on this host can
+        open it while this process lives. "" if this process shares no memory."""
+        return self._runtime.host.memory_file
+
     def hands_over(self, to: str) -> bool:
         """Whether another actor gets this actor's arrays on a device by reference: it lives in the
         same process and `reads_device`."""

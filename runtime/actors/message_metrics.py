@@ -56,7 +56,7 @@ class MessageMetrics:
         metrics.tally(
             "payload_bytes_received", text, between, lambda: self._labelled(self._payload())
         )
-        text = "Seconds that an actor waited for answers of a peer."
+        text = "Seconds that an actor waited for answers of a peer, or for its data."
         metrics.tally(
             "wait_seconds", text, ("role", "actor", "peer"), lambda: self._labelled(self._waited())
         )
@@ -75,7 +75,7 @@ class MessageMetrics:
             counts[2] += message.array_bytes()
 
     def waited(self, actor: str, peer: str, seconds: float) -> None:
-        """Add the seconds that an actor waited for a peer's answer."""
+        """Add the seconds that an actor waited for a peer's answer, or for DATA."""
         mine = self.waits.setdefault(actor, {})
         mine[peer] = mine.get(peer, 0.0) + seconds
 

@@ -24,6 +24,7 @@ from runtime.actors.routes import Home
 from runtime.actors.station_metrics import StationMetrics
 from runtime.compute.compute import Compute, Item
 from runtime.compute.work_sums import WorkSums
+from runtime.data_waits import DATA
 from runtime.errors import Refused
 from runtime.memory.arena import IN_PLACE_FROM, Arena
 from runtime.messages.message import Array, Envelope, PeerLost
@@ -140,6 +141,11 @@ class Node:
         """The range of the arena; see Actor.memory_range."""
         return None if self.arena is None else self.arena.range
 
+    @property
+    def memory_file(self) -> str:
+        """The file of the arena; see Actor.memory_file."""
+        return "" if self.arena is None else self.arena.address.partition(" ")[0]
+
     def finished(self, name: str) -> None:
         """End the run if the named actor, whose own work is done, is the lead."""
         if name == self.lead:
@@ -223,3 +229,6 @@ class Node:
 
     def phase_seconds(self, actor: str, phase: str) -> Histogram:
         return self._message_metrics.phase(actor, phase)
+
+    def waited_for_data(self, actor: str, seconds: float) -> None:
+        self._message_metrics.waited(actor, DATA, seconds)

@@ -25,11 +25,91 @@ given = backend.fed(staged, numpy.float32)
 assert int(given.device) == 1
 assert given.strides == backend.empty(images.shape).strides
 numpy.testing.assert_array_equal(backend.to_host(given), images)
+# batches that are read ahead while kernels compute on earlier ones, in memory that is used again
+batches = [numpy.full((2, 3, 4, 5), at, "f") for at in range(12)]
+ahead, sums, held = [], [], backend.empty(images.shape)
+def stage(batch):
+    thread = threading.Thread(target=lambda: ahead.append(backend.staged(batch)))
+    thread.start(), thread.join()
+stage(batches[0])
+for batch in batches[1:] + batches[:1]:
+    stage(batch)
+    now = ahead.pop(0)
+    if len(sums) % 2:
+        backend.refill(held, now)
+    given = held if len(sums) % 2 else backend.fed(now, numpy.float32)
+    sums.append(given + given)
+    del given, now
+for batch, found in zip(batches, sums):
+    numpy.testing.assert_array_equal(backend.to_host(found), 2 * batch)
 """
 
 
 def test_rows_that_were_read_ahead_are_in_page_locked_memory(stand_in: Path) -> None:
     done = script(READ_AHEAD, on_fake_cuda(stand_in, devices=2))
+    assert done.returncode == 0, done.stderr
+
+
+WAITS = """
+import ctypes, cupy, fake_cuda, numpy
+from ops import get_backend
+def now(array):  # the numbers in the device's memory at this moment
+    kind = ctypes.c_float * array.size
+    return numpy.array(kind.from_address(array.data.ptr)).reshape(array.shape)
+backend = get_backend("cupy")
+images = numpy.random.default_rng(1).standard_normal((2, 3, 4, 5), numpy.float32)
+before = 0
+for seed in range(1, 25):
+    fake_cuda.seed(seed)
+    x = backend.asarray(numpy.ones(1000, "f"))
+    backend.synchronize()
+    x *= numpy.float32(3)  # queued
+    staged = backend.staged(images)
+    staged.upload.done.synchronize()
+    assert (now(staged.upload.array) == images).all()
+    before += bool((now(x) == 1).all())
+    given = backend.fed(staged, numpy.float32)
+    backend.synchronize()
+    assert (now(x) == 3).all() and (backend.to_host(given) == images).all()
+assert before >= 3, before
+"""
+
+
+def test_an_upload_of_images_waits_for_no_kernel(stand_in: Path) -> None:
+    done = script(WAITS, on_fake_cuda(stand_in))
+    assert done.returncode == 0, done.stderr
+
+
+CHANGED = """
+import fake_cuda, numpy
+from nets.data import Augment, Batches, MemorySource, Transform
+from ops import get_backend
+from roles.learning.readers import reader_of
+images = numpy.random.default_rng(4).integers(0, 256, (40, 3, 12, 15), dtype="u1")
+source = MemorySource("images", images, numpy.arange(40), 40)
+augment = Augment(pad=2, flip="random", erase=0.6)
+transform = Transform(crop=10, mean=(104, 117, 123), deviation=(58.0,), mirror=True, augment=augment)
+read = Batches(source, transform, 8, shuffle=True, seed=6, train=True)
+backend = get_backend("cupy")
+for seed in range(4):
+    fake_cuda.seed(seed)
+    with reader_of(read, backend, None, on_gpu=True) as reader:
+        reader.request(0, 8)
+        found = []
+        for low in range(0, 80, 8):
+            reader.request(low + 8, low + 16)
+            given, labels, = reader.get(low, low + 8)
+            assert backend.fed(given, numpy.float32) is given  # as kernels read them
+            found.append((given + 0, labels))
+        for at, (given, labels) in enumerate(found):
+            expected, known = read.samples(8 * at, 8 * at + 8)
+            assert abs(backend.to_host(given) - expected).max() * 58 < 1e-3  # levels of 256
+            assert (labels == known).all()
+"""
+
+
+def test_images_that_the_device_transforms_are_those_of_the_host(stand_in: Path) -> None:
+    done = script(CHANGED, on_fake_cuda(stand_in))
     assert done.returncode == 0, done.stderr
 
 

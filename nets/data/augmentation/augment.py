@@ -90,6 +90,11 @@ class Augment:
         return bool(self.mixup or self.cutmix)
 
     @property
+    def only_places(self) -> bool:
+        """Whether pixels only change their places, or become 0."""
+        return not (self._recolors or self.mixes or self.scale or self.randaugment)
+
+    @property
     def _recolors(self) -> bool:
         return any((self.brightness, self.contrast, self.saturation, self.lighting))
 

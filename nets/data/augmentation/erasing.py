@@ -23,10 +23,20 @@ def erase(
 ) -> None:
     """Set a box of some images to zero, in place. `probability` is the share of these images. An
     image into which no drawn box fits is left as it is."""
+    erased = erased_boxes(images_NCHW.shape[2:], positions_N, seed, probability)
+    for image_CHW, (top, left, high, wide) in zip(images_NCHW, erased, strict=True):
+        image_CHW[:, top : top + high, left : left + wide] = 0
+
+
+def erased_boxes(
+    sides: tuple[int, ...], positions_N: NDArray[np.int64], seed: int, probability: float
+) -> NDArray[np.int64]:
+    """Return the box that is erased in each image of `sides` (H, W), (N, 4): top, left, height and
+    width, all 0 if none is."""
+    result = np.zeros((len(positions_N), 4), np.int64)
     chosen = np.flatnonzero(uniform(seed, positions_N, WHETHER) < probability)
     places = positions_N[chosen]
-    sides = images_NCHW.shape[2:]
     sizes = boxes.sizes(sides, places, seed, BOX, SHARES, RATIOS)
-    corners = boxes.corners(sides, sizes, places, seed, PLACE)
-    for at, (high, wide), (top, left) in zip(chosen, sizes, corners, strict=True):
-        images_NCHW[at, :, top : top + high, left : left + wide] = 0
+    result[chosen, :2] = boxes.corners(sides, sizes, places, seed, PLACE)
+    result[chosen, 2:] = sizes
+    return result

@@ -22,6 +22,7 @@ class Notices:
         self._lock = threading.Lock()
         self._names: dict[str, dict[str, None]] = {}
         self._silent = False
+        self._collected: list[tuple[str, str, str]] | None = None
 
     def __repr__(self) -> str:
         counts = {kind: len(names) for kind, names in self._names.items()}
@@ -30,6 +31,9 @@ class Notices:
     def note(self, where: str, kind: str, detail: str = "") -> None:
         """Count a picture among those of a kind."""
         with self._lock:
+            if self._collected is not None:
+                self._collected.append((where, kind, detail))
+                return
             names = self._names.setdefault(kind, {})
             if where in names:
                 return
@@ -56,6 +60,15 @@ class Notices:
         finally:
             with self._lock:
                 self._names, self._silent = before
+
+    @contextmanager
+    def collected(self) -> Iterator[list[tuple[str, str, str]]]:
+        """Collect the arguments of `note` meanwhile, for another process. Nothing is counted."""
+        found = self._collected = []
+        try:
+            yield found
+        finally:
+            self._collected = None
 
 
 NOTICES = Notices()

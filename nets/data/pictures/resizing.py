@@ -18,7 +18,11 @@ def resized(image_CHW: NDArray[Any], height: int, width: int) -> NDArray[Any]:
     left, right, across = _neighbours(image_CHW.shape[2], width)
     rows = image_CHW[:, top].astype(np.float32)
     rows += down[:, None] * (image_CHW[:, bottom] - rows)
-    result = rows[:, :, left] + across * (rows[:, :, right] - rows[:, :, left])
+    result = rows.take(right, 2)
+    before = rows.take(left, 2)
+    result -= before
+    result *= across
+    result += before
     return np.rint(result).astype(np.uint8) if image_CHW.dtype == np.uint8 else result
 
 

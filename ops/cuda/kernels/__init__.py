@@ -14,6 +14,7 @@ updates      One kernel that updates many parameters at once, by any of the solv
              ops.reference.update)
 rows         Kernels over the rows of a table
 depthwise    Kernels of depthwise convolution
+pixels       The kernel that transforms images of bytes
 
 Every kernel is extern "C" and runs over a grid of any size. It needs no shared memory and no
 atomics, and sums in a fixed order, so a repeated run gives the same bits. `T` is float or double.
@@ -29,6 +30,7 @@ from ops.cuda.kernels.losses import LOSSES
 from ops.cuda.kernels.lowering import LOWERING
 from ops.cuda.kernels.lrn import LRN
 from ops.cuda.kernels.norm import NORM
+from ops.cuda.kernels.pixels import PIXELS
 from ops.cuda.kernels.pointwise import POINTWISE
 from ops.cuda.kernels.pooling import POOLING
 from ops.cuda.kernels.rows import ROWS
@@ -50,6 +52,7 @@ KERNELS: dict[str, str] = {
     **LOSSES,
     **UPDATES,
     **ROWS,
+    **PIXELS,
 }
 
 

@@ -6,6 +6,7 @@ from collections import defaultdict
 from collections.abc import Sequence
 
 from runtime.cli.watch.rates import Row
+from runtime.data_waits import DATA
 
 BUSY = 0.8  # of the time: such an actor has no time for more work
 MATTERS = 0.1  # seconds of waiting in each second; less explains nothing
@@ -13,7 +14,8 @@ MATTERS = 0.1  # seconds of waiting in each second; less explains nothing
 
 def bottleneck(rows: Sequence[Row]) -> str:
     """A sentence that names the bottleneck. It is the busy actor, or else the actor at the end of
-    the chain of longest waits, which itself waits for no other."""
+    the chain of longest waits, which itself waits for no other. Data that an actor waits for come
+    first: they are read meanwhile, so a wait means that nothing else is slower."""
     silent = sorted({row.process for row in rows if row.state.startswith("no answer")})
     if silent:
         more = f" and {len(silent) - 1} more" if len(silent) > 1 else ""
@@ -24,6 +26,12 @@ def bottleneck(rows: Sequence[Row]) -> str:
     measured = [row for row in rows if row.computing is not None]
     if not measured:
         return "nothing is measured yet"
+    hungry = max(measured, key=lambda row: row.waits.get(DATA, 0.0))
+    if (part := hungry.waits.get(DATA, 0.0)) >= MATTERS:
+        return (
+            f"the reader is the bottleneck: {hungry.actor} waits for its data {part:.0%} of the "
+            "time (reading, decoding and changing them takes longer than computing)"
+        )
     busiest = max(measured, key=lambda row: (row.computing or 0.0, row.actor))
     share = busiest.computing or 0.0
     waiting: defaultdict[str, float] = defaultdict(float)

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from runtime.cli.watch.run_sampling import Look, State
+from runtime.data_waits import DATA
 
 WAITED = 0.01  # the least share of the time that is shown
 
@@ -75,7 +76,10 @@ def _row(actor: str, process: str, before: Look, after: Look, predicted: float |
     return Row(
         **{
             **vars(row),
-            "computing": min(1.0, (now["busy"] - then["busy"]) / span),
+            # array work waits for data in the compute thread, which is then busy with nothing
+            "computing": max(
+                0.0, min(1.0, (now["busy"] - then["busy"]) / span) - shares.get(DATA, 0.0)
+            ),
             "waits": {peer: shares[peer] for peer in longest if shares[peer] >= WAITED},
             "messages": (now["sent"] + now["received"] - then["sent"] - then["received"]) / span,
             "bytes": (now["bytes"] - then["bytes"]) / span,

@@ -159,6 +159,20 @@ def test_shares_and_rates_cover_the_time_between_two_looks() -> None:
     assert (row.state, row.predicted) == ("waits for b (Ask) for 300 ms", 0.5)
 
 
+def test_waits_for_data_are_no_computing_and_make_the_reader_the_bottleneck() -> None:
+    before, after = (
+        Look(at, {"p": state(at, a={"busy": at, "waited": {"its data": waited}})})
+        for at, waited in ((5.0, 4.0), (7.0, 5.2))
+    )
+    (row,) = rows(before, after, {"a": "p"}, {})
+    assert (row.computing, row.waits) == (pytest.approx(0.4), {"its data": pytest.approx(0.6)})
+    assert bottleneck([row, Row("b", "p", computing=0.9)]).startswith(
+        "the reader is the bottleneck: a waits for its data 60% of the time"
+    )
+    little = Row("a", "p", computing=0.9, waits={"its data": 0.05})
+    assert bottleneck([little]) == "a is the bottleneck: it computes 90% of the time"
+
+
 def test_the_bottleneck_is_the_busiest_actor_or_the_end_of_the_longest_waits() -> None:
     busy = [Row("a", "p", computing=0.1, waits={"b": 0.8}), Row("b", "p", computing=0.9)]
     assert bottleneck(busy).startswith(

@@ -1,0 +1,70 @@
+"""Encoded pictures of a batch, and the function that decodes them to one array.
+
+A source of pictures has a `Decoder`: `decoded`, which decodes in the thread that reads, or the
+processes of `decoding_processes`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from nets.data import decode
+from nets.errors import DataError
+
+Shape = tuple[int, ...]  # (C, H, W)
+
+
+class Picture(NamedTuple):
+    """An encoded picture: the arguments of `decode.image`, and what to do if it is damaged."""
+
+    data: bytes
+    where: str
+    color: str
+    orientation: str
+    size: tuple[int, int] | None
+    remedy: str = ""
+
+    def image(self) -> NDArray[Any]:
+        """Decode to (C, H, W) uint8. Raises DataError."""
+        with remedied(self.remedy):
+            return decode.image(self.data, self.where, self.color, self.orientation, self.size)
+
+
+@contextmanager
+def remedied(remedy: str) -> Iterator[None]:
+    """Let the lines of a DataError in the block end with what to do, if there is such a text."""
+    try:
+        yield
+    except DataError as error:
+        if not remedy:
+            raise
+        raise DataError([f"{text}; {remedy}" for text in error.problems]) from None
+
+
+# (pictures, their number, the shape (C, H, W) of each) -> images (n, C, H, W) uint8. Pictures are
+# taken one by one. Raises the DataError of the first one that is damaged or of another shape.
+Decoder = Callable[[Iterable[Picture], int, Shape], NDArray[np.uint8]]
+
+
+def decoded(pictures: Iterable[Picture], count: int, shape: Shape) -> NDArray[np.uint8]:
+    """Decode the pictures in this thread."""
+    images_NCHW = np.empty((count, *shape), np.uint8)
+    for image_CHW, picture in zip(images_NCHW, pictures, strict=True):
+        found_CHW = picture.image()
+        check_shape(found_CHW.shape, picture.where, shape)
+        image_CHW[...] = found_CHW
+    return images_NCHW
+
+
+def check_shape(found: tuple[int, ...], where: str, shape: Shape) -> None:
+    """Raise DataError unless the image `where` has the shape of the first one."""
+    if found != shape:
+        raise DataError(
+            f"{where}: found an image of shape {found}, expected {shape} like the first: "
+            "give new_height and new_width"
+        )

@@ -1,0 +1,66 @@
+"""Copies of images to a device on a stream of their own: the next batch travels while kernels
+compute the one before.
+
+The thread that reads ahead starts a copy, and the copy waits for no kernel. The thread that
+computes takes the images; only the kernel that takes them waits for the copy. The memory between
+the two is used again when that kernel is done.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from functools import cached_property
+from typing import Any, NamedTuple
+
+from ops.errors import Array
+
+
+class Upload(NamedTuple):
+    """A copy on its way: the array on the device, and the event of the copy's end."""
+
+    array: Array
+    done: Any
+
+
+class Uploads:
+    """Uploads to one device."""
+
+    def __init__(self, cupy: Any, device: int) -> None:
+        self._cupy = cupy
+        self._device = device
+        # uploads and their sources, each with an event that the device has not passed
+        self._taken: list[tuple[Any, Upload, Array]] = []
+
+    def __repr__(self) -> str:
+        return f"<uploads to cuda:{self._device}>"
+
+    @cached_property
+    def _stream(self) -> Any:
+        return self._cupy.cuda.Stream(non_blocking=True)
+
+    def start(self, host: Array) -> Upload | None:
+        """Start the copy of an array in page-locked memory, in C order. Returns None if the device
+        has no memory for it. One thread may call this next to the thread that calls `taken`."""
+        with self._cupy.cuda.Device(self._device), self._stream:
+            try:
+                array = self._cupy.empty(host.shape, host.dtype)
+            except self._cupy.cuda.memory.OutOfMemoryError:
+                return None
+            array.data.copy_from_host_async(host.ctypes.data, host.nbytes)
+            return Upload(array, self._passed())
+
+    @contextmanager
+    def taken(self, upload: Upload, host: Array) -> Iterator[Array]:
+        """Give the upload of `host` on the device. Work of this thread's stream in the `with` block
+        waits for the copy, and reads the array; later work must not."""
+        self._cupy.cuda.get_current_stream().wait_event(upload.done)
+        yield upload.array
+        self._taken = [kept for kept in self._taken if not kept[0].done]
+        self._taken.append((self._passed(), upload, host))
+
+    def _passed(self) -> Any:
+        """Return an event at the end of the current stream's work."""
+        event = self._cupy.cuda.Event(disable_timing=True)
+        event.record()
+        return event

@@ -1,0 +1,220 @@
+"""Processes that decode give the same images, in any number, and no picture or death of a process
+makes a reader hang. They leave nothing behind."""
+
+import logging
+import os
+import signal
+import threading
+from contextlib import contextmanager
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from nets.data import Batches, DecodingProcesses, Prefetcher, SharedMemory, Transform, prefetch
+from nets.data.images import open_images
+from nets.data.lmdb_source import open_lmdb
+from nets.data.pictures.notices import NOTICES
+from nets.errors import DataError
+from nets.tools.convert import images_to_lmdb
+from runtime.memory.arena import Arena
+
+simplejpeg = pytest.importorskip("simplejpeg")
+pillow = pytest.importorskip("PIL.Image")
+
+COUNT = 24
+
+
+@pytest.fixture
+def listed(tmp_path):
+    """A list of JPEG files of several sizes."""
+    rng = np.random.default_rng(7)
+    for at in range(COUNT):
+        pixels = rng.integers(0, 256, (90 + at, 120 - at, 3), dtype=np.uint8)
+        (tmp_path / f"{at}.jpg").write_bytes(simplejpeg.encode_jpeg(pixels, quality=90))
+    path = tmp_path / "list.txt"
+    path.write_text("".join(f"{at}.jpg {at % 5}\n" for at in range(COUNT)))
+    return path
+
+
+@contextmanager
+def pool_of(count):
+    """This number of decoding processes, which have started."""
+    arena = Arena("test")
+    memory = SharedMemory(
+        lambda size: arena.empty((size,), np.uint8),
+        *arena.range,
+        arena.address.partition(" ")[0],
+    )
+    decoders = DecodingProcesses(count, memory)
+    decoders.start()
+    decoders.wait_until_started()
+    yield decoders
+    decoders.close()
+    arena.close()
+
+
+@pytest.fixture(scope="module")
+def shared():
+    """One process, for the tests that leave it alive."""
+    with pool_of(1) as decoders:
+        yield decoders
+
+
+@pytest.fixture
+def two():
+    with pool_of(2) as decoders:
+        yield decoders
+
+
+def source_of(path, **options):
+    kind = open_lmdb if path.is_dir() else open_images
+    return kind(base_dir=Path(), source=str(path), new_height=64, new_width=72, **options)
+
+
+def batches(source):
+    return Batches(source, Transform(crop=48), COUNT, shuffle=True, seed=3, train=True)
+
+
+def pids(decoders):
+    return [process._process.pid for process in decoders._all]
+
+
+def test_batches_are_the_same_with_any_number_of_decoding_processes(
+    listed, tmp_path, shared, two, monkeypatch
+):
+    monkeypatch.setattr(prefetch, "LEAST_NUMBERS", 1 << 10)
+    database = tmp_path / "db"
+    images_to_lmdb(listed, database, encoded=True)
+    for path in (listed, database):
+        expected = batches(source_of(path)).samples(5, 5 + COUNT)
+        for count, decoders in ((1, shared), (2, two)):
+            source = source_of(path)
+            assert source.decode_with(decoders)
+            assert repr(decoders) == f"<{count} decoding processes, {count} idle>"
+            with Prefetcher(batches(source), threads=count) as ahead:
+                found = ahead.get(5, 5 + COUNT)
+            for one, other in zip(found, expected, strict=True):
+                assert one.tobytes() == other.tobytes()
+
+
+def test_images_lie_in_the_memory_that_the_processes_write(listed, shared):
+    source = source_of(listed)
+    source.decode_with(shared)
+    images, _ = source.read(np.arange(COUNT))
+    assert shared._memory.offset(images) is not None
+    assert (images == source_of(listed).read(np.arange(COUNT))[0]).all()
+
+
+@pytest.mark.parametrize(
+    ("written", "expected"),
+    [
+        (lambda path: path.write_bytes(path.read_bytes()[:900]), "11.jpg: damaged JPEG image"),
+        (lambda path: path.write_bytes(b"\0" * 900), "11.jpg: "),
+        (lambda path: path.unlink(), "11.jpg: no such file"),
+    ],
+)
+def test_a_damaged_picture_is_reported_as_without_processes_and_the_process_goes_on(
+    listed, shared, written, expected
+):
+    source = source_of(listed)
+    written(listed.with_name("11.jpg"))
+    with pytest.raises(DataError) as plain:
+        source.read(np.arange(COUNT))
+    assert expected in str(plain.value)
+    source.decode_with(shared)
+    for _ in range(2):
+        with pytest.raises(DataError) as error:
+            source.read(np.arange(COUNT))
+        assert error.value.problems == plain.value.problems
+    assert len(source.read(np.arange(11))[0]) == 11
+    assert repr(shared) == "<1 decoding processes, 1 idle>"
+
+
+def test_a_picture_of_another_size_is_refused_by_its_name(listed, shared):
+    source = open_images(base_dir=Path(), source=str(listed))
+    source.decode_with(shared)
+    with pytest.raises(DataError, match=r"/1\.jpg: found an image of shape .* like the first"):
+        source.read(np.arange(COUNT))
+
+
+def test_a_notice_about_a_picture_is_counted_in_the_reading_process(listed, shared):
+    photo = listed.with_name("3.jpg")
+    photo.write_bytes(photo.read_bytes()[:-2])  # no end marker
+    source = source_of(listed)
+    source.decode_with(shared)
+    with NOTICES.counted() as counts:
+        source.read(np.arange(COUNT))
+    assert [list(names) for names in counts.values()] == [[str(photo)]]
+
+
+def test_ctrl_c_of_a_terminal_is_left_to_the_parent(listed, shared):
+    source = source_of(listed)
+    source.decode_with(shared)
+    os.kill(*pids(shared), signal.SIGINT)
+    assert len(source.read(np.arange(COUNT))[0]) == COUNT
+    assert shared._all[0].lives
+
+
+def test_a_process_that_dies_names_its_picture_and_the_others_go_on(listed, two, caplog):
+    source = source_of(listed)
+    source.decode_with(two)
+    idle, busy = pids(two)  # the last one that became idle is the first that is taken
+    os.kill(busy, signal.SIGSTOP)
+    failed = []
+
+    def read():
+        with pytest.raises(DataError) as error:
+            source.read(np.arange(COUNT))
+        failed.append(str(error.value))
+
+    thread = threading.Thread(target=read)
+    thread.start()
+    while len(two._idle) == 2 and thread.is_alive():
+        thread.join(0.01)
+    os.kill(busy, signal.SIGKILL)
+    thread.join(60)
+    assert not thread.is_alive()
+    assert "/0.jpg: the process that decoded this picture ended by SIGKILL" in failed[0]
+    expected, _ = source_of(listed).read(np.arange(COUNT))
+    assert repr(two) == "<2 decoding processes, 1 idle>"
+    assert (source.read(np.arange(COUNT))[0] == expected).all()
+    assert Path(f"/proc/{idle}").exists()
+    os.kill(idle, signal.SIGKILL)
+    os.waitid(os.P_PID, idle, os.WEXITED | os.WNOWAIT)
+    with caplog.at_level(logging.WARNING):
+        assert (source.read(np.arange(COUNT))[0] == expected).all()
+    assert "an idle decoding process ended by SIGKILL" in caplog.text
+
+
+def test_processes_end_at_once_even_if_stopped_and_with_their_parent(two):
+    before = set(Path("/dev/shm").iterdir())
+    stopped, other = pids(two)
+    two._all[1]._requests.close()  # as the system does it when the parent is killed
+    assert two._all[1]._process.wait(60) == 0
+    os.kill(stopped, signal.SIGSTOP)
+    two.close()
+    two.close()
+    assert not [pid for pid in (stopped, other) if Path(f"/proc/{pid}").exists()]
+    assert set(Path("/dev/shm").iterdir()) == before
+    assert two([], 0, (3, 64, 72)).shape == (0, 3, 64, 72)
+
+
+def test_processes_start_when_shares_are_late_several_times_in_a_row(listed):
+    let = threading.Event()
+    started = []
+
+    class Late(Batches):
+        def samples(self, low, high):
+            assert let.wait(60)
+            return super().samples(low, high)
+
+    read = Late(source_of(listed), Transform(), COUNT, shuffle=False, seed=3, train=True)
+    with Prefetcher(read, starved=lambda: started.append(True)) as ahead:
+        for at in range(6):
+            let.clear()
+            ahead.request(at, at + 1)
+            threading.Timer(0.05, let.set).start()
+            ahead.get(at, at + 1)
+            assert bool(started) == (at >= prefetch.STARVED - 1)
+    assert started == [True]
