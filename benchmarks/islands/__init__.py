@@ -1,1 +1,1 @@
-"""Islands: what they learn, and what happens if they come and go. The command is `islands`."""
+"""Islands: what they learn, their periods, and their coming and going. The command is `islands`."""

@@ -25,6 +25,8 @@ prediction_basis   The declaration of a prediction's inputs, and a profile as a 
 island_machines    The machines of a placed topology with islands, as the prediction of their worth
                    takes them
 island_worth       The worth of each machine of a run of islands
+island_periods     The periods of islands, from one gain to the next, on a small model of the run in
+                   events
 
 See docs/decisions/tuning.md.
 """

@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 from roles.base.shapes import Shapes
 from roles.base.steps import Sending, Step, Turn, Work
-from roles.forecasting.island_worth import IslandMachine, IslandRun
+from roles.forecasting.island_periods import VARIATION, IslandMachine, IslandRun
 from roles.forecasting.plan_forecast import plainly
 from roles.forecasting.prediction import Network
 from roles.forecasting.prediction_basis import PredictionInputs
@@ -55,7 +55,8 @@ def home_of(placement: Placement, basis: PredictionInputs | None) -> Home:
     on = _machines_of(islands, placement, network)
     ranks = {name: [islands.index(island) for island in mine] for name, mine in on.items()}
     (server,) = _machines_of((outer,), placement, network)
-    run = _run(topology, outer, server)
+    (lead,) = _machines_of((topology.lead,), placement, network)
+    run = replace(_run(topology, outer, server), led_apart=lead != server)
     if basis is None:
         speeds = run.local.speeds or (1.0,) * len(islands)
         bare = [
@@ -78,6 +79,7 @@ def home_of(placement: Placement, basis: PredictionInputs | None) -> Home:
             asked.bytes(outer, actor) if mine else 0.0,
             network.delay((interface,)),
             network.rate(interface),
+            (asked.variation(mine[0]) if mine else 0.0) or VARIATION,
         )
 
     run = replace(
@@ -128,6 +130,16 @@ class _Asked:
         """Seconds of an iteration."""
         return self._seconds(island, Turn((island,), 0, 2))
 
+    def variation(self, island: str) -> float:
+        """The squared coefficient of variation of the seconds of an iteration."""
+        role = self._roles[island]
+        spread = 0.0
+        for work in self._works(island, Turn((island,), 0, 2)):
+            if found := self._times.moments(island, role, work.label, work.rows):
+                spread += found.variation * found.mean**2
+        mean = self.iteration(island)
+        return spread / mean**2 if mean else 0.0
+
     def exchange(self, island: str) -> float:
         """Seconds of encoding a gain and decoding an answer."""
         return self._seconds(island, Turn((island,), 0, 1)) - self.iteration(island)
@@ -143,9 +155,12 @@ class _Asked:
         return float(sum(one.does.size or 0 for one in steps if isinstance(one.does, Sending)))
 
     def _seconds(self, actor: str, turn: Turn) -> float:
-        works = [one.does for one in self._steps(actor, turn) if isinstance(one.does, Work)]
         role = self._roles[actor]
+        works = self._works(actor, turn)
         return sum(self._times.mean(actor, role, work.label, work.rows) for work in works)
+
+    def _works(self, actor: str, turn: Turn) -> list[Work]:
+        return [one.does for one in self._steps(actor, turn) if isinstance(one.does, Work)]
 
     def _steps(self, actor: str, turn: Turn) -> list[Step]:
         options = self._shapes.options[actor]

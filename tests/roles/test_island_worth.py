@@ -7,7 +7,8 @@ from dataclasses import replace
 
 import pytest
 
-from roles.forecasting.island_worth import IslandMachine, IslandRun, learned, pace, worths
+from roles.forecasting.island_periods import IslandMachine, IslandRun
+from roles.forecasting.island_worth import learned, pace, worths
 from roles.learning.local_steps import LocalSteps
 
 RUN = IslandRun(iterations=100_000)

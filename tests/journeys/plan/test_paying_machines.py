@@ -18,13 +18,8 @@ from pathlib import Path
 import pytest
 
 from roles import ROLES
-from roles.forecasting.island_worth import (
-    IslandMachine,
-    IslandRun,
-    Pace,
-    learned,
-    pace,
-)
+from roles.forecasting.island_periods import IslandMachine, IslandRun
+from roles.forecasting.island_worth import Pace, learned, pace
 from roles.islands.island_messages import Gain
 from roles.options import Options
 from roles.planning.planner import plan
