@@ -9,9 +9,19 @@ from runtime.typed_name import shown
 DATA = f"look for damaged samples with {shown('check --all-samples')}"
 
 
-def on_loss(solver: SolverSpec, iteration: int, first: int, groups: int, suited: bool) -> str:
+def on_loss(
+    solver: SolverSpec,
+    iteration: int,
+    first: int,
+    groups: int,
+    suited: bool,
+    *,
+    apart: bool = False,
+) -> str:
     """The possible causes of a loss that is not finite in `iteration` of a run that began at
     `first` with so many groups. `suited`: the momentum already follows the number of groups.
+    `apart`: each group has a model of its own, as islands have, and their number does not act like
+    momentum.
 
     The first iteration of each group computes with parameters that this run has not changed.
     """
@@ -28,6 +38,8 @@ def on_loss(solver: SolverSpec, iteration: int, first: int, groups: int, suited:
     momentum = solver.momentum
     together = total(momentum, expected(groups))
     rate = f"training diverged; the learning rate is {solver.rate(iteration):g}"
+    if apart:
+        return f"{rate}, try a smaller base_lr or train.strategy.options.outer_momentum"
     if high_momentum(solver, groups) and not suited:
         kept = compensated(momentum, groups - 1)
         return (

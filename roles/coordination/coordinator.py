@@ -444,6 +444,7 @@ class Coordinator(Actor):
                 self._schedule.table.first,
                 len(self._shape.sizes),
                 self._compensates,
+                apart=self._steps is not None,
             )
             raise ProgramFailed(f"the loss is {loss} at iteration {iteration}: {why}")
 

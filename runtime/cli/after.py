@@ -68,12 +68,12 @@ class After:
 
 def _with_a_checkpoint_before(directory: Path) -> Path | None:
     """The run to resume in place of a run that left no checkpoint. This is the run with the
-    checkpoint that it began with. If it began with a model from memory, that model is lost. Then it
-    is the run whose death it followed, if that run left a checkpoint, or else the run that this one
-    began with."""
+    checkpoint that it began with. If it began with a model from memory, that model is lost, and a
+    run that never began read none. Then it is the run that it followed, after a death or a change
+    of size, if that run left a checkpoint, or else the run that this one began with."""
     told = journal(directory)
     began_with = said(told, "resumed", "checkpoint")
-    after = said(told, "restart", "after")
+    after = said(told, "restart", "after") or said(told, "scaled", "after")
     if not began_with:
         died = directory.parent / Path(after).name if after else None
         return (

@@ -48,3 +48,9 @@ def test_the_momentum_is_not_blamed_where_it_suits_the_groups(
     solver: SolverSpec, groups: int, suited: bool
 ) -> None:
     assert "try a smaller base_lr" in on_loss(solver, 9, 0, groups, suited=suited)
+
+
+def test_islands_are_told_of_the_outer_momentum_not_of_their_number(solver: SolverSpec) -> None:
+    text = on_loss(solver, 9, 0, 4, suited=False, apart=True)
+    assert text.endswith("try a smaller base_lr or train.strategy.options.outer_momentum")
+    assert "groups" not in text

@@ -29,6 +29,7 @@ from runtime.config.machines import machine_name
 from runtime.config.slurm_environment import JOB, nodes
 from runtime.errors import LaunchError
 from runtime.messages.message import Message
+from runtime.typed_name import typed_name
 
 if TYPE_CHECKING:
     from runtime.config.sections import Machine  # importing it loads pydantic
@@ -132,7 +133,7 @@ def _absent(wanted: Sequence[str], environ: Mapping[str, str]) -> str:
     job = environ.get(JOB)
     listed = nodes(environ)
     if wanted and not job:
-        start = f"salloc --nodes={len(wanted)} --exclusive python3 -m runtime up"
+        start = f"salloc --nodes={len(wanted)} --exclusive {typed_name()} up"
         text = (
             f"launcher.kind is 'slurm', but this is not a job ({JOB} is not set): type "
             f"`{start} ...`"

@@ -138,6 +138,20 @@ def journalled(runs: Path, name: str, *events: dict[str, str]) -> Path:
     return runs / name
 
 
+def test_a_scaled_run_that_never_began_is_resumed_from_the_run_before_it(tmp_path: Path) -> None:
+    """A machine of the scaled run did not come, nor did it for the run as it was."""
+    runs = tmp_path / "runs"
+    first = journalled(
+        runs, "one", {"event": "checkpoint", "file": "checkpoint-0000005.safetensors"}
+    )
+    journalled(runs, "two", {"event": "scaled", "after": "one"}, {"event": "failed"})
+    last = journalled(runs, "three", {"event": "scaled", "after": "two"}, {"event": "failed"})
+    said: list[str] = []
+    after = After(import_program("roles"), Path("cluster.toml"), (), test=False)
+    assert after.told(3, last, None, said.append) == 3
+    assert said == [f"go on     python -m runtime up cluster.toml --resume {first}"]
+
+
 def test_a_run_that_began_from_memory_is_resumed_from_the_last_run_before_it_that_saved(
     tmp_path: Path,
 ) -> None:

@@ -19,6 +19,7 @@ from roles.islands.island_messages import Gain
 from roles.islands.outer_server import OuterServer
 from roles.messages import TRAIN, Ticket
 from runtime.actors.router import Router
+from runtime.errors import ProgramFailed
 from runtime.messages.message import Message
 from runtime.transport.inproc import InprocNetwork
 from tests.helpers.support import Simulated, configure, events, run_directory, run_up, train
@@ -298,3 +299,16 @@ def test_the_learning_rate_follows_the_iterations_of_all_islands(
     on_unequal_machines(tmp_path, iterations=30, keys="period = 2\n")
     assert {number for number, _ in seen} == set(range(30))
     assert all(number == version for number, version in seen)
+
+
+def test_islands_that_diverge_are_not_told_to_lower_the_momentum_for_their_number(
+    tmp_path: Path,
+) -> None:
+    """Each has its own model, so their number does not act like momentum."""
+    cluster = islands(tmp_path, workers=4, iterations=40, batch=8)
+    cluster.write_text(cluster.read_text().replace("[train]\n", "[train]\nbase_lr = 1e9\n"))
+    with (
+        np.errstate(all="ignore"),
+        pytest.raises(ProgramFailed, match=r"base_lr or train\.strategy\.options"),
+    ):
+        train(cluster)
