@@ -7,17 +7,22 @@ user's code too.
 
 from __future__ import annotations
 
+import inspect
 import os
+import re
 import site
 import sysconfig
 import traceback
+from collections.abc import Callable, Iterable
 from functools import cache
+from itertools import dropwhile
 from pathlib import Path
 
 from runtime.errors import ConvoyError, LaunchError, ProgramFailed
 from runtime.own_packages import OURS, PACKAGES
 
 GENERATED = ("<frozen", "<string>", "<__array_function__")  # code without a file of its own
+FRAME = re.compile(r'File "(?P<file>[^"]+)", line (?P<line>\d+) in (?P<name>.+)')
 # errors whose text is for people and needs no line
 IN_WORDS = (ProgramFailed, LaunchError)
 
@@ -26,8 +31,27 @@ def line_of(error: BaseException) -> str:
     """Return the innermost line of the user's code in the error's traceback, such as
     "squares.py:12, in on_square". Returns "" if there is none."""
     for frame in reversed(traceback.extract_tb(error.__traceback__)):
-        if _is_users(frame.filename):
-            return f"{_short(frame.filename)}:{frame.lineno}, in {frame.name}"
+        if is_users(frame.filename):
+            return f"{short(frame.filename)}:{frame.lineno}, in {frame.name}"
+    return ""
+
+
+def start_of(function: Callable[..., object]) -> str:
+    """Return the place where a function begins, in the form of `line_of`."""
+    code = getattr(inspect.unwrap(function), "__code__", None)
+    if code is None:
+        return repr(function)
+    return f"{short(code.co_filename)}:{code.co_firstlineno}, in {code.co_name}"
+
+
+def blocked_at(stacks: Iterable[str]) -> str:
+    """Return the innermost line of the user's code in the current thread of `faulthandler`'s
+    stacks, in the form of `line_of`. Returns "" if there is none."""
+    current = dropwhile(lambda line: not line.startswith("Current thread"), stacks)
+    for line in current:
+        frame = FRAME.fullmatch(line.strip())
+        if frame is not None and is_users(frame["file"]):
+            return f"{short(frame['file'])}:{frame['line']}, in {frame['name']}"
     return ""
 
 
@@ -41,7 +65,8 @@ def told(error: BaseException) -> str:
     return f"{line}: {text}" if line else text
 
 
-def _is_users(file: str) -> bool:
+def is_users(file: str) -> bool:
+    """Whether a file is the user's code."""
     if file.startswith(GENERATED):
         return False
     ours, library, installed = _places()
@@ -83,7 +108,7 @@ def _extending() -> frozenset[str]:
     )
 
 
-def _short(file: str) -> str:
+def short(file: str) -> str:
     """Return the path relative to the working folder, if the file is in or below it."""
     try:
         return str(Path(file).relative_to(Path.cwd()))

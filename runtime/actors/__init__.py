@@ -26,6 +26,10 @@ placing          An actor gets its place in a host, and prepares
 actor_children   The other actors that an actor starts, and ends, while the run goes on
 host_copies      The copies that a process makes of messages whose arrays lie on a device, for
                  receivers that do not read it
+event_fields     The fields of an event, checked where the actor emits it, so that a mistake has its
+                 line
+misuse           Errors for wrong sends, wrong asks and wrong answers of actors, in words
+actor_requests   The messages that every actor handles, until its class handles them in its own way
 
 See docs/decisions/messages.md.
 """

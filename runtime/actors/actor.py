@@ -23,27 +23,21 @@ from typing import Any, ClassVar, TypeVar
 
 from runtime.actors.actor_children import Parent
 from runtime.actors.actor_metrics import Measured
+from runtime.actors.actor_requests import REQUESTS, Requested
 from runtime.actors.actor_state import Placed
 from runtime.actors.actor_work import Working
 from runtime.actors.conversation import Conversation
 from runtime.actors.handlers import handlers_of
+from runtime.actors.misuse import check_message, check_unanswered
 from runtime.actors.reserved_names import Handlers, Overrides, refuse_class, reserved_names
 from runtime.compute.compute import Compute
-from runtime.compute.work_sums import processor_seconds
-from runtime.messages.message import (
-    Envelope,
-    GetWork,
-    Message,
-    Save,
-    WindDown,
-    WorkTaken,
-)
+from runtime.messages.message import Envelope, Message
 from runtime.messages.plain_values import packed
 
 R = TypeVar("R")
 
 
-class Actor(Measured, Parent, Working):
+class Actor(Measured, Parent, Requested, Working):
     """Base of all actors. Subclasses take their options in `__init__`, and send only after
     `on_start`. A class that declares `Options`, a frozen dataclass, is called with an instance of
     it. Any other class is called with keywords."""
@@ -85,21 +79,9 @@ class Actor(Measured, Parent, Working):
     async def run(self) -> None:
         """Do the actor's own work. The default is for actors that only answer messages."""
 
-    async def on_wind_down(self, message: WindDown, envelope: Envelope) -> None:
-        """End the run well. Only the lead actor is asked. The default ends the run at once."""
-        self.finish()
-
-    async def on_save(self, message: Save, envelope: Envelope) -> None:
-        """Write a checkpoint. Only the lead actor is asked. The default has nothing to save."""
-
-    async def on_get_work(self, message: GetWork, envelope: Envelope) -> None:
-        """Answer how long the work of this actor has taken. Every actor answers."""
-        state = self._runtime
-        taken = WorkTaken(work=state.host.work.of(state.name), processor=processor_seconds())
-        await self.reply(envelope, taken)
-
     async def tell(self, to: str, message: Message, *, step: int = -1) -> None:
         """Send a message. Does not wait for an answer, only for byte credits of the link."""
+        check_message("tell(to, message)", message)
         state = self._runtime
         await state.host.send(state.name, to, message, step=step)
 
@@ -116,6 +98,7 @@ class Actor(Measured, Parent, Working):
         type of a plain value such as `int`. Raises Refused if the peer's handler raised an error,
         ActorStopped if the peer has stopped or its process has died, and AskTimeout after `timeout`
         seconds."""
+        check_message("ask(to, message, answer)", message)
         state = self._runtime
         send = state.host.ask
         if timeout is not None or asyncio.current_task() is not state.inbox_task:
@@ -130,19 +113,18 @@ class Actor(Measured, Parent, Working):
     async def reply(self, envelope: Envelope, answer: object) -> None:
         """Answer an ask with a message or a plain value (`plain_values`), now or later. Keep the
         envelope until then. Sends nothing if the message was not an ask, or if its asker has
-        died. Raises Unsendable for any other object."""
-        if envelope.reply_to:
-            said = answer if isinstance(answer, Message) else packed(answer)
-            state = self._runtime
-            await state.host.answer(state.name, envelope, said)
-
-    def finish(self) -> None:
-        """End the run, if this is the lead actor."""
-        self._runtime.host.finished(self._runtime.name)
+        died. Raises Unsendable for any other object, and for a second answer."""
+        if not envelope.reply_to:
+            return
+        state = self._runtime
+        check_unanswered(state, envelope)
+        said = answer if isinstance(answer, Message) else packed(answer)
+        await state.host.answer(state.name, envelope, said)
+        state.unanswered.discard(id(envelope))
 
     def __repr__(self) -> str:
         return f"<{type(self).__name__} {getattr(self, 'name', '(not placed)')}>"
 
 
 RESERVED = reserved_names(Actor)
-Actor.handlers = Handlers({WindDown: "on_wind_down", Save: "on_save", GetWork: "on_get_work"})
+Actor.handlers = Handlers(REQUESTS)

@@ -8,6 +8,7 @@ from contextlib import contextmanager
 from typing import Any
 
 from runtime.actors.actor_state import ActorState
+from runtime.actors.event_fields import plain_fields
 from runtime.actors.metrics import SECONDS, Counter, Gauge, Histogram, Summary
 
 
@@ -61,9 +62,11 @@ class Measured:
         state.host.waited_for_data(state.name, seconds)
 
     def emit(self, event: str, **fields: Any) -> None:
-        """Report an event to the run's journal and live table. Never waits. Plain values only."""
+        """Report an event to the run's journal and live table. Never waits. Raises Unsendable for a
+        field that is not a plain value: None, bool, int, float, str, NumPy's scalars, and tuples,
+        lists and dicts of these."""
         state = self._runtime
-        state.host.on_event(state.name, event, fields)
+        state.host.on_event(state.name, event, plain_fields(event, fields))
 
     def took(self, label: str, seconds: float) -> None:
         """Record `seconds` of the actor's time that were not array work.

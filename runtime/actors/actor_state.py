@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Generic, Protocol, TypeVar, overload
 
@@ -121,6 +121,8 @@ class ActorState:
     # the peer whose answer a handler awaits without a timeout, and the number of that ask
     blocked_by: tuple[str, int] = ("", 0)
     asked: int = 0  # number of such asks so far
+    # the asks that its handlers got and that have no answer yet, as ids of their envelopes
+    unanswered: set[int] = field(default_factory=set)
 
     @property
     def incarnation(self) -> int:
@@ -131,6 +133,18 @@ class ActorState:
     def labels(self) -> dict[str, str]:
         """The labels of this actor's metrics."""
         return {"role": self.role, "actor": self.name}
+
+
+class Unplaced:
+    """The state of an actor that has no place yet. Every use is an error that says so."""
+
+    def __get__(self, actor: object, owner: type) -> Any:
+        if actor is None:
+            return self
+        raise AttributeError(
+            f"{owner.__name__} cannot send, measure, compute or report in __init__: do so from "
+            "on_start on"
+        )
 
 
 class Placed(Generic[T]):

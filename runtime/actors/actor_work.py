@@ -55,6 +55,11 @@ class Working:
         if it passes over them once or twice and does nothing else. Work of at most BRIEF bytes runs
         on the event loop if the thread is idle, because handing it over would take longer than
         doing it."""
+        if not isinstance(label, str) or not callable(work):
+            raise TypeError(
+                f"compute(label, function, *arguments): found {label!r:.60} as the label and "
+                f"{work!r:.60} as the function; give a str and a function that is not called yet"
+            )
         state = self._runtime
         if size is not None and size <= BRIEF:
             return await state.device.run_brief(state.name, label, work, *args)

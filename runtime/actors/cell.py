@@ -6,11 +6,13 @@ import asyncio
 import logging
 from collections import deque
 from collections.abc import Callable, Coroutine
+from sys import getrefcount
 from typing import Any
 
 from runtime.actors.actor import Actor
+from runtime.actors.misuse import ALONE, unanswered_by
 from runtime.actors.service import Service
-from runtime.errors import MessageError, Unsendable, root_of
+from runtime.errors import MessageError, ProgramFailed, Unsendable, root_of
 from runtime.messages.message import Envelope, Message, Refusal
 from runtime.tracing.tracer import Tracer
 from runtime.transport import Release
@@ -88,6 +90,7 @@ class Cell:
         service = self.service
         loop = asyncio.get_running_loop()
         actor._runtime.inbox_task = asyncio.current_task()
+        unanswered = actor._runtime.unanswered
         since = clock()
         while True:
             if not inbox:
@@ -97,6 +100,8 @@ class Cell:
                 # waited is served from the end of the one before.
                 since = inbox[0][2]
             envelope, release, came = inbox.popleft()
+            if envelope.reply_to:
+                unanswered.add(id(envelope))
             kind = type(envelope.message)
             if (sums := service.get(kind)) is None:
                 sums = service[kind] = Service(kind.__name__, getattr(actor, actor.handlers[kind]))
@@ -107,13 +112,17 @@ class Cell:
                 if answer is not None:
                     await actor.reply(envelope, answer)
                     answer = None  # frees its arrays
+                elif id(envelope) in unanswered and getrefcount(envelope) == ALONE:
+                    await actor.reply(envelope, Refusal(error=unanswered_by(sums.handle)))
             except Exception as error:
+                is_open = id(envelope) in unanswered  # an asker waits for the answer
                 if isinstance(error, MessageError) and not isinstance(error, Unsendable):
                     # not legal here: rejected and counted; it changed nothing
                     self._reject(envelope.sender, error)
-                    await actor.reply(envelope, Refusal(error=str(error)))
+                    if is_open:
+                        await actor.reply(envelope, Refusal(error=str(error)))
                     continue
-                if not envelope.reply_to:
+                if not is_open:
                     raise
                 actor.log.exception("%s could not answer %r", actor.name, envelope)
                 await actor.reply(envelope, Refusal(error=told(error)))
@@ -139,5 +148,7 @@ class Cell:
     async def _guard(self, life: Callable[[], Coroutine[Any, Any, None]]) -> None:
         try:
             await life()
+        except SystemExit as error:  # it would end the event loop without a report
+            self._failed(self.actor.name, ProgramFailed(told(error)))
         except Exception as error:  # noqa: BLE001  # any error is this actor's failure: report it
             self._failed(self.actor.name, root_of(error))

@@ -4,22 +4,31 @@ from __future__ import annotations
 
 import inspect
 
-from runtime.messages.message import Message, message_annotation, snake_case
+from runtime.messages.message import (
+    Message,
+    is_declared,
+    message_annotation,
+    snake_case,
+    undeclared,
+)
 
 PARAMETERS = "(self, message, envelope)"
-LIFE = ("on_start", "on_stop")  # not handlers of messages
+LIFE = ("on_start", "on_stop", "run")  # called without arguments; not handlers of messages
 
 
 def handlers_of(kind: type) -> dict[type[Message], str]:
     """Return the method name for each message class, including inherited handlers.
 
     Raises TypeError if a method's first parameter is not the message that the method is named
-    after, or if the runtime cannot call and await the method.
+    after, or if the runtime cannot call and await the method. The same holds for the methods of
+    LIFE.
     """
     found: dict[type[Message], str] = {}
     for base in reversed(kind.__mro__):
         found |= vars(base).get("handlers", {})
     for name, function in vars(kind).items():
+        if name in LIFE and not inspect.iscoroutinefunction(inspect.unwrap(function)):
+            raise TypeError(f"{kind.__name__}.{name}: write `async def {name}(self)`")
         if not name.startswith("on_") or name in LIFE:
             continue
         # a decorator may be a plain function that returns the coroutine of the handler
@@ -27,10 +36,13 @@ def handlers_of(kind: type) -> dict[type[Message], str]:
             raise TypeError(f"{kind.__name__}.{name}: write `async def {name}{PARAMETERS}`")
         message = message_annotation(function)
         if message is None or name != f"on_{snake_case(message.__name__)}":
+            other = "" if message is None else f", found {message.__name__}"
             raise TypeError(
                 f"{kind.__name__}.{name}: annotate its first parameter with "
-                "the message of that name"
+                f"the message of that name{other}"
             )
+        if not is_declared(message):
+            raise TypeError(f"{kind.__name__}.{name}: {undeclared(message)}")
         try:
             inspect.signature(function).bind("self", "message", "envelope")
         except TypeError as error:

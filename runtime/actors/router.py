@@ -129,7 +129,7 @@ class Router:
         except TimeoutError:
             raise AskTimeout(f"{sender} asked {to} {message!r}: no answer in {timeout} s") from None
         finally:
-            del self.asks[envelope.id]
+            self.asks.end(envelope.id)
             self._metrics.waited(sender, to, loop.time() - since)
             if self.tracer is not None:
                 self.tracer.waited(envelope, since)
@@ -178,6 +178,9 @@ class Router:
             problem = self._take(envelope)
         if cell is None or problem is not None:
             release()
+            if answers and self.asks.given_up(answers):  # a late answer is no mistake of its sender
+                self._metrics.rejected("unasked")
+                return
             self.reject(envelope.sender, problem)
             return
         self._metrics.received(envelope, size)

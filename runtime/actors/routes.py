@@ -14,6 +14,7 @@ from runtime.suggest import near_hint
 from runtime.transport import Transport
 
 R = TypeVar("R")
+MOST_GIVEN_UP = 1024  # asks whose askers no longer wait
 MOST_FORMER = 256  # actors that have ended, of which late messages count
 
 
@@ -119,6 +120,23 @@ class Ask(NamedTuple):
 
 class Asks(dict[int, Ask]):
     """The open asks of a process, by their numbers."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._given_up: dict[int, None] = {}  # in order, as keys
+
+    def end(self, number: int) -> None:
+        """Close an ask. If its asker has not waited for the answer, the answer may still come."""
+        if not (ask := self.pop(number)).answer.done() or ask.answer.cancelled():
+            self._given_up[number] = None
+            if len(self._given_up) > MOST_GIVEN_UP:
+                del self._given_up[next(iter(self._given_up))]
+
+    def given_up(self, number: int) -> bool:
+        """Whether the asker has not waited for the answer: after a timeout, or because it was
+        cancelled."""
+        ask = self.get(number)
+        return number in self._given_up if ask is None else ask.answer.cancelled()
 
     def lost(self, peers: Set[str], process: str) -> None:
         """Fail the asks to these peers, whose process has ended."""

@@ -44,12 +44,13 @@ from runtime.cluster.lifecycle import (
     Ready,
     Restarting,
 )
-from runtime.cluster.preparing import PREPARING, LoggedHold, LoggedPreparation
+from runtime.cluster.preparing import PREPARING, LoggedHold, LoggedPreparation, failed_preparation
 from runtime.cluster.spawning import Link, Unlink
 from runtime.cluster.warnings import WARNING, LoggedWarnings
 from runtime.compute.compute import Item
 from runtime.compute.work_sums import PROCESSOR, processor_seconds
-from runtime.errors import ActorStopped, ConvoyError, LaunchError, MessageError
+from runtime.errors import ActorStopped, ConvoyError, MessageError
+from runtime.machine.lost_calls import watch_lost_calls
 from runtime.messages.message import Envelope, Message
 from runtime.plan.topology import SUPERVISOR
 from runtime.reasons import reason
@@ -125,6 +126,9 @@ class Agent(Actor):
         )
         for handler in self._heard:
             logging.getLogger().addHandler(handler)
+        self._end_watch = watch_lost_calls(
+            self._loop, lambda error: self._failed(self._home.process, error)
+        )
         self._road.on_link_lost = self._link_lost
         self._home.on_finished = lambda: self._reports.put_nowait(
             Finished(process=self._home.process)
@@ -162,7 +166,9 @@ class Agent(Actor):
             await self._home.prepare(self._actors)
             reads = await self._reads() if self._compares else {}
         except Exception as error:  # noqa: BLE001  # a failed preparation is reported like any failure
-            self._failed(self._home.process, self._at_launch(error))
+            self._failed(
+                self._home.process, failed_preparation(self._home.process, self._actors, error)
+            )
         else:
             await self.tell(SUPERVISOR, Ready(process=self._home.process, reads=reads))
 
@@ -185,16 +191,6 @@ class Agent(Actor):
         self._home.lost(message.process, in_order=True)
         self._home.router.vocabulary.pop(message.process, None)  # its actor has the same name
         return True
-
-    def _at_launch(self, error: Exception) -> Exception:
-        """Return the error of a failed preparation. Memory or files that are missing on this
-        machine make it a LaunchError, which names the machine."""
-        place = (
-            f"process {self._home.process} ({', '.join(self._actors)}) on {socket.gethostname()}"
-        )
-        if isinstance(error, MemoryError):
-            return LaunchError(f"{place} does not get the memory that it needs to start: {error}")
-        return LaunchError(f"{place}: {error}") if isinstance(error, LaunchError) else error
 
     async def _reads(self) -> dict[str, str]:
         """Return the data and files of the actors here that must be the same on other machines.
@@ -235,6 +231,7 @@ class Agent(Actor):
 
     async def on_halt(self, message: Halt, envelope: Envelope) -> None:
         """Stop the actors. The process exits when this is done."""
+        self._end_watch()
         self.log.info("halting: %s", message.reason)
         await self._home.stop(self._actors)
         self.halted.set()
@@ -368,7 +365,12 @@ class Agent(Actor):
 
     async def _report(self) -> None:
         while True:
-            await self.tell(SUPERVISOR, await self._reports.get())
+            report = await self._reports.get()
+            try:
+                await self.tell(SUPERVISOR, report)
+            except MessageError as error:  # such as an event with more text than a header holds
+                actor = report.actor if isinstance(report, EventReport) else self._home.process
+                self._failed(actor, error)
 
     def _warned(self, text: str) -> None:
         self._logged(WARNING, {"text": text})

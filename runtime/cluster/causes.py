@@ -13,6 +13,7 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 
 from runtime.cluster.launcher import Launched
 from runtime.errors import ConvoyError, RoleDied, by
+from runtime.user_code import blocked_at
 
 FAILURE_SECONDS = 0.5
 
@@ -62,7 +63,10 @@ def death(
 ) -> RoleDied:
     """Return the error for a process that ended or counts as dead: the reason `why` and the last
     lines of its log."""
-    lines = "".join(f"\n    {line}" for line in launched.last_lines())
+    last = launched.last_lines()
+    lines = "".join(f"\n    {line}" for line in last)
+    if line := blocked_at(last):
+        why = f"{why}, at {line}"
     tail = (
         (f"; the last lines of {launched.log}:{lines}")
         if lines

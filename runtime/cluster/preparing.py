@@ -10,8 +10,11 @@ event `preparing`.
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable
+import socket
+from collections.abc import Callable, Sequence
 from typing import Any
+
+from runtime.errors import LaunchError
 
 # the attribute of a record by which a library announces that it will hold the lock: `ops.holding`
 HOLDS_LOCK = "holds_lock"
@@ -46,3 +49,12 @@ class LoggedHold(logging.Handler):
     def emit(self, record: logging.LogRecord) -> None:
         """Hand on the announcement. logging holds the handler's lock meanwhile."""
         self._tell()
+
+
+def failed_preparation(process: str, actors: Sequence[str], error: Exception) -> Exception:
+    """Return the error of a failed preparation. Memory or files that are missing on this machine
+    make it a LaunchError, which names the machine."""
+    place = f"process {process} ({', '.join(actors)}) on {socket.gethostname()}"
+    if isinstance(error, MemoryError):
+        return LaunchError(f"{place} does not get the memory that it needs to start: {error}")
+    return LaunchError(f"{place}: {error}") if isinstance(error, LaunchError) else error

@@ -19,6 +19,7 @@ commit         The commit that this source came from, if it is known
 loop           The event loop that every process of a run uses
 parent         A request to the system about the parent of this process
 usable_cores   The cores of this machine that this process may use
+lost_calls     Mistakes for which Python itself only prints a line
 
 See docs/decisions/processes.md.
 """

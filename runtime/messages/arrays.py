@@ -10,6 +10,7 @@ import numpy as np
 
 from runtime.errors import MessageError
 from runtime.messages.device_arrays import HOST, SharedArray, is_shared
+from runtime.messages.header_checks import no_array
 from runtime.messages.message import Array, Message
 
 MAX_DIMENSIONS = 8
@@ -39,6 +40,8 @@ def encode_arrays(body: Message, lend: Lend, descriptors: list[Any], frames: lis
     arrays = 0
     for name, several in body.array_fields:
         value = getattr(body, name)
+        if several and not isinstance(value, tuple | list):
+            raise no_array(body, name, value, "a tuple of arrays")
         if several:
             descriptors.append(len(value))
         for array in value if several else (value,):
@@ -59,19 +62,19 @@ def encode_arrays(body: Message, lend: Lend, descriptors: list[Any], frames: lis
 
 
 def _descriptor(body: Message, name: str, array: Any) -> list[Any]:
+    carried: bool = isinstance(array, HOST) or is_shared(array)
+    if not carried:
+        raise no_array(body, name, array, "a NumPy array")
     dtype = _NAMES.get(array.dtype) or array.dtype.name
     if dtype not in DTYPES:
         raise MessageError(
-            "bad_type", (f"{body.kind}.{name} has dtype {array.dtype}, which no message carries")
-        )
-    if not (isinstance(array, HOST) or is_shared(array)):
-        raise MessageError(
-            "bad_type", f"{body.kind}.{name} is a {type(array).__name__}, expected a NumPy array"
+            "bad_type",
+            (f"{type(body).__name__}.{name} has dtype {array.dtype}, which no message carries"),
         )
     if array.ndim > MAX_DIMENSIONS:
         raise MessageError(
             "bad_shape",
-            (f"{body.kind}.{name} has {array.ndim} dimensions, at most {MAX_DIMENSIONS}"),
+            (f"{type(body).__name__}.{name} has {array.ndim} dimensions, at most {MAX_DIMENSIONS}"),
         )
     return [dtype, list(array.shape)]
 

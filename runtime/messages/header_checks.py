@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import Any
 
 from runtime.errors import MessageError
-from runtime.messages.message import Message
+from runtime.messages.message import Message, type_name
 from runtime.messages.nesting import MAX_DEPTH, NESTS, deeper
 
 PROTOCOL = 2
@@ -38,12 +38,22 @@ def check_plain(body: Message, values: tuple[Any, ...]) -> None:
         if not field.fits(value):
             raise MessageError(
                 "bad_type",
-                (f"{body.kind}.{field.name} is {value!r:.60}, expected {field.annotation}"),
+                (
+                    f"{type(body).__name__}.{field.name} is {value!r:.60}, "
+                    f"expected {type_name(field.annotation)}"
+                ),
             )
         if type(value) is dict and deeper(value, MAX_DEPTH - 1):
             raise MessageError(
-                "bad_type", (f"{body.kind} has plain values nested more than {MAX_DEPTH} deep")
+                "bad_type",
+                (f"{type(body).__name__} has plain values nested more than {MAX_DEPTH} deep"),
             )
+
+
+def no_array(body: Message, name: str, value: object, expected: str) -> MessageError:
+    """Return the error for a field of a message that holds no array, or no tuple of arrays."""
+    text = f"{type(body).__name__}.{name} is a {type(value).__name__}, expected {expected}"
+    return MessageError("bad_type", text)
 
 
 def _check_depth(values: list[Any]) -> None:
@@ -86,7 +96,10 @@ def received_plain(kind: type[Message], values: list[Any]) -> list[Any]:
         if not field.fits(value):
             raise MessageError(
                 "bad_type",
-                (f"{kind.kind}.{field.name} is {raw!r:.60}, expected {field.annotation}"),
+                (
+                    f"{kind.kind}.{field.name} is {raw!r:.60}, "
+                    f"expected {type_name(field.annotation)}"
+                ),
             )
         found.append(value)
     return found

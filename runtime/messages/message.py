@@ -49,6 +49,11 @@ _PLAIN: dict[Any, Callable[[Any], bool]] = {
 }
 _ARRAYS = (Array, tuple[Array, ...])
 _SCALARS = (int, float, str, bool)
+_ALIASES = {Array: "Array", tuple[Array, ...]: "tuple[Array, ...]", Json: "Json"}
+FIELDS = (
+    "int, float, str, bool, a tuple of one of these (tuple[int, ...]), Json, Array or "
+    "tuple[Array, ...]"
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,6 +81,10 @@ class Message:
     array_fields: ClassVar[tuple[tuple[str, bool], ...]] = ()  # (name, holds several arrays)
     # types of the plain values, if comparing them is check enough; None: check each value
     plain_types: ClassVar[list[type] | None] = []
+
+    def __init__(self, *_values: Any, **_fields: Any) -> None:
+        # `@message` replaces this method
+        raise TypeError(undeclared(type(self)))
 
     def plain_values(self) -> tuple[Any, ...]:
         """Return the values of the plain fields, in declared order, for the header."""
@@ -127,7 +136,8 @@ def message(cls: type[M]) -> type[M]:
             plain.append(PlainField(field.name, annotation, _PLAIN[annotation]))
         else:
             raise TypeError(
-                f"{made.__qualname__}.{field.name}: a message cannot carry {annotation!r}"
+                f"{made.__qualname__}.{field.name}: a message cannot carry "
+                f"{type_name(annotation)}; a field is {FIELDS}"
             )
     made.kind = f"{_package(made.__module__)}.{made.__name__}"
     made.plain_fields = tuple(plain)
@@ -144,6 +154,23 @@ def message(cls: type[M]) -> type[M]:
         )
     REGISTRY[made.kind] = made
     return made
+
+
+def is_declared(kind: type[Message]) -> bool:
+    """Whether `@message` has made this class, and not only a class that it is based on."""
+    return "plain_fields" in vars(kind)
+
+
+def undeclared(kind: type[Message]) -> str:
+    """The text of an error: a class of messages lacks its decorator."""
+    return f"{kind.__name__} cannot be sent yet: write @message above `class {kind.__name__}`"
+
+
+def type_name(annotation: Any) -> str:
+    """Return the annotation of a field as it is written: `int`, `tuple[int, ...]`, `Json`."""
+    if annotation in _ALIASES:
+        return _ALIASES[annotation]
+    return annotation.__name__ if type(annotation) is type else str(annotation)
 
 
 def _package(module: str) -> str:

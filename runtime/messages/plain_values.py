@@ -8,6 +8,7 @@ message's arrays.
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Callable
 from typing import Any
 
@@ -93,6 +94,8 @@ def _tree(value: object, at: str, deep: int, arrays: list[Array], place: Place) 
         ]
     kind = type(value).__name__
     found = "a dict with keys that are not str" if isinstance(value, dict) else kind
+    if inspect.isawaitable(value):
+        raise Unsendable("bad_type", f"value{at}: found {found}: write `await` before the call")
     raise Unsendable("bad_type", f"value{at}: found {found}, expected {KINDS}")
 
 

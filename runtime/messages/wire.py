@@ -58,7 +58,8 @@ def encode(envelope: Envelope, lend: Lend = nowhere) -> list[Frame]:
         # passing the fields one by one would take 0.25 us more
         head = _pack((PROTOCOL, body.kind, *envelope[1:], values, descriptors))
     except (TypeError, ValueError, OverflowError) as error:
-        raise MessageError("bad_type", f"{body.kind} cannot be encoded: {error}") from None
+        text = f"{type(body).__name__} cannot be encoded: {error}"
+        raise MessageError("bad_type", text) from None
     if len(head) > MAX_HEADER_BYTES:
         raise MessageError(
             "too_large",

@@ -112,7 +112,10 @@ def run(
             return await current.result(), signals.number
 
     with asyncio.Runner(loop_factory=current.loop_factory) as runner:
-        result, number = runner.run(main())
+        try:
+            result, number = runner.run(main())
+        except ConvoyError as error:
+            raise error.with_traceback(None)  # noqa: B904  # its frames are Convoy's
     if number:
         signal.raise_signal(number)
     return result

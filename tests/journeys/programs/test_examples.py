@@ -8,11 +8,14 @@ import re
 import subprocess
 import sys
 from pathlib import Path
+from types import ModuleType
 
 import numpy as np
 import pytest
 
 import roles
+import runtime
+from examples import parameter_server, ring
 from examples.chain import chain
 from examples.gradient_norms import ROLES, monitored, norm_of
 from nets.files import checkpoint
@@ -68,6 +71,14 @@ def test_the_chain_is_a_strategy_of_at_most_thirty_lines(tmp_path: Path) -> None
     said = run_example("chain.py", tmp_path)
     assert re.search(r"coordinator +finished +iterations 40 +accuracy 0\.\d+", said)
     assert said.splitlines()[-1].startswith("{'iterations': 40, 'accuracy': 0.")
+
+
+@pytest.mark.parametrize("example", [parameter_server, ring])
+def test_an_example_of_messages_ends_with_the_result_in_its_last_line(
+    tmp_path: Path, example: ModuleType
+) -> None:
+    promised = Path(str(example.__file__)).read_text().splitlines()[-1].partition("# ")[2]
+    assert str(runtime.run(example.topology(), directory=tmp_path, processes="here")) == promised
 
 
 def test_a_chain_sums_the_same_as_one_reducer_in_the_same_order(tmp_path: Path) -> None:

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from runtime.actors.actor import Actor
-from runtime.errors import ActorStopped, AskTimeout, MessageError, Refused
+from runtime.errors import ActorStopped, AskTimeout, MessageError, Refused, Unsendable
 from runtime.messages.message import Envelope, Save, WindDown
 from runtime.transport import Endpoints
 from tests.helpers.node_pair import Answer, Asker, Bulk, Pair, Question, on_virtual_time, rejected
@@ -179,13 +179,24 @@ async def test_a_message_of_a_former_life_is_counted_after_its_sender_was_restar
     assert pair.server.seen == []
 
 
-async def test_two_answers_to_one_ask_are_one_answer_and_one_rejection(pair: Pair) -> None:
+async def test_a_second_answer_to_an_ask_is_an_error_where_it_is_given(pair: Pair) -> None:
     asking = asyncio.create_task(pair.asker.ask("server", Question(number=-3), Answer))
     await pair.settled()
-    for number in (1, 2):
-        await pair.server.reply(pair.server.kept[0], Answer(number=number))
+    asked = pair.server.kept[0]
+    await pair.server.reply(asked, Answer(number=1))
+    with pytest.raises(Unsendable, match=r"server has already answered Question\(number=-3\) of "):
+        await pair.server.reply(asked, Answer(number=2))
     assert (await asking).number == 1
+
+
+async def test_a_second_answer_that_arrives_is_rejected(pair: Pair) -> None:
+    asking = asyncio.create_task(pair.asker.ask("server", Question(number=-3), Answer))
     await pair.settled()
+    asked = pair.server.kept[0].id
+    for number in (1, 2):
+        answer = Envelope(Answer(number=number), number, "server", 1, "asker", answers=asked)
+        pair.p.deliver(answer, 10, lambda: None)
+    assert (await asking).number == 1
     assert rejected(pair.p, "unasked") == 1
 
 
