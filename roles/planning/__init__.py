@@ -41,6 +41,7 @@ run_names        The name of a run that cluster.toml does not name
 replays          The actors and settings for which `train.gpu_step = "replay"` has no effect
 histograms       The actors that make histograms of parameters and gradients (`run.histograms`)
 paying_machines  The machines that pay in a run of islands
+followers        Reducers and accumulators on a GPU
 
 See docs/decisions/tuning.md.
 """

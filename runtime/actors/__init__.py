@@ -26,6 +26,7 @@ placing          An actor gets its place in a host, and prepares
 actor_children   The other actors that an actor starts, and ends, while the run goes on
 host_copies      The copies that a process makes of messages whose arrays lie on a device, for
                  receivers that do not read it
+device_sharing   The memory on a device that a process shares with peers on the same device
 
 See docs/decisions/messages.md.
 """

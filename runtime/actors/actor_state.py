@@ -13,6 +13,7 @@ from runtime.actors.metrics import Histogram, Metrics
 from runtime.compute.compute import Compute
 from runtime.compute.work_sums import WorkSums
 from runtime.errors import NameTaken
+from runtime.memory.device_arena import DeviceMemory
 from runtime.messages.message import Array, Envelope, Message
 
 T = TypeVar("T")
@@ -81,6 +82,10 @@ class Host(Protocol):
     @property
     def memory_range(self) -> tuple[int, int] | None:
         """Return the range that large blocks of `memory` lie in; see Actor.memory_range."""
+        ...
+
+    def device_memory(self, memory: DeviceMemory) -> Callable[[int], tuple[Any, int] | None] | None:
+        """Share memory of a device; see Actor.device_memory."""
         ...
 
     def hands_over(self, to: str) -> bool:
