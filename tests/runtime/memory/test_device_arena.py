@@ -14,7 +14,16 @@ import pytest
 
 from runtime.actors.device_sharing import DeviceOpened, DeviceSharing, OpenDevice
 from runtime.errors import ActorStopped, MessageError
+from runtime.memory.arena import Arena, Borrow, Loan
 from runtime.memory.device_arena import DEVICE, LEAST, SPAN, UNIT, DeviceArena, DeviceWindow
+from runtime.messages import wire
+from runtime.messages.message import Array, Envelope, Message, message
+from runtime.messages.received_arrays import nothing
+
+
+@message
+class OnDevice(Message):
+    blob: Array
 
 
 class OwnedBytes(np.ndarray[Any, Any]):
@@ -165,6 +174,52 @@ def test_bytes_and_events_that_are_not_open_here_are_refused(
     window.open(arena.handles, arena.sizes, arena.events)
     with pytest.raises(MessageError, match="not open here"):
         window.array(offset, size, event, (size,), np.dtype(np.uint8), (1,))
+
+
+class Shared:
+    """An array as a device's backend shares it."""
+
+    def __init__(self, array: Any, place: tuple[int, int]) -> None:
+        self.array = array
+        self.place = place
+        self.shape, self.dtype = array.shape, array.dtype
+        self.ndim, self.nbytes = array.ndim, array.nbytes
+
+    def on_host(self) -> Any:
+        raise AssertionError("it is read in place")
+
+
+def test_a_message_names_the_place_the_layout_and_the_event_of_an_array_on_a_device() -> None:
+    driver = HostDriver()
+    arena = begun(driver)
+    block, offset = given(arena, 96)
+    images = block.view(np.float32).reshape(2, 3, 4).transpose(0, 2, 1)
+    images[...] = np.arange(24).reshape(2, 4, 3)
+    host = Arena("test", 1 << 20)
+    said: Any = OnDevice(blob=Shared(images, (offset, 1)))  # type: ignore[arg-type]
+    loan = Loan(host, 1, arena)
+    frames = wire.encode(Envelope(said, 1, "a", 1, "b", "", 0, -1), loan)
+    assert len(frames) == 1 and loan.size == 96
+    window = DeviceWindow(driver, lambda offset: None)
+    window.open(arena.handles, arena.sizes, arena.events)
+    found: Any = wire.decode(frames, Borrow(None, window)).message
+    np.testing.assert_array_equal(found.blob, images)
+    assert found.blob.strides == images.strides and driver.waited == [1]
+    for elsewhere in (Borrow(None), nothing):
+        with pytest.raises(MessageError):
+            wire.decode(frames, elsewhere)
+    del block, images, said
+    assert arena.used == UNIT
+    loan.revoke()
+    assert arena.used == 0
+    with pytest.raises(ActorStopped):
+        Loan(host, 0, arena)(Shared(*_one(arena)))
+    host.close()
+
+
+def _one(arena: DeviceArena) -> tuple[Any, tuple[int, int]]:
+    block, offset = given(arena, 4)
+    return block, (offset, 0)
 
 
 class Placed:
