@@ -20,11 +20,12 @@ from ops.cuda.device import Product
 from ops.cuda.device_array import DeviceArray
 from ops.cuda.graphs import Graphs
 from ops.cuda.host_copies import HostCopies
-from ops.cuda.image_layout import TO_LOGICAL, new_images, step_of
+from ops.cuda.image_layout import TO_LOGICAL, like, new_images, step_of
 from ops.cuda.launch import Launcher
 from ops.cuda.losses import Losses
 from ops.cuda.normalise import Normalisation
 from ops.cuda.page_locks import PageLocks
+from ops.cuda.peer_memory import PeerMemory
 from ops.cuda.pixels import Pixels
 from ops.cuda.pointwise import Pointwise
 from ops.cuda.products import Dense, PlainProduct
@@ -79,6 +80,12 @@ def _page_locks(cupy: Any, address: int, size: int) -> PageLocks:
         return ""
 
     return PageLocks(address, size, lock)
+
+
+@functools.cache
+def _peer_memory(cupy: Any, device: int) -> PeerMemory:
+    """The shared memory of a device, one for all backends of this process."""
+    return PeerMemory(cupy, device)
 
 
 def where(arrays: Iterable[Any], host: Backend) -> Backend:
@@ -265,9 +272,21 @@ class CupyBackend(
     def to_share(self, x: Array) -> Array:
         if not self._is_here(x) or self._copies is None:
             return self.to_host(x)
-        ready = self.xp.cuda.Event(disable_timing=True)
-        ready.record()
-        return DeviceArray(x, ready, self._copies.copy)  # type: ignore[return-value]  # for readers it is one
+        place = None
+        given = self.device_memory(x.nbytes) if self.device_memory is not None and x.size else None
+        if given is not None:
+            copy = like(given[0], x)
+            copy[...] = x
+            x = copy
+            ready, event = _peer_memory(self._xp, int(self._device or 0)).record()
+            place = given[1], event
+        else:
+            ready = self.xp.cuda.Event(disable_timing=True)
+            ready.record()
+        return DeviceArray(x, ready, self._copies.copy, place)  # type: ignore[return-value]  # for readers it is one
+
+    def peer_memory(self) -> PeerMemory | None:
+        return None if self._device is None else _peer_memory(self._xp, self._device)
 
     def _is_here(self, x: Array) -> bool:
         """Whether x lies on a real device."""

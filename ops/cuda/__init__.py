@@ -18,7 +18,8 @@ depthwise     Depthwise convolution of a device
 signatures    The parameters of a kernel, read from its text, and the check of a call's arguments
 host_copies   Copies of a device's arrays in memory of the host that other processes read in place
 page_locks    The page locks of memory that this process shares with others
-device_array  An array of a device for other actors: by reference, or as one copy on the host
+peer_memory   Memory of a device that processes share through handles of CUDA IPC
+device_array  An array of a device for other actors
 cublas        Products by cuBLAS
 transfers     Copies between the host and a device in the order of its work, which nothing waits for
               until their numbers are needed

@@ -1,4 +1,5 @@
-"""An array of a device for other actors: by reference, or as one copy on the host."""
+"""An array of a device for other actors: by reference, in memory that other processes open, or as
+one copy on the host."""
 
 from __future__ import annotations
 
@@ -8,15 +9,25 @@ from typing import Any
 
 import numpy as np
 
+from ops.cuda.image_layout import address
 from ops.errors import Array, Shape
 
 
 class DeviceArray:
     """`array`, which lies on a device and is complete once the event `ready` has passed there.
-    Neither its maker nor its readers write to it. `copy(array, ready)` returns it on the host."""
+    Neither its maker nor its readers write to it. `copy(array, ready)` returns it on the host.
+    `place`: the offset in memory that other processes on the device open, and the number of the
+    event there. None for an array outside this memory."""
 
-    def __init__(self, array: Any, ready: Any, copy: Callable[[Any, Any], Array]) -> None:
+    def __init__(
+        self,
+        array: Any,
+        ready: Any,
+        copy: Callable[[Any, Any], Array],
+        place: tuple[int, int] | None = None,
+    ) -> None:
         self.array = array
+        self.place = place
         self._ready = ready
         self._copy = copy
         self._lock = threading.Lock()
@@ -29,7 +40,11 @@ class DeviceArray:
         return len(self.array)
 
     def __getitem__(self, rows: slice) -> DeviceArray:
-        return DeviceArray(self.array[rows], self._ready, self._copy)
+        part = self.array[rows]
+        place = self.place
+        if place is not None:
+            place = place[0] + address(part) - address(self.array), place[1]
+        return DeviceArray(part, self._ready, self._copy, place)
 
     def __array__(self, dtype: Any = None, copy: Any = None) -> Any:
         return np.array(self.on_host(), dtype, copy=copy)

@@ -26,6 +26,14 @@ def new_images(xp: Any, shape: Shape, dtype: Any) -> Array:
     return array
 
 
+def like(block: Array, x: Array) -> Array:
+    """An array over the bytes of a block, with the shape of x and the order of its axes in memory,
+    without gaps."""
+    axes = sorted(range(x.ndim), key=lambda axis: -x.strides[axis])
+    dense = block.view(x.dtype).reshape([x.shape[axis] for axis in axes])
+    return dense.transpose([axes.index(axis) for axis in range(x.ndim)])
+
+
 def step_of(x: Array) -> int | None:
     """The distance in numbers between two rows of x (N, D), or two pixels of x (N, C, H, W). None
     if rows or pixels are not evenly spaced, or their numbers not side by side.

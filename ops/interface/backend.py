@@ -64,6 +64,9 @@ class Backend(
     memory: Callable[[int], Array] | None = None
     # the address and the bytes of the range that `memory` takes blocks from, from its beginning on
     memory_range: tuple[int, int] | None = None
+    # The source of memory of `to_share` on a device (bytes -> uint8 array there and its offset, or
+    # None if there is no room), for memory that other processes on the device open.
+    device_memory: Callable[[int], tuple[Array, int] | None] | None = None
 
     def __init__(self, b_p: int | None = None) -> None:
         if b_p is not None and (type(b_p) is not int or b_p < 1):
@@ -136,6 +139,11 @@ class Backend(
         a device it may be a `DeviceArray`, which is copied to the host only if a reader needs it
         there."""
         return self.to_host(x)
+
+    def peer_memory(self) -> Any:
+        """Return the memory of this device that other processes can open (`cuda.PeerMemory`). None
+        for a backend without one. Call it in the thread that computes."""
+        return None
 
     def sums(self, arrays: Sequence[Array]) -> list[float]:
         """Return the sum of each array as a Python number. All sums together wait for a device only

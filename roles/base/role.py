@@ -151,6 +151,12 @@ class DeviceOptions:
         if it replays them, None if it computes none."""
         return None
 
+    @property
+    def shares_gpu(self) -> str:
+        """The GPU where the role reads arrays of other processes, and they read its own; "" for
+        none."""
+        return self.gpu
+
     def on_device(self, device: str, blank: Mapping[str, Any]) -> Self | None:
         """The same options for "cpu", "cuda:N" or "emulated"; None if the role computes nothing
         there.
@@ -217,11 +223,18 @@ class JobOptions(RoleOptions):
 
 @dataclass(frozen=True, kw_only=True)
 class SummingOptions(RoleOptions):
-    """Options of a role that only adds up: in host memory, or on the device of its process."""
+    """Options of a role that only adds up: in host memory, or on a device, that of its process or
+    the `device` of its peers."""
 
     follows: ClassVar[bool] = True
     kernels: str = "numpy"
     beside: str = ""
+    device: str = ""
+
+    @property
+    def gpu(self) -> str:
+        """The GPU that its peers compute on, if it reads their arrays there; "" for none."""
+        return self.device
 
     def on_device(self, device: str, blank: Mapping[str, Any]) -> Self | None:
         """The same options for an emulated device, where sums take no time. None for all others:

@@ -30,7 +30,7 @@ from roles.exchange.partial_sums import (
     check_count,
     copied,
 )
-from roles.learning.backends import cpu_ops
+from roles.learning.backends import cpu_ops, gpu_ops
 from roles.learning.buffers import in_memory_of
 from roles.learning.gradient_sum import GradientSum
 from roles.learning.part_counts import Parts, in_parts
@@ -116,6 +116,7 @@ class HostAccumulator(Actor):
     def __init__(self, options: AccumulatorOptions) -> None:
         self._members = options.members
         self._kernels = options.kernels
+        self._device = options.device
         self._dtype = options.dtype
         self._above = options.above
         self._below = options.below
@@ -134,7 +135,7 @@ class HostAccumulator(Actor):
 
     def _build(self) -> None:
         self._ops = cpu_ops(self._kernels)
-        in_memory_of(self, self._ops)
+        in_memory_of(self, self._ops, *gpu_ops(self._device))
         self._sum = GradientSum(self._ops)
         self._of_hosts = GradientSum(self._ops)
 

@@ -35,6 +35,14 @@ def ops_of(
         raise LaunchError(f"{device}: {error}") from None
 
 
+def gpu_ops(device: str) -> tuple[ops.Backend, ...]:
+    """The backend of an actor that adds up on "cuda:N", if `device` names one. `ops.where` then
+    finds it. Raises LaunchError if the device cannot be used here."""
+    if not device:
+        return ()
+    return (ops_of(device, "", "full", b_p=None, threads=None, cudnn="off"),)
+
+
 def _on_cpu(precision: str) -> str:
     """The precision of this machine's CPU in a run with this precision. "fast" replaces a precision
     that the CPU lacks, since it is more exact."""

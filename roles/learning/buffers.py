@@ -58,10 +58,14 @@ class KeptErrors:
 
 
 def in_memory_of(actor: Actor, *backends: Backend) -> None:
-    """Let large arrays of these backends on the host lie in memory that the actor's peers read."""
+    """Let large arrays of these backends on the host lie in memory that the actor's peers read, and
+    those that are shared on a device in memory that peers on the device read. Call it in the
+    compute thread."""
     for ops in backends:
         ops.memory = actor.memory
         ops.memory_range = actor.memory_range
+        if (memory := ops.peer_memory()) is not None:
+            ops.device_memory = actor.device_memory(memory)
 
 
 def new_parameter(ops: Backend, shape: Shape, dtype: Any = np.float32) -> Array:

@@ -42,6 +42,7 @@ replays          The actors and settings for which `train.gpu_step`, "replay" or
                  effect
 histograms       The actors that make histograms of parameters and gradients (`run.histograms`)
 paying_machines  The machines that pay in a run of islands
+followers        Reducers and accumulators on a GPU
 
 See docs/decisions/tuning.md.
 """

@@ -13,6 +13,7 @@ from roles.forecasting.regrouped import at_largest
 from roles.messages import TRAIN
 from roles.planning.devices import Devices, by_machine
 from roles.planning.diagnostics import Diagnostics
+from roles.planning.followers import followers_on_gpus
 from roles.planning.gradient_links import gradient_links, mistakes, with_formats
 from roles.planning.histograms import with_histograms
 from roles.planning.job_checks import CheckedJob
@@ -94,7 +95,7 @@ def _on_devices(
     for text, keys in devices.mistakes(topology, inputs.train):
         diagnostics.problem(text, "train", *keys)
     diagnostics.stop_if_wrong()
-    placed = devices.placed(topology)
+    placed = followers_on_gpus(devices.placed(topology), inputs.config)
     for text in plain_steps(placed):
         diagnostics.warn(text, "train", "gpu_step")
     return placed

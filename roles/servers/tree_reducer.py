@@ -13,7 +13,7 @@ from roles.base.role import EMULATED, Held, Sent, SummingOptions, Wires
 from roles.base.shapes import Shapes
 from roles.base.sizes import arriving, children, encoded, parts_at
 from roles.base.steps import Sending, Step, Steps, Turn, Work
-from roles.learning.backends import cpu_ops
+from roles.learning.backends import cpu_ops, gpu_ops
 from roles.learning.buffers import in_memory_of
 from roles.learning.gradient_sum import GradientSum
 from roles.learning.model_holder import KeepsBeside
@@ -98,7 +98,7 @@ class TreeReducer(KeepsBeside):
 
     def _build(self) -> None:
         ops = self._ops = cpu_ops(self._options.kernels)
-        in_memory_of(self, ops)
+        in_memory_of(self, ops, *gpu_ops(self._options.device))
         self._sum = GradientSum(ops)
         self._wire = Wire(self._options.layers, ops, self._options.wire)
         self.beside = [self._wire.errors]

@@ -44,6 +44,11 @@ class AveragingOptions(ReplicaOptions):
     tau: int
     histories: bool
 
+    @property
+    def shares_gpu(self) -> str:
+        """None: its parameters are copied to the host for each mean."""
+        return ""
+
     def exchanged(self, shapes: Shapes) -> Held:
         """All its gradients, which stay, and the sums of parameters."""
         layers = shapes.layers(self.job, "all")

@@ -65,6 +65,11 @@ class ReplicaOptions(WholeOptions):
     exchange: Chosen
     atomic: bool = False
 
+    @property
+    def shares_gpu(self) -> str:
+        """Its GPU, if the exchange takes arrays there."""
+        return self.gpu if self.exchange.reads_device else ""
+
     def sends(self, name: str, shapes: Shapes) -> Sent:
         """The messages of the exchange, bucket by bucket."""
         for size in self.summed(shapes):

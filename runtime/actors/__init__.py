@@ -30,6 +30,7 @@ event_fields     The fields of an event, checked where the actor emits it, so th
                  line
 misuse           Errors for wrong sends, wrong asks and wrong answers of actors, in words
 actor_requests   The messages that every actor handles, until its class handles them in its own way
+device_sharing   The memory on a device that a process shares with peers on the same device
 
 See docs/decisions/messages.md.
 """

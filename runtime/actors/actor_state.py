@@ -13,6 +13,7 @@ from runtime.actors.metrics import Histogram, Metrics
 from runtime.compute.compute import Compute
 from runtime.compute.work_sums import WorkSums
 from runtime.errors import NameTaken
+from runtime.memory.device_arena import DeviceMemory
 from runtime.messages.message import Array, Envelope, Message
 
 T = TypeVar("T")
@@ -86,6 +87,10 @@ class Host(Protocol):
     @property
     def memory_file(self) -> str:
         """Return the path of the file behind `memory_range`; see Actor.memory_file."""
+        ...
+
+    def device_memory(self, memory: DeviceMemory) -> Callable[[int], tuple[Any, int] | None] | None:
+        """Share memory of a device; see Actor.device_memory."""
         ...
 
     def hands_over(self, to: str) -> bool:

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from runtime.actors.actor_state import ActorState
+from runtime.memory.device_arena import DeviceMemory
 from runtime.messages.message import Array
 
 T = TypeVar("T")
@@ -37,9 +38,18 @@ class Working:
         open it while this process lives. "" if this process shares no memory."""
         return self._runtime.host.memory_file
 
+    def device_memory(self, memory: DeviceMemory) -> Callable[[int], tuple[Any, int] | None] | None:
+        """Share memory of the device that this process computes on, by its driver `memory`. Returns
+        a function that returns a new uint8 array of so many bytes there, and its offset, or None if
+        there is no room. Such arrays reach actors of other processes on this device without a copy.
+        Returns None if there are no such actors, or if the driver refuses. Call it in the compute
+        thread."""
+        return self._runtime.host.device_memory(memory)
+
     def hands_over(self, to: str) -> bool:
-        """Whether another actor gets this actor's arrays on a device by reference: it lives in the
-        same process and `reads_device`."""
+        """Whether another actor gets this actor's arrays where they lie on a device: it lives in
+        the same process and `reads_device`, or it computes on the same device in another process.
+        If the driver does not let that process read them, it gets copies on the host."""
         return self._runtime.host.hands_over(to)
 
     async def to_host(self, array: Array) -> Array:

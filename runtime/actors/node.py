@@ -7,6 +7,7 @@ router.
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import Any
@@ -16,6 +17,7 @@ import numpy as np
 from runtime.actors.actor import Actor
 from runtime.actors.actor_state import Children, Spec
 from runtime.actors.cell import Cell
+from runtime.actors.device_sharing import DeviceOpened, DeviceSharing, OpenDevice
 from runtime.actors.message_metrics import MessageMetrics
 from runtime.actors.metrics import Histogram, Metrics
 from runtime.actors.placing import attach, start
@@ -27,6 +29,7 @@ from runtime.compute.work_sums import WorkSums
 from runtime.data_waits import DATA
 from runtime.errors import Refused
 from runtime.memory.arena import IN_PLACE_FROM, Arena
+from runtime.memory.device_arena import DeviceMemory
 from runtime.messages.message import Array, Envelope, PeerLost
 from runtime.tracing.tracer import Tracer
 from runtime.transport import Endpoints, Transport
@@ -103,6 +106,16 @@ class Node:
         for name in names:
             await start(self.actors[name].actor)
 
+    async def reads(self, names: Iterable[str]) -> dict[str, str]:
+        """Return the data and files of the named actors that must be the same on other machines.
+        They are the results of the actors' methods `reads`, if they have one, called in a
+        thread."""
+        found: dict[str, str] = {}
+        for name in names:
+            if (reads := getattr(self.actors[name].actor, "reads", None)) is not None:
+                found |= await asyncio.to_thread(reads)
+        return found
+
     def begin(self, names: Iterable[str]) -> None:
         """Open the inboxes of the named actors and start their own work."""
         for name in names:
@@ -135,6 +148,23 @@ class Node:
             start = -int(block.__array_interface__["data"][0]) % LINE
             return block[start : start + size]
         return self.arena.empty((size,), np.uint8)
+
+    def device_memory(self, memory: DeviceMemory) -> Callable[[int], tuple[Any, int] | None] | None:
+        """Share memory of a device; see Actor.device_memory."""
+        return None if self.sharing is None else self.sharing.begin(memory)
+
+    async def opened(self, offer: OpenDevice) -> DeviceOpened:
+        """Open the memory of a peer on the device of this process; see DeviceSharing.opened."""
+        if self.sharing is None:
+            return DeviceOpened(readers=())
+        cells = self.actors.items()
+        readers = tuple(name for name, cell in cells if cell.actor.reads_device)
+        return await self.sharing.opened(offer, readers)
+
+    @property
+    def sharing(self) -> DeviceSharing | None:
+        """The memory that this process shares on its device; None if it shares none."""
+        return self.router.host_copies.sharing
 
     @property
     def memory_range(self) -> tuple[int, int] | None:
@@ -177,6 +207,8 @@ class Node:
         """Make the actors of a process reachable over the transport `road`."""
         road.connect(process, endpoints)
         self.router.know(actors, Home(process, incarnation, road))
+        if self.sharing is not None:
+            self.know(self.sharing.helper_of(process), process, incarnation, road)
 
     def know(self, actor: str, process: str, incarnation: int, road: Transport) -> None:
         """Accept messages of an actor that cannot be reached (yet)."""
@@ -186,6 +218,9 @@ class Node:
         """Forget a process that has died; see Router.lost. Actors here that handle PeerLost get
         it, behind all messages of the process that have arrived, unless it has ended `in_order`."""
         gone = self.router.lost(process, returns=returns, in_order=in_order)
+        if self.sharing is not None:
+            self.sharing.forget(process)
+            gone = gone - {self.sharing.helper_of(process)}
         if in_order:
             return
         message = PeerLost(actors=tuple(sorted(gone)), returns=returns)

@@ -47,7 +47,7 @@ class Router:
         self._metrics = metrics
         self._homes = Homes()
         self._returning = Returning()
-        self.host_copies = HostCopies(cells)
+        self.host_copies = HostCopies(cells, self._process_of)
         self._ids = itertools.count(1)
         self.asks = Asks()
         self.tracer: Tracer | None = None  # while this process is traced
@@ -62,6 +62,10 @@ class Router:
         for actor in actors:
             self._homes[actor] = home
         self._returning.end(actors)
+
+    def _process_of(self, actor: str) -> str:
+        home = self._homes.get(actor)
+        return "" if home is None else home.process
 
     # -- sending
 

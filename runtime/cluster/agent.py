@@ -18,6 +18,7 @@ from typing import Any
 import numpy as np
 
 from runtime.actors.actor import Actor
+from runtime.actors.device_sharing import OpenDevice
 from runtime.actors.inspection import (
     ClockReading,
     GetClock,
@@ -164,7 +165,7 @@ class Agent(Actor):
         self._told = True
         try:
             await self._home.prepare(self._actors)
-            reads = await self._reads() if self._compares else {}
+            reads = await self._home.reads(self._actors) if self._compares else {}
         except Exception as error:  # noqa: BLE001  # a failed preparation is reported like any failure
             self._failed(
                 self._home.process, failed_preparation(self._home.process, self._actors, error)
@@ -186,22 +187,15 @@ class Agent(Actor):
         self._link(message.peers)
         return True
 
+    async def on_open_device(self, message: OpenDevice, envelope: Envelope) -> None:
+        """Open the memory of a peer on the device of this process."""
+        await self.reply(envelope, await self._home.opened(message))
+
     async def on_unlink(self, message: Unlink, envelope: Envelope) -> bool:
         """Forget a peer that has ended in order."""
         self._home.lost(message.process, in_order=True)
         self._home.router.vocabulary.pop(message.process, None)  # its actor has the same name
         return True
-
-    async def _reads(self) -> dict[str, str]:
-        """Return the data and files of the actors here that must be the same on other machines.
-        They are the results of the actors' methods `reads`, if they have one, called in a
-        thread."""
-        found: dict[str, str] = {}
-        for name in self._actors:
-            actor = self._home.actors[name].actor
-            if (reads := getattr(actor, "reads", None)) is not None:
-                found |= await asyncio.to_thread(reads)
-        return found
 
     async def on_begin(self, message: Begin, envelope: Envelope) -> None:
         """Begin, since all processes are ready."""

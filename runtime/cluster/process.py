@@ -18,6 +18,7 @@ from contextlib import suppress
 from functools import partial
 from pathlib import Path
 
+from runtime.actors.device_sharing import DeviceOpened, DeviceSharing
 from runtime.actors.metrics import Metrics, Pages
 from runtime.actors.node import Node
 from runtime.cluster.agent import Agent
@@ -33,6 +34,7 @@ from runtime.machine.loop import event_loop_factory
 from runtime.machine.usable_cores import usable
 from runtime.machine.versions import build, identity
 from runtime.memory.arena import Arena
+from runtime.memory.device_arena import DeviceArena
 from runtime.plan import cores
 from runtime.plan.program import actor_of, import_program, vocabulary_of
 from runtime.plan.run_plan import MACHINE, RunPlan
@@ -87,6 +89,9 @@ async def _live(
     if recorder is not None:
         node.on_work = recorder.note
     node.arena = Arena(spec.name) if plan.shared_memory else None
+    device = DeviceArena()
+    sharing = DeviceSharing(spec.name, device, plan.near(spec.name), agent_of)
+    node.router.host_copies.sharing = sharing if sharing.near else None
     inside = InprocTransport(spec.name, node.deliver, node.reject, plan.limits, InprocNetwork())
     road = SocketTransport(
         spec.name,
@@ -97,7 +102,9 @@ async def _live(
         bind=lambda lane: plan.bind_addresses(spec.name, lane),
         keys=keys,
         arena=node.arena,
+        device=device,
     )
+    sharing.shared = road.shared
     me = agent_of(spec.name)
     node.connect(spec.name, incarnation, await inside.open(), [*spec.actors, me], inside)
     dial = partial(node.connect, SUPERVISOR, FIRST, plan.supervisor, [SUPERVISOR], road)
@@ -132,6 +139,7 @@ async def _live(
         spawning = _add_actors(node, plan, spec)
         page = (address, pages.port if pages else 0)
         agent = _agent(node, road, endpoints, plan, spec, page, dial, spawning)
+        sharing.ask = partial(agent.ask, answer=DeviceOpened)
         leaving: list[asyncio.Task[None]] = []
         asyncio.get_running_loop().add_signal_handler(
             signal.SIGTERM, lambda: leaving.append(asyncio.create_task(agent.leave()))

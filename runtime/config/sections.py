@@ -138,6 +138,9 @@ class Links(Section):
     shared_memory: bool = True
     """Processes of one host read each other's arrays in place (Linux; elsewhere arrays are
     sent)."""
+    device_memory: bool = True
+    """Processes that compute on one GPU read each other's arrays there in place (docs/gpu.md).
+    Needs `shared_memory`."""
     credit_bytes: Bytes = CREDIT_BYTES
     """Bytes in transit on each link before the sender waits."""
     latency: Annotated[float, Field(ge=0, allow_inf_nan=False), Expected("seconds >= 0")] = 0.0002

@@ -18,6 +18,7 @@ BETWEEN_HOSTS = ("encryption", "latency", "bytes_per_second")
 REAL_ONLY: tuple[KeyPath, ...] = (
     ("links", "transport"),
     ("links", "shared_memory"),
+    ("links", "device_memory"),
     *(("links", key) for key in BETWEEN_HOSTS),
     ("launcher", "kind"),
     *(

@@ -15,30 +15,22 @@ from __future__ import annotations
 import os
 import secrets
 import threading
-from bisect import bisect_left, bisect_right, insort
-from collections import Counter, deque
-from collections.abc import Callable, Hashable
-from dataclasses import dataclass, field
+from collections.abc import Callable, Hashable, Sequence
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 from numpy.typing import DTypeLike
 
-from runtime.errors import MessageError
-from runtime.memory.gaps import Gaps
+from runtime.errors import ActorStopped, MessageError
+from runtime.memory.blocks import Blocks
+from runtime.memory.device_arena import DEVICE, DeviceArena, DeviceWindow
 from runtime.memory.held_arrays import Array, held
 from runtime.memory.mapping import LARGE_PAGE, Mapping
 
 BLOCK = 4096  # bytes: blocks begin and end with pages
 # bytes; copying a smaller array into its frame is faster than lending and returning it
 IN_PLACE_FROM = 16 << 10
-
-
-@dataclass(slots=True)
-class _Block:
-    size: int
-    written: bool = True  # the owner still has an array in the block
-    readers: Counter[Hashable] = field(default_factory=Counter)
 
 
 class Arena:
@@ -52,16 +44,12 @@ class Arena:
         self._file = os.memfd_create(f"convoy-{name}-{secrets.token_hex(8)}", os.MFD_CLOEXEC)
         os.ftruncate(self._file, self.size)
         self._memory = Mapping(self._file, self.size, writable=True)
+        self._blocks = Blocks(self.size, BLOCK)
         self._lock = threading.Lock()
-        self._blocks: dict[int, _Block] = {}
-        self._starts: list[int] = []  # of the blocks, sorted, to find the block of an address
-        self._gaps = Gaps(self.size)
         self._large = 0  # pages exist up to this offset, large ones where the system has them
-        # offsets of blocks whose last array here is gone; a finaliser cannot take the lock
-        self._gone: deque[int] = deque()
 
     def __repr__(self) -> str:
-        return f"<arena {len(self._blocks)} blocks, {self.used} bytes>"
+        return f"<arena {self._blocks!r}>"
 
     @property
     def address(self) -> str:
@@ -79,26 +67,21 @@ class Arena:
     @property
     def used(self) -> int:
         """The bytes of the blocks that are held."""
-        with self._lock:
-            self._sweep()
-            return sum(block.size for block in self._blocks.values())
+        return self._blocks.used
 
     def empty(self, shape: tuple[int, ...], dtype: DTypeLike = np.float32) -> Array:
         """Return a new array, 4096-byte aligned, with arbitrary content. Raises MemoryError if no
         gap is large enough."""
         kind = np.dtype(dtype)
         count = int(np.prod(shape, dtype=np.int64))
-        wanted = max(BLOCK, -(-count * kind.itemsize // BLOCK) * BLOCK)
+        wanted = self._blocks.rounded(count * kind.itemsize)
+        offset = self._blocks.take(wanted)
         with self._lock:
-            self._sweep()
-            offset = self._gaps.take(wanted)
-            self._blocks[offset] = _Block(wanted)
-            insort(self._starts, offset)
             known = self._large
             wholes = -(-(offset + wanted) // LARGE_PAGE) * LARGE_PAGE
             self._large = max(known, wholes)
         self._memory.make_large(known, wholes - known)  # without the lock: it may take a while
-        memory = held(self._memory, offset, wanted, self._gone.append)
+        memory = held(self._memory, offset, wanted, self._blocks.dropped)
         return memory[: count * kind.itemsize].view(kind).reshape(shape)
 
     def place(self, array: Array) -> int | None:
@@ -120,46 +103,19 @@ class Arena:
 
     def lend(self, offset: int, reader: Hashable) -> None:
         """Keep the block of an array until `reader` returns it."""
-        with self._lock:
-            self._blocks[self._start(offset)].readers[reader] += 1
+        self._blocks.lend(offset, reader)
 
     def returned(self, reader: Hashable, offset: int) -> None:
         """Release one hold of a reader that has dropped an array, if the reader has a hold."""
-        with self._lock:
-            start = self._start(offset)
-            block = self._blocks.get(start)
-            if block is not None and block.readers[reader] > 0:
-                block.readers[reader] -= 1
-                self._settle(start, block)
+        self._blocks.returned(reader, offset)
 
     def forget(self, reader: Hashable) -> None:
         """Release all holds of a reader that has died."""
-        with self._lock:
-            for start, block in list(self._blocks.items()):
-                del block.readers[reader]  # a Counter: no error for an unknown reader
-                self._settle(start, block)
+        self._blocks.forget(reader)
 
     def close(self) -> None:
         """Let no further reader map the arena. Its memory goes with its last view. Call once."""
         os.close(self._file)
-
-    def _start(self, offset: int) -> int:
-        return self._starts[bisect_right(self._starts, offset) - 1] if self._starts else -1
-
-    def _sweep(self) -> None:
-        while self._gone:
-            start = self._gone.popleft()
-            block = self._blocks[start]
-            block.written = False
-            self._settle(start, block)
-
-    def _settle(self, start: int, block: _Block) -> None:
-        """Free the block if neither the owner nor a reader holds it."""
-        if block.written or any(block.readers.values()):
-            return
-        del self._blocks[start]
-        del self._starts[bisect_left(self._starts, start)]
-        self._gaps.give(start, block.size)
 
 
 class Window:
@@ -196,15 +152,18 @@ class Loan:
     """The arrays of one message that stay where they are. Call it with each array: it returns the
     array's offset, or None for an array that must travel."""
 
-    def __init__(self, arena: Arena, reader: int) -> None:
+    def __init__(self, arena: Arena, reader: int, device: DeviceArena | None = None) -> None:
         """Lend to `reader`, one life of a peer. With 0, a peer that maps no memory, every array
-        travels."""
+        travels. Arrays with a `place` lie in `device`."""
         self._arena = arena
+        self._device = device
         self._reader = reader
         self.offsets: list[int] = []
         self.size = 0
 
-    def __call__(self, array: Array) -> int | None:
+    def __call__(self, array: Any) -> int | None:
+        if self._device is not None and not isinstance(array, np.ndarray | np.generic):
+            return self._lent_on(self._device, array)
         if not self._reader or array.nbytes < IN_PLACE_FROM or not array.dtype.isnative:
             return None
         offset = self._arena.place(array)
@@ -214,18 +173,31 @@ class Loan:
             self.size += array.nbytes
         return offset
 
+    def _lent_on(self, device: DeviceArena, array: Any) -> int:
+        if not self._reader:
+            raise ActorStopped("the process that was to read an array on a device has ended")
+        offset: int = array.place[0]
+        device.lend(offset, self._reader)
+        self.offsets.append(offset)
+        self.size += array.nbytes
+        return offset
+
     def revoke(self) -> None:
         """Take back all arrays of a message that was not sent."""
         for offset in self.offsets:
-            self._arena.returned(self._reader, offset)
+            if self._device is not None and offset >= DEVICE:
+                self._device.returned(self._reader, offset)
+            else:
+                self._arena.returned(self._reader, offset)
 
 
 class Borrow:
     """The arrays of one received message that are read in place. Call it with an offset and a size
     (`received_arrays.Borrow`)."""
 
-    def __init__(self, window: Window | None) -> None:
+    def __init__(self, window: Window | None, device: DeviceWindow | None = None) -> None:
         self.window = window
+        self.device = device
         self.size = 0
 
     def __call__(self, offset: int, size: int) -> Array:
@@ -235,3 +207,20 @@ class Borrow:
             )
         self.size += size
         return self.window.bytes_at(offset, size)
+
+    def on_device(
+        self,
+        offset: int,
+        size: int,
+        event: int,
+        shape: Sequence[int],
+        dtype: Any,
+        strides: Sequence[int],
+    ) -> Any:
+        """Return an array of the sender's memory on a device (`DeviceWindow.array`)."""
+        if self.device is None:
+            raise MessageError(
+                "bad_shape", (f"{size} bytes at {offset} of a device's memory that is not open")
+            )
+        self.size += size
+        return self.device.array(offset, size, event, shape, dtype, strides)

@@ -51,6 +51,8 @@ def encode_arrays(body: Message, lend: Lend, descriptors: list[Any], frames: lis
                 frames.append(array)  # by reference, within a process
             elif offset is None:
                 frames.append(_frame(array, descriptor))
+            elif is_shared(array) and array.place is not None:
+                descriptor += [offset, list(array.array.strides), array.place[1]]
             else:
                 descriptor += (
                     [offset] if array.flags.c_contiguous else [offset, list(array.strides)]

@@ -1,8 +1,10 @@
 """Arrays of messages that lie on a device.
 
 An actor that shares such an array puts an object into its message that has the array's shape, dtype
-and bytes, the device's own `array`, and `on_host()`, which copies it to the host once. An actor of
-the same process that reads the device (`Actor.reads_device`) gets `array`. All others get the copy.
+and bytes, the device's own `array`, its `place` in memory that processes share on the device, and
+`on_host()`, which copies it to the host once. An actor of the same process that reads the device
+(`Actor.reads_device`) gets `array`. An actor of another process that reads the device gets an array
+at the same place. All others get the copy.
 """
 
 from __future__ import annotations
@@ -21,6 +23,9 @@ class SharedArray(Protocol):
     """An array on a device as it is put into a message. No actor writes to it."""
 
     array: Any
+    # the offset in memory that processes share on the device, and the number of the event behind
+    # the work that writes the array; None for an array outside this memory
+    place: tuple[int, int] | None
 
     def __len__(self) -> int: ...
 
@@ -49,14 +54,14 @@ def is_shared(value: object) -> TypeGuard[SharedArray]:
     return hasattr(value, "on_host")
 
 
-def shares(message: Message) -> bool:
-    """Whether an array of the message lies on a device and is shared."""
+def shared_in(message: Message) -> list[SharedArray]:
+    """The arrays of the message that lie on a device and are shared."""
+    found: list[SharedArray] = []
     for name, several in message.array_fields:
         value = getattr(message, name)
-        for array in value if several else (value,):
-            if not isinstance(array, HOST) and is_shared(array):
-                return True
-    return False
+        arrays = value if several else (value,)
+        found += [array for array in arrays if not isinstance(array, HOST) and is_shared(array)]
+    return found
 
 
 def copied(message: Message) -> Message:

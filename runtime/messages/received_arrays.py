@@ -6,8 +6,8 @@ No part of the header is trusted: every mistake raises MessageError.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator, Sequence
-from typing import Any
+from collections.abc import Iterator, Sequence
+from typing import Any, Protocol
 
 import numpy as np
 
@@ -18,16 +18,42 @@ from runtime.messages.message import Array, Message
 from runtime.messages.nesting import shown
 
 _INTEGERS = {int}
-# (offset, bytes) -> read-only view of those bytes of the sender's memory
-Borrow = Callable[[int, int], Array]
 
 
-def nothing(offset: int, size: int) -> Array:
-    """Refuse: the `Borrow` of a process that shares no memory. Raises MessageError."""
-    raise MessageError(
-        "bad_shape",
-        (f"{size} bytes at {offset} of shared memory, but none is shared with the sender"),
-    )
+class Borrow(Protocol):
+    """The sender's memory, read in place. Raises MessageError for bytes outside of it."""
+
+    def __call__(self, offset: int, size: int) -> Array:
+        """Return a read-only view of these bytes in host memory."""
+        ...
+
+    def on_device(
+        self,
+        offset: int,
+        size: int,
+        event: int,
+        shape: Sequence[int],
+        dtype: Any,
+        strides: Sequence[int],
+    ) -> Any:
+        """Return an array on the device of this process, which may be read behind `event`."""
+        ...
+
+
+class _Nothing:
+    """The memory of a sender that shares none."""
+
+    def __call__(self, offset: int, size: int) -> Array:
+        raise MessageError(
+            "bad_shape",
+            (f"{size} bytes at {offset} of shared memory, but none is shared with the sender"),
+        )
+
+    def on_device(self, offset: int, size: int, *layout: Any) -> Any:
+        return self(offset, size)
+
+
+nothing = _Nothing()
 
 
 def decode_arrays(
@@ -73,7 +99,7 @@ def _array(
     kind: type[Message], name: str, descriptor: Any, frames: Iterator[Any], borrow: Borrow
 ) -> Array:
     where = f"{kind.kind}.{name}"
-    if not (type(descriptor) is list and 2 <= len(descriptor) <= 4 and type(descriptor[1]) is list):
+    if not (type(descriptor) is list and 2 <= len(descriptor) <= 5 and type(descriptor[1]) is list):
         raise MessageError("bad_shape", f"{where}: not an array descriptor: {shown(descriptor)}")
     dtype_name, shape, *place = descriptor
     dtype = DTYPES.get(dtype_name) if type(dtype_name) is str else None
@@ -134,14 +160,15 @@ def _borrowed(
 ) -> Array:
     """Return an array in the sender's shared memory.
 
-    `place` is the offset, and the strides if the array is not contiguous. The array must not show
-    bytes more than once: with strides of 0, four bytes could become terabytes when a reader copies
-    them.
+    `place` is the offset, and the strides if the array is not contiguous. An array on a device has
+    both, and the number of an event. The array must not show bytes more than once: with strides of
+    0, four bytes could become terabytes when a reader copies them.
     """
     offset, *given = place
+    event = given.pop() if len(given) == 2 else None
     strides = given[0] if given else []
     numbers = (
-        [offset, *strides]
+        [offset, *strides, event or 0]
         if type(strides) is list and len(strides) == len(shape) * len(given)
         else [-1]
     )
@@ -160,4 +187,6 @@ def _borrowed(
         raise MessageError(
             "bad_shape", (f"{where}: {shape!r:.60} lies in {extent} bytes of shared memory")
         )
+    if event is not None:
+        return borrow.on_device(offset, extent, event, shape, dtype, strides)  # type: ignore[no-any-return]  # a device's array
     return np.ndarray(shape, dtype, borrow(offset, extent), 0, strides)

@@ -9,7 +9,8 @@ An array descriptor is [dtype name, [dimensions]]. A `tuple[Array, ...]` field i
 count. If a frame's bytes do not lie in the order of the dimensions, the descriptor has a third
 item: [axes], from the outermost in. An array in memory that the receiver shares has no frame. Its
 third item is the offset there; if the array is not contiguous, a fourth item is its [strides] in
-bytes.
+bytes. An array in memory of a device has both, and a fifth item: the number of the event behind the
+work that writes it.
 
 Decoding trusts nothing: every mistake raises MessageError with a reason label and changes nothing.
 Correct headers are recognised by comparing types as whole lists. `header_checks` finds the fault in

@@ -48,8 +48,9 @@ class RunPlan:
     duration of its array work. `namespaces`: machine -> the network namespace that stands for it.
     `metrics_ports` is the first port, see `metrics_port`. `metrics_names` are the host names under
     which pages may be requested, see `serving.hosts`. `files`: machine -> where its files are, if
-    not where they are here. `trace`: trace from the start of the process. `observe`: count and
-    serve metrics.
+    not where they are here. `devices`: actor -> the GPU of its machine, if it shares memory there
+    with other processes. `trace`: trace from the start of the process. `observe`: count and serve
+    metrics.
     """
 
     placement: Placement
@@ -69,6 +70,7 @@ class RunPlan:
     metrics_names: tuple[str, ...] = ()
     metrics_ports: int = 0
     files: dict[str, Files] = dataclasses.field(default_factory=dict)
+    devices: dict[str, str] = dataclasses.field(default_factory=dict)
     trace: bool = False
     observe: bool = True
 
@@ -110,6 +112,21 @@ class RunPlan:
         """Return a name that is equal for machines that share a loopback interface."""
         own_stack = machine in self.namespaces or not is_loopback(self.addresses[machine])
         return machine if own_stack else ""
+
+    def near(self, process: str) -> tuple[str, ...]:
+        """Return the actors of other processes that share memory of a device with this process."""
+        specs = {spec.name: spec for spec in self.placement.processes}
+        if not self.shared_memory or process not in specs:
+            return ()
+        mine = specs[process]
+        devices = {self.devices[actor] for actor in mine.actors if actor in self.devices}
+        return tuple(
+            actor
+            for spec in specs.values()
+            if spec.machine == mine.machine and spec is not mine
+            for actor in spec.actors
+            if self.devices.get(actor) in devices
+        )
 
     def key_file(self, process: str) -> Path:
         """Return the file with the keys of a process on its host. It is in the private folder,

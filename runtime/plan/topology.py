@@ -76,6 +76,12 @@ class ActorSpec:
         return str(getattr(self.options, "gpu", ""))
 
     @property
+    def shares_gpu(self) -> str:
+        """The GPU of its machine where the actor shares memory with actors of other processes; ""
+        for none."""
+        return str(getattr(self.options, "shares_gpu", ""))
+
+    @property
     def follows(self) -> bool:
         """Whether the actor joins the process of its peers on a GPU, if that is one process."""
         return bool(getattr(self.options, "follows", False))

@@ -46,6 +46,7 @@ from runtime.plan.placement import files_of, placed_later
 from runtime.plan.program import program_here, vocabulary_of
 from runtime.plan.roads import roads_of
 from runtime.plan.run_plan import RunPlan, key_file
+from runtime.plan.shared_devices import shared_devices
 from runtime.plan.topology import SUPERVISOR, ActorSpec, Placement, ProcessSpec
 from runtime.reasons import reason
 from runtime.records.target_files import TargetFile
@@ -401,6 +402,7 @@ class ProcessExecution(Execution):
                 machine.name: machine.namespace for machine in config.machine if machine.namespace
             },
             files=files_of(config),
+            devices=shared_devices(self.placement.topology, config),
             # later processes join a trace that is under way, see `Tracing`
             trace=config.run.trace > 0 and not self.began.is_set(),
             observe=config.run.observe,

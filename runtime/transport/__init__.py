@@ -13,7 +13,7 @@ zeromq         Sockets between hosts: ZeroMQ
 frame_parts    Frames that are too large to travel in one piece
 zmtp/          Helpers around ZeroMQ's sockets
 links          The credit accounts between two processes over sockets
-shared_arena   The memory that one process shares with its peers on this host
+shared_arena   The memory that one process shares with its peers on this host and on its device
 keys           The keys of a process
 host_identity  The identity of the host of this process
 incoming       The messages in a byte stream

@@ -1,5 +1,5 @@
-"""The memory that one process shares with its peers on this host: its arena, its windows onto their
-arenas, and the arrays to be returned.
+"""The memory that one process shares with its peers on this host and on its device: its arenas, its
+windows onto the arenas of peers, and the arrays to be returned.
 
 Used by `sockets`, whose messages carry the descriptors of arrays and the returns.
 """
@@ -9,17 +9,18 @@ from __future__ import annotations
 import asyncio
 import itertools
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
 from runtime.errors import LaunchError
-from runtime.memory.arena import Arena, Loan, Window
+from runtime.memory.arena import Arena, Borrow, Loan, Window
+from runtime.memory.device_arena import DEVICE, DeviceArena, DeviceWindow
 from runtime.reasons import reason
 
 _lives = itertools.count(1)
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class _Peer:
     """A peer in one of its lives. Arrays lent to it or owed to it never count for a later life with
     the same name."""
@@ -29,16 +30,25 @@ class _Peer:
     watch: int  # a descriptor that becomes readable when the peer's process ends
     # offsets of the peer's arrays whose last view in this process is gone
     due: list[int] = field(default_factory=list)
+    device: DeviceWindow | None = None
 
 
 class SharedMemory:
-    """Lends the arrays of `arena` to peers, reads theirs in place, and notices the death of a peer.
+    """Lends the arrays of `arena` and of `device` to peers, reads theirs in place, and notices the
+    death of a peer.
 
     Calls `on_due(peer)` on the event loop when arrays of that peer are to be returned (`take_due`).
     """
 
-    def __init__(self, process: str, arena: Arena, on_due: Callable[[str], None]) -> None:
+    def __init__(
+        self,
+        process: str,
+        arena: Arena,
+        on_due: Callable[[str], None],
+        device: DeviceArena | None = None,
+    ) -> None:
         self.arena = arena
+        self._device = device
         self._process = process
         self._on_due = on_due
         self._loop = asyncio.get_running_loop()
@@ -73,24 +83,47 @@ class SharedMemory:
             self._loop.remove_reader(gone.watch)
             os.close(gone.watch)
             self.arena.forget(gone.life)
+            if self._device is not None:
+                self._device.forget(gone.life)
 
     def loan(self, peer: str) -> Loan:
         """Return a Loan for one message to this peer."""
         known = self._peers.get(peer)
-        return Loan(self.arena, known.life if known is not None else 0)
+        return Loan(self.arena, known.life if known is not None else 0, self._device)
 
-    def window(self, peer: str, pid: int) -> Window | None:
-        """Return the window onto this peer's arena. None if the peer shares none, or if `pid` is
-        another life of it."""
+    def borrow(self, peer: str, pid: int) -> Borrow:
+        """Return a Borrow for one message of this peer. It has no memory if the peer shares none,
+        or if `pid` is another life of it."""
         known = self._peers.get(peer)
-        return known.window if known is not None and known.window.pid == pid else None
+        if known is None or known.window.pid != pid:
+            return Borrow(None)
+        return Borrow(known.window, known.device)
+
+    async def open_device(
+        self, peer: str, handles: Sequence[bytes], sizes: Sequence[int], events: Sequence[bytes]
+    ) -> None:
+        """Open the memory of a peer on the device of this process. Raises ValueError if the driver
+        refuses."""
+        known = self._peers.get(peer)
+        if known is None or self._device is None or self._device.memory is None:
+            raise ValueError("this process shares no memory of a device with it")
+        if known.device is None:
+            life = known.life
+            known.device = DeviceWindow(
+                self._device.memory, lambda offset: self._dropped(peer, life, offset)
+            )
+        # in a thread: the driver may take milliseconds
+        await asyncio.to_thread(known.device.open, handles, sizes, events)
 
     def returned(self, peer: str, offsets: list[int]) -> None:
         """Take back arrays of this process whose last view at the peer is gone."""
         known = self._peers.get(peer)
         if known is not None:
             for offset in offsets:
-                self.arena.returned(known.life, offset)
+                if self._device is not None and offset >= DEVICE:
+                    self._device.returned(known.life, offset)
+                else:
+                    self.arena.returned(known.life, offset)
 
     def take_due(self, peer: str) -> list[int]:
         """Return the offsets of the peer's arrays whose last view here is gone. The caller must

@@ -13,7 +13,8 @@ from collections.abc import Callable
 from functools import partial
 
 from runtime.errors import ActorStopped, LaunchError, MessageError
-from runtime.memory.arena import Arena, Borrow
+from runtime.memory.arena import Arena
+from runtime.memory.device_arena import DeviceArena
 from runtime.messages import wire
 from runtime.messages.arrays import Frame
 from runtime.messages.credits import cost_of
@@ -44,7 +45,8 @@ class SocketTransport(Transport):
     nearest first. A peer on this host connects to the first address. A peer on another host
     connects to the first that is not a file. `on_link_lost(peer)` is called once when a connection
     to a peer breaks: messages under way may be lost, and no more arrive. Arrays in `arena` stay
-    there for peers that have an arena too, and only their offsets travel."""
+    there for peers that have an arena too, and only their offsets travel; so do arrays in `device`
+    for peers that have opened it."""
 
     def __init__(
         self,
@@ -58,6 +60,7 @@ class SocketTransport(Transport):
         keys: Keys = NO_KEYS,
         on_link_lost: Callable[[str], None] = lambda peer: None,
         arena: Arena | None = None,
+        device: DeviceArena | None = None,
     ) -> None:
         super().__init__(process, deliver, reject, limits)
         self.on_link_lost = on_link_lost
@@ -69,10 +72,10 @@ class SocketTransport(Transport):
         self._host = host_identity.identity()
         self._links: dict[tuple[str, Lane], PeerLink] = {}
         self._sources = Sources(limits.credit_of, self._answer)
-        self._shared: SharedMemory | None = None
+        self.shared: SharedMemory | None = None
         if arena is not None:
-            self._shared = SharedMemory(process, arena, self._sources.give_back)
-            self._sources.take_due = self._shared.take_due
+            self.shared = SharedMemory(process, arena, self._sources.give_back, device)
+            self._sources.take_due = self.shared.take_due
 
     async def open(self) -> Endpoints:
         """Listen on both lanes. Raises LaunchError with the address if it is taken."""
@@ -92,7 +95,7 @@ class SocketTransport(Transport):
             tuple(listener.address for listener in self._listeners[lane]) for lane in _LANES
         )
         return Endpoints(
-            control, bulk, self._shared.arena.address if self._shared else "", self._host
+            control, bulk, self.shared.arena.address if self.shared else "", self._host
         )
 
     def connect(self, peer: str, endpoints: Endpoints) -> None:
@@ -111,9 +114,9 @@ class SocketTransport(Transport):
                 raise LaunchError(
                     f"process '{self.process}' cannot connect to '{peer}': {reason(error)}"
                 ) from None
-        if self._shared is not None and endpoints.arena and near:
-            self._shared.connect(peer, endpoints.arena)
-            self._links[peer, "bulk"].on_returned = partial(self._shared.returned, peer)
+        if self.shared is not None and endpoints.arena and near:
+            self.shared.connect(peer, endpoints.arena)
+            self._links[peer, "bulk"].on_returned = partial(self.shared.returned, peer)
 
     def disconnect(self, peer: str, why: str) -> None:
         self._let_go(peer, why)
@@ -152,10 +155,10 @@ class SocketTransport(Transport):
 
     async def send(self, peer: str, envelope: Envelope) -> None:
         link = self._link(peer, envelope)
-        if self._shared is None or not envelope.message.array_fields:
+        if self.shared is None or not envelope.message.array_fields:
             await self._send(link, envelope, wire.encode(envelope), 0)
             return
-        loan = self._shared.loan(peer)
+        loan = self.shared.loan(peer)
         try:
             await self._send(link, envelope, wire.encode(envelope, loan), loan.size)
         except BaseException:
@@ -184,8 +187,8 @@ class SocketTransport(Transport):
     def _arrived(self, lane: Lane, identity: bytes, frames: Frames) -> None:
         source = self._sources[lane, identity]
         borrow = (
-            Borrow(self._shared.window(source.peer, source.pid))
-            if self._shared is not None and lane == "bulk"
+            self.shared.borrow(source.peer, source.pid)
+            if self.shared is not None and lane == "bulk"
             else None
         )
         size = wire.size_of(frames)
@@ -213,8 +216,8 @@ class SocketTransport(Transport):
                 listener.close()
             listeners.clear()
         self._links.clear()
-        if self._shared is not None:
-            self._shared.close()
+        if self.shared is not None:
+            self.shared.close()
         for ports in self._ports.values():
             await ports.close()
         self._ports.clear()

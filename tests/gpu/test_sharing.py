@@ -1,5 +1,5 @@
-"""Two workers on one device: every array is copied to the host once if its readers live in other
-processes, and never if they live in the same one."""
+"""Two workers on one device: arrays stay there, in one process and between processes. Without shared
+memory on the device, each is copied to the host once if its readers live in other processes."""
 
 from __future__ import annotations
 
@@ -21,6 +21,7 @@ from tests.helpers.support import configure, events, run_directory
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(400)]
 
+BY_HOST = "[links]\ndevice_memory = false\n"
 TOGETHER = '[placement]\nprocesses = "per-device"\n'
 BATCH = 16
 FEW, MANY = 2, 6  # iterations
@@ -81,27 +82,32 @@ def arrays_of(directory: Path) -> dict[str, np.ndarray]:
 
 
 @pytest.mark.parametrize("preset", SHARED)
-def test_arrays_are_copied_to_the_host_once_between_processes_and_never_within_one(
+def test_arrays_stay_on_the_device_or_are_copied_to_the_host_once_with_the_same_bits(
     preset: str, stand_in: Path, tmp_path: Path
 ) -> None:
-    apart, one = one_iteration(tmp_path / "apart", stand_in, preset)
+    shared, first = one_iteration(tmp_path / "shared", stand_in, preset)
+    apart, one = one_iteration(tmp_path / "apart", stand_in, preset, BY_HOST)
     together, other = one_iteration(tmp_path / "together", stand_in, preset, TOGETHER)
     # a group may have begun one pass more when a run ends; an array that is copied twice is more
     begun = GROUPS[preset] * SHARED[preset] / (MANY - FEW) if preset in GROUPS else 0
     assert -begun <= apart["bytes_to_host"] - SHARED[preset] < SMALL + begun, apart
     assert together["bytes_to_host"] < SMALL, together
+    assert shared["bytes_to_host"] < SMALL, shared
     assert apart["framed"] < SMALL and together["framed"] == 0, (apart, together)
+    assert shared["framed"] == 0, shared
     if preset in GROUPS:
         return  # its model depends on the order in which messages arrive
-    expected, found = arrays_of(one), arrays_of(other)
-    for name, array in expected.items():
-        assert found[name].tobytes() == array.tobytes(), name
+    expected = arrays_of(one)
+    for directory in (first, other):
+        found = arrays_of(directory)
+        for name, array in expected.items():
+            assert found[name].tobytes() == array.tobytes(), name
 
 
 def test_the_exchange_at_the_host_copies_each_bucket_while_later_ones_are_computed(
     stand_in: Path, tmp_path: Path
 ) -> None:
-    found, _ = one_iteration(tmp_path, stand_in, "host-accumulate")
+    found, _ = one_iteration(tmp_path, stand_in, "host-accumulate", BY_HOST)
     assert 4 * 500 * 800 > BUCKET_BYTES > CONV
     # two buckets and the scores of each worker
     assert found["copies_to_host"] == 2 * (2 + 1)

@@ -63,7 +63,7 @@ RUNTIME_MISTAKES = {
     "[run]\nnam = 'x'": "cluster.toml:2: run.nam: unknown key (did you mean 'name'?)",
     "[links]\nzzz = 1": (
         "cluster.toml:2: links.zzz: unknown key (allowed: bytes_per_second, credit_bytes, "
-        "encryption, latency, "
+        "device_memory, encryption, latency, "
         "max_message_bytes, shared_memory, transport)"
     ),
     "[[machine]]\nname = 'a'\ncores = 'two'": (

@@ -215,7 +215,7 @@ class Blocks(RuleBasedStateMachine):
             self.arena.forget(reader)
         gc.collect()
         assert self.arena.used == 0
-        assert self.arena._gaps._free == [(0, ROOM)]
+        assert self.arena._blocks._gaps._free == [(0, ROOM)]
         self.arena.close()
 
 
@@ -255,7 +255,7 @@ async def test_a_killed_peer_is_noticed_and_its_blocks_are_released(arena: Arena
     peer.send_signal(signal.SIGKILL)
     async with asyncio.timeout(60):
         # the watch runs on this loop
-        while shared.window("peer", peer.pid) is not None:  # noqa: ASYNC110
+        while shared.borrow("peer", peer.pid).window is not None:  # noqa: ASYNC110
             await asyncio.sleep(0)
     assert arena.used == 0
     assert shared.loan("peer")(arena.empty((IN_PLACE_FROM,), np.uint8)) is None
@@ -284,7 +284,7 @@ async def test_an_array_of_a_former_life_is_not_returned_to_the_next(
     seen = []
     for life in (former, later):
         shared.connect("peer", life.address)
-        window = shared.window("peer", os.getpid())
+        window = shared.borrow("peer", os.getpid()).window
         assert window is not None
         seen.append(window.bytes_at(BLOCK, 8))
     del seen[0], window
@@ -317,9 +317,9 @@ async def test_memory_is_read_in_place_only_for_the_process_whose_memory_is_mapp
 ) -> None:
     shared, former, _ = lives
     shared.connect("peer", former.address)
-    assert shared.window("peer", os.getpid()) is not None
-    assert shared.window("peer", os.getpid() + 1) is None
-    assert shared.window("stranger", os.getpid()) is None
+    assert shared.borrow("peer", os.getpid()).window is not None
+    assert shared.borrow("peer", os.getpid() + 1).window is None
+    assert shared.borrow("stranger", os.getpid()).window is None
 
 
 async def test_memory_that_cannot_be_mapped_is_an_error_that_says_what_to_do(arena: Arena) -> None:
