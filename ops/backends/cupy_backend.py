@@ -113,9 +113,9 @@ class CupyBackend(
 
     Options: `b_p`, the number of images that are lowered together (None: as many as a limit of
     memory allows). `device`, the GPU's number. `precision` of products of float32: "full", "tf32"
-    or "bf16". `cudnn`: "fastest" takes cuDNN's convolutions where they are right and faster,
-    "deterministic" takes them wherever they are right, "off" never takes them. With `b_p`, which
-    asks for lowering, `cudnn` is "off".
+    or "bf16", with which nets also store images in bfloat16. `cudnn`: "fastest" takes cuDNN's
+    convolutions where they are right and faster, "deterministic" takes them wherever they are
+    right, "off" never takes them. With `b_p`, which asks for lowering, `cudnn` is "off".
 
     CUDA's choice of a device belongs to the thread: make the backend in the thread that computes
     with it.
@@ -127,6 +127,7 @@ class CupyBackend(
     channels_last = joins = True
     records = True
     joined_activations = ("relu",)
+    more_bfloat16 = ("dropout", "lrn")
 
     def __init__(
         self,
@@ -142,6 +143,7 @@ class CupyBackend(
         check_choice("precision", precision, PRECISIONS)
         check_choice("cudnn", cudnn, CUDNN)
         self.precision = precision
+        self.stores_bfloat16 = precision == "bf16"
         self.cudnn = "off" if b_p is not None else cudnn
         self._xp = _cupy(device) if xp is None else xp
         self._device = device if xp is None else None
@@ -348,7 +350,7 @@ def _split_sums(joined: Array, arrays: Sequence[Array]) -> list[float]:
     return found
 
 
-def planned(b_p: int | None = None) -> CupyBackend:
+def planned(b_p: int | None = None, precision: str = "full") -> CupyBackend:
     """Return the backend over NumPy's arrays, for plans: they show the layout and the memory of
     arrays. It starts no kernel."""
-    return CupyBackend(b_p, xp=np)
+    return CupyBackend(b_p, xp=np, precision=precision)

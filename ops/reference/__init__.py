@@ -40,4 +40,5 @@ compression       Smaller forms of float32 arrays
 decoupled_update  Parameter updates with decoupled weight decay, as in PyTorch
 whole_update      Parameter updates in which every number depends on the whole parameter
 scaled_codes      Integer codes of float32 arrays
+mixed_images      Images of an operation of which some are float32 and some bfloat16
 """
