@@ -37,7 +37,7 @@ from ops.holding import holds_lock
 from ops.interface.backend import Backend
 from ops.recording import Recording
 
-PRECISIONS = ("full", "tf32", "bf16")
+PRECISIONS = ("full", "fast", "tf32", "bf16")
 CUDNN = ("off", "fastest", "deterministic")
 LARGE = 1 << 14  # bytes from which on an array's copy to the host is worth page-locked memory
 NO_MEMORY = 2  # cudaErrorMemoryAllocation
@@ -112,8 +112,9 @@ class CupyBackend(
     """Backend "cupy".
 
     Options: `b_p`, the number of images that are lowered together (None: as many as a limit of
-    memory allows). `device`, the GPU's number. `precision` of products of float32: "full", "tf32"
-    or "bf16", with which nets also store images in bfloat16. `cudnn`: "fastest" takes cuDNN's
+    memory allows). `device`, the GPU's number. `precision` of products of float32: "full", "tf32",
+    "fast", which is "tf32" for convolutions and "full" for all else, or "bf16", with which nets
+    also store images in bfloat16. `cudnn`: "fastest" takes cuDNN's
     convolutions where they are right and faster, "deterministic" takes them wherever they are
     right, "off" never takes them. With `b_p`, which asks for lowering, `cudnn` is "off".
 
@@ -155,11 +156,13 @@ class CupyBackend(
         self._copied: list[tuple[Any, Array]] = []  # copies that the device may still be reading
         self.launch = Launcher(self._xp, self.repeats)
         self.scratch = Scratch(self._xp, self.repeats)
-        self.product: Product = (
-            Cublas(self._xp, _cublas(), precision, self.repeats)
-            if self.repeats is not None
-            else PlainProduct(self._xp)
-        )
+        self.product = self._products("full" if precision == "fast" else precision)
+        self.conv_product = self._products("tf32") if precision == "fast" else self.product
+
+    def _products(self, precision: str) -> Product:
+        if self.repeats is None:
+            return PlainProduct(self._xp)
+        return Cublas(self._xp, _cublas(), precision, self.repeats)
 
     @property
     def xp(self) -> Any:  # the caller may do something that is not recorded

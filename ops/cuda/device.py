@@ -37,6 +37,7 @@ class OnDevice(Widened):
 
     launch: Launcher
     product: Product
+    conv_product: Product  # the products of convolutions, whose factors may be rounded more
     scratch: Scratch
     repeats: Repeats | None = None
     precision: str

@@ -25,7 +25,7 @@ def ops_of(
     as in `Job`. Raises LaunchError if the device cannot be used here."""
     if device == "cpu":
         return cpu_ops(kernels, b_p=b_p, precision=_on_cpu(precision), threads=threads)
-    precision = precision if precision in GPU_PRECISIONS else "full"
+    precision = precision if precision in (*GPU_PRECISIONS, "fast") else "full"
     if device == "cuda":
         return ops.get_backend("cupy plan", b_p=b_p, precision=precision)
     number = int(device.removeprefix("cuda:"))

@@ -225,7 +225,9 @@ def test_only_the_pass_that_is_wrong_is_lowered(
     ]
 
 
-@pytest.mark.parametrize(("precision", "most"), [("full", 1e-4), ("tf32", 5e-3), ("bf16", 2e-2)])
+@pytest.mark.parametrize(
+    ("precision", "most"), [("full", 1e-4), ("fast", 5e-3), ("tf32", 5e-3), ("bf16", 2e-2)]
+)
 def test_the_error_bound_depends_on_the_rounding_of_factors(precision: str, most: float) -> None:
     assert choose.against(choose.Found(most), precision) is None
     assert choose.against(choose.Found(most * 1.01), precision) is not None
@@ -270,7 +272,7 @@ def test_deterministic_leaves_out_other_engines_and_uses_no_clock(
     assert all(notes.NONDETERMINISTIC in graph.left_out for graph in cudnn.made)
 
 
-@pytest.mark.parametrize("precision", ["full", "tf32", "bf16"])
+@pytest.mark.parametrize("precision", ["full", "fast", "tf32", "bf16"])
 def test_tensor_cores_round_float32_only_if_precision_allows_it(
     precision: str, cudnn: ModuleType, make: Made
 ) -> None:

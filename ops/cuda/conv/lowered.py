@@ -53,7 +53,7 @@ class Lowered:
             for columns, windows_MD in zip(
                 self._columns(self._k), self._lower(x[part]), strict=True
             ):
-                self._ops.product(windows_MD, w_KD[columns].T, y_MK[:, columns], False)
+                self._ops.conv_product(windows_MD, w_KD[columns].T, y_MK[:, columns], False)
         self._ops.shifted(y, b, rectify)
 
     def backward_data(self, dy: Array, w: Array, dx: Array) -> None:
@@ -69,7 +69,7 @@ class Lowered:
                     if not self._identity
                     else windows[:, g * self._own : (g + 1) * self._own]
                 )
-                self._ops.product(dy_MK[:, columns], w_D, out, False)
+                self._ops.conv_product(dy_MK[:, columns], w_D, out, False)
             if not self._identity:
                 self._lift(windows, into)
 
@@ -80,7 +80,9 @@ class Lowered:
             for columns, windows_MD in zip(
                 self._columns(self._k), self._lower(x[part]), strict=True
             ):
-                self._ops.product(dy_MK[:, columns].T, windows_MD, dw_KD[columns], part.start > 0)
+                self._ops.conv_product(
+                    dy_MK[:, columns].T, windows_MD, dw_KD[columns], part.start > 0
+                )
         self._weights.unpack(dw_KD, dw)
 
     def _parts(self) -> Iterator[slice]:
