@@ -122,7 +122,7 @@ def layers() -> str:
     for work in WORKLOADS:
         lines.append(f"## {work.net}, {work.batch} images\n")
         lines += [
-            "| layer | GFLOP | MB | us in `fast` | us in `tf32` | us in `bf16` |",
+            "| layer | GFLOP | MB | us in `exact` | us in `tf32` | us in `bf16` |",
             "| --- | --- | --- | --- | --- | --- |",
         ]
         for one in of_net(work)[1]:

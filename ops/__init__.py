@@ -120,7 +120,7 @@ _BACKENDS: dict[str, tuple[Callable[..., Backend], tuple[str, ...]]] = {
     "numpy": (NumpyBackend, ("b_p",)),
     "cpu": (_cpu, ("b_p", "threads", "precision")),
     "emulated": (EmulatedBackend, ()),
-    "cupy plan": (planned, ("b_p",)),  # shapes and memory of "cupy", without a device
+    "cupy plan": (planned, ("b_p", "precision")),  # shapes and memory of "cupy", without a device
     "cupy": (CupyBackend, ("b_p", "device", "precision", "cudnn")),  # imports cupy when it is made
 }
 

@@ -33,6 +33,9 @@ class Dropout(Layer):
     stream: ClassVar[str] = "dropout"  # names its random numbers
     may_keep_all: ClassVar[bool] = False  # a ratio of 0 is allowed
 
+    def holds_bfloat16(self, bottom: int | None = None) -> bool:
+        return self.takes_bfloat16 or "dropout" in self.ops.more_bfloat16
+
     def needs(self, bottoms: Sequence[Shape], tops: Sequence[Shape], training: bool) -> list[Need]:
         # as a view, it only passes bottoms and gradients on
         return [] if self.views else super().needs(bottoms, tops, training)

@@ -32,6 +32,9 @@ class LRN(Layer):
     top_is_free = False
     planned = True
 
+    def holds_bfloat16(self, bottom: int | None = None) -> bool:
+        return "lrn" in self.ops.more_bfloat16
+
     def needs(self, bottoms: Sequence[Shape], tops: Sequence[Shape], training: bool) -> list[Need]:
         return [*super().needs(bottoms, tops, training), Need("scale", tops[0], SAVED)]
 

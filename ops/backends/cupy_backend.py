@@ -41,7 +41,7 @@ from ops.interface.backend import Backend
 from ops.interface.pixels import ImageForm
 from ops.recording import Recording
 
-PRECISIONS = ("full", "tf32", "bf16")
+PRECISIONS = ("full", "fast", "tf32", "bf16")
 CUDNN = ("off", "fastest", "deterministic")
 LARGE = 1 << 14  # bytes from which on an array's copy to the host is worth page-locked memory
 _MADE: dict[int, CupyBackend] = {}  # device -> the backend of this process that was made last
@@ -109,10 +109,11 @@ class CupyBackend(
     """Backend "cupy".
 
     Options: `b_p`, the number of images that are lowered together (None: as many as a limit of
-    memory allows). `device`, the GPU's number. `precision` of products of float32: "full", "tf32"
-    or "bf16". `cudnn`: "fastest" takes cuDNN's convolutions where they are right and faster,
-    "deterministic" takes them wherever they are right, "off" never takes them. With `b_p`, which
-    asks for lowering, `cudnn` is "off".
+    memory allows). `device`, the GPU's number. `precision` of products of float32: "full", "tf32",
+    "fast", which is "tf32" for convolutions and "full" for all else, or "bf16", with which nets
+    also store images in bfloat16. `cudnn`: "fastest" takes cuDNN's
+    convolutions where they are right and faster, "deterministic" takes them wherever they are
+    right, "off" never takes them. With `b_p`, which asks for lowering, `cudnn` is "off".
 
     CUDA's choice of a device belongs to the thread: make the backend in the thread that computes
     with it.
@@ -124,6 +125,7 @@ class CupyBackend(
     channels_last = joins = True
     records = True
     joined_activations = ("relu",)
+    more_bfloat16 = ("dropout", "lrn")
 
     def __init__(
         self,
@@ -139,6 +141,7 @@ class CupyBackend(
         check_choice("precision", precision, PRECISIONS)
         check_choice("cudnn", cudnn, CUDNN)
         self.precision = precision
+        self.stores_bfloat16 = precision == "bf16"
         self.cudnn = "off" if b_p is not None else cudnn
         self._xp = _cupy(device) if xp is None else xp
         self._device = device if xp is None else None
@@ -151,11 +154,13 @@ class CupyBackend(
         self.uploads = Uploads(self._xp, device)
         self.launch = Launcher(self._xp, self.repeats)
         self.scratch = Scratch(self._xp, self.repeats)
-        self.product: Product = (
-            Cublas(self._xp, _cublas(), precision, self.repeats)
-            if self.repeats is not None
-            else PlainProduct(self._xp)
-        )
+        self.product = self._products("full" if precision == "fast" else precision)
+        self.conv_product = self._products("tf32") if precision == "fast" else self.product
+
+    def _products(self, precision: str) -> Product:
+        if self.repeats is None:
+            return PlainProduct(self._xp)
+        return Cublas(self._xp, _cublas(), precision, self.repeats)
 
     @property
     def xp(self) -> Any:  # the caller may do something that is not recorded
@@ -345,7 +350,7 @@ def _is_pinned(host: Any, dtype: Any) -> bool:
     return isinstance(host, Pinned) and host.dtype == dtype and bool(host.flags.c_contiguous)
 
 
-def planned(b_p: int | None = None) -> CupyBackend:
+def planned(b_p: int | None = None, precision: str = "full") -> CupyBackend:
     """Return the backend over NumPy's arrays, for plans: they show the layout and the memory of
     arrays. It starts no kernel."""
-    return CupyBackend(b_p, xp=np)
+    return CupyBackend(b_p, xp=np, precision=precision)

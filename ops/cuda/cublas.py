@@ -18,8 +18,9 @@ class Cublas:
     `out`, the precision.
 
     "tf32" rounds float32 factors to 10 bits behind the point and "bf16" to 7. The tensor cores
-    round factors as they read them; products are summed in float32. `library`: what makes its
-    handle, and cuBLAS as CuPy calls it.
+    round factors as they read them; products are summed in float32. Factors that are stored in
+    bfloat16 give float32 or bfloat16. `library`: what makes its handle, and cuBLAS as CuPy calls
+    it.
     """
 
     def __init__(
@@ -47,9 +48,11 @@ class Cublas:
         self._kinds = {
             "float32": (runtime.CUDA_R_32F, getattr(cublas, f"CUBLAS_COMPUTE_32F{fast}")),
             "float64": (runtime.CUDA_R_64F, cublas.CUBLAS_COMPUTE_64F),
+            "bfloat16": (runtime.CUDA_R_16BF, cublas.CUBLAS_COMPUTE_32F),
         }
         self._algorithm = cublas.CUBLAS_GEMM_DEFAULT
-        self._factors = {name: np.array([0, 1], name) for name in self._kinds}
+        self._factors = {name: np.array([0, 1], name) for name in ("float32", "float64")}
+        self._factors["bfloat16"] = self._factors["float32"]
 
     def __call__(self, a: Array, b: Array, out: Array, accumulate: bool) -> None:
         """out = a b, or out + a b if `accumulate`."""
@@ -60,9 +63,11 @@ class Cublas:
             out[...] = (out if accumulate else 0) + self._cupy.matmul(a, b)
             return
         (a, turn_a, step_a), (b, turn_b, step_b) = self._factor(a), self._factor(b)
-        kind, compute = self._kinds[str(out.dtype)]
-        number = self._factors[str(out.dtype)].ctypes.data  # the address of 0; 1 follows it
-        one = number + out.itemsize
+        kind, compute = self._kinds[str(a.dtype)]
+        result, _ = self._kinds[str(out.dtype)]
+        numbers = self._factors[str(out.dtype)]
+        number = numbers.ctypes.data  # the address of 0; 1 follows it
+        one = number + numbers.itemsize
         # cuBLAS counts columns first: our rows are its columns, and it computes out' = b' a'
         arguments = (
             turn_b,
@@ -79,7 +84,7 @@ class Cublas:
             step_a,
             one if accumulate else number,
             address(out),
-            kind,
+            result,
             step_of(out),
             compute,
             self._algorithm,

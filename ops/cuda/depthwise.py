@@ -6,12 +6,13 @@ from __future__ import annotations
 import math
 
 from ops.cuda.device import OnDevice, strips_of
-from ops.cuda.image_layout import step_of
+from ops.cuda.image_layout import arithmetic, step_of
 from ops.cuda.launch import divisor
 from ops.cuda.repeats import repeated
 from ops.errors import Array, Shape
 from ops.geometry import ConvGeometry
 from ops.reference import depthwise
+from ops.reference.mixed_images import checked
 
 
 class Depthwise(OnDevice):
@@ -22,7 +23,7 @@ class Depthwise(OnDevice):
         self, x: Array, w: Array, b: Array | None, geometry: ConvGeometry, out: Array | None = None,
         *, rectify: bool = False,
     ) -> Array:  # fmt: skip
-        shape = depthwise.check_forward(x, w, b, geometry, out)
+        shape = depthwise.check_forward(checked(x), w, b, geometry, checked(out))
         y = self.images_like(shape, out, x.dtype)
         into = self.into(y)
         x = self.read(x)
@@ -31,7 +32,7 @@ class Depthwise(OnDevice):
         self.launch(
             "depthwise_forward",
             y.size,
-            x.dtype,
+            w.dtype,
             x,
             step_of(x),
             self.contiguous(w),
@@ -51,7 +52,7 @@ class Depthwise(OnDevice):
     def depthwise_backward_data(
         self, dy: Array, w: Array, geometry: ConvGeometry, in_shape: Shape, out: Array | None = None
     ) -> Array:
-        depthwise.check_backward_data(dy, w, geometry, in_shape, out)
+        depthwise.check_backward_data(checked(dy), w, geometry, in_shape, checked(out))
         dx = self.images_like(in_shape, out, dy.dtype)
         into = self.into(dx)
         dy = self.read(dy)
@@ -59,7 +60,7 @@ class Depthwise(OnDevice):
         self.launch(
             "depthwise_data",
             dx.size,
-            dy.dtype,
+            w.dtype,
             dy,
             step_of(dy),
             self.contiguous(w),
@@ -80,9 +81,10 @@ class Depthwise(OnDevice):
         self, x: Array, dy: Array, geometry: ConvGeometry, w_shape: Shape, *,
         bias: bool, out_w: Array | None = None, out_b: Array | None = None,
     ) -> tuple[Array, Array | None]:  # fmt: skip
-        depthwise.check_backward_weights(x, dy, geometry, w_shape, out_w, out_b)
-        dw: Array = self.xp.empty(w_shape, x.dtype) if out_w is None else out_w
-        into = dw if dw.flags.c_contiguous else self.xp.empty(w_shape, x.dtype)
+        depthwise.check_backward_weights(checked(x), checked(dy), geometry, w_shape, out_w, out_b)
+        real = arithmetic(x)
+        dw: Array = self.xp.empty(w_shape, real) if out_w is None else out_w
+        into = dw if dw.flags.c_contiguous else self.xp.empty(w_shape, real)
         x = self.read(x)
         dy = self.read(dy)
         n, k, high, wide = dy.shape
@@ -90,12 +92,12 @@ class Depthwise(OnDevice):
         pixels = n * high * wide
         length = k * taps
         strips = strips_of(pixels, length)
-        sums = self.scratch.take("sums", (strips, length), x.dtype)
+        sums = self.scratch.take("sums", (strips, length), real)
         per_channel = k // x.shape[1]
         self.launch(
             "depthwise_weights",
             strips * length,
-            x.dtype,
+            real,
             x,
             step_of(x),
             dy,
@@ -112,7 +114,7 @@ class Depthwise(OnDevice):
             *_strides(geometry),
         )
         sums, strips = self.gathered(sums, 1, strips, length)
-        self.launch("total_sums", length, x.dtype, sums, into, length, strips)
+        self.launch("total_sums", length, real, sums, into, length, strips)
         return self.delivered(into, dw), self.column_sums(dy, out_b) if bias else None
 
     def depthwise_scratch(

@@ -12,12 +12,14 @@ import math
 from collections.abc import Callable
 from typing import Any
 
-from ops.cuda.image_layout import new_images, step_of, width
+import numpy as np
+
+from ops.cuda.image_layout import arithmetic, new_images, step_of, width
 from ops.cuda.launch import NOTHING, Launcher, divisor
 from ops.cuda.repeats import Repeats
 from ops.cuda.scratch import Scratch
-from ops.errors import Array, Shape
-from ops.interface.backend import Backend
+from ops.errors import BFLOAT16, Array, Shape
+from ops.interface.widened import Widened
 
 # threads that read the numbers of a sum over columns: from about 100 000 on they keep an H100's
 # memory busy
@@ -28,12 +30,14 @@ SUMMED = 16  # about how many sums one thread adds up after that
 Product = Callable[[Array, Array, Array, bool], None]
 
 
-class OnDevice(Backend):
+class OnDevice(Widened):
     """A backend with kernels. In a product each factor has contiguous rows or columns, and `out`
-    has contiguous rows."""
+    has contiguous rows. Both factors have one dtype. `out` has it too, or is float32 if the factors
+    are bfloat16."""
 
     launch: Launcher
     product: Product
+    conv_product: Product  # the products of convolutions, whose factors may be rounded more
     scratch: Scratch
     repeats: Repeats | None = None
     precision: str
@@ -79,15 +83,16 @@ class OnDevice(Backend):
     def column_sums(self, x: Array, out: Array | None) -> Array:
         """x, which has a `step_of` -> (C,), summed over all pixels or rows."""
         c = width(x)
-        total: Array = self.xp.empty((c,), x.dtype) if out is None else out
-        into = total if total.flags.c_contiguous else self.xp.empty((c,), x.dtype)
+        real = arithmetic(x)
+        total: Array = self.xp.empty((c,), real) if out is None else out
+        into = total if total.flags.c_contiguous else self.xp.empty((c,), real)
         m = math.prod(x.shape) // c
         strips = strips_of(m, c)
-        sums = self.scratch.take("sums", (strips, c), x.dtype)
+        sums = self.scratch.take("sums", (strips, c), real)
         self.launch(
             "strip_sums",
             strips * c,
-            x.dtype,
+            real,
             x,
             step_of(x),
             sums,
@@ -97,7 +102,7 @@ class OnDevice(Backend):
             strips,
         )
         sums, strips = self.gathered(sums, 1, strips, c)
-        self.launch("total_sums", c, x.dtype, sums, into, c, strips)
+        self.launch("total_sums", c, real, sums, into, c, strips)
         return self.delivered(into, total)
 
     def gathered(self, sums: Array, halves: int, strips: int, c: int) -> tuple[Array, int]:
@@ -128,7 +133,7 @@ class OnDevice(Backend):
             self.launch(
                 "shift",
                 y.size,
-                y.dtype,
+                arithmetic(y),
                 y,
                 step_of(y),
                 self.given(b),
@@ -138,10 +143,41 @@ class OnDevice(Backend):
             )
 
     def turn(self, source: Array, into: Array, rows: int, columns: int) -> None:
-        """(N, rows, columns) -> (N, columns, rows), as both lie in memory."""
-        self.launch(
-            "turn", into.size, into.dtype, source, into, into.size, divisor(rows), divisor(columns)
-        )
+        """(N, rows, columns) -> (N, columns, rows), as both lie in memory. `into` may be stored in
+        bfloat16."""
+        sizes = divisor(rows), divisor(columns)
+        self.launch("turn", into.size, arithmetic(into), source, into, into.size, *sizes)
+
+    def stored_copy(self, x: Array, into: Array) -> None:
+        """Copy x, which has a `step_of`, to an array of its shape that has one. Either may be
+        stored in bfloat16."""
+        arrays = x, step_of(x), into, step_of(into)
+        self.launch("copy", x.size, arithmetic(x), *arrays, x.size, divisor(width(x)))
+
+    def widened(self, x: Array) -> Array:
+        if step_of(x) is None or not x.size:
+            found: Array = x.astype(np.float32)
+            return found
+        wide = self._like_rows(x, np.float32)
+        self.stored_copy(x, wide)
+        return wide
+
+    def narrowed(self, x: Array, into: Array) -> None:
+        if step_of(into) is None or not x.size:
+            into[...] = x.astype(BFLOAT16)
+            return
+        rows = x
+        if step_of(x) is None:
+            rows = self._like_rows(x, x.dtype)
+            rows[...] = x
+        self.stored_copy(rows, into)
+
+    def _like_rows(self, x: Array, dtype: Any) -> Array:
+        """A new array of x's shape that has a `step_of`, contents undefined."""
+        if x.ndim == 4:
+            return new_images(self.xp, x.shape, dtype)
+        found: Array = self.xp.empty(x.shape, dtype)
+        return found
 
     def given(self, x: Array | None) -> Any:
         """x in C order, or a null pointer."""

@@ -12,7 +12,9 @@ from __future__ import annotations
 import math
 from typing import Any
 
-from ops.errors import Array, Shape
+import numpy as np
+
+from ops.errors import BFLOAT16, Array, Shape
 
 TO_MEMORY = (0, 2, 3, 1)  # NCHW -> NHWC, and back
 TO_LOGICAL = (0, 3, 1, 2)
@@ -68,10 +70,9 @@ def rows(x: Array) -> Array:
 
 
 def address(x: Array) -> int:
-    """The address where x begins. NumPy's arrays, which stand in for a device's in tests, have no
-    `data.ptr`."""
-    pointer = getattr(x.data, "ptr", None)
-    return int(x.ctypes.data if pointer is None else pointer)
+    """The address where x begins: on the device, or that of a NumPy array, which stands in for a
+    device's in tests."""
+    return int(x.ctypes.data if isinstance(x, np.ndarray) else x.data.ptr)
 
 
 def in_fours(size: int, *arrays: Array) -> bool:
@@ -81,8 +82,13 @@ def in_fours(size: int, *arrays: Array) -> bool:
     return (
         size % 4 == 0
         and all(step % 4 == 0 for step in steps)
-        and all(address(x) % ALIGNED == 0 for x in arrays)
+        and all(address(x) % min(ALIGNED, 4 * x.itemsize) == 0 for x in arrays)
     )
+
+
+def arithmetic(x: Array) -> Any:
+    """The dtype in which kernels compute with x: float32 if x is stored in bfloat16."""
+    return np.dtype(np.float32) if x.dtype == BFLOAT16 else x.dtype
 
 
 def size_of(shape: Shape, dtype: Any) -> int:

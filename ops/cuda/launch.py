@@ -35,18 +35,20 @@ def divisor(size: int) -> Divisor:
 
 
 class Launcher:
-    """The kernels of one module `xp`, compiled when the first of a dtype is started. The arguments
-    of a kernel's first start are compared with its parameters."""
+    """The kernels of one module `xp`, compiled when the first of a dtype is started. A kernel that
+    reads or writes bfloat16 is compiled by itself, for these arrays. The arguments of a kernel's
+    first start are compared with its parameters."""
 
     def __init__(self, xp: Any, repeats: Repeats | None = None) -> None:
         self._xp = xp
         self._repeats = repeats
         self._modules: dict[str, Any] = {}
-        self._functions: dict[tuple[str, Any], Any] = {}
+        self._functions: dict[tuple[str, Any, tuple[bool, ...]], Any] = {}
 
     def __call__(self, kernel: str, threads: int, dtype: Any, *arguments: Any) -> None:
-        """Start that many threads of a kernel. Python's integers are passed as int, a `Divisor` as
-        its three numbers, every other argument as it is."""
+        """Start that many threads of a kernel that computes in this dtype (`arithmetic`). Python's
+        integers are passed as int, a `Divisor` as its three numbers, every other argument as it
+        is."""
         if threads > MOST_ELEMENTS:
             raise OpsError(
                 f"{kernel}: {threads} elements, expected at most {MOST_ELEMENTS} on this backend"
@@ -61,12 +63,12 @@ class Launcher:
                 passed.extend(a)
             else:
                 passed.append(a)
-        function = self._functions.get((kernel, dtype))
+        narrow = signatures.narrow(kernel, passed)
+        function = self._functions.get((kernel, dtype, narrow))
         if function is None:
             signatures.check(kernel, dtype, passed)
-            function = self._functions[kernel, dtype] = self._module(str(dtype)).get_function(
-                kernel
-            )
+            module = self._narrow(kernel, narrow) if narrow else self._module(str(dtype))
+            function = self._functions[kernel, dtype, narrow] = module.get_function(kernel)
         blocks = min(-(-threads // THREADS), BLOCKS)
         function((blocks,), (THREADS,), tuple(passed))
         if self._repeats is not None and self._repeats.recording:
@@ -74,6 +76,11 @@ class Launcher:
 
     def _module(self, dtype: str) -> Any:
         if dtype not in self._modules:
-            code = kernels.source(dtype)
-            self._modules[dtype] = self._xp.RawModule(code=code, options=("-std=c++17",))
+            self._modules[dtype] = self._compiled(kernels.source(dtype))
         return self._modules[dtype]
+
+    def _narrow(self, kernel: str, narrow: tuple[bool, ...]) -> Any:
+        return self._compiled(kernels.narrow_source(kernel, narrow))
+
+    def _compiled(self, code: str) -> Any:
+        return self._xp.RawModule(code=code, options=("-std=c++17",))

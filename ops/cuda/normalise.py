@@ -9,11 +9,12 @@ from typing import Any
 
 from ops.activation import RELU, Activation
 from ops.cuda.device import OnDevice, strips_of
-from ops.cuda.image_layout import step_of, width
+from ops.cuda.image_layout import arithmetic, step_of, width
 from ops.cuda.launch import NOTHING, divisor
 from ops.cuda.repeats import repeated
 from ops.errors import Array
 from ops.reference import fused, normalise
+from ops.reference.mixed_images import checked
 
 GATHERED = 8  # sums of a channel that the last kernel adds up in its first step
 ROWS_APART = 16  # least rows that a thread of the last kernel takes
@@ -34,7 +35,7 @@ class Normalisation(OnDevice):
         mean: Array | None = None,
         variance: Array | None = None,
     ) -> tuple[Array, Array, Array]:
-        normalise.check_batch_norm(x, statistics, out, mean, variance)
+        normalise.check_batch_norm(checked(x), statistics, checked(out), mean, variance)
         if x.ndim not in (2, 4):
             return super().batch_norm_forward(
                 x, eps=eps, statistics=statistics, out=out, mean=mean, variance=variance
@@ -52,7 +53,7 @@ class Normalisation(OnDevice):
         fixed: bool = False,
         out: Array | None = None,
     ) -> Array:
-        normalise.check_batch_norm_backward(dy, y, variance, out)
+        normalise.check_batch_norm_backward(checked(dy), checked(y), variance, checked(out))
         if dy.ndim not in (2, 4):
             return super().batch_norm_backward(dy, y, variance, eps=eps, fixed=fixed, out=out)
         return self._backward(dy, y, None, None, None, variance, eps, fixed, False, out, None, None)
@@ -74,13 +75,13 @@ class Normalisation(OnDevice):
     ) -> tuple[Array, Array, Array]:
         fused.check(
             "norm_scale_forward",
-            out,
+            checked(out),
             gamma,
             beta,
-            x=x,
-            **({} if addend is None else {"addend": addend}),
+            x=checked(x),
+            **({} if addend is None else {"addend": checked(addend)}),
         )
-        normalise.check_batch_norm(x, statistics, out, mean, variance)
+        normalise.check_batch_norm(checked(x), statistics, checked(out), mean, variance)
         if x.ndim not in (2, 4) or activation not in (None, RELU):
             return super().norm_scale_forward(
                 x,
@@ -115,14 +116,15 @@ class Normalisation(OnDevice):
         out_gamma: Array | None = None,
         out_beta: Array | None = None,
     ) -> tuple[Array, Array, Array]:
-        fused.check("norm_scale_backward", out, gamma, beta, dy=dy, x=x)
+        fused.check("norm_scale_backward", checked(out), gamma, beta, dy=checked(dy), x=checked(x))
         if dy.ndim not in (2, 4) or activation not in (None, RELU):
             return super().norm_scale_backward(
                 dy, x, gamma, beta, mean, variance, eps=eps, fixed=fixed, activation=activation,
                 out=out, out_gamma=out_gamma, out_beta=out_beta,
             )  # fmt: skip
         dgamma, dbeta = (
-            self.xp.empty(gamma.shape, dy.dtype) if a is None else a for a in (out_gamma, out_beta)
+            self.xp.empty(gamma.shape, gamma.dtype) if a is None else a
+            for a in (out_gamma, out_beta)
         )
         into_g, into_b = (
             a if a.flags.c_contiguous else self.xp.empty(a.shape, a.dtype) for a in (dgamma, dbeta)
@@ -173,24 +175,24 @@ class Normalisation(OnDevice):
     ) -> tuple[Array, Array, Array]:
         source = self._rows(x)
         c = width(x)
+        real = arithmetic(x)
         few = None
         m = math.prod(x.shape) // c
         y = self._like(x, out)
         into = self._over(y)
         if statistics is None:
             mean, variance = (
-                self.xp.empty((c,), x.dtype) if a is None else a for a in (mean, variance)
+                self.xp.empty((c,), real) if a is None else a for a in (mean, variance)
             )
             found = [
-                a if a.flags.c_contiguous else self.xp.empty((c,), x.dtype)
-                for a in (mean, variance)
+                a if a.flags.c_contiguous else self.xp.empty((c,), real) for a in (mean, variance)
             ]
             strips = strips_of(m, c)
-            sums = self.scratch.take("sums", (2, strips, c), x.dtype)
+            sums = self.scratch.take("sums", (2, strips, c), real)
             self.launch(
                 "norm_moments",
                 strips * c,
-                x.dtype,
+                real,
                 source,
                 step_of(source),
                 sums,
@@ -208,7 +210,7 @@ class Normalisation(OnDevice):
         self.launch(
             "norm_forward",
             strips * c,
-            x.dtype,
+            real,
             source,
             step_of(source),
             self.given(few),
@@ -224,7 +226,7 @@ class Normalisation(OnDevice):
             strips,
             GATHERED,
             int(statistics is not None),
-            x.dtype.type(eps),
+            real.type(eps),
             int(rectify),
         )
         assert mean is not None and variance is not None
@@ -249,6 +251,7 @@ class Normalisation(OnDevice):
         dbeta: Array | None,
     ) -> Array:
         c = width(x)
+        real = arithmetic(x)
         dx = self._like(dy, out)
         m = math.prod(x.shape) // c
         strips = strips_of(m, c)
@@ -266,13 +269,13 @@ class Normalisation(OnDevice):
             self.given(gamma),
             self.given(beta),
         )
-        last = (dy.dtype.type(eps), int(rectify))
+        last = (real.type(eps), int(rectify))
         if not fixed or dgamma is not None:
-            sums = self.scratch.take("sums", (2, strips, c), dy.dtype)
+            sums = self.scratch.take("sums", (2, strips, c), real)
             self.launch(
                 "norm_products",
                 strips * c,
-                dy.dtype,
+                real,
                 *arrays,
                 sums,
                 strips * c,
@@ -286,7 +289,7 @@ class Normalisation(OnDevice):
         self.launch(
             "norm_backward",
             strips * c,
-            dy.dtype,
+            real,
             *arrays,
             self.given(few),
             into,

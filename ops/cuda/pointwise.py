@@ -9,12 +9,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ops.cuda.device import OnDevice
-from ops.cuda.image_layout import in_fours, step_of, width
+from ops.cuda.image_layout import arithmetic, in_fours, step_of, width
 from ops.cuda.kernels.gates import KINDS
 from ops.cuda.launch import NOTHING, divisor
 from ops.cuda.repeats import repeated
-from ops.errors import Array, check_alike, check_float, check_out, check_shape
+from ops.errors import Array, check_alike
 from ops.reference import philox
+from ops.reference.mixed_images import checked
 
 
 class Pointwise(OnDevice):
@@ -25,8 +26,7 @@ class Pointwise(OnDevice):
     def relu_forward(
         self, x: Array, negative_slope: float = 0.0, out: Array | None = None
     ) -> Array:
-        check_float("relu_forward", x=x)
-        check_out("relu_forward", "out", out, x.shape, x.dtype)
+        check_alike("relu_forward", checked(out), x=checked(x))
         y = self.xp.empty_like(x) if out is None else out
         found = self._steps(x, y)
         if found is None:
@@ -34,11 +34,11 @@ class Pointwise(OnDevice):
         self.launch(
             "rectify",
             x.size,
-            x.dtype,
+            real := arithmetic(x),
             *found,
             x.size,
             divisor(width(x)),
-            x.dtype.type(negative_slope),
+            real.type(negative_slope),
         )
         return y
 
@@ -47,15 +47,14 @@ class Pointwise(OnDevice):
         self, dy: Array, y_or_x: Array, negative_slope: float = 0.0, out: Array | None = None
     ) -> Array:
         op = "relu_backward"
-        check_float(op, dy=dy, y_or_x=y_or_x)
-        check_shape(op, "y_or_x", y_or_x, dy.shape)
-        check_out(op, "out", out, dy.shape, dy.dtype)
+        check_alike(op, checked(out), dy=checked(dy), y_or_x=checked(y_or_x))
         dx = self.xp.empty_like(dy) if out is None else out
         found = self._steps(dy, y_or_x, dx)
         if found is None:
             return super().relu_backward(dy, y_or_x, negative_slope, out)
-        slope = dy.dtype.type(negative_slope)
-        self.launch("rectify_back", dy.size, dy.dtype, *found, dy.size, divisor(width(dy)), slope)
+        real = arithmetic(dy)
+        slope = real.type(negative_slope)
+        self.launch("rectify_back", dy.size, real, *found, dy.size, divisor(width(dy)), slope)
         return dx
 
     @repeated
@@ -104,9 +103,9 @@ class Pointwise(OnDevice):
 
     @repeated
     def add(self, a: Array, b: Array, out: Array | None = None) -> Array:
-        check_alike("add", out, a=a, b=b)
+        check_alike("add", checked(out), a=checked(a), b=checked(b))
         total = self.xp.empty_like(a) if out is None else out
-        found = self._steps(a, b, total) if a.dtype.char in "fd" else None
+        found = self._steps(a, b, total) if arithmetic(a).char in "fd" else None
         if found is None:
             return super().add(a, b, out)
         wide = 4 if in_fours(width(a), a, b, total) else 1
@@ -115,7 +114,7 @@ class Pointwise(OnDevice):
         self.launch(
             "plus" if wide == 1 else "plus4",
             count,
-            a.dtype,
+            arithmetic(a),
             *steps,
             count,
             divisor(width(a) // wide),
@@ -140,7 +139,7 @@ class Pointwise(OnDevice):
     ) -> Array | None:
         """Return the result of `dropout`; None if an array does not lie in rows. `given` has the
         numbers on the device, or is a null pointer."""
-        check_alike("dropout", out, x=x)
+        check_alike("dropout", checked(out), x=checked(x))
         y = self.xp.empty_like(x) if out is None else out
         if x.ndim not in (0, 2, 4) and x.size and x.flags.c_contiguous and y.flags.c_contiguous:
             rows = x.reshape(len(x), -1)
@@ -150,11 +149,12 @@ class Pointwise(OnDevice):
         if found is None:
             return None
         pixels = math.prod(x.shape[2:])
-        gain = x.dtype.type(1 / (1 - float(ratio)))
+        real = arithmetic(x)
+        gain = real.type(1 / (1 - float(ratio)))
         self.launch(
             "dropout",
             x.size,
-            x.dtype,
+            real,
             *found,
             x.size,
             divisor(width(x)),
@@ -168,7 +168,7 @@ class Pointwise(OnDevice):
 
     def _gate(self, kind: str, x: Array, out: Array | None, beta: float = 1.0) -> Array | None:
         """Return the activation of x; None if an array does not lie in rows."""
-        check_alike(f"{kind} forward", out, x=x)
+        check_alike(f"{kind} forward", checked(out), x=checked(x))
         y = self.xp.empty_like(x) if out is None else out
         found = self._steps(x, y)
         if found is None:
@@ -179,7 +179,7 @@ class Pointwise(OnDevice):
     def _gate_back(
         self, kind: str, dy: Array, x: Array, out: Array | None, beta: float = 1.0
     ) -> Array | None:
-        check_alike(f"{kind} backward", out, dy=dy, x=x)
+        check_alike(f"{kind} backward", checked(out), dy=checked(dy), x=checked(x))
         dx = self.xp.empty_like(dy) if out is None else out
         found = self._steps(dy, x, dx)
         if found is None:
@@ -191,8 +191,9 @@ class Pointwise(OnDevice):
         self, kernel: str, kind: str, x: Array, steps: list[object], beta: float
     ) -> None:
         number = KINDS.index(kind)
+        real = arithmetic(x)
         self.launch(
-            kernel, x.size, x.dtype, *steps, x.size, divisor(width(x)), number, x.dtype.type(beta)
+            kernel, x.size, real, *steps, x.size, divisor(width(x)), number, real.type(beta)
         )
 
     def _steps(self, *arrays: Array) -> list[object] | None:

@@ -6,10 +6,12 @@ from __future__ import annotations
 import math
 from typing import Any
 
+import numpy as np
+
 from ops.cuda.device import OnDevice
 from ops.cuda.image_layout import step_of
 from ops.cuda.repeats import repeated
-from ops.errors import Array, Shape
+from ops.errors import BFLOAT16, Array, Shape
 from ops.reference import dense, rearrange
 
 
@@ -20,7 +22,10 @@ class PlainProduct:
         self._xp = xp
 
     def __call__(self, a: Array, b: Array, out: Array, accumulate: bool) -> None:
-        if accumulate:
+        if a.dtype == BFLOAT16:
+            product = self._xp.matmul(a.astype(np.float32), b.astype(np.float32))
+            out[...] = out + product if accumulate else product
+        elif accumulate:
             out += self._xp.matmul(a, b)
         else:
             self._xp.matmul(a, b, out=out)

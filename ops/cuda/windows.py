@@ -7,12 +7,13 @@ from typing import Any, Literal
 import numpy as np
 
 from ops.cuda.device import OnDevice
-from ops.cuda.image_layout import in_fours, step_of
+from ops.cuda.image_layout import arithmetic, in_fours, step_of
 from ops.cuda.launch import NOTHING, divisor
 from ops.cuda.repeats import repeated
 from ops.errors import Array, Shape, check_alike, check_ndim, check_out
 from ops.geometry import PoolGeometry
 from ops.reference import lrn, pool, stochastic
+from ops.reference.mixed_images import checked
 
 
 class Windows(OnDevice):
@@ -29,10 +30,11 @@ class Windows(OnDevice):
         uniforms: Array | None = None,
         rectify: bool = False,
     ) -> tuple[Array, Array | None]:
-        shape = pool.check_forward(x, geometry, out, argmax)
+        shape = pool.check_forward(checked(x), geometry, checked(out), argmax)
         y = self.images_like(shape, out, x.dtype)
         into = self.into(y)
         x = self.read(x)
+        real = arithmetic(x)
         images = (x, step_of(x))
         written = (into, step_of(into))
         (_, c, high, wide), (p, q) = x.shape, shape[2:]
@@ -50,7 +52,7 @@ class Windows(OnDevice):
         sampled = geometry.mode == "STOCHASTIC" and uniforms is not None
         if geometry.mode != "MAX" and not sampled:
             kernel = "average_forward" if geometry.mode == "AVE" else "stochastic_test"
-            self.launch(kernel, y.size, x.dtype, *images, *written, *ends)
+            self.launch(kernel, y.size, real, *images, *written, *ends)
             self.delivered(into, y)
             return pool.rectified(self.xp, y, None) if rectify else (y, None)
         wanted = sampled or argmax is not False
@@ -63,12 +65,12 @@ class Windows(OnDevice):
         given: tuple[Any, ...] = (NOTHING, 0) if places is None else (places, step_of(places))
         if sampled:
             assert uniforms is not None
-            stochastic.check_uniforms(x, uniforms, shape)
+            stochastic.check_uniforms(checked(x), uniforms, shape)
             chances = self.read(uniforms)
             self.launch(
                 "stochastic_train",
                 y.size,
-                x.dtype,
+                real,
                 *images,
                 chances,
                 step_of(chances),
@@ -80,7 +82,7 @@ class Windows(OnDevice):
             wide = 4 if in_fours(c, x, into, *(() if places is None else (places,))) else 1
             kernel, count, steps = _widened("max_forward", wide, y.size, *images, *written, *given)
             self.launch(
-                kernel, count, x.dtype, *steps, int(rectify), count, divisor(c // wide), *ends[2:]
+                kernel, count, real, *steps, int(rectify), count, divisor(c // wide), *ends[2:]
             )
         self.delivered(into, y)
         if place is not None and places is not None:
@@ -92,7 +94,8 @@ class Windows(OnDevice):
         self, dy: Array, geometry: PoolGeometry, in_shape: Shape,
         argmax: Array | None = None, out: Array | None = None,
     ) -> Array:  # fmt: skip
-        pool.check_backward(dy, geometry, in_shape, argmax, out)
+        pool.check_backward(checked(dy), geometry, in_shape, argmax, checked(out))
+        real = arithmetic(dy)
         dx = self.images_like(in_shape, out, dy.dtype)
         into = self.into(dx)
         dy = self.read(dy)
@@ -113,12 +116,12 @@ class Windows(OnDevice):
                 into,
                 step_of(into),
             )
-            self.launch(kernel, count, dy.dtype, *steps, count, divisor(c // wide), *ends)
+            self.launch(kernel, count, real, *steps, count, divisor(c // wide), *ends)
         else:
             self.launch(
                 "average_backward",
                 dx.size,
-                dy.dtype,
+                real,
                 dy,
                 step_of(dy),
                 into,
@@ -136,16 +139,18 @@ class Windows(OnDevice):
     ) -> tuple[Array, Array]:  # fmt: skip
         """If out is x, x is copied first."""
         op = "lrn_forward"
-        check_alike(op, out, x=x)
+        check_alike(op, checked(out), x=checked(x))
         check_ndim(op, "x", x, "NCHW")
-        check_out(op, "scale", scale, x.shape, x.dtype)
+        real = arithmetic(x)
+        check_out(op, "scale", scale, x.shape, real)
         ends = _lrn_numbers(op, x, size, alpha, beta, k, region)
-        y, s = (self.images_like(x.shape, a, x.dtype) for a in (out, scale))
+        y = self.images_like(x.shape, out, x.dtype)
+        s = self.images_like(x.shape, scale, real)
         source = self.apart(x, y)
         into = self.into(y)
         into_s = self.into(s)
         arrays = [part for a in (source, into, into_s) for part in (a, step_of(a))]
-        self.launch(op, x.size, x.dtype, *arrays, *ends)
+        self.launch(op, x.size, arithmetic(x), *arrays, *ends)
         return self.delivered(into, y), self.delivered(into_s, s)
 
     @repeated
@@ -164,7 +169,7 @@ class Windows(OnDevice):
     ) -> Array:
         """An input that is out is copied first."""
         op = "lrn_backward"
-        check_alike(op, out, dy=dy, x=x, y=y, scale=scale)
+        check_alike(op, checked(out), dy=checked(dy), x=checked(x), y=checked(y), scale=scale)
         check_ndim(op, "x", x, "NCHW")
         ends = _lrn_numbers(op, x, size, alpha, beta, 1.0, region)
         dx = self.images_like(x.shape, out, x.dtype)
@@ -174,7 +179,7 @@ class Windows(OnDevice):
             for a in (*(self.apart(b, dx) for b in (dy, x, y, scale)), into)
             for part in (a, step_of(a))
         ]
-        self.launch(op, x.size, x.dtype, *arrays, *ends)
+        self.launch(op, x.size, arithmetic(x), *arrays, *ends)
         return self.delivered(into, dx)
 
 
@@ -188,9 +193,9 @@ def _widened(kernel: str, wide: int, size: int, *arrays: Any) -> tuple[str, int,
 def _lrn_numbers(
     op: str, x: Array, size: int, alpha: float, beta: float, k: float, region: str
 ) -> tuple[Any, ...]:
-    """Sizes, the radius in channels and in pixels, and the formula's numbers in x's dtype."""
+    """Sizes, the radius in channels and in pixels, and the formula's numbers."""
     share, shift = lrn.share_and_shift(op, size, alpha, k, region)
     radii = (size // 2, 0) if region == "ACROSS_CHANNELS" else (0, size // 2)
     _, c, high, wide = x.shape
-    numbers = (x.dtype.type(number) for number in (share, shift, float(beta)))
+    numbers = (arithmetic(x).type(number) for number in (share, shift, float(beta)))
     return (x.size, divisor(c), divisor(wide), divisor(high), *radii, *numbers)

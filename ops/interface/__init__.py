@@ -11,6 +11,8 @@ sequences    Operations of text and other sequences
 updates      Parameter updates of Caffe's solvers and of later optimizers, and the addition of
              gradients
 compression  Smaller forms of float32 arrays, for slow links
+widened      Operations of bfloat16 images that no kernel takes, for example images in another order
+             of axes
 
 This package holds the signatures and their meaning. The bodies hand the backend's array module to
 `ops.reference`. A backend overrides the methods for which it has something faster.

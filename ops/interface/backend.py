@@ -56,6 +56,8 @@ class Backend(
     # whether operations of images take bfloat16 arrays, in any mixture with float32 ones, so that
     # nets keep activations and their gradients so; parameters and sums are float32 everywhere
     stores_bfloat16 = False
+    # of such a backend: operations beyond those that every such backend has in bfloat16
+    more_bfloat16: Collection[str] = ()
     compiles = False  # whether an operation may have to be compiled when it first runs
     records = False  # whether `record` is implemented
     tries = False  # whether it tries algorithms out when the first operation of a shape runs

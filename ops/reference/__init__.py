@@ -41,4 +41,5 @@ decoupled_update  Parameter updates with decoupled weight decay, as in PyTorch
 whole_update      Parameter updates in which every number depends on the whole parameter
 scaled_codes      Integer codes of float32 arrays
 pixels            The transform of images of bytes
+mixed_images      Images of an operation of which some are float32 and some bfloat16
 """

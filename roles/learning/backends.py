@@ -25,9 +25,9 @@ def ops_of(
     as in `Job`. Raises LaunchError if the device cannot be used here."""
     if device == "cpu":
         return cpu_ops(kernels, b_p=b_p, precision=_on_cpu(precision), threads=threads)
+    precision = precision if precision in (*GPU_PRECISIONS, "fast") else "full"
     if device == "cuda":
-        return ops.get_backend("cupy plan", b_p=b_p)
-    precision = precision if precision in GPU_PRECISIONS else "full"
+        return ops.get_backend("cupy plan", b_p=b_p, precision=precision)
     number = int(device.removeprefix("cuda:"))
     try:
         return ops.get_backend("cupy", b_p=b_p, device=number, precision=precision, cudnn=cudnn)

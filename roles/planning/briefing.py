@@ -11,7 +11,7 @@ from roles.checkpoints.finished import finished
 from roles.checkpoints.watching import CLASSES, other_classes, told_to_lead
 from roles.forecasting.regrouped import at_largest
 from roles.messages import TRAIN
-from roles.planning.devices import Devices, by_machine
+from roles.planning.devices import Devices, by_machine, default_products
 from roles.planning.diagnostics import Diagnostics
 from roles.planning.followers import followers_on_gpus
 from roles.planning.gradient_links import gradient_links, mistakes, with_formats
@@ -98,4 +98,6 @@ def _on_devices(
     placed = followers_on_gpus(devices.placed(topology), inputs.config)
     for text in plain_steps(placed):
         diagnostics.warn(text, "train", "gpu_step")
+    for text in default_products(placed):
+        diagnostics.fact(text, "train", "precision")
     return placed

@@ -29,6 +29,8 @@ from runtime.errors import ConfigError
 from runtime.plan.placement import place
 from runtime.plan.topology import ActorSpec, Topology
 
+FAST = "found 'fast': on GPUs TF32 in convolutions, float32 in all else; 'exact' is float32 in all"
+
 
 @dataclasses.dataclass(frozen=True)
 class Devices:
@@ -172,6 +174,13 @@ def _without_model(lead: ActorSpec) -> ActorSpec:
         return lead
     job = dataclasses.replace(lead.options.job, device=EMULATED)
     return dataclasses.replace(lead, options=dataclasses.replace(lead.options, job=job))
+
+
+def default_products(topology: Topology) -> Iterator[str]:
+    """A line about the products of GPUs, if the run has some and their precision is the default."""
+    there = [getattr(actor.options, "job", None) for actor in topology.actors]
+    if any(job and job.device.startswith("cuda:") and job.precision == "fast" for job in there):
+        yield FAST
 
 
 def lacking(config: ClusterConfig, topology: Topology) -> list[str]:

@@ -11,9 +11,9 @@ from typing import Any
 
 import numpy as np
 
-from ops import ConvGeometry, get_backend
+from ops import BFLOAT16, ConvGeometry, get_backend
 
-data_type = Enum("data_type", "FLOAT HALF")
+data_type = Enum("data_type", "FLOAT HALF BFLOAT16")
 heur_mode = Enum("heur_mode", "A B FALLBACK")
 numerical_note = Enum(
     "numerical_note",
@@ -84,9 +84,10 @@ class Tensor:
         reach = (
             sum((size - 1) * stride for size, stride in zip(self.dim, self.stride, strict=True)) + 1
         )
-        flat = np.frombuffer((ctypes.c_float * reach).from_address(address), np.float32)
+        kind = BFLOAT16 if self.type is data_type.BFLOAT16 else np.dtype(np.float32)
+        flat = np.frombuffer((ctypes.c_char * (reach * kind.itemsize)).from_address(address), kind)
         return np.lib.stride_tricks.as_strided(
-            flat, self.dim, [4 * stride for stride in self.stride]
+            flat, self.dim, [kind.itemsize * stride for stride in self.stride]
         )
 
 
@@ -125,9 +126,11 @@ class pygraph:
         for tensor in (self.x, self.w, self.y):
             assert (
                 len(tensor.dim) == len(tensor.stride) == 4
-                and tensor.type is data_type.FLOAT
+                and tensor.type in (data_type.FLOAT, data_type.BFLOAT16)
                 and tensor.uid
             )
+        read = [tensor for tensor in (self.x, self.w, self.y) if not tensor.output]
+        assert read[0].type is read[1].type
 
     def build_operation_graph(self) -> None:
         made.append(self)
@@ -172,13 +175,15 @@ class pygraph:
         geometry = ConvGeometry(
             w.shape[2:], pairs["stride"], pairs["padding"], pairs["dilation"], groups
         )
+        given = [tensor.astype(np.float32) for tensor in (x, w, y)]
         ops = get_backend("numpy")
         bigger = np.float32(1.01 if fault == "wrong" else 1)
         if fault == "idle":
             return
         if self.operation == "conv_fprop":
-            y[...] = ops.conv_forward(x, w, None, geometry) * bigger
+            y[...] = ops.conv_forward(given[0], given[1], None, geometry) * bigger
         elif self.operation == "conv_dgrad":
-            x[...] = ops.conv_backward_data(y, w, geometry, x.shape) * bigger
+            x[...] = ops.conv_backward_data(given[2], given[1], geometry, x.shape) * bigger
         else:
-            w[...] = ops.conv_backward_weights(x, y, geometry, w.shape, bias=False)[0] * bigger
+            dw, _ = ops.conv_backward_weights(given[0], given[2], geometry, w.shape, bias=False)
+            w[...] = dw * bigger

@@ -142,15 +142,20 @@ def test_page_locked_memory_is_asked_for_in_few_sizes_with_a_quarter_more_at_mos
 
 KINDS = """
 import numpy
-from ops import get_backend
-for precision, kind in (("full", 68), ("tf32", 77), ("bf16", 75)):
+from ops import ConvGeometry, get_backend
+KINDS = {"full": (68, 68), "fast": (68, 77), "tf32": (77, 77), "bf16": (75, 75)}
+for precision, (kind, of_convolutions) in KINDS.items():
     backend = get_backend("cupy", precision=precision)
     real, kinds = backend.product._gemm, []
-    backend.product._gemm = lambda *arguments: (kinds.append(arguments[-2]), real(*arguments))
+    for product in (backend.product, backend.conv_product):
+        product._gemm = lambda *arguments: (kinds.append(arguments[-2]), real(*arguments))
     x, w = (numpy.random.default_rng(1).random(shape, numpy.float32) for shape in ((6, 8), (5, 8)))
     y = backend.to_host(backend.dense_forward(backend.asarray(x), backend.asarray(w), None))
     assert kinds == [kind], (precision, kinds)
     numpy.testing.assert_allclose(y, x @ w.T, rtol=1e-5)
+    x, w = backend.xp.ones((1, 2, 3, 3), "f"), backend.xp.ones((2, 2, 1, 1), "f")
+    backend.conv_forward(x, w, None, ConvGeometry((1, 1)))
+    assert kinds == [kind, of_convolutions], (precision, kinds)
 """
 
 

@@ -30,8 +30,10 @@ using std::sqrt;
 struct Index { int x; };
 static Index blockIdx, threadIdx, blockDim, gridDim;
 #define __global__
-#define __device__ static
+#define __device__
 static inline float __int_as_float(int bits) { float f; std::memcpy(&f, &bits, 4); return f; }
+static inline float __uint_as_float(unsigned bits) { return __int_as_float((int)bits); }
+static inline unsigned __float_as_uint(float f) { unsigned bits; std::memcpy(&bits, &f, 4); return bits; }
 extern "C" void place_thread(int block, int thread, int blocks, int threads) {
     blockIdx.x = block; threadIdx.x = thread; gridDim.x = blocks; blockDim.x = threads;
 }

@@ -7,7 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from ops.cuda import kernels
+from ops.cuda import kernels, signatures
+from ops.cuda.kernels import KERNELS
 from tests.ops import nvrtc
 
 ARCHITECTURES = (80, 90, 100)  # Ampere, Hopper, Blackwell
@@ -31,6 +32,21 @@ def test_every_kernel_compiles_without_a_warning(architecture: int, dtype: str) 
     cubin, log = nvrtc.compiled(kernels.source(dtype), architecture)
     assert log == ""
     assert all(f".text.{name}".encode() in cubin for name in kernels.KERNELS)
+
+
+@needs_nvrtc
+@pytest.mark.few("[90]")
+@pytest.mark.parametrize("architecture", ARCHITECTURES)
+def test_every_kernel_for_bfloat16_arrays_compiles_without_a_warning(architecture: int) -> None:
+    """All its arrays are bfloat16, or only the first."""
+    if architecture not in nvrtc.architectures():
+        pytest.skip(f"this compiler does not know sm_{architecture}")
+    for kernel in KERNELS:
+        count = len(signatures.stored(kernel))
+        for narrow in ([True] * count, [True] + [False] * (count - 1)) if count else ():
+            cubin, log = nvrtc.compiled(kernels.narrow_source(kernel, narrow), architecture)
+            assert log == ""
+            assert f".text.{kernel}".encode() in cubin
 
 
 @needs_both

@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from ops import Array, ConvGeometry, OpsError, get_backend
+from ops import BFLOAT16, Array, ConvGeometry, OpsError, get_backend
 from ops.backends.cupy_backend import CupyBackend
 from ops.cuda.conv import choose, trial
 from ops.cuda.conv.algorithm import ConvShape, Direction
@@ -124,6 +124,41 @@ def test_a_right_plan_is_taken_and_computes_every_pass(name: str, make: Made, ca
     ] * 3
 
 
+@pytest.mark.parametrize("narrow", [(True, True), (False, True), (True, False)], ids=str)
+def test_images_in_bfloat16_are_multiplied_as_they_are(
+    narrow: tuple[bool, bool], make: Made, caplog: Any
+) -> None:
+    """An image in float32 is rounded before; a result is stored in its own type."""
+    backend = make(precision="bf16")
+    random = np.random.default_rng(1)
+
+    def given(shape: tuple[int, ...], stored: bool) -> Array:
+        images = new_images(np, shape, BFLOAT16 if stored else FLOAT)
+        images[...] = random.standard_normal(shape).astype(BFLOAT16)
+        return images
+
+    x = given((3, 4, 9, 8), narrow[0])
+    dy = given((3, 6, 9, 8), narrow[1])
+    w = random.standard_normal((6, 4, 3, 3)).astype(BFLOAT16).astype(np.float32)
+    found = [
+        backend.conv_forward(x, w, None, SMALL, out=np.empty_like(dy)),
+        backend.conv_backward_data(dy, w, SMALL, x.shape, out=np.empty_like(x)),
+        backend.conv_backward_weights(x, dy, SMALL, w.shape, bias=False)[0],
+    ]
+    assert algorithms(backend) == [Planned] * 3, told(caplog)
+    ops = get_backend("numpy")
+    x, dy = x.astype(np.float32), dy.astype(np.float32)
+    expected = [
+        ops.conv_forward(x, w, None, SMALL),
+        ops.conv_backward_data(dy, w, SMALL, x.shape),
+        ops.conv_backward_weights(x, dy, SMALL, w.shape, bias=False)[0],
+    ]
+    for got, wanted in zip(found, expected, strict=True):
+        bound = 2.0**-8 if got.dtype == BFLOAT16 else 1e-5
+        off = np.abs(got.astype(np.float32) - wanted)
+        assert off.max() <= bound * np.abs(wanted).max()
+
+
 FAULTS = {
     "wrong": ("differs from lowering by ", "of the greatest value, expected at most 1e-04"),
     "idle": ("differs from lowering by ",),
@@ -190,7 +225,9 @@ def test_only_the_pass_that_is_wrong_is_lowered(
     ]
 
 
-@pytest.mark.parametrize(("precision", "most"), [("full", 1e-4), ("tf32", 5e-3), ("bf16", 2e-2)])
+@pytest.mark.parametrize(
+    ("precision", "most"), [("full", 1e-4), ("fast", 5e-3), ("tf32", 5e-3), ("bf16", 2e-2)]
+)
 def test_the_error_bound_depends_on_the_rounding_of_factors(precision: str, most: float) -> None:
     assert choose.against(choose.Found(most), precision) is None
     assert choose.against(choose.Found(most * 1.01), precision) is not None
@@ -235,7 +272,7 @@ def test_deterministic_leaves_out_other_engines_and_uses_no_clock(
     assert all(notes.NONDETERMINISTIC in graph.left_out for graph in cudnn.made)
 
 
-@pytest.mark.parametrize("precision", ["full", "tf32", "bf16"])
+@pytest.mark.parametrize("precision", ["full", "fast", "tf32", "bf16"])
 def test_tensor_cores_round_float32_only_if_precision_allows_it(
     precision: str, cudnn: ModuleType, make: Made
 ) -> None:

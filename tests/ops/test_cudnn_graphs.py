@@ -101,6 +101,20 @@ def test_groups_dilation_and_channels_within_wider_images_are_asked_for() -> Non
     check(ConvShape((2, 4, 9, 8), 6, geometry, FLOAT), (12, 20))
 
 
+def test_images_in_bfloat16_have_bfloat16_weights_and_float32_gradients_of_weights() -> None:
+    """A result has the type in which it is stored."""
+    shape = ConvShape((2, 8, 9, 8), 16, ConvGeometry((3, 3)), FLOAT, (False, True))
+    narrow, wide = "data_type.BFLOAT16", "data_type.FLOAT"
+    expected = {
+        Direction.FORWARD: {X: narrow, W: narrow, Y: narrow},
+        Direction.DATA: {X: wide, W: narrow, Y: narrow},
+        Direction.WEIGHTS: {X: narrow, W: wide, Y: narrow},
+    }
+    for direction in Direction:
+        found = tensors(graph_of(cudnn, shape, direction, (8, 16)))
+        assert {uid: tensor["dtype"] for uid, tensor in found.items()} == expected[direction]
+
+
 def test_the_frontend_computes_the_same_size_of_y() -> None:
     for name in ("googlenet", "alexnet"):
         for shape in convolutions(name):

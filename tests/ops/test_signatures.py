@@ -34,10 +34,10 @@ def replaced(place: int, value: Any) -> tuple[Any, ...]:
 
 WRONG = {
     "found 7 arguments, expected 8": RIGHT[:-1],
-    "argument 0: found an array of float64, expected T*": replaced(0, X.astype(np.float64)),
+    "argument 0: found an array of float64, expected Stored*": replaced(0, X.astype(np.float64)),
     "argument 1: found int64, expected int": replaced(1, np.int64(3)),
     "argument 3: found float32, expected int": replaced(3, np.float32(6)),
-    "argument 0: found float32, expected T*": replaced(0, np.float32(6)),
+    "argument 0: found float32, expected Stored*": replaced(0, np.float32(6)),
     "argument 7: found uint64, expected int": replaced(7, NOTHING),
 }
 

@@ -8,10 +8,11 @@ from collections.abc import Iterable
 from ops.cpu.conv.algorithm import ConvShape
 from ops.cpu.conv.depthwise import supports
 from ops.cpu.conv.operations import Convolutions
-from ops.cpu.team.mixed_images import checked, lies_well
+from ops.cpu.team.image_layout import lies_well
 from ops.errors import Array, Shape
 from ops.geometry import ConvGeometry
 from ops.reference import depthwise
+from ops.reference.mixed_images import checked
 
 
 class DepthwiseConvolutions(Convolutions):

@@ -15,11 +15,12 @@ from ops.cpu.conv.algorithm import ConvShape
 from ops.cpu.conv.choose import DATA, FORWARD, WEIGHTS, Chooser
 from ops.cpu.conv.lowered import LoweredConvolutions
 from ops.cpu.team.fast import images_like
-from ops.cpu.team.mixed_images import any_narrow, checked, lies_well
+from ops.cpu.team.image_layout import lies_well
 from ops.cpu.team.operands import F32, LOADED
 from ops.errors import Array, Shape
 from ops.geometry import ConvGeometry
 from ops.reference import conv
+from ops.reference.mixed_images import any_narrow, checked
 
 OPEN = float("-inf")
 RECTIFY = 0.0

@@ -13,9 +13,9 @@ from ops.cpu.team.image_layout import empty_images
 from ops.cpu.team.operands import F32
 from ops.cpu.team.streams import Streams
 from ops.cpu.team.team import Team
-from ops.cpu.team.widened import Widened
 from ops.cpu.team.workspace import Workspace
 from ops.errors import Array, Shape
+from ops.interface.widened import Widened
 
 
 class Fast(Widened):

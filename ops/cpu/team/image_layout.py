@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from ops.cpu.team.operands import F32, address
+from ops.cpu.team.operands import F32, LOADED, address
 from ops.cpu.team.workspace import LINE
 from ops.errors import Array, Shape
 
@@ -35,6 +35,11 @@ def channels_last(x: Array, dtypes: tuple[np.dtype[Any], ...] = (F32,)) -> bool:
     side by side, aligned."""
     beside = x.dtype in dtypes and (x.strides[1] == x.itemsize or x.shape[1] == 1)
     return beside and not _odd(x)
+
+
+def lies_well(x: Array) -> bool:
+    """Whether the kernels can read x in place: images with channels side by side."""
+    return x.ndim == 4 and channels_last(x, LOADED)
 
 
 def _odd(x: Array) -> bool:

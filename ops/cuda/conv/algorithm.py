@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any, Protocol
 
-from ops.errors import Array, Shape
+from ops.errors import BFLOAT16, Array, Shape
 from ops.geometry import ConvGeometry
 
 
@@ -21,13 +21,25 @@ class Direction(StrEnum):
 
 @dataclass(frozen=True)
 class ConvShape:
-    """A convolution: x (N, C, H, W), w (K, C/groups, kh, kw) -> y (N, K, OH, OW), numbers of this
-    dtype."""
+    """A convolution: x (N, C, H, W), w (K, C/groups, kh, kw) -> y (N, K, OH, OW), computed in this
+    dtype. `narrow`: whether x and its gradient, and y and its gradient, are stored in bfloat16."""
 
     in_shape: Shape
     outputs: int
     geometry: ConvGeometry
     dtype: Any
+    narrow: tuple[bool, bool] = (False, False)
+
+    @property
+    def factors(self) -> Any:
+        """The dtype of the factors of products. Factors of another dtype are converted first."""
+        return BFLOAT16 if any(self.narrow) else self.dtype
+
+    @property
+    def stored(self) -> tuple[Any, Any]:
+        """The dtypes of x and of y."""
+        first, second = (BFLOAT16 if narrow else self.dtype for narrow in self.narrow)
+        return first, second
 
     @property
     def out_shape(self) -> Shape:
@@ -40,6 +52,7 @@ class ConvShape:
         more = [f", stride {stride}"] * (g.stride != (1, 1)) + [f", {g.groups} groups"] * (
             g.groups > 1
         )
+        more += [", bfloat16"] * any(self.narrow)
         return f"{n}x{c}x{h}x{w} -> {self.outputs} by {kernel}{''.join(more)}"
 
     @property
@@ -51,8 +64,9 @@ class ConvShape:
 class Convolution(Protocol):
     """One algorithm for one `ConvShape`.
 
-    x, y, dx and dy are pixels with a `step_of` (`images`); w, dw (K, C/groups, kh, kw) and b (K,)
-    are C-contiguous. Destinations are overwritten, whatever they held.
+    x, y, dx and dy are pixels with a `step_of` (`images`), in the shape's `stored` dtypes; w, dw
+    (K, C/groups, kh, kw) and b (K,) are C-contiguous. Destinations are overwritten, whatever they
+    held.
     """
 
     scratch_bytes: int

@@ -15,11 +15,12 @@ from typing import Any
 import numpy as np
 
 from ops.cuda.conv.algorithm import ConvShape, Direction
+from ops.cuda.conv.lowered import as_factor
 from ops.cuda.conv.weight_layouts import WeightOrder
 from ops.cuda.device import OnDevice
 from ops.cuda.image_layout import ALIGNED, address
 from ops.cuda.repeats import Call, Capture
-from ops.errors import Array, OpsError, Shape, first_line
+from ops.errors import BFLOAT16, Array, OpsError, Shape, first_line
 from ops.holding import holds_lock
 
 LIBRARY = "libcudnn.so.9"
@@ -40,8 +41,9 @@ class Library:
     """cuDNN in one thread: its handle, and which kinds of plans may be taken.
 
     `deterministic` leaves out engines whose results differ from run to run. Factors are rounded in
-    tensor cores only if `precision` is not "full". With "bf16" they are rounded to TF32 too, since
-    cuDNN would otherwise round to float16.
+    tensor cores only if `precision` is not "full". With "bf16" factors in float32 are rounded to
+    TF32 too, since cuDNN would otherwise round to float16; images that are stored in bfloat16 are
+    multiplied as they are.
     """
 
     def __init__(self, precision: str, stream: int, *, deterministic: bool) -> None:
@@ -98,10 +100,12 @@ def _start() -> bool:
 def graph_of(
     cudnn: Any, shape: ConvShape, direction: Direction, steps: Steps, **options: Any
 ) -> Any:
-    """The graph of one pass of a float32 convolution; `options` are pygraph's."""
+    """The graph of one pass of a convolution in float32, whose factors may be bfloat16; `options`
+    are pygraph's."""
     real = cudnn.data_type.FLOAT
+    factors = _type(cudnn, shape.factors)
     graph = cudnn.pygraph(
-        io_data_type=real, intermediate_data_type=real, compute_data_type=real, **options
+        io_data_type=factors, intermediate_data_type=real, compute_data_type=real, **options
     )
     _, own, *kernel = shape.weight_shape
     tensors = {
@@ -112,7 +116,7 @@ def graph_of(
     }
     written = {Direction.FORWARD: Y, Direction.DATA: X, Direction.WEIGHTS: W}[direction]
     given = {
-        uid: graph.tensor(dim=list(dim), stride=strides(dim, step), data_type=real, uid=uid)
+        uid: graph.tensor(dim=list(dim), stride=strides(dim, step), data_type=factors, uid=uid)
         for uid, (dim, step) in tensors.items()
         if uid != written
     }
@@ -125,10 +129,16 @@ def graph_of(
     else:
         result = graph.conv_wgrad(image=given[X], loss=given[Y], **windows)
     dim, step = tensors[written]
-    result.set_output(True).set_data_type(real).set_dim(list(dim)).set_stride(
+    x, y = shape.stored
+    kind = _type(cudnn, {X: x, W: shape.dtype, Y: y}[written])
+    result.set_output(True).set_data_type(kind).set_dim(list(dim)).set_stride(
         strides(dim, step)
     ).set_uid(written)
     return graph
+
+
+def _type(cudnn: Any, dtype: Any) -> Any:
+    return cudnn.data_type.BFLOAT16 if dtype == BFLOAT16 else cudnn.data_type.FLOAT
 
 
 def strides(dim: Shape, step: int) -> list[int]:
@@ -159,6 +169,12 @@ class Planned:
         self._library = library
         self._ops = ops
         self._weights = WeightOrder(shape, ops)
+        self._factors = shape.factors
+        x, y = shape.stored
+        steps = (
+            steps[0] if direction is Direction.DATA or x == self._factors else shape.in_shape[1],
+            steps[1] if direction is Direction.FORWARD or y == self._factors else shape.outputs,
+        )
         self.direct = library.known  # whether later runs are started without the frontend's checks
         modes = library.module.heur_mode
         holds_lock(f"cuDNN, {direction} of {shape} is planned")
@@ -174,14 +190,16 @@ class Planned:
         self.scratch_bytes = self._workspace + self._weights.scratch_bytes
 
     def forward(self, x: Array, w: Array, b: Array | None, y: Array, rectify: bool) -> None:
-        self._run(x, self._aligned(self._weights.packed(w)), y)
+        self._run(self._factor(x), self._aligned(self._weights.packed(w)), y)
         self._ops.shifted(y, b, rectify)
 
     def backward_data(self, dy: Array, w: Array, dx: Array) -> None:
-        self._run(dx, self._aligned(self._weights.packed(w)), dy)
+        self._run(dx, self._aligned(self._weights.packed(w)), self._factor(dy))
 
     def backward_weights(self, x: Array, dy: Array, dw: Array) -> None:
         room = self._weights.room(dw)
+        x = self._factor(x)
+        dy = self._factor(dy)
         if address(room) % ALIGNED:
             into = room
             room = self._ops.scratch.take("weights", room.shape, room.dtype)
@@ -190,6 +208,9 @@ class Planned:
         else:
             self._run(x, room, dy)
             self._weights.unpack(room, dw)
+
+    def _factor(self, x: Array) -> Array:
+        return as_factor(self._ops, x, self._factors)
 
     def _aligned(self, w: Array) -> Array:
         """w, or an aligned copy if the parameters of layers before it have moved it to an odd

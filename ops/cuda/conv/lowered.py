@@ -3,17 +3,19 @@ of the batch.
 
 Rows are pixels, so a product writes them where the next layer reads them: nothing is transposed. A
 1x1 kernel needs no windows. Weights are brought from Caffe's order (K, C, kh, kw) to that of the
-windows, (K, kh, kw, C), in every pass.
+windows, (K, kh, kw, C), in every pass. If an image is stored in bfloat16, both factors of each
+product are bfloat16, and sums are float32.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import Any
 
 from ops.cuda.conv.algorithm import ConvShape
 from ops.cuda.conv.weight_layouts import WeightOrder
 from ops.cuda.device import OnDevice
-from ops.cuda.image_layout import in_fours, rows, step_of
+from ops.cuda.image_layout import TO_LOGICAL, in_fours, rows, step_of
 from ops.cuda.launch import Divisor, divisor
 from ops.errors import Array
 from ops.reference.lowering import is_identity
@@ -35,7 +37,7 @@ class Lowered:
         self._identity = is_identity(shape.geometry)
         self._own = self._c // self._groups  # channels of a group
         self._depth = self._own * self._kh * self._kw
-        each = self._p * self._q * self._kh * self._kw * self._c * shape.dtype.itemsize
+        each = self._p * self._q * self._kh * self._kw * self._c * shape.factors.itemsize
         most = max(1, MOST_BYTES // each)
         parts = -(-self._n // (ops.b_p or most))
         self._images = -(-self._n // parts)
@@ -51,13 +53,13 @@ class Lowered:
             for columns, windows_MD in zip(
                 self._columns(self._k), self._lower(x[part]), strict=True
             ):
-                self._ops.product(windows_MD, w_KD[columns].T, y_MK[:, columns], False)
+                self._ops.conv_product(windows_MD, w_KD[columns].T, y_MK[:, columns], False)
         self._ops.shifted(y, b, rectify)
 
     def backward_data(self, dy: Array, w: Array, dx: Array) -> None:
         w_KD = self._weights.packed(w)
         for part in self._parts():
-            dy_MK = rows(dy[part])
+            dy_MK = rows(self._factor(dy[part]))
             into = dx[part]
             windows = self._windows(len(into)) if not self._identity else rows(into)
             for g, columns in enumerate(self._columns(self._k)):
@@ -67,18 +69,20 @@ class Lowered:
                     if not self._identity
                     else windows[:, g * self._own : (g + 1) * self._own]
                 )
-                self._ops.product(dy_MK[:, columns], w_D, out, False)
+                self._ops.conv_product(dy_MK[:, columns], w_D, out, False)
             if not self._identity:
                 self._lift(windows, into)
 
     def backward_weights(self, x: Array, dy: Array, dw: Array) -> None:
         dw_KD = self._weights.room(dw)
         for part in self._parts():
-            dy_MK = rows(dy[part])
+            dy_MK = rows(self._factor(dy[part]))
             for columns, windows_MD in zip(
                 self._columns(self._k), self._lower(x[part]), strict=True
             ):
-                self._ops.product(dy_MK[:, columns].T, windows_MD, dw_KD[columns], part.start > 0)
+                self._ops.conv_product(
+                    dy_MK[:, columns].T, windows_MD, dw_KD[columns], part.start > 0
+                )
         self._weights.unpack(dw_KD, dw)
 
     def _parts(self) -> Iterator[slice]:
@@ -95,12 +99,16 @@ class Lowered:
     def _windows(self, images: int) -> Array:
         """(groups, pixels, kh * kw * channels of a group), contents undefined."""
         shape = (self._groups, images * self._p * self._q, self._depth)
-        return self._ops.scratch.take("windows", shape, self._shape.dtype)
+        return self._ops.scratch.take("windows", shape, self._shape.factors)
+
+    def _factor(self, x: Array) -> Array:
+        """x as the factor of a product."""
+        return as_factor(self._ops, x, self._shape.factors)
 
     def _lower(self, x: Array) -> list[Array]:
         """The windows of some images, a matrix (pixels, kh * kw * channels) for each group."""
         if self._identity:
-            x_MC = rows(x)
+            x_MC = rows(self._factor(x))
             return [x_MC[:, columns] for columns in self._columns(self._c)]
         step = step_of(x)
         windows = self._windows(len(x))
@@ -113,7 +121,7 @@ class Lowered:
         self._ops.launch(
             "lower" if wide == 1 else "lower4",
             count,
-            x.dtype,
+            self._shape.dtype,
             x,
             windows,
             count,
@@ -138,7 +146,7 @@ class Lowered:
         self._ops.launch(
             "lift" if wide == 1 else "lift4",
             count,
-            dx.dtype,
+            self._shape.dtype,
             windows,
             dx,
             count,
@@ -153,3 +161,14 @@ class Lowered:
             *self._geometry.pad,
             *self._geometry.dilation,
         )
+
+
+def as_factor(ops: OnDevice, x: Array, dtype: Any) -> Array:
+    """Images that have a `step_of`, in the dtype of factors: x itself, or a rounded copy in scratch
+    memory."""
+    if x.dtype == dtype:
+        return x
+    n, c, h, w = x.shape
+    copy = ops.scratch.take("factor", (n, h, w, c), dtype).transpose(TO_LOGICAL)
+    ops.stored_copy(x, copy)
+    return copy

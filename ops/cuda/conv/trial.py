@@ -19,7 +19,7 @@ from ops.cuda.conv.algorithm import Convolution, ConvShape, Direction
 from ops.cuda.device import OnDevice
 from ops.cuda.image_layout import new_images
 from ops.cuda.repeats import Call
-from ops.errors import Array, Shape
+from ops.errors import BFLOAT16, Array, Shape
 
 clock = time.perf_counter
 MOST_ROUNDS = 5  # rounds of measured runs: the fastest counts
@@ -38,8 +38,8 @@ class Trial:
         self._ops = ops
         self._direction = direction
         self._x, self._y = (
-            self._images(*pair)
-            for pair in zip((shape.in_shape, shape.out_shape), steps, strict=True)
+            self._images(*each)
+            for each in zip((shape.in_shape, shape.out_shape), steps, shape.stored, strict=True)
         )
         random = np.random.default_rng(0)
         self._middle = (..., shape.out_shape[2] // 2, shape.out_shape[3] // 2)
@@ -65,13 +65,14 @@ class Trial:
     def _error_of_images(self, tried: Call, right: Call) -> float:
         """The right images repeat after two, so only two of them are kept."""
         written = self._y if self._direction == Direction.FORWARD else self._x
-        written[...] = np.nan
+        self._spoil(written)
         right()
-        expected = written[:2].copy()
-        written[...] = np.nan
+        expected = self._wide(written[:2].copy())
+        self._spoil(written)
         tried()
         return self._greatest(
-            expected, (image - expected[at % 2] for at, image in enumerate(written))
+            expected,
+            (self._wide(written[at : at + 1])[0] - expected[at % 2] for at in range(len(written))),
         )
 
     def _error_of_weights(self, tried: Call, right: Call) -> float:
@@ -95,8 +96,8 @@ class Trial:
         changes it by half or more."""
         signs = np.array([(-1.0) ** (at // 2) for at in range(len(self._y))], np.float32)
         signs[:2] = 2
-        pixels: Array = self._y[self._middle] * self._ops.asarray(signs[:, None])
-        return pixels
+        pixels: Array = self._wide(self._y)[self._middle] * self._ops.asarray(signs[:, None])
+        return pixels.astype(self._y.dtype)
 
     def seconds(self, *algorithms: Convolution) -> list[float]:
         """The seconds of one run of each algorithm, as nets run it from the third pass on. The
@@ -145,14 +146,23 @@ class Trial:
         else:
             algorithm.backward_weights(self._x, self._y, self._w)
 
-    def _images(self, shape: Shape, step: int) -> Array:
+    def _images(self, shape: Shape, step: int, dtype: Any) -> Array:
         """Images (N, C, H, W) whose pixels are `step` numbers apart."""
         n, c, high, wide = shape
-        images: Array = new_images(self._ops.xp, (n, step, high, wide), np.dtype(np.float32))[:, :c]
+        images: Array = new_images(self._ops.xp, (n, step, high, wide), dtype)[:, :c]
         return images
+
+    def _wide(self, x: Array) -> Array:
+        """x in float32."""
+        return self._ops.widened(x) if x.dtype == BFLOAT16 else x
+
+    @staticmethod
+    def _spoil(images: Array) -> None:
+        images[...] = images.dtype.type(np.nan)
 
     @staticmethod
     def _fill(images: Array, two: Array) -> None:
+        two = two.astype(images.dtype)
         images[::2] = two[0]
         if len(images) > 1:
             images[1::2] = two[1]

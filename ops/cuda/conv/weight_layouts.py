@@ -12,7 +12,7 @@ from ops.errors import Array
 
 class WeightOrder:
     """The order of the weights of one convolution. Scratch memory is taken only if the two orders
-    differ."""
+    differ, or if weights are rounded to bfloat16."""
 
     def __init__(self, shape: ConvShape, ops: OnDevice) -> None:
         self._ops = ops
@@ -20,14 +20,19 @@ class WeightOrder:
         self._taps = math.prod(kernel)
         self.matrix = (self._k, self._own * self._taps)
         self.turns = self._taps > 1 and self._own > 1
-        self.scratch_bytes = math.prod(self.matrix) * shape.dtype.itemsize if self.turns else 0
+        self._factors = shape.factors
+        self._rounds = shape.factors != shape.dtype
+        apart = self.turns or self._rounds
+        self.scratch_bytes = math.prod(self.matrix) * shape.dtype.itemsize if apart else 0
 
     def packed(self, w: Array) -> Array:
-        """w in Caffe's order -> (K, kh * kw * C/groups) in that of windows."""
-        if not self.turns:
+        """w in Caffe's order -> (K, kh * kw * C/groups) in that of windows, as factors of
+        products."""
+        if not self.turns and not self._rounds:
             return w.reshape(self.matrix)
-        packed = self._ops.scratch.take("weights", self.matrix, w.dtype)
-        self._ops.turn(w, packed, self._own, self._taps)
+        packed = self._ops.scratch.take("weights", self.matrix, self._factors)
+        rows, columns = (self._own, self._taps) if self.turns else (1, math.prod(self.matrix))
+        self._ops.turn(w, packed, rows, columns)
         return packed
 
     def room(self, dw: Array) -> Array:

@@ -18,11 +18,15 @@ pixels       The kernel that transforms images of bytes
 
 Every kernel is extern "C" and runs over a grid of any size. It needs no shared memory and no
 atomics, and sums in a fixed order, so a repeated run gives the same bits. `T` is float or double.
+An array of `Stored` numbers has type T, or bfloat16 if T is float: the kernel reads and writes them
+as T, and a number that it writes is rounded once. `FourStored` are four of them side by side.
 Images (N, C, H, W) lie as [N][H][W][C]: they are rows of C numbers, one per pixel. The parameter
 that follows an array (`ps`, `ys`) is the distance in numbers between two rows.
 """
 
 from __future__ import annotations
+
+from collections.abc import Sequence
 
 from ops.cuda.kernels.depthwise import DEPTHWISE
 from ops.cuda.kernels.gates import GATES
@@ -34,11 +38,11 @@ from ops.cuda.kernels.pixels import PIXELS
 from ops.cuda.kernels.pointwise import POINTWISE
 from ops.cuda.kernels.pooling import POOLING
 from ops.cuda.kernels.rows import ROWS
-from ops.cuda.kernels.source_text import PRELUDE
+from ops.cuda.kernels.source_text import BFLOAT16, PRELUDE, STORED, stored_as
 from ops.cuda.kernels.sums import SUMS
 from ops.cuda.kernels.updates import UPDATES
 
-__all__ = ["KERNELS", "source"]
+__all__ = ["KERNELS", "narrow_source", "source"]
 
 KERNELS: dict[str, str] = {
     **LOWERING,
@@ -60,5 +64,15 @@ def source(dtype: str) -> str:
     """One translation unit with every kernel, for "float32" or "float64"."""
     prelude = PRELUDE.format(type={"float32": "float", "float64": "double"}[dtype])
     return prelude + "".join(
-        (f'extern "C" __global__ void {name}{body}\n') for name, body in KERNELS.items()
+        _defined(name, [False] * len(STORED.findall(body))) for name, body in KERNELS.items()
     )
+
+
+def narrow_source(kernel: str, narrow: Sequence[bool]) -> str:
+    """One translation unit with one kernel of float32, whose arrays may be stored in bfloat16.
+    `narrow` has one bool for each parameter `Stored*` or `FourStored*`."""
+    return PRELUDE.format(type="float") + BFLOAT16 + _defined(kernel, narrow)
+
+
+def _defined(kernel: str, narrow: Sequence[bool]) -> str:
+    return f'extern "C" __global__ void {kernel}{stored_as(KERNELS[kernel], narrow)}\n'

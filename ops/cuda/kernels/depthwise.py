@@ -12,13 +12,13 @@ KERNEL = "int kh, int kw"
 STRIDES = "int sh, int sw, int ph, int pw, int dh, int dw"
 
 DEPTHWISE: dict[str, str] = {
-    "depthwise_forward": f"""(const T* x, int ps, const T* weight, const T* bias, T* y, int ys, int rectify, int count,
+    "depthwise_forward": f"""(const Stored* x, int ps, const T* weight, const T* bias, Stored* y, int ys, int rectify, int count,
     {div("K", "Q", "P", "M")}, int H, int W, {KERNEL}, {STRIDES}) {{
     EACH(k, count) {{
         int at = OVER(k, K), o = k - at * K;
         int b = OVER(at, Q), q = at - b * Q;
         int n = OVER(b, P), p = b - n * P;
-        const T* plane = x + (long long)n * H * W * ps + OVER(o, M);
+        auto plane = x + (long long)n * H * W * ps + OVER(o, M);
         const T* factors = weight + (long long)o * kh * kw;
         T sum = bias ? bias[o] : T(0);
         for (int i = 0; i < kh; ++i) {{
@@ -32,13 +32,13 @@ DEPTHWISE: dict[str, str] = {
         y[(long long)at * ys + o] = rectify && sum < 0 ? T(0) : sum;
     }}
 }}""",
-    "depthwise_data": f"""(const T* dy, int ds, const T* weight, T* dx, int xs, int count, {div("C", "W", "H", "sh", "sw")},
+    "depthwise_data": f"""(const Stored* dy, int ds, const T* weight, Stored* dx, int xs, int count, {div("C", "W", "H", "sh", "sw")},
     int M, int P, int Q, {KERNEL}, int ph, int pw, int dh, int dw) {{
     EACH(k, count) {{
         int at = OVER(k, C), c = k - at * C;
         int b = OVER(at, W), w = at - b * W;
         int n = OVER(b, H), h = b - n * H;
-        const T* plane = dy + (long long)n * P * Q * ds;
+        auto plane = dy + (long long)n * P * Q * ds;
         T sum = 0;
         for (int i = 0; i < kh; ++i) {{
             int high = h + ph - i * dh, p = high < 0 ? P : OVER(high, sh);
@@ -46,7 +46,7 @@ DEPTHWISE: dict[str, str] = {
             for (int j = 0; j < kw; ++j) {{
                 int wide = w + pw - j * dw, q = wide < 0 ? Q : OVER(wide, sw);
                 if (q >= Q || q * sw != wide) continue;
-                const T* pixel = plane + (long long)(p * Q + q) * ds;
+                auto pixel = plane + (long long)(p * Q + q) * ds;
                 for (int o = c * M; o < (c + 1) * M; ++o)
                     sum += pixel[o] * weight[((long long)o * kh + i) * kw + j];
             }}
@@ -54,7 +54,7 @@ DEPTHWISE: dict[str, str] = {
         dx[(long long)at * xs + c] = sum;
     }}
 }}""",
-    "depthwise_weights": f"""(const T* x, int ps, const T* dy, int ds, T* sums, int count,
+    "depthwise_weights": f"""(const Stored* x, int ps, const Stored* dy, int ds, T* sums, int count,
     {div("L", "A", "kw", "Q", "P", "M")}, int pixels, int S, int H, int W, {STRIDES}) {{
     EACH(k, count) {{
         int s = OVER(k, L), at = k - s * L;

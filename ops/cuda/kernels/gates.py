@@ -36,7 +36,7 @@ SLOPE = """
 """
 
 GATES: dict[str, str] = {
-    "gate": f"""(const T* x, int ps, T* y, int ys, int count, {div("C")}, int kind, T beta) {{
+    "gate": f"""(const Stored* x, int ps, Stored* y, int ys, int count, {div("C")}, int kind, T beta) {{
     EACH(k, count) {{
         {PLACE}
         T value = x[(long long)m * ps + c];
@@ -45,7 +45,7 @@ GATES: dict[str, str] = {
     }}
 }}""",
     # a product with dy, so that a gradient that is NaN stays NaN
-    "gate_back": f"""(const T* dy, int ds, const T* x, int ps, T* dx, int xs, int count, {div("C")}, int kind,
+    "gate_back": f"""(const Stored* dy, int ds, const Stored* x, int ps, Stored* dx, int xs, int count, {div("C")}, int kind,
     T beta) {{
     EACH(k, count) {{
         {PLACE}

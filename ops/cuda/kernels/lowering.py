@@ -10,7 +10,7 @@ from ops.cuda.kernels.source_text import div
 
 # R elements of a window lie side by side in the image too: the channels of a group, or where pixels
 # touch (one group, no dilation, ps = C) a whole row of the window, kw * C; then J is 1.
-LOWER = f"""(const {{E}}* x, {{E}}* windows, int count, int ps, int H, int W, {div("R", "J", "kh", "Q", "P", "N")},
+LOWER = f"""(const {{S}}* x, {{S}}* windows, int count, int ps, int H, int W, {div("R", "J", "kh", "Q", "P", "N")},
     int sh, int sw, int ph, int pw, int dh, int dw) {{{{
     EACH(k, count) {{{{
         int a = OVER(k, R), t = k - a * R;
@@ -21,12 +21,13 @@ LOWER = f"""(const {{E}}* x, {{E}}* windows, int count, int ps, int H, int W, {d
         int g = OVER(f, N), n = f - g * N;
         int h = p * sh - ph + i * dh, at = (q * sw - pw + j * dw) * ps + g * R + t;
         bool inside = h >= 0 && h < H && at >= 0 && at < W * ps;
-        windows[k] = inside ? x[(long long)(n * H + h) * (W * ps) + at] : {{E}}();
+        if (inside) windows[k] = x[(long long)(n * H + h) * (W * ps) + at];
+        else windows[k] = {{E}}();
     }}}}
 }}}}"""
 
 # one thread per pixel and channel gathers from every window that read it; M windows a group
-LIFT = f"""(const {{E}}* windows, {{E}}* dx, int count, int ps, {div("C", "W", "H", "R")}, int M, int kh, int kw,
+LIFT = f"""(const {{S}}* windows, {{S}}* dx, int count, int ps, {div("C", "W", "H", "R")}, int M, int kh, int kw,
     int P, int Q, {div("sh", "sw")}, int ph, int pw, int dh, int dw) {{{{
     EACH(k, count) {{{{
         int a = OVER(k, C), c = k - a * C;
@@ -52,13 +53,13 @@ LIFT = f"""(const {{E}}* windows, {{E}}* dx, int count, int ps, {div("C", "W", "
 }}}}"""
 
 LOWERING: dict[str, str] = {
-    "lower": LOWER.format(E="T"),
-    "lower4": LOWER.format(E="Four"),
-    "lift": LIFT.format(E="T"),
-    "lift4": LIFT.format(E="Four"),
+    "lower": LOWER.format(E="T", S="Stored"),
+    "lower4": LOWER.format(E="Four", S="FourStored"),
+    "lift": LIFT.format(E="T", S="Stored"),
+    "lift4": LIFT.format(E="Four", S="FourStored"),
     # [A][B][C] -> [A][C][B]: weights from Caffe's order to that of the windows, images to rows in
     # Caffe's order, and their gradients back
-    "turn": f"""(const T* x, T* y, int count, {div("B", "C")}) {{
+    "turn": f"""(const Stored* x, Stored* y, int count, {div("B", "C")}) {{
     EACH(k, count) {{
         int d = OVER(k, B), b = k - d * B;
         int a = OVER(d, C), c = d - a * C;

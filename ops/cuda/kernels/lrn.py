@@ -16,7 +16,7 @@ ELEMENT = """int at = OVER(k, C), c = k - at * C;
 POWER = "beta == T(0.75) ? sqrt({s} * sqrt({s})) : pow({s}, beta)"
 
 LRN: dict[str, str] = {
-    "lrn_forward": f"""(const T* x, int ps, T* y, int ys, T* scale, int ss, {SIZES}) {{
+    "lrn_forward": f"""(const Stored* x, int ps, Stored* y, int ys, T* scale, int ss, {SIZES}) {{
     EACH(k, count) {{
         {ELEMENT}
         for (int i = c0; i < c1; ++i)
@@ -30,8 +30,8 @@ LRN: dict[str, str] = {
         y[(long long)at * ys + c] = x[(long long)at * ps + c] / ({POWER.format(s="s")});
     }}
 }}""",
-    "lrn_backward": f"""(const T* dy, int ds, const T* x, int ps, const T* y, int ys, const T* scale, int ss,
-    T* dx, int xs, {SIZES}) {{
+    "lrn_backward": f"""(const Stored* dy, int ds, const Stored* x, int ps, const Stored* y, int ys, const T* scale, int ss,
+    Stored* dx, int xs, {SIZES}) {{
     EACH(k, count) {{
         {ELEMENT}
         for (int i = c0; i < c1; ++i)

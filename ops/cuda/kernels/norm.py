@@ -11,12 +11,12 @@ from __future__ import annotations
 
 from ops.cuda.kernels.source_text import div
 
-GATED = """T away = mean ? (x[(long long)m * ps + c] - mean[c]) * inverse : x[(long long)m * ps + c];
+GATED = """T away = mean ? (x[(long long)m * ps + c] - mean[c]) * inverse : T(x[(long long)m * ps + c]);
             T g = dy[(long long)m * ds + c];
             if (rectify) g *= gamma[c] * away + beta[c] > 0 ? T(1) : T(0);"""
 
 NORM: dict[str, str] = {
-    "norm_moments": f"""(const T* x, int ps, T* sums, int count, {div("C")}, int M, int S) {{
+    "norm_moments": f"""(const Stored* x, int ps, T* sums, int count, {div("C")}, int M, int S) {{
     EACH(k, count) {{
         int s = OVER(k, C), c = k - s * C;
         T shift = x[c], sum = 0, squares = 0;
@@ -29,8 +29,8 @@ NORM: dict[str, str] = {
         sums[count + k] = squares;
     }}
 }}""",
-    "norm_forward": f"""(const T* x, int ps, const T* few, T* mean, T* variance, const T* gamma, const T* beta,
-    const T* addend, int as, T* y, int ys, int count, {div("C")}, int M, int S, int D, int fixed, T eps, int rectify) {{
+    "norm_forward": f"""(const Stored* x, int ps, const T* few, T* mean, T* variance, const T* gamma, const T* beta,
+    const Stored* addend, int as, Stored* y, int ys, int count, {div("C")}, int M, int S, int D, int fixed, T eps, int rectify) {{
     EACH(k, count) {{
         int s = OVER(k, C), c = k - s * C;
         T centre, spread;
@@ -58,7 +58,7 @@ NORM: dict[str, str] = {
         }}
     }}
 }}""",
-    "norm_products": f"""(const T* dy, int ds, const T* x, int ps, const T* mean, const T* variance, const T* gamma,
+    "norm_products": f"""(const Stored* dy, int ds, const Stored* x, int ps, const T* mean, const T* variance, const T* gamma,
     const T* beta, T* sums, int count, {div("C")}, int M, int S, T eps, int rectify) {{
     EACH(k, count) {{
         int s = OVER(k, C), c = k - s * C;
@@ -72,8 +72,8 @@ NORM: dict[str, str] = {
         sums[count + k] = products;
     }}
 }}""",
-    "norm_backward": f"""(const T* dy, int ds, const T* x, int ps, const T* mean, const T* variance, const T* gamma,
-    const T* beta, const T* few, T* dx, int xs, T* dgamma, T* dbeta, int count, {div("C")}, int M, int S, int D,
+    "norm_backward": f"""(const Stored* dy, int ds, const Stored* x, int ps, const T* mean, const T* variance, const T* gamma,
+    const T* beta, const T* few, Stored* dx, int xs, T* dgamma, T* dbeta, int count, {div("C")}, int M, int S, int D,
     int fixed, T eps, int rectify) {{
     EACH(k, count) {{
         int s = OVER(k, C), c = k - s * C;

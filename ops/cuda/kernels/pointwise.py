@@ -6,7 +6,7 @@ from ops.cuda.kernels.source_text import div
 
 PLACE = """int m = OVER(k, C), c = k - m * C;"""
 
-PLUS = f"""(const {{E}}* a, int as, const {{E}}* b, int bs, {{E}}* y, int ys, int count, {div("C")}) {{{{
+PLUS = f"""(const {{S}}* a, int as, const {{S}}* b, int bs, {{S}}* y, int ys, int count, {div("C")}) {{{{
     EACH(k, count) {{{{
         int m = OVER(k, C), c = k - m * C;
         {{E}} sum = a[(long long)m * as + c];
@@ -16,15 +16,21 @@ PLUS = f"""(const {{E}}* a, int as, const {{E}}* b, int bs, {{E}}* y, int ys, in
 }}}}"""
 
 POINTWISE: dict[str, str] = {
+    "copy": f"""(const Stored* x, int ps, Stored* y, int ys, int count, {div("C")}) {{
+    EACH(k, count) {{
+        {PLACE}
+        y[(long long)m * ys + c] = x[(long long)m * ps + c];
+    }}
+}}""",
     # y += b, or max(y + b, 0), where b may be null; NaN stays NaN
-    "shift": f"""(T* y, int ys, const T* b, int count, {div("C")}, int rectify) {{
+    "shift": f"""(Stored* y, int ys, const T* b, int count, {div("C")}, int rectify) {{
     EACH(k, count) {{
         {PLACE}
         T value = y[(long long)m * ys + c] + (b ? b[c] : T(0));
         y[(long long)m * ys + c] = rectify && value < 0 ? T(0) : value;
     }}
 }}""",
-    "rectify": f"""(const T* x, int ps, T* y, int ys, int count, {div("C")}, T slope) {{
+    "rectify": f"""(const Stored* x, int ps, Stored* y, int ys, int count, {div("C")}, T slope) {{
     EACH(k, count) {{
         {PLACE}
         T value = x[(long long)m * ps + c];
@@ -32,17 +38,17 @@ POINTWISE: dict[str, str] = {
     }}
 }}""",
     # a product as in the reference, so that a gradient that is NaN stays NaN
-    "rectify_back": f"""(const T* dy, int ds, const T* y, int ys, T* dx, int xs, int count, {div("C")}, T slope) {{
+    "rectify_back": f"""(const Stored* dy, int ds, const Stored* y, int ys, Stored* dx, int xs, int count, {div("C")}, T slope) {{
     EACH(k, count) {{
         {PLACE}
         dx[(long long)m * xs + c] = dy[(long long)m * ds + c] * (y[(long long)m * ys + c] > 0 ? T(1) : slope);
     }}
 }}""",
-    "plus": PLUS.format(E="T"),
-    "plus4": PLUS.format(E="Four"),  # C and the steps count fours
+    "plus": PLUS.format(E="T", S="Stored"),
+    "plus4": PLUS.format(E="Four", S="FourStored"),  # C and the steps count fours
     # see ops.reference.philox; `least_kept` and the key's halves are bits of an unsigned. The first
     # row and the key are in `given` instead, if it is not null
-    "dropout": f"""(const T* x, int ps, T* y, int ys, int count, {div("C", "pixels")}, int first, int key_low,
+    "dropout": f"""(const Stored* x, int ps, Stored* y, int ys, int count, {div("C", "pixels")}, int first, int key_low,
     int key_high, const int* given, int least_kept, T gain) {{
     if (given) {{ first = given[0]; key_low = given[1]; key_high = given[2]; }}
     EACH(k, count) {{

@@ -18,7 +18,7 @@ WINDOWS = """int at = OVER(k, C), c = k - at * C;
         int n = OVER(b, P), p = b - n * P;
         int h0 = most(p * sh - ph, 0), h1 = least(p * sh - ph + kh, H);
         int w0 = most(q * sw - pw, 0), w1 = least(q * sw - pw + kw, W);
-        const {E}* plane = x + (long long)n * H * W * ps + c;"""
+        auto plane = x + (long long)n * H * W * ps + c;"""
 
 # the windows of pixel (h, w)
 PIXELS = """int at = OVER(k, C), c = k - at * C;
@@ -26,21 +26,21 @@ PIXELS = """int at = OVER(k, C), c = k - at * C;
         int n = OVER(b, H), h = b - n * H;
         int p0 = h + ph < kh ? 0 : OVER(h + ph - kh, sh) + 1, p1 = least(OVER(h + ph, sh) + 1, P);
         int q0 = w + pw < kw ? 0 : OVER(w + pw - kw, sw) + 1, q1 = least(OVER(w + pw, sw) + 1, Q);
-        const {E}* plane = dy + (long long)n * P * Q * ds + c;
+        auto plane = dy + (long long)n * P * Q * ds + c;
         {E} sum = {E}();"""
 
 WINDOW = WINDOWS.replace("{E}", "T")
 PIXEL = PIXELS.replace("{E}", "T")
-READS = "const T* x, int ps"
-WRITES = "T* y, int ys"
+READS = "const Stored* x, int ps"
+WRITES = "Stored* y, int ys"
 PLACES = "int* place, int as"
 
 # a NaN wins and then stays, as NumPy's maximum has it; place may be null
-MAX = f"""(const <E>* x, int ps, <E>* y, int ys, <P>* place, int as, int rectify, {FORWARD}) {{
+MAX = f"""(const <S>* x, int ps, <S>* y, int ys, <P>* place, int as, int rectify, {FORWARD}) {{
     EACH(k, count) {{
         {WINDOWS.replace("{E}", "<E>")}
         int first = h0 < h1 && w0 < w1 ? h0 * W + w0 : -1;
-        <E> top = first < 0 ? <E>() : plane[(long long)first * ps];
+        <E> top = first < 0 ? <E>() : <E>(plane[(long long)first * ps]);
         <P> best;
         for (int i = 0; i < <N>; ++i) {{
             if (first < 0) part(top, i) = -T(__int_as_float(0x7f800000));
@@ -68,7 +68,7 @@ MAX = f"""(const <E>* x, int ps, <E>* y, int ys, <P>* place, int as, int rectify
     }}
 }}"""
 
-TO_PLACES = f"""(const <E>* dy, int ds, const <P>* place, int as, <E>* dx, int xs, {BACKWARD}) {{
+TO_PLACES = f"""(const <S>* dy, int ds, const <P>* place, int as, <S>* dx, int xs, {BACKWARD}) {{
     EACH(k, count) {{
         {PIXELS.replace("{E}", "<E>")}
         const <P>* places = place + (long long)n * P * Q * as + c;
@@ -89,8 +89,11 @@ TO_PLACES = f"""(const <E>* dy, int ds, const <P>* place, int as, <E>* dx, int x
 
 def _wide(text: str, many: int) -> str:
     """The kernel for one channel per thread or four. With four, C and the steps count fours."""
-    element, place = ("T", "int") if many == 1 else ("Four", "FourPlaces")
-    return text.replace("<E>", element).replace("<P>", place).replace("<N>", str(many))
+    element, stored, place = (
+        ("T", "Stored", "int") if many == 1 else ("Four", "FourStored", "FourPlaces")
+    )
+    text = text.replace("<E>", element).replace("<S>", stored)
+    return text.replace("<P>", place).replace("<N>", str(many))
 
 
 POOLING: dict[str, str] = {
@@ -133,13 +136,13 @@ POOLING: dict[str, str] = {
                 running += plane[(long long)(h * W + w) * ps];
                 if (running >= goal) chosen = h * W + w;
             }}
-        y[(long long)at * ys + c] = chosen < 0 ? T(0) : plane[(long long)chosen * ps];
+        y[(long long)at * ys + c] = chosen < 0 ? T(0) : T(plane[(long long)chosen * ps]);
         place[(long long)at * as + c] = chosen < 0 ? p * sh * W + q * sw : chosen;
     }}
 }}""",
     "places_backward": _wide(TO_PLACES, 1),
     "places_backward4": _wide(TO_PLACES, 4),
-    "average_backward": f"""(const T* dy, int ds, T* dx, int xs, {BACKWARD}) {{
+    "average_backward": f"""(const Stored* dy, int ds, Stored* dx, int xs, {BACKWARD}) {{
     EACH(k, count) {{
         {PIXEL}
         for (int p = p0; p < p1; ++p)

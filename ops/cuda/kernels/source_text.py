@@ -1,7 +1,10 @@
-"""The text that all kernels share: the lines in front of them, and integer division by
-multiplication."""
+"""The text that all kernels share: the lines in front of them, integer division by multiplication,
+and arrays that are stored in bfloat16."""
 
 from __future__ import annotations
+
+import re
+from collections.abc import Sequence
 
 PRELUDE = """
 typedef {type} T;
@@ -20,6 +23,40 @@ __device__ inline int& part(FourPlaces& x, int i) {{ return x.v[i]; }}
 __device__ inline void add(T& sum, T x) {{ sum += x; }}
 __device__ inline void add(Four& sum, Four x) {{ for (int i = 0; i < 4; ++i) sum.v[i] += x.v[i]; }}
 """
+
+# A number that is read becomes a float, exactly. A float that is written is rounded to the nearest,
+# ties to even; NaN stays NaN.
+BFLOAT16 = """
+struct Bfloat16 {
+    unsigned short bits;
+    Bfloat16() = default;
+    __device__ inline Bfloat16(float x) {
+        unsigned wide = __float_as_uint(x);
+        bits = (unsigned short)(x != x ? 0x7FC0u : (wide + 0x7FFFu + (wide >> 16 & 1u)) >> 16);
+    }
+    __device__ inline operator float() const { return __uint_as_float((unsigned)bits << 16); }
+};
+struct alignas(8) FourBfloat16 {
+    Bfloat16 v[4];
+    FourBfloat16() = default;
+    __device__ inline FourBfloat16(Four x) { for (int i = 0; i < 4; ++i) v[i] = x.v[i]; }
+    __device__ inline operator Four() const {
+        Four x;
+        for (int i = 0; i < 4; ++i) x.v[i] = v[i];
+        return x;
+    }
+};
+"""
+STORED = re.compile(r"\b(Four|)Stored\*")
+
+
+def stored_as(kernel: str, narrow: Sequence[bool]) -> str:
+    """The text of a kernel for arrays that are stored in bfloat16 or in T. `narrow` has one bool
+    for each parameter `Stored*` or `FourStored*`, in their order."""
+    kinds = iter(narrow)
+    return STORED.sub(
+        lambda found: f"{found[1]}Bfloat16*" if next(kinds) else f"{found[1] or 'T'}*", kernel
+    )
 
 
 def div(*names: str) -> str:

@@ -6,7 +6,7 @@ from __future__ import annotations
 from ops.cuda.kernels.source_text import div
 
 SUMS: dict[str, str] = {
-    "strip_sums": f"""(const T* x, int ps, T* sums, int count, {div("C")}, int M, int S) {{
+    "strip_sums": f"""(const Stored* x, int ps, T* sums, int count, {div("C")}, int M, int S) {{
     EACH(k, count) {{
         int s = OVER(k, C), c = k - s * C;
         T sum = 0;
@@ -15,7 +15,7 @@ SUMS: dict[str, str] = {
     }}
 }}""",
     # (halves, S, C) -> (halves, D, C), and behind them x's first row, if x is given
-    "gather_sums": f"""(const T* sums, const T* x, T* few, int count, {div("C", "D")}, int S) {{
+    "gather_sums": f"""(const T* sums, const Stored* x, T* few, int count, {div("C", "D")}, int S) {{
     EACH(k, count) {{
         int a = OVER(k, C), c = k - a * C;
         int half = OVER(a, D), d = a - half * D;

@@ -20,9 +20,6 @@ OPERATIONS = (
     "depthwise_forward",
     "depthwise_backward_data",
     "depthwise_backward_weights",
-    "depthwise_forward",
-    "depthwise_backward_data",
-    "depthwise_backward_weights",
     "relu_forward",
     "relu_backward",
     "clip_forward",
@@ -37,6 +34,8 @@ OPERATIONS = (
     "hard_swish_backward",
     "add",
     "add_all",
+    "dropout",
+    "dropout_by",
     "drop_rows",
     "eltwise_forward",
     "eltwise_backward",
@@ -51,11 +50,22 @@ OPERATIONS = (
     "rectified_sums",
     "pool_forward",
     "pool_backward",
+    "lrn_forward",
+    "lrn_backward",
 )
 
 
 class Widened(Backend):
     """A backend whose operations of images also take bfloat16 arrays."""
+
+    def widened(self, x: Array) -> Array:
+        """A float32 copy of a bfloat16 array."""
+        return x.astype(np.float32)
+
+    def narrowed(self, x: Array, into: Array) -> None:
+        """Round x, float32, into a bfloat16 array of its shape. NaN stays NaN."""
+        with np.errstate(invalid="ignore"):
+            into[...] = x
 
 
 def _in_float32(operation: Callable[..., Any]) -> Callable[..., Any]:
@@ -63,39 +73,40 @@ def _in_float32(operation: Callable[..., Any]) -> Callable[..., Any]:
     signature = inspect.signature(operation)
 
     @functools.wraps(operation)
-    def computed(self: Backend, *args: Any, **kwargs: Any) -> Any:
+    def computed(self: Widened, *args: Any, **kwargs: Any) -> Any:
         given = signature.bind(self, *args, **kwargs)
         wide: list[tuple[Array, Array]] = []  # float32 arrays in the place of bfloat16 ones
         for name, value in given.arguments.items():
-            given.arguments[name] = _replaced(value, wide)
+            given.arguments[name] = _replaced(value, wide, self.widened)
         if not wide:
             return operation(self, *args, **kwargs)
         found = operation(*given.args, **given.kwargs)
         results = {id(array) for array in _arrays(found)}
         for array, narrow in wide:
             if id(array) in results:
-                with np.errstate(invalid="ignore"):  # NaN stays NaN
-                    narrow[...] = array
+                self.narrowed(array, narrow)
         return _restored(found, {id(array): narrow for array, narrow in wide})
 
     return computed
 
 
-def _replaced(value: Any, wide: list[tuple[Array, Array]]) -> Any:
-    if isinstance(value, np.ndarray) and value.dtype == BFLOAT16:
+def _replaced(
+    value: Any, wide: list[tuple[Array, Array]], widened: Callable[[Array], Array]
+) -> Any:
+    if getattr(value, "dtype", None) == BFLOAT16:
         known = next((array for array, narrow in wide if narrow is value), None)
         if known is None:
-            known = value.astype(np.float32)
+            known = widened(value)
             wide.append((known, value))
         return known
     if isinstance(value, list | tuple) and _arrays(value):
-        return [_replaced(one, wide) for one in value]
+        return [_replaced(one, wide, widened) for one in value]
     return value
 
 
 def _arrays(value: Any) -> list[Array]:
     found = value if isinstance(value, list | tuple) else [value]
-    return [one for one in found if isinstance(one, np.ndarray)]
+    return [one for one in found if hasattr(one, "dtype")]
 
 
 def _restored(found: Any, narrow: dict[int, Array]) -> Any:
