@@ -32,8 +32,9 @@ ROOMS: dict[str, str] = {
     "ops.cuda.kernels": "",
     "ops.cuda": "ops ops.cuda.kernels ops.interface ops.reference",
     "ops.cuda.conv": "ops ops.cuda ops.reference",
+    "ops.cuda.copies": "ops ops.cuda",
     "ops.backends": "ops ops.cpu.conv ops.cpu.elementwise ops.cpu.gemm ops.cpu.recurrent ops.cpu.team "
-    "ops.cuda ops.cuda.conv"
+    "ops.cuda ops.cuda.conv ops.cuda.copies"
     " ops.interface",
     "ops!": "ops ops.backends ops.cpu.codegen ops.cpu.gemm ops.interface",
     "nets": "",

@@ -14,26 +14,26 @@ import numpy as np
 
 from ops.backends import cuda_driver
 from ops.cuda.conv.operations import Convolutions
+from ops.cuda.copies.device_array import DeviceArray
+from ops.cuda.copies.host_copies import HostCopies
+from ops.cuda.copies.page_locks import PageLocks
+from ops.cuda.copies.peer_memory import PeerMemory
+from ops.cuda.copies.transfers import Pinned, Sender, Transfers, upload_of
+from ops.cuda.copies.uploads import Uploads
 from ops.cuda.cublas import Cublas
 from ops.cuda.depthwise import Depthwise
 from ops.cuda.device import Product
-from ops.cuda.device_array import DeviceArray
 from ops.cuda.graphs import Graphs
-from ops.cuda.host_copies import HostCopies
 from ops.cuda.image_layout import TO_LOGICAL, like, new_images, step_of
 from ops.cuda.launch import Launcher
 from ops.cuda.losses import Losses
 from ops.cuda.normalise import Normalisation
-from ops.cuda.page_locks import PageLocks
-from ops.cuda.peer_memory import PeerMemory
 from ops.cuda.pixels import Pixels
 from ops.cuda.pointwise import Pointwise
 from ops.cuda.products import Dense, PlainProduct
 from ops.cuda.repeats import Repeats
 from ops.cuda.scratch import Scratch
-from ops.cuda.transfers import Pinned, Sender, Transfers, upload_of
 from ops.cuda.updates import Updates
-from ops.cuda.uploads import Uploads
 from ops.cuda.windows import Windows
 from ops.errors import Array, OpsError, Shape, check_choice, first_line
 from ops.holding import holds_lock

@@ -28,7 +28,8 @@ PAGE = 2 << 20  # the driver allocates no less
 
 
 class DeviceMemory(Protocol):
-    """The driver of one device (`ops.cuda.peer_memory`). Its errors tell why the driver refuses."""
+    """The driver of one device (`ops.cuda.copies.peer_memory`). Its errors tell why the driver
+    refuses."""
 
     @property
     def name(self) -> str:

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from ops.cuda.transfers import rounded
+from ops.cuda.copies.transfers import rounded
 from tests.fake_cuda.processes import on_fake_cuda, script
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(400)]

@@ -130,7 +130,7 @@ def run(one):
     ),
     "the numbers are written before the device has read the last ones": (
         """
-from ops.cuda.transfers import Sender
+from ops.cuda.copies.transfers import Sender
 Sender.room = lambda self: self._turn
 def run(one):
     return one.train(range(8)) + one.unread(range(8, 16))

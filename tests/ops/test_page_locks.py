@@ -6,7 +6,7 @@ import logging
 
 import pytest
 
-from ops.cuda.page_locks import REGION, PageLocks
+from ops.cuda.copies.page_locks import REGION, PageLocks
 
 FIRST = 1 << 44
 ROOM = 16 * REGION

@@ -12,8 +12,8 @@ from typing import Any
 
 import numpy as np
 
+from ops.cuda.copies.page_locks import PageLocks
 from ops.cuda.image_layout import address
-from ops.cuda.page_locks import PageLocks
 from ops.errors import Array
 
 

@@ -11,8 +11,8 @@ from typing import Any
 
 import numpy as np
 
+from ops.cuda.copies.uploads import Upload
 from ops.cuda.image_layout import address
-from ops.cuda.uploads import Upload
 from ops.errors import Array, Shape
 
 NO_MEMORY = 2  # cudaErrorMemoryAllocation
