@@ -61,13 +61,13 @@ PLANS = {
     "facts": Plan("Machine, and the driver's start", 30, {}, "parts:facts"),
     "runs": Plan("Training through `up`, twice each", 80, RUNTIME, "runs:runs"),
     "two-workers": Plan("Two workers on one card", 40, RUNTIME, "two_workers:two_workers"),
-    "convolutions": Plan("Every convolution of five nets", 120, NET, "convolutions:convolutions"),
+    "convolutions": Plan("Every convolution of five nets", 115, NET, "convolutions:convolutions"),
     "speed": Plan("Images a second beside PyTorch", 160, RUNTIME, "steps:speed"),
     "replays": Plan("Training steps, replayed and as graphs", 30, RUNTIME, "replays:replays"),
     "compiled": Plan("Beside torch.compile", 150, RUNTIME, "steps:compiled", usual=False),
     "growth": Plan("No growth over 2 000 steps", 15, RUNTIME, "steps:growth"),
     "contract": Plan("Contract of array backends", 45, {"pytest": "pytest"}, "parts:contract"),
-}  # 520 seconds in all, without `compiled`
+}  # 515 seconds in all, without `compiled`
 USUAL = [name for name, plan in PLANS.items() if plan.usual]
 
 
