@@ -59,9 +59,9 @@ class Plan:
 
 PLANS = {
     "facts": Plan("Machine, and the driver's start", 30, {}, "parts:facts"),
-    "runs": Plan("Training through `up`, twice each", 80, RUNTIME, "runs:runs"),
-    "two-workers": Plan("Two workers on one card", 40, RUNTIME, "two_workers:two_workers"),
-    "convolutions": Plan("Every convolution of five nets", 115, NET, "convolutions:convolutions"),
+    "runs": Plan("Training through `up`, twice each", 65, RUNTIME, "runs:runs"),
+    "two-workers": Plan("Two workers on one card", 110, RUNTIME, "two_workers:two_workers"),
+    "convolutions": Plan("Every convolution of five nets", 60, NET, "convolutions:convolutions"),
     "speed": Plan("Images a second beside PyTorch", 160, RUNTIME, "steps:speed"),
     "replays": Plan("Training steps, replayed and as graphs", 30, RUNTIME, "replays:replays"),
     "compiled": Plan("Beside torch.compile", 150, RUNTIME, "steps:compiled", usual=False),

@@ -8,13 +8,16 @@ too: exchange during which nothing is computed.
 
 from __future__ import annotations
 
+import itertools
 import json
 import os
 import signal
 import subprocess
 import sys
+from collections.abc import Mapping
 from pathlib import Path
 from statistics import median
+from types import MappingProxyType
 from typing import Any
 
 from benchmarks.gpu.sizes import Sizes
@@ -22,13 +25,15 @@ from benchmarks.helpers.report import ROOT, Record
 
 PRESETS = (("single", 1), ("omnivore", 2), ("host-accumulate", 2))
 RUN_SECONDS = 25
-RATES = {"lenet": 0.01, "cifar10_quick": 0.001}
+ENDED = 128 + signal.SIGTERM  # the exit code of a run that was told to end, and has saved
+RATES = {"lenet": 0.01, "cifar10_quick": 0.001, "resnet50": 0.001}
 # of CIFAR-10; made-up images have small values around 0
 MEANS = "mean_value: 125.3 mean_value: 123.0 mean_value: 113.9"
 LEARNT = {"lenet": 0.9, "cifar10_quick": 0.5}  # least accuracy after a whole run, ten classes
 DATA = {
     "lenet": '{{ format = "digits", split = "{split}" }}',
     "cifar10_quick": '{{ format = "synthetic", shape = [3, 32, 32], classes = 10, size = 2000 }}',
+    "resnet50": '{{ format = "synthetic", shape = [3, 224, 224], classes = 1000, size = 320 }}',
 }
 CLUSTER = """
 [placement]
@@ -37,7 +42,7 @@ processes = "{processes}"
 net = "net.prototxt"
 solver = "solver.prototxt"
 batch = {batch}
-devices = {{ "*" = "{device}" }}
+devices = {{ {devices} }}
 cudnn = "deterministic"
 [train.data]
 train = {train}
@@ -45,7 +50,7 @@ test = {test}
 [train.strategy]
 preset = "{preset}"
 workers = {workers}
-[liveness]
+{shares}[liveness]
 start_seconds = 60.0
 progress_seconds = 60.0
 """
@@ -88,7 +93,7 @@ def runs(record: Record, sizes: Sizes) -> None:
             cells = (
                 end["iterations"],
                 end["accuracy"],
-                end["images_per_second"],
+                steady(first),
                 end["seconds"],
                 exposed(first, batch),
                 same,
@@ -112,32 +117,36 @@ def configured(
     workers: int,
     device: str,
     processes: str = "one-per-actor",
+    others: Mapping[str, str] = MappingProxyType({}),
 ) -> None:
-    """Write cluster.toml and its solver."""
+    """Write cluster.toml and its solver. `others`: actors with another device."""
     folder.mkdir(parents=True)
-    display = max(1, iterations // 20)
+    display = max(1, min(50, iterations // 20))
     text = (ROOT / "nets" / "zoo" / f"{net}.prototxt").read_text().replace(MEANS, "scale: 50")
     (folder / "net.prototxt").write_text(text)
     text = SOLVER.format(rate=RATES[net], iterations=iterations, display=display)
     (folder / "solver.prototxt").write_text(text)
     train, test = (DATA[net].format(split=split) for split in ("train", "test"))
+    devices = ", ".join(f'"{name}" = "{where}"' for name, where in {**others, "*": device}.items())
     text = CLUSTER.format(
-        batch=batch, device=device, train=train, test=test, preset=preset, workers=workers,
-        processes=processes,
+        batch=batch, devices=devices, train=train, test=test, preset=preset, workers=workers,
+        processes=processes, shares='shares = "throughput"\n' if others else "",
     )  # fmt: skip
     (folder / "cluster.toml").write_text(text)
 
 
-def journal(record: Record, folder: Path, what: str) -> dict[str, Any] | None:
-    """Make a run. Returns its events by kind and its directory; None if it failed, with its output
-    in the record."""
-    output, code = _run_up(folder)
+def journal(
+    record: Record, folder: Path, what: str, seconds: float = RUN_SECONDS
+) -> dict[str, Any] | None:
+    """Make a run, which gets SIGTERM after so many seconds. Returns its events by kind and its
+    directory; None if it failed, with its output in the record."""
+    output, code = _run_up(folder, seconds)
     found: dict[str, Any] = {"directory": next(folder.glob("runs/*"), None)}
     for file in folder.glob("runs/*/events.jsonl"):
         for line in file.read_text().splitlines():
             event = json.loads(line)
             found.setdefault(event["event"], []).append(event)
-    if code == 0 and "finished" in found:
+    if code in (0, ENDED) and "finished" in found:
         return found
     record.fail(f"{what}: ended with {code}:\n\n```\n{output[-3000:]}\n```")
     return None
@@ -151,6 +160,21 @@ def bits(found: dict[str, Any]) -> bytes:
     return b"".join(arrays[name].tobytes() for name in sorted(arrays))
 
 
+def steady(found: dict[str, Any]) -> float:
+    """Images a second after the first passes, which compile and choose: over the last two thirds of
+    the reports."""
+    said = found.get("progress", [])
+    said = said[len(said) // 3 :]
+    began, ended = said[0], said[-1]
+    if began is ended:
+        return float(found["finished"][-1]["images_per_second"])
+    images = sum(
+        later["images_per_second"] * (later["elapsed_seconds"] - earlier["elapsed_seconds"])
+        for earlier, later in itertools.pairwise(said)
+    )
+    return float(images / (ended["elapsed_seconds"] - began["elapsed_seconds"]))
+
+
 def exposed(found: dict[str, Any], batch: int) -> float:
     """The part of an iteration that is exposed communication, in which nothing is computed; 0 if
     the run reports none."""
@@ -162,9 +186,9 @@ def exposed(found: dict[str, Any], batch: int) -> float:
     return median(parts) if parts else 0.0
 
 
-def _run_up(folder: Path) -> tuple[str, int | None]:
-    """The output and exit code of `up`. A run that takes too long gets SIGTERM, and SIGKILL after
-    five seconds."""
+def _run_up(folder: Path, seconds: float) -> tuple[str, int | None]:
+    """The output and exit code of `up`. A run that is not over after `seconds` gets SIGTERM, and
+    SIGKILL five seconds later."""
     command = [sys.executable, "-m", "runtime", "up", "cluster.toml"]
     path = str(ROOT) + os.pathsep + os.environ.get("PYTHONPATH", "")
     environment = {**os.environ, "PYTHONPATH": path, "CUBLAS_WORKSPACE_CONFIG": ":4096:8"}
@@ -173,7 +197,7 @@ def _run_up(folder: Path) -> tuple[str, int | None]:
             command, cwd=folder, env=environment, stdout=file, stderr=subprocess.STDOUT
         )
         try:
-            running.wait(RUN_SECONDS)
+            running.wait(seconds)
         except subprocess.TimeoutExpired:
             running.send_signal(signal.SIGTERM)
             try:
