@@ -191,8 +191,8 @@ def _text(path: Path) -> str:
         line = error.object.count(b"\n", 0, error.start) + 1
         raise ConfigError([f"{path}:{line}: not UTF-8 text"]) from error
     except IsADirectoryError as error:
-        text = f"{show_text(str(path))}: found a folder, expected a file such as"
-        raise ConfigError([f"{text} {show_text(str(path / CLUSTER_FILE))}"]) from error
+        text = f"found a folder, expected a file in it, such as {CLUSTER_FILE}"
+        raise ConfigError([f"{show_text(str(path))}: {text}"]) from error
     except OSError as error:
         raise ConfigError([f"{show_text(str(path))}: cannot be read: {reason(error)}"]) from error
 

@@ -305,7 +305,7 @@ def test_an_unknown_section_is_refused_even_if_the_programs_model_would_ignore_i
 def test_a_file_that_cannot_be_read_is_one_problem(tmp_path: Path) -> None:
     for path, message in {
         Path("absent.toml"): "absent.toml: no such file",
-        tmp_path: f"{tmp_path}: found a folder, expected a file such as {tmp_path}/cluster.toml",
+        tmp_path: f"{tmp_path}: found a folder, expected a file in it, such as cluster.toml",
         Path("a\0b"): "a\\x00b: cannot be read: not a file name",
     }.items():
         with pytest.raises(ConfigError) as caught:
