@@ -32,7 +32,8 @@ def _plain(value: Any, at: str, deep: int) -> Any:
     if deep == MOST_DEEP:
         raise Unsendable("bad_type", f"{at[:200]}: nested more than {MOST_DEEP} deep")
     if isinstance(value, tuple | list):
-        return [_plain(each, f"{at}[{n}]", deep + 1) for n, each in enumerate(value)]
+        each = (_plain(part, f"{at}[{n}]", deep + 1) for n, part in enumerate(value))
+        return tuple(each) if isinstance(value, tuple) else list(each)
     if isinstance(value, Mapping) and all(isinstance(key, str) for key in value):
         return {key: _plain(each, f"{at}[{key!r}]", deep + 1) for key, each in value.items()}
     raise Unsendable("bad_type", f"{at} is {_found(value)}")

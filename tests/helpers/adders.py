@@ -62,6 +62,7 @@ class Adder(Actor):
 
     async def on_never(self, message: Never, envelope: Envelope) -> None:
         """Keep the asker waiting."""
+        self._kept = envelope
 
     async def on_break(self, message: Break, envelope: Envelope) -> None:
         raise ProgramFailed("there is nothing to add any more")

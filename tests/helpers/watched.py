@@ -88,6 +88,7 @@ class Deaf(Actor):
 
     async def on_unanswered(self, message: Unanswered, envelope: Envelope) -> None:
         """Keep the asker waiting."""
+        self._kept = envelope
         self._asked = True
         for curious in self._curious:
             await self.reply(curious, Hello())

@@ -31,7 +31,7 @@ class Circular(Actor):
 
 class Silent(Actor):
     async def on_ask(self, message: Ask, envelope: Envelope) -> None:
-        pass
+        self.kept = envelope  # for a later answer
 
 class Lead(Actor):
     async def run(self):

@@ -43,9 +43,10 @@ class Visitor(Actor):
     async def run(self) -> None:
         for _ in range(4):
             await asyncio.sleep(self._chance.uniform(0, 0.3))
-            wish: Any = Save()
-            if self._workers and self._chance.random() < 0.6:
-                wish = Regroup(workers=self._chance.choice(self._workers))
+            if not self._workers or self._chance.random() >= 0.6:
+                await self.tell("coordinator", Save())
+                continue
+            wish = Regroup(workers=self._chance.choice(self._workers))
             try:
                 await self.ask("coordinator", wish, Done)
             except Refused as refused:
