@@ -208,6 +208,7 @@ def test_a_run_of_ours_rests_between_its_turns(tmp_path: Path, two: list[Machine
 
 
 @pytest.mark.slow
+@pytest.mark.timeout(400)
 def test_both_sides_are_measured_at_a_small_size(
     tmp_path: Path, two: list[Machine], monkeypatch: pytest.MonkeyPatch
 ) -> None:

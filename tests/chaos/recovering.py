@@ -60,7 +60,9 @@ def cluster_of(
 
 def last_checkpoint(runs: Path, iterations: int = ITERATIONS) -> Path:
     """The checkpoint that the last run saved at its end."""
-    (path,) = runs.rglob(f"checkpoint-{iterations:07d}.safetensors")
+    # a process that dies as its run ends may leave a run before with the same file
+    found = runs.rglob(f"checkpoint-{iterations:07d}.safetensors")
+    *_, path = sorted(found, key=lambda file: file.stat().st_mtime_ns)
     return path
 
 
