@@ -54,6 +54,9 @@ settings.register_profile("house", settings.get_profile("explore"), derandomize=
 settings.load_profile("house")
 
 TESTS = Path(__file__).resolve().parent
+# Of a slow test that names no other limit. Some take a minute, and a busy machine had a third of its
+# usual speed.
+SLOW_SECONDS = 300
 LONG = ("benchmarks", "chaos", "gpu", "journeys", "stranger")
 SHARED = TESTS.parents[1] / "shared"
 
@@ -134,7 +137,8 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     """Prepare the collected tests.
 
     Coroutines must leave no task behind. Of a grid marked `few`, the cases that are not chosen are
-    slow. Folders whose files take long come first, since a long file at the end leaves a core idle.
+    slow. Slow tests have more time. Folders whose files take long come first, since a long file at
+    the end leaves a core idle.
     """
     items.sort(key=lambda item: not is_long(item.path))
     grids: dict[object, list[pytest.Function]] = defaultdict(list)
@@ -158,6 +162,9 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         for case in cases:
             if not any(part in case.name for part in parts):
                 case.add_marker("slow")
+    for item in items:
+        if item.get_closest_marker("slow") and not item.get_closest_marker("timeout"):
+            item.add_marker(pytest.mark.timeout(SLOW_SECONDS))
     # only without node ids are the grids complete
     if unknown and not any("::" in path for path in config.args):
         raise pytest.UsageError(f"marked `few` with a part that no case's name contains: {unknown}")
