@@ -13,7 +13,7 @@ import pytest
 from tests.fake_cuda.build import COMPILER, Unavailable, built, site
 from tests.helpers.support import ROOT, environment
 
-TIMEOUT = 100
+TIMEOUT = 300  # seconds
 
 
 def here(*, build: bool) -> Path:

@@ -17,6 +17,7 @@ from ops.errors import Array, Shape
 
 NO_MEMORY = 2  # cudaErrorMemoryAllocation
 FEW = 2  # copies to the device whose memory is kept without asking whether they have ended
+MANY = 64  # other copies whose memory is kept without asking
 _log = logging.getLogger("ops.cupy")
 
 
@@ -114,9 +115,11 @@ class Transfers:
     def keep(self, memory: Array, event: Any) -> None:
         """Keep page-locked memory until the event behind its copy has passed, even if no one else
         does: the next owner of the block would write to it, or read it, during the copy."""
-        while len(self._under_way) > FEW and self._passed(self._under_way[0][0]):
-            self._under_way.popleft()
         self._under_way.append((event, memory))
+        # the copies end in their order, so one question in many steps is enough
+        if len(self._under_way) >= MANY and self._passed(self._under_way[MANY // 2][0]):
+            for _ in range(MANY // 2):
+                self._under_way.popleft()
 
     def event(self) -> Any:
         """A new event."""

@@ -8,12 +8,15 @@ the two is used again when that kernel is done.
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Iterator
 from contextlib import contextmanager
 from functools import cached_property
 from typing import Any, NamedTuple
 
 from ops.errors import Array
+
+FEW = 2  # uploads that are kept without asking whether the device has read them
 
 
 class Upload(NamedTuple):
@@ -29,8 +32,9 @@ class Uploads:
     def __init__(self, cupy: Any, device: int) -> None:
         self._cupy = cupy
         self._device = device
-        # uploads and their sources, each with an event that the device has not passed
-        self._taken: list[tuple[Any, Upload, Array]] = []
+        # uploads and their sources, each with an event that the device may not have passed
+        self._taken: deque[tuple[Any, Upload, Array]] = deque()
+        self._events: list[Any] = []  # that mark nothing at present
 
     def __repr__(self) -> str:
         return f"<uploads to cuda:{self._device}>"
@@ -48,7 +52,7 @@ class Uploads:
             except self._cupy.cuda.memory.OutOfMemoryError:
                 return None
             array.data.copy_from_host_async(host.ctypes.data, host.nbytes)
-            return Upload(array, self._passed())
+            return Upload(array, self._marked())
 
     @contextmanager
     def taken(self, upload: Upload, host: Array) -> Iterator[Array]:
@@ -56,11 +60,13 @@ class Uploads:
         waits for the copy, and reads the array; later work must not."""
         self._cupy.cuda.get_current_stream().wait_event(upload.done)
         yield upload.array
-        self._taken = [kept for kept in self._taken if not kept[0].done]
-        self._taken.append((self._passed(), upload, host))
+        while len(self._taken) > FEW and self._taken[0][0].done:
+            event, passed, _ = self._taken.popleft()
+            self._events += event, passed.done
+        self._taken.append((self._marked(), upload, host))
 
-    def _passed(self) -> Any:
+    def _marked(self) -> Any:
         """Return an event at the end of the current stream's work."""
-        event = self._cupy.cuda.Event(disable_timing=True)
+        event = self._events.pop() if self._events else self._cupy.cuda.Event(disable_timing=True)
         event.record()
         return event
