@@ -14,7 +14,6 @@ import pytest
 from tests.fake_cuda.processes import on_fake_cuda, sanitized
 from tests.helpers.support import ROOT
 
-
 FILES = ("tests/contracts/test_backends.py", "tests/contracts/test_bfloat16_images.py")
 
 
