@@ -11,6 +11,7 @@ import re
 import shutil
 import signal
 import tempfile
+import zlib
 from collections import defaultdict
 from collections.abc import AsyncIterator, Iterator
 from functools import cache
@@ -99,6 +100,14 @@ def files_naming(word: str) -> frozenset[Path]:
     )
 
 
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption(
+        "--part",
+        metavar="I/N",
+        help="of the slow tests only part I of N, from 0 (tests/part.py)",
+    )
+
+
 @pytest.hookimpl(tryfirst=True)
 def pytest_cmdline_main(config: pytest.Config) -> None:
     """A run of one named test or one file starts no worker processes, and includes the test also if
@@ -162,12 +171,24 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         for case in cases:
             if not any(part in case.name for part in parts):
                 case.add_marker("slow")
+    if part := config.getoption("part"):
+        number, count = map(int, part.split("/"))
+        other = [item for item in items if _number(item) % count != number]
+        left = [item for item in other if item.get_closest_marker("slow")]
+        config.hook.pytest_deselected(items=left)
+        gone = {*left}
+        items[:] = [item for item in items if item not in gone]
     for item in items:
         if item.get_closest_marker("slow") and not item.get_closest_marker("timeout"):
             item.add_marker(pytest.mark.timeout(SLOW_SECONDS))
     # only without node ids are the grids complete
     if unknown and not any("::" in path for path in config.args):
         raise pytest.UsageError(f"marked `few` with a part that no case's name contains: {unknown}")
+
+
+def _number(item: pytest.Item) -> int:
+    """A number of the test's function, the same in every run: all cases of a grid share fixtures."""
+    return zlib.crc32(item.nodeid.partition("[")[0].encode())
 
 
 @pytest.hookimpl(trylast=True)

@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from tests.conftest import TESTS, files_naming
+from tests.part import LIMIT, part
 
 GRID = """
 import pytest
@@ -77,3 +78,18 @@ def test_a_word_that_is_in_no_test_s_name_leaves_every_file_in() -> None:
         == frozenset()
     )
     assert files_naming("_".join(("LeNet", "learns", "the"))) == {TESTS / "nets" / "test_solver.py"}
+
+
+def test_each_slow_test_is_in_one_part_with_all_cases_of_its_grid(tmp_path: Path) -> None:
+    grid, story = "test_letters_are_letters[a]", "test_a_long_story"
+    said = [run(tmp_path, "'[b]'", "-n0", "-m", "slow", f"--part={n}/2")[1] for n in range(2)]
+    for name, others in ((grid, "[c] PASSED"), (story, "")):
+        (found,) = [text for text in said if f"{name} PASSED" in text]
+        assert others in found
+
+
+def test_a_machine_with_its_usual_speed_runs_all_slow_tests_and_a_slow_one_a_part() -> None:
+    assert part(400, "abc") == (0, 1)
+    assert part(1178, "3") == (0, 3)
+    assert part(1178, "5") == (2, 3)
+    assert part(3 * LIMIT, "")[1] == 35
