@@ -145,7 +145,7 @@ def test_numbers_of_numpy_are_fields_of_events(tmp_path: Path) -> None:
         return {"loss": np.float32(0.5), "right": np.int64(3), "all": (np.bool_(1), np.float64(2))}
 
     answer = result_of(tmp_path, scores)["answer"]
-    assert answer == {"loss": 0.5, "right": 3, "all": [True, 2.0]}
+    assert answer == {"loss": 0.5, "right": 3, "all": (True, 2.0)}
     assert [type(each) for each in (answer["loss"], answer["right"])] == [float, int]
 
 
