@@ -67,6 +67,9 @@ class Uploads:
 
     def _marked(self) -> Any:
         """Return an event at the end of the current stream's work."""
-        event = self._events.pop() if self._events else self._cupy.cuda.Event(disable_timing=True)
+        try:
+            event = self._events.pop()  # the thread that reads ahead and the other both take some
+        except IndexError:
+            event = self._cupy.cuda.Event(disable_timing=True)
         event.record()
         return event
