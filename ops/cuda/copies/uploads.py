@@ -11,16 +11,19 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, NamedTuple
+from typing import Any
 
 from ops.errors import Array
 
 FEW = 2  # uploads that are kept without asking whether the device has read them
 
 
-class Upload(NamedTuple):
-    """A copy on its way: the array on the device, and the event of the copy's end."""
+@dataclass(eq=False)
+class Upload:
+    """A copy on its way: the array on the device, and the event of the copy's end; None once the
+    copy has ended and been read."""
 
     array: Array
     done: Any
@@ -58,11 +61,15 @@ class Uploads:
     def taken(self, upload: Upload, host: Array) -> Iterator[Array]:
         """Give the upload of `host` on the device. Work of this thread's stream in the `with` block
         waits for the copy, and reads the array; later work must not."""
-        self._cupy.cuda.get_current_stream().wait_event(upload.done)
+        if upload.done is not None:
+            self._cupy.cuda.get_current_stream().wait_event(upload.done)
         yield upload.array
         while len(self._taken) > FEW and self._taken[0][0].done:
-            event, passed, _ = self._taken.popleft()
-            self._events += event, passed.done
+            event, read, _ = self._taken.popleft()
+            self._events.append(event)
+            if read.done is not None:  # an array may be fed again, but its event is free once
+                self._events.append(read.done)
+                read.done = None
         self._taken.append((self._marked(), upload, host))
 
     def _marked(self) -> Any:
