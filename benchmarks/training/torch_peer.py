@@ -12,6 +12,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F  # noqa: N812  # PyTorch's own name for it
 
+from benchmarks.cifar94 import port
 from benchmarks.helpers.vision import models
 from nets.graph.graph import Net
 
@@ -82,6 +83,25 @@ class VisionPeer(nn.Module):
     def forward(self, data: Tensor, label: Tensor) -> Tensor:
         """The loss for images and their labels."""
         return F.cross_entropy(self.net(data), label)
+
+
+class AirbenchPeer(nn.Module):
+    """airbench94 as benchmarks.cifar94's port to PyTorch writes it, with its loss."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.net = port.net_of()
+
+    def forward(self, data: Tensor, label: Tensor) -> Tensor:
+        """The loss for images and their labels."""
+        return F.cross_entropy(self.net(data), label, label_smoothing=port.SMOOTHING)
+
+
+def peer_of(model: str, net: Net, blobs: Any = None) -> nn.Module:
+    """The peer of `net`: a port of ours, torchvision's net, or without a name its translation."""
+    if model == "airbench94":
+        return AirbenchPeer()
+    return VisionPeer(model) if model else TorchPeer(net, blobs)
 
 
 def _gates(blob: Tensor, order: tuple[int, ...]) -> Tensor:

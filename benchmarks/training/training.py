@@ -47,7 +47,7 @@ SAMPLES = (3, 40)  # rounds at least and at most
 class Workload:
     """A net of the zoo, its batch, an image's shape, and the ratios to reach: in float32 beside
     PyTorch's float32, in bf16 beside its best, and in bf16 beside our float32. `model`: its name in
-    `torchvision.models`."""
+    `torchvision.models`, or `airbench94`, which has a port of its own."""
 
     net: str
     batch: int
@@ -77,6 +77,7 @@ WORKLOADS = {
         Workload("mobilenet_v3_large", 16, LARGE, 1.0, 1000, 1.8, "mobilenet_v3_large", 1.5),
         Workload("efficientnet_b0", 16, LARGE, 1.0, 1000, 1.8, "efficientnet_b0"),
         Workload("convnext_tiny", 8, LARGE, 1.0, 1000, 1.1, "convnext_tiny"),
+        Workload("airbench94", 1024, SMALL, 1.0, 10, 1.1, "airbench94"),
         Workload("char_lstm", 64, None, 1.0, 65, rounded_bar=1.2, own_bar=1.5),
     )
 }
@@ -105,7 +106,8 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("--results", type=Path, default=ROOT / "benchmarks" / "results")
     parser.add_argument("--into", type=Path, help=argparse.SUPPRESS)
     given = parser.parse_args(arguments)
-    needed = ["torch", *(["torchvision"] if any(WORKLOADS[n].model for n in given.nets) else [])]
+    vision = any(WORKLOADS[name].model not in ("", "airbench94") for name in given.nets)
+    needed = ["torch", *(["torchvision"] if vision else [])]
     if given.beside == "torch" and (absent := missing({name: name for name in needed})):
         print(
             f"missing: {', '.join(absent)}, the peer; install with: python -m pip install "
@@ -119,7 +121,7 @@ def main(arguments: list[str] | None = None) -> int:
         for threads in given.threads:
             some = "" if set(given.nets) == set(WORKLOADS) else f", {' '.join(given.nets)}"
             part = f"{threads} threads{some}"  # some nets do not replace a run of all
-            records[part] = run_apart(given, threads, Path(folder, f"{threads}.json"))
+            records[part] = run_apart(given, threads, part, Path(folder, f"{threads}.json"))
     name = "-".join(
         ["training", given.precision, *(["beside-numpy"] if given.beside == "numpy" else [])]
     )
@@ -129,9 +131,9 @@ def main(arguments: list[str] | None = None) -> int:
     return int(any(record.status == "failed" for record in records.values()))
 
 
-def run_apart(given: argparse.Namespace, threads: int, path: Path) -> Record:
+def run_apart(given: argparse.Namespace, threads: int, part: str, path: Path) -> Record:
     """Measure one number of threads in a new process, whose libraries all use that many."""
-    Record(f"{threads} threads", path=path).save()
+    Record(part, path=path).save()
     names = ("CONVOY_THREADS", "OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS", "MKL_NUM_THREADS")
     environment = {**os.environ, **dict.fromkeys(names, str(threads))}
     if given.vector_bits:
@@ -316,14 +318,13 @@ def torch_step(
 ) -> Callable[[], object]:
     """The same step by PyTorch with its SGD, on the CPU or another `device`, in bfloat16 if
     `autocast`, through `torch.compile` if `compiled`. A device copies the images from page-locked
-    memory in every step. `model`: the net's name in torchvision, whose weights are drawn anew."""
+    memory in every step. `model`: the net's name in torchvision, or `airbench94`, whose weights are drawn anew."""
     import torch
 
-    from benchmarks.training.torch_peer import TorchPeer, VisionPeer
+    from benchmarks.training.torch_peer import peer_of
 
     layout = torch.channels_last if channels_last else torch.contiguous_format
-    made = VisionPeer(model) if model else TorchPeer(net, blobs)
-    peer = made.to(device=device, memory_format=layout)
+    peer = peer_of(model, net, blobs).to(device=device, memory_format=layout)
     if compiled:
         peer.compile()
     given = {
