@@ -19,6 +19,7 @@ from ops.backends.cupy_backend import CupyBackend
 from ops.cuda.conv import choose, trial
 from ops.cuda.conv.algorithm import ConvShape, Direction
 from ops.cuda.conv.cudnn import Library, Planned
+from ops.cuda.conv.folded import Folded, blocks, folded_shape
 from ops.cuda.conv.lowered import Lowered
 from ops.cuda.image_layout import new_images
 from tests.fake_cudnn import HERE
@@ -26,6 +27,7 @@ from tests.ops.host_cupy import HostCupy
 
 FLOAT = np.dtype(np.float32)
 SMALL = ConvGeometry((3, 3), pad=(1, 1))
+SEVEN = ConvGeometry((7, 7), stride=(2, 2), pad=(3, 3))
 Made = Callable[..., CupyBackend]
 
 
@@ -119,17 +121,20 @@ def test_a_right_plan_is_taken_and_computes_every_pass(name: str, make: Made, ca
     backend = make()
     right(convolved(backend, GEOMETRIES[name]), GEOMETRIES[name])
     assert algorithms(backend) == [Planned] * 3
-    assert [line.partition(";")[0].endswith("taken, not timed") for line in told(caplog)] == [
-        True
-    ] * 3
+    assert len(told(caplog)) == 3
+    assert all("taken, engine 7 (TILE=1), not timed; error " in line for line in told(caplog))
 
 
+@pytest.mark.parametrize("way", [Planned, Folded])
 @pytest.mark.parametrize("narrow", [(True, True), (False, True), (True, False)], ids=str)
 def test_images_in_bfloat16_are_multiplied_as_they_are(
-    narrow: tuple[bool, bool], make: Made, caplog: Any
+    narrow: tuple[bool, bool], way: type, make: Made, monkeypatch: pytest.MonkeyPatch, caplog: Any
 ) -> None:
     """An image in float32 is rounded before; a result is stored in its own type."""
-    backend = make(precision="bf16")
+    monkeypatch.setattr(
+        trial.Trial, "seconds", lambda self, *tried: [1 + (type(one) is not way) for one in tried]
+    )
+    backend = make("fastest", precision="bf16")
     random = np.random.default_rng(1)
 
     def given(shape: tuple[int, ...], stored: bool) -> Array:
@@ -145,7 +150,7 @@ def test_images_in_bfloat16_are_multiplied_as_they_are(
         backend.conv_backward_data(dy, w, SMALL, x.shape, out=np.empty_like(x)),
         backend.conv_backward_weights(x, dy, SMALL, w.shape, bias=False)[0],
     ]
-    assert algorithms(backend) == [Planned] * 3, told(caplog)
+    assert algorithms(backend) == [way] * 3, told(caplog)
     ops = get_backend("numpy")
     x, dy = x.astype(np.float32), dy.astype(np.float32)
     expected = [
@@ -166,7 +171,12 @@ FAULTS = {
         ("cudnnGraphNotSupportedError: No valid engine configs returned from heuristics)"),
         "",
     ),
-    "failing": ("no plan that runs (RuntimeError: CUDNN_STATUS_EXECUTION_FAILED)", ""),
+    "failing": (
+        "engine 7 (TILE=1) does not run (RuntimeError: CUDNN_STATUS_EXECUTION_FAILED); ",
+        "engine 9 does not run (RuntimeError: CUDNN_STATUS_EXECUTION_FAILED); lowered",
+    ),
+    "unsupported": ("no plan that runs (cudnnGraphNotSupportedError: CUDNN_STATUS_NOT_SUPPORTED)",),
+    "large": ("no plan that runs (OpsError: engine 9 needs 1099511627776 bytes of scratch",),
 }
 
 
@@ -186,6 +196,72 @@ def test_a_fault_is_logged_once_for_each_pass_and_lowering_computes(
     ):
         assert line.startswith(f"cuDNN, {direction} of 3x4x9x8 -> 6 by 3x3: ")
         assert all(part in line for part in FAULTS[fault]) and line.endswith("; lowered")
+
+
+@pytest.mark.parametrize("fault", ["wrong", "idle", "failing", "unsupported", "large"])
+def test_an_engine_with_a_fault_is_passed_over_and_the_next_one_computes(
+    fault: str, make: Made, monkeypatch: pytest.MonkeyPatch, caplog: Any
+) -> None:
+    monkeypatch.setenv("FAKE_CUDNN", f"{fault} 7")
+    backend = make()
+    right(convolved(backend, SMALL), SMALL)
+    assert algorithms(backend) == [Planned] * 3
+    assert len(told(caplog)) == 3 and not told(caplog, logging.WARNING)
+    named = fault in ("wrong", "idle", "failing")  # engines that do not suit are not worth a word
+    for line in told(caplog):
+        assert "taken, engine 9, not timed; " in line
+        assert ("; engine 7 (TILE=1) d" in line) is named, line
+
+
+def test_the_fastest_engine_is_taken(
+    make: Made, monkeypatch: pytest.MonkeyPatch, caplog: Any
+) -> None:
+    monkeypatch.setattr(trial.Trial, "seconds", lambda self, *tried: [0.003, 0.001, 0.002])
+    backend = make("fastest")
+    right(convolved(backend, SMALL), SMALL)
+    assert algorithms(backend) == [Planned] * 3
+    outcome = "taken, engine 9, 1.000 ms; engine 7 (TILE=1) 3.000 ms; lowering 2.000 ms; error "
+    assert all(outcome in line for line in told(caplog)) and len(told(caplog)) == 3
+
+
+FOLDED = {
+    "padded channels": ConvGeometry((3, 3), pad=(1, 1)),
+    "stride 2": ConvGeometry((7, 7), stride=(2, 2), pad=(3, 3)),
+    "stride 4 without padding": ConvGeometry((5, 5), stride=(4, 4)),
+    "two strides, uneven kernel": ConvGeometry((4, 3), stride=(3, 2), pad=(2, 1)),
+}
+
+
+@pytest.mark.parametrize("name", FOLDED)
+@pytest.mark.parametrize("channels", [1, 3])
+def test_folded_images_give_the_same_results_in_every_pass(
+    channels: int, name: str, make: Made, monkeypatch: pytest.MonkeyPatch, caplog: Any
+) -> None:
+    geometry = FOLDED[name]
+    strided = geometry.stride != (1, 1)
+    # the last way to fold the images is the fastest
+    monkeypatch.setattr(
+        trial.Trial, "seconds", lambda self, *tried: [*range(len(tried), 1, -1), len(tried) + 1]
+    )
+    backend = make("fastest")
+    right(convolved(backend, geometry, channels), geometry, channels)
+    assert algorithms(backend) == [Folded] * 3, told(caplog)
+    how = "folded pixels" if strided else "padded channels"
+    assert all(f"taken, engine 7 (TILE=1) with {how}, " in line for line in told(caplog))
+    assert all(line.count(" ms") == 4 + strided for line in told(caplog))
+
+
+def test_channels_that_fill_16_bytes_are_not_folded() -> None:
+    strided = ConvGeometry((3, 3), stride=(2, 2))
+    assert blocks(ConvShape((2, 3, 9, 9), 4, strided, FLOAT)) == [(1, 1), (2, 2)]
+    assert blocks(ConvShape((2, 4, 9, 9), 4, strided, FLOAT)) == []
+    assert blocks(ConvShape((2, 4, 9, 9), 4, strided, FLOAT, (True, True))) == [(1, 1), (2, 2)]
+    # a 1x1 kernel reads one pixel in four: folding would quadruple its work
+    narrow = ConvGeometry((1, 1), stride=(2, 2))
+    assert blocks(ConvShape((2, 3, 9, 9), 4, narrow, FLOAT)) == [(1, 1)]
+    assert folded_shape(ConvShape((2, 3, 224, 224), 64, SEVEN, FLOAT), (2, 2)) == ConvShape(
+        (2, 12, 115, 115), 64, ConvGeometry((4, 4)), FLOAT
+    )
 
 
 @pytest.mark.parametrize("image", range(5))
@@ -229,8 +305,9 @@ def test_only_the_pass_that_is_wrong_is_lowered(
     ("precision", "most"), [("full", 1e-4), ("fast", 5e-3), ("tf32", 5e-3), ("bf16", 2e-2)]
 )
 def test_the_error_bound_depends_on_the_rounding_of_factors(precision: str, most: float) -> None:
-    assert choose.against(choose.Found(most), precision) is None
-    assert choose.against(choose.Found(most * 1.01), precision) is not None
+    assert choose.against(most, precision) is None
+    assert choose.against(most * 1.01, precision) is not None
+    assert choose.against(float("nan"), precision) is not None
 
 
 @pytest.mark.parametrize(
@@ -296,8 +373,9 @@ def test_times_of_the_first_trial_decide_for_other_numbers_of_images(
     backend = make("fastest")
     for n in range(1, choose.MOST_SIZES + 4):
         right(convolved(backend, SMALL, 4, 6, n), SMALL, 4, 6, n)
-    assert len(timed) == 6  # two measurements for each pass
-    assert len(cudnn.made) == 3 * choose.MOST_SIZES  # no more plans are made, since they take time
+    assert len(timed) == 9  # for each pass two engines and lowering
+    # plans take time: two engines for the first number, then the faster of them, then no more
+    assert len(cudnn.made) == 3 * (choose.MOST_SIZES + 1)
     assert (
         sorted(kind.__name__ for kind in algorithms(backend))
         == ["Lowered"] * 9 + ["Planned"] * 3 * choose.MOST_SIZES

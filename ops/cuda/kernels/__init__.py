@@ -2,6 +2,8 @@
 
 source_text  The text that all kernels share
 lowering     Kernels of lowering and lifting
+folding      Kernels that fold blocks of pixels into channels (space to depth), and the weights
+             alike
 pooling      Kernels of pooling, forward and backward
 lrn          Kernels of local response normalisation
 norm         Batch normalisation with the operations that follow it, over M pixels of C channels
@@ -29,6 +31,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from ops.cuda.kernels.depthwise import DEPTHWISE
+from ops.cuda.kernels.folding import FOLDING
 from ops.cuda.kernels.gates import GATES
 from ops.cuda.kernels.losses import LOSSES
 from ops.cuda.kernels.lowering import LOWERING
@@ -46,6 +49,7 @@ __all__ = ["KERNELS", "narrow_source", "source"]
 
 KERNELS: dict[str, str] = {
     **LOWERING,
+    **FOLDING,
     **DEPTHWISE,
     **POOLING,
     **LRN,
