@@ -9,7 +9,7 @@ checked.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import numpy as np
@@ -48,6 +48,12 @@ class OnDevice(Widened):
     def stream(self) -> int:
         """CUDA's handle of the stream that kernels run on; 0 is the default stream."""
         return 0
+
+    @property
+    def card(self) -> Mapping[str, str] | None:
+        """The card, and the versions of the driver and of the libraries that products take. None
+        without a card."""
+        return None
 
     def trim(self) -> None:
         """Free the memory of arrays that no longer exist."""

@@ -4,108 +4,24 @@ processor."""
 from __future__ import annotations
 
 import ctypes
-import functools
 import logging
 import sys
-from collections.abc import Callable, Iterator
 from types import ModuleType
 from typing import Any
 
 import numpy as np
 import pytest
 
-from ops import BFLOAT16, Array, ConvGeometry, OpsError, get_backend
-from ops.backends.cupy_backend import CupyBackend
+from ops import BFLOAT16, Array, ConvGeometry, get_backend
 from ops.cuda.conv import choose, trial
 from ops.cuda.conv.algorithm import ConvShape, Direction
 from ops.cuda.conv.cudnn import Library, Planned
 from ops.cuda.conv.folded import Folded, blocks, folded_shape
 from ops.cuda.conv.lowered import Lowered
 from ops.cuda.image_layout import new_images
-from tests.fake_cudnn import HERE
-from tests.ops.host_cupy import HostCupy
+from tests.ops.tried import FLOAT, SMALL, Made, algorithms, convolved, right, told
 
-FLOAT = np.dtype(np.float32)
-SMALL = ConvGeometry((3, 3), pad=(1, 1))
 SEVEN = ConvGeometry((7, 7), stride=(2, 2), pad=(3, 3))
-Made = Callable[..., CupyBackend]
-
-
-@pytest.fixture
-def cudnn(monkeypatch: pytest.MonkeyPatch) -> Iterator[ModuleType]:
-    """The stand-in, in place of an installed cuDNN frontend."""
-    for name in [name for name in sys.modules if name.partition(".")[0] == "cudnn"]:
-        monkeypatch.delitem(sys.modules, name)
-    monkeypatch.syspath_prepend(str(HERE))
-    import cudnn
-
-    yield cudnn
-    del sys.modules["cudnn"]
-
-
-@functools.cache
-def compiled_once() -> HostCupy:
-    """NumPy with our kernels, shared by all backends of these tests."""
-    try:
-        double = HostCupy()
-    except OpsError as missing:
-        pytest.skip(str(missing))
-    double.RawModule = functools.cache(double.RawModule)  # type: ignore[method-assign]
-    return double
-
-
-@pytest.fixture
-def make(cudnn: ModuleType, caplog: pytest.LogCaptureFixture) -> Made:
-    """A function that makes backends over NumPy's arrays with the stand-in."""
-    caplog.set_level(logging.INFO, "ops.cudnn")
-    double = compiled_once()
-    return lambda cudnn="deterministic", **options: CupyBackend(xp=double, cudnn=cudnn, **options)
-
-
-def convolved(
-    backend: Any, geometry: ConvGeometry, channels: int = 4, outputs: int = 6, n: int = 3
-) -> list[Array]:
-    """Results of every pass over the same numbers: y, max(y, 0) with a bias, dx, dw, db."""
-    random = np.random.default_rng(1)
-
-    def given(*shape: int) -> Array:
-        made = random.standard_normal(shape).astype(np.float32)
-        if len(shape) != 4 or not isinstance(backend, CupyBackend):
-            return made
-        images = new_images(np, shape, FLOAT)
-        images[...] = made
-        return images
-
-    x = given(n, channels, 9, 8)
-    b = given(outputs)
-    w = np.ascontiguousarray(given(outputs, channels // geometry.groups, *geometry.kernel))
-    dy = given(*geometry.output_shape(x.shape, outputs))
-    y = backend.conv_forward(x, w, None, geometry)
-    rectified = backend.conv_forward(x, w, b, geometry, rectify=True)
-    dx = backend.conv_backward_data(dy, w, geometry, x.shape)
-    dw, db = backend.conv_backward_weights(x, dy, geometry, w.shape, bias=True)
-    assert db is not None
-    return [y, rectified, dx, dw, db]
-
-
-def right(found: list[Array], geometry: ConvGeometry, *sizes: int) -> None:
-    for got, expected in zip(found, convolved(get_backend("numpy"), geometry, *sizes), strict=True):
-        np.testing.assert_allclose(got, expected, atol=1e-5 * np.abs(expected).max(), rtol=0)
-
-
-def algorithms(backend: CupyBackend) -> list[type]:
-    """The algorithms that the passes got, in the order of `Direction`."""
-    chosen = backend.chooser._chosen
-    return [
-        type(chosen[key]) for key in sorted(chosen, key=lambda key: list(Direction).index(key[1]))
-    ]
-
-
-def told(caplog: pytest.LogCaptureFixture, level: int = logging.INFO) -> list[str]:
-    """The lines of the cuDNN log, without the first, which has the version."""
-    return [record.getMessage() for record in caplog.records if record.levelno >= level][
-        level == logging.INFO :
-    ]
 
 
 GEOMETRIES = {

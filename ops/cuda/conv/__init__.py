@@ -11,4 +11,5 @@ weight_layouts  Weights between Caffe's order (K, C/groups, kh, kw) and that of 
 candidates      The ways in which cuDNN can compute a pass of a convolution, as candidates of a
                 trial
 folded          Convolution of folded images
+kept_choices    cuDNN's choices between starts
 """

@@ -11,14 +11,17 @@ import dataclasses
 import logging
 import math
 from collections.abc import Iterable
+from contextlib import suppress
 from functools import cached_property, partial
 from typing import NamedTuple
 
 import numpy as np
 
+from ops.cache import cache_folder
 from ops.cuda.conv.algorithm import Convolution, ConvShape, Direction
 from ops.cuda.conv.candidates import Pass, Recipe, Way
 from ops.cuda.conv.cudnn import CudnnMissing, Library, Steps
+from ops.cuda.conv.kept_choices import LOWERING, KeptChoices
 from ops.cuda.conv.lowered import Lowered
 from ops.cuda.conv.trial import Trial
 from ops.cuda.device import OnDevice
@@ -33,7 +36,6 @@ LEAST_WORKSPACE = 64 << 20  # bytes that a plan may take even where lowering tak
 # most numbers of images for which a shape is planned: shares of a batch may change often, and plans
 # take time
 MOST_SIZES = 8
-LOWERING = "lowering"
 _log = logging.getLogger("ops.cudnn")
 
 
@@ -103,6 +105,18 @@ class Chooser:
         _log.info("cuDNN %s", library.version)
         return library
 
+    @cached_property
+    def kept(self) -> KeptChoices:
+        """The choices of earlier starts. None are kept if nothing is timed, or without a card."""
+        library = self.library
+        card = self._ops.card
+        folder = None
+        with suppress(RuntimeError):  # no home folder
+            folder = cache_folder("cudnn")
+        if library is None or card is None or self._ops.cudnn != "fastest":
+            return KeptChoices(None, {})
+        return KeptChoices(folder, {**card, **library.versions, "precision": self._ops.precision})
+
     def __call__(self, shape: ConvShape, direction: Direction, x: Array, y: Array) -> Convolution:
         """Return the algorithm of that pass over x and y, or their gradients, which have a
         `step_of`."""
@@ -135,35 +149,59 @@ class Chooser:
         name = f"cuDNN, {direction} of {shape}"
         each = (dataclasses.replace(shape, in_shape=(1, *shape.in_shape[1:])), direction, steps)
         known = each in self._fastest
-        if known and self._fastest[each] is None:
+        kept = None if known else self.kept.read(shape, direction, steps)
+        recipe = self._fastest.get(each) if kept is None else kept.recipe
+        if recipe is None and (known or kept is not None):
+            self._fastest[each] = None
+            if not known:
+                _log.info("%s: lowered, as chosen at an earlier start", name)
             return lowered
-        sizes = self._sizes[each] = self._sizes.get(each, 0) + 1
-        if sizes > MOST_SIZES:
-            if sizes == MOST_SIZES + 1:
-                _log.info(
-                    ("%s: planned for %d numbers of images before; all others are lowered"),
-                    name,
-                    MOST_SIZES,
-                )
+        if self._too_many(each, name):
             return lowered
         most_bytes = max(LEAST_WORKSPACE, lowered.scratch_bytes)
         pass_ = Pass(library, shape, direction, steps, self._ops, most_bytes)
-        recipe = self._fastest.get(each)
         try:
-            ways = pass_.candidates() if recipe is None else [(recipe, pass_.made(recipe))]
             trial = Trial(shape, direction, steps, self._ops)
-            timed = self._ops.cudnn == "fastest" and not known
-            found = self._tried(ways, lowered, trial, timed)
+            found = None if recipe is None else self._only(recipe, pass_, trial)
+            if found is not None and found.recipe is not None:
+                self._fastest[each] = recipe
+            elif not known:
+                if found is not None:
+                    _log.warning("%s: %s; tried again", name, "; ".join(found.reasons))
+                timed = self._ops.cudnn == "fastest"
+                found = self._tried(pass_.candidates(), lowered, trial, timed)
         except Exception as error:  # noqa: BLE001  # the frontend raises many kinds; lowering raises its own when it runs
             _log.warning("%s: no plan that runs (%s); lowered", name, first_line(error))
             return lowered
         finally:
             self._ops.trim()
+        assert found is not None
         if found.seconds:
             self._fastest[each] = found.recipe
+            self.kept.write(shape, direction, steps, found.recipe)
         level = logging.INFO if found.recipe or found.seconds else logging.WARNING
         _log.log(level, "%s: %s", name, found)
         return found.algorithm
+
+    def _too_many(self, each: tuple[ConvShape, Direction, Steps], name: str) -> bool:
+        """Count one more number of images. Whether it is lowered, since so many were planned."""
+        sizes = self._sizes[each] = self._sizes.get(each, 0) + 1
+        if sizes == MOST_SIZES + 1:
+            _log.info(
+                ("%s: planned for %d numbers of images before; all others are lowered"),
+                name,
+                MOST_SIZES,
+            )
+        return sizes > MOST_SIZES
+
+    def _only(self, recipe: Recipe, pass_: Pass, trial: Trial) -> Outcome:
+        """Take this way if it is right: it was the fastest before."""
+        lowered = self.lowered(pass_.shape)
+        try:
+            algorithm = pass_.made(recipe)
+        except Exception as error:  # noqa: BLE001  # the frontend raises many kinds
+            return Outcome(None, lowered, math.nan, {}, [f"no {recipe} ({first_line(error)})"])
+        return self._tried([(recipe, algorithm)], lowered, trial, False)
 
     def _tried(
         self,

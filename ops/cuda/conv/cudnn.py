@@ -64,7 +64,9 @@ class Library:
             absent = "" if here else f"; there is no {LIBRARY}: install nvidia-cudnn-cu13"
             raise CudnnMissing(f"cuDNN does not start ({first_line(error)}{absent})") from None
         self.module = cudnn
-        self.known = getattr(cudnn, "__version__", "") in KNOWN
+        frontend = str(getattr(cudnn, "__version__", ""))
+        self.versions = {"cuDNN": self.version, "cuDNN's frontend": frontend}
+        self.known = frontend in KNOWN
         notes = cudnn.numerical_note
         self.left_out = [notes.DOWN_CONVERT_INPUTS, notes.REDUCED_PRECISION_REDUCTION]
         self.left_out += [notes.TENSOR_CORE] if precision == "full" else []
