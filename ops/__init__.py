@@ -11,6 +11,7 @@ errors      The one error of ops and the input checks that raise it
 holding     A notice that a call is about to hold the interpreter's lock for seconds
 gradcheck   The generic directional gradient check: one line proves a layer's backward pass
 recording   Work of a device that is recorded once and replayed
+cache       The user's folder for files that can be made again
 
 `get_backend("numpy")` returns a `Backend`; its methods are the operations. The package knows
 nothing of layers, nets, files or messages, and imports no other package of Convoy.

@@ -412,6 +412,15 @@ def mdb(folder: Path) -> Target:
     return Target(_of_file(folder / "data.mdb", read), (DataError,), seeds)
 
 
+def choices(folder: Path) -> Target:
+    """The kept choices of cuDNN's engines"""
+    from ops.cuda.conv.kept_choices import parsed
+
+    plan = b'{"engine": 3, "knobs": {"TILE": 1}, "folded": [2, 2]}'
+    seeds = [b'{"made for": {"a": [1]}, "choice": %s}' % choice for choice in (plan, b'"lowering"')]
+    return Target(lambda data: parsed(data, {"a": [1]}), (ValueError,), seeds)
+
+
 TARGETS: dict[str, Callable[[Path], Target]] = {
     made.__name__: made
     for made in (
@@ -432,5 +441,6 @@ TARGETS: dict[str, Callable[[Path], Target]] = {
         netpbm,
         exif,
         mdb,
+        choices,
     )
 }

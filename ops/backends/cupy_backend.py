@@ -7,7 +7,7 @@ in `ops.cuda`. All others run on CuPy as `ops.reference` writes them.
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -183,6 +183,19 @@ class CupyBackend(
     def stream(self) -> int:
         """CUDA's handle of this thread's stream."""
         return 0 if self._device is None else int(self.xp.cuda.get_current_stream().ptr)
+
+    @functools.cached_property
+    def card(self) -> Mapping[str, str] | None:  # type: ignore[override]  # asked once
+        if self._device is None:
+            return None
+        runtime = self._xp.cuda.runtime
+        handle, cublas = _cublas()
+        return {
+            "card": runtime.getDeviceProperties(self._device)["name"].decode(),
+            "CUDA of the driver": str(runtime.driverGetVersion()),
+            "CuPy": self._xp.__version__,
+            "cuBLAS": str(cublas.getVersion(handle())),
+        }
 
     def trim(self) -> None:
         if self._device is not None:

@@ -1,5 +1,4 @@
-"""Depthwise convolution of a device: one launch forward, one for the gradient of images, and two or
-three for the gradient of weights."""
+"""Depthwise convolution of a device: one launch for each pass."""
 
 from __future__ import annotations
 
@@ -92,7 +91,7 @@ class Depthwise(OnDevice):
         pixels = n * high * wide
         length = k * taps
         strips = strips_of(pixels, length)
-        sums = self.scratch.take("sums", (strips, length), real)
+        sums, tickets, group = self.summing(1, strips, length, real)
         per_channel = k // x.shape[1]
         self.launch(
             "depthwise_weights",
@@ -103,6 +102,8 @@ class Depthwise(OnDevice):
             dy,
             step_of(dy),
             sums,
+            tickets,
+            into,
             strips * length,
             *(
                 divisor(size)
@@ -110,11 +111,10 @@ class Depthwise(OnDevice):
             ),
             pixels,
             strips,
+            group,
             *x.shape[2:],
             *_strides(geometry),
         )
-        sums, strips = self.gathered(sums, 1, strips, length)
-        self.launch("total_sums", length, real, sums, into, length, strips)
         return self.delivered(into, dw), self.column_sums(dy, out_b) if bias else None
 
     def depthwise_scratch(

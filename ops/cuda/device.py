@@ -9,7 +9,7 @@ checked.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import numpy as np
@@ -25,7 +25,6 @@ from ops.interface.widened import Widened
 # memory busy
 SUMMING = 1 << 17
 LEAST_ROWS = 16  # least rows of a strip
-SUMMED = 16  # about how many sums one thread adds up after that
 # (a, b, out, accumulate): out = a b, or out + a b
 Product = Callable[[Array, Array, Array, bool], None]
 
@@ -48,6 +47,12 @@ class OnDevice(Widened):
     def stream(self) -> int:
         """CUDA's handle of the stream that kernels run on; 0 is the default stream."""
         return 0
+
+    @property
+    def card(self) -> Mapping[str, str] | None:
+        """The card, and the versions of the driver and of the libraries that products take. None
+        without a card."""
+        return None
 
     def trim(self) -> None:
         """Free the memory of arrays that no longer exist."""
@@ -88,44 +93,20 @@ class OnDevice(Widened):
         into = total if total.flags.c_contiguous else self.xp.empty((c,), real)
         m = math.prod(x.shape) // c
         strips = strips_of(m, c)
-        sums = self.scratch.take("sums", (strips, c), real)
+        sums, tickets, group = self.summing(1, strips, c, real)
+        arrays = x, step_of(x), sums, tickets, into
         self.launch(
-            "strip_sums",
-            strips * c,
-            real,
-            x,
-            step_of(x),
-            sums,
-            strips * c,
-            divisor(c),
-            m,
-            strips,
+            "column_sums", strips * c, real, *arrays, strips * c, divisor(c), m, strips, group
         )
-        sums, strips = self.gathered(sums, 1, strips, c)
-        self.launch("total_sums", c, real, sums, into, c, strips)
         return self.delivered(into, total)
 
-    def gathered(self, sums: Array, halves: int, strips: int, c: int) -> tuple[Array, int]:
-        """Reduce sums (halves, strips, C) to so few strips that one thread can add them up. Returns
-        the sums and their number of strips."""
-        if strips <= SUMMED**2 // 2:
-            return sums, strips
-        fewer = strips // SUMMED
-        into = self.scratch.take("fewer sums", (halves, fewer, c), sums.dtype)
-        count = halves * fewer * c
-        self.launch(
-            "gather_sums",
-            count,
-            sums.dtype,
-            sums,
-            NOTHING,
-            into,
-            count,
-            divisor(c),
-            divisor(fewer),
-            strips,
-        )
-        return into, fewer
+    def summing(self, halves: int, strips: int, c: int, dtype: Any) -> tuple[Array, Array, int]:
+        """Scratch memory for sums of columns (`kernels.sums`): partial sums (halves, strips, C),
+        tickets, and the number of strips in a group."""
+        group = math.isqrt(strips - 1) + 1
+        groups = -(-strips // group)
+        sums = self.scratch.take("sums", (halves, strips, c), dtype)
+        return sums, self.scratch.tickets((groups + 1) * c), group
 
     def shifted(self, y: Array, b: Array | None, rectify: bool) -> None:
         """y += b (C,), then max(y, 0) if wanted, over rows or pixels that have a `step_of`."""

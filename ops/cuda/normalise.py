@@ -1,5 +1,5 @@
-"""Batch normalisation of a device, alone or with scale, bias, addend and rectifier: three or four
-launches each way."""
+"""Batch normalisation of a device, alone or with scale, bias, addend and rectifier, in two launches
+each way."""
 
 from __future__ import annotations
 
@@ -16,7 +16,6 @@ from ops.errors import Array
 from ops.reference import fused, normalise
 from ops.reference.mixed_images import checked
 
-GATHERED = 8  # sums of a channel that the last kernel adds up in its first step
 ROWS_APART = 16  # least rows that a thread of the last kernel takes
 
 
@@ -176,7 +175,6 @@ class Normalisation(OnDevice):
         source = self._rows(x)
         c = width(x)
         real = arithmetic(x)
-        few = None
         m = math.prod(x.shape) // c
         y = self._like(x, out)
         into = self._over(y)
@@ -188,7 +186,7 @@ class Normalisation(OnDevice):
                 a if a.flags.c_contiguous else self.xp.empty((c,), real) for a in (mean, variance)
             ]
             strips = strips_of(m, c)
-            sums = self.scratch.take("sums", (2, strips, c), real)
+            sums, tickets, group = self.summing(2, strips, c, real)
             self.launch(
                 "norm_moments",
                 strips * c,
@@ -196,12 +194,14 @@ class Normalisation(OnDevice):
                 source,
                 step_of(source),
                 sums,
+                tickets,
+                *found,
                 strips * c,
                 divisor(c),
                 m,
                 strips,
+                group,
             )
-            few = self._gathered(sums, source, strips, c)
         else:
             mean, variance = statistics
             found = [self.contiguous(a) for a in statistics]
@@ -213,7 +213,6 @@ class Normalisation(OnDevice):
             real,
             source,
             step_of(source),
-            self.given(few),
             *found,
             self.given(gamma),
             self.given(beta),
@@ -224,8 +223,6 @@ class Normalisation(OnDevice):
             divisor(c),
             m,
             strips,
-            GATHERED,
-            int(statistics is not None),
             real.type(eps),
             int(rectify),
         )
@@ -258,7 +255,7 @@ class Normalisation(OnDevice):
         into = self._over(dx)
         given = self._rows(dy)
         source = self._rows(x)
-        few = None
+        total: tuple[Any, int] = (NOTHING, 0)
         arrays = (
             given,
             step_of(given),
@@ -271,60 +268,40 @@ class Normalisation(OnDevice):
         )
         last = (real.type(eps), int(rectify))
         if not fixed or dgamma is not None:
-            sums = self.scratch.take("sums", (2, strips, c), real)
+            sums, tickets, group = self.summing(2, strips, c, real)
             self.launch(
                 "norm_products",
                 strips * c,
                 real,
                 *arrays,
                 sums,
+                tickets,
+                *(NOTHING if a is None else a for a in (dgamma, dbeta)),
                 strips * c,
                 divisor(c),
                 m,
                 strips,
+                group,
                 *last,
             )
-            few = self._gathered(sums, None, strips, c)
+            if not fixed:
+                total = sums, strips * c
         strips = max(1, m // ROWS_APART)
         self.launch(
             "norm_backward",
             strips * c,
             real,
             *arrays,
-            self.given(few),
+            *total,
             into,
             step_of(into),
-            *(NOTHING if a is None else a for a in (dgamma, dbeta)),
             strips * c,
             divisor(c),
             m,
             strips,
-            GATHERED,
-            int(fixed),
             *last,
         )
         return self.delivered(into, dx)
-
-    def _gathered(self, sums: Array, x: Array | None, strips: int, c: int) -> Array:
-        """Reduce sums to `GATHERED` for each half and channel. Behind them are the channels'
-        shifts: x's first row."""
-        sums, strips = self.gathered(sums, 2, strips, c)
-        few = self.scratch.take("few sums", (2 * GATHERED + 1, c), sums.dtype)
-        count = 2 * GATHERED * c
-        first: Any = NOTHING if x is None else x
-        self.launch(
-            "gather_sums",
-            count,
-            sums.dtype,
-            sums,
-            first,
-            few,
-            count,
-            divisor(c),
-            divisor(GATHERED),
-            strips,
-        )
-        return few
 
     def _rows(self, x: Array) -> Array:
         return self.read(x) if x.ndim == 4 or step_of(x) is not None else self.contiguous(x)

@@ -4,6 +4,7 @@ stays."""
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -27,11 +28,20 @@ class Scratch:
     def take(self, purpose: str, shape: Shape, dtype: Any) -> Array:
         """An array of that shape, contents undefined."""
         size = math.prod(shape) * np.dtype(dtype).itemsize
+        found: Array = self._block(purpose, size, self._xp.empty).view(dtype).reshape(shape)
+        return found
+
+    def tickets(self, count: int) -> Array:
+        """That many int32 that are 0. The kernel that counts with them leaves them 0."""
+        found: Array = self._block("tickets", 4 * count, self._xp.zeros).view(np.int32)
+        return found
+
+    def _block(self, purpose: str, size: int, make: Callable[..., Array]) -> Array:
         block = self._blocks.get(purpose)
         if block is None or block.size < size:
             self._blocks.pop(purpose, None)  # frees the old block first
-            block = self._blocks[purpose] = self._xp.empty((size,), np.uint8)
+            block = self._blocks[purpose] = make((size,), np.uint8)
             if self._repeats is not None:
                 self._repeats.forget()
-        found: Array = block[:size].view(dtype).reshape(shape)
+        found: Array = block[:size]
         return found

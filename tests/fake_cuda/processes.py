@@ -6,10 +6,13 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+import tempfile
 from pathlib import Path
 
 import pytest
 
+from ops.cache import cache_folder
+from ops.cpu.codegen.store import VARIABLE
 from tests.fake_cuda.build import COMPILER, Unavailable, built, site
 from tests.helpers.support import ROOT, environment
 
@@ -39,8 +42,17 @@ def on_fake_cuda(folder: Path, **settings: object) -> dict[str, str]:
     chosen = {f"FAKE_CUDA_{name.upper()}": str(value) for name, value in settings.items()}
     # the driver must be found before cupy is imported, and kernels need the headers
     places = {"LD_LIBRARY_PATH": folder / "fake_cuda", "CUDA_PATH": folder / "nvidia" / "cu13"}
+    # choices of cuDNN are kept there: those of one test are not for another, compiled kernels are
+    caches = {
+        VARIABLE: os.environ.get(VARIABLE) or str(cache_folder("kernels")),
+        "XDG_CACHE_HOME": tempfile.mkdtemp(),
+    }
     return (
-        found | chosen | {name: str(place) for name, place in places.items()} | {"PYTHONPATH": path}
+        found
+        | chosen
+        | caches
+        | {name: str(place) for name, place in places.items()}
+        | {"PYTHONPATH": path}
     )
 
 

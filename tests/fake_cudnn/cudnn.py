@@ -19,6 +19,9 @@ numerical_note = Enum(
     "numerical_note",
     ("TENSOR_CORE DOWN_CONVERT_INPUTS REDUCED_PRECISION_REDUCTION NONDETERMINISTIC WINOGRAD"),
 )
+knob_type = Enum("knob_type", "TILE SPLIT")
+# the engines that heuristics propose, with their knobs; each mode proposes the same
+ENGINES = [(7, {knob_type.TILE: 1}), (9, {})]
 made: list[pygraph] = []  # the graphs that were planned
 
 
@@ -26,10 +29,11 @@ class cudnnGraphNotSupportedError(Exception):
     """Not a RuntimeError, like the real class."""
 
 
-def how(operation: str) -> str:
-    """The fault to simulate in this operation, or an empty string."""
+def how(operation: str, engine: int | None = None) -> str:
+    """The fault to simulate in this operation by this engine, or an empty string."""
     words = os.environ.get("FAKE_CUDNN", "").split()
-    return words[0] if words and words[1:] in ([], [operation]) else ""
+    fits = all(word in (operation, str(engine)) for word in words[1:])
+    return words[0] if words and fits else ""
 
 
 def backend_version_string() -> str:
@@ -97,7 +101,7 @@ class pygraph:
     def __init__(self, **options: Any) -> None:
         self.tensors: list[Tensor] = []
         self.left_out: list[Any] = []
-        self.most_bytes = 0
+        self.engine: int | None = None
 
     def tensor(self, **options: Any) -> Tensor:
         self.tensors.append(Tensor(**options))
@@ -133,34 +137,45 @@ class pygraph:
         assert read[0].type is read[1].type
 
     def build_operation_graph(self) -> None:
-        made.append(self)
+        pass
 
     def create_execution_plans(self, modes: list[Any]) -> None:
         assert modes == [heur_mode.A, heur_mode.FALLBACK]
-
-    def deselect_numeric_notes(self, notes: list[Any]) -> None:
-        self.left_out = notes
-
-    def deselect_workspace_greater_than(self, most_bytes: int) -> None:
-        self.most_bytes = most_bytes
-
-    def check_support(self) -> None:
         if how(self.operation) == "lacking":
             raise cudnnGraphNotSupportedError(
                 "No valid engine configs returned from heuristics\nand more lines"
             )
 
+    def get_execution_plan_count(self) -> int:
+        return len(ENGINES)
+
+    def get_engine_and_knobs_at_index(self, index: int) -> tuple[int, dict[Any, int]]:
+        return ENGINES[index]
+
+    def create_execution_plan(self, engine_id: int, knobs: dict[Any, int]) -> None:
+        if (engine_id, knobs) not in ENGINES:
+            raise cudnnGraphNotSupportedError(f"no engine {engine_id} with {knobs}")
+        self.engine = engine_id
+        made.append(self)
+
+    def deselect_numeric_notes(self, notes: list[Any]) -> None:
+        self.left_out = notes
+
+    def check_support(self) -> None:
+        if how(self.operation, self.engine) == "unsupported":
+            raise cudnnGraphNotSupportedError("CUDNN_STATUS_NOT_SUPPORTED")
+
     def build_plans(self) -> None:
         """Wait if the fault is "holding". There is nothing to build: the plan is the reference."""
-        if how(self.operation) == "holding":
+        if how(self.operation, self.engine) == "holding":
             # a call through PyDLL keeps the interpreter's lock
             ctypes.PyDLL(None).usleep(1_500_000)
 
     def get_workspace_size(self) -> int:
-        return 1000
+        return 1 << 40 if how(self.operation, self.engine) == "large" else 1000
 
     def execute(self, places: dict[int, int], workspace: int, handle: object) -> None:
-        fault = how(self.operation)
+        fault = how(self.operation, self.engine)
         if fault == "failing":
             raise RuntimeError("CUDNN_STATUS_EXECUTION_FAILED")
         if fault == "slow":

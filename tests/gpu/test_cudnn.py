@@ -98,7 +98,7 @@ FAULTS = {
         2,
     ),
     "lacking": ("no plan that runs (cudnnGraphNotSupportedError: No valid engine configs", 2),
-    "slow": ("ms, lowering", 1),  # the measured times also decide for other numbers of images
+    "slow": ("ms; lowering ", 1),  # the measured times also decide for other numbers of images
 }
 
 

@@ -69,20 +69,24 @@ def test_engines_that_round_or_change_or_take_too_much_memory_are_passed_over(
     stand_in: Path,
 ) -> None:
     ran, told = computed(stand_in, "full", "deterministic")
-    assert ran == {4} and all(line.startswith("taken, not timed; error") for line in told)
+    assert ran == {4}
+    assert all(line.startswith("taken, engine 4, not timed; error") for line in told)
 
 
 def test_an_engine_whose_sums_change_from_run_to_run_is_tried_only_where_allowed(
     stand_in: Path,
 ) -> None:
-    ran, _ = computed(stand_in, "full", "fastest")
-    assert ran == {3}
+    ran, told = computed(stand_in, "full", "fastest")
+    assert ran == {3, 4}
+    assert all(f"engine {engine}" in line for line in told for engine in ran)
 
 
 def test_tensor_cores_are_tried_where_factors_may_be_rounded(stand_in: Path) -> None:
-    # Results are 1 % off, so lowering's results are used.
-    ran, told = computed(stand_in, "tf32", "fastest", "wrong")
-    assert ran == {0} and all("expected at most 5e-03; lowered" in line for line in told)
+    # Results of engine 3 are 1 % off.
+    ran, told = computed(stand_in, "tf32", "fastest", "wrong 3")
+    assert ran == {0, 3, 4}
+    assert all("engine 3 differs from lowering by" in line for line in told)
+    assert all("engine 3 differs" in line or line.endswith("lowered") for line in told)
 
 
 STARTS = """
@@ -118,7 +122,9 @@ FAULTS = {
     ),
     "idle": "differs from lowering by ",
     "lacking": "no plan that runs (",
-    "failing": "no plan that runs (",
+    "unsupported": "no plan that runs (",
+    "large": "no plan that runs (",
+    "failing": "engine 4 does not run (",
     "slow": "ms; lowered",
 }
 

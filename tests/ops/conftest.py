@@ -2,12 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import logging
+import sys
+from collections.abc import Callable, Iterator
+from types import ModuleType
 
 import numpy as np
 import pytest
 
 from ops import Array, Backend, get_backend
+from ops.backends.cupy_backend import CupyBackend
+from tests.fake_cudnn import HERE
+from tests.ops import tried
 
 
 @pytest.fixture
@@ -18,6 +24,26 @@ def backend() -> Backend:
 @pytest.fixture
 def random() -> np.random.Generator:
     return np.random.default_rng(7)
+
+
+@pytest.fixture
+def cudnn(monkeypatch: pytest.MonkeyPatch) -> Iterator[ModuleType]:
+    """The stand-in, in place of an installed cuDNN frontend."""
+    for name in [name for name in sys.modules if name.partition(".")[0] == "cudnn"]:
+        monkeypatch.delitem(sys.modules, name)
+    monkeypatch.syspath_prepend(str(HERE))
+    import cudnn
+
+    yield cudnn
+    del sys.modules["cudnn"]
+
+
+@pytest.fixture
+def make(cudnn: ModuleType, caplog: pytest.LogCaptureFixture) -> tried.Made:
+    """A function that makes backends over NumPy's arrays with the stand-in."""
+    caplog.set_level(logging.INFO, "ops.cudnn")
+    double = tried.compiled_once()
+    return lambda cudnn="deterministic", **options: CupyBackend(xp=double, cudnn=cudnn, **options)
 
 
 def strided(x: Array) -> Array:

@@ -31,6 +31,8 @@ struct Index { int x; };
 static Index blockIdx, threadIdx, blockDim, gridDim;
 #define __global__
 #define __device__
+static inline void __threadfence() {}
+static inline int atomicAdd(int* p, int v) { int old = *p; *p += v; return old; }
 static inline float __int_as_float(int bits) { float f; std::memcpy(&f, &bits, 4); return f; }
 static inline float __uint_as_float(unsigned bits) { return __int_as_float((int)bits); }
 static inline unsigned __float_as_uint(float f) { unsigned bits; std::memcpy(&bits, &f, 4); return bits; }

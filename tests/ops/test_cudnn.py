@@ -4,106 +4,24 @@ processor."""
 from __future__ import annotations
 
 import ctypes
-import functools
 import logging
 import sys
-from collections.abc import Callable, Iterator
 from types import ModuleType
 from typing import Any
 
 import numpy as np
 import pytest
 
-from ops import BFLOAT16, Array, ConvGeometry, OpsError, get_backend
-from ops.backends.cupy_backend import CupyBackend
+from ops import BFLOAT16, Array, ConvGeometry, get_backend
 from ops.cuda.conv import choose, trial
 from ops.cuda.conv.algorithm import ConvShape, Direction
 from ops.cuda.conv.cudnn import Library, Planned
+from ops.cuda.conv.folded import Folded, blocks, folded_shape
 from ops.cuda.conv.lowered import Lowered
 from ops.cuda.image_layout import new_images
-from tests.fake_cudnn import HERE
-from tests.ops.host_cupy import HostCupy
+from tests.ops.tried import FLOAT, SMALL, Made, algorithms, convolved, right, told
 
-FLOAT = np.dtype(np.float32)
-SMALL = ConvGeometry((3, 3), pad=(1, 1))
-Made = Callable[..., CupyBackend]
-
-
-@pytest.fixture
-def cudnn(monkeypatch: pytest.MonkeyPatch) -> Iterator[ModuleType]:
-    """The stand-in, in place of an installed cuDNN frontend."""
-    for name in [name for name in sys.modules if name.partition(".")[0] == "cudnn"]:
-        monkeypatch.delitem(sys.modules, name)
-    monkeypatch.syspath_prepend(str(HERE))
-    import cudnn
-
-    yield cudnn
-    del sys.modules["cudnn"]
-
-
-@functools.cache
-def compiled_once() -> HostCupy:
-    """NumPy with our kernels, shared by all backends of these tests."""
-    try:
-        double = HostCupy()
-    except OpsError as missing:
-        pytest.skip(str(missing))
-    double.RawModule = functools.cache(double.RawModule)  # type: ignore[method-assign]
-    return double
-
-
-@pytest.fixture
-def make(cudnn: ModuleType, caplog: pytest.LogCaptureFixture) -> Made:
-    """A function that makes backends over NumPy's arrays with the stand-in."""
-    caplog.set_level(logging.INFO, "ops.cudnn")
-    double = compiled_once()
-    return lambda cudnn="deterministic", **options: CupyBackend(xp=double, cudnn=cudnn, **options)
-
-
-def convolved(
-    backend: Any, geometry: ConvGeometry, channels: int = 4, outputs: int = 6, n: int = 3
-) -> list[Array]:
-    """Results of every pass over the same numbers: y, max(y, 0) with a bias, dx, dw, db."""
-    random = np.random.default_rng(1)
-
-    def given(*shape: int) -> Array:
-        made = random.standard_normal(shape).astype(np.float32)
-        if len(shape) != 4 or not isinstance(backend, CupyBackend):
-            return made
-        images = new_images(np, shape, FLOAT)
-        images[...] = made
-        return images
-
-    x = given(n, channels, 9, 8)
-    b = given(outputs)
-    w = np.ascontiguousarray(given(outputs, channels // geometry.groups, *geometry.kernel))
-    dy = given(*geometry.output_shape(x.shape, outputs))
-    y = backend.conv_forward(x, w, None, geometry)
-    rectified = backend.conv_forward(x, w, b, geometry, rectify=True)
-    dx = backend.conv_backward_data(dy, w, geometry, x.shape)
-    dw, db = backend.conv_backward_weights(x, dy, geometry, w.shape, bias=True)
-    assert db is not None
-    return [y, rectified, dx, dw, db]
-
-
-def right(found: list[Array], geometry: ConvGeometry, *sizes: int) -> None:
-    for got, expected in zip(found, convolved(get_backend("numpy"), geometry, *sizes), strict=True):
-        np.testing.assert_allclose(got, expected, atol=1e-5 * np.abs(expected).max(), rtol=0)
-
-
-def algorithms(backend: CupyBackend) -> list[type]:
-    """The algorithms that the passes got, in the order of `Direction`."""
-    chosen = backend.chooser._chosen
-    return [
-        type(chosen[key]) for key in sorted(chosen, key=lambda key: list(Direction).index(key[1]))
-    ]
-
-
-def told(caplog: pytest.LogCaptureFixture, level: int = logging.INFO) -> list[str]:
-    """The lines of the cuDNN log, without the first, which has the version."""
-    return [record.getMessage() for record in caplog.records if record.levelno >= level][
-        level == logging.INFO :
-    ]
+SEVEN = ConvGeometry((7, 7), stride=(2, 2), pad=(3, 3))
 
 
 GEOMETRIES = {
@@ -119,17 +37,20 @@ def test_a_right_plan_is_taken_and_computes_every_pass(name: str, make: Made, ca
     backend = make()
     right(convolved(backend, GEOMETRIES[name]), GEOMETRIES[name])
     assert algorithms(backend) == [Planned] * 3
-    assert [line.partition(";")[0].endswith("taken, not timed") for line in told(caplog)] == [
-        True
-    ] * 3
+    assert len(told(caplog)) == 3
+    assert all("taken, engine 7 (TILE=1), not timed; error " in line for line in told(caplog))
 
 
+@pytest.mark.parametrize("way", [Planned, Folded])
 @pytest.mark.parametrize("narrow", [(True, True), (False, True), (True, False)], ids=str)
 def test_images_in_bfloat16_are_multiplied_as_they_are(
-    narrow: tuple[bool, bool], make: Made, caplog: Any
+    narrow: tuple[bool, bool], way: type, make: Made, monkeypatch: pytest.MonkeyPatch, caplog: Any
 ) -> None:
     """An image in float32 is rounded before; a result is stored in its own type."""
-    backend = make(precision="bf16")
+    monkeypatch.setattr(
+        trial.Trial, "seconds", lambda self, *tried: [1 + (type(one) is not way) for one in tried]
+    )
+    backend = make("fastest", precision="bf16")
     random = np.random.default_rng(1)
 
     def given(shape: tuple[int, ...], stored: bool) -> Array:
@@ -145,7 +66,7 @@ def test_images_in_bfloat16_are_multiplied_as_they_are(
         backend.conv_backward_data(dy, w, SMALL, x.shape, out=np.empty_like(x)),
         backend.conv_backward_weights(x, dy, SMALL, w.shape, bias=False)[0],
     ]
-    assert algorithms(backend) == [Planned] * 3, told(caplog)
+    assert algorithms(backend) == [way] * 3, told(caplog)
     ops = get_backend("numpy")
     x, dy = x.astype(np.float32), dy.astype(np.float32)
     expected = [
@@ -166,7 +87,12 @@ FAULTS = {
         ("cudnnGraphNotSupportedError: No valid engine configs returned from heuristics)"),
         "",
     ),
-    "failing": ("no plan that runs (RuntimeError: CUDNN_STATUS_EXECUTION_FAILED)", ""),
+    "failing": (
+        "engine 7 (TILE=1) does not run (RuntimeError: CUDNN_STATUS_EXECUTION_FAILED); ",
+        "engine 9 does not run (RuntimeError: CUDNN_STATUS_EXECUTION_FAILED); lowered",
+    ),
+    "unsupported": ("no plan that runs (cudnnGraphNotSupportedError: CUDNN_STATUS_NOT_SUPPORTED)",),
+    "large": ("no plan that runs (OpsError: engine 9 needs 1099511627776 bytes of scratch",),
 }
 
 
@@ -186,6 +112,72 @@ def test_a_fault_is_logged_once_for_each_pass_and_lowering_computes(
     ):
         assert line.startswith(f"cuDNN, {direction} of 3x4x9x8 -> 6 by 3x3: ")
         assert all(part in line for part in FAULTS[fault]) and line.endswith("; lowered")
+
+
+@pytest.mark.parametrize("fault", ["wrong", "idle", "failing", "unsupported", "large"])
+def test_an_engine_with_a_fault_is_passed_over_and_the_next_one_computes(
+    fault: str, make: Made, monkeypatch: pytest.MonkeyPatch, caplog: Any
+) -> None:
+    monkeypatch.setenv("FAKE_CUDNN", f"{fault} 7")
+    backend = make()
+    right(convolved(backend, SMALL), SMALL)
+    assert algorithms(backend) == [Planned] * 3
+    assert len(told(caplog)) == 3 and not told(caplog, logging.WARNING)
+    named = fault in ("wrong", "idle", "failing")  # engines that do not suit are not worth a word
+    for line in told(caplog):
+        assert "taken, engine 9, not timed; " in line
+        assert ("; engine 7 (TILE=1) d" in line) is named, line
+
+
+def test_the_fastest_engine_is_taken(
+    make: Made, monkeypatch: pytest.MonkeyPatch, caplog: Any
+) -> None:
+    monkeypatch.setattr(trial.Trial, "seconds", lambda self, *tried: [0.003, 0.001, 0.002])
+    backend = make("fastest")
+    right(convolved(backend, SMALL), SMALL)
+    assert algorithms(backend) == [Planned] * 3
+    outcome = "taken, engine 9, 1.000 ms; engine 7 (TILE=1) 3.000 ms; lowering 2.000 ms; error "
+    assert all(outcome in line for line in told(caplog)) and len(told(caplog)) == 3
+
+
+FOLDED = {
+    "padded channels": ConvGeometry((3, 3), pad=(1, 1)),
+    "stride 2": ConvGeometry((7, 7), stride=(2, 2), pad=(3, 3)),
+    "stride 4 without padding": ConvGeometry((5, 5), stride=(4, 4)),
+    "two strides, uneven kernel": ConvGeometry((4, 3), stride=(3, 2), pad=(2, 1)),
+}
+
+
+@pytest.mark.parametrize("name", FOLDED)
+@pytest.mark.parametrize("channels", [1, 3])
+def test_folded_images_give_the_same_results_in_every_pass(
+    channels: int, name: str, make: Made, monkeypatch: pytest.MonkeyPatch, caplog: Any
+) -> None:
+    geometry = FOLDED[name]
+    strided = geometry.stride != (1, 1)
+    # the last way to fold the images is the fastest
+    monkeypatch.setattr(
+        trial.Trial, "seconds", lambda self, *tried: [*range(len(tried), 1, -1), len(tried) + 1]
+    )
+    backend = make("fastest")
+    right(convolved(backend, geometry, channels), geometry, channels)
+    assert algorithms(backend) == [Folded] * 3, told(caplog)
+    how = "folded pixels" if strided else "padded channels"
+    assert all(f"taken, engine 7 (TILE=1) with {how}, " in line for line in told(caplog))
+    assert all(line.count(" ms") == 4 + strided for line in told(caplog))
+
+
+def test_channels_that_fill_16_bytes_are_not_folded() -> None:
+    strided = ConvGeometry((3, 3), stride=(2, 2))
+    assert blocks(ConvShape((2, 3, 9, 9), 4, strided, FLOAT)) == [(1, 1), (2, 2)]
+    assert blocks(ConvShape((2, 4, 9, 9), 4, strided, FLOAT)) == []
+    assert blocks(ConvShape((2, 4, 9, 9), 4, strided, FLOAT, (True, True))) == [(1, 1), (2, 2)]
+    # a 1x1 kernel reads one pixel in four: folding would quadruple its work
+    narrow = ConvGeometry((1, 1), stride=(2, 2))
+    assert blocks(ConvShape((2, 3, 9, 9), 4, narrow, FLOAT)) == [(1, 1)]
+    assert folded_shape(ConvShape((2, 3, 224, 224), 64, SEVEN, FLOAT), (2, 2)) == ConvShape(
+        (2, 12, 115, 115), 64, ConvGeometry((4, 4)), FLOAT
+    )
 
 
 @pytest.mark.parametrize("image", range(5))
@@ -229,8 +221,9 @@ def test_only_the_pass_that_is_wrong_is_lowered(
     ("precision", "most"), [("full", 1e-4), ("fast", 5e-3), ("tf32", 5e-3), ("bf16", 2e-2)]
 )
 def test_the_error_bound_depends_on_the_rounding_of_factors(precision: str, most: float) -> None:
-    assert choose.against(choose.Found(most), precision) is None
-    assert choose.against(choose.Found(most * 1.01), precision) is not None
+    assert choose.against(most, precision) is None
+    assert choose.against(most * 1.01, precision) is not None
+    assert choose.against(float("nan"), precision) is not None
 
 
 @pytest.mark.parametrize(
@@ -296,8 +289,9 @@ def test_times_of_the_first_trial_decide_for_other_numbers_of_images(
     backend = make("fastest")
     for n in range(1, choose.MOST_SIZES + 4):
         right(convolved(backend, SMALL, 4, 6, n), SMALL, 4, 6, n)
-    assert len(timed) == 6  # two measurements for each pass
-    assert len(cudnn.made) == 3 * choose.MOST_SIZES  # no more plans are made, since they take time
+    assert len(timed) == 9  # for each pass two engines and lowering
+    # plans take time: two engines for the first number, then the faster of them, then no more
+    assert len(cudnn.made) == 3 * (choose.MOST_SIZES + 1)
     assert (
         sorted(kind.__name__ for kind in algorithms(backend))
         == ["Lowered"] * 9 + ["Planned"] * 3 * choose.MOST_SIZES

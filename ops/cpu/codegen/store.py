@@ -24,6 +24,7 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import NamedTuple
 
+from ops.cache import cache_folder
 from ops.cpu.codegen.owned import Hold, NotOurs, check_way, lock, make_folder, open_file, sweep
 from ops.cpu.codegen.target import host
 
@@ -76,11 +77,7 @@ def _tops(given: str | None) -> Iterator[Path]:
         yield Path(given)
     else:
         with suppress(RuntimeError):  # no HOME, and no user of this number
-            yield (
-                Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
-                / "convoy"
-                / "kernels"
-            )
+            yield cache_folder("kernels")
     with suppress(FileNotFoundError):  # no temporary folder that can be written to
         top = Path(tempfile.gettempdir()) / f"convoy-kernels-{os.geteuid()}"
         yield top

@@ -1,21 +1,27 @@
 """The choice of an algorithm for each pass of a convolution, by shape: the one place that decides.
 
-Lowering computes everything. cuDNN's plan is taken if its results agree within `TOLERANCES` and it
-is faster. Both are tried when the pass runs for the first time. The reason against a plan is logged
-once, with its figure.
+Lowering computes everything. cuDNN's ways (`candidates`) are tried when the pass runs for the first
+time. Those whose results agree with lowering within `TOLERANCES` are timed, and the fastest of them
+and lowering is taken. One line is logged for each pass, with all reasons and times.
 """
 
 from __future__ import annotations
 
 import dataclasses
 import logging
+import math
+from collections.abc import Iterable
+from contextlib import suppress
 from functools import cached_property, partial
 from typing import NamedTuple
 
 import numpy as np
 
+from ops.cache import cache_folder
 from ops.cuda.conv.algorithm import Convolution, ConvShape, Direction
-from ops.cuda.conv.cudnn import CudnnMissing, Library, Planned, Steps
+from ops.cuda.conv.candidates import Pass, Recipe, Way
+from ops.cuda.conv.cudnn import CudnnMissing, Library, Steps
+from ops.cuda.conv.kept_choices import LOWERING, KeptChoices
 from ops.cuda.conv.lowered import Lowered
 from ops.cuda.conv.trial import Trial
 from ops.cuda.device import OnDevice
@@ -33,27 +39,41 @@ MOST_SIZES = 8
 _log = logging.getLogger("ops.cudnn")
 
 
-class Found(NamedTuple):
-    """The results of a trial: the error, and the seconds of both algorithms, or None if they were
-    not measured."""
-
-    error: float
-    cudnn: float | None = None
-    lowering: float | None = None
-
-
-def against(found: Found, precision: str, other: str = "lowering") -> str | None:
-    """The reason against cuDNN's plan, in words; None if there is none. `other` names what it was
-    compared with."""
+def against(error: float, precision: str, other: str = "lowering") -> str | None:
+    """The reason against a result that differs from that of `other` by `error`, as a part of the
+    greatest value; None if there is none."""
     most = TOLERANCES[precision]
-    if not found.error <= most:  # also true if the error is NaN
-        return (
-            f"differs from {other} by {found.error:.1e} of the greatest value, expected "
-            f"at most {most:.0e}"
-        )
-    if found.cudnn is not None and found.lowering is not None and found.cudnn >= found.lowering:
-        return f"takes {found.cudnn * 1e3:.3f} ms, lowering {found.lowering * 1e3:.3f} ms"
-    return None
+    if error <= most:  # false if the error is NaN
+        return None
+    return f"differs from {other} by {error:.1e} of the greatest value, expected at most {most:.0e}"
+
+
+class Tried(NamedTuple):
+    """A way whose results are right, and its error as a part of the greatest value."""
+
+    recipe: Recipe
+    algorithm: Convolution
+    error: float
+
+
+class Outcome(NamedTuple):
+    """What a trial has chosen; no recipe stands for lowering. `seconds` of one run by name, empty
+    if nothing was timed; `reasons` against the ways that were rejected."""
+
+    recipe: Recipe | None
+    algorithm: Convolution
+    error: float
+    seconds: dict[str, float]
+    reasons: list[str]
+
+    def __str__(self) -> str:
+        times = {name: f"{1e3 * seconds:.3f} ms" for name, seconds in self.seconds.items()}
+        taken = None if self.recipe is None else str(self.recipe)
+        others = [f"{name} {told}" for name, told in times.items() if name != taken]
+        if taken is None:
+            return "; ".join([*self.reasons, *others, "lowered"])
+        first = f"taken, {taken}, {times.get(taken, 'not timed')}"
+        return "; ".join([first, *self.reasons, *others, f"error {self.error:.1e}"])
 
 
 class Chooser:
@@ -63,8 +83,8 @@ class Chooser:
         self._ops = ops
         self._lowered: dict[ConvShape, Convolution] = {}
         self._chosen: dict[tuple[ConvShape, Direction, Steps], Convolution] = {}
-        # whether cuDNN was faster, keyed by the shape with one image
-        self._faster: dict[tuple[ConvShape, Direction, Steps], bool] = {}
+        # what was fastest, None for lowering, keyed by the shape with one image
+        self._fastest: dict[tuple[ConvShape, Direction, Steps], Recipe | None] = {}
         # the number of plans, keyed by the shape with one image
         self._sizes: dict[tuple[ConvShape, Direction, Steps], int] = {}
 
@@ -85,6 +105,18 @@ class Chooser:
         _log.info("cuDNN %s", library.version)
         return library
 
+    @cached_property
+    def kept(self) -> KeptChoices:
+        """The choices of earlier starts. None are kept if nothing is timed, or without a card."""
+        library = self.library
+        card = self._ops.card
+        folder = None
+        with suppress(RuntimeError):  # no home folder
+            folder = cache_folder("cudnn")
+        if library is None or card is None or self._ops.cudnn != "fastest":
+            return KeptChoices(None, {})
+        return KeptChoices(folder, {**card, **library.versions, "precision": self._ops.precision})
+
     def __call__(self, shape: ConvShape, direction: Direction, x: Array, y: Array) -> Convolution:
         """Return the algorithm of that pass over x and y, or their gradients, which have a
         `step_of`."""
@@ -101,7 +133,7 @@ class Chooser:
     def taken(self, shape: ConvShape, direction: Direction) -> str:
         """The algorithm that the passes of a shape have had so far: "cuDNN" or "lowering"."""
         passes = (found for key, found in self._chosen.items() if key[:2] == (shape, direction))
-        return "cuDNN" if any(isinstance(found, Planned) for found in passes) else "lowering"
+        return "lowering" if all(isinstance(found, Lowered) for found in passes) else "cuDNN"
 
     def lowered(self, shape: ConvShape) -> Convolution:
         """Return lowering, which every pass can have."""
@@ -114,67 +146,108 @@ class Chooser:
         self, library: Library, shape: ConvShape, direction: Direction, steps: Steps
     ) -> Convolution:
         lowered = self.lowered(shape)
-        pass_ = f"cuDNN, {direction} of {shape}"
+        name = f"cuDNN, {direction} of {shape}"
         each = (dataclasses.replace(shape, in_shape=(1, *shape.in_shape[1:])), direction, steps)
-        if not self._faster.get(each, True):
+        known = each in self._fastest
+        kept = None if known else self.kept.read(shape, direction, steps)
+        recipe = self._fastest.get(each) if kept is None else kept.recipe
+        if recipe is None and (known or kept is not None):
+            self._fastest[each] = None
+            if not known:
+                _log.info("%s: lowered, as chosen at an earlier start", name)
             return lowered
-        sizes = self._sizes[each] = self._sizes.get(each, 0) + 1
-        if sizes > MOST_SIZES:
-            if sizes == MOST_SIZES + 1:
-                _log.info(
-                    ("%s: planned for %d numbers of images before; all others are lowered"),
-                    pass_,
-                    MOST_SIZES,
-                )
+        if self._too_many(each, name):
             return lowered
+        most_bytes = max(LEAST_WORKSPACE, lowered.scratch_bytes)
+        pass_ = Pass(library, shape, direction, steps, self._ops, most_bytes)
         try:
-            plan = Planned(
-                library,
-                shape,
-                direction,
-                steps,
-                self._ops,
-                max(LEAST_WORKSPACE, lowered.scratch_bytes),
-            )
-            timed = self._ops.cudnn == "fastest" and each not in self._faster
-            found = self._tried(plan, lowered, Trial(shape, direction, steps, self._ops), timed)
+            trial = Trial(shape, direction, steps, self._ops)
+            found = None if recipe is None else self._only(recipe, pass_, trial)
+            if found is not None and found.recipe is not None:
+                self._fastest[each] = recipe
+            elif not known:
+                if found is not None:
+                    _log.warning("%s: %s; tried again", name, "; ".join(found.reasons))
+                timed = self._ops.cudnn == "fastest"
+                found = self._tried(pass_.candidates(), lowered, trial, timed)
         except Exception as error:  # noqa: BLE001  # the frontend raises many kinds; lowering raises its own when it runs
-            _log.warning("%s: no plan that runs (%s); lowered", pass_, first_line(error))
+            _log.warning("%s: no plan that runs (%s); lowered", name, first_line(error))
             return lowered
         finally:
             self._ops.trim()
-        why = against(found, self._ops.precision)
-        if found.cudnn is not None and found.lowering is not None:
-            self._faster[each] = found.cudnn < found.lowering
-        if why is None:
-            _log.info("%s: taken, %s", pass_, _told(found))
-            return plan
-        _log.log(
-            logging.INFO if found.cudnn is not None else logging.WARNING,
-            "%s: %s; lowered",
-            pass_,
-            why,
-        )
-        return lowered
+        assert found is not None
+        if found.seconds:
+            self._fastest[each] = found.recipe
+            self.kept.write(shape, direction, steps, found.recipe)
+        level = logging.INFO if found.recipe or found.seconds else logging.WARNING
+        _log.log(level, "%s: %s", name, found)
+        return found.algorithm
 
-    def _tried(self, plan: Planned, lowered: Convolution, trial: Trial, timed: bool) -> Found:
-        run = partial(trial.run, plan)
-        error = trial.error(run, partial(trial.run, lowered))
-        if against(Found(error), self._ops.precision):
-            return Found(error)
-        repeated = Found(trial.error(trial.repeated(plan), run))
+    def _too_many(self, each: tuple[ConvShape, Direction, Steps], name: str) -> bool:
+        """Count one more number of images. Whether it is lowered, since so many were planned."""
+        sizes = self._sizes[each] = self._sizes.get(each, 0) + 1
+        if sizes == MOST_SIZES + 1:
+            _log.info(
+                ("%s: planned for %d numbers of images before; all others are lowered"),
+                name,
+                MOST_SIZES,
+            )
+        return sizes > MOST_SIZES
+
+    def _only(self, recipe: Recipe, pass_: Pass, trial: Trial) -> Outcome:
+        """Take this way if it is right: it was the fastest before."""
+        lowered = self.lowered(pass_.shape)
+        try:
+            algorithm = pass_.made(recipe)
+        except Exception as error:  # noqa: BLE001  # the frontend raises many kinds
+            return Outcome(None, lowered, math.nan, {}, [f"no {recipe} ({first_line(error)})"])
+        return self._tried([(recipe, algorithm)], lowered, trial, False)
+
+    def _tried(
+        self,
+        ways: Iterable[tuple[Recipe, Way]],
+        lowered: Convolution,
+        trial: Trial,
+        timed: bool,
+    ) -> Outcome:
+        """Take the fastest way that is right; the first of them if nothing is timed."""
+        right: list[Tried] = []
+        reasons: list[str] = []
+        for recipe, algorithm in ways:
+            error, why = self._compared(algorithm, lowered, trial)
+            if why is not None:
+                reasons.append(f"{recipe} {why}")
+                continue
+            right.append(Tried(recipe, algorithm, error))
+            if not timed:
+                break
+        seconds: dict[str, float] = {}
+        if timed and right:
+            times = trial.seconds(*(one.algorithm for one in right), lowered)
+            names = [*(str(one.recipe) for one in right), LOWERING]
+            seconds = dict(zip(names, times, strict=True))
+            *each, last = times
+            least = min(each)
+            best = right[each.index(least)] if least < last else None
+        else:
+            best = right[0] if right else None
+        if best is None:
+            return Outcome(None, lowered, math.nan, seconds, reasons)
+        return Outcome(best.recipe, best.algorithm, best.error, seconds, reasons)
+
+    def _compared(self, tried: Way, lowered: Convolution, trial: Trial) -> tuple[float, str | None]:
+        """The error of an algorithm, and the reason against it."""
+        run = partial(trial.run, tried)
+        try:
+            error = trial.error(run, partial(trial.run, lowered))
+            if why := against(error, self._ops.precision):
+                return error, why
+            repeated = trial.error(trial.repeated(tried), run)
+        except Exception as failure:  # noqa: BLE001  # the frontend raises many kinds
+            return math.nan, f"does not run ({first_line(failure)})"
         if why := against(repeated, self._ops.precision, "its first run"):
             _log.warning(
                 "cuDNN: a plan that is started without checks %s; `execute` starts it", why
             )
-            plan.direct = False
-        if not timed:
-            return Found(error)
-        return Found(error, *trial.seconds(plan, lowered))
-
-
-def _told(found: Found) -> str:
-    times = "not timed"
-    if found.cudnn is not None and found.lowering is not None:
-        times = f"{found.cudnn * 1e3:.3f} ms, lowering {found.lowering * 1e3:.3f} ms"
-    return f"{times}; error {found.error:.1e}"
+            tried.start_with_checks()
+        return error, None

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import ctypes
 from functools import partial
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -64,7 +64,9 @@ class Library:
             absent = "" if here else f"; there is no {LIBRARY}: install nvidia-cudnn-cu13"
             raise CudnnMissing(f"cuDNN does not start ({first_line(error)}{absent})") from None
         self.module = cudnn
-        self.known = getattr(cudnn, "__version__", "") in KNOWN
+        frontend = str(getattr(cudnn, "__version__", ""))
+        self.versions = {"cuDNN": self.version, "cuDNN's frontend": frontend}
+        self.known = frontend in KNOWN
         notes = cudnn.numerical_note
         self.left_out = [notes.DOWN_CONVERT_INPUTS, notes.REDUCED_PRECISION_REDUCTION]
         self.left_out += [notes.TENSOR_CORE] if precision == "full" else []
@@ -148,13 +150,52 @@ def strides(dim: Shape, step: int) -> list[int]:
     return [high * wide * step, 1, wide * step, step]
 
 
-class Planned:
-    """One pass of a shape by cuDNN, planned when it is made. Of `algorithm.Convolution` only the
-    method of its direction may be called. x and y are `ALIGNED` and have these `steps`. The
-    constructor raises the frontend's errors if there is no plan.
+class Engine(NamedTuple):
+    """One of cuDNN's engines: its number, and its settings by their names."""
 
-    Of the engines that cuDNN's heuristics propose, the plan takes the first that needs no more
-    scratch memory than `most_bytes`.
+    number: int
+    knobs: tuple[tuple[str, int], ...] = ()
+
+    def __str__(self) -> str:
+        knobs = " ".join(f"{name}={value}" for name, value in self.knobs)
+        return f"engine {self.number}{f' ({knobs})' if knobs else ''}"
+
+
+def engines(library: Library, shape: ConvShape, direction: Direction, steps: Steps) -> list[Engine]:
+    """The engines that cuDNN's heuristics propose, the best first. Some of them may not be allowed,
+    or take too much memory: `Planned` refuses them. Raises the frontend's errors."""
+    modes = library.module.heur_mode
+    holds_lock(f"cuDNN, {direction} of {shape} is planned")
+    graph = _built(library, shape, direction, steps)
+    graph.create_execution_plans([modes.A, modes.FALLBACK])
+    found = map(graph.get_engine_and_knobs_at_index, range(int(graph.get_execution_plan_count())))
+    return [
+        Engine(int(number), tuple(sorted((knob.name, int(value)) for knob, value in knobs.items())))
+        for number, knobs in found
+    ]
+
+
+def _built(library: Library, shape: ConvShape, direction: Direction, steps: Steps) -> Any:
+    """The operation graph of a pass. Images in another dtype than the factors' are rounded to a
+    copy without gaps."""
+    x, y = shape.stored
+    steps = (
+        steps[0] if direction is Direction.DATA or x == shape.factors else shape.in_shape[1],
+        steps[1] if direction is Direction.FORWARD or y == shape.factors else shape.outputs,
+    )
+    graph = graph_of(library.module, shape, direction, steps, handle=library.handle)
+    graph.validate()
+    graph.build_operation_graph()
+    return graph
+
+
+class Planned:
+    """One pass of a shape by one of cuDNN's engines, planned when it is made. Of
+    `algorithm.Convolution` only the method of its direction may be called. x and y are `ALIGNED`
+    and have these `steps`.
+
+    The constructor raises the frontend's errors, and OpsError if the engine needs more scratch
+    memory than `most_bytes`.
     """
 
     def __init__(
@@ -164,53 +205,62 @@ class Planned:
         direction: Direction,
         steps: Steps,
         ops: OnDevice,
+        engine: Engine,
         most_bytes: int,
     ) -> None:
         self._library = library
         self._ops = ops
         self._weights = WeightOrder(shape, ops)
+        self._direction = direction
         self._factors = shape.factors
-        x, y = shape.stored
-        steps = (
-            steps[0] if direction is Direction.DATA or x == self._factors else shape.in_shape[1],
-            steps[1] if direction is Direction.FORWARD or y == self._factors else shape.outputs,
-        )
         self.direct = library.known  # whether later runs are started without the frontend's checks
-        modes = library.module.heur_mode
-        holds_lock(f"cuDNN, {direction} of {shape} is planned")
-        self._graph = graph_of(library.module, shape, direction, steps, handle=library.handle)
-        self._graph.validate()
-        self._graph.build_operation_graph()
-        self._graph.create_execution_plans([modes.A, modes.FALLBACK])
+        self._graph = _built(library, shape, direction, steps)
+        kinds = library.module.knob_type
+        self._graph.create_execution_plan(
+            engine.number, {getattr(kinds, name): value for name, value in engine.knobs}
+        )
         self._graph.deselect_numeric_notes(library.left_out)
-        self._graph.deselect_workspace_greater_than(most_bytes)
         self._graph.check_support()
         self._graph.build_plans()
         self._workspace = int(self._graph.get_workspace_size())
+        if self._workspace > most_bytes:
+            raise OpsError(
+                f"{engine} needs {self._workspace} bytes of scratch memory, expected at most "
+                f"{most_bytes}"
+            )
         self.scratch_bytes = self._workspace + self._weights.scratch_bytes
 
+    def start_with_checks(self) -> None:
+        """Have the frontend check the arguments of every run."""
+        self.direct = False
+
     def forward(self, x: Array, w: Array, b: Array | None, y: Array, rectify: bool) -> None:
-        self._run(self._factor(x), self._aligned(self._weights.packed(w)), y)
+        self.run(x, self._weights.packed(w), y)
         self._ops.shifted(y, b, rectify)
 
     def backward_data(self, dy: Array, w: Array, dx: Array) -> None:
-        self._run(dx, self._aligned(self._weights.packed(w)), self._factor(dy))
+        self.run(dx, self._weights.packed(w), dy)
 
     def backward_weights(self, x: Array, dy: Array, dw: Array) -> None:
         room = self._weights.room(dw)
-        x = self._factor(x)
-        dy = self._factor(dy)
         if address(room) % ALIGNED:
             into = room
             room = self._ops.scratch.take("weights", room.shape, room.dtype)
-            self._run(x, room, dy)
+            self.run(x, room, dy)
             self._copy(into, room)
         else:
-            self._run(x, room, dy)
+            self.run(x, room, dy)
             self._weights.unpack(room, dw)
 
-    def _factor(self, x: Array) -> Array:
-        return as_factor(self._ops, x, self._factors)
+    def run(self, x: Array, w: Array, y: Array) -> None:
+        """Start the pass between x and y, or their gradients. Weights (K, kh * kw * C/groups), or
+        their gradient, are in the order of windows, in the dtype of factors, the gradient in the
+        shape's dtype."""
+        given = [
+            array if self._direction is writes else as_factor(self._ops, array, self._factors)
+            for array, writes in ((x, Direction.DATA), (y, Direction.FORWARD))
+        ]
+        self._run(given[0], self._aligned(w), given[1])
 
     def _aligned(self, w: Array) -> Array:
         """w, or an aligned copy if the parameters of layers before it have moved it to an odd

@@ -1,7 +1,7 @@
 """Kernels of depthwise convolution. Weights are (K, kh, kw); output channel o reads channel o / M.
 
 Forward and the gradient of images gather: one thread for each number. The gradient of weights takes
-a thread for each weight and each strip of output pixels; `total_sums` joins the strips.
+a thread for each weight and each strip of output pixels; the last threads join the strips.
 """
 
 from __future__ import annotations
@@ -54,8 +54,8 @@ DEPTHWISE: dict[str, str] = {
         dx[(long long)at * xs + c] = sum;
     }}
 }}""",
-    "depthwise_weights": f"""(const Stored* x, int ps, const Stored* dy, int ds, T* sums, int count,
-    {div("L", "A", "kw", "Q", "P", "M")}, int pixels, int S, int H, int W, {STRIDES}) {{
+    "depthwise_weights": f"""(const Stored* x, int ps, const Stored* dy, int ds, T* sums, int* tickets, T* out,
+    int count, {div("L", "A", "kw", "Q", "P", "M")}, int pixels, int S, int G, int H, int W, {STRIDES}) {{
     EACH(k, count) {{
         int s = OVER(k, L), at = k - s * L;
         int o = OVER(at, A), tap = at - o * A;
@@ -69,6 +69,7 @@ DEPTHWISE: dict[str, str] = {
             sum += dy[(long long)r * ds + o] * x[((long long)(n * H + h) * W + w) * ps + c];
         }}
         sums[k] = sum;
+        if (totals(sums, tickets, 1, S, G, L, s, at)) out[at] = sums[at];
     }}
 }}""",
 }

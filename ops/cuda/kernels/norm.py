@@ -1,10 +1,9 @@
-"""Batch normalisation with the operations that follow it, over M pixels of C channels: three or
-four launches each way.
+"""Batch normalisation with the operations that follow it, over M pixels of C channels: two launches
+each way.
 
 Forward sums x and x^2 less the channel's first number (`shift`), so that a large mean costs no
 digits (Chan, Golub and LeVeque 1983). Backward starts again from x. `gamma`, `beta`, `addend`,
-`mean` may be null. S strips of rows give S sums, `gather_sums` leaves D of each, and the last
-kernel adds these up as it starts.
+`mean` may be null. S strips of rows give S sums, which the last threads add up (`sums`).
 """
 
 from __future__ import annotations
@@ -16,7 +15,8 @@ GATED = """T away = mean ? (x[(long long)m * ps + c] - mean[c]) * inverse : T(x[
             if (rectify) g *= gamma[c] * away + beta[c] > 0 ? T(1) : T(0);"""
 
 NORM: dict[str, str] = {
-    "norm_moments": f"""(const Stored* x, int ps, T* sums, int count, {div("C")}, int M, int S) {{
+    "norm_moments": f"""(const Stored* x, int ps, T* sums, int* tickets, T* mean, T* variance, int count, {div("C")}, int M,
+    int S, int G) {{
     EACH(k, count) {{
         int s = OVER(k, C), c = k - s * C;
         T shift = x[c], sum = 0, squares = 0;
@@ -27,29 +27,18 @@ NORM: dict[str, str] = {
         }}
         sums[k] = sum;
         sums[count + k] = squares;
+        if (totals(sums, tickets, 2, S, G, C, s, c)) {{
+            T offset = sums[c] / M, spread = sums[count + c] / M - offset * offset;
+            mean[c] = shift + offset;
+            variance[c] = spread < 0 ? T(0) : spread;
+        }}
     }}
 }}""",
-    "norm_forward": f"""(const Stored* x, int ps, const T* few, T* mean, T* variance, const T* gamma, const T* beta,
-    const Stored* addend, int as, Stored* y, int ys, int count, {div("C")}, int M, int S, int D, int fixed, T eps, int rectify) {{
+    "norm_forward": f"""(const Stored* x, int ps, const T* mean, const T* variance, const T* gamma, const T* beta,
+    const Stored* addend, int as, Stored* y, int ys, int count, {div("C")}, int M, int S, T eps, int rectify) {{
     EACH(k, count) {{
         int s = OVER(k, C), c = k - s * C;
-        T centre, spread;
-        if (fixed) {{
-            centre = mean[c];
-            spread = variance[c];
-        }} else {{
-            T sum = 0, squares = 0;
-            for (int d = 0; d < D; ++d) {{
-                sum += few[d * C + c];
-                squares += few[(D + d) * C + c];
-            }}
-            sum /= M;
-            centre = few[2 * D * C + c] + sum;
-            spread = squares / M - sum * sum;
-            if (spread < 0) spread = 0;
-            if (s == 0) {{ mean[c] = centre; variance[c] = spread; }}
-        }}
-        T factor = 1 / sqrt(spread + eps), offset = 0;
+        T centre = mean[c], factor = 1 / sqrt(variance[c] + eps), offset = 0;
         if (gamma) {{ factor *= gamma[c]; offset = beta[c]; }}
         for (int m = s; m < M; m += S) {{
             T value = (x[(long long)m * ps + c] - centre) * factor + offset;
@@ -59,7 +48,8 @@ NORM: dict[str, str] = {
     }}
 }}""",
     "norm_products": f"""(const Stored* dy, int ds, const Stored* x, int ps, const T* mean, const T* variance, const T* gamma,
-    const T* beta, T* sums, int count, {div("C")}, int M, int S, T eps, int rectify) {{
+    const T* beta, T* sums, int* tickets, T* dgamma, T* dbeta, int count, {div("C")}, int M, int S, int G, T eps,
+    int rectify) {{
     EACH(k, count) {{
         int s = OVER(k, C), c = k - s * C;
         T inverse = 1 / sqrt(variance[c] + eps), sum = 0, products = 0;
@@ -70,23 +60,19 @@ NORM: dict[str, str] = {
         }}
         sums[k] = sum;
         sums[count + k] = products;
+        if (totals(sums, tickets, 2, S, G, C, s, c) && dgamma) {{
+            dgamma[c] = sums[count + c];
+            dbeta[c] = sums[c];
+        }}
     }}
 }}""",
+    # `sums` has the total of the gradients, and from `half` on that of their products; null if the statistics are given
     "norm_backward": f"""(const Stored* dy, int ds, const Stored* x, int ps, const T* mean, const T* variance, const T* gamma,
-    const T* beta, const T* few, Stored* dx, int xs, T* dgamma, T* dbeta, int count, {div("C")}, int M, int S, int D,
-    int fixed, T eps, int rectify) {{
+    const T* beta, const T* sums, int half, Stored* dx, int xs, int count, {div("C")}, int M, int S, T eps, int rectify) {{
     EACH(k, count) {{
         int s = OVER(k, C), c = k - s * C;
-        T sum = 0, products = 0;
-        if (few)
-            for (int d = 0; d < D; ++d) {{
-                sum += few[d * C + c];
-                products += few[(D + d) * C + c];
-            }}
-        if (s == 0 && dgamma) {{ dgamma[c] = products; dbeta[c] = sum; }}
+        T sum = sums ? sums[c] / M : T(0), products = sums ? sums[half + c] / M : T(0);
         T inverse = 1 / sqrt(variance[c] + eps), factor = gamma ? gamma[c] * inverse : inverse;
-        sum = fixed ? T(0) : sum / M;
-        products = fixed ? T(0) : products / M;
         for (int m = s; m < M; m += S) {{
             {GATED}
             dx[(long long)m * xs + c] = (g - sum - away * products) * factor;

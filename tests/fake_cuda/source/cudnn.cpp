@@ -31,13 +31,15 @@ static const int64_t BYTES = 1000, TERABYTE = int64_t(1) << 40;
 static std::atomic<int> ran{0};
 EXPORT int fake_cudnn_ran() { return ran; }
 
-// what goes wrong in this operation
-static bool goes(const std::string& fault, const char* operation) {
+// what goes wrong in this operation, by this engine; further words limit a fault to an operation or an engine
+static bool goes(const std::string& fault, const std::string& operation, int engine = -1) {
     const char* text = getenv("FAKE_CUDNN");
     std::istringstream words(text ? text : "");
-    std::string first, second;
-    words >> first >> second;
-    return first == fault && (second.empty() || second == operation);
+    std::string first, word;
+    words >> first;
+    if (first != fault) return false;
+    while (words >> word) if (word != operation && word != std::to_string(engine)) return false;
+    return true;
 }
 
 struct Data;
@@ -149,12 +151,27 @@ EXPORT int cudnnBackendFinalize(void* one) {
     Data& data = *((Descriptor*)one)->data;
     Pass pass;
     if (data.kind == GRAPH && (!pass_of(&data, pass) || !fits(pass))) return BAD_PARAM;
+    if (data.kind == ENGINE) {
+        const int64_t asked = data.all<int64_t>(ENGINE_INDEX).at(0);
+        if (asked < 0 || asked >= ENGINES) return NOT_SUPPORTED;
+        data.engine = (int)asked;
+    }
+    if (data.kind == ENGINE_CONFIG && data.one(CONFIG_ENGINE)) {  // one that names its engine, not one of the heuristics
+        data.engine = data.one(CONFIG_ENGINE)->engine;
+        data.descriptors[HEURISTICS_GRAPH] = data.descriptors[CONFIG_ENGINE][0]->descriptors.at(ENGINE_GRAPH);
+    }
     if (data.kind == PLAN) {
         data.engine = data.one(PLAN_CONFIG)->engine;
         if (!pass_of(data.one(PLAN_CONFIG)->one(HEURISTICS_GRAPH), pass)) return BAD_PARAM;
-        if (goes("holding", pass.name)) usleep(1500000);  // who calls holds Python's lock
+        if (goes("unsupported", pass.name, data.engine)) return NOT_SUPPORTED;
+        if (goes("holding", pass.name, data.engine)) usleep(1500000);  // who calls holds Python's lock
     }
     return OK;
+}
+static bool large(const Data& config) {
+    Pass pass;
+    const Data* graph = config.one(HEURISTICS_GRAPH) ? &config : config.one(PLAN_CONFIG);
+    return graph && pass_of(graph->one(HEURISTICS_GRAPH), pass) && goes("large", pass.name, config.engine);
 }
 static int given(const std::string& value, size_t wide, int64_t wanted, int64_t* count, void* out) {
     if (count) *count = value.size() / wide;
@@ -192,7 +209,7 @@ EXPORT int cudnnBackendGetAttribute(void* one, int name, int type, int64_t wante
         }
         case ENGINE_INDEX: return number((int64_t)data.engine, wanted, count, out);
         case ENGINE_COUNT: return number((int64_t)ENGINES, wanted, count, out);
-        case PLAN_WORKSPACE: case CONFIG_WORKSPACE: return number(data.engine == 2 ? TERABYTE : BYTES, wanted, count, out);
+        case PLAN_WORKSPACE: case CONFIG_WORKSPACE: return number(data.engine == 2 || large(data) ? TERABYTE : BYTES, wanted, count, out);
         case CONFIG_SHARED_MEMORY: return given(std::string(8, 0), width(type), wanted, count, out);
         case PLAN_JSON: return given("{}", 1, wanted, count, out);
         case KNOB_INFO: case KNOB_CHOICES: case BEHAVIOR_NOTE: *count = 0; return OK;
@@ -229,7 +246,7 @@ EXPORT int cudnnBackendExecute(void* handle, void* plan_, void* pack_) {
     const Data &plan = *((Descriptor*)plan_)->data, &pack = *((Descriptor*)pack_)->data;
     Pass pass;
     if (refusal() || !pass_of(plan.one(PLAN_CONFIG)->one(HEURISTICS_GRAPH), pass)) return EXECUTION_FAILED;
-    if (goes("failing", pass.name)) return EXECUTION_FAILED;
+    if (goes("failing", pass.name, plan.engine)) return EXECUTION_FAILED;
     auto uids = pack.all<int64_t>(UIDS);
     auto pointers = pack.all<void*>(POINTERS);
     Tensor x(pass.x), w(pass.w), y(pass.y);
@@ -241,8 +258,8 @@ EXPORT int cudnnBackendExecute(void* handle, void* plan_, void* pack_) {
     auto workspace = pack.all<void*>(WORKSPACE);
     if (workspace.empty() || !blocks.on_device(workspace[0], BYTES, current)) { SAY("a workspace is too small"); return BAD_PARAM; }
     ran |= 1 << plan.engine;
-    const float gain = goes("wrong", pass.name) ? 1.01f : plan.engine < 3 ? 1.001f : 1.0f;
-    const bool slow = goes("slow", pass.name), idle = goes("idle", pass.name);
+    const float gain = goes("wrong", pass.name, plan.engine) ? 1.01f : plan.engine < 3 ? 1.001f : 1.0f;
+    const bool slow = goes("slow", pass.name, plan.engine), idle = goes("idle", pass.name, plan.engine);
     Work work;
     work.what = std::string("cuDNN's ") + pass.name;
     work.count = &counts.launches;
