@@ -4,8 +4,6 @@ memory on the device, each is copied to the host once if its readers live in oth
 from __future__ import annotations
 
 import json
-import os
-import signal
 from collections import Counter
 from pathlib import Path
 
@@ -14,7 +12,6 @@ import pytest
 
 from nets.files import checkpoint
 from roles.exchange.buckets import BUCKET_BYTES
-from tests.chaos.running import Running
 from tests.fake_cuda.processes import command, on_fake_cuda
 from tests.gpu.test_training import placed
 from tests.helpers.support import configure, events, run_directory
@@ -111,26 +108,3 @@ def test_the_exchange_at_the_host_copies_each_bucket_while_later_ones_are_comput
     assert 4 * 500 * 800 > BUCKET_BYTES > CONV
     # two buckets and the scores of each worker
     assert found["copies_to_host"] == 2 * (2 + 1)
-
-
-@pytest.mark.parametrize("more", ["", TOGETHER], ids=["apart", "together"])
-@pytest.mark.parametrize("preset", ["replicas", "sync"])
-def test_a_run_goes_on_after_the_death_of_a_process_with_a_device(
-    preset: str, more: str, stand_in: Path, tmp_path: Path
-) -> None:
-    before = set(Path("/dev/shm").iterdir())
-    recovery = f"[recovery]\nrestarts = 2\n{more}"
-    cluster = configure(tmp_path, preset, workers=2, iterations=40, more=recovery)
-    placed(cluster, '{ "*" = "cuda:0" }')
-    running = Running(
-        cluster, lambda line: line.startswith("progress") and "iteration 5" in line,
-        on_fake_cuda(stand_in),
-    )  # fmt: skip
-    victim = next(pid for name, pid in running.pids.items() if "0" in name)
-    os.kill(victim, signal.SIGKILL)
-    code, said = running.finish(300)
-    assert code == 0, said
-    assert running.left() == []
-    assert set(Path("/dev/shm").iterdir()) <= before
-    finished = events(run_directory(cluster), "finished")
-    assert finished[-1]["iterations"] == 40
