@@ -44,3 +44,15 @@ def in_words(error: ConvoyError | OSError, directory: Path) -> ConvoyError:
     if isinstance(error, ConvoyError):
         return error
     return LaunchError(f"{error.filename or directory}: {reason(error)}")
+
+
+def no_run_directory(below: Path, error: OSError) -> LaunchError:
+    """Return the error of a run whose directory cannot be made in the folder `below`. If a file is
+    in the place of a folder, the error names the file."""
+    text = f"run.directory {below}: no run directory can be made there: "
+    if error.errno in (errno.EEXIST, errno.ENOTDIR):
+        for place in (below, *below.parents):
+            if os.path.lexists(place) and not place.is_dir():
+                what = f"found {place}, which is not a folder"
+                return LaunchError(f"{text}{what}: rename it, or choose another folder")
+    return LaunchError(f"{text}{reason(error)}{f' ({error.filename})' if error.filename else ''}")

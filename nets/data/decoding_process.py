@@ -16,6 +16,7 @@ import mmap
 import os
 import signal
 import sys
+from collections.abc import Iterator
 from typing import Any, BinaryIO
 
 import numpy as np
@@ -29,24 +30,34 @@ from nets.errors import DataError
 
 def main(file: int, size: int) -> None:
     """Answer the requests of standard input on standard output."""
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C goes to the parent, which ends this
+    # Ctrl-C and the end of a batch job reach all processes; the parent decides when this one ends
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    signal.signal(signal.SIGTERM, signal.SIG_IGN)
     signal.signal(signal.SIGPIPE, signal.SIG_DFL)  # the parent is gone, so no one reads an error
     memory = np.frombuffer(mmap.mmap(file, size), np.uint8)
-    requests = sys.stdin.buffer
     with os.fdopen(os.dup(1), "wb") as answers:
         os.dup2(2, 1)  # words of a library would be taken for an answer
         answers.write(READY)
         answers.flush()
-        while sizes := requests.read(SIZES.size):
-            answers.write(json.dumps(_answer(memory, requests, *SIZES.unpack(sizes))).encode())
+        for head, data in _requests(sys.stdin.buffer):
+            answers.write(json.dumps(_answer(memory, head, data)).encode())
             answers.write(b"\n")
             answers.flush()
 
 
-def _answer(memory: NDArray[np.uint8], requests: BinaryIO, head: int, data: int) -> dict[str, Any]:
-    where, color, orientation, size, remedy, shape, offset = json.loads(requests.read(head))
-    pixels = size and tuple(size)
-    picture = Picture(requests.read(data), where, color, orientation, pixels, remedy)
+def _requests(stream: BinaryIO) -> Iterator[tuple[bytes, bytes]]:
+    """Yield the header and the picture of each request, until the stream ends. A request that ends
+    early is left out: its parent was killed."""
+    while len(sizes := stream.read(SIZES.size)) == SIZES.size:
+        head, data = map(stream.read, lengths := SIZES.unpack(sizes))
+        if (len(head), len(data)) != lengths:
+            return
+        yield head, data
+
+
+def _answer(memory: NDArray[np.uint8], head: bytes, data: bytes) -> dict[str, Any]:
+    where, color, orientation, size, remedy, shape, offset = json.loads(head)
+    picture = Picture(data, where, color, orientation, size and tuple(size), remedy)
     with NOTICES.collected() as notices:
         try:
             image_CHW = picture.image()

@@ -12,6 +12,7 @@ decode faster for being many: resizing holds the lock most of the time.
 
 from __future__ import annotations
 
+import fcntl
 import json
 import logging
 import math
@@ -35,7 +36,7 @@ from nets.data.pictures.notices import NOTICES
 from nets.errors import DataError
 
 AHEAD = 8  # pictures that a process has at a time, so that it need not wait for a busy parent
-PIPE = 1 << 20  # bytes: some pictures; the system's limit for a user's pipe
+PIPE = 1 << 20  # bytes of requests: some pictures; the system's limit for a user's pipe
 PATIENCE = 5.0  # seconds after which a process that closed its output counts as alive
 # libraries that start threads when they are imported
 _ONE_THREAD = ("OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "OMP_NUM_THREADS", "NUMBA_NUM_THREADS")
@@ -84,9 +85,15 @@ class DecodingProcesses:
         """Start the processes in the background; they are ready in a second or two. Later calls do
         nothing."""
         with self._lock:
-            if self._starting is None and not self._closed:
-                self._starting = threading.Thread(target=self._start, name="decoding-start")
-                self._starting.start()
+            if self._starting is not None or self._closed:
+                return
+            starting = threading.Thread(target=self._start, name="decoding-start")
+            try:
+                starting.start()
+            except RuntimeError as error:  # the user has too many threads
+                _log.warning("no processes to decode pictures can be started: %s", error)
+                return
+            self._starting = starting
 
     def __call__(self, pictures: Iterable[Picture], count: int, shape: Shape) -> NDArray[np.uint8]:
         """Decode the pictures into shared memory. Raises DataError, too, if a process ends
@@ -168,13 +175,14 @@ class _Process:
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             pass_fds=(file,),
-            pipesize=PIPE,
             env=environment,
         )
         assert self._process.stdin is not None
         assert self._process.stdout is not None
         self._requests = self._process.stdin
         self._answers = self._process.stdout
+        with suppress(OSError):  # the pipes of this user have all memory that the system allows
+            fcntl.fcntl(self._requests, fcntl.F_SETPIPE_SZ, PIPE)
 
     def __repr__(self) -> str:
         return f"<decoding process {self._process.pid}>"
@@ -205,9 +213,9 @@ class _Process:
         self, pictures: Iterable[Picture], images_NCHW: NDArray[np.uint8], offset: int
     ) -> None:
         """Decode pictures into shared memory, whose file has the images from `offset` on. Raises
-        the DataError of the first picture that has one. No answer is left unread."""
+        the error of the first picture that has one. No answer is left unread."""
         asked: deque[tuple[Picture, NDArray[np.uint8]]] = deque()
-        fault: DataError | None = None
+        fault: Exception | None = None
         try:
             for at, picture in enumerate(pictures):
                 image_CHW = images_NCHW[at]
@@ -239,7 +247,7 @@ class _Process:
             self._requests.write(picture.data)
             self._requests.flush()
 
-    def _fault(self, picture: Picture, image_CHW: NDArray[np.uint8]) -> DataError | None:
+    def _fault(self, picture: Picture, image_CHW: NDArray[np.uint8]) -> Exception | None:
         """Wait until a picture is decoded. Return its error, if it has one."""
         line = self._line()
         if not line:
@@ -258,13 +266,14 @@ class _Process:
                 image_CHW[...] = decoded([picture], 1, image_CHW.shape)[0]
             else:
                 check_shape(tuple(answer["shape"]), picture.where, image_CHW.shape)
-        except DataError as error:
+        except Exception as error:  # noqa: BLE001  # `decode` raises it behind the other answers
             return error
         return None
 
     def _line(self) -> bytes:
-        """The next line of the process's answers, b"" if it has ended."""
+        """The next line of the process's answers, b"" if it has ended, also within a line."""
         try:
-            return self._answers.readline()
+            line = self._answers.readline()
         except (OSError, ValueError):  # `end` has closed the pipe
             return b""
+        return line if line.endswith(b"\n") else b""

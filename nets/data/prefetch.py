@@ -156,12 +156,18 @@ class Prefetcher:
             for all_rows, rows in zip(whole, self.batches.samples(low, high), strict=True):
                 all_rows[low - start : high - start] = rows
 
+        futures: list[Future[None]] = []
+        here = [first]
+        for span in others:
+            try:
+                futures.append(self._helpers.submit(read, *span))
+            except RuntimeError:
+                if self._closed:  # meanwhile
+                    raise DataError("prefetch: closed while reading a share") from None
+                here.append(span)  # the system allows no more threads
         try:
-            futures = [self._helpers.submit(read, *span) for span in others]
-        except RuntimeError:  # shut down by `close` meanwhile
-            raise DataError("prefetch: closed while reading a share") from None
-        try:
-            read(*first)
+            for span in here:
+                read(*span)
         finally:
             wait(futures)
         for future in futures:

@@ -30,7 +30,7 @@ from typing import Any
 from runtime.cluster.lifecycle import Heartbeat
 from runtime.errors import ConvoyError, LaunchError
 from runtime.machine.private_files import replace
-from runtime.reasons import reason
+from runtime.reasons import no_run_directory, reason
 from runtime.records.journal_reading import FILE
 from runtime.records.run_identity import Identity, identity_of
 from runtime.records.runs import next_begin
@@ -82,8 +82,7 @@ class RunDirectory:
             self.identity = Identity.new(name, began, up=up, continues=continues, title=title)
             self._journal = self._begun()
         except OSError as error:
-            text = f"run.directory {below}: no run directory can be made there: {reason(error)}"
-            raise LaunchError(f"{text} ({error.filename})") from None
+            raise no_run_directory(below, error) from None
         self._now = now
         self._began = now()
         self._made = time.monotonic()

@@ -11,7 +11,8 @@ from types import TracebackType
 from typing import Any, Self
 
 from runtime.config.sections import ClusterConfig
-from runtime.errors import ConvoyError, LaunchError
+from runtime.errors import ConvoyError
+from runtime.reasons import no_run_directory
 from runtime.records.up_lock import UpLock
 from runtime.runs.signals import Ends
 
@@ -33,8 +34,7 @@ def locked(config: ClusterConfig, tell: Callable[[str], None]) -> Iterator[UpLoc
     try:
         lock.__enter__()
     except OSError as error:
-        text = f"run.directory {folder}: no run directory can be made there: {error.strerror}"
-        raise LaunchError(f"{text} ({error.filename})") from None
+        raise no_run_directory(folder, error) from None
     try:
         yield lock
     finally:

@@ -9,18 +9,15 @@ import stat
 from pathlib import Path
 
 from runtime.config.sections import ClusterConfig
-from runtime.errors import LaunchError
 from runtime.machine.private import PrivateFolder
-from runtime.reasons import reason_of
+from runtime.reasons import no_run_directory
 
 
 def check_places(config: ClusterConfig) -> None:
     """Raise LaunchError, as `up` would, if this user cannot make a folder where a run needs one."""
     below = Path(config.run.directory)
     if number := _refusal(below):
-        raise LaunchError(
-            f"run.directory {below}: no run directory can be made there: {reason_of(number)}"
-        )
+        raise no_run_directory(below, OSError(number, os.strerror(number)))
     if config.simulation.clock == "real":
         PrivateFolder.make().remove()
 

@@ -4,6 +4,8 @@ makes a reader hang. They leave nothing behind."""
 import logging
 import os
 import signal
+import subprocess
+import sys
 import threading
 from contextlib import contextmanager
 from pathlib import Path
@@ -11,7 +13,16 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from nets.data import Batches, DecodingProcesses, Prefetcher, SharedMemory, Transform, prefetch
+from nets.data import (
+    Batches,
+    DecodingProcesses,
+    Prefetcher,
+    SharedMemory,
+    Transform,
+    decoding_processes,
+    prefetch,
+)
+from nets.data.decoding_processes import READY, SIZES
 from nets.data.images import open_images
 from nets.data.lmdb_source import open_lmdb
 from nets.data.pictures.notices import NOTICES
@@ -148,10 +159,13 @@ def test_a_notice_about_a_picture_is_counted_in_the_reading_process(listed, shar
     assert [list(names) for names in counts.values()] == [[str(photo)]]
 
 
-def test_ctrl_c_of_a_terminal_is_left_to_the_parent(listed, shared):
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_a_signal_to_all_processes_of_a_terminal_or_a_job_is_left_to_the_parent(
+    listed, shared, number
+):
     source = source_of(listed)
     source.decode_with(shared)
-    os.kill(*pids(shared), signal.SIGINT)
+    os.kill(*pids(shared), number)
     assert len(source.read(np.arange(COUNT))[0]) == COUNT
     assert shared._all[0].lives
 
@@ -198,6 +212,65 @@ def test_processes_end_at_once_even_if_stopped_and_with_their_parent(two):
     assert not [pid for pid in (stopped, other) if Path(f"/proc/{pid}").exists()]
     assert set(Path("/dev/shm").iterdir()) == before
     assert two([], 0, (3, 64, 72)).shape == (0, 3, 64, 72)
+
+
+def test_a_process_whose_parent_is_killed_within_a_request_ends_without_a_traceback():
+    head = b"[]"
+    whole = SIZES.pack(len(head), 1000) + head + bytes(1000)
+    for end in (1, SIZES.size, SIZES.size + 1, len(whole) - 1):
+        file = os.memfd_create("test")
+        os.ftruncate(file, 4096)
+        process = subprocess.Popen(
+            [sys.executable, "-m", "nets.data.decoding_process", str(file), "4096"],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            pass_fds=(file,),
+        )
+        os.close(file)
+        assert process.communicate(whole[:end], 60) == (READY, None)
+        assert process.returncode == 0
+
+
+def test_an_answer_that_a_death_cut_off_is_no_answer(listed, two):
+    source = source_of(listed)
+    source.decode_with(two)
+    process = two._all[1]
+    reader, writer = os.pipe()
+    os.write(writer, b'{"notices": [], "sha')
+    os.close(writer)
+    with os.fdopen(reader, "rb") as cut:
+        process._answers, answers = cut, process._answers
+        process._process.kill()
+        with pytest.raises(DataError, match=r"/0\.jpg: the process that decoded this"):
+            process.decode([source._picture(0)], np.empty((1, 3, 64, 72), np.uint8), 0)
+        process._answers = answers
+
+
+def test_after_an_error_that_is_no_fault_of_a_picture_the_process_gives_each_answer_once(
+    listed, shared
+):
+    source = source_of(listed)
+    expected, _ = source.read(np.arange(COUNT))
+    pictures = [source._picture(at) for at in range(COUNT)]
+    pictures[COUNT - 4] = pictures[COUNT - 4]._replace(size=("wide", 1))
+    with pytest.raises(TypeError):
+        shared(pictures, COUNT, (3, 64, 72))
+    source.decode_with(shared)
+    assert (source.read(np.arange(COUNT))[0] == expected).all()
+
+
+def test_processes_start_with_small_pipes_if_the_user_has_no_memory_for_large_ones(
+    listed, monkeypatch, caplog
+):
+    monkeypatch.setattr(decoding_processes, "PIPE", 1 << 31)  # more than the system allows
+    source = source_of(listed)
+    expected, _ = source.read(np.arange(COUNT))
+    with pool_of(1) as decoders:
+        source.decode_with(decoders)
+        assert repr(decoders) == "<1 decoding processes, 1 idle>"
+        assert (source.read(np.arange(COUNT))[0] == expected).all()
+    assert not caplog.records
 
 
 def test_processes_start_when_shares_are_late_several_times_in_a_row(listed):

@@ -58,15 +58,18 @@ def refused(done: subprocess.CompletedProcess[str], cause: str) -> None:
     assert cause in done.stderr
 
 
-def test_a_run_directory_that_cannot_be_made_is_reported_in_one_line(tmp_path: Path) -> None:
-    (tmp_path / "runs").write_text("in the way")
-    refused(
-        run_up(ending(tmp_path)),
-        (
-            "run.directory runs: no run directory can be made there: File exists "
-            f"({tmp_path / 'runs'})"
-        ),
+@pytest.mark.parametrize("below", ["runs", "runs/mine"])
+@pytest.mark.parametrize("command", ["up", "check"])
+def test_a_file_in_the_place_of_the_run_directory_is_named(
+    tmp_path: Path, command: str, below: str
+) -> None:
+    place = tmp_path / "runs"
+    place.write_text("in the way")
+    words = [command, str(ending(tmp_path)), "--set", f"run.directory={tmp_path / below}"]
+    done = subprocess.run(
+        runtime_command(*words), capture_output=True, text=True, check=False, env=environment()
     )
+    refused(done, f"no run directory can be made there: found {place}, which is not a folder: ren")
 
 
 def test_a_read_only_disk_is_reported_in_one_line(tmp_path: Path, mount: Mount) -> None:
