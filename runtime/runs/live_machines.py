@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from runtime.cluster.clients import Scale, Scaled
-from runtime.cluster.supervisor import Supervisor
+from runtime.cluster.supervising.supervisor import Supervisor
 
 
 class LiveMachines:

@@ -18,15 +18,15 @@ from runtime.actors.inspection import BeginTrace, EndTrace, Looked, ShowStacks
 from runtime.actors.metrics import Metrics, Pages, discovery
 from runtime.actors.node import Node
 from runtime.cluster.clients import Answer, Clients, Scale
-from runtime.cluster.growing import Growing
 from runtime.cluster.launcher import Early, LaunchPlan
 from runtime.cluster.launchers import launcher_of
 from runtime.cluster.lifecycle import FIRST, LifeStage
 from runtime.cluster.operators.operator_server import OperatorServer
 from runtime.cluster.run_tracing import Tracing
-from runtime.cluster.sameness import UP
-from runtime.cluster.supervision import Liveness
-from runtime.cluster.supervisor import Supervisor
+from runtime.cluster.supervising.growing import Growing
+from runtime.cluster.supervising.sameness import UP
+from runtime.cluster.supervising.supervision import Liveness
+from runtime.cluster.supervising.supervisor import Supervisor
 from runtime.cluster.warnings import WARNING
 from runtime.compute import service_times
 from runtime.compute.compute import ThreadCompute

@@ -16,8 +16,6 @@ from typing import Any
 
 from runtime.actors.actor import Actor
 from runtime.actors.node import Node
-from runtime.cluster.causes import Causes, LastWish, cut, death, nothing
-from runtime.cluster.growing import Growing
 from runtime.cluster.launcher import FOR_MEMORY, LOST, Launched, Launcher
 from runtime.cluster.lifecycle import (
     FIRST,
@@ -37,12 +35,14 @@ from runtime.cluster.lifecycle import (
     agent_of,
 )
 from runtime.cluster.membership import Membership, hears_at
-from runtime.cluster.rejoining import Rejoining
-from runtime.cluster.revival import Revival
-from runtime.cluster.sameness import Sameness
 from runtime.cluster.spawning import EndChild, Spawn
-from runtime.cluster.standstill import Standstill
-from runtime.cluster.supervision import Liveness, Supervision
+from runtime.cluster.supervising.causes import Causes, LastWish, cut, death, nothing
+from runtime.cluster.supervising.growing import Growing
+from runtime.cluster.supervising.rejoining import Rejoining
+from runtime.cluster.supervising.revival import Revival
+from runtime.cluster.supervising.sameness import Sameness
+from runtime.cluster.supervising.standstill import Standstill
+from runtime.cluster.supervising.supervision import Liveness, Supervision
 from runtime.cluster.warnings import WARNING, FirstOfEach
 from runtime.cluster.watcher import Watcher
 from runtime.errors import (

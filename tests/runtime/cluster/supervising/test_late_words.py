@@ -11,8 +11,8 @@ from runtime.actors.metrics import Metrics
 from runtime.actors.node import Node
 from runtime.cluster.launcher import LaunchPlan
 from runtime.cluster.lifecycle import FIRST, Hello, agent_of
-from runtime.cluster.supervision import Liveness
-from runtime.cluster.supervisor import Supervisor
+from runtime.cluster.supervising.supervision import Liveness
+from runtime.cluster.supervising.supervisor import Supervisor
 from runtime.compute.compute import InlineCompute
 from runtime.errors import LaunchError, MessageError
 from runtime.messages.message import Envelope
