@@ -255,7 +255,7 @@ async def _told(placement: Placement) -> int:
             versions=versions,
         )
         envelope = arrived(hello, number)
-        supervisor.admit(envelope)
+        supervisor.beginning.admit(envelope)
         await supervisor.on_hello(envelope.message, envelope)  # type: ignore[arg-type]
     for number, spec in enumerate(placement.processes, 1):
         ready = arrived(Ready(process=spec.name, reads={"the net": "one"}), number)

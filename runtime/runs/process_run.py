@@ -120,7 +120,7 @@ class ProcessExecution(Execution):
             self._node, self._road, placement, launcher, liveness, self._watchers
         )
         self.began = self._supervisor.began
-        self._supervisor.growing = Growing(
+        self._supervisor.supervised_run.growing = Growing(
             self._supervisor, self._growth, self._prepare, self._discard
         )
         self.healing = Healing(self._supervisor) if config.heals else None
@@ -132,7 +132,7 @@ class ProcessExecution(Execution):
             config.run.trace,
             self._watchers.event,
         )
-        changing = LiveMachines(self._supervisor, directory.path.name)
+        changing = LiveMachines(self._supervisor.lives, directory.path.name)
         self._continuing = Continuing(
             changing.change, site.scale, self._supervisor.save, self._watchers.event
         )
@@ -180,7 +180,7 @@ class ProcessExecution(Execution):
         # processes on this machine are forked from one nursery
         if not all(map(self._config.is_here, self._config.machine)):
             mine = await asyncio.to_thread(identity, topology.program)
-            self._supervisor.sameness.runs(UP, platform.node(), mine)
+            self._supervisor.beginning.sameness.runs(UP, platform.node(), mine)
         self._observation = Observation(
             self._site, self._supervisor.gauge, ThreadCompute(), self._watchers.event
         )
@@ -251,7 +251,7 @@ class ProcessExecution(Execution):
         """Deliver a message. The first message of a process of the run links it, and is then judged
         like any other. Messages of clients are relayed."""
         if not self._clients.take(envelope, release, self._road):
-            self._supervisor.admit(envelope)
+            self._supervisor.beginning.admit(envelope)
             self._node.deliver(envelope, size, release)
 
     def _link_lost(self, process: str) -> None:

@@ -31,7 +31,7 @@ async def test_a_greeting_of_a_process_that_has_ended_is_an_error_only_while_the
     supervisor = Supervisor(
         node, road, placement, Nobody(LaunchPlan(Path(), "roles", ())), Liveness(), Watchers()
     )
-    supervisor._supervision.note("p", "exit", supervisor.now())
+    supervisor.supervised_run.supervision.note("p", "exit", supervisor.now())
     hello = Hello(
         process="p",
         incarnation=FIRST,
