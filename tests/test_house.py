@@ -70,7 +70,6 @@ LARGE = {
     "roles/coordination/coordinator.py": "one class: the handlers of the lead, a few lines each",
     "roles/tuning/search.py": "one class: the questions of a search in their order",
     "runtime/cluster/process.py _live": STEPS,
-    "runtime/cluster/supervisor.py": f"one class: {STEPS}",
     "runtime/runs/process_run.py": f"one class: {STEPS}",
     "runtime/runs/process_run.py __init__": "the attributes of a run, each with its comment",
     "runtime/runs/run.py _live": STEPS,

@@ -89,6 +89,8 @@ ROOMS: dict[str, str] = {
     "runtime.cluster": "runtime runtime.actors runtime.compute runtime.config "
     "runtime.machine runtime.memory"
     " runtime.messages runtime.plan runtime.tracing runtime.transport",
+    "runtime.cluster.supervising": "runtime runtime.actors runtime.cluster runtime.machine "
+    "runtime.messages runtime.plan runtime.transport",
     "runtime.cluster.launchers": "runtime runtime.cluster runtime.cluster.kubernetes "
     "runtime.cluster.machines"
     " runtime.config runtime.machine runtime.memory runtime.messages runtime.plan",
@@ -106,7 +108,7 @@ ROOMS: dict[str, str] = {
     " runtime.machine runtime.messages runtime.plan runtime.records runtime.report "
     "runtime.transport",
     "runtime.runs": "runtime runtime.actors runtime.cluster runtime.cluster.launchers "
-    "runtime.cluster.operators"
+    "runtime.cluster.operators runtime.cluster.supervising"
     " runtime.compute runtime.config runtime.machine runtime.memory runtime.messages runtime.page runtime.plan"
     " runtime.records runtime.report runtime.serving runtime.simulation"
     " runtime.transport",

@@ -31,8 +31,8 @@ from runtime.actors.metrics import Metrics
 from runtime.actors.node import Node
 from runtime.cluster.launcher import Launched, Launcher, LaunchPlan
 from runtime.cluster.lifecycle import FIRST, Hello, Ready, agent_of
-from runtime.cluster.supervision import Liveness
-from runtime.cluster.supervisor import Supervisor
+from runtime.cluster.supervising.supervision import Liveness
+from runtime.cluster.supervising.supervisor import Supervisor
 from runtime.compute.compute import InlineCompute
 from runtime.config.file import load_with_program
 from runtime.config.sections import Machine as Place
@@ -255,7 +255,7 @@ async def _told(placement: Placement) -> int:
             versions=versions,
         )
         envelope = arrived(hello, number)
-        supervisor.admit(envelope)
+        supervisor.beginning.admit(envelope)
         await supervisor.on_hello(envelope.message, envelope)  # type: ignore[arg-type]
     for number, spec in enumerate(placement.processes, 1):
         ready = arrived(Ready(process=spec.name, reads={"the net": "one"}), number)

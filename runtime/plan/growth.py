@@ -1,5 +1,6 @@
 """The growth of a run: the actors that other actors start and end while it goes on. These are plain
-decisions. `cluster/growing.py` acts on them in processes, `simulation/growing.py` on one loop.
+decisions. `cluster/supervising/growing.py` acts on them in processes, and `simulation/growing.py`
+on one loop.
 
 Each started actor has a process of its own, with its name. The actor that started it is its parent.
 Only the parent may end it.

@@ -18,7 +18,7 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from runtime.cluster.supervisor import TICK_SECONDS, Supervisor
+from runtime.cluster.supervising.supervisor import TICK_SECONDS, Supervisor
 from runtime.errors import ConvoyError, RoleDied, Unsendable
 from runtime.messages.message import GetHolders, GetReached, Holders, KeepState, KeptState, Reached
 from runtime.plan.topology import Placement

@@ -5,14 +5,14 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from runtime.cluster.clients import Scale, Scaled
-from runtime.cluster.supervisor import Supervisor
+from runtime.cluster.supervising.lives import Lives
 
 
 class LiveMachines:
     """The machines of one run, whose directory has the name `run`."""
 
-    def __init__(self, supervisor: Supervisor, run: str) -> None:
-        self._supervisor = supervisor
+    def __init__(self, lives: Lives, run: str) -> None:
+        self._lives = lives
         self._run = run
 
     def __repr__(self) -> str:
@@ -25,10 +25,10 @@ class LiveMachines:
         machines = leaving or wish.including
         if wish.workers or wish.groups or not machines:
             return None
-        if not self._supervisor.can_change(leaving, wish.including):
+        if not self._lives.can_change(leaving, wish.including):
             return None
-        await self._supervisor.release(leaving)
-        await self._supervisor.bring_back(wish.including)
+        await self._lives.release(leaving)
+        await self._lives.bring_back(wish.including)
         changes = [("goes on without", leaving), ("goes on with", wish.including)]
         at = ", ".join(f"{how} {_named(names)}" for how, names in changes if names)
         return Scaled(run=self._run, at=at, live=True)

@@ -18,15 +18,15 @@ from runtime.actors.inspection import BeginTrace, EndTrace, Looked, ShowStacks
 from runtime.actors.metrics import Metrics, Pages, discovery
 from runtime.actors.node import Node
 from runtime.cluster.clients import Answer, Clients, Scale
-from runtime.cluster.growing import Growing
 from runtime.cluster.launcher import Early, LaunchPlan
 from runtime.cluster.launchers import launcher_of
 from runtime.cluster.lifecycle import FIRST, LifeStage
 from runtime.cluster.operators.operator_server import OperatorServer
 from runtime.cluster.run_tracing import Tracing
-from runtime.cluster.sameness import UP
-from runtime.cluster.supervision import Liveness
-from runtime.cluster.supervisor import Supervisor
+from runtime.cluster.supervising.growing import Growing
+from runtime.cluster.supervising.sameness import UP
+from runtime.cluster.supervising.supervision import Liveness
+from runtime.cluster.supervising.supervisor import Supervisor
 from runtime.cluster.warnings import WARNING
 from runtime.compute import service_times
 from runtime.compute.compute import ThreadCompute
@@ -120,7 +120,7 @@ class ProcessExecution(Execution):
             self._node, self._road, placement, launcher, liveness, self._watchers
         )
         self.began = self._supervisor.began
-        self._supervisor.growing = Growing(
+        self._supervisor.supervised_run.growing = Growing(
             self._supervisor, self._growth, self._prepare, self._discard
         )
         self.healing = Healing(self._supervisor) if config.heals else None
@@ -132,7 +132,7 @@ class ProcessExecution(Execution):
             config.run.trace,
             self._watchers.event,
         )
-        changing = LiveMachines(self._supervisor, directory.path.name)
+        changing = LiveMachines(self._supervisor.lives, directory.path.name)
         self._continuing = Continuing(
             changing.change, site.scale, self._supervisor.save, self._watchers.event
         )
@@ -180,7 +180,7 @@ class ProcessExecution(Execution):
         # processes on this machine are forked from one nursery
         if not all(map(self._config.is_here, self._config.machine)):
             mine = await asyncio.to_thread(identity, topology.program)
-            self._supervisor.sameness.runs(UP, platform.node(), mine)
+            self._supervisor.beginning.sameness.runs(UP, platform.node(), mine)
         self._observation = Observation(
             self._site, self._supervisor.gauge, ThreadCompute(), self._watchers.event
         )
@@ -251,7 +251,7 @@ class ProcessExecution(Execution):
         """Deliver a message. The first message of a process of the run links it, and is then judged
         like any other. Messages of clients are relayed."""
         if not self._clients.take(envelope, release, self._road):
-            self._supervisor.admit(envelope)
+            self._supervisor.beginning.admit(envelope)
             self._node.deliver(envelope, size, release)
 
     def _link_lost(self, process: str) -> None:

@@ -23,7 +23,7 @@ import pytest
 from benchmarks.helpers import resets
 from benchmarks.helpers.machines import Machine, machines
 from benchmarks.helpers.survivor import Survivor
-from runtime.cluster.supervisor import HALT_SECONDS
+from runtime.cluster.supervising.supervisor import HALT_SECONDS
 from tests.helpers.far_machines import or_skip
 from tests.helpers.support import (
     configure,

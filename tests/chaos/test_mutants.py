@@ -45,17 +45,17 @@ class Mutant:
 
 MUTANTS = {
     "P1: a silent process is not dead": Mutant(
-        "runtime/cluster/supervision.py",
+        "runtime/cluster/supervising/supervision.py",
         "if silent > rules.silence_of(watched):",
         "if False:",
-        "tests/runtime/cluster/test_supervision.py",
+        "tests/runtime/cluster/supervising/test_supervision.py",
         "silent_process_is_dead or every_dead_process",
     ),
     "P1: a process whose kernel hangs is not dead": Mutant(
-        "runtime/cluster/supervision.py",
+        "runtime/cluster/supervising/supervision.py",
         "beat.busy_seconds > rules.stuck_seconds(watched.stage, beat)",
         "beat.busy_seconds > 1e9",
-        "tests/runtime/cluster/test_supervision.py",
+        "tests/runtime/cluster/supervising/test_supervision.py",
         "array_work_is_stuck",
     ),
     "P5: a message that arrives twice is handled twice": Mutant(

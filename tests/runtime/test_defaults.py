@@ -9,7 +9,7 @@ from pathlib import Path
 import runtime
 from runtime.cluster.launcher import Launcher
 from runtime.cluster.launchers.agents import AgentLauncher
-from runtime.cluster.supervision import Liveness
+from runtime.cluster.supervising.supervision import Liveness
 from runtime.config.sections import Links
 from runtime.config.sections import Liveness as Section
 from runtime.defaults import LIVENESS, LivenessTimes

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from runtime.cluster.sameness import UP, Sameness
+from runtime.cluster.supervising.sameness import UP, Sameness
 from runtime.machine.versions import PACKAGES, checksum, identity
 
 ALL = {

@@ -6,8 +6,8 @@ import asyncio
 from dataclasses import dataclass
 from typing import Any
 
-from runtime.cluster.rejoining import FIRST_SECONDS, MOST_SECONDS, Rejoining
-from runtime.cluster.revival import Revival
+from runtime.cluster.supervising.rejoining import FIRST_SECONDS, MOST_SECONDS, Rejoining
+from runtime.cluster.supervising.revival import Revival
 from runtime.errors import Absent
 from runtime.plan.topology import ActorSpec, Placement, ProcessSpec, Topology
 from runtime.simulation.clock import run_virtual

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from runtime.cluster.lifecycle import Heartbeat, LifeStage
-from runtime.cluster.supervision import Liveness, Supervision
+from runtime.cluster.supervising.supervision import Liveness, Supervision
 from runtime.errors import MessageError
 from runtime.plan.topology import SUPERVISOR
 

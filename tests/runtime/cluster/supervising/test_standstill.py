@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from runtime.cluster.lifecycle import Heartbeat
-from runtime.cluster.standstill import PATIENCE, Standstill
+from runtime.cluster.supervising.standstill import PATIENCE, Standstill
 
 BEAT = 0.5
 

@@ -11,8 +11,8 @@ from runtime.actors.metrics import Metrics
 from runtime.actors.node import Node
 from runtime.cluster.launcher import LaunchPlan
 from runtime.cluster.lifecycle import FIRST, Hello, agent_of
-from runtime.cluster.supervision import Liveness
-from runtime.cluster.supervisor import Supervisor
+from runtime.cluster.supervising.supervision import Liveness
+from runtime.cluster.supervising.supervisor import Supervisor
 from runtime.compute.compute import InlineCompute
 from runtime.errors import LaunchError, MessageError
 from runtime.messages.message import Envelope
@@ -31,7 +31,7 @@ async def test_a_greeting_of_a_process_that_has_ended_is_an_error_only_while_the
     supervisor = Supervisor(
         node, road, placement, Nobody(LaunchPlan(Path(), "roles", ())), Liveness(), Watchers()
     )
-    supervisor._supervision.note("p", "exit", supervisor.now())
+    supervisor.supervised_run.supervision.note("p", "exit", supervisor.now())
     hello = Hello(
         process="p",
         incarnation=FIRST,

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from runtime.cluster.causes import FAILURE_SECONDS, Causes, cut
 from runtime.cluster.launcher import LOST, describe_exit
+from runtime.cluster.supervising.causes import FAILURE_SECONDS, Causes, cut
 from runtime.errors import LaunchError, RoleDied
 
 ENDED = RoleDied("a exited with status 7")

@@ -1,0 +1,148 @@
+"""The next lives of processes: while the run goes on, a process that died is started again or stays
+away, and machines leave and come back with their processes.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import signal
+from collections.abc import Sequence
+from contextlib import suppress
+
+from runtime.actors.actor import Actor
+from runtime.actors.node import Node
+from runtime.cluster.launcher import Launcher
+from runtime.cluster.lifecycle import Gone, LifeStage, Restarting, agent_of
+from runtime.cluster.supervising.processes import Processes
+from runtime.cluster.supervising.rejoining import Rejoining
+from runtime.cluster.supervising.supervised_run import SupervisedRun
+from runtime.cluster.warnings import WARNING
+from runtime.errors import Absent, ConvoyError
+
+
+class Lives:
+    """Ends one life of a process and begins the next. `supervisor` tells the peers, and `node`
+    forgets the connection to the life that has ended."""
+
+    def __init__(
+        self,
+        run: SupervisedRun,
+        processes: Processes,
+        launcher: Launcher,
+        supervisor: Actor,
+        node: Node,
+    ) -> None:
+        self._run = run
+        self._processes = processes
+        self._launcher = launcher
+        self._supervisor = supervisor
+        self._node = node
+        self._rejoining = Rejoining(lambda machine: self._take_back([machine]))
+
+    def __repr__(self) -> str:
+        return f"<lives: {self._run.revival!r}, {self._rejoining!r}>"
+
+    async def restart(self, process: str, why: str) -> None:
+        """Start a process again that has died while it ran, and let its peers know. `why` describes
+        the death."""
+        run = self._run
+        text = f"process {process} on {run.roll.host(process)} {why}; it is started again"
+        run.event(WARNING, {"text": text, "process": process})
+        run.revival.take(process)
+        run.condemned.pop(process, None)
+        with suppress(ConvoyError):  # it was reported
+            await self._start_again(process)
+
+    async def stays_away(self, process: str, why: str) -> None:
+        """Let the run go on without a process that has died. `why` describes the death."""
+        run = self._run
+        text = f"process {process} on {run.roll.host(process)} {why}; the run goes on without it"
+        run.event(WARNING, {"text": text, "process": process})
+        run.revival.stays_away(process)
+        run.condemned.pop(process, None)
+        run.roll.ended(process)
+        self._node.lost(process)
+        for peer in run.roll.peers(process):
+            await self._supervisor.tell(agent_of(peer), Gone(process=process))
+
+    async def _start_again(self, process: str) -> None:
+        """Start a process that has ended in its next life, and let its peers know. Raises
+        ConvoyError if it cannot be started. The run then goes on without it, or ends."""
+        run = self._run
+        try:
+            await self._next_life(process)
+        except ConvoyError as error:
+            if not run.may_stay_away(process):
+                run.end(error)
+                return
+            run.supervision.note(process, "exit", run.now())
+            await self.stays_away(process, f"could not be started again: {error}")
+            if isinstance(error, Absent) and self._launcher.reopens:
+                self._rejoining.lost(error.machine)
+            raise
+
+    async def _next_life(self, process: str) -> None:
+        run = self._run
+        run.supervision.restarts(process, run.now())
+        run.roll.ended(process)
+        self._node.lost(process, returns=True)
+        for peer in run.roll.peers(process):
+            await self._supervisor.tell(agent_of(peer), Restarting(process=process))
+        await self._processes.start(run.roll.spec(process), run.supervision.life(process))
+
+    # -- machines
+
+    def can_change(self, leaving: Sequence[str], returning: Sequence[str]) -> bool:
+        """Whether the run can go on without the processes of the `leaving` machines, and start
+        those of the `returning` machines again, without a restart of the others."""
+        run = self._run
+        gone, back = self._of(leaving), self._of(returning)
+        return (
+            bool(gone) == bool(leaving)
+            and run.may_stay_away(*gone)
+            and all(run.supervision.is_at(name, LifeStage.GONE) for name in back)
+            and {run.roll.spec(name).machine for name in back} == set(returning)
+        )
+
+    def _of(self, machines: Sequence[str]) -> list[str]:
+        specs = self._run.placement.processes
+        return [spec.name for spec in specs if spec.machine in machines]
+
+    async def release(self, machines: Sequence[str]) -> None:
+        """Go on without the processes of these machines, end them, and let the machines go."""
+        run = self._run
+        ends = []
+        for process in self._of(machines):
+            if not run.supervision.is_at(process, LifeStage.GONE):
+                run.supervision.note(process, "exit", run.now())
+                machine = run.roll.spec(process).machine
+                await self.stays_away(process, f"leaves with machine '{machine}'")
+                self._processes.signal(process, signal.SIGTERM)
+                ends.append(asyncio.create_task(self._processes.ended(process)))
+        await asyncio.gather(*ends)
+        for name in machines:
+            self._rejoining.let_go(name)
+            await self._launcher.part(name)
+
+    async def bring_back(self, machines: Sequence[str]) -> None:
+        """Start the processes of these machines again, for a person. Raises LaunchError if that is
+        impossible: the run then goes on without them."""
+        for name in machines:
+            self._rejoining.let_go(name)
+        await self._take_back(machines)
+
+    async def _take_back(self, machines: Sequence[str]) -> None:
+        run = self._run
+        for machine in self._launcher.plan.machines:
+            if machine.name in machines:
+                await self._launcher.open(machine)
+        for process in self._of(machines):
+            if not run.supervision.is_at(process, LifeStage.GONE):
+                continue
+            await self._processes.ended(process)
+            run.revival.comes_back(process)
+            await self._start_again(process)
+
+    async def close(self) -> None:
+        """Try no lost machine any longer, since the run is over."""
+        await self._rejoining.close()
