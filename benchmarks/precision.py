@@ -2,10 +2,14 @@
 bfloat16, as with exact ones.
 
 For every seed, the same net, first parameters and order of images are trained with precision
-"exact", "fast", "bf16" where this processor has it and, with `--numpy`, by plain NumPy. Then the share of correct test images counts. A
-difference is compared with its own standard error over the seeds. It is also compared with the
-effect of changing the last bit of the first parameters ("nudged"): a maximum that moves to another
-pixel sends two trainings different ways.
+"exact", "fast", "bf16" where this processor has it and, with `--numpy`, by plain NumPy. Then the
+share of correct test images counts. A difference is compared with its own standard error over the
+seeds. It is also compared with the effect of changing the last bit of the first parameters
+("nudged"): a maximum that moves to another pixel sends two trainings different ways.
+
+Accuracy does not depend on the load of the machine, so the trainings may share it with other work.
+Each finished training is kept in `precision.jsonl`. A command that was cut off continues with the
+training that it had not finished, on any machine. A line that is deleted is trained again.
 """
 
 from __future__ import annotations
@@ -22,7 +26,9 @@ import numpy as np
 
 from benchmarks.helpers.command_line import parser_of
 from benchmarks.helpers.report import ROOT, Record, machine, write
+from benchmarks.tuning.kept import Kept
 
+FILE = ROOT / "benchmarks" / "precision.jsonl"
 # a difference of shares that never fails a precision: less than two images of the digits' 359
 SLACK = 0.005
 NUDGED = "exact, nudged"
@@ -76,12 +82,14 @@ def main(arguments: list[str] | None = None) -> int:
         "--resnet20-iterations",
         type=int,
         default=0,
-        help="of 128 images; by default it is left out",
+        help="of 128 images, of which an epoch has 20 000; by default it is left out",
     )
     parser.add_argument("--threads", type=int, default=1)
     parser.add_argument("--numpy", action="store_true", help="also train with plain NumPy")
+    parser.add_argument("--kept", type=Path, default=FILE, help="file of the finished trainings")
     parser.add_argument("--results", type=Path, default=ROOT / "benchmarks" / "results")
     given = parser.parse_args(arguments)
+    kept = Kept(given.kept)
     records = {}
     iterations = {
         "digits": given.digits_iterations,
@@ -89,39 +97,59 @@ def main(arguments: list[str] | None = None) -> int:
         "resnet20": given.resnet20_iterations,
     }
     for task in tasks(given.cifar10, iterations):
-        records[task.net] = compared(task, given)
+        records[task.net] = compared(task, given, kept)
     paths = write(given.results, "precision", machine(), records)
     print("results:", *paths)
     return int(any(record.status == "failed" for record in records.values()))
 
 
-def compared(task: Task, given: argparse.Namespace) -> Record:
+def compared(task: Task, given: argparse.Namespace, kept: Kept) -> Record:
     """Train one task with every precision and seed."""
-    from ops import get_backend, lacking
-
-    rounded = ["bf16"] if lacking("cpu", "bf16") is None else []
-    backends = {
-        p: get_backend("cpu", threads=given.threads, precision=p)
-        for p in ("exact", "fast", *rounded)
-    }
-    backends[NUDGED] = backends["exact"]
-    if given.numpy:
-        backends["numpy"] = get_backend("numpy")
+    ways = ways_of(given)
     record = Record(task.net, status="passed")
-    record.table(f"{task.net}: accuracy after {task.iterations} iterations", "seed", *backends)
-    shares: dict[str, list[float]] = {name: [] for name in backends}
+    record.table(f"{task.net}: accuracy after {task.iterations} iterations", "seed", *ways)
+    shares: dict[str, list[float]] = {way: [] for way in ways}
     for seed in range(given.seeds):
-        for name, ops in backends.items():
-            shares[name].append(accuracy(task, ops, seed, nudge=name == NUDGED))
+        for way in ways:
+            shares[way].append(made(task, way, seed, given.threads, kept))
         record.row(seed, *(of[-1] for of in shares.values()))
     record.table("Difference from exact", "precision", "mean", "standard error")
-    for name in list(backends)[1:]:
-        apart = [one - other for one, other in zip(shares[name], shares["exact"], strict=True)]
+    for way in ways[1:]:
+        apart = [one - other for one, other in zip(shares[way], shares["exact"], strict=True)]
         error = stdev(apart) / math.sqrt(len(apart)) if len(apart) > 1 else math.inf
-        record.row(name, mean(apart), error)
+        record.row(way, mean(apart), error)
         if mean(apart) < -2 * error - SLACK:
-            record.fail(f"{name} learns worse than exact")
+            record.fail(f"{way} learns worse than exact")
+    record.facts["trainings are from commits"] = ", ".join(sorted(kept.origins))
     return record
+
+
+def ways_of(given: argparse.Namespace) -> list[str]:
+    """The precisions of this processor, "exact" first, and the other ways to train."""
+    from ops import lacking
+
+    rounded = ["bf16"] if lacking("cpu", "bf16") is None else []
+    return ["exact", "fast", *rounded, NUDGED, *(["numpy"] if given.numpy else [])]
+
+
+def made(task: Task, way: str, seed: int, threads: int, kept: Kept) -> float:
+    """The accuracy of one training, made once."""
+    name = f"{task.net}, {way}, {task.iterations} iterations, seed {seed}"
+    known: float | None = kept.get(name)
+    if known is None:
+        known = accuracy(task, backend_of(way, threads), seed, nudge=way == NUDGED)
+        kept.put(name, known)
+    return known
+
+
+def backend_of(way: str, threads: int) -> Any:
+    """The backend that trains in this way."""
+    from ops import get_backend
+
+    if way == "numpy":
+        return get_backend("numpy")
+    precision = "exact" if way == NUDGED else way
+    return get_backend("cpu", threads=threads, precision=precision)
 
 
 def accuracy(task: Task, ops: Any, seed: int, *, nudge: bool = False) -> float:
