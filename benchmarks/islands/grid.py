@@ -76,13 +76,13 @@ class Setting:
         return self.rate if self.momentum is None else self.rate * (1 - self.momentum) / 0.1
 
 
-def islands(name: str = "islands", rate: float = 1.0, form: str = "int4", **keys: Any) -> Setting:
-    """Four islands with these keys of the preset."""
-    keys = {"outer_momentum": 0.0, "leave_out": False, **keys}
-    strategy = {"preset": "islands", "workers": 4, "options": keys}
-    momentum = keys["outer_momentum"]
-    more = f", outer momentum {momentum:g}" if momentum and name == "islands" else ""
-    return Setting("islands", f"{name}{more}", strategy, rate, form=form)
+def islands(name: str = "", rate: float = 1.0, form: str = "int4", **keys: Any) -> Setting:
+    """Four islands with these keys of the preset. Their outer momentum is the one that the preset
+    chooses, unless it is given."""
+    strategy = {"preset": "islands", "workers": 4, "options": {"leave_out": False, **keys}}
+    momentum = f"{keys['outer_momentum']:g}" if "outer_momentum" in keys else "chosen"
+    name = name or f"islands, outer momentum {momentum}"
+    return Setting("islands", name, strategy, rate, form=form)
 
 
 def _alone(rate: float) -> Setting:
@@ -119,8 +119,8 @@ FIRST = {
     "alone": [_alone(rate) for rate in (4, 2, 1, 8)],
     "islands": [
         islands(rate=4),
-        islands(rate=8),
-        islands(rate=4, outer_momentum=0.5),
+        islands(rate=4, outer_momentum=0.0),
+        islands(rate=8, outer_momentum=0.0),
     ],
 }
 OTHERS = {
@@ -133,6 +133,7 @@ ALL = FIRST | OTHERS
 LESIONS = {
     "no grace window": {"grace": 0.0},
     "equal steps": {"steps": "equal"},
+    "outer momentum 0": {"outer_momentum": 0.0},
     "outer momentum 0.5": {"outer_momentum": 0.5},
 }
 FORMS = ("float32", "int8")
