@@ -24,18 +24,19 @@ from benchmarks.scaling.runs import VIRTUAL, Wanted
 from benchmarks.tuning.kept import Kept
 from roles import ROLES
 from roles.forecasting.island_periods import IslandMachine, IslandRun
-from roles.forecasting.island_worth import Pace, learned, worths
+from roles.forecasting.island_worth import Pace, Worth, learned, worths
 from roles.islands.island_messages import Gain
 from runtime.runs.checking import check
 from runtime.simulation.clock import run_virtual
 from runtime.simulation.cluster import simulate
-from runtime.transport.inproc import Transfer
+from runtime.transport.inproc import InprocNetwork, Transfer
 
 FILE = Path(__file__).with_name("homes.jsonl")
 HOMES = 40
 LEFT_OUT = 10  # homes in which each machine is left out
 ITERATIONS = 6000
-BYTES = 431_080 * (1 / 2 + 1 / 32)  # of a gain of LeNet in int4
+NUMBERS = 431_080  # of LeNet
+BYTES = NUMBERS * (1 / 2 + 1 / 32)  # of a gain in int4
 FASTEST = 0.05  # seconds of a batch on the fastest machine
 SLOWEST = 50.0  # times the seconds of the fastest
 LINKS = (10e6 / 8, 1e9 / 8)  # bytes per second
@@ -63,36 +64,44 @@ def drawn(seed: int) -> list[IslandMachine]:
     ]
 
 
-def emulated(machines: Sequence[IslandMachine]) -> Pace:
-    """The pace of an emulated run on these machines, the first of which has the servers."""
+def emulated_cluster(machines: Sequence[IslandMachine], iterations: int) -> Wanted:
+    """An emulated run of one island on each machine."""
+    times = {f"island-{rank}/train": one.seconds[0] for rank, one in enumerate(machines)}
+    return Wanted(
+        "islands",
+        len(machines),
+        iterations,
+        batch=BATCH,
+        times=times | {"*/*": 0},
+        strategy='options = { leave_out = false }\n[train.gradients]\nformat = "int4"\n',
+        more=VIRTUAL.format(rate=1, latency=0) + "[checkpoint]\nseconds = 0\n",
+    )
+
+
+def emulated_network(machines: Sequence[IslandMachine]) -> InprocNetwork:
+    """The links of these machines, the first of which has the servers."""
+    ranks = {f"island-{rank}": rank for rank in range(len(machines))}
     home = Home(
         tuple(one.seconds[0] for one in machines),
         tuple(one.bytes_per_second for one in machines),
         tuple(one.latency for one in machines),
     )
-    times = {f"island-{rank}/train": one.seconds[0] for rank, one in enumerate(machines)}
-    keys = 'options = { leave_out = false }\n[train.gradients]\nformat = "int4"\n'
-    more = VIRTUAL.format(rate=1, latency=0) + "[checkpoint]\nseconds = 0\n"
-    wanted = Wanted(
-        "islands",
-        len(machines),
-        ITERATIONS,
-        batch=BATCH,
-        times=times | {"*/*": 0},
-        strategy=keys,
-        more=more,
-    )
+    return home.network({"outer": 0, "coordinator": 0} | ranks)
+
+
+def emulated(machines: Sequence[IslandMachine]) -> Pace:
+    """The pace of an emulated run on these machines, the first of which has the servers."""
     gains = 0
 
     def seen(transfer: Transfer) -> None:
         nonlocal gains
         gains += isinstance(transfer.envelope.message, Gain)
 
+    network = emulated_network(machines)
+    network.on_transfer = seen
     with tempfile.TemporaryDirectory(prefix="convoy-benchmark-") as folder:
-        placement = check(wanted.write(Path(folder))).placement
-        ranks = {f"island-{rank}": rank for rank in range(len(machines))}
-        network = home.network({"outer": 0, "coordinator": 0} | ranks)
-        network.on_transfer = seen
+        cluster = emulated_cluster(machines, ITERATIONS).write(Path(folder))
+        placement = check(cluster).placement
         journal = run_virtual(simulate(placement, ROLES, network=network, directory=Path(folder)))
     seconds = journal.of("finished")[-1]["seconds"]
     periods = gains / len(machines)
@@ -137,26 +146,37 @@ def measured(given: argparse.Namespace) -> Record:
         *("home", "machines", "used", "times the seconds of the fastest alone"),
         "largest error of a worth in points",
     )
-    late, errors = [], []
-    for seed in range(given.homes):
-        home = drawn(seed)
-        run = IslandRun(ITERATIONS, server=home[0].name)
-        found = worths(home, run)
-        used = [one for one, worth in zip(home, found, strict=True) if worth.used]
-        late.append(runs.value(seed, home[:1]) / runs.value(seed, used))
-        each = [
+    errors: list[float] = []
+    late = [_late(runs, seed) for seed in range(given.homes)]  # before machines are left out
+    for seed, each in enumerate(late):
+        home, found, used = _chosen(seed)
+        points = [
             100 * abs(worth.share - _share(runs, seed, one, used, home))
             for one, worth in zip(home, found, strict=True)
             if seed < given.left_out and used != [one]
         ]
-        errors += each
-        record.row(seed, len(home), len(used), late[-1], max(each, default="not measured"))
+        errors += points
+        record.row(seed, len(home), len(used), each, max(points, default="not measured"))
     in_time = 100 * fmean(each <= LATE for each in late)
     record.judge("% of homes never later than the fastest alone", in_time, least=MOSTLY)
     if errors:
         record.judge("largest error of a worth in points", max(errors), most=POINTS)
     record.status = "passed" if record.status == "running" else record.status
     return record
+
+
+def _chosen(seed: int) -> tuple[list[IslandMachine], list[Worth], list[IslandMachine]]:
+    """A home, the predicted worth of its machines, and those that are used."""
+    home = drawn(seed)
+    found = worths(home, IslandRun(ITERATIONS, server=home[0].name))
+    return home, found, [one for one, worth in zip(home, found, strict=True) if worth.used]
+
+
+def _late(runs: Emulated, seed: int) -> float:
+    """The seconds of the machines that are used, times those of the fastest alone, to learn as
+    much."""
+    home, _, used = _chosen(seed)
+    return runs.value(seed, home[:1]) / runs.value(seed, used)
 
 
 def _share(
