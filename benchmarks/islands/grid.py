@@ -18,7 +18,7 @@ from __future__ import annotations
 import argparse
 import math
 import time
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from statistics import fmean
@@ -130,6 +130,7 @@ OTHERS = {
     "mxnet-async": [_mxnet(momentum, rate) for rate in (2, 1) for momentum in (0.6, 0.0)],
 }
 ALL = FIRST | OTHERS
+PRESETS = (*ALL, REPLICAS.preset)
 LESIONS = {
     "no grace window": {"grace": 0.0},
     "equal steps": {"steps": "equal"},
@@ -166,10 +167,14 @@ HERE = Where()
 
 
 class Grid:
-    """Trials, each made once, until `seconds` of this process are over."""
+    """Trials, each made once, until `seconds` of this process are over. New ones are made of these
+    `presets` only, so that several processes can share the work."""
 
-    def __init__(self, data: Data, kept: Kept, seconds: float) -> None:
+    def __init__(
+        self, data: Data, kept: Kept, seconds: float, presets: Collection[str] = PRESETS
+    ) -> None:
         self._data = data
+        self._presets = presets
         self.kept = kept
         self._until = time.monotonic() + seconds
 
@@ -185,7 +190,8 @@ class Grid:
             where = Where(where.net)  # neither links nor other machines matter
         name = f"{setting} on {where}, {self._data.digits_name}, {length}, seed {seed}"
         found = self.kept.get(name)
-        if found is None and time.monotonic() < self._until:
+        more = setting.preset in self._presets and time.monotonic() < self._until
+        if found is None and more:
             began = time.process_time()
             task = Task(where.net, self._data, RATES[where.net])
             keys = setting.train | {"seed": seed}
@@ -244,13 +250,14 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     """Add the options of this part."""
     parser.add_argument("--cifar", type=Path, help="the folder of CIFAR-10 (grid)")
     parser.add_argument("--hours", type=float, default=12.0, help="of new trials (grid)")
+    parser.add_argument("--presets", nargs="+", default=PRESETS, help="of new trials (grid)")
     parser.add_argument("--trials", type=Path, default=FILE, help="(grid)")
 
 
 def measured(given: argparse.Namespace) -> Record:
     """The record of all trials that there are."""
     folders = (each.resolve() if each else None for each in (given.mnist, given.cifar))
-    grid = Grid(Data(*folders), Kept(given.trials), 3600 * given.hours)
+    grid = Grid(Data(*folders), Kept(given.trials), 3600 * given.hours, given.presets)
     record = Record("Islands next to other presets, with real gradients on the virtual clock")
     best = _tuned(grid, HERE)
     _bars(grid, record, best)

@@ -71,7 +71,9 @@ def test_without_time_and_without_trials_the_tables_say_that_nothing_is_measured
     tmp_path: Path, digits: Data, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(grid, "Data", lambda *_: digits)
-    given = argparse.Namespace(mnist=None, cifar=None, hours=0.0, trials=tmp_path / "none.jsonl")
+    given = argparse.Namespace(
+        mnist=None, cifar=None, hours=0.0, trials=tmp_path / "none.jsonl", presets=grid.PRESETS
+    )
     record = grid.measured(given)
     cells = {str(cell) for row in record.tables[-1].rows for cell in row[2:]}
     assert cells == {MISSING}
