@@ -103,10 +103,13 @@ class Relay:
 
 
 @contextmanager
-def delayed(machine: Machine, least: float, most: float, seed: int = 1) -> Iterator[Relay]:
+def delayed(
+    machine: Machine, least: float, most: float, seed: int = 1, *, limit: str = ""
+) -> Iterator[Relay]:
     """Replace the machine's cable by one on which each frame waits `least` to `most` seconds in
-    each direction. Open connections stay. At the end the machine's own cable is plugged in again.
-    Raises Refused with the reason if this machine cannot do that."""
+    each direction. `limit`: of its rate in each direction (`rate_limit`); empty: none. Open
+    connections stay. At the end the machine's own cable is plugged in again. Raises Refused with
+    the reason if this machine cannot do that."""
     own = _links("-n", machine.namespace, "link", "show", "eth0")[0]
     cable = next(link for link in _links("link") if link["ifindex"] == own["link_index"])
     with ExitStack() as undo:
@@ -120,6 +123,9 @@ def delayed(machine: Machine, least: float, most: float, seed: int = 1) -> Itera
         undo.callback(_unplug, machine, "eth0", names[0])
         _ip("-n", machine.namespace, "addr", "add", f"{machine.address}/24", "dev", names[0])
         _plug(machine, names[0], "eth0")
+        if limit:
+            _run("tc", "-n", machine.namespace, "qdisc", "add", "dev", "eth0", *limit.split())
+            _run("tc", "qdisc", "add", "dev", names[1], *limit.split())
         relay = Relay(inside, outside, least, most, seed)
         undo.callback(relay.close)
         yield relay
@@ -156,7 +162,11 @@ def _links(*words: str) -> list[dict[str, str]]:
 
 
 def _ip(*words: str) -> str:
-    done = subprocess.run(["ip", *words], capture_output=True, text=True, timeout=20, check=False)
+    return _run("ip", *words)
+
+
+def _run(*words: str) -> str:
+    done = subprocess.run(words, capture_output=True, text=True, timeout=20, check=False)
     if done.returncode:
-        raise Refused(f"ip {' '.join(words)}: {done.stderr.strip()}")
+        raise Refused(f"{' '.join(words)}: {done.stderr.strip()}")
     return done.stdout

@@ -67,8 +67,8 @@ def machines(
                 f"{inside} addr add {machine.address}/24 dev eth0",
                 f"{inside} link set lo up",
                 f"{inside} link set eth0 up",
-                f"tc qdisc add dev {cable} {_rate(rates[number], burst)}",
-                f"tc -n {machine.namespace} qdisc add dev eth0 {_rate(rates[number], burst)}",
+                f"tc qdisc add dev {cable} {rate_limit(rates[number], burst)}",
+                f"tc -n {machine.namespace} qdisc add dev eth0 {rate_limit(rates[number], burst)}",
             )
         yield made
     finally:
@@ -95,7 +95,9 @@ def _free_network() -> str:
     )
 
 
-def _rate(bits_per_second: int, burst: float | None) -> str:
+def rate_limit(bits_per_second: int, burst: float | None = None) -> str:
+    """The words for `tc qdisc` that limit a device to a rate. After a pause it sends BURST at once,
+    or the bytes of `burst` seconds."""
     at_once = BURST if burst is None else f"{int(bits_per_second / 8 * burst)}b"
     return f"root tbf rate {bits_per_second}bit burst {at_once} latency {QUEUE}"
 

@@ -3,6 +3,9 @@ if they come and go, on the virtual clock.
 
     lenet       whether unequal machines on a slow link learn sooner together than the fastest of them alone
     periods     the seconds of a period on several clusters, next to those that `plan` predicts
+    grid        islands next to other presets at several speeds and links, and what their parts bring
+    homes       whether machines of drawn homes are never later than the fastest of them alone
+    real        islands on emulated machines in network namespaces, next to the virtual clock
     attendance  what is in the outer model, and how long others wait, if islands and the server die and come back
 
 A missed bar is reported in a line, and the command ends with 1. The load of the machine changes no
@@ -15,9 +18,16 @@ from pathlib import Path
 
 from benchmarks.helpers.command_line import parser_of
 from benchmarks.helpers.report import ROOT, machine, write
-from benchmarks.islands import attendance, learning, periods
+from benchmarks.islands import attendance, grid, homes, learning, periods, real_time
 
-PARTS = {"lenet": learning, "periods": periods, "attendance": attendance}
+PARTS = {
+    "lenet": learning,
+    "grid": grid,
+    "homes": homes,
+    "real": real_time,
+    "periods": periods,
+    "attendance": attendance,
+}
 
 
 def main(arguments: list[str] | None = None) -> int:

@@ -12,42 +12,22 @@ machine changes no number.
 from __future__ import annotations
 
 import argparse
-import asyncio
-import gc
-import tempfile
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from statistics import mean
 from typing import Any
 
-import roles
 from benchmarks.helpers.report import ROOT, Record
+from benchmarks.islands.runs import BATCH, Home, Task, trained
 from benchmarks.presets.runs import Data
 from benchmarks.tuning.kept import Kept
-from roles.messages import TRAIN, Ticket
-from roles.workers.passes import Passes
-from runtime import Actor
-from runtime.compute.threads import using
-from runtime.config.file import of_script, program_options
-from runtime.plan.program import made_of
-from runtime.plan.topology import Placement, ProcessSpec, Topology
-from runtime.simulation.clock import run_virtual
-from runtime.simulation.cluster import Simulation
-from runtime.transport.inproc import InprocNetwork, Transfer
 
 SPEEDS = (4, 2, 1, 1)  # of the machines by rank
 SECONDS = 0.05  # of a batch on the fastest machine
-BATCH = 32
 LATENCY = 0.02  # seconds
 RATE = 20e6 / 8  # bytes per second
 ITERATIONS = 3000  # of 32 images
-BASE_LR = 0.01  # at momentum 0.9
-FIRST = ("train", "forward", "forward conv1")  # the labels of the first piece of a pass
-SOLVER = """net: "lenet.prototxt" base_lr: {rate} momentum: 0.9 weight_decay: 0.0005
-lr_policy: "poly" power: 1 max_iter: 100 display: 1 snapshot: 0 test_interval: 1000000
-test_initialization: false snapshot_after_train: false
-"""
 
 
 @dataclass(frozen=True)
@@ -133,82 +113,9 @@ def kept_trial(way: Way, data: Data, iterations: int, seed: int, kept: Kept) -> 
 
 def trial(way: Way, data: Data, iterations: int, seed: int) -> tuple[float, float, float]:
     """Train once, on the virtual clock."""
-    with tempfile.TemporaryDirectory(prefix="convoy-benchmark-") as folder, using(1):
-        solver = Path(folder, "solver.prototxt")
-        solver.write_text(SOLVER.format(rate=BASE_LR * way.rate))
-        options = data.lenet(way.strategy, round(iterations * way.longer / way.batches))
-        said = {key: value for key, value in options.items() if key not in ("base_lr", "momentum")}
-        said |= {"solver": str(solver), "seed": seed, "batch": BATCH * way.batches}
-        said |= {"precision": "fast", "gradients": {"format": way.form}}
-        config = of_script(
-            "islands", {"train": said, "simulation": {"clock": "virtual"}}, Path(folder)
-        )
-        topology = roles.plan(config, program_options(config, roles.Options))
-        try:
-            return run_virtual(Run(topology).result(Path(folder)))
-        finally:
-            gc.collect()  # actors form a reference cycle with few objects and much memory
-
-
-class Run:
-    """One run: the machine of each actor, its time for each piece of work, and the bytes sent."""
-
-    def __init__(self, topology: Topology) -> None:
-        self._topology = topology
-        workers = [actor.name for actor in topology.actors if actor.options.spread]
-        # servers, and the single worker, are on the fastest machine
-        self._rank = {
-            actor.name: workers.index(actor.name) if actor.name in workers else 0
-            for actor in topology.actors
-        }
-        self._rows = dict.fromkeys(self._rank, BATCH)
-        self._bytes = 0
-        self._trained = (0.0, 0.0)  # seconds and megabytes up to the last iteration
-        self._accuracy = 0.0
-
-    async def result(self, folder: Path) -> tuple[float, float, float]:
-        """Run to the end: the errors in percent, the seconds of training, the megabytes."""
-        names = list(self._rank)
-        network = InprocNetwork(latency=LATENCY, bytes_per_second=RATE, on_transfer=self._sent)
-        network.interfaces = {name: f"machine {rank}" for name, rank in self._rank.items()}
-        simulation = Simulation(
-            Placement(self._topology, tuple(ProcessSpec(name, "local", (name,)) for name in names)),
-            network=network,
-            service_time=self._seconds,
-            directory=folder,
-            watch=self._watch,
-        )
-        await simulation.run(lambda spec: made_of(roles.ROLES, spec), self._prepared)
-        return 100 * (1 - self._accuracy), *self._trained
-
-    def _seconds(self, actor: str, label: str) -> float:
-        if label not in FIRST:
-            return 0.0
-        return SECONDS * self._rows[actor] / BATCH * SPEEDS[0] / SPEEDS[self._rank[actor]]
-
-    def _prepared(self, actors: dict[str, Actor]) -> None:
-        for name, actor in actors.items():
-            passes = getattr(actor, "_passes", None)
-            if isinstance(passes, Passes):
-                passes.read = self._noting(name, passes.read)  # type: ignore[method-assign]
-
-    def _noting(self, name: str, read: Callable[..., None]) -> Callable[..., None]:
-        """Note the rows of each pass. Tests take no time."""
-
-        def noted(net: Any, ticket: Ticket) -> None:
-            low, high = ticket.mine
-            self._rows[name] = high - low if ticket.phase == TRAIN else 0
-            read(net, ticket)
-
-        return noted
-
-    def _sent(self, transfer: Transfer) -> None:
-        ends = transfer.envelope.sender, transfer.envelope.receiver
-        if self._rank[ends[0]] != self._rank[ends[1].partition(":")[0]]:
-            self._bytes += transfer.size
-
-    def _watch(self, actor: str, event: str, fields: dict[str, Any]) -> None:
-        if event == "progress":
-            self._trained = asyncio.get_running_loop().time(), self._bytes / 1e6
-        elif event == "test":
-            self._accuracy = fields["accuracy"]
+    said = {"strategy": way.strategy, "gradients": {"format": way.form}}
+    said |= {"seed": seed, "batch": BATCH * way.batches}
+    length = round(iterations * way.longer / way.batches)
+    home = Home.alike(SPEEDS, SECONDS, RATE, LATENCY)
+    ran = trained(Task("lenet", data), home, said, length, rate=way.rate, tests=0)
+    return 100 * (1 - ran.accuracy), ran.seconds, ran.megabytes

@@ -15,7 +15,7 @@ import random
 import sys
 import tempfile
 from collections import deque
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
@@ -226,26 +226,32 @@ class Clock:
 
 
 class Examination:
-    """Tests the model that the servers of a run hold at the moment."""
+    """Tests the model that `holders`, or else all `actors` of a run, hold at the moment, on the
+    first `images` test images."""
 
-    def __init__(self, actors: dict[str, Actor]) -> None:
+    def __init__(
+        self,
+        actors: dict[str, Actor],
+        holders: Mapping[str, Actor] | None = None,
+        images: int = LOOKED_AT,
+    ) -> None:
         (job,) = (
             actor._job
             for actor in actors.values()
             if hasattr(actor, "_schedule") and hasattr(actor, "_job")
         )
-        stores = (getattr(actor, "_store", None) for actor in actors.values())
+        stores = (getattr(actor, "_store", None) for actor in (holders or actors).values())
         self._stores = [store for store in stores if isinstance(store, ParameterStore)]
         source = job.source(TEST)
         self._net = job.build(TEST, "all", job.shapes(TEST, source))
         batches = job.batches(TEST, source)
         rows = job.rows(TEST)
         self._batches = [
-            batches.read(number, 0, rows) for number in range(min(LOOKED_AT, len(source)) // rows)
+            batches.read(number, 0, rows) for number in range(min(images, len(source)) // rows)
         ]
 
     def accuracy(self) -> float:
-        """The accuracy on the first LOOKED_AT images."""
+        """The accuracy on these images."""
         blobs = {layer: store.read(layer) for store in self._stores for layer in store.layers}
         named = (dict(zip(self._net.inputs, batch, strict=True)) for batch in self._batches)
         return fmean(self._net.run(inputs, blobs)["accuracy"] for inputs in named)

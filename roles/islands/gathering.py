@@ -98,6 +98,11 @@ class Gathering(Generic[Kept]):
             self._standing.move(ANSWER, (name,))
         return found
 
+    @property
+    def rows(self) -> tuple[int, ...]:
+        """The rows of the last gain of each island that is not away and has sent one."""
+        return tuple(self._rows.values())
+
     def share(self, rows: int) -> float:
         """The part of a period's samples that `rows` are. A period is one gain of every island that
         is not away; an island without a gain so far counts as the mean of the others."""

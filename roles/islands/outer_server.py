@@ -53,9 +53,10 @@ class OuterOptions(JobOptions):
     """The job, the data's image shape, the coordinator's name, and the names of the `islands`.
 
     `grace`: seconds that the server waits for further gains after the first; None: until every
-    island has sent one. `rate` and `momentum` are those of the outer step. `wires`: island -> the
-    format of the answers that it gets. `beside`: the island on whose machine the server lives.
-    `restarts`: the number of deaths after which the server is started again.
+    island has sent one. `rate` and `momentum` are those of the outer step; momentum None: chosen by
+    the number of islands and their speeds. `wires`: island -> the format of the answers that it
+    gets. `beside`: the island on whose machine the server lives. `restarts`: the number of deaths
+    after which the server is started again.
     """
 
     anew: ClassVar[Anew] = Anew.FROM_STATE
@@ -66,7 +67,7 @@ class OuterOptions(JobOptions):
     islands: tuple[str, ...]
     grace: float | None
     rate: float
-    momentum: float
+    momentum: float | None
     beside: str
     wires: Mapping[str, WireFormat] = field(default_factory=dict)
     restarts: int = 0
@@ -108,7 +109,7 @@ class OuterOptions(JobOptions):
         size = shapes.size(layers)
         coarse = sum(said.format != self.job.dtype.name for said in self.wires.values())
         held = model(self.job, layers, shapes)
-        held |= {"velocity": size} if self.momentum else {}
+        held |= {"velocity": size} if self.momentum != 0 else {}
         return held | ({"copies of islands": coarse * size} if coarse else {})
 
     def loads(self, name: str, shapes: Shapes) -> Loads:
@@ -156,7 +157,7 @@ class OuterServer(ModelHolder, ReadsJob):
         store = restored(store, job)
         self._layers = layers_of(net)
         self._takes = Wire(self._layers, ops, WireFormat(job.dtype.name))
-        step = OuterStep(self._said.rate, self._said.momentum)
+        self._outer_step = step = OuterStep(self._said.rate, self._said.momentum)
         plain = WireFormat(job.dtype.name)
         wires = {name: self._said.wires.get(name, plain) for name in self._said.islands}
         self._state = OuterState(store, self._layers, ops, step, wires)
@@ -256,8 +257,10 @@ class OuterServer(ModelHolder, ReadsJob):
         before = self._version
         new = {name: gain for name, gain in gains.items() if gain.sequence > self._merged[name]}
         self._merged |= {name: gain.sequence for name, gain in new.items()}
-        rows = sum(gain.rows for gain in new.values())
-        share = 1.0 if self._said.grace is None else self._gathering.share(rows)
+        rows = [gain.rows for gain in new.values()]
+        # with all islands the gains of this step decide, so that a resumed run repeats itself
+        share = 1.0 if self._said.grace is None else self._gathering.share(sum(rows))
+        self._outer_step.suit(rows if self._said.grace is None else self._gathering.rows, share)
         self._version += sum(gain.count for gain in new.values())
         with self.phase("merge"):
             answers = await self.compute("merge", self._stepped, new, tuple(gains), share)

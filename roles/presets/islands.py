@@ -29,8 +29,9 @@ class Keys:
     the iterations of the fastest island between two exchanges; 0: chosen. `steps`: "speed", slower
     islands do fewer iterations in a period, or "equal". `speeds`: of the islands by rank, in any
     unit; empty: measured, or equal with the quorum "all". `outer_rate` and `outer_momentum` are
-    those of the outer step. `overlap`: islands go on learning while they wait for an answer.
-    `leave_out`: machines that are predicted to cost more than they bring get no island.
+    those of the outer step; momentum None: chosen by the number of islands and their speeds.
+    `overlap`: islands go on learning while they wait for an answer. `leave_out`: machines that are
+    predicted to cost more than they bring get no island.
     """
 
     quorum: str = GRACE
@@ -39,7 +40,7 @@ class Keys:
     steps: str = SPEED
     speeds: tuple[float, ...] = ()
     outer_rate: float = 1.0
-    outer_momentum: float = 0.5
+    outer_momentum: float | None = None
     overlap: bool = True
     leave_out: bool = True
 
@@ -52,7 +53,7 @@ class Keys:
             "period": (self.period >= 0, "an integer >= 0"),
             "speeds": (all(0 < speed < 1e9 for speed in self.speeds), "numbers > 0"),
             "outer_rate": (0 < self.outer_rate <= 10, "a number > 0 and <= 10"),
-            "outer_momentum": (0 <= self.outer_momentum < 1, "a number >= 0 and < 1"),
+            "outer_momentum": (0 <= (self.outer_momentum or 0.0) < 1, "a number >= 0 and < 1"),
         }
         for key, (fits, expected) in limits.items():
             if not fits:

@@ -12,7 +12,7 @@ from roles.attendance_messages import Abandon
 from roles.islands.gathering import Gathering
 from roles.islands.island_messages import Gain, GetOuter, OuterModel
 from roles.islands.merged_statistics import merged
-from roles.islands.outer_step import OuterStep, mean_gain
+from roles.islands.outer_step import WARM, OuterStep, mean_gain
 from roles.islands.packed_model import add_answer, copied, pack
 from roles.learning.local_steps import LEAST, LocalSteps, StepsBySpeed, shared_out
 from roles.learning.wire_formats import Wire, WireFormat
@@ -43,6 +43,55 @@ def test_outer_steps_of_whole_periods_are_nesterovs_momentum_on_gains(
         expected = expected + rate * (gain + momentum * velocity)
         step.apply("ip", model, (gain.copy(),), 1.0)
     np.testing.assert_allclose(model[0], expected, rtol=1e-5, atol=1e-5)
+
+
+@pytest.mark.parametrize(
+    ("rows", "times"),
+    [((), 1.0), ((64,), 1.0), ((32, 32, 32, 32), 2.0), ((128, 64, 32, 32), (64 / 22) ** 0.5)],
+)
+def test_the_chosen_momentum_moves_the_model_by_the_root_of_the_number_of_equal_islands(
+    rows: tuple[int, ...], times: float
+) -> None:
+    step = OuterStep(1.0, None)
+    model = (np.zeros(3, np.float32),)
+    moved = []
+    for _ in range(3 * WARM):
+        before = model[0].copy()
+        step.suit(rows, 1.0)
+        step.apply("ip", model, (np.ones(3, np.float32),), 1.0)
+        moved.append(float((model[0] - before)[0]))
+    assert moved[0] == pytest.approx(1.0, rel=0.06)
+    assert moved[-1] == pytest.approx(times, rel=1e-5)
+    assert moved == pytest.approx(sorted(moved))
+
+
+def test_a_chosen_momentum_goes_on_from_the_periods_that_a_checkpoint_has() -> None:
+    whole, later = OuterStep(1.0, None), OuterStep(1.0, None)
+    models = [(np.zeros(3, np.float32),) for _ in range(2)]
+
+    def steps(step: OuterStep, model: tuple[Array], count: int) -> None:
+        for _ in range(count):
+            step.suit((32, 32), 0.5)
+            step.apply("ip", model, (np.ones(3, np.float32),), 0.5)
+
+    steps(whole, models[0], 9)
+    models[1][0][...] = models[0][0]
+    later.take_back(whole.set_aside())
+    for step, model in zip((whole, later), models, strict=True):
+        steps(step, model, 9)
+    assert models[0][0].tobytes() == models[1][0].tobytes()
+
+
+def test_a_given_momentum_stays_and_a_chosen_one_is_without_velocity_once_one_island_is_left() -> (
+    None
+):
+    given, chosen = OuterStep(1.0, 0.6), OuterStep(1.0, None)
+    for step in (given, chosen):
+        for rows in ((32, 32), (32,)):
+            step.suit(rows, 1.0)
+            step.apply("ip", (np.zeros(3, np.float32),), (np.ones(3, np.float32),), 1.0)
+    np.testing.assert_allclose(given.set_aside()["ip.0"], 1.6)
+    assert "ip.0" not in chosen.set_aside()
 
 
 def test_the_momentum_of_a_period_decays_as_much_in_four_steps_as_in_one() -> None:
@@ -164,6 +213,7 @@ def test_the_shares_of_a_period_add_up_to_one_once_all_islands_are_known() -> No
     assert gathering.share(16) == 1.0
     gathering.take(gain(64), "island-3", 0)
     assert gathering.share(64) == 0.25
+    assert gathering.rows == (64,)
     for name, rows in zip(ISLANDS, (16, 16, 32), strict=False):
         gathering.take(gain(rows), name, 0)
     assert [gathering.share(rows) for rows in (16, 16, 32, 64)] == [0.125, 0.125, 0.25, 0.5]

@@ -1,0 +1,392 @@
+"""Islands next to other presets: test accuracy over virtual time with real gradients, on machines of
+unequal speed and on links from 20 Mbit/s to 10 Gbit/s.
+
+A batch of 32 images takes the fastest machine 0.05 s. The rate falls to 0 in every run. Accuracy is
+that of the model at the end, on all test images. The time to a target is that of the shortest run
+that reaches it, interpolated between two lengths of runs. The target is what the fastest machine
+alone reaches in TARGET of the whole length. `replicas` computes the same as one process, so only its
+pace is measured.
+
+The order of the trials is that of the questions: first the bars at 1:1:2:4 and 20 Mbit/s, then three
+seeds, lesions, other speeds and links, and the residual net. Each preset takes the settings that
+are best there. Trials are kept next to this module, so a grid that was cut off continues. The load
+of the machine changes no number.
+"""
+
+from __future__ import annotations
+
+import argparse
+import math
+import time
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import asdict, dataclass, field, replace
+from pathlib import Path
+from statistics import fmean
+from typing import Any
+
+from benchmarks.helpers.report import Record
+from benchmarks.islands.runs import BATCH, Home, Ran, Task, trained
+from benchmarks.presets.runs import Data
+from benchmarks.tuning.kept import Kept
+
+FILE = Path(__file__).with_name("trials.jsonl")
+ITERATIONS = {"lenet": 6600, "resnet8": 7500}  # of 32 images; LeNet has 200 periods at 20 Mbit/s
+EIGHT_EPOCHS = {"lenet": 15_000, "resnet8": 12_500}
+RATES = {"lenet": 0.01, "resnet8": 0.05}
+SHORTER = 0.7  # of the whole length
+TARGET = 0.7
+PACE = 100  # iterations of `replicas`
+FASTEST = 0.05  # seconds of a batch on the fastest machine
+SPEEDS = {"1:1:2:4": (4, 2, 1, 1), "1:1:1:1": (1, 1, 1, 1), "1:1:2:20": (20, 2, 1, 1)}
+LINKS = {20: (2.5e6, 0.02), 200: (25e6, 0.005), 10_000: (1.25e9, 0.0001)}  # Mbit/s -> rate, latency
+SEEDS = (1, 2, 3)
+PERIODS = 200
+MISSING = "not measured"
+
+
+@dataclass(frozen=True)
+class Setting:
+    """A preset with its settings. An iteration has `batches` batches of 32 images. `rate`: a factor
+    of the rate of one process, for momentum 0.9; with another `momentum` the rate is such that
+    the steps are as long in the end."""
+
+    preset: str
+    name: str
+    strategy: Mapping[str, Any] = field(hash=False, compare=False)
+    rate: float = 1.0
+    momentum: float | None = None
+    batches: int = 1
+    form: str = "float32"
+
+    def __str__(self) -> str:
+        momentum = "" if self.momentum is None else f", momentum {self.momentum:g}"
+        form = "" if self.form == "float32" else f", {self.form}"
+        return f"{self.name}{form}{momentum}, rate {self.rate:g}"
+
+    @property
+    def train(self) -> dict[str, Any]:
+        """Its keys of [train]."""
+        said: dict[str, Any] = {"strategy": dict(self.strategy), "batch": BATCH * self.batches}
+        said["gradients"] = {"format": self.form}
+        return said if self.momentum is None else said | {"momentum": self.momentum}
+
+    @property
+    def factor(self) -> float:
+        """The factor of the learning rate."""
+        return self.rate if self.momentum is None else self.rate * (1 - self.momentum) / 0.1
+
+
+def islands(name: str = "", rate: float = 1.0, form: str = "int4", **keys: Any) -> Setting:
+    """Four islands with these keys of the preset. Their outer momentum is the one that the preset
+    chooses, unless it is given."""
+    strategy = {"preset": "islands", "workers": 4, "options": {"leave_out": False, **keys}}
+    momentum = f"{keys['outer_momentum']:g}" if "outer_momentum" in keys else "chosen"
+    name = name or f"islands, outer momentum {momentum}"
+    return Setting("islands", name, strategy, rate, form=form)
+
+
+def _alone(rate: float) -> Setting:
+    return Setting("alone", "fastest alone", {"preset": "single", "workers": 1}, rate)
+
+
+def _sparknet(tau: int, rate: float) -> Setting:
+    strategy = {"preset": "sparknet", "workers": 4, "tau": tau}
+    return Setting("sparknet", f"sparknet, tau {tau}", strategy, rate, batches=4)
+
+
+def _omnivore(momentum: float, rate: float) -> Setting:
+    strategy = {"preset": "omnivore", "workers": 4, "groups": 4}
+    return Setting("omnivore", "omnivore", strategy, rate, momentum)
+
+
+def _mxnet(momentum: float, rate: float) -> Setting:
+    strategy = {"preset": "mxnet-async", "workers": 4}
+    return Setting("mxnet-async", "mxnet-async", strategy, rate, momentum)
+
+
+def _diloco(rate: float) -> Setting:
+    keys = {"quorum": "all", "steps": "equal", "outer_rate": 0.7, "outer_momentum": 0.9}
+    made = islands("plain DiLoCo", rate, "float32", overlap=False, period=16, **keys)
+    return replace(made, preset="plain DiLoCo")
+
+
+REPLICAS = Setting(
+    "replicas",
+    "replicas, ring",
+    {"preset": "replicas", "workers": 4, "exchange": "ring", "shares": "throughput"},
+)
+FIRST = {
+    "alone": [_alone(rate) for rate in (4, 2, 1, 8)],
+    "islands": [
+        islands(rate=4),
+        islands(rate=4, outer_momentum=0.0),
+        islands(rate=8, outer_momentum=0.0),
+    ],
+}
+OTHERS = {
+    "omnivore": [_omnivore(momentum, rate) for rate in (2, 1) for momentum in (0.6, 0.0)],
+    "sparknet": [_sparknet(tau, 4) for tau in (16, 64, 4)],
+    "plain DiLoCo": [_diloco(rate) for rate in (1, 2)],
+    "mxnet-async": [_mxnet(momentum, rate) for rate in (2, 1) for momentum in (0.6, 0.0)],
+}
+ALL = FIRST | OTHERS
+PRESETS = (*ALL, REPLICAS.preset)
+LESIONS = {
+    "no grace window": {"grace": 0.0},
+    "equal steps": {"steps": "equal"},
+    "outer momentum 0": {"outer_momentum": 0.0},
+    "outer momentum 0.5": {"outer_momentum": 0.5},
+}
+FORMS = ("float32", "int8")
+
+
+@dataclass(frozen=True)
+class Where:
+    """A net, the relative speeds of four machines, and the rate of their links in Mbit/s."""
+
+    net: str = "lenet"
+    speeds: str = "1:1:2:4"
+    mbit: int = 20
+
+    def __str__(self) -> str:
+        """ "lenet, 1:1:2:4, 20 Mbit/s"."""
+        return f"{self.net}, {self.speeds}, {self.mbit} Mbit/s"
+
+    @property
+    def home(self) -> Home:
+        """The machines."""
+        return Home.alike(SPEEDS[self.speeds], FASTEST, *LINKS[self.mbit])
+
+    @property
+    def iterations(self) -> int:
+        """The whole length."""
+        return ITERATIONS[self.net]
+
+
+HERE = Where()
+
+
+class Grid:
+    """Trials, each made once, until `seconds` of this process are over. New ones are made of these
+    `presets` only, so that several processes can share the work."""
+
+    def __init__(
+        self, data: Data, kept: Kept, seconds: float, presets: Collection[str] = PRESETS
+    ) -> None:
+        self._data = data
+        self._presets = presets
+        self.kept = kept
+        self._until = time.monotonic() + seconds
+
+    def __repr__(self) -> str:
+        return f"<grid of {self.kept!r}>"
+
+    def ran(
+        self, where: Where, setting: Setting, seed: int = 1, iterations: int | None = None
+    ) -> Ran | None:
+        """One trial. None if it is not kept and no time is left."""
+        length = iterations or where.iterations
+        if setting.preset == "alone":
+            where = Where(where.net)  # neither links nor other machines matter
+        name = f"{setting} on {where}, {self._data.digits_name}, {length}, seed {seed}"
+        found = self.kept.get(name)
+        more = setting.preset in self._presets and time.monotonic() < self._until
+        if found is None and more:
+            began = time.process_time()
+            task = Task(where.net, self._data, RATES[where.net])
+            keys = setting.train | {"seed": seed}
+            made = trained(task, where.home, keys, length // setting.batches, rate=setting.factor)
+            found = asdict(made)
+            self.kept.put(name, found)
+            took = time.process_time() - began
+            print(f"{took:5.0f} s  {100 * made.accuracy:.2f} %  {name}", flush=True)
+        return None if found is None else Ran(**found)
+
+    def seeds(self, where: Where, setting: Setting, iterations: int | None = None) -> list[Ran]:
+        """The trials of all seeds that there are. Only the winners have several."""
+        seeds = SEEDS if setting.preset in FIRST else SEEDS[:1]
+        each = (self.ran(where, setting, seed, iterations) for seed in seeds)
+        return [ran for ran in each if ran is not None]
+
+    def best(self, where: Where, settings: Iterable[Setting]) -> Setting | None:
+        """The setting with the highest accuracy after the whole length, with the first seed."""
+        found = {each: self.ran(where, each) for each in settings}
+        accuracies = {each: ran.accuracy for each, ran in found.items() if ran is not None}
+        return max(accuracies, key=accuracies.__getitem__, default=None)
+
+    def reaches(self, where: Where, setting: Setting, target: float) -> float | None:
+        """The seconds to the target, over the means of the seeds. If no run reached it, the seconds
+        of the longest run, which are less than those to the target. None if nothing is measured or
+        the run diverged."""
+        points = []
+        for length in (where.iterations, round(SHORTER * where.iterations)):
+            found = self.seeds(where, setting, length)
+            if any(each.diverged for each in found):
+                return None
+            if found:
+                mean = fmean(each.accuracy for each in found)
+                points.append((fmean(each.seconds for each in found), mean))
+                if mean < target:
+                    break
+        return seconds_to(target, points) if points else None
+
+
+def seconds_to(target: float, points: Sequence[tuple[float, float]]) -> float:
+    """The seconds at which runs of several lengths, (seconds, accuracy), reach the target: between
+    two runs by interpolation over the logarithm of the seconds. The seconds of the shortest run if
+    that reaches it. The seconds of the longest run if no run does."""
+    before: tuple[float, float] | None = None
+    for seconds, accuracy in sorted(points):
+        if accuracy >= target:
+            if before is None:
+                return seconds
+            share = (target - before[1]) / (accuracy - before[1])
+            return before[0] * (seconds / before[0]) ** share
+        before = seconds, accuracy
+    return max(points)[0]
+
+
+def add_options(parser: argparse.ArgumentParser) -> None:
+    """Add the options of this part."""
+    parser.add_argument("--cifar", type=Path, help="the folder of CIFAR-10 (grid)")
+    parser.add_argument("--hours", type=float, default=12.0, help="of new trials (grid)")
+    parser.add_argument("--presets", nargs="+", default=PRESETS, help="of new trials (grid)")
+    parser.add_argument("--trials", type=Path, default=FILE, help="(grid)")
+
+
+def measured(given: argparse.Namespace) -> Record:
+    """The record of all trials that there are."""
+    folders = (each.resolve() if each else None for each in (given.mnist, given.cifar))
+    grid = Grid(Data(*folders), Kept(given.trials), 3600 * given.hours, given.presets)
+    record = Record("Islands next to other presets, with real gradients on the virtual clock")
+    best = _tuned(grid, HERE)
+    _bars(grid, record, best)
+    _lesions(grid, record, best)
+    nets = ("lenet", "resnet8") if given.cifar else ("lenet",)
+    for net in nets:
+        _cells(grid, record, net, best)
+    record.facts["trials measured by"] = sorted(grid.kept.origins)
+    record.status = "passed" if record.status == "running" else record.status
+    return record
+
+
+def _tuned(grid: Grid, where: Where) -> dict[str, Setting]:
+    """The best setting of each preset. The seeds of the first ones come before other presets."""
+    found = {name: grid.best(where, settings) for name, settings in FIRST.items()}
+    for setting in filter(None, found.values()):
+        grid.ran(where, setting, 1, round(SHORTER * where.iterations))
+    grid.ran(where, REPLICAS, 1, PACE)
+    if (ours := found["islands"]) is not None:
+        grid.ran(replace(where, mbit=10_000), ours)
+    found |= {name: grid.best(where, settings) for name, settings in OTHERS.items()}
+    return {name: setting for name, setting in found.items() if setting is not None}
+
+
+def _bars(grid: Grid, record: Record, best: Mapping[str, Setting]) -> None:
+    """Judge what the bars at 1:1:2:4 and 20 Mbit/s need."""
+    record.table(
+        f"best settings, {HERE}, means of the seeds",
+        *("setting", "seeds", "accuracy in %", "virtual seconds", "MB", "seconds to the target"),
+    )
+    if not {"alone", "islands"} <= best.keys():
+        record.note(f"the bars at {HERE}: {MISSING}")
+        return
+    whole = grid.seeds(HERE, best["alone"], round(TARGET * HERE.iterations))
+    target = fmean(each.accuracy for each in whole) if whole else math.nan
+    record.facts["target"] = f"{100 * target:.2f} %"
+    times = {}
+    for name, setting in best.items():
+        found = grid.seeds(HERE, setting)
+        times[name] = grid.reaches(HERE, setting, target)
+        means = [fmean(getattr(each, key) for each in found) for key in _SHOWN]
+        shown = times[name] if times[name] is not None else MISSING
+        record.row(str(setting), len(found), 100 * means[0], *means[1:], shown)
+    _judge_times(grid, record, best, target, times)
+    _judge_epochs(grid, record, best)
+
+
+_SHOWN = ("accuracy", "seconds", "megabytes")
+
+
+def _judge_times(
+    grid: Grid,
+    record: Record,
+    best: Mapping[str, Setting],
+    target: float,
+    times: Mapping[str, float | None],
+) -> None:
+    ours = times["islands"]
+    fast = grid.reaches(replace(HERE, mbit=10_000), best["islands"], target)
+    ring = grid.ran(HERE, REPLICAS, 1, PACE)
+    whole = grid.ran(HERE, best["islands"])
+    alone = times["alone"]
+    if None in (ours, fast, alone) or ring is None or whole is None:
+        record.note(f"times to the target at {HERE}: {MISSING}")
+        return
+    assert ours is not None and fast is not None and alone is not None
+    of_ring = alone / FASTEST * ring.seconds / PACE  # the samples of one process, at its own pace
+    others = [times.get(name) or math.inf for name in OTHERS if name in best]
+    allowed = sum(SPEEDS[HERE.speeds]) / max(SPEEDS[HERE.speeds])
+    rows = BATCH * HERE.iterations
+    record.judge("periods", whole.gains, least=PERIODS)
+    record.judge("time to the target, to that at 10 Gbit/s", ours / fast, most=1.15)
+    record.judge("times sooner than replicas", of_ring / ours, least=5)
+    if others:
+        record.judge("times sooner than the best other preset", min(others) / ours, least=1.5)
+    record.judge("times sooner than the fastest alone", alone / ours, least=0.6 * allowed)
+    pace = rows / whole.seconds / HERE.home.rows_per_second
+    record.judge("samples a second, of the sum of all machines", pace, least=0.9)
+    sent = whole.megabytes / (ring.megabytes / PACE * HERE.iterations)
+    record.judge("% of the bytes of replicas", 100 * sent, most=2)
+
+
+def _judge_epochs(grid: Grid, record: Record, best: Mapping[str, Setting]) -> None:
+    length = EIGHT_EPOCHS[HERE.net]
+    both = [grid.ran(HERE, best[name], 1, length) for name in ("alone", "islands")]
+    if both[0] is None or both[1] is None:
+        record.note(f"points behind one process after eight epochs: {MISSING}")
+        return
+    behind = 100 * (both[0].accuracy - both[1].accuracy)
+    record.judge("points behind one process after eight epochs, one seed", behind, most=2)
+
+
+def _lesions(grid: Grid, record: Record, best: Mapping[str, Setting]) -> None:
+    """Islands without one of their parts."""
+    record.table(
+        f"lesions, {HERE}, seed 1", "islands", "accuracy in %", "virtual seconds", "MB", "periods"
+    )
+    if "islands" not in best:
+        return
+    whole = best["islands"]
+    options = whole.strategy["options"]
+    cut = [
+        islands(f"islands, {name}", whole.rate, **(options | keys))
+        for name, keys in LESIONS.items()
+    ]
+    for setting in (whole, *cut, *(replace(whole, form=form) for form in FORMS)):
+        ran = grid.ran(HERE, setting)
+        cells = [MISSING] * 4
+        if ran is not None:
+            cells = [100 * ran.accuracy, ran.seconds, ran.megabytes, ran.gains]
+        record.row(str(setting), *cells)
+
+
+def _cells(grid: Grid, record: Record, net: str, best: Mapping[str, Setting]) -> None:
+    """All speeds and links, each preset with the settings that are best at 1:1:2:4 and
+    20 Mbit/s."""
+    record.table(
+        f"{net}, {BATCH * ITERATIONS[net]} samples: accuracy in % (virtual seconds)",
+        *("speeds", "Mbit/s", *ALL),
+    )
+    for speeds in SPEEDS:
+        for mbit in LINKS:
+            where = Where(net, speeds, mbit)
+            record.row(speeds, mbit, *(_cell(grid, where, best.get(name)) for name in ALL))
+
+
+def _cell(grid: Grid, where: Where, setting: Setting | None) -> str:
+    found = grid.seeds(where, setting) if setting else []
+    if not found:
+        return MISSING
+    seconds = fmean(each.seconds for each in found)
+    return f"{100 * fmean(each.accuracy for each in found):.2f} ({seconds:.4g})"
