@@ -122,9 +122,10 @@ class Strategy(Section):
     tau: Count = 10
     """Iterations between two averages of parameters in `sparknet` and `dl4j`."""
     shares: Literal["equal", "throughput"] | None = None
-    """Default: `"throughput"` if the workers' machines have kinds of different speeds, or else
-    `"equal"`. `"throughput"`: a group's batch is cut in proportion to the rows per second that its
-    members have computed so far, at first to the speeds of their machines' kinds."""
+    """Default: `"throughput"` if the kinds of the workers' machines, or of a GPU and the processors
+    next to it, have different speeds, or else `"equal"`. `"throughput"`: a group's batch is cut in
+    proportion to the rows per second that its members have computed so far, at first to the speeds
+    of their machines' kinds."""
     live: bool = False
     """Workers and groups can be changed while the run goes on. Reducers and links for any grouping
     are started."""

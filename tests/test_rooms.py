@@ -78,7 +78,7 @@ ROOMS: dict[str, str] = {
     "runtime.plan": "runtime runtime.actors runtime.config runtime.machine runtime.memory "
     "runtime.messages"
     " runtime.records runtime.transport",
-    "runtime.drawing": "runtime.plan",
+    "runtime.drawing": "runtime runtime.plan",
     "runtime.cluster.machines": (
         "runtime runtime.compute runtime.machine runtime.messages runtime.transport"
     ),
@@ -144,11 +144,12 @@ ROOMS: dict[str, str] = {
         "nets.graph nets.sharding ops! roles roles.base roles.learning runtime! runtime.compute"
     ),
     "roles.workers": (
-        "nets! nets.data ops! roles roles.base roles.exchange roles.fc roles.learning runtime!"
+        "nets! nets.data ops! roles roles.base roles.exchange roles.fc roles.learning runtime! "
+        "runtime.plan"
     ),
     "roles.islands": "ops! roles roles.base roles.learning roles.workers runtime! runtime.messages",
     "roles.forecasting": "nets! nets.tools roles roles.base roles.learning runtime "
-    "runtime.compute runtime.config runtime.machine"
+    "runtime.compute runtime.config runtime.machine runtime.memory"
     " runtime.plan runtime.queueing runtime.transport",
     "roles.tuning": "nets.files ops! roles roles.base roles.forecasting roles.learning runtime runtime! "
     "runtime.plan runtime.records",

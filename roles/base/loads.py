@@ -76,12 +76,12 @@ def count(blobs: Sequence[tuple[Sequence[int], bool]]) -> int:
     return sum(math.prod(shape) for shape, _ in blobs)
 
 
-def updates(layers: Blobs, parts: int, *, apart: bool, number: int) -> Loads:
+def updates(layers: Blobs, parts: int, *, apart: bool, copied: int) -> Loads:
     """The sum and the update of each layer. The update is done with the last part, under the same
     label, or as a separate piece (`apart`), on the CPU. The sum is copied to the device, and the
-    new parameters to host memory. `number`: bytes of a number."""
+    new parameters to host memory: `copied` bytes for each number of both together."""
     updated = [
-        Load(f"update {layer}", updated=(layer,), copied=0 if apart else 2 * number * count(blobs))
+        Load(f"update {layer}", updated=(layer,), copied=0 if apart else copied * count(blobs))
         for layer, blobs in layers.items()
     ]
     if apart:

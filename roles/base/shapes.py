@@ -6,7 +6,8 @@ from __future__ import annotations
 import dataclasses
 import json
 import math
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
+from enum import Enum
 from functools import cached_property
 from typing import Any
 
@@ -17,7 +18,15 @@ from roles.learning.job import InputShape, Job
 from roles.learning.wire_formats import Layers, layers_of
 from roles.messages import TRAIN
 from runtime.actor_options import plain
-from runtime.plan.topology import Topology
+from runtime.plan.topology import Link, Topology
+
+
+class Read(Enum):
+    """The places where receivers read arrays that a sender on a GPU has made."""
+
+    HOST = "copies in host memory"
+    SHARED = "copies on the GPU, in memory that processes share"
+    HERE = "the arrays themselves, in the sender's process"
 
 
 class Shapes:
@@ -96,6 +105,35 @@ class Shapes:
                 if (parent := getattr(way, "parent", None)) is not None:
                     found.setdefault(parent, []).append((name, way))
         return found
+
+    def read(self, links: Collection[Link]) -> Read:
+        """Where the receivers of all these links (sender, receiver) read arrays of a GPU."""
+        known = self.topology.device_links
+        if not links:
+            return Read.HERE
+        if not known or not all(link in known for link in links):
+            return Read.HOST
+        return Read.HERE if all(known[link].together for link in links) else Read.SHARED
+
+    def off_device(self, size: int, links: Collection[Link]) -> int:
+        """The bytes, of `size`, that are copied between a GPU and host memory for arrays on these
+        links: none if all receivers read them on the GPU."""
+        return size if self.read(links) is Read.HOST else 0
+
+    def peers(self, actor: str) -> tuple[str, ...]:
+        """The actors that it has links to, without the lead."""
+        return self._peers.get(actor, ())
+
+    @cached_property
+    def _peers(self) -> dict[str, tuple[str, ...]]:
+        found: dict[str, list[str]] = {}
+        for one, other in self.topology.links:
+            found.setdefault(one, []).append(other)
+            found.setdefault(other, []).append(one)
+        lead = self.topology.lead
+        return {
+            name: tuple(peer for peer in peers if peer != lead) for name, peers in found.items()
+        }
 
     def cuts(self, worker: str, phase: str = TRAIN) -> tuple[int, ...]:
         """The cuts of the batch of this worker's group at the start of the run, as the coordinator

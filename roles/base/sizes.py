@@ -13,14 +13,12 @@ from collections.abc import Iterator, Sequence
 from nets import Net
 from ops import get_backend
 from roles.base.role import Bytes, Held
-from roles.base.shapes import Shapes
+from roles.base.shapes import Read, Shapes
 from roles.learning.job import Job
 from roles.learning.recordings import REPLAY
 from roles.learning.wire_formats import Layers, WireFormat, format_of, plain_beside
 from roles.messages import TRAIN
-
-# ends the name of a purpose: bytes in host memory of an actor that computes on a GPU
-HOST = " in host memory"
+from runtime.plan.forecast import HOST
 
 
 def crossing(net: Net, rows: int, *, back: bool = False) -> int:
@@ -136,16 +134,19 @@ def gradients(job: Job, layers: Layers, shapes: Shapes) -> int:
     return shapes.size(layers) * (1 if job.passes == 1 else 2)
 
 
-def leaving(job: Job, pieces: Sequence[int]) -> Held:
+def leaving(job: Job, pieces: Sequence[int], read: Read) -> Held:
     """Bytes of a worker's gradients that leave it in `pieces` during the backward pass. On a GPU
-    the device holds one piece at a time, and host memory holds the copies of all. The sums of
-    several passes stay on the device, and so do the gradients of a pass that is replayed."""
+    the device holds one piece at a time, and host memory holds the copies of all. If the copies lie
+    on the GPU instead, they are counted by `forecasting.plan_forecast`. Readers in the worker's own
+    process need none, so all pieces stay. The sums of several passes stay on the device, and so do
+    the gradients of a pass that is replayed."""
     whole = sum(pieces)
     replayed = job.on_gpu and job.gpu_step == REPLAY
     stay = whole if job.passes > 1 or replayed else 0
-    if not job.on_gpu:
+    if not job.on_gpu or read is Read.HERE:
         return {"gradients": stay + whole}
-    return {"gradients": stay + max(pieces, default=0), f"gradients{HOST}": whole}
+    held = {"gradients": stay + max(pieces, default=0)}
+    return held | ({f"gradients{HOST}": whole} if read is Read.HOST else {})
 
 
 def activations(nets: list[Net], shapes: Shapes) -> Held:

@@ -6,6 +6,7 @@ The contents of each role's work (`PredictionOptions.loads`) give its time.
 
 from __future__ import annotations
 
+import dataclasses
 from pathlib import Path
 
 from roles.base.role import EMULATED
@@ -22,9 +23,11 @@ from runtime.plan.topology import Placement
 from runtime.reasons import reason
 
 
-def write(out: Path, placement: Placement, job: Job, iterations: int) -> None:
-    """Time the array work of the actors of `placement` on the device of `job`, and write the
-    profile.
+def write(
+    out: Path, placement: Placement, job: Job, iterations: int, *, everywhere: bool = True
+) -> None:
+    """Time the array work of the actors of `placement`, each on its own device, and write the
+    profile. With `everywhere` false all work is timed on the device of `job`.
 
     Layers are timed with the most threads that a process with such work has. Raises ConfigError.
     """
@@ -36,16 +39,28 @@ def write(out: Path, placement: Placement, job: Job, iterations: int) -> None:
     loads = loads_of(shapes)
     working = {name for name, of in loads.items() if any(load.rows for load in of)}
     threads = max(spec.threads for spec in placement.processes if working & {*spec.actors})
+    own = {name: shapes.options[name].job.device for name in working} if everywhere else {}
+    on = {name: own.get(name, job.device) for name in working}
+    on = {name: job.device if device == EMULATED else device for name, device in on.items()}
+    rows_on = {
+        device: {load.rows for name in working if on[name] == device for load in loads[name]} - {0}
+        for device in dict.fromkeys(on.values())
+    }
     with using(threads):
-        found = timed(
-            job, {load.rows for of in loads.values() for load in of if load.rows}, iterations
-        )
-    table = table_of(shapes, found)
+        times = {
+            device: timed(dataclasses.replace(job, device=device), rows, iterations)
+            for device, rows in rows_on.items()
+        }
+    first, *_ = times.values()  # also for actors that only add up
+    table = table_of(shapes, first, {name: times[device] for name, device in on.items()})
     try:
         out.write_text(as_text(table), "utf-8")
     except OSError as error:
         raise ConfigError([f"--profile {out}: cannot be written: {reason(error)}"]) from None
-    rows = " and ".join(map(str, found.layers))
+    rows = "; ".join(
+        " and ".join(map(str, found.layers)) + (f" on {device}" if len(times) > 1 else "")
+        for device, found in times.items()
+    )
     kinds = len(table) - len(UNTIMED)
     say(
         f"{out}: {kinds} kinds of work, layers timed with {rows} rows and {threads} "

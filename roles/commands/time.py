@@ -74,6 +74,7 @@ def time(
                 check(file, settings).placement,
                 _on(device, job_of_file(file, settings)),
                 iterations,
+                everywhere=not device,
             )
     return 0
 

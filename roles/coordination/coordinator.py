@@ -113,6 +113,11 @@ class CoordinatorOptions(JobOptions):
     local: LocalSteps | None = None
     outer: str = ""
 
+    @property
+    def gpu(self) -> str:
+        """None: it computes nothing, whichever device a pattern gives it."""
+        return ""
+
 
 class Coordinator(Actor):
     """The lead of a training run; see the module docstring."""
@@ -481,7 +486,8 @@ class Coordinator(Actor):
             fields = self._scores.progress(
                 done, table.last, self.now(), epoch=self._epoch(done), between=between
             )
-            self.emit("progress", **fields)
+            rows = self._shares.told(self._shape.grouping.groups, self._shape.batch)
+            self.emit("progress", **fields, **({"rows": rows} if rows else {}))
 
     def _epoch(self, done: int) -> float | None:
         """The epochs in `done` iterations; None if the rows of an epoch are not known."""

@@ -29,7 +29,7 @@ from numpy.typing import DTypeLike
 from ops import Array, Backend, where
 from roles.base.loads import Load, Loads
 from roles.base.role import Sent
-from roles.base.shapes import Shapes
+from roles.base.shapes import Read, Shapes
 from roles.base.steps import Key as Name
 from roles.base.steps import Step, Steps, Work, all_sent, arrival, one_by_one
 from roles.exchange.buckets import SHARED_BUCKET_BYTES
@@ -108,7 +108,7 @@ class CollectiveOptions(ExchangeOptions):
         members = self.members
         number = shapes.number
         rank = members.index(name)
-        shared = adding(number * size, len(members), self.adders)
+        shared = self._adding(name, size, shapes)
         adders = members[: shared or None]
         place = size if shared and not rank else 0  # the first member's memory for the sum
         share = 0
@@ -129,12 +129,19 @@ class CollectiveOptions(ExchangeOptions):
         together with the update."""
         members = len(self.members)
         rank = self.members.index(name)
-        count = adding(shapes.number * size, members, self.adders)
+        count = self._adding(name, size, shapes)
         if rank < count:
             low, high = shares(size, count)[rank]
             yield Load("reduce", added=(members - 1) * (high - low))
             if count > 1 and not shapes.shared_memory:
                 yield Load("gather", added=size)
+
+    def _adding(self, name: str, size: int, shapes: Shapes) -> int:
+        """The number of members that add up a bucket for all. On a GPU that all share, each member
+        adds up for itself."""
+        if shapes.read([(name, to) for to in self.members if to != name]) is not Read.HOST:
+            return 0
+        return adding(shapes.number * size, len(self.members), self.adders)
 
     def steps(self, name: str, bucket: str, size: int, shapes: Shapes) -> Steps:
         """Its array goes to the adders. An adder computes its share and gets the other shares. The
@@ -142,7 +149,7 @@ class CollectiveOptions(ExchangeOptions):
         members = self.members
         rank = self.members.index(name)
         number = shapes.number
-        count = adding(number * size, len(members), self.adders)
+        count = self._adding(name, size, shapes)
         adders = members[: count or None]
         place = size if count and not rank else 0
         others = tuple(other for other in adders if other != name)

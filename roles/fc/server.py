@@ -98,6 +98,7 @@ class FcOptions(JobOptions):
         layers = layers_in(net)
         batch = self.job.batch
         copied = sum(below(name, shapes, batch))
+        copied = shapes.off_device(copied, [(name, to) for to, _ in answers(name, shapes)])
         params = tuple(net.params)
         clips = self.norm != ALONE
         updated = () if clips else params

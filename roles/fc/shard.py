@@ -68,6 +68,11 @@ class ShardOptions(JobOptions):
     beside_workers: bool = False
     norm: NormShares = ALONE
 
+    @property
+    def shares_gpu(self) -> str:
+        """None: columns and slices go through host memory."""
+        return ""
+
     def kept_plain(self) -> str:
         """Columns travel between the pieces of a pass."""
         return "a shard's pass waits for columns of other shards between its layers"

@@ -32,6 +32,15 @@ class Kind(Section):
     )
     price_per_hour: Annotated[float, Field(gt=0, allow_inf_nan=False)] | None = None
 
+    cpu_flops: Annotated[float, Field(gt=0, allow_inf_nan=False)] | None = None
+    cpu_share: Annotated[float, Field(gt=0, le=1), Expected("a number > 0 and <= 1")] | None = None
+
+    @property
+    def cpu_achieved(self) -> float | None:
+        """The FLOP/s that whole layers reach on the processors next to the devices. None: not
+        known."""
+        return None if self.cpu_flops is None else self.cpu_flops * (self.cpu_share or self.share)
+
     @property
     def achieved(self) -> float:
         """The FLOP/s that whole layers reach on one device."""

@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
+from types import MappingProxyType
 from typing import Any
 
 from nets import Net
@@ -20,6 +21,7 @@ from roles.base.shapes import Shapes
 
 Seconds = Callable[[Load], float]
 Both = tuple[float, float]  # forward, backward
+NO_OTHERS: Mapping[str, Seconds] = MappingProxyType({})
 
 
 class ByFlops:
@@ -80,15 +82,17 @@ def loads_of(shapes: Shapes) -> dict[str, list[Load]]:
     return {name: loads for name, loads in said.items() if loads}
 
 
-def profile(shapes: Shapes, seconds: Seconds) -> dict[str, Any]:
+def profile(
+    shapes: Shapes, seconds: Seconds, of: Mapping[str, Seconds] = NO_OTHERS
+) -> dict[str, Any]:
     """The profile of a topology's actors: ROLE/LABEL -> mean and rows. ACTOR/LABEL where actors of
-    a role differ."""
+    a role differ. `of`: actor -> the times of its own device, in place of `seconds`."""
     roles = {actor.name: actor.role for actor in shapes.topology.actors}
     found: defaultdict[tuple[str, str], dict[str, dict[str, Any]]] = defaultdict(dict)
     for name, loads in loads_of(shapes).items():
         for label in dict.fromkeys(load.label for load in loads):
             found[roles[name], label][name] = _entry(
-                [load for load in loads if load.label == label], seconds
+                [load for load in loads if load.label == label], of.get(name, seconds)
             )
     table: dict[str, Any] = {}
     for (role, label), entries in found.items():

@@ -4,7 +4,7 @@ cluster.toml, whose kinds may differ."""
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from typing import NamedTuple
 
 from roles.base.shapes import Shapes
@@ -19,6 +19,10 @@ from runtime.plan.prospects import Prices, Wanted
 from runtime.plan.topology import Placement
 
 PRODUCTS_ONLY = "all work but matrix products: ReLU, pooling, updates, sums, reading data"
+NO_CPU = (
+    "the processors of {} next to its GPUs: their speed is not known (cpu_flops), so that they are "
+    "counted as a GPU"
+)
 NO_COPIES = "copies between a GPU of {} and host memory: their rate is not known"
 SIMULATED = "the network of [simulation]: the machines' kinds count instead"
 
@@ -57,12 +61,19 @@ class OfKinds(PredictionInputs):
     is one device, or several. The processes with work then have one each, as far as there are, and
     arrays that messages carry are copied from an actor's device to host memory, and back.
 
+    If some actors compute on a GPU and others on the CPU, the latter share the processors of their
+    machine (`cpu_flops`), if their speed is known.
+
     `kinds`: machine -> its kind. Rented machines have one kind, and an alternative of the plan may
     need more of them than `kinds` names.
     """
 
     def __init__(
-        self, config: ClusterConfig, kinds: Mapping[str, Named], table: Profile | None
+        self,
+        config: ClusterConfig,
+        kinds: Mapping[str, Named],
+        table: Profile | None,
+        placement: Placement,
     ) -> None:
         self._kinds = kinds
         self._first = next(iter(kinds.values()))
@@ -87,6 +98,8 @@ class OfKinds(PredictionInputs):
             for name, kind in known.items()
             if kind.devices > 1 and kind.device_bytes_per_second is None
         ]
+        both = {self._of(machine).name for machine, on in _work(placement).items() if len(on) > 1}
+        unknown += [NO_CPU.format(name) for name in both if known[name].cpu_achieved is None]
         simulated = [SIMULATED] * (config.simulation.clock == "virtual")
         of_times = table.notes if table else [PRODUCTS_ONLY]
         self.notes = (*of_times, HANDLING, *unknown, *simulated)
@@ -104,13 +117,15 @@ class OfKinds(PredictionInputs):
         home = placement.process_of()
         machines = self.machines(placement)
         on_cpus = {actor.name for actor in topology.actors if computes_here(actor)}
+        with_gpus = _with_gpus(placement)
 
         def of(actor: str, role: str, label: str, rows: int) -> Moments | None:
             found = counted.moments(actor, role, label, rows)
             if found is None:
                 return None
             kind = self._of(machines[home[actor]]).kind
-            seconds = found.mean / kind.achieved
+            beside = with_gpus and actor in on_cpus
+            seconds = found.mean / ((beside and kind.cpu_achieved) or kind.achieved)
             rate = kind.device_bytes_per_second
             if rate is not None and actor not in on_cpus:
                 moved = copies.moments(actor, role, label, rows)
@@ -135,17 +150,26 @@ class OfKinds(PredictionInputs):
         )
 
     def _devices(self, placement: Placement) -> dict[str, str]:
-        """Process -> its device: the machine, or one of its devices. On a machine with several, a
-        process without work has none."""
-        if all(named.kind.devices == 1 for named in self._kinds.values()):
+        """Process -> its device: the machine, one of its devices, or its processors. On a machine
+        with several devices, a process without work has none."""
+        with_gpus = _with_gpus(placement)
+        if not with_gpus and all(named.kind.devices == 1 for named in self._kinds.values()):
             return self.machines(placement)
         shapes = Shapes(plainly(placement.topology))
         working = loads_of(shapes).keys() & shapes.having("job").keys()
+        gpus = {actor.name: actor.gpu for actor in placement.topology.actors}
+        here = {actor.name for actor in placement.topology.actors if computes_here(actor)}
         found: dict[str, str] = {}
         crowd: defaultdict[str, int] = defaultdict(int)
         for spec in placement.processes:
-            count = self._of(spec.machine).kind.devices
-            if count == 1:
+            kind = self._of(spec.machine).kind
+            count = kind.devices
+            named = next(filter(None, (gpus[name] for name in spec.actors)), "")
+            if with_gpus and kind.cpu_achieved and here.issuperset(spec.actors):
+                found[spec.name] = f"{spec.machine} cpu"
+            elif count > 1 and named:
+                found[spec.name] = f"{spec.machine} {named}"
+            elif count == 1:
                 found[spec.name] = spec.machine
             elif not working.isdisjoint(spec.actors):
                 found[spec.name] = f"{spec.machine} {crowd[spec.machine] % count}"
@@ -160,6 +184,24 @@ class OfKinds(PredictionInputs):
 
     def _of(self, machine: str) -> Named:
         return self._kinds.get(machine, self._first)
+
+
+def _with_gpus(placement: Placement) -> bool:
+    """Whether actors work on rows on a GPU, so that the others are on the CPU by choice."""
+    return any(False in on for on in _work(placement).values())
+
+
+def _work(placement: Placement) -> Mapping[str, Collection[bool]]:
+    """Machine -> whether the actors that work on rows there do so on the CPU: True, False or
+    both."""
+    shapes = Shapes(plainly(placement.topology))
+    working = {name for name, of in loads_of(shapes).items() if any(load.rows for load in of)}
+    home = {actor: spec.machine for spec in placement.processes for actor in spec.actors}
+    at = defaultdict[str, set[bool]](set)
+    for actor in placement.topology.actors:
+        if actor.name in working:
+            at[home[actor.name]].add(computes_here(actor))
+    return at
 
 
 def _rate(kind: Kind) -> str:

@@ -9,8 +9,9 @@ from __future__ import annotations
 
 import dataclasses
 import math
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from functools import partial
+from types import MappingProxyType
 from typing import Any
 
 import numpy as np
@@ -28,6 +29,7 @@ from roles.messages import TRAIN
 # work that is not timed: data, start and end
 UNTIMED = ("read", "build", "sweep", "write checkpoint", "state", "mean")
 MOST_ADDED = 1 << 23  # numbers of a timed sum: they exceed every cache; more would take memory
+NO_OTHERS: Mapping[str, Timed] = MappingProxyType({})
 ENOUGH_SECONDS = 0.3  # of all passes with one number of rows
 LONG_SECONDS = 2.0  # of one pass
 MOST_PASSES = 10
@@ -102,10 +104,12 @@ def _seconds(found: Iterable[LayerTime]) -> float:
     return sum(one.forward + one.backward for one in found)
 
 
-def table_of(shapes: Shapes, times: Timed) -> dict[str, Any]:
-    """The profile of a topology's actors."""
+def table_of(shapes: Shapes, times: Timed, of: Mapping[str, Timed] = NO_OTHERS) -> dict[str, Any]:
+    """The profile of a topology's actors. `of`: actor -> the times on its own device, in place of
+    `times`."""
+    own = {name: timed.seconds for name, timed in of.items()}
     table: dict[str, Any] = {
-        key: _rounded(entry) for key, entry in profile(shapes, times.seconds).items()
+        key: _rounded(entry) for key, entry in profile(shapes, times.seconds, own).items()
     }
     return table | {f"*/{label}": 0 for label in UNTIMED}
 

@@ -8,13 +8,20 @@ import itertools
 from collections.abc import Iterator
 from typing import Any
 
-from roles.base.role import Held, MemoryOptions, TuningOptions
+from roles.base.role import Held, MemoryOptions, PredictionOptions, TuningOptions
 from roles.base.shapes import Shapes
-from roles.base.sizes import HOST
+from roles.base.steps import Key, Sending, Turn
 from roles.forecasting.regrouped import at_largest, regrouped
 from roles.forecasting.traffic import traffic_of
-from runtime.plan.forecast import Forecast
+from roles.messages import ActivationGrads, LayerModel
+from runtime.memory.device_arena import room_for
+from runtime.plan.forecast import HOST, Forecast
 from runtime.plan.topology import ActorSpec, Topology
+
+FOR_PROCESSES = "memory for other processes"  # the purpose of these bytes
+OF_EACH = ActivationGrads.__name__  # each receiver gets rows of its own
+VERSIONED = LayerModel.__name__  # a reader may hold the version before
+VERSIONS = 2
 
 
 def forecast(topology: Topology) -> Forecast:
@@ -39,7 +46,7 @@ def memory(topology: Topology) -> dict[str, int]:
     for the arrays that an actor on a GPU holds in host memory.
     """
     plain = at_largest(plainly(topology))
-    here = {actor.name for actor in plain.actors if computes_here(actor)}
+    here = {actor.name for actor in plain.actors if computes_here(actor)} - plain.gpus.keys()
     found: dict[str, int] = {}
     for tried in (plain, *_in_most_groups(plain)):
         for name, parts in footprint(Shapes(tried)).items():
@@ -75,15 +82,19 @@ def decided(topology: Topology) -> tuple[str, ...]:
 
 def _by_kinds(topology: Topology) -> Iterator[str]:
     shapes = Shapes(topology)
-    if any(getattr(options.shares, "expected", ()) for options in shapes.having("shares").values()):
-        cuts = [shapes.cuts(members[0]) for members in shapes.groups if members]
-        rows = "; ".join(
-            ", ".join(str(high - low) for low, high in itertools.pairwise(of)) for of in cuts
-        )
-        yield (
-            "each group's workers get rows by the kinds of their machines, and by measured speeds "
-            f"as soon as the run has them: {rows}"
-        )
+    shares = [options.shares for options in shapes.having("shares").values()]
+    shared = any(len(members) > 1 for members in shapes.groups)
+    if not shared or not any(getattr(one, "in_proportion", False) for one in shares):
+        return
+    cuts = [shapes.cuts(members[0]) for members in shapes.groups if members]
+    rows = "; ".join(
+        ", ".join(str(high - low) for low, high in itertools.pairwise(of)) for of in cuts
+    )
+    known = any(one.expected for one in shares)
+    by = "rows by the kinds of their machines" if known else "equal rows at first"
+    yield (
+        f"each group's workers get {by}, and by measured speeds as soon as the run has them: {rows}"
+    )
 
 
 def _in_most_groups(topology: Topology) -> Iterator[Topology]:
@@ -114,7 +125,7 @@ def _with_numpy(options: Any) -> Any:
 def computes_here(actor: ActorSpec) -> bool:
     """Return whether the actor computes on the CPU of its machine, not on a device."""
     job = getattr(actor.options, "job", None)
-    return actor.emulated is None and (job is None or job.device == "cpu")
+    return actor.emulated is None and not actor.gpu and (job is None or job.device == "cpu")
 
 
 def footprint(shapes: Shapes) -> dict[str, Held]:
@@ -125,4 +136,46 @@ def footprint(shapes: Shapes) -> dict[str, Held]:
         for name, options in shapes.options.items()
         if isinstance(options, MemoryOptions)
     }
+    for name, size in shared_memory(shapes).items():
+        said[name] = said.get(name, {}) | {FOR_PROCESSES: size}
     return {name: held for name, held in said.items() if held}
+
+
+def shared_memory(shapes: Shapes) -> dict[str, int]:
+    """Actor -> bytes that it allocates on its GPU for arrays that other processes read there
+    (`runtime.memory.device_arena`).
+
+    An array counts once, whatever the number of its readers, and until all arrays of an iteration
+    are made. Parameters count twice, since the version before may still be read. A reader that
+    drops arrays earlier lets their memory be used again, so a run may allocate less.
+    """
+    links = shapes.topology.device_links
+    apart = {name: dict[Key, int]() for (name, _), shared in links.items() if not shared.together}
+    for members in shapes.groups if apart else ():
+        turn = Turn(tuple(members))
+        for name, arrays in apart.items():
+            for key, size in _shared(name, turn, shapes):
+                arrays[key] = size
+    return {
+        name: room_for(
+            size
+            for (_, kind, *_), size in arrays.items()
+            for _ in range(VERSIONS if kind == VERSIONED else 1)
+        )
+        for name, arrays in apart.items()
+    }
+
+
+def _shared(name: str, turn: Turn, shapes: Shapes) -> Iterator[tuple[Key, int]]:
+    """Each array that the actor shares with another process in an iteration of these members: its
+    key and its bytes."""
+    options = shapes.options[name]
+    links = shapes.topology.device_links
+    steps = options.steps(name, shapes, turn) if isinstance(options, PredictionOptions) else ()
+    for step in steps:
+        if not isinstance(step.does, Sending) or not step.does.size:
+            continue
+        read = [shared for to in step.does.to if (shared := links.get((name, to)))]
+        if any(not shared.together for shared in read):
+            _, kind, *_ = step.name
+            yield step.name if kind == OF_EACH else step.name[:3], step.does.size

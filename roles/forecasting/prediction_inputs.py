@@ -42,7 +42,7 @@ def basis_of(
     elif (own := _own_profile(config, placement.topology)) is not None:
         table = Profile(own)
     if machines := kinds_for(config, wanted):
-        return OfKinds(config, machines, table)
+        return OfKinds(config, machines, table, placement)
     return None if table is None else Here(config, placement, table)
 
 

@@ -69,6 +69,11 @@ class IslandOptions(WholeOptions):
     steps_between: int = LEAST
     wire: WireFormat = PLAIN
 
+    @property
+    def shares_gpu(self) -> str:
+        """None: gains go through host memory."""
+        return ""
+
     def parents(self) -> tuple[str, ...]:
         return (self.outer,)
 

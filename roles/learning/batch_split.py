@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from roles.learning.tree import split
@@ -13,6 +13,7 @@ from roles.learning.tree import split
 # the weight of the old rate when a new one is measured: one slow pass moves a share by a fifth of
 # the difference
 KEPT = 0.8
+MOST_TOLD = 8  # workers whose rows are told one by one
 
 
 @dataclass(frozen=True)
@@ -53,6 +54,24 @@ class Shares:
         if 0 < seconds < math.inf:
             rate = rows / seconds
             self._rates[worker] = KEPT * self._rates.get(worker, rate) + (1 - KEPT) * rate
+
+    def told(self, groups: Iterable[Sequence[str]], rows: int) -> str:
+        """The rows of each worker of these groups, of batches of `rows` rows: "a 43, b 21". "" if
+        shares are equal, or are not measured yet."""
+        every = list(groups)
+        names = [name for members in every for name in members]
+        if not self._in_proportion or self._micro_batches or max(map(len, every), default=0) < 2:
+            return ""
+        if not all(name in self._rates for name in names):
+            return ""
+        sizes = [
+            high - low
+            for members in every
+            for low, high in itertools.pairwise(self.cuts(members, rows))
+        ]
+        if len(names) > MOST_TOLD:
+            return f"{min(sizes)} to {max(sizes)} a worker"
+        return ", ".join(f"{name} {size}" for name, size in zip(names, sizes, strict=True))
 
     def problem(self, members: int, rows: int) -> str:
         """The reason why this number of members cannot share a batch of `rows` rows; "" if they

@@ -42,7 +42,11 @@ replays          The actors and settings for which `train.gpu_step`, "replay" or
                  effect
 histograms       The actors that make histograms of parameters and gradients (`run.histograms`)
 paying_machines  The machines that pay in a run of islands
-followers        Reducers and accumulators on a GPU
+followers        Actors that share a GPU
+timed_passes     Workers on GPUs whose rows follow their measured speeds
+workers_on_cpus  The worth of workers on the CPU next to others on a GPU, in one group
+settled_shares   The shares of a batch on which a run settles that cuts batches by measured speeds,
+                 predicted from the times of its work
 
 See docs/decisions/tuning.md.
 """

@@ -13,7 +13,7 @@ from roles.forecasting.regrouped import at_largest
 from roles.messages import TRAIN
 from roles.planning.devices import Devices, by_machine, default_products
 from roles.planning.diagnostics import Diagnostics
-from roles.planning.followers import followers_on_gpus
+from roles.planning.followers import followers_on_gpus, with_device_links
 from roles.planning.gradient_links import gradient_links, mistakes, with_formats
 from roles.planning.histograms import with_histograms
 from roles.planning.job_checks import CheckedJob
@@ -21,6 +21,7 @@ from roles.planning.largest import largest_array
 from roles.planning.plan_inputs import PlanInputs
 from roles.planning.recurrent_nets import batches_of_sequence
 from roles.planning.replays import plain_steps
+from roles.planning.timed_passes import with_timed_passes
 from runtime.config.sections import ClusterConfig
 from runtime.errors import ConfigError
 from runtime.plan.topology import Topology
@@ -96,6 +97,7 @@ def _on_devices(
         diagnostics.problem(text, "train", *keys)
     diagnostics.stop_if_wrong()
     placed = followers_on_gpus(devices.placed(topology), inputs.config)
+    placed = with_timed_passes(with_device_links(placed, inputs.config))
     for text in plain_steps(placed):
         diagnostics.warn(text, "train", "gpu_step")
     for text in default_products(placed):

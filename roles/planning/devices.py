@@ -254,6 +254,17 @@ def by_machine(
     return found
 
 
+def named_devices(patterns: Mapping[str, str], topology: Topology) -> dict[str, str]:
+    """Actor -> its device, for the actors that a pattern names."""
+    found = {}
+    for actor in topology.actors:
+        for pattern, device in patterns.items():
+            if fnmatch.fnmatchcase(actor.name, pattern):
+                found[actor.name] = device
+                break
+    return found
+
+
 def _note(lines: list[str], config: ClusterConfig, machine: Machine, text: str) -> None:
     line = config.raw.problem(("machine", machine.entry, "devices"), text).text
     if line not in lines:

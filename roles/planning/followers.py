@@ -1,15 +1,17 @@
-"""Reducers and accumulators on a GPU: they add up where the arrays of their peers lie, if all these
-are on one GPU of their machine."""
+"""Actors that share a GPU: the links whose arrays stay there, and reducers and accumulators, which
+add up where the arrays of their peers lie, if all these are on one GPU of their machine."""
 
 from __future__ import annotations
 
 import dataclasses
 
 from roles.base.role import SummingOptions
+from roles.formats.float32 import Float64
+from roles.learning.wire_formats import PLAIN
 from runtime.config.sections import ClusterConfig
 from runtime.errors import ConfigError
 from runtime.plan.placement import place
-from runtime.plan.shared_devices import shared_devices
+from runtime.plan.shared_devices import device_links, shared_devices
 from runtime.plan.topology import ActorSpec, Topology
 
 
@@ -39,3 +41,19 @@ def followers_on_gpus(topology: Topology, config: ClusterConfig) -> Topology:
         return dataclasses.replace(actor, options=dataclasses.replace(options, device=gpu))
 
     return dataclasses.replace(topology, actors=tuple(map(followed, topology.actors)))
+
+
+def with_device_links(topology: Topology, config: ClusterConfig) -> Topology:
+    """Note the links whose arrays stay on a GPU. Forecasts need them."""
+    if not any(actor.gpu for actor in topology.actors):
+        return topology
+    try:
+        placement = place(topology, config)
+    except ConfigError:
+        return topology  # the caller places the topology next and gets this error then
+    links = device_links(placement, config)
+    for actor in topology.actors:
+        for way in (*getattr(actor.options, "models", ()), actor.options):
+            if getattr(way, "wire", PLAIN).format not in (PLAIN.format, Float64.name):
+                links.pop((actor.name, getattr(way, "parent", "")), None)  # encoded on the host
+    return dataclasses.replace(topology, device_links=links)

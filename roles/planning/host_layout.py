@@ -9,12 +9,13 @@ from __future__ import annotations
 import itertools
 import math
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import replace
 
 from roles.exchange.exchange import TREE, Between
 from roles.exchange.halving import HalvingExchange
-from roles.forecasting.catalogue import Kind
 from roles.options import Strategy
+from roles.planning.devices import by_machine, named_devices
 from roles.planning.diagnostics import Diagnostics
 from roles.planning.job_checks import CheckedJob
 from roles.planning.kind_speeds import groups_of, noted_kinds, with_speeds
@@ -52,8 +53,18 @@ def lay_out(inputs: PlanInputs, checked: CheckedJob, diagnostics: Diagnostics) -
         topology = replace(topology, unused=inputs.spared.machines)
         return inputs.auto.with_tuner(diagnostics, topology, request.timetable, inputs.config)
 
+    def devices(topology: Topology) -> Mapping[str, str]:
+        unheard = Diagnostics(inputs.config.raw, inputs.train)  # the briefing tells the mistakes
+        found = by_machine(inputs.train.devices, topology, inputs.config, unheard)
+        return named_devices(found, topology)
+
     kinds = noted_kinds(inputs.config, diagnostics)
-    return _for_hosts(lay, _request(inputs, checked), inputs.config, kinds, diagnostics)
+
+    def with_workers_speeds(request: Request) -> Request:
+        return with_speeds(lay, request, inputs.config, kinds, diagnostics, devices)
+
+    request = _request(inputs, checked)
+    return _for_hosts(lay, request, inputs.config, with_workers_speeds, diagnostics)
 
 
 def _request(inputs: PlanInputs, checked: CheckedJob) -> Request:
@@ -80,17 +91,19 @@ def _for_hosts(
     lay: Callable[[Request], Topology],
     request: Request,
     config: ClusterConfig,
-    kinds: Mapping[str, Kind],
+    with_workers_speeds: Callable[[Request], Request],
     remarks: Diagnostics,
 ) -> Topology:
-    """The topology of a request whose hosts are not known yet. `kinds`: machine -> its kind. Notes
-    values of `between` that are impossible or without effect."""
+    """The topology of a request whose hosts are not known yet. Notes values of `between` that are
+    impossible or without effect."""
     strategy = request.strategy
     if not several(config):
         _warn_of_ways(strategy, remarks)
+        with suppress(ConfigError):  # the caller places the topology next and gets this error then
+            request = with_workers_speeds(request)
         return lay(replace(request, hosts=(only_host(config),)))
     try:
-        request = with_speeds(lay, request, config, kinds, remarks)
+        request = with_workers_speeds(request)
         topology = lay(request)
         hosts = hosts_of(place(topology, config), config)
     except ConfigError:

@@ -17,6 +17,8 @@ from runtime.plan.placement import place
 from runtime.plan.topology import Topology
 
 Lay = Callable[[Request], Topology]
+Devices = Callable[[Topology], Mapping[str, str]]  # worker -> device, as far as one is named
+CPU = "cpu"
 MOVED = (
     "groups are equally large, although their machines have kinds of different speeds: with other "
     "sizes, [[process]] would not fit the workers"
@@ -39,14 +41,17 @@ def with_speeds(
     config: ClusterConfig,
     kinds: Mapping[str, Kind],
     remarks: Diagnostics,
+    devices: Devices,
 ) -> Request:
-    """Return the request with the speeds of the workers, if their machines have different ones.
-    `kinds`: machine -> its kind. Raises ConfigError as `place` does."""
+    """Return the request with the speeds of the workers, if their machines or their devices have
+    different ones. `kinds`: machine -> its kind. `devices` finds the devices of the workers. Raises
+    ConfigError as `place` does."""
     strategy = request.strategy
     different = {(kind.achieved, kind.devices) for kind in kinds.values()}
-    if len(different) < 2 or strategy.reproducible:
+    beside = any(kind.cpu_achieved for kind in kinds.values())
+    if (len(different) < 2 and not beside) or strategy.reproducible:
         return request
-    found = _speeds(lay(request), config, kinds)
+    found = _speeds(lay(request), config, kinds, devices)
     if len({*found.all.values()}) < 2:
         return request
     if strategy.shares != "equal" and (strategy.live or found.shared):
@@ -57,7 +62,7 @@ def with_speeds(
     sized = replace(request, speeds=sizes)
     topology = lay(sized)
     try:
-        again = _speeds(topology, config, kinds)
+        again = _speeds(topology, config, kinds, devices)
     except ConfigError:  # a rule names a worker that these groups do not have
         again = None
     if again is None or again.first_turns(strategy.pipeline) != sizes:
@@ -95,14 +100,28 @@ def groups_of(topology: Topology) -> Sequence[Sequence[str]]:
     return found
 
 
-def _speeds(topology: Topology, config: ClusterConfig, kinds: Mapping[str, Kind]) -> _Speeds:
+def _speeds(
+    topology: Topology, config: ClusterConfig, kinds: Mapping[str, Kind], devices: Devices
+) -> _Speeds:
     """The speed of a worker is its share of its machine's FLOP/s. The processes with workers on a
-    machine share its devices."""
+    machine share its devices, or, if other workers are on GPUs, its processors."""
     placement = place(topology, config)
     groups = groups_of(topology)
     workers = [name for members in groups for name in members]
     home = placement.process_of()
     machine_of = {spec.name: spec.machine for spec in placement.processes}
-    crowd = Counter(machine_of[process] for process in {home[name] for name in workers})
     at = {name: machine_of[home[name]] for name in workers}
-    return _Speeds(groups, {name: kinds[at[name]].of_each(crowd[at[name]]) for name in workers})
+    device = devices(topology)
+    on_cpus = {name for name in workers if device.get(name, CPU) == CPU}
+    with_gpus = len(on_cpus) < len(workers)
+    beside = {name for name in on_cpus if with_gpus and kinds[at[name]].cpu_achieved is not None}
+    crowd = Counter(
+        (machine_of[process], cpu)
+        for process, cpu in {(home[name], name in beside) for name in workers}
+    )
+    speeds = {}
+    for name in workers:
+        many = crowd[at[name], name in beside]
+        kind = kinds[at[name]]
+        speeds[name] = (kind.cpu_achieved or 0.0) / many if name in beside else kind.of_each(many)
+    return _Speeds(groups, speeds)

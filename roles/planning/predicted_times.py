@@ -21,7 +21,9 @@ from roles.planning.auto_settings import BATCH, GROUPS, AutoSettings
 from roles.planning.learnt import Learnt, Target, learnt, rates_of
 from roles.planning.measured_runs import measured, options_of_run
 from roles.planning.paying_machines import worth_of
+from roles.planning.settled_shares import settled
 from roles.planning.strategies import manner_of, preset_called
+from roles.planning.workers_on_cpus import shared_with_cpus
 from runtime.config.sections import ClusterConfig
 from runtime.errors import ConfigError
 from runtime.plan.placement import place
@@ -112,7 +114,7 @@ def prospects(
             *(_of_target(choices) if seen else (NO_TARGET,)),
             *chosen_by_tuner,
         ),
-        remarks=worth_of(placement, basis) if wanted.profile or wanted.machine else (),
+        remarks=(*_worth(placement, basis, wanted), *asked.remarks),
         measured=tuple(measured(wanted.measured, options, job.batch)),
         kind=wanted.machine,
         doubled=not wanted.presets,
@@ -120,6 +122,10 @@ def prospects(
         target="" if target is None else str(target),
         learnt=() if seen is None else seen.rows,
     )
+
+
+def _worth(placement: Placement, basis: PredictionInputs, wanted: Wanted) -> tuple[str, ...]:
+    return worth_of(placement, basis) if wanted.profile or wanted.machine else ()
 
 
 class _Asked:
@@ -142,6 +148,7 @@ class _Asked:
         self._rented = bool(wanted.machine)
         self._refused: dict[str, list[str]] = {}  # reason -> names of candidates
         self.notes = dict.fromkeys(basis.notes)
+        self.remarks = list[str]()  # on the configured run
 
     def choices(self, candidates: Iterable[tuple[int, Candidate]]) -> Iterator[Prospect]:
         """Predict all candidates that are possible.
@@ -163,9 +170,16 @@ class _Asked:
                 self._refuse(one, error)
 
     def _placed(self, one: Candidate) -> Placement:
+        return self._on_machines(lambda there: one.topology(there, self._options))
+
+    def _laid(self, options: Options) -> Placement:
+        """The run with other options, on the same machines. Raises ConfigError."""
+        return self._on_machines(lambda there: changed(there, options))
+
+    def _on_machines(self, lay: Callable[[ClusterConfig], Topology]) -> Placement:
         if self._rented:
-            return _on_rented(self._config, lambda there: one.topology(there, self._options))[1]
-        return place(one.topology(self._config, self._options), self._config)
+            return _on_rented(self._config, lay)[1]
+        return place(lay(self._config), self._config)
 
     def _refuse(self, one: Candidate, error: ConfigError) -> None:
         for problem in error.problems:
@@ -179,10 +193,15 @@ class _Asked:
 
     def _choice(self, number: int, one: Candidate, placed: Placement) -> Prospect:
         basis = self._basis
+        times = basis.times(placed)
+        placed = settled(placed, times)
         topology = placed.topology
         one = one.sized(topology)
-        found = predict(topology, basis.times(placed), basis.network(placed), placed.process_of())
+        found = predict(topology, times, basis.network(placed), placed.process_of())
         self.notes |= dict.fromkeys(found.notes)
+        if one.known:
+            of_cpus = shared_with_cpus(placed, self._options, basis, found.seconds, self._laid)
+            self.remarks += of_cpus
         return Prospect(
             one.name,
             number,

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from roles.exchange.exchange import Layout
 from roles.presets.request import COORDINATOR, Preset, Request, coordinator, keys
 from roles.workers.averaging import AveragingOptions
-from roles.workers.replica import ReplicaOptions
+from roles.workers.replica_options import ReplicaOptions
 from roles.workers.single import WholeOptions
 from runtime.plan.topology import ActorSpec, Topology
 

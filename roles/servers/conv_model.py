@@ -61,6 +61,11 @@ class ModelOptions(JobOptions):
     norm: NormShares = ALONE
 
     @property
+    def shares_gpu(self) -> str:
+        """Its GPU. "" if updates race, since the model is then in host memory."""
+        return "" if self.hogwild else self.gpu
+
+    @property
     def tells_of(self) -> frozenset[str]:
         """Noise is not measured where updates race, since gradients then arrive while others are
         applied."""
@@ -88,7 +93,10 @@ class ModelOptions(JobOptions):
         layers = shapes.layers(self.job, self.part, self.layers)
         parts = parts_at(name, shapes)
         clips = self.job.solver_spec.clips
-        yield from updates(layers, parts, apart=self.hogwild or clips, number=shapes.number)
+        sent = [(sender, name) for sender, _ in shapes.senders.get(name, ())]
+        pulled = [(name, worker) for worker, _, _ in self.sends(name, shapes)]
+        copied = sum(shapes.off_device(shapes.number, links) for links in (sent, pulled))
+        yield from updates(layers, parts, apart=self.hogwild or clips, copied=copied)
         if clips:
             yield norm_load(layers)
 

@@ -31,7 +31,8 @@ from roles.exchange.buckets import Bucket
 from roles.learning.buffers import gradient_buffers
 from roles.learning.scoreboard import Scores
 from roles.messages import TRAIN, Ticket
-from roles.workers.replica import Replica, ReplicaOptions
+from roles.workers.replica import Replica
+from roles.workers.replica_options import ReplicaOptions
 from roles.workers.single import update
 
 
@@ -49,10 +50,10 @@ class AveragingOptions(ReplicaOptions):
         """None: its parameters are copied to the host for each mean."""
         return ""
 
-    def exchanged(self, shapes: Shapes) -> Held:
+    def exchanged(self, name: str, shapes: Shapes) -> Held:
         """All its gradients, which stay, and the sums of parameters."""
         layers = shapes.layers(self.job, "all")
-        return {"gradients": gradients(self.job, layers, shapes)} | self.received(shapes)
+        return {"gradients": gradients(self.job, layers, shapes)} | self.received(name, shapes)
 
     def loads(self, name: str, shapes: Shapes) -> Loads:
         """The work of an iteration of its own. Each tau-th iteration also packs, adds up and

@@ -57,13 +57,14 @@ class ConvCompute(KeepsBeside, PassWorker):
         self._models = options.models
         self._fc_servers = options.fc_servers
         self._scheme = options.scheme
+        self._timed = options.timed
         self.reads_device = options.job.on_gpu
         self._scores: Scores = {}  # of the last pass, if the worker computes the whole net
 
     async def on_start(self) -> None:
         """Open the data and build the conv phase of the net."""
         await super().on_start()
-        self._exposure = Exposure(self)
+        self._exposure = Exposure(self, timed=self._timed)
 
     def _build(self) -> None:
         job = self._job
@@ -216,7 +217,10 @@ class ConvCompute(KeepsBeside, PassWorker):
         leaving = parts.forward((stage,), net.boundary if last and self._fc_servers else ())
         if last and not self._fc_servers:
             self._scores = {} if net is self._nets[TRAIN] else parts.scalars()
-        return tuple(map(net.ops.to_share, leaving))
+        shared = tuple(map(net.ops.to_share, leaving))
+        if last:
+            self._exposure.finish(net.ops)
+        return shared
 
     def _backward_stage(
         self, parts: PlainPass, stage: Stage, incoming: Blobs
@@ -237,8 +241,11 @@ class ConvCompute(KeepsBeside, PassWorker):
         if stage is net.stages[0] and not self._fc_servers:
             # of all passes; the device is idle now, so this is cheap
             self._scores = parts.scalars()
-        return (
+        leaving: tuple[Formats, Blobs] = (
             ((), ())
             if layer is None
             else self._link_of[layer].wire.encode(layer, gradients, net.ops)
         )
+        if stage is net.stages[0]:
+            self._exposure.finish(net.ops)
+        return leaving

@@ -24,7 +24,8 @@ class ConvOptions(JobOptions):
     its peers.
 
     `models`: its model servers (`model_links`). `fc_servers`: the servers of the FC phase, none for
-    "all". With a `scheme` they are shards of the FC phase.
+    "all". With a `scheme` they are shards of the FC phase. `timed`: see
+    `Exposure`.
     """
 
     any_batch: ClassVar[bool] = True
@@ -34,6 +35,7 @@ class ConvOptions(JobOptions):
     models: tuple[ModelWay, ...]
     fc_servers: tuple[str, ...] = ()
     scheme: str = ""
+    timed: bool = False
 
     def sends(self, name: str, shapes: Shapes) -> Sent:
         """Activations to the servers of the FC phase, and each layer's gradient to its parent."""
@@ -55,7 +57,8 @@ class ConvOptions(JobOptions):
         copy of the parameters."""
         layers = shapes.layers(self.job, self.part)
         sizes = [shapes.size({layer: blobs}) for layer, blobs in layers.items()]
-        held = passes(self.job, self.part, shapes, name) | leaving(self.job, sizes)
+        held = passes(self.job, self.part, shapes, name)
+        held |= leaving(self.job, sizes, shapes.read([(name, to) for to in self.parents()]))
         return held | ({"parameters": sum(sizes)} if self.job.on_gpu else {})
 
     def loads(self, name: str, shapes: Shapes) -> Loads:

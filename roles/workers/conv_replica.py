@@ -25,7 +25,8 @@ from roles.fc.phase import FcPhase, activations_sent, answers_added, fc_phase
 from roles.learning.common_norm import ALONE, SHARE, CommonNorm, NormShare, NormShares, norm_sent
 from roles.learning.scoreboard import Scores
 from roles.messages import TRAIN, Blobs, Ticket
-from roles.workers.replica import Replica, ReplicaOptions
+from roles.workers.replica import Replica
+from roles.workers.replica_options import ReplicaOptions
 from runtime import Conversation, Envelope
 
 
@@ -63,8 +64,12 @@ class ConvReplicaOptions(ReplicaOptions):
 
     def holds(self, name: str, shapes: Shapes) -> Held:
         """The conv phase's passes, gradients, sums, parameters and histories."""
-        held = passes(self.job, self.part, shapes, name) | self.exchanged(shapes)
+        held = passes(self.job, self.part, shapes, name) | self.exchanged(name, shapes)
         return held | model(self.job, shapes.layers(self.job, self.part), shapes)
+
+    def exchanging(self, name: str, shapes: Shapes) -> tuple[str, ...]:
+        """The other replicas, without the shards."""
+        return tuple(peer for peer in shapes.peers(name) if peer not in self.fc_servers)
 
     def loads(self, name: str, shapes: Shapes) -> Loads:
         """The conv phase forward, then the work of a replica."""
@@ -73,7 +78,7 @@ class ConvReplicaOptions(ReplicaOptions):
         yield Load("forward", rows, forward=layers_in(net), copied=crossing(net, rows))
         yield from answers_added(self, name, shapes)
         begins = Load("backward", rows, copied=crossing(net, rows, back=True))
-        yield from self._loads(net, begins, shapes.number)
+        yield from self._loads(net, begins, self._copied(name, shapes))
         if self.norm != ALONE:
             yield norm_load(shapes.layers(self.job, self.part))
         for size in self.summed(shapes):
@@ -157,7 +162,9 @@ class ConvReplica(Replica):
     def _activations(self, ticket: Ticket) -> Blobs:
         """The activations that the conv phase sends to the FC phase."""
         ops = self._nets[ticket.phase].ops
-        return tuple(map(ops.to_share, self._forward(ticket)))
+        shared = tuple(map(ops.to_share, self._forward(ticket)))
+        self._exposure.finish(ops)
+        return shared
 
     def _come_back(self, incoming: Blobs) -> None:
         net = self._nets[TRAIN]

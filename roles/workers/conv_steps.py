@@ -25,16 +25,23 @@ class HasModels(HasFc, Protocol):
 def work(options: HasModels, name: str, shapes: Shapes) -> Loads:
     """The pieces of array work: stage by stage, forward and backward. A layer's parameters are
     copied to the device, and their gradients to host memory. With servers of the FC phase,
-    activations and their gradients are copied too."""
+    activations and their gradients are copied too. Arrays whose peers read them on the GPU are not
+    copied."""
+    ways = way_of_each(options, shapes)
     rows = -(-shapes.rows(name) // options.job.passes)
     net = shapes.net(options.job, options.part)
     for stage in net.stages:
-        held = shapes.layers(options.job, options.part, (stage.layer,) if stage.layer else ())
-        last = bool(options.fc_servers) and stage is net.stages[-1]
-        given, taken = (
-            shapes.size(held) + last * crossing(net, shapes.rows(name), back=back)
-            for back in (False, True)
-        )
+        given = taken = 0
+        if stage.layer:
+            way = ways[stage.layer]
+            size = shapes.size(shapes.layers(options.job, options.part, (stage.layer,)))
+            given = shapes.off_device(size, [(way.server, name)])
+            taken = shapes.off_device(size, [(name, way.parent)])
+        if options.fc_servers and stage is net.stages[-1]:
+            links = [(name, server) for server in options.fc_servers]
+            rows = shapes.rows(name)
+            given += shapes.off_device(crossing(net, rows), links)
+            taken += shapes.off_device(crossing(net, rows, back=True), links)
         yield Load(f"forward {stage.layer}", rows, forward=stage.layers, copied=given)
         yield Load(f"backward {stage.layer}", rows, backward=stage.layers, copied=taken)
         for _ in range(1, options.job.passes):
@@ -49,11 +56,7 @@ def iteration(options: HasModels, name: str, shapes: Shapes) -> Steps:
     """The steps of the worker of this name."""
     layers = [stage.layer or "" for stage in shapes.net(options.job, options.part).stages]
     rows = -(-shapes.rows(name) // options.job.passes)
-    ways = {
-        layer: way
-        for way in options.models
-        for layer in shapes.layers(options.job, options.part, way.layers)
-    }
+    ways = way_of_each(options, shapes)
     yield Step((name, "begin"), since=((name, "end"),))
     yield from _forward(name, layers, ways, rows)
     above: Key = (name, "forward", str(len(layers) - 1))
@@ -76,6 +79,15 @@ def iteration(options: HasModels, name: str, shapes: Shapes) -> Steps:
             yield Step(told, Sending((way.parent,), encoded(size, way.wire)), (work, *done[-1:]))
             done.append(sent(told))
     yield Step((name, "end"), None, (work, *done[-1:]))
+
+
+def way_of_each(options: HasModels, shapes: Shapes) -> dict[str, ModelWay]:
+    """Layer -> the way to its model server."""
+    return {
+        layer: way
+        for way in options.models
+        for layer in shapes.layers(options.job, options.part, way.layers)
+    }
 
 
 def _forward(

@@ -5,15 +5,18 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 
+from ops import Backend
 from runtime import Actor
 
 
 class Exposure:
     """Seconds of an actor's iterations in which its process did not compute:
-    `convoy_exposed_seconds`."""
+    `convoy_exposed_seconds`. `timed`: its computing ends when its GPU has done the work, since the
+    rows of a batch follow its speed. Otherwise it ends when the work is started."""
 
-    def __init__(self, actor: Actor) -> None:
+    def __init__(self, actor: Actor, *, timed: bool = False) -> None:
         self._actor = actor
+        self._timed = timed
         self._histogram = actor.histogram(
             "exposed_seconds",
             (
@@ -29,6 +32,12 @@ class Exposure:
         """Note that a peer computed for this actor for `seconds` of the iteration: that was not
         communication."""
         self._excused += seconds
+
+    def finish(self, ops: Backend) -> None:
+        """Wait for the GPU at the end of a piece of work, if that is timed. Call it in the compute
+        thread."""
+        if self._timed:
+            ops.synchronize()
 
     @contextmanager
     def measured(self) -> Iterator[None]:

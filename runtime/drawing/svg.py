@@ -4,11 +4,13 @@ positions."""
 from __future__ import annotations
 
 import itertools
+from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from xml.sax.saxutils import escape
 
+from runtime.counting import counted
 from runtime.drawing.layout_geometry import Box, Point, Scene, bends, scene, text_width
-from runtime.plan.forecast import Forecast, shown
+from runtime.plan.forecast import HOST, Forecast, shown
 from runtime.plan.topology import Link, Placement
 
 NOTHING = Forecast()
@@ -167,10 +169,14 @@ def outline(placement: Placement, forecast: Forecast = NOTHING) -> str:
             mine = (spec.name, spec.machine, spec.threads_told) if number == 0 else ("", "", "")
             rows.append((*mine, actor, roles[actor], _memory(forecast, actor)))
     text = columns(rows)
+    if gpus := list(_gpus(placement, forecast)):
+        text += "\n\n" + "\n".join(gpus)
     if forecast.traffic:
-        links = [("from", "to", f"bytes of arrays per {forecast.step}", "")]
+        links = [("from", "to", f"bytes of arrays per {forecast.step}", "", "")]
         for (sender, receiver), kinds in forecast.traffic.items():
-            links += [(sender, receiver, kind, shown(size)) for kind, size in kinds.items()]
+            shared = placement.topology.device_links.get((sender, receiver))
+            stay = f"stays on {shared.gpu}" if shared else ""
+            links += [(sender, receiver, kind, shown(size), stay) for kind, size in kinds.items()]
         text += "\n\n" + columns(links)
     quiet = [
         link
@@ -181,6 +187,28 @@ def outline(placement: Placement, forecast: Forecast = NOTHING) -> str:
         text += f"\n\n{'links without arrays' if forecast.traffic else 'links'}\n"
         text += "\n".join(f"  {a} – {b}" for a, b in quiet)
     return text
+
+
+def _gpus(placement: Placement, forecast: Forecast) -> Iterator[str]:
+    """A line for each GPU: the bytes that actors hold there, and its processes."""
+    gpus = placement.topology.gpus
+    held = defaultdict[tuple[str, str], list[int]](list)  # (machine, GPU) -> bytes of each process
+    for spec in placement.processes:
+        here = [actor for actor in spec.actors if actor in gpus]
+        for gpu in {gpus[actor]: None for actor in here}:
+            held[spec.machine, gpu].append(sum(_on_gpu(forecast, actor) for actor in here))
+    for (machine, gpu), sizes in held.items():
+        count = counted(len(sizes), "process")
+        each = "each has" if len(sizes) > 1 else "it has"
+        yield (
+            f"{gpu} of {machine}: {shown(sum(sizes))} of {count}; {each} a context of CUDA "
+            "besides, some hundred MB"
+        )
+
+
+def _on_gpu(forecast: Forecast, actor: str) -> int:
+    parts = forecast.memory.get(actor, {})
+    return sum(size for what, size in parts.items() if not what.endswith(HOST))
 
 
 def _memory(forecast: Forecast, actor: str) -> str:

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import logging
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from functools import partial
 from typing import Any, Protocol
 
@@ -25,6 +25,24 @@ SPAN = 1 << 40  # bytes of offsets for each allocation
 UNIT = 512  # bytes: blocks begin where kernels read fastest
 LEAST = 32 << 20  # bytes of the first allocation; each later one is as large as all before it
 PAGE = 2 << 20  # the driver allocates no less
+
+
+def room_for(sizes: Iterable[int]) -> int:
+    """The bytes that a process allocates to share arrays of these sizes, in this order, if none of
+    them is free before the last has been made."""
+    total = left = LEAST
+    for size in sizes:
+        rounded = -(-size // UNIT) * UNIT
+        if rounded > left:
+            left = _allocated(rounded, total)
+            total += left
+        left -= rounded
+    return total
+
+
+def _allocated(size: int, before: int) -> int:
+    """The bytes of an allocation that holds `size` bytes, after `before` bytes of earlier ones."""
+    return -(-max(size, before) // PAGE) * PAGE
 
 
 class DeviceMemory(Protocol):
@@ -125,7 +143,7 @@ class DeviceArena:
         """Allocate at least `size` bytes more."""
         if self._full:
             return False
-        wanted = -(-max(size, sum(self.sizes)) // PAGE) * PAGE
+        wanted = _allocated(size, sum(self.sizes))
         try:
             address, handle = memory.allocate(wanted)
         except ValueError as error:

@@ -22,5 +22,6 @@ run_names       The names of the runs of a topology
 peers           The actors that options name as peers, by fields and parameters of the type `Peer`
 growth          The growth of a run: the actors that other actors start and end while it goes on
 grouping        The actors of a topology, grouped into processes by the rules of cluster.toml
-shared_devices  The actors that share memory of their GPU with other processes on it
+shared_devices  The actors that share memory of their GPU with other processes on it, and the links
+                whose arrays stay there
 """

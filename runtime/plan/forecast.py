@@ -12,6 +12,9 @@ from dataclasses import dataclass, field
 
 from runtime.plan.topology import Link
 
+# ends the name of a purpose: bytes in host memory of an actor that computes on a GPU
+HOST = " in host memory"
+
 
 @dataclass(frozen=True)
 class Forecast:

@@ -114,7 +114,9 @@ class Topology:
     made from, if there is one; `dataclasses.replace` keeps all three.
 
     `unused` are machines that get no processes, although nothing in cluster.toml keeps them free.
-    `decided` are lines for the user about such decisions of the program."""
+    `decided` are lines for the user about such decisions of the program. `device_links` are the
+    links whose arrays stay on a GPU, as far as the plan says, in either order of the actors: link
+    -> the GPU (`plan.shared_devices`)."""
 
     program: str
     actors: tuple[ActorSpec, ...]
@@ -125,6 +127,7 @@ class Topology:
     origin: Origin | None = field(default=None, compare=False, repr=False)
     unused: tuple[str, ...] = field(default=(), compare=False)
     decided: tuple[str, ...] = field(default=(), compare=False, repr=False)
+    device_links: Mapping[Link, SharedGpu] = field(default_factory=dict, compare=False, repr=False)
 
     def __post_init__(self) -> None:
         problems = _malformed(self.actors, self.links)
@@ -148,9 +151,26 @@ class Topology:
         if problems:
             raise ConfigError(problems)
 
+    @property
+    def gpus(self) -> dict[str, str]:
+        """Actor -> the GPU of its machine that it computes on: its own, or that of the arrays that
+        it adds up."""
+        found = {name: shared.gpu for (name, _), shared in self.device_links.items()}
+        return found | {actor.name: actor.gpu for actor in self.actors if actor.gpu}
+
     def peers(self, name: str) -> set[str]:
         """Return the actors that `name` exchanges messages with."""
         return {b if a == name else a for a, b in self.links if name in (a, b)}
+
+
+@dataclass(frozen=True)
+class SharedGpu:
+    """The GPU on which the arrays of a link stay, such as "cuda:0". `together`: both actors live in
+    one process, which hands over the arrays themselves. Otherwise the sender copies them, on the
+    GPU, into memory that both processes have open."""
+
+    gpu: str
+    together: bool
 
 
 @dataclass(frozen=True)

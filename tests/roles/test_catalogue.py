@@ -15,7 +15,7 @@ RENTED = {"c4.4xlarge", "c4.8xlarge", "g2.2xlarge", "g2.8xlarge"}
 
 def test_the_built_in_machines_are_those_of_the_four_papers_with_a_source_each() -> None:
     known = kinds()
-    assert set(known) == RENTED | {"titan-k20x", "k20", "power8-p100"}
+    assert set(known) == RENTED | {"g2.8xlarge-1gpu", "titan-k20x", "k20", "power8-p100"}
     assert known["c4.4xlarge"].achieved == pytest.approx(742e9 * 0.56)
     assert known["g2.8xlarge"].bytes_per_second == 1_250_000_000
     assert {name for name, kind in known.items() if kind.price_per_hour} == RENTED
@@ -33,6 +33,14 @@ def test_the_machines_take_the_times_that_their_papers_tell() -> None:
     assert nin / k20_of_firecaffe / 86400 == pytest.approx(5.8, rel=0.05)
     alexnet = 21_000 * 256 * 4.14e9  # each of four P100
     assert alexnet / known["power8-p100"].achieved / 60 == pytest.approx(62, rel=0.05)
+
+
+def test_a_gpu_of_omnivore_has_twice_the_peak_of_the_processors_next_to_it() -> None:
+    kind = kinds()["g2.8xlarge-1gpu"]
+    assert kind.cpu_flops is not None
+    assert kind.flops / kind.cpu_flops == pytest.approx(2, rel=0.1)  # "The ratio is therefore 1:2"
+    assert kind.cpu_achieved == pytest.approx(665.6e9 * 0.40)
+    assert kinds()["k20"].cpu_achieved is None
 
 
 def test_processes_beyond_the_devices_of_a_machine_share_them() -> None:

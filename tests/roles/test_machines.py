@@ -13,7 +13,7 @@ from roles.base.reads import ReadsJob
 from roles.exchange.collective import adders_of
 from roles.exchange.per_host import PerHostOptions
 from roles.learning.job import Job
-from roles.workers.replica import ReplicaOptions
+from roles.workers.replica_options import ReplicaOptions
 from runtime.cli.main import main
 from runtime.config.sections import ClusterConfig
 from runtime.machine.usable_cores import usable

@@ -64,3 +64,22 @@ def test_expected_speeds_count_until_all_members_were_measured() -> None:
     assert shares.cuts(["a", "c"], 42) == (0, 21, 42)
     equal = Shares(Cutting(expected=(("a", 3.0), ("b", 1.0))))
     assert equal.cuts(["a", "b"], 42) == (0, 21, 42)
+
+
+def test_the_rows_of_each_worker_are_told_once_all_are_measured() -> None:
+    shares = Shares(Cutting(in_proportion=True))
+    groups = [["a", "b"]]
+    assert shares.told(groups, 40) == ""
+    shares.seen("a", 10, 1.0)
+    shares.seen("b", 10, 3.0)
+    assert shares.told(groups, 40) == "a 30, b 10"
+    assert shares.told([["a"], ["b"]], 40) == ""  # each has the whole batch of its group
+    assert Shares(Cutting()).told(groups, 40) == ""
+
+
+def test_of_many_workers_the_fewest_and_the_most_rows_are_told() -> None:
+    shares = Shares(Cutting(in_proportion=True))
+    names = [f"worker-{number}" for number in range(12)]
+    for number, name in enumerate(names):
+        shares.seen(name, 10, 1.0 if number else 5.0)
+    assert shares.told([names], 120) == "3 to 11 a worker"

@@ -25,7 +25,7 @@ kind = "box"
 net = "lenet"
 solver = "lenet_digits_solver"
 batch = {batch}
-devices = {{ "{on}" = "emulated" }}
+devices = {{ "{on}" = "{device}" }}
 [train.data]
 train = {{ format = "blank", shape = {shape}, size = 65536 }}
 [train.strategy]
@@ -35,14 +35,23 @@ workers = {workers}
 
 
 def planned(
-    folder: Path, preset: str, workers: int, more: str = COPIES, *, on: str = "*"
+    folder: Path,
+    preset: str,
+    workers: int,
+    more: str = COPIES,
+    *,
+    on: str = "*",
+    device: str = "emulated",
+    sections: str = "",
 ) -> Prospects:
-    """The prediction for LeNet on one machine whose kind has these further keys."""
+    """The prediction for LeNet on one machine whose kind has these further keys. `sections`: of
+    cluster.toml."""
     folder.mkdir(parents=True, exist_ok=True)
     (folder / "kinds.toml").write_text(KIND.format(more=more))
     cluster = folder / "cluster.toml"
     values = {"shape": [1, 28, 28], "batch": ROWS * workers}
-    cluster.write_text(CLUSTER.format(**values, on=on, preset=preset, workers=workers))
+    text = CLUSTER.format(**values, on=on, device=device, preset=preset, workers=workers)
+    cluster.write_text(sections + text)
     found = check(cluster, starts=False)
     assert isinstance(found.loaded.options, roles.Options)
     return roles.prospects(found.loaded.config, found.loaded.options, found.placement, Wanted())
@@ -83,6 +92,19 @@ def test_copies_whose_rate_is_not_known_take_no_time_and_the_plan_says_so(tmp_pa
 def test_actors_on_the_cpu_copy_nothing(tmp_path: Path) -> None:
     alone = seconds(tmp_path, "single", 1)
     assert seconds(tmp_path, "host-accumulate", 4, on="accumulator") == pytest.approx(alone)
+
+
+@pytest.mark.parametrize("preset", ["replicas", "host-accumulate", "sync", "parameter-server"])
+def test_workers_of_one_gpu_copy_nothing_to_host_memory(tmp_path: Path, preset: str) -> None:
+    def found(rate: str, sections: str = "") -> float:
+        kind = f"devices = 2\n{rate}"
+        told = planned(tmp_path, preset, 2, kind, device="cuda:0", sections=sections)
+        return told.of_chosen.seconds
+
+    copied = f"device_bytes_per_second = {RATE}\n"
+    free = found("")
+    assert found(copied) == pytest.approx(free)
+    assert found(copied, "[links]\ndevice_memory = false\n") > 1.01 * free
 
 
 def test_omnivore_copies_activations_and_the_conv_model(tmp_path: Path) -> None:

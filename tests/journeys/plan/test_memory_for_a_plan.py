@@ -9,14 +9,19 @@ from pathlib import Path
 import pytest
 
 import runtime
-from roles.forecasting.plan_forecast import forecast, memory
+from roles.forecasting.plan_forecast import FOR_PROCESSES, forecast, memory
+from runtime.drawing.svg import outline
 from runtime.errors import ConfigError
 from runtime.machine.memory import MachineMemory
+from runtime.memory.device_arena import LEAST
+from runtime.plan.forecast import shown
 from runtime.plan.room import warned
-from runtime.plan.topology import Topology
+from runtime.plan.topology import Placement, Topology
 from runtime.runs.checking import check
 from tests.helpers.support import configure
 
+BY_HOST = "[links]\ndevice_memory = false\n"
+TOGETHER = '[placement]\nprocesses = "per-device"\n'
 HELD = {"a": 5_000_000, "b": 3_000_000, "c": 2_000_000, "d": 1_000_000}
 
 
@@ -125,7 +130,7 @@ LARGEST = 4 * (800 * 500 + 500)  # of its largest layer, ip1
 def test_a_gpu_holds_one_piece_of_the_gradients_at_a_time_if_they_leave_it(
     tmp_path: Path, preset: str, worker: str, on_device: int
 ) -> None:
-    topology = on_gpu(tmp_path, preset)
+    topology = on_gpu(tmp_path, preset, more=BY_HOST)
     held = forecast(topology).memory[worker]
     leave = preset not in ("single", "dl4j")
     assert held["gradients"] == pytest.approx(on_device, rel=0.02)
@@ -142,16 +147,81 @@ def test_a_gpu_holds_all_gradients_if_they_are_clipped_or_added_up_over_passes(
     more = {"clipped": "clip_gradients: 1", "passes": "iter_size: 2"}
     for name, line in more.items():
         (tmp_path / name).mkdir()
-        held = forecast(on_gpu(tmp_path / name, "host-accumulate", line)).memory["replica-0"]
+        topology = on_gpu(tmp_path / name, "host-accumulate", line, BY_HOST)
+        held = forecast(topology).memory["replica-0"]
         assert held["gradients"] >= ALL
 
 
-def on_gpu(folder: Path, preset: str, line: str = "") -> Topology:
-    cluster = configure(folder, preset, workers=1 if preset == "single" else 2)
+def placed_on_gpu(folder: Path, preset: str, line: str = "", more: str = "") -> Placement:
+    """The plan of two workers on one GPU. `line`: of the solver. `more`: sections of cluster.toml."""
+    cluster = configure(folder, preset, workers=1 if preset == "single" else 2, more=more)
     solver = folder / "solver.prototxt"
     solver.write_text(solver.read_text() + line + "\n")
-    settings = ['train.devices={"*" = "cuda:0"}']
-    return check(cluster, settings, starts=False).placement.topology
+    return check(cluster, ['train.devices={"*" = "cuda:0"}'], starts=False).placement
+
+
+def on_gpu(folder: Path, preset: str, line: str = "", more: str = "") -> Topology:
+    return placed_on_gpu(folder, preset, line, more).topology
+
+
+@pytest.mark.parametrize("preset", ["sync", "mxnet-sync", "replicas", "host-accumulate"])
+def test_arrays_that_actors_read_on_one_gpu_take_its_memory_and_none_of_the_host(
+    tmp_path: Path, preset: str
+) -> None:
+    apart = on_gpu(tmp_path / "apart", preset)
+    together = on_gpu(tmp_path / "together", preset, more=TOGETHER)
+    for topology, shared in ((apart, LEAST), (together, 0)):
+        assert memory(topology) == {}
+        held = forecast(topology).memory
+        assert not any(what.endswith(" in host memory") for of in held.values() for what in of)
+        gpus = {actor.name for actor in topology.actors if actor.name != topology.lead}
+        assert {held[name].get(FOR_PROCESSES, 0) for name in gpus} == {shared}
+        assert topology.lead not in held
+
+
+def test_in_one_process_all_pieces_of_the_gradients_stay_until_they_are_added_up(
+    tmp_path: Path,
+) -> None:
+    for more, gradients, sums in (("", LARGEST, 0), (TOGETHER, ALL, 0)):
+        held = forecast(on_gpu(tmp_path / more[1:2], "host-accumulate", more=more)).memory
+        assert held["replica-0"]["gradients"] == pytest.approx(gradients, rel=0.02)
+        assert held["replica-0"].get("sums", 0) == sums
+        assert held["accumulator"]["sums"] == ALL
+    # with the collective exchange each worker adds up for itself
+    assert forecast(on_gpu(tmp_path / "c", "replicas")).memory["replica-1"]["sums"] == ALL
+
+
+def test_plan_adds_up_each_gpu_and_tells_which_arrays_stay_there(tmp_path: Path) -> None:
+    texts = {}
+    for more in ("", TOGETHER, BY_HOST):
+        placement = placed_on_gpu(tmp_path / more[1:2], "replicas", more=more)
+        found = forecast(placement.topology)
+        text = outline(placement, found)
+        size = sum(
+            size
+            for name in ("replica-0", "replica-1")
+            for what, size in found.memory[name].items()
+            if not what.endswith(" in host memory")
+        )
+        processes = "1 process; it has" if more == TOGETHER else "2 processes; each has"
+        assert f"cuda:0 of local: {shown(size)} of {processes} a context of CUDA" in text
+        texts[more] = text.count("stays on cuda:0")
+    assert texts == {"": 2, TOGETHER: 2, BY_HOST: 0}
+
+
+def test_a_link_that_carries_a_coarse_format_goes_through_the_host(tmp_path: Path) -> None:
+    cluster = configure(tmp_path, "sync", workers=2)
+    settings = ['train.devices={"*" = "cuda:0"}', 'train.gradients.format="float16"']
+    links = check(cluster, settings, starts=False).placement.topology.device_links
+    assert ("conv_model", "conv-0-0") in links
+    assert ("conv-0-0", "conv_model") not in links
+
+
+def test_actors_on_other_gpus_or_in_host_memory_share_none(tmp_path: Path) -> None:
+    cluster = configure(tmp_path, "sync", workers=2)
+    settings = ['train.devices={"*-0" = "cuda:0", "*-1" = "cuda:1", "fc_server" = "cuda:1"}']
+    links = check(cluster, settings, starts=False).placement.topology.device_links
+    assert {link for link in links if link[0] < link[1]} == {("conv-0-1", "fc_server")}
 
 
 @pytest.mark.parametrize("preset", ["firecaffe", "mxnet-sync", "sparknet", "dl4j"])

@@ -17,7 +17,7 @@ from roles.exchange.buckets import BUCKET_BYTES
 from roles.exchange.chosen_exchange import Chosen
 from roles.exchange.collective import CollectiveOptions
 from roles.forecasting.traffic import traffic
-from roles.workers.replica import ReplicaOptions
+from roles.workers.replica_options import ReplicaOptions
 from runtime import Actor, ActorSpec, Topology
 from runtime.actor_options import plain
 from runtime.plan.forecast import Forecast

@@ -15,7 +15,15 @@ import pytest
 from runtime.actors.device_sharing import DeviceOpened, DeviceSharing, OpenDevice
 from runtime.errors import ActorStopped, MessageError
 from runtime.memory.arena import Arena, Borrow, Loan
-from runtime.memory.device_arena import DEVICE, LEAST, SPAN, UNIT, DeviceArena, DeviceWindow
+from runtime.memory.device_arena import (
+    DEVICE,
+    LEAST,
+    SPAN,
+    UNIT,
+    DeviceArena,
+    DeviceWindow,
+    room_for,
+)
 from runtime.messages import wire
 from runtime.messages.message import Array, Envelope, Message, message
 from runtime.messages.received_arrays import nothing
@@ -272,3 +280,15 @@ async def test_a_peer_is_asked_once_for_each_allocation_and_may_refuse(
     ]  # fmt: skip
     sharing.forget("q")
     assert sharing.reads("far", "q", first) is None
+
+
+@pytest.mark.parametrize(
+    "sizes",
+    [(), (1,), (LEAST,), (LEAST, 1), (LEAST // 2,) * 5, (3 * LEAST, 1, LEAST), (1000,) * 50],
+)
+def test_the_memory_for_arrays_that_all_stay_is_known_before(sizes: tuple[int, ...]) -> None:
+    arena = DeviceArena()
+    assert arena.begin(HostDriver())
+    held = [arena.empty(size) for size in sizes]
+    assert None not in held
+    assert sum(arena.sizes) == room_for(sizes)
