@@ -1,5 +1,4 @@
-"""Training steps as CUDA graphs: their calls, the reasons for replays call by call, and planted
-faults. `tests.gpu.test_replay` compares their bits with those of plain steps."""
+"""Training steps as CUDA graphs: their calls, and the reasons for replays call by call. `tests.gpu.test_replay` compares their bits with those of plain steps."""
 
 from __future__ import annotations
 
@@ -111,47 +110,3 @@ assert found.as_wanted and ran, found.step.recordings.refused
 def test_the_plans_of_cudnn_are_part_of_a_graph(stand_in: Path) -> None:
     found = script(BEGIN + BY_CUDNN, with_cudnn(stand_in, on_fake_cuda(stand_in)))
     assert found.returncode == 0, found.stderr
-
-
-# a fault -> its code, and what is found
-PLANTED = {
-    "a graph is launched over memory that has moved": (
-        """
-from roles.learning.recordings import Recorded
-Recorded.moved = lambda self, net, state: False
-def run(one):
-    found = one.train(range(8))
-    old = one.store._blobs["conv"][0]
-    one.store._blobs["conv"] = (old.copy(), *one.store._blobs["conv"][1:])
-    old[...] = np.nan
-    return found + one.train(range(8, 12))
-""",
-        "AssertionError: graph",
-    ),
-    "the numbers are written before the device has read the last ones": (
-        """
-from ops.cuda.copies.transfers import Sender
-Sender.room = lambda self: self._turn
-def run(one):
-    return one.train(range(8)) + one.unread(range(8, 16))
-""",
-        "AssertionError: graph",
-    ),
-    "a scalar is an argument of a captured kernel": (
-        """
-from roles.learning.parameter_store import ParameterStore
-ParameterStore.given = property(lambda self: None, lambda self, given: None)
-def run(one):
-    return one.train(range(12))
-""",
-        "replayed call by call, since a graph leaves another 'conv.0' than a plain step",
-    ),
-}
-
-
-@pytest.mark.parametrize("fault", PLANTED)
-def test_a_planted_fault_is_found(fault: str, stand_in: Path) -> None:
-    code, expected = PLANTED[fault]
-    compared = 'compared(run, hows=("graph",))\n'
-    found = script(BEGIN + code + compared, on_fake_cuda(stand_in))
-    assert expected in found.stderr, found.stderr
