@@ -4,11 +4,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from functools import cached_property
 from typing import Any
 
 from numpy.typing import NDArray
 
 from nets.graph.fed_net import FedNet
+from nets.layers import Layer
 from ops import Array
 
 
@@ -34,16 +36,22 @@ class RepeatedNet(FedNet):
 
     def step_numbers(self) -> list[NDArray[Any]]:
         """Return the numbers of the present pass, of each layer that has some."""
-        found = (node.layer.step_numbers(node.layer.seen(self._run)) for node in self.nodes)
+        found = (layer.step_numbers(layer.seen(self._run)) for layer in self._numbered)
         return [numbers for numbers in found if numbers is not None]
 
     def read_numbers(self, arrays: Sequence[Array] | None) -> None:
         """Let the layers read the numbers of `step_numbers` from these arrays on the device in
         passes from now on. With None they compute them."""
         waiting = None if arrays is None else iter(arrays)
-        for node in self.nodes:
-            wanted = waiting and node.layer.step_numbers(node.layer.seen(self._run)) is not None
-            node.layer.numbers = next(waiting) if waiting and wanted else None
+        for layer in self._numbered:
+            wanted = waiting and layer.step_numbers(layer.seen(self._run)) is not None
+            layer.numbers = next(waiting) if waiting and wanted else None
+
+    @cached_property
+    def _numbered(self) -> list[Layer]:
+        """The layers that may have numbers of a pass: none of the 228 of ResNet-50."""
+        plain = Layer.step_numbers
+        return [node.layer for node in self.nodes if type(node.layer).step_numbers is not plain]
 
     def again(self) -> None:
         """Begin the present pass once more, with the same inputs."""

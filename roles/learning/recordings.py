@@ -7,6 +7,7 @@ import logging
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from operator import is_
 from typing import Generic, TypeGuard, TypeVar
 
 import numpy as np
@@ -56,7 +57,8 @@ class Recorded:
         return (
             any(part.moved for part in self.parts)
             or net.memory is not self.block
-            or any(a is not b for a, b in zip(self.state, state, strict=True))
+            or len(state) != len(self.state)
+            or not all(map(is_, state, self.state))
         )
 
 

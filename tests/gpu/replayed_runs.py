@@ -1,39 +1,37 @@
-"""On the stand-in: whole runs on virtual time whose passes are plain or replayed, for
+"""On the stand-in: whole runs on virtual time whose passes are plain, replayed or graphs, for
 `tests.gpu.test_replayed_runs`."""
 
 from __future__ import annotations
 
+import asyncio
+from collections import Counter
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from ops import Recording
-from tests.helpers.fc_shards import configured
-from tests.helpers.support import Simulated, train
+import fake_cuda
 
-# dropout on both sides of the cut, and running statistics
-NET = """
-name: "small"
-layer { name: "data" type: "Data" top: "data" top: "label" data_param { batch_size: 8 } }
-layer { name: "conv" type: "Convolution" bottom: "data" top: "conv"
-  convolution_param { num_output: 4 kernel_size: 5 stride: 2 weight_filler { type: "xavier" } } }
-layer { name: "norm" type: "BatchNorm" bottom: "conv" top: "norm" }
-layer { name: "scale" type: "Scale" bottom: "norm" top: "scale" scale_param { bias_term: true } }
-layer { name: "relu" type: "ReLU" bottom: "scale" top: "scale" }
-layer { name: "pool" type: "Pooling" bottom: "scale" top: "pool"
-  pooling_param { kernel_size: 2 stride: 2 } }
-layer { name: "dropped" type: "Dropout" bottom: "pool" top: "dropped"
-  dropout_param { dropout_ratio: 0.3 } }
-layer { name: "second" type: "Convolution" bottom: "dropped" top: "second"
-  convolution_param { num_output: 6 kernel_size: 3 weight_filler { type: "xavier" } } }
-layer { name: "hidden" type: "InnerProduct" bottom: "second" top: "hidden"
-  inner_product_param { num_output: 16 weight_filler { type: "xavier" } } }
-layer { name: "drop" type: "Dropout" bottom: "hidden" top: "hidden" }
-layer { name: "scores" type: "InnerProduct" bottom: "hidden" top: "scores"
-  inner_product_param { num_output: 10 weight_filler { type: "xavier" } } }
-layer { name: "accuracy" type: "Accuracy" bottom: "scores" bottom: "label" top: "accuracy"
-  include { phase: TEST } }
-layer { name: "loss" type: "SoftmaxWithLoss" bottom: "scores" bottom: "label" top: "loss" }
-"""
+from nets.files import checkpoint
+from ops import Recording
+from roles import ROLES, Options, plan
+from roles.messages import Done, Regroup
+from runtime import Actor
+from runtime.config.file import load_with_program
+from runtime.plan.placement import place
+from runtime.simulation.clock import run_virtual
+from runtime.simulation.cluster import simulate
+from tests.gpu.small_runs import written
+from tests.helpers.support import Simulated, train, with_actor
+from tests.journeys.tuning.test_other_batches import AUTO, without_tuner
+
+PASS = 0.1  # virtual seconds of a piece of work
+PAUSE = 10.0  # virtual seconds between two changes: some passes of each size of batch
+# from two groups of one worker each to one group of two, to one worker, and back with a larger batch
+WISHES = [
+    {"workers": 2, "groups": 1},
+    {"workers": 1, "groups": 1},
+    {"workers": 2, "groups": 2, "batch": 16},
+]
 replays = [0]  # the parts that were replayed
 
 
@@ -46,33 +44,52 @@ _replay = Recording.replay
 Recording.replay = _counted  # type: ignore[method-assign]
 
 
+class Regrouping(Actor):
+    """An actor that asks the coordinator for one change after the other."""
+
+    async def run(self) -> None:
+        for wish in WISHES:
+            await asyncio.sleep(PAUSE)  # on the virtual clock
+            await self.ask("coordinator", Regroup(**wish), Done)
+
+
 def run(folder: Path, preset: str, how: str) -> list[Simulated]:
-    """Train on the device `cuda:0` for 60 iterations. `how`: "plain" or "replay"."""
-    return [_trained(folder / how, preset, how, 60)]
+    """Train on the device `cuda:0` for 60 iterations. `how`: "plain", "replay" or "graph"."""
+    return [train(written(folder / how, preset, how, 60))]
+
+
+def grouped(folder: Path, preset: str, how: str) -> list[Simulated]:
+    """The same with two groups. The order of their messages is that of the virtual clock."""
+    cluster = written(folder / how, preset, how, 60, groups=2)
+    return [train(cluster, service_time=lambda actor, label: PASS)]
 
 
 def resumed(folder: Path, preset: str, how: str) -> list[Simulated]:
     """Train for 30 iterations, then for 30 more from the checkpoint."""
-    first = _trained(folder / f"{how} first", preset, how, 30)
+    first = train(written(folder / f"{how} first", preset, how, 30))
     file = folder / f"{how} first" / first.journal.of("checkpoint")[-1]["file"]
-    return [first, _trained(folder / f"{how} second", preset, how, 60, f'resume = "{file}"\n')]
+    more = f'resume = "{file}"\n'
+    return [first, train(written(folder / f"{how} second", preset, how, 60, more))]
 
 
-def _trained(folder: Path, preset: str, how: str, iterations: int, more: str = "") -> Simulated:
-    settings = f'devices = {{ "*" = "cuda:0" }}\ncudnn = "off"\ngpu_step = "{how}"\n{more}'
-    cluster = configured(
-        folder,
-        preset,
-        batch=8,
-        workers=2,
-        iterations=iterations,
-        test=True,
-        net=NET,
-        train_more=settings,
+def regrouped(folder: Path, preset: str, how: str) -> list[Simulated]:
+    """Train with two groups, and change their number, the workers and the batch on the way."""
+    cluster = written(folder / how, preset, how, 60, groups=2)
+    loaded = load_with_program(cluster, ["train.strategy.live=true", *AUTO])
+    assert isinstance(loaded.options, Options)
+    alone = without_tuner(plan(loaded.config, loaded.options))
+    more = with_actor(alone, "regrouping", {})
+    journal = run_virtual(
+        simulate(
+            place(more, loaded.config),
+            {**ROLES, "regrouping": Regrouping},
+            directory=cluster.parent,
+            service_time=lambda actor, label: PASS,
+        )
     )
-    with (folder / "solver.prototxt").open("a") as solver:
-        solver.write("test_interval: 25\n")
-    return train(cluster)
+    assert [fields["groups"] for fields in journal.of("regrouped")] == [1, 1, 2]
+    arrays, _ = checkpoint.load(cluster.parent / journal.of("checkpoint")[-1]["file"])
+    return [Simulated(journal, arrays)]
 
 
 def outcome(runs: list[Simulated]) -> dict[str, Any]:
@@ -83,3 +100,11 @@ def outcome(runs: list[Simulated]) -> dict[str, Any]:
         "tests": tests,
         **{name: array.tobytes() for name, array in runs[-1].arrays.items()},
     }
+
+
+def counted(do: Callable[[], list[Simulated]]) -> tuple[dict[str, Any], Counter[str]]:
+    """The outcome of runs, and the replays and launches of graphs in them."""
+    before = replays[0], fake_cuda.counts()["graphs"]
+    found = outcome(do())
+    after = replays[0], fake_cuda.counts()["graphs"]
+    return found, Counter(replays=after[0] - before[0], graphs=after[1] - before[1])

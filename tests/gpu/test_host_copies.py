@@ -55,3 +55,32 @@ def test_if_the_driver_refuses_to_lock_pages_one_line_reports_it_and_copies_go_o
     done = script(INTO_THE_ARENA, on_fake_cuda(stand_in), "refused")
     assert done.returncode == 0, done.stderr
     assert done.stderr.count("not page-locked: CUDARuntimeError: cudaErrorMemory") == 1
+
+
+ON_A_STREAM_OF_ITS_OWN = """
+import cupy, fake_cuda, numpy, sys
+from ops import get_backend
+from ops.cuda.copies.host_copies import HostCopies
+class Deaf(cupy.cuda.Stream):
+    def wait_event(self, event):
+        pass
+if sys.argv[1] == "planted":
+    HostCopies._stream = Deaf(non_blocking=True)
+backend = get_backend("cupy")
+backend.memory = lambda size: backend.staged(numpy.empty(size, "u1")).view(numpy.ndarray)
+wrong = 0
+for seed in range(12):
+    fake_cuda.seed(seed)
+    x = cupy.zeros(1 << 15, "f")
+    for _ in range(20):
+        x += 1  # queued
+    wrong += not (backend.to_share(x).on_host() == 20).all()
+print(wrong)
+"""
+
+
+@pytest.mark.parametrize("form", ["right", "planted"])
+def test_a_copy_waits_for_the_layer_that_it_belongs_to(form: str, stand_in: Path) -> None:
+    done = script(ON_A_STREAM_OF_ITS_OWN, on_fake_cuda(stand_in), form)
+    assert done.returncode == 0, done.stderr
+    assert int(done.stdout) == 0 if form == "right" else int(done.stdout) >= 3, done.stdout
