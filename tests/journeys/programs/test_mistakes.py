@@ -4,6 +4,8 @@ none lets the run hang."""
 from __future__ import annotations
 
 import asyncio
+import copy
+import gc
 import inspect
 import logging
 import sys
@@ -16,7 +18,17 @@ import numpy as np
 import pytest
 
 import runtime
-from runtime import Actor, ActorSpec, Array, ConvoyError, Envelope, Message, Topology, message
+from runtime import (
+    Actor,
+    ActorSpec,
+    Array,
+    AskTimeout,
+    ConvoyError,
+    Envelope,
+    Message,
+    Topology,
+    message,
+)
 
 Body = Callable[[Actor], Awaitable[object]]
 
@@ -224,6 +236,131 @@ def test_a_second_reply_and_an_exception_after_a_reply_end_the_run_with_their_li
     assert "helper has already answered Job(number=" in error_of(tmp_path, asks)
 
 
+@pytest.mark.parametrize("place", ["dict", "task", "cycle"])
+def test_an_envelope_that_is_dropped_later_is_refused_to_the_asker(
+    tmp_path: Path, place: str
+) -> None:
+    kept: dict[int, object] = {}
+
+    async def later(envelope: Envelope) -> None:
+        await asyncio.get_running_loop().create_future()
+
+    async def keeps(helper: Actor, envelope: Envelope) -> None:
+        if place == "task":
+            kept[1] = asyncio.create_task(later(envelope))
+        elif place == "cycle":
+            cycle: list[object] = [envelope]
+            cycle.append(cycle)
+        else:
+            kept[1] = {"jobs": [envelope]}
+
+    async def drops(helper: Actor, envelope: Envelope) -> int:
+        if place == "task":
+            kept.pop(1).cancel()  # type: ignore[attr-defined]
+        kept.clear()
+        gc.collect()
+        return 1
+
+    first, second = handler(keeps), handler(drops)
+
+    async def asks(lead: Actor) -> object:
+        asking = asyncio.ensure_future(lead.ask("helper", first, int))
+        await asyncio.sleep(0)
+        assert await lead.ask("helper", second, int) == 1
+        return await asking
+
+    assert "in on_job: the handler ended without an answer" in error_of(tmp_path, asks)
+
+
+def test_an_exception_in_a_tell_ends_the_run_also_after_an_ask_that_was_dropped(
+    tmp_path: Path,
+) -> None:
+    kept: list[Envelope] = []
+
+    async def keeps(helper: Actor, envelope: Envelope) -> None:
+        kept.append(envelope)
+
+    async def fails(helper: Actor, envelope: Envelope) -> None:
+        kept.clear()
+        raise ValueError("in a tell")
+
+    first, second = handler(keeps), handler(fails)
+
+    async def asks(lead: Actor) -> object:
+        with pytest.raises(AskTimeout):
+            await lead.ask("helper", first, int, timeout=0.01)
+        for _ in range(3):  # one of their envelopes takes the place of the first in memory
+            await lead.tell("helper", second)
+        return await asyncio.get_running_loop().create_future()
+
+    assert "in fails: ValueError: in a tell" in error_of(tmp_path, asks)
+
+
+def test_a_copy_of_an_envelope_can_be_answered_and_an_ask_gets_one_answer(tmp_path: Path) -> None:
+    kept: list[object] = []
+
+    async def copies(helper: Actor, envelope: Envelope) -> None:
+        kept.append(asyncio.ensure_future(helper.reply(envelope._replace(step=3), 5)))
+
+    async def twice(helper: Actor, envelope: Envelope) -> None:
+        await asyncio.gather(helper.reply(envelope, 6), helper.reply(copy.copy(envelope), 7))
+
+    jobs = [handler(body) for body in (copies, twice)]
+
+    async def asks(lead: Actor) -> object:
+        assert await lead.ask("helper", jobs[0], int) == 5
+        assert await lead.ask("helper", jobs[1], int) == 6
+        return await asyncio.get_running_loop().create_future()
+
+    assert "in twice: answered: helper has already answered Job(" in error_of(tmp_path, asks)
+
+
+async def _cancelled() -> None:
+    task = asyncio.ensure_future(asyncio.sleep(60))
+    task.cancel()
+    await task
+
+
+def test_an_actor_that_awaits_a_cancelled_task_is_reported_with_its_line(tmp_path: Path) -> None:
+    async def handles(helper: Actor, envelope: Envelope) -> None:
+        await _cancelled()
+
+    job = handler(handles)
+
+    async def asks(lead: Actor) -> object:
+        return await lead.ask("helper", job, int)
+
+    async def tells(lead: Actor) -> object:
+        await lead.tell("helper", job)
+        return await asyncio.get_running_loop().create_future()
+
+    async def runs(lead: Actor) -> object:
+        return await _cancelled()
+
+    for body in (asks, tells, runs):
+        told = error_of(tmp_path, body)
+        assert "test_mistakes.py:" in told
+        assert "in _cancelled: CancelledError: a task or a future that it awaits was" in told
+
+
+def test_an_error_in_a_task_group_of_a_handler_is_the_error_that_the_asker_sees(
+    tmp_path: Path,
+) -> None:
+    async def fails() -> None:
+        raise ValueError("in a group")
+
+    async def groups(helper: Actor, envelope: Envelope) -> None:
+        async with asyncio.TaskGroup() as tasks:
+            tasks.create_task(fails())
+
+    job = handler(groups)
+
+    async def asks(lead: Actor) -> object:
+        return await lead.ask("helper", job, int)
+
+    assert "in fails: ValueError: in a group" in error_of(tmp_path, asks)
+
+
 def test_a_late_answer_to_an_asker_that_no_longer_waits_is_no_warning(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -262,6 +399,18 @@ def test_an_exit_in_an_actor_is_named_with_its_line(tmp_path: Path) -> None:
     ("sends", "expected"),
     [
         (lambda lead: lead.ask(Job(number=1), "helper", int), "found 'helper', expected a message"),
+        (
+            lambda lead: lead.ask("helper", Job(number=1), Job(number=2)),
+            "found Job(number=2) as the class of the answer, expected a class of messages",
+        ),
+        (
+            lambda lead: lead.ask("helper", Job(number=1), list[int]),
+            "found list[int] as the class of the answer",
+        ),
+        (
+            lambda lead: lead.reply(Job(number=1), 5),  # type: ignore[arg-type]
+            "reply(envelope, answer): found Job(number=1), expected the envelope of the ask",
+        ),
         (lambda lead: lead.tell("helper", Job), "found the class Job, expected an object of it"),
         (lambda lead: lead.tell("helper", Job(number="3")), "Job.number is '3', expected int"),
         (
@@ -295,7 +444,7 @@ def test_methods_of_an_actors_life_must_be_coroutines() -> None:
         class Plain(Actor):
             def run(self) -> None: ...  # type: ignore[override]
 
-    with pytest.raises(TypeError, match=r"Yields\.on_stop: write `async def on_stop\(self\)`$"):
+    with pytest.raises(TypeError, match=r"Yields\.on_stop: .* without `yield`; a handler returns"):
 
         class Yields(Actor):
             async def on_stop(self) -> Any:
