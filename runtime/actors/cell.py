@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import asyncio
-import logging
 from collections import deque
 from collections.abc import Callable
 from functools import partial
 
 from runtime.actors.actor import Actor
 from runtime.actors.asked import asked, is_open
-from runtime.actors.guarded import ends, guarded, shown
+from runtime.actors.guarded import ends, guarded, shown, stopped
 from runtime.actors.refusals import Refusals
 from runtime.actors.service import Service
 from runtime.errors import MessageError, Unsendable
@@ -18,8 +17,6 @@ from runtime.messages.message import Envelope, Message, Refusal
 from runtime.tracing.tracer import Tracer
 from runtime.transport import Release
 from runtime.user_code import told
-
-STOP_SECONDS = 1.0  # seconds that on_stop may take
 
 
 class Cell:
@@ -82,10 +79,7 @@ class Cell:
         await asyncio.gather(*self.tasks, return_exceptions=True)
         while self.inbox:
             self.inbox.popleft()[1]()
-        try:
-            await asyncio.wait_for(self.actor.on_stop(), STOP_SECONDS)
-        except Exception:  # one actor's failing end must not keep the other actors from theirs
-            logging.getLogger("convoy").exception("%s: on_stop failed", self.actor.name)
+        await stopped(self.actor)
 
     async def _serve(self) -> None:
         actor = self.actor

@@ -1,14 +1,19 @@
-"""The end of an actor's tasks: an error fails the actor, and cancelling a task only ends it."""
+"""The end of an actor and of its tasks: an error of a task fails the actor. Cancelling a task only
+ends it."""
 
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections.abc import Callable, Coroutine
 from typing import Any
 
+from runtime.actors.actor import Actor
 from runtime.actors.misuse import was_cancelled
 from runtime.errors import ProgramFailed, root_of
 from runtime.user_code import told
+
+STOP_SECONDS = 1.0  # seconds that on_stop may take
 
 
 async def guarded(
@@ -23,6 +28,17 @@ async def guarded(
         if ends(error):
             raise
         failed(shown(error))
+
+
+async def stopped(actor: Actor) -> None:
+    """Call the actor's on_stop. An error is logged, since it must not keep other actors from their
+    ends."""
+    try:
+        await asyncio.wait_for(actor.on_stop(), STOP_SECONDS)
+    except (Exception, asyncio.CancelledError) as error:
+        if ends(error):
+            raise
+        logging.getLogger("convoy").exception("%s: on_stop failed", actor.name)
 
 
 def ends(error: BaseException) -> bool:

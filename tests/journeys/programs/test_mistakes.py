@@ -4,8 +4,6 @@ none lets the run hang."""
 from __future__ import annotations
 
 import asyncio
-import copy
-import gc
 import inspect
 import logging
 import sys
@@ -22,7 +20,6 @@ from runtime import (
     Actor,
     ActorSpec,
     Array,
-    AskTimeout,
     ConvoyError,
     Envelope,
     Message,
@@ -67,9 +64,19 @@ class Lead(Actor):
         self.emit("done", answer=await mistake(self))
 
 
+class Stopping(Actor):
+    """Notes its end, which fails if its name is "fails"."""
+
+    async def on_stop(self) -> None:
+        STOPPED.append(self.name)
+        if self.name == "fails":
+            await _cancelled()
+
+
+STOPPED: list[str] = []
 HANDLE: list[Callable[[Actor, Envelope], Awaitable[object]]] = []
 MISTAKES: dict[str, Body] = {}
-ROLES = {"lead": Lead, "helper": Helper}
+ROLES = {"lead": Lead, "helper": Helper, "stopping": Stopping}
 
 
 async def tells_without_await(lead: Actor) -> None:
@@ -236,85 +243,6 @@ def test_a_second_reply_and_an_exception_after_a_reply_end_the_run_with_their_li
     assert "helper has already answered Job(number=" in error_of(tmp_path, asks)
 
 
-@pytest.mark.parametrize("place", ["dict", "task", "cycle"])
-def test_an_envelope_that_is_dropped_later_is_refused_to_the_asker(
-    tmp_path: Path, place: str
-) -> None:
-    kept: dict[int, object] = {}
-
-    async def later(envelope: Envelope) -> None:
-        await asyncio.get_running_loop().create_future()
-
-    async def keeps(helper: Actor, envelope: Envelope) -> None:
-        if place == "task":
-            kept[1] = asyncio.create_task(later(envelope))
-        elif place == "cycle":
-            cycle: list[object] = [envelope]
-            cycle.append(cycle)
-        else:
-            kept[1] = {"jobs": [envelope]}
-
-    async def drops(helper: Actor, envelope: Envelope) -> int:
-        if place == "task":
-            kept.pop(1).cancel()  # type: ignore[attr-defined]
-        kept.clear()
-        gc.collect()
-        return 1
-
-    first, second = handler(keeps), handler(drops)
-
-    async def asks(lead: Actor) -> object:
-        asking = asyncio.ensure_future(lead.ask("helper", first, int))
-        await asyncio.sleep(0)
-        assert await lead.ask("helper", second, int) == 1
-        return await asking
-
-    assert "in on_job: the handler ended without an answer" in error_of(tmp_path, asks)
-
-
-def test_an_exception_in_a_tell_ends_the_run_also_after_an_ask_that_was_dropped(
-    tmp_path: Path,
-) -> None:
-    kept: list[Envelope] = []
-
-    async def keeps(helper: Actor, envelope: Envelope) -> None:
-        kept.append(envelope)
-
-    async def fails(helper: Actor, envelope: Envelope) -> None:
-        kept.clear()
-        raise ValueError("in a tell")
-
-    first, second = handler(keeps), handler(fails)
-
-    async def asks(lead: Actor) -> object:
-        with pytest.raises(AskTimeout):
-            await lead.ask("helper", first, int, timeout=0.01)
-        for _ in range(3):  # one of their envelopes takes the place of the first in memory
-            await lead.tell("helper", second)
-        return await asyncio.get_running_loop().create_future()
-
-    assert "in fails: ValueError: in a tell" in error_of(tmp_path, asks)
-
-
-def test_a_copy_of_an_envelope_can_be_answered_and_an_ask_gets_one_answer(tmp_path: Path) -> None:
-    kept: list[object] = []
-
-    async def copies(helper: Actor, envelope: Envelope) -> None:
-        kept.append(asyncio.ensure_future(helper.reply(envelope._replace(step=3), 5)))
-
-    async def twice(helper: Actor, envelope: Envelope) -> None:
-        await asyncio.gather(helper.reply(envelope, 6), helper.reply(copy.copy(envelope), 7))
-
-    jobs = [handler(body) for body in (copies, twice)]
-
-    async def asks(lead: Actor) -> object:
-        assert await lead.ask("helper", jobs[0], int) == 5
-        assert await lead.ask("helper", jobs[1], int) == 6
-        return await asyncio.get_running_loop().create_future()
-
-    assert "in twice: answered: helper has already answered Job(" in error_of(tmp_path, asks)
-
-
 async def _cancelled() -> None:
     task = asyncio.ensure_future(asyncio.sleep(60))
     task.cancel()
@@ -341,6 +269,24 @@ def test_an_actor_that_awaits_a_cancelled_task_is_reported_with_its_line(tmp_pat
         told = error_of(tmp_path, body)
         assert "test_mistakes.py:" in told
         assert "in _cancelled: CancelledError: a task or a future that it awaits was" in told
+
+
+def test_an_end_that_awaits_a_cancelled_task_does_not_keep_other_actors_from_theirs(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    async def ends(lead: Actor) -> int:
+        return 1
+
+    MISTAKES["ends"] = ends
+    names = ("fails", "last")
+    specs = (
+        ActorSpec("lead", "lead", {"mistake": "ends"}),
+        *(ActorSpec(name, "stopping") for name in names),
+    )
+    topology = Topology(__name__, specs, tuple(("lead", name) for name in names), "lead")
+    assert runtime.run(topology, directory=tmp_path, processes="here") == {"answer": 1}
+    assert [*names] == STOPPED
+    assert "fails: on_stop failed" in caplog.text
 
 
 def test_an_error_in_a_task_group_of_a_handler_is_the_error_that_the_asker_sees(
