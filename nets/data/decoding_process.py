@@ -2,11 +2,13 @@
 
 Started as `python -m nets.data.decoding_process FILE SIZE`. FILE is the descriptor of the shared
 memory, SIZE its bytes. Each request is the size of its header and of the picture, a header in JSON,
-and the bytes of the picture. Each answer is a line of JSON:
+and the bytes of the picture. Each answer is a short line of JSON:
 
-    {"notices": [[where, kind, detail], ...], "shape": [C, H, W]}    the shape that was found
-    {"notices": [...], "problems": [...]}                            the lines of a DataError
-    {"notices": [...]}                                               an error of another type
+    {"shape": [C, H, W], "notices": [[kind, detail], ...]}    the shape that was found
+    {}                                                        the picture has an error
+
+Answers must be short: the pipe of a user may have room for 8 KB only, and both sides would wait for
+each other if the answers that the parent has not read filled it.
 """
 
 from __future__ import annotations
@@ -25,7 +27,6 @@ from numpy.typing import NDArray
 from nets.data.decoding import Picture
 from nets.data.decoding_processes import READY, SIZES
 from nets.data.pictures.notices import NOTICES
-from nets.errors import DataError
 
 
 def main(file: int, size: int) -> None:
@@ -56,18 +57,16 @@ def _requests(stream: BinaryIO) -> Iterator[tuple[bytes, bytes]]:
 
 
 def _answer(memory: NDArray[np.uint8], head: bytes, data: bytes) -> dict[str, Any]:
-    where, color, orientation, size, remedy, shape, offset = json.loads(head)
-    picture = Picture(data, where, color, orientation, size and tuple(size), remedy)
+    where, color, orientation, size, shape, offset = json.loads(head)
+    picture = Picture(data, where, color, orientation, size and tuple(size))
     with NOTICES.collected() as notices:
         try:
             image_CHW = picture.image()
-        except DataError as error:
-            return {"notices": notices, "problems": error.problems}
         except Exception:  # noqa: BLE001  # the parent decodes the picture itself, and meets it again
-            return {"notices": notices}
+            return {}
     if list(image_CHW.shape) == shape:
         memory[offset : offset + image_CHW.nbytes].reshape(shape)[...] = image_CHW
-    return {"notices": notices, "shape": image_CHW.shape}
+    return {"shape": image_CHW.shape, "notices": [(kind, detail) for _, kind, detail in notices]}
 
 
 if __name__ == "__main__":

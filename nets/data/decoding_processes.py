@@ -239,7 +239,8 @@ class _Process:
                 pipe.close()
 
     def _ask(self, picture: Picture, shape: tuple[int, ...], offset: int) -> None:
-        head = json.dumps([*picture[1:], shape, offset]).encode()
+        *about, _ = picture[1:]
+        head = json.dumps([*about, shape, offset]).encode()
         # if the process has ended, its answer is missing, and `_fault` reports that
         with suppress(OSError, ValueError):
             self._requests.write(SIZES.pack(len(head), len(picture.data)))
@@ -257,12 +258,10 @@ class _Process:
                 "picture"
             )
         answer = json.loads(line)
-        for notice in answer["notices"]:
-            NOTICES.note(*notice)
-        if "problems" in answer:
-            return DataError(answer["problems"])
+        for notice in answer.get("notices", ()):
+            NOTICES.note(picture.where, *notice)
         try:
-            if "shape" not in answer:  # an error of another type: it comes again here
+            if "shape" not in answer:  # its error comes again here
                 image_CHW[...] = decoded([picture], 1, image_CHW.shape)[0]
             else:
                 check_shape(tuple(answer["shape"]), picture.where, image_CHW.shape)

@@ -49,9 +49,9 @@ class Keys:
         limits = {
             "quorum": (self.quorum in (GRACE, ALL), f"'{GRACE}' or '{ALL}'"),
             "steps": (self.steps in (SPEED, EQUAL), f"'{SPEED}' or '{EQUAL}'"),
-            "grace": (0 <= self.grace < 3600, "seconds from 0 to 3600"),
+            "grace": (0 <= self.grace < 3600, "seconds >= 0 and < 3600"),
             "period": (self.period >= 0, "an integer >= 0"),
-            "speeds": (all(0 < speed < 1e9 for speed in self.speeds), "numbers > 0"),
+            "speeds": (all(0 < speed < 1e9 for speed in self.speeds), "numbers > 0 and < 1e9"),
             "outer_rate": (0 < self.outer_rate <= 10, "a number > 0 and <= 10"),
             "outer_momentum": (0 <= (self.outer_momentum or 0.0) < 1, "a number >= 0 and < 1"),
         }
@@ -62,8 +62,8 @@ class Keys:
     def check(self, strategy: Strategy) -> None:
         """Raise ValueError if the keys do not suit the number of workers."""
         if self.speeds and len(self.speeds) != strategy.workers:
-            text = f"expected {strategy.workers}, one for each worker"
-            raise ValueError(f"speeds: found {len(self.speeds)} numbers, {text}")
+            text = f"expected a number for each of {strategy.workers} workers"
+            raise ValueError(f"speeds: found {self.speeds!r}, {text}")
 
     @property
     def together(self) -> bool:

@@ -31,6 +31,9 @@ event_fields     The fields of an event, checked where the actor emits it, so th
 misuse           Errors for wrong sends, wrong asks and wrong answers of actors, in words
 actor_requests   The messages that every actor handles, until its class handles them in its own way
 device_sharing   The memory on a device that a process shares with peers on the same device
+asked            An ask at its receiver: its envelope notices if it is dropped without an answer
+guarded          The end of an actor and of its tasks: an error of a task fails the actor
+refusals         The refusals of an actor
 
 See docs/decisions/messages.md.
 """

@@ -28,7 +28,7 @@ from runtime.actors.actor_state import Placed
 from runtime.actors.actor_work import Working
 from runtime.actors.conversation import Conversation
 from runtime.actors.handlers import handlers_of
-from runtime.actors.misuse import check_message, check_unanswered
+from runtime.actors.misuse import answering, check_answer, check_envelope, check_message
 from runtime.actors.reserved_names import Handlers, Overrides, refuse_class, reserved_names
 from runtime.compute.compute import Compute
 from runtime.messages.message import Envelope, Message
@@ -99,6 +99,7 @@ class Actor(Measured, Parent, Requested, Working):
         ActorStopped if the peer has stopped or its process has died, and AskTimeout after `timeout`
         seconds."""
         check_message("ask(to, message, answer)", message)
+        check_answer(answer)
         state = self._runtime
         send = state.host.ask
         if timeout is not None or asyncio.current_task() is not state.inbox_task:
@@ -114,13 +115,17 @@ class Actor(Measured, Parent, Requested, Working):
         """Answer an ask with a message or a plain value (`plain_values`), now or later. Keep the
         envelope until then. Sends nothing if the message was not an ask, or if its asker has
         died. Raises Unsendable for any other object, and for a second answer."""
+        check_envelope(envelope)
         if not envelope.reply_to:
             return
         state = self._runtime
-        check_unanswered(state, envelope)
         said = answer if isinstance(answer, Message) else packed(answer)
-        await state.host.answer(state.name, envelope, said)
-        state.unanswered.discard(id(envelope))
+        owed = answering(state.name, envelope)
+        try:
+            await state.host.answer(state.name, envelope, said)
+        except BaseException:  # nothing was sent, so another answer may follow
+            owed.given = False
+            raise
 
     def __repr__(self) -> str:
         return f"<{type(self).__name__} {getattr(self, 'name', '(not placed)')}>"

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Generic, Protocol, TypeVar, overload
 
@@ -126,8 +126,6 @@ class ActorState:
     # the peer whose answer a handler awaits without a timeout, and the number of that ask
     blocked_by: tuple[str, int] = ("", 0)
     asked: int = 0  # number of such asks so far
-    # the asks that its handlers got and that have no answer yet, as ids of their envelopes
-    unanswered: set[int] = field(default_factory=set)
 
     @property
     def incarnation(self) -> int:

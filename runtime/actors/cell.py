@@ -3,22 +3,20 @@
 from __future__ import annotations
 
 import asyncio
-import logging
 from collections import deque
-from collections.abc import Callable, Coroutine
-from sys import getrefcount
-from typing import Any
+from collections.abc import Callable
+from functools import partial
 
 from runtime.actors.actor import Actor
-from runtime.actors.misuse import ALONE, unanswered_by
+from runtime.actors.asked import asked, is_open
+from runtime.actors.guarded import ends, guarded, shown, stopped
+from runtime.actors.refusals import Refusals
 from runtime.actors.service import Service
-from runtime.errors import MessageError, ProgramFailed, Unsendable, root_of
+from runtime.errors import MessageError, Unsendable
 from runtime.messages.message import Envelope, Message, Refusal
 from runtime.tracing.tracer import Tracer
 from runtime.transport import Release
 from runtime.user_code import told
-
-STOP_SECONDS = 1.0  # seconds that on_stop may take
 
 
 class Cell:
@@ -45,6 +43,7 @@ class Cell:
         self._finished = finished
         self._reject = reject
         self.tasks: list[asyncio.Task[None]] = []
+        self._refusals = Refusals(actor)
 
     def __repr__(self) -> str:
         return (
@@ -63,13 +62,15 @@ class Cell:
     def begin(self) -> None:
         """Open the inbox and start the actor's own work."""
         name = self.actor.name
+        failed = partial(self._failed, name)
         self.tasks = [
-            asyncio.create_task(self._guard(self._serve), name=f"{name} inbox"),
-            asyncio.create_task(self._guard(self._work), name=f"{name} run"),
+            asyncio.create_task(guarded(self._serve, failed), name=f"{name} inbox"),
+            asyncio.create_task(guarded(self._work, failed), name=f"{name} run"),
         ]
 
     def cancel(self) -> None:
         """Cancel the actor's tasks. `ended` waits for their end."""
+        self._refusals.end()
         for task in self.tasks:
             task.cancel()
 
@@ -78,10 +79,7 @@ class Cell:
         await asyncio.gather(*self.tasks, return_exceptions=True)
         while self.inbox:
             self.inbox.popleft()[1]()
-        try:
-            await asyncio.wait_for(self.actor.on_stop(), STOP_SECONDS)
-        except Exception:  # one actor's failing end must not keep the other actors from theirs
-            logging.getLogger("convoy").exception("%s: on_stop failed", self.actor.name)
+        await stopped(self.actor)
 
     async def _serve(self) -> None:
         actor = self.actor
@@ -89,8 +87,8 @@ class Cell:
         inbox = self.inbox
         service = self.service
         loop = asyncio.get_running_loop()
+        dropped = self._refusals.dropped
         actor._runtime.inbox_task = asyncio.current_task()
-        unanswered = actor._runtime.unanswered
         since = clock()
         while True:
             if not inbox:
@@ -101,7 +99,7 @@ class Cell:
                 since = inbox[0][2]
             envelope, release, came = inbox.popleft()
             if envelope.reply_to:
-                unanswered.add(id(envelope))
+                envelope = asked(envelope, dropped)
             kind = type(envelope.message)
             if (sums := service.get(kind)) is None:
                 sums = service[kind] = Service(kind.__name__, getattr(actor, actor.handlers[kind]))
@@ -112,20 +110,19 @@ class Cell:
                 if answer is not None:
                     await actor.reply(envelope, answer)
                     answer = None  # frees its arrays
-                elif id(envelope) in unanswered and getrefcount(envelope) == ALONE:
-                    await actor.reply(envelope, Refusal(error=unanswered_by(sums.handle)))
-            except Exception as error:
-                is_open = id(envelope) in unanswered  # an asker waits for the answer
+            except (Exception, asyncio.CancelledError) as error:
+                if ends(error):
+                    raise
                 if isinstance(error, MessageError) and not isinstance(error, Unsendable):
                     # not legal here: rejected and counted; it changed nothing
                     self._reject(envelope.sender, error)
-                    if is_open:
+                    if is_open(envelope):
                         await actor.reply(envelope, Refusal(error=str(error)))
                     continue
-                if not is_open:
+                if not is_open(envelope):
                     raise
                 actor.log.exception("%s could not answer %r", actor.name, envelope)
-                await actor.reply(envelope, Refusal(error=told(error)))
+                await actor.reply(envelope, Refusal(error=told(shown(error))))
             finally:
                 if began is not None and self.tracer is not None:
                     self.tracer.handled(envelope, began)
@@ -144,11 +141,3 @@ class Cell:
         await self.actor.run()
         if type(self.actor).run is not Actor.run:
             self._finished(self.actor.name)
-
-    async def _guard(self, life: Callable[[], Coroutine[Any, Any, None]]) -> None:
-        try:
-            await life()
-        except SystemExit as error:  # it would end the event loop without a report
-            self._failed(self.actor.name, ProgramFailed(told(error)))
-        except Exception as error:  # noqa: BLE001  # any error is this actor's failure: report it
-            self._failed(self.actor.name, root_of(error))

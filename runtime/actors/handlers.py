@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+from collections.abc import Callable
 
 from runtime.messages.message import (
     Message,
@@ -28,12 +29,12 @@ def handlers_of(kind: type) -> dict[type[Message], str]:
         found |= vars(base).get("handlers", {})
     for name, function in vars(kind).items():
         if name in LIFE and not inspect.iscoroutinefunction(inspect.unwrap(function)):
-            raise TypeError(f"{kind.__name__}.{name}: write `async def {name}(self)`")
+            raise TypeError(f"{kind.__name__}.{name}: {_coroutine(function, name, '(self)')}")
         if not name.startswith("on_") or name in LIFE:
             continue
         # a decorator may be a plain function that returns the coroutine of the handler
         if not inspect.iscoroutinefunction(inspect.unwrap(function)):
-            raise TypeError(f"{kind.__name__}.{name}: write `async def {name}{PARAMETERS}`")
+            raise TypeError(f"{kind.__name__}.{name}: {_coroutine(function, name, PARAMETERS)}")
         message = message_annotation(function)
         if message is None or name != f"on_{snake_case(message.__name__)}":
             other = "" if message is None else f", found {message.__name__}"
@@ -51,3 +52,11 @@ def handlers_of(kind: type) -> dict[type[Message], str]:
             raise TypeError(f"{kind.__name__}.{name}: {text}; {wanted}") from None
         found[message] = name
     return found
+
+
+def _coroutine(function: Callable[..., object], name: str, parameters: str) -> str:
+    """Describe how to write a function that is not a coroutine as one."""
+    wanted = f"write `async def {name}{parameters}`"
+    if inspect.isasyncgenfunction(inspect.unwrap(function)):
+        return f"{wanted} without `yield`; a handler returns its answer"
+    return wanted

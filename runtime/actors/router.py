@@ -182,8 +182,9 @@ class Router:
             problem = self._take(envelope)
         if cell is None or problem is not None:
             release()
-            if answers and self.asks.given_up(answers):  # a late answer is no mistake of its sender
-                self._metrics.rejected("unasked")
+            is_late = self._homes.is_late(envelope)
+            if is_late or (answers and self.asks.given_up(answers)):  # no mistake of its sender
+                self._metrics.rejected("unknown_sender" if is_late else "unasked")
                 return
             self.reject(envelope.sender, problem)
             return

@@ -15,7 +15,7 @@ from runtime.transport import Transport
 
 R = TypeVar("R")
 MOST_GIVEN_UP = 1024  # asks whose askers no longer wait
-MOST_FORMER = 256  # actors that have ended, of which late messages count
+MOST_FORMER = 256  # actors that have ended, of which late messages are known
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,6 +39,7 @@ class Homes(dict[str, Home]):
     def __init__(self) -> None:
         super().__init__()
         self._former: dict[str, Home] = {}
+        self._lost: dict[str, int] = {}  # actor -> its last life, which ended
 
     def of_sender(self, actor: str) -> Home | None:
         """Return the home from which messages of an actor come. The last messages of an actor that
@@ -53,11 +54,19 @@ class Homes(dict[str, Home]):
             del self[actor]
         for road in {home.road for home in gone.values()}:
             road.disconnect(process, f"process {process} is gone")
+        self._lost |= {actor: home.incarnation for actor, home in gone.items()}
+        for actor in list(self._lost)[:-MOST_FORMER]:
+            del self._lost[actor]
         if in_order:
             self._former |= gone
             for actor in list(self._former)[:-MOST_FORMER]:
                 del self._former[actor]
         return gone.keys()
+
+    def is_late(self, envelope: Envelope) -> bool:
+        """Whether a message comes from a life of its sender that has ended: it was under way when
+        its process died, was told to leave, or ended."""
+        return self._lost.get(envelope.sender, 0) == envelope.incarnation
 
 
 class Returning:

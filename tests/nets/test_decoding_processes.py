@@ -1,6 +1,7 @@
 """Processes that decode give the same images, in any number, and no picture or death of a process
 makes a reader hang. They leave nothing behind."""
 
+import fcntl
 import logging
 import os
 import signal
@@ -247,17 +248,18 @@ def test_an_answer_that_a_death_cut_off_is_no_answer(listed, two):
         process._answers = answers
 
 
-def test_after_an_error_that_is_no_fault_of_a_picture_the_process_gives_each_answer_once(
+def test_after_an_error_that_is_no_fault_of_a_picture_each_picture_gets_its_own_answer(
     listed, shared
 ):
     source = source_of(listed)
-    expected, _ = source.read(np.arange(COUNT))
     pictures = [source._picture(at) for at in range(COUNT)]
-    pictures[COUNT - 4] = pictures[COUNT - 4]._replace(size=("wide", 1))
+    odd = pictures.copy()
+    odd[COUNT - 4] = odd[COUNT - 4]._replace(size=("wide", 1))
     with pytest.raises(TypeError):
+        shared(odd, COUNT, (3, 64, 72))
+    pictures[-1] = pictures[-1]._replace(data=b"damaged")
+    with pytest.raises(DataError, match=r"/23\.jpg: "):
         shared(pictures, COUNT, (3, 64, 72))
-    source.decode_with(shared)
-    assert (source.read(np.arange(COUNT))[0] == expected).all()
 
 
 def test_processes_start_with_small_pipes_if_the_user_has_no_memory_for_large_ones(
@@ -271,6 +273,28 @@ def test_processes_start_with_small_pipes_if_the_user_has_no_memory_for_large_on
         assert repr(decoders) == "<1 decoding processes, 1 idle>"
         assert (source.read(np.arange(COUNT))[0] == expected).all()
     assert not caplog.records
+
+
+def test_pipes_of_one_page_do_not_let_both_sides_wait_for_each_other(listed, two, tmp_path):
+    deep = tmp_path / "/".join(["d" * 200] * 8)
+    deep.mkdir(parents=True)
+    for at in range(COUNT):
+        photo = listed.with_name(f"{at}.jpg")
+        (deep / photo.name).write_bytes(photo.read_bytes()[:-2])  # no end marker: a notice
+    listed = listed.rename(deep / listed.name)
+    source = source_of(listed)
+    expected, _ = source.read(np.arange(COUNT))
+    for process in two._all:
+        for pipe in (process._requests, process._answers):
+            fcntl.fcntl(pipe, fcntl.F_SETPIPE_SZ, 4096)
+    source.decode_with(two)
+    found = []
+    reading = threading.Thread(target=lambda: found.append(source.read(np.arange(COUNT))[0]))
+    reading.start()
+    reading.join(60)
+    if reading.is_alive():
+        two.close()
+    assert (found[0] == expected).all()
 
 
 def test_processes_start_when_shares_are_late_several_times_in_a_row(listed):

@@ -16,7 +16,16 @@ import numpy as np
 import pytest
 
 import runtime
-from runtime import Actor, ActorSpec, Array, ConvoyError, Envelope, Message, Topology, message
+from runtime import (
+    Actor,
+    ActorSpec,
+    Array,
+    ConvoyError,
+    Envelope,
+    Message,
+    Topology,
+    message,
+)
 
 Body = Callable[[Actor], Awaitable[object]]
 
@@ -55,9 +64,19 @@ class Lead(Actor):
         self.emit("done", answer=await mistake(self))
 
 
+class Stopping(Actor):
+    """Notes its end, which fails if its name is "fails"."""
+
+    async def on_stop(self) -> None:
+        STOPPED.append(self.name)
+        if self.name == "fails":
+            await _cancelled()
+
+
+STOPPED: list[str] = []
 HANDLE: list[Callable[[Actor, Envelope], Awaitable[object]]] = []
 MISTAKES: dict[str, Body] = {}
-ROLES = {"lead": Lead, "helper": Helper}
+ROLES = {"lead": Lead, "helper": Helper, "stopping": Stopping}
 
 
 async def tells_without_await(lead: Actor) -> None:
@@ -224,6 +243,70 @@ def test_a_second_reply_and_an_exception_after_a_reply_end_the_run_with_their_li
     assert "helper has already answered Job(number=" in error_of(tmp_path, asks)
 
 
+async def _cancelled() -> None:
+    task = asyncio.ensure_future(asyncio.sleep(60))
+    task.cancel()
+    await task
+
+
+def test_an_actor_that_awaits_a_cancelled_task_is_reported_with_its_line(tmp_path: Path) -> None:
+    async def handles(helper: Actor, envelope: Envelope) -> None:
+        await _cancelled()
+
+    job = handler(handles)
+
+    async def asks(lead: Actor) -> object:
+        return await lead.ask("helper", job, int)
+
+    async def tells(lead: Actor) -> object:
+        await lead.tell("helper", job)
+        return await asyncio.get_running_loop().create_future()
+
+    async def runs(lead: Actor) -> object:
+        return await _cancelled()
+
+    for body in (asks, tells, runs):
+        told = error_of(tmp_path, body)
+        assert "test_mistakes.py:" in told
+        assert "in _cancelled: CancelledError: a task or a future that it awaits was" in told
+
+
+def test_an_end_that_awaits_a_cancelled_task_does_not_keep_other_actors_from_theirs(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    async def ends(lead: Actor) -> int:
+        return 1
+
+    MISTAKES["ends"] = ends
+    names = ("fails", "last")
+    specs = (
+        ActorSpec("lead", "lead", {"mistake": "ends"}),
+        *(ActorSpec(name, "stopping") for name in names),
+    )
+    topology = Topology(__name__, specs, tuple(("lead", name) for name in names), "lead")
+    assert runtime.run(topology, directory=tmp_path, processes="here") == {"answer": 1}
+    assert [*names] == STOPPED
+    assert "fails: on_stop failed" in caplog.text
+
+
+def test_an_error_in_a_task_group_of_a_handler_is_the_error_that_the_asker_sees(
+    tmp_path: Path,
+) -> None:
+    async def fails() -> None:
+        raise ValueError("in a group")
+
+    async def groups(helper: Actor, envelope: Envelope) -> None:
+        async with asyncio.TaskGroup() as tasks:
+            tasks.create_task(fails())
+
+    job = handler(groups)
+
+    async def asks(lead: Actor) -> object:
+        return await lead.ask("helper", job, int)
+
+    assert "in fails: ValueError: in a group" in error_of(tmp_path, asks)
+
+
 def test_a_late_answer_to_an_asker_that_no_longer_waits_is_no_warning(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -262,6 +345,18 @@ def test_an_exit_in_an_actor_is_named_with_its_line(tmp_path: Path) -> None:
     ("sends", "expected"),
     [
         (lambda lead: lead.ask(Job(number=1), "helper", int), "found 'helper', expected a message"),
+        (
+            lambda lead: lead.ask("helper", Job(number=1), Job(number=2)),
+            "found Job(number=2) as the class of the answer, expected a class of messages",
+        ),
+        (
+            lambda lead: lead.ask("helper", Job(number=1), list[int]),
+            "found list[int] as the class of the answer",
+        ),
+        (
+            lambda lead: lead.reply(Job(number=1), 5),  # type: ignore[arg-type]
+            "reply(envelope, answer): found Job(number=1), expected the envelope of the ask",
+        ),
         (lambda lead: lead.tell("helper", Job), "found the class Job, expected an object of it"),
         (lambda lead: lead.tell("helper", Job(number="3")), "Job.number is '3', expected int"),
         (
@@ -295,7 +390,7 @@ def test_methods_of_an_actors_life_must_be_coroutines() -> None:
         class Plain(Actor):
             def run(self) -> None: ...  # type: ignore[override]
 
-    with pytest.raises(TypeError, match=r"Yields\.on_stop: write `async def on_stop\(self\)`$"):
+    with pytest.raises(TypeError, match=r"Yields\.on_stop: .* without `yield`; a handler returns"):
 
         class Yields(Actor):
             async def on_stop(self) -> Any:

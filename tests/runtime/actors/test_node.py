@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 import weakref
 from typing import Any
 
@@ -166,6 +167,26 @@ async def test_only_the_actor_that_was_asked_can_answer_and_only_to_the_asker(
     assert rejected(pair.p, "unasked") == 1
     await pair.server.reply(pair.server.kept[0], Answer(number=7))
     assert (await asking).number == 7
+
+
+async def test_a_message_of_a_process_that_has_gone_is_counted_and_is_no_warning(
+    pair: Pair, caplog: pytest.LogCaptureFixture
+) -> None:
+    def deliver(sender: str, life: int) -> None:
+        message = Envelope(Question(number=1), 1, sender, life, "server")
+        pair.q.deliver(message, 10, lambda: None)
+
+    pair.q.lost("p")
+    with caplog.at_level(logging.WARNING):
+        deliver("asker", 1)
+        pair.q.connect("p", 2, Endpoints(), ["asker"], pair.road_q)
+        deliver("asker", 1)
+        assert caplog.records == []
+        deliver("asker", 3)
+        deliver("stranger", 1)
+    assert rejected(pair.q, "unknown_sender") == 4
+    assert len(caplog.records) == 2
+    assert pair.server.seen == []
 
 
 async def test_a_message_of_a_former_life_is_counted_after_its_sender_was_restarted(
