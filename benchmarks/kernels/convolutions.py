@@ -38,7 +38,7 @@ class Layer:
     @property
     def depthwise(self) -> bool:
         """Whether each filter reads one channel: products of numbers, not of matrices."""
-        return self.shape.geometry.groups > 1 and int(self.shape.weight_shape[1]) == 1
+        return bool(self.shape.geometry.groups > 1 and self.shape.weight_shape[1] == 1)
 
     def bytes(self, stored: Any = np.float32) -> int:
         """The bytes of the images that each pass reads or writes, once. `stored`: the type of
