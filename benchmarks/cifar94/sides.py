@@ -24,6 +24,7 @@ net = "airbench94"
 solver = "airbench94_solver"
 recipe = "airbench94"
 seed = {seed}
+precision = "{precision}"
 batch = {batch}
 epochs = {epochs}
 test_epochs = {epochs}
@@ -89,13 +90,13 @@ class Failed(Exception):
     """A command that ended with an error, with the end of its output."""
 
 
-def ours(data: Path, size: Size, seed: int) -> Trial:
-    """Train with `up`, then score with `test`. Raises Failed."""
+def ours(data: Path, size: Size, precision: str, seed: int) -> Trial:
+    """Train with `up` in a precision, then score with `test`. Raises Failed."""
     with tempfile.TemporaryDirectory(prefix="convoy-cifar94-") as name:
         folder = Path(name)
         cluster = folder / "cluster.toml"
         text = CLUSTER.format(
-            seed=seed, train=_source(data, TRAIN), test=_source(data, [TESTS["10000"]]),
+            seed=seed, precision=precision, train=_source(data, TRAIN), test=_source(data, [TESTS["10000"]]),
             warmup=RISING * size.epochs, **asdict(size),
         )  # fmt: skip
         cluster.write_text(text, "utf-8")

@@ -19,7 +19,14 @@ from benchmarks.gpu.sides import PRECISIONS, cell, here, ours, settled, synchron
 from benchmarks.gpu.sizes import Sizes
 from benchmarks.helpers.report import Record, seconds_of
 from benchmarks.kernels import conv_reference
-from benchmarks.kernels.kernels import DATA, FORWARD, WEIGHTS, Layer, our_passes, torch_passes
+from benchmarks.kernels.convolutions import (
+    DATA,
+    FORWARD,
+    WEIGHTS,
+    Layer,
+    our_passes,
+    torch_passes,
+)
 from ops import Backend, get_backend
 from ops.cuda.conv.algorithm import ConvShape
 

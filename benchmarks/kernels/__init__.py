@@ -1,1 +1,1 @@
-"""Every convolution of seven nets compared with PyTorch. The command is `kernels`."""
+"""Each kernel beside its bound and PyTorch. The command is `kernels`; others are `kernels.*`."""

@@ -1,11 +1,13 @@
-"""`python -m benchmarks.kernels.passes`: the operations that are no products, next to their bound, the
-memory, and beside PyTorch.
+"""`python -m benchmarks.kernels.passes`: the operations without products, next to their bound, the
+memory, and to PyTorch.
 
 Each operation works on images of ResNet-50, larger than the caches of a core. Its least number of
 bytes counts every array once; statistics of a batch need a second pass over their input. The share
 of the bound is these bytes a second, divided by the rate of a copy that reads and writes 256 MB.
 A share above 1 means that arrays stayed in a cache. PyTorch runs in both layouts, each result in
 new memory; the better one counts. Activations and updates run in place where PyTorch can do so.
+With `--precision bf16` the images of both sides are bfloat16, and operations that training computes
+in float32 are left out.
 """
 
 from __future__ import annotations
@@ -20,9 +22,10 @@ import numpy as np
 
 from benchmarks.helpers.command_line import parser_of
 from benchmarks.helpers.report import ROOT, Record, gain, machine, medians, missing, rounds, write
-from benchmarks.kernels.kernels import copy_rate
+from benchmarks.kernels.bounds import copy_rate
+from benchmarks.kernels.convolutions import stored_by, torch_type
 from ops import PoolGeometry
-from ops.activation import Activation
+from ops.activation import RELU, Activation
 
 SHAPE = (8, 256, 56, 56)
 WEIGHTS = (2048, 2048)
@@ -47,6 +50,7 @@ def main(arguments: list[str] | None = None) -> int:
     more than BAR allows, or PyTorch is missing."""
     parser = parser_of("kernels.passes", __doc__)
     parser.add_argument("--threads", type=int, default=1)
+    parser.add_argument("--precision", choices=("fast", "bf16"), default="fast")
     parser.add_argument("--seconds", type=float, default=1.0, help="seconds for each operation")
     parser.add_argument("--results", type=Path, default=ROOT / "benchmarks" / "results")
     given = parser.parse_args(arguments)
@@ -65,8 +69,9 @@ def measured(given: argparse.Namespace) -> Record:
     from ops import get_backend
 
     torch.set_num_threads(given.threads)
-    ops = get_backend("cpu", threads=given.threads)
-    record = Record(f"{given.threads} threads")
+    ops = get_backend("cpu", threads=given.threads, precision=given.precision)
+    rounded = "bf16, " if ops.stores_bfloat16 else ""
+    record = Record(f"{rounded}{given.threads} threads")
     bound = copy_rate(ops, given.seconds)
     record.facts = {"torch": torch.__version__, "GB/s of a copy of 256 MB": round(bound, 1)}
     record.table(
@@ -96,16 +101,20 @@ def passes(ops: Any, torch: Any) -> Iterator[Pass]:
     rng = np.random.default_rng(0)
 
     def images(shape: tuple[int, ...] = SHAPE) -> Any:
-        found = ops.empty(shape)
+        found = ops.empty(shape, stored_by(ops))
         found[...] = rng.standard_normal(shape, dtype=np.float32)
         return found
 
     x, dy, out = images(), images(), images()
     yield from _activations(ops, torch, (x, dy, out))
-    yield from _norms(ops, torch, (x, dy, out))
-    yield from _windows(ops, torch, (x, dy, out), images)
+    yield from _batch_norms(ops, torch, (x, dy, out))
+    yield from _added_norms(ops, torch, (x, dy, out), images(SHAPE))
+    yield from _pooling(ops, torch, (x, out), images)
     yield from _sums(ops, torch, (x, dy, out))
-    yield _update(ops, torch, rng)
+    if not ops.stores_bfloat16:
+        yield from _norms_of_pixels(ops, torch, (x, dy, out))
+        yield _dropout(ops, torch, (x, out))
+        yield _update(ops, torch, rng)
 
 
 def _activations(ops: Any, torch: Any, arrays: tuple[Any, ...]) -> Iterator[Pass]:
@@ -122,21 +131,20 @@ def _activations(ops: Any, torch: Any, arrays: tuple[Any, ...]) -> Iterator[Pass
             f"{kind.kind}, forward",
             2 * x.nbytes,
             lambda kind=kind: kind.forward(ops, x, out),  # type: ignore[misc]
-            lambda form, theirs=theirs: _calls(theirs, _tensor(torch, x, form)),  # type: ignore[misc]
+            lambda form, theirs=theirs: _calls(theirs, _tensor(ops, torch, x, form)),  # type: ignore[misc]
         )
         yield Pass(
             f"{kind.kind}, backward",
             3 * x.nbytes,
             lambda kind=kind: kind.backward(ops, dy, x, out),  # type: ignore[misc]
-            lambda form, theirs=theirs: _gradient(torch, theirs, form, dy, x),  # type: ignore[misc]
+            lambda form, theirs=theirs: _gradient(ops, torch, theirs, form, dy, x),  # type: ignore[misc]
         )
 
 
-def _norms(ops: Any, torch: Any, arrays: tuple[Any, ...]) -> Iterator[Pass]:
+def _batch_norms(ops: Any, torch: Any, arrays: tuple[Any, ...]) -> Iterator[Pass]:
     x, dy, out = arrays
     channels = SHAPE[1]
     gamma, beta = np.ones(channels, np.float32), np.zeros(channels, np.float32)
-    rectifier = Activation("relu")
     _, mean, variance = ops.norm_scale_forward(x, gamma, beta)
 
     def normed(x: Any) -> Any:
@@ -147,17 +155,54 @@ def _norms(ops: Any, torch: Any, arrays: tuple[Any, ...]) -> Iterator[Pass]:
     yield Pass(
         "BatchNorm, Scale and ReLU, forward",
         3 * x.nbytes,
-        lambda: ops.norm_scale_forward(x, gamma, beta, activation=rectifier, out=out),
-        lambda form: _calls(normed, _tensor(torch, x, form)),
+        lambda: ops.norm_scale_forward(x, gamma, beta, activation=RELU, out=out),
+        lambda form: _calls(normed, _tensor(ops, torch, x, form)),
     )
     yield Pass(
         "BatchNorm, Scale and ReLU, backward",
         5 * x.nbytes,
         lambda: ops.norm_scale_backward(
-            dy, x, gamma, beta, mean, variance, activation=rectifier, out=out
+            dy, x, gamma, beta, mean, variance, activation=RELU, out=out
         ),
-        lambda form: _gradient(torch, normed, form, dy, x),
+        lambda form: _gradient(ops, torch, normed, form, dy, x),
     )
+
+
+def _added_norms(ops: Any, torch: Any, arrays: tuple[Any, ...], addend: Any) -> Iterator[Pass]:
+    """The end of a residual block."""
+    x, dy, out = arrays
+    channels = SHAPE[1]
+    gamma, beta = np.ones(channels, np.float32), np.zeros(channels, np.float32)
+    y, mean, variance = ops.norm_scale_forward(x, gamma, beta, activation=RELU, addend=addend)
+
+    def normed(x: Any, addend: Any) -> Any:
+        one, zero = torch.from_numpy(gamma), torch.from_numpy(beta)
+        found = torch.nn.functional.batch_norm(x, None, None, one, zero, training=True)
+        return torch.relu_(found.add_(addend))
+
+    def backward() -> None:
+        g, *sums = ops.rectified_sums((dy,), y, x, mean, out=out)
+        ops.norm_scale_backward(g, x, gamma, beta, mean, variance, sums=tuple(sums), out=out)
+
+    yield Pass(
+        "BatchNorm, Scale, addition and ReLU, forward",
+        4 * x.nbytes,
+        lambda: ops.norm_scale_forward(x, gamma, beta, activation=RELU, addend=addend, out=out),
+        lambda form: _calls(
+            normed, _tensor(ops, torch, x, form), _tensor(ops, torch, addend, form)
+        ),
+    )
+    yield Pass(
+        "BatchNorm, Scale, addition and ReLU, backward",
+        7 * x.nbytes,
+        backward,
+        lambda form: _gradient(ops, torch, normed, form, dy, x, addend),
+    )
+
+
+def _norms_of_pixels(ops: Any, torch: Any, arrays: tuple[Any, ...]) -> Iterator[Pass]:
+    x, dy, out = arrays
+    channels = SHAPE[1]
     y, inverse = ops.layer_norm_forward(x)
 
     def by_channels(x: Any) -> Any:
@@ -168,20 +213,37 @@ def _norms(ops: Any, torch: Any, arrays: tuple[Any, ...]) -> Iterator[Pass]:
         "LayerNorm over channels, forward",
         2 * x.nbytes,
         lambda: ops.layer_norm_forward(x, out=out),
-        lambda form: _calls(by_channels, _tensor(torch, x, form)),
+        lambda form: _calls(by_channels, _tensor(ops, torch, x, form)),
     )
     yield Pass(
         "LayerNorm over channels, backward",
         3 * x.nbytes,
         lambda: ops.layer_norm_backward(dy, y, inverse, out=out),
-        lambda form: _gradient(torch, by_channels, form, dy, x),
+        lambda form: _gradient(ops, torch, by_channels, form, dy, x),
+    )
+    result, scale = ops.lrn_forward(x, size=5, alpha=1e-4)
+
+    def responses(x: Any) -> Any:
+        return torch.nn.functional.local_response_norm(x, 5, 1e-4)
+
+    yield Pass(
+        "LRN, forward",
+        3 * x.nbytes,
+        lambda: ops.lrn_forward(x, size=5, alpha=1e-4, out=result, scale=scale),
+        lambda form: _calls(responses, _tensor(ops, torch, x, form)),
+    )
+    yield Pass(
+        "LRN, backward",
+        5 * x.nbytes,
+        lambda: ops.lrn_backward(dy, x, result, scale, size=5, alpha=1e-4, out=out),
+        lambda form: _gradient(ops, torch, responses, form, dy, x),
     )
 
 
-def _windows(
+def _pooling(
     ops: Any, torch: Any, arrays: tuple[Any, ...], images: Callable[..., Any]
 ) -> Iterator[Pass]:
-    x, dy, out = arrays
+    x, out = arrays
     f = torch.nn.functional
     small = images(HALVED.output_shape(SHAPE))
     places = ops.empty(small.shape, np.int32)
@@ -192,32 +254,15 @@ def _windows(
 
     yield Pass(
         "largest of 3 x 3 / 2, forward",
-        x.nbytes + 2 * small.nbytes,
+        x.nbytes + small.nbytes + places.nbytes,
         lambda: ops.pool_forward(x, HALVED, small, places),
-        lambda form: _calls(pooled, _tensor(torch, x, form)),
+        lambda form: _calls(pooled, _tensor(ops, torch, x, form)),
     )
     yield Pass(
         "largest of 3 x 3 / 2, backward",
-        x.nbytes + 2 * small.nbytes,
+        x.nbytes + small.nbytes + places.nbytes,
         lambda: ops.pool_backward(small, HALVED, SHAPE, places, out),
-        lambda form: _gradient(torch, pooled, form, small, x),
-    )
-    y, scale = ops.lrn_forward(x, size=5, alpha=1e-4)
-
-    def responses(x: Any) -> Any:
-        return f.local_response_norm(x, 5, 1e-4)
-
-    yield Pass(
-        "LRN, forward",
-        3 * x.nbytes,
-        lambda: ops.lrn_forward(x, size=5, alpha=1e-4, out=y, scale=scale),
-        lambda form: _calls(responses, _tensor(torch, x, form)),
-    )
-    yield Pass(
-        "LRN, backward",
-        5 * x.nbytes,
-        lambda: ops.lrn_backward(dy, x, y, scale, size=5, alpha=1e-4, out=out),
-        lambda form: _gradient(torch, responses, form, dy, x),
+        lambda form: _gradient(ops, torch, pooled, form, small, x),
     )
 
 
@@ -227,19 +272,23 @@ def _sums(ops: Any, torch: Any, arrays: tuple[Any, ...]) -> Iterator[Pass]:
         "addition",
         3 * x.nbytes,
         lambda: ops.eltwise_forward((x, dy), out=out),
-        lambda form: _calls(torch.add, _tensor(torch, x, form), _tensor(torch, dy, form)),
+        lambda form: _calls(torch.add, _tensor(ops, torch, x, form), _tensor(ops, torch, dy, form)),
     )
     yield Pass(
         "sums of channels",
         x.nbytes,
         lambda: ops.channel_sums(x),
-        lambda form: _calls(lambda x: x.sum((0, 2, 3)), _tensor(torch, x, form)),
+        lambda form: _calls(lambda x: x.sum((0, 2, 3)), _tensor(ops, torch, x, form)),
     )
-    yield Pass(
+
+
+def _dropout(ops: Any, torch: Any, arrays: tuple[Any, ...]) -> Pass:
+    x, out = arrays
+    return Pass(
         "dropout",
         2 * x.nbytes,
         lambda: ops.dropout(x, 0.5, 1, out=out),
-        lambda form: _calls(torch.nn.functional.dropout, _tensor(torch, x, form)),
+        lambda form: _calls(torch.nn.functional.dropout, _tensor(ops, torch, x, form)),
     )
 
 
@@ -260,9 +309,10 @@ def _update(ops: Any, torch: Any, rng: np.random.Generator) -> Pass:
     )
 
 
-def _tensor(torch: Any, array: Any, form: Any) -> Any:
-    """A copy as PyTorch's tensor in a memory format."""
-    return torch.from_numpy(np.ascontiguousarray(array)).contiguous(memory_format=form)
+def _tensor(ops: Any, torch: Any, array: Any, form: Any) -> Any:
+    """A copy as PyTorch's tensor in a memory format, of the backend's type of images."""
+    wide = torch.from_numpy(np.ascontiguousarray(array, np.float32))
+    return wide.to(torch_type(ops.precision)).contiguous(memory_format=form)
 
 
 def _calls(function: Callable[..., object], *tensors: Any) -> Callable[[], object]:
@@ -270,13 +320,13 @@ def _calls(function: Callable[..., object], *tensors: Any) -> Callable[[], objec
 
 
 def _gradient(
-    torch: Any, function: Callable[..., Any], form: Any, dy: Any, x: Any
+    ops: Any, torch: Any, function: Callable[..., Any], form: Any, dy: Any, *arrays: Any
 ) -> Callable[[], object]:
     """The backward pass alone: the graph of one forward pass is kept."""
-    argument = _tensor(torch, x, form).requires_grad_()
-    result = function(argument)
-    gradient = _tensor(torch, dy, form)
-    return lambda: torch.autograd.grad(result, argument, gradient, retain_graph=True)
+    arguments = [_tensor(ops, torch, array, form).requires_grad_() for array in arrays]
+    result = function(*arguments)
+    gradient = _tensor(ops, torch, dy, form)
+    return lambda: torch.autograd.grad(result, arguments, gradient, retain_graph=True)
 
 
 if __name__ == "__main__":

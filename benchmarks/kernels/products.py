@@ -4,7 +4,9 @@ and with PyTorch's.
 The shapes are those of 1 x 1 convolutions of ResNet-50 and MobileNet as products, of dense layers,
 and of LSTMs. Our side takes float32 arrays and rounds them, as in training with `precision =
 "bf16"`. PyTorch is given operands in bfloat16 and, in another column, float32 operands that it
-rounds first, as its autocast does. All sides run in one process, turn by turn.
+rounds first, as its autocast does. All sides run in one process, turn by turn. The share of the bound
+is the least time of a product in bfloat16, divided by its time: its FLOPs at the rate of the best
+large product, or its float32 arrays at the rate of a copy, whichever is longer.
 """
 
 from __future__ import annotations
@@ -17,6 +19,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from benchmarks.helpers.report import ROOT, Record, machine, medians, missing, ratio, rounds, write
+from benchmarks.kernels import bounds
 
 
 class Shape(NamedTuple):
@@ -27,6 +30,16 @@ class Shape(NamedTuple):
     k: int
     n: int
     turned: str
+
+    @property
+    def flops(self) -> int:
+        """Two for every product of numbers."""
+        return 2 * self.m * self.k * self.n
+
+    @property
+    def bytes(self) -> int:
+        """The bytes of both operands and of the result, in float32."""
+        return 4 * (self.m * self.k + self.k * self.n + self.m * self.n)
 
 
 PIXELS = 8 * 14 * 14  # of 8 images
@@ -65,13 +78,18 @@ def main(arguments: list[str] | None = None) -> int:
     record.table(
         f"GFLOP/s, {given.threads} threads",
         "product", "m", "k", "n", "torch f32", "torch bf16", "torch, rounding", "float32", "bf16",
-        "bf16 beside float32", "beside torch, rounding",
+        "bf16 beside float32", "beside torch, rounding", "share of the bound",
     )  # fmt: skip
-    for shape, taken in measured(given.threads, given.seconds):
-        rates = [2e-9 * shape.m * shape.k * shape.n / spent for spent in medians(taken).values()]
+    ours = backends(given.threads)
+    bound = bounds.measured(ours["bf16"], given.seconds)
+    record.facts = bound.facts()
+    for shape, taken in measured(ours, given.seconds):
+        times = medians(taken)
+        rates = [shape.flops / spent / 1e9 for spent in times.values()]
+        share = bound.seconds(shape.flops, shape.bytes) / times["bf16"]
         faster = ratio(taken["float32"], taken["bf16"])
         beside = ratio(taken["torch, rounding"], taken["bf16"])
-        record.row(shape.name, shape.m, shape.k, shape.n, *rates, faster, beside)
+        record.row(shape.name, shape.m, shape.k, shape.n, *rates, faster, beside, share)
         record.judge(f"bf16 beside float32, {shape.name}", faster, least=0.9)
     if record.status == "running":
         record.status = "passed"
@@ -79,17 +97,26 @@ def main(arguments: list[str] | None = None) -> int:
     return int(record.status != "passed")
 
 
-def measured(threads: int, seconds: float) -> Iterator[tuple[Shape, dict[str, list[float]]]]:
-    """The seconds of each side for each shape, a round at a time."""
+def backends(threads: int) -> dict[str, Any]:
+    """Our backends by the name of their column."""
     import torch
 
     from ops import get_backend
 
     torch.set_num_threads(threads)
-    ours = {
+    precisions = {"float32": "fast", "bf16": "bf16"}
+    return {
         name: get_backend("cpu", threads=threads, precision=precision)
-        for name, precision in (("float32", "fast"), ("bf16", "bf16"))
+        for name, precision in precisions.items()
     }
+
+
+def measured(
+    ours: dict[str, Any], seconds: float
+) -> Iterator[tuple[Shape, dict[str, list[float]]]]:
+    """The seconds of each side for each shape, a round at a time."""
+    import torch
+
     rng = np.random.default_rng(0)
     for shape in SHAPES:
         a = _matrix(rng, shape.m, shape.k, turned="a" in shape.turned)

@@ -102,8 +102,9 @@ class Convolution(Windowed):
 
     def scratch(self, bottoms: Sequence[Shape], training: bool) -> int:
         return self.ops.conv_scratch(
-            bottoms[0], self.params[0].shape, self.geometry, training=training
-        )
+            bottoms[0], self.params[0].shape, self.geometry,
+            training=training, narrow=bool(self.dtypes),
+        )  # fmt: skip
 
     def _shapes(self, shape: Shape, outputs: int) -> tuple[Shape, Shape]:
         weight = (outputs, shape[1] // self.geometry.groups, *self.geometry.kernel)

@@ -34,8 +34,9 @@ class DepthwiseConvolution(Convolution):
 
     def scratch(self, bottoms: Sequence[Shape], training: bool) -> int:
         return self.ops.depthwise_scratch(
-            bottoms[0], self.params[0].shape, self.geometry, training=training
-        )
+            bottoms[0], self.params[0].shape, self.geometry,
+            training=training, narrow=bool(self.dtypes),
+        )  # fmt: skip
 
     @property
     def _forward(self) -> Callable[..., Array]:

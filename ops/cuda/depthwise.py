@@ -118,8 +118,9 @@ class Depthwise(OnDevice):
         return self.delivered(into, dw), self.column_sums(dy, out_b) if bias else None
 
     def depthwise_scratch(
-        self, in_shape: Shape, w_shape: Shape, geometry: ConvGeometry, *, training: bool
-    ) -> int:
+        self, in_shape: Shape, w_shape: Shape, geometry: ConvGeometry, *,
+        training: bool, narrow: bool = False,
+    ) -> int:  # fmt: skip
         """The sums of strips of pixels."""
         n, k, high, wide = geometry.output_shape(tuple(in_shape), w_shape[0])
         length = k * math.prod(geometry.kernel)

@@ -39,10 +39,11 @@ class SpatialOps:
         return conv.forward(self.xp, x, w, b, geometry, self.lowering, out, rectify)
 
     def conv_scratch(
-        self, in_shape: Shape, w_shape: Shape, geometry: ConvGeometry, *, training: bool
-    ) -> int:
+        self, in_shape: Shape, w_shape: Shape, geometry: ConvGeometry, *,
+        training: bool, narrow: bool = False,
+    ) -> int:  # fmt: skip
         """Bytes of scratch memory that the passes of a convolution take: the lowering of one part
-        of the batch."""
+        of the batch. `narrow`: some of its images are bfloat16."""
         n, k, high, wide = geometry.output_shape(tuple(in_shape), w_shape[0])
         images = min(n, self.lowering.b_p or n)
         return (
@@ -74,10 +75,11 @@ class SpatialOps:
         return depthwise.forward(self.xp, x, w, b, geometry, out, rectify)
 
     def depthwise_scratch(
-        self, in_shape: Shape, w_shape: Shape, geometry: ConvGeometry, *, training: bool
-    ) -> int:
+        self, in_shape: Shape, w_shape: Shape, geometry: ConvGeometry, *,
+        training: bool, narrow: bool = False,
+    ) -> int:  # fmt: skip
         """Bytes of scratch memory that the passes take: the product with one weight of each
-        kernel."""
+        kernel. `narrow`: some of the images are bfloat16."""
         return 4 * math.prod(geometry.output_shape(tuple(in_shape), w_shape[0]))
 
     def depthwise_backward_data(

@@ -24,9 +24,11 @@ from benchmarks.gpu import steps as gpu_steps
 from benchmarks.gpu.sizes import Work
 from benchmarks.helpers import report
 from benchmarks.helpers.report import ROOT, Record, Table
-from benchmarks.kernels import conv_reference, kernels
+from benchmarks.kernels import conv_reference, convolutions, kernels
+from benchmarks.kernels.bounds import Bounds
+from benchmarks.kernels.kinds import KINDS
 from nets import NetError
-from ops import ConvGeometry, get_backend
+from ops import BFLOAT16, ConvGeometry, get_backend
 from ops.cpu.conv.algorithm import ConvShape
 from tests.fake_cuda.processes import here, on_fake_cuda
 from tests.helpers.support import environment
@@ -317,12 +319,12 @@ GEOMETRIES = [
 
 @pytest.mark.parametrize("geometry", GEOMETRIES, ids=str)
 def test_errors_of_convolutions_follow_their_definition(geometry: ConvGeometry) -> None:
-    layer = kernels.Layer(ConvShape((3, 20, 9, 8), 24, geometry), first=False, bias=True)
+    layer = convolutions.Layer(ConvShape((3, 20, 9, 8), 24, geometry), first=False, bias=True)
     plain = get_backend("numpy")
-    made = kernels.made_up(layer, plain)
+    made = convolutions.made_up(layer, plain)
     given = {name: made[name].astype(np.float64) for name in ("x", "w", "b", "dy")}
-    arrays = given | {name: np.empty(made[name].shape) for name in kernels.PASSES}
-    for name, run in kernels.our_passes(layer, plain, arrays).items():
+    arrays = given | {name: np.empty(made[name].shape) for name in convolutions.PASSES}
+    for name, run in convolutions.our_passes(layer, plain, arrays).items():
         run()
         assert conv_reference.error(layer.shape, name, arrays) < 1e-12
         arrays[name][0, 0, 0, 0] += 0.5 * np.abs(arrays[name]).max() + 1
@@ -336,13 +338,29 @@ def test_errors_of_convolutions_follow_their_definition(geometry: ConvGeometry) 
 def test_the_convolutions_of_a_net_are_counted_once_each_and_the_first_needs_no_gradient_of_images() -> (
     None
 ):
-    found = kernels.layers("vgg16", get_backend("cpu"))
+    found = convolutions.layers_of("vgg16", get_backend("cpu"))
     assert sum(found.values()) == 13
     assert len(found) == 9
     assert [len(layer.passes) for layer in found] == [2] + [3] * 8
     assert str(next(iter(found))) == "8 x 3 x 224 x 224, 64 of 3 x 3"
     assert next(iter(found)).flops == 2 * 8 * 64 * 224 * 224 * 27
-    assert next(iter(found)).bytes == 4 * 8 * (3 + 64) * 224 * 224
+    assert next(iter(found)).bytes() == 4 * 8 * (3 + 64) * 224 * 224
+    assert next(iter(found)).bytes(BFLOAT16) == 8 * (4 * 3 + 2 * 64) * 224 * 224
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_each_kind_of_convolutions_has_layers_of_this_kind(kind: str) -> None:
+    groups = {layer.shape.geometry.groups for layer in KINDS[kind]}
+    assert {layer.depthwise for layer in KINDS[kind]} == {kind == "depthwise"}
+    assert {layer.first for layer in KINDS[kind]} == {kind == "few channels"}
+    assert (groups == {1}) == (kind in ("dense", "few channels"))
+
+
+def test_the_bound_of_a_kernel_is_the_longer_of_its_products_and_its_bytes() -> None:
+    bound = Bounds(copied=10.0, multiplied=200.0, plain=100.0)
+    assert bound.seconds(400e9, 10e9) == 2.0
+    assert bound.seconds(400e9, 10e9, plain=True) == 4.0
+    assert bound.seconds(400e9, 30e9) == 3.0
 
 
 def test_slow_passes_and_errors_above_their_bound_are_listed_at_the_end() -> None:
@@ -355,7 +373,7 @@ def test_slow_passes_and_errors_above_their_bound_are_listed_at_the_end() -> Non
         ("t", 1.0, math.nan),
     ):
         record.row("n", 1, shape, "forward", "Direct", 1, 1, 1.0, ratio, 1.0, 1.0, 1.0, error)
-    kernels.conclude(record, {"n": [2.0, 1.0]}, kernels.BOUNDS["fast"])
+    kernels.conclude(record, {"n": [2.0, 1.0]}, kernels.ERRORS["fast"])
     assert record.status == "failed"
     assert record.notes == [
         "0 of 2 layers below 0.9, their passes taken together; the least 1.00",

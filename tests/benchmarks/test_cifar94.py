@@ -24,7 +24,7 @@ from nets import (
     load_net,
     load_solver,
 )
-from ops import get_backend
+from ops import get_backend, lacking
 from roles.learning.parameter_store import ParameterStore
 from roles.recipes import RECIPES
 from tests.nets.support import backward
@@ -238,12 +238,12 @@ def test_our_side_trains_and_scores_both_files_and_a_trial_that_is_kept_is_not_m
     assert cifar94.main(words) == 0
     (result,) = (tmp_path / "results").glob("cifar94-*.json")
     (row,) = json.loads(result.read_text())["parts"]["cifar94"]["tables"][0]["rows"]
-    assert row[:2] == ["Convoy", 1]
+    assert row[:2] == [f"Convoy, {'fast' if lacking('cpu', 'bf16') else 'bf16'}", 1]
     assert row[2] > 0
     assert math.isfinite(row[3])
     assert all(0 <= share <= 1 for share in row[4:8])
 
-    def made_again(data: Path, size: Size, seed: int) -> Trial:
+    def made_again(data: Path, size: Size, precision: str, seed: int) -> Trial:
         raise AssertionError
 
     monkeypatch.setattr(cifar94, "ours", made_again)

@@ -11,6 +11,7 @@ import pytest
 
 import ops
 from benchmarks.kernels import products
+from benchmarks.kernels.bounds import Bounds
 from benchmarks.kernels.products import Shape, main
 
 LACKING = ops.lacking("cpu", "bf16")
@@ -29,6 +30,7 @@ def test_without_torch_the_benchmark_of_products_says_what_to_install(
 def test_a_product_is_measured_on_every_side(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
+    monkeypatch.setattr(products.bounds, "measured", lambda *_: Bounds(10.0, 200.0, 100.0))
     monkeypatch.setattr(products, "SHAPES", (Shape("small", 64, 128, 96, "ab"),))
     main(["--seconds", "0.01", "--results", str(tmp_path)])
     (found,) = tmp_path.glob("products-*.json")

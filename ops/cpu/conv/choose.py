@@ -76,16 +76,11 @@ class Chooser:
             found = self._chosen[key] = self._choose(*key)
         return found
 
-    def scratch(self, shape: ConvShape, training: bool) -> int:
+    def scratch(self, shape: ConvShape, training: bool, narrow: bool = False) -> int:
         """The most bytes of the workspace that a pass takes, of all passes or only of the forward
-        pass, and of images of every type that the precision stores."""
+        pass."""
         passes = (FORWARD, DATA, WEIGHTS) if training else (FORWARD,)
-        kinds = (False, True) if self._precision == BFLOAT16 else (False,)
-        return max(
-            self(shape, direction, narrow).workspace_bytes
-            for direction in passes
-            for narrow in kinds
-        )
+        return max(self(shape, direction, narrow).workspace_bytes for direction in passes)
 
     def _choose(self, shape: ConvShape, direction: str, narrow: bool) -> Convolution:
         if is_depthwise(shape):

@@ -49,11 +49,12 @@ class DepthwiseConvolutions(Convolutions):
         )
 
     def depthwise_scratch(
-        self, in_shape: Shape, w_shape: Shape, geometry: ConvGeometry, *, training: bool
-    ) -> int:
+        self, in_shape: Shape, w_shape: Shape, geometry: ConvGeometry, *,
+        training: bool, narrow: bool = False,
+    ) -> int:  # fmt: skip
         if self.b_p is not None or not _has_kernel(w_shape, in_shape, geometry):
             return super().depthwise_scratch(in_shape, w_shape, geometry, training=training)
-        return self.conv_scratch(in_shape, w_shape, geometry, training=training)
+        return self.conv_scratch(in_shape, w_shape, geometry, training=training, narrow=narrow)
 
     def _by_channel(
         self,

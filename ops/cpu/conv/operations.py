@@ -81,11 +81,13 @@ class Convolutions(LoweredConvolutions):
         return dw, self.channel_sums(dy, out_b) if bias else None
 
     def conv_scratch(
-        self, in_shape: Shape, w_shape: Shape, geometry: ConvGeometry, *, training: bool
-    ) -> int:
+        self, in_shape: Shape, w_shape: Shape, geometry: ConvGeometry, *,
+        training: bool, narrow: bool = False,
+    ) -> int:  # fmt: skip
         if self.b_p is not None:
             return super().conv_scratch(in_shape, w_shape, geometry, training=training)
-        return self.chooser.scratch(ConvShape(tuple(in_shape), w_shape[0], geometry), training)
+        shape = ConvShape(tuple(in_shape), w_shape[0], geometry)
+        return self.chooser.scratch(shape, training, narrow)
 
     def _fits(self, first: Array, second: Array, out: Array | None, *, channels: str) -> bool:
         """Whether the kernels can read the operands: images with channels side by side, and float32

@@ -8,14 +8,16 @@ from typing import Any
 
 import numpy as np
 
-from ops.cpu.codegen.stored import AS_FLOAT32, stored
+from ops.cpu.codegen.code import Generated
+from ops.cpu.codegen.stored import AS_BFLOAT16, AS_FLOAT32, stored
 from ops.cpu.team.team import Team
 from ops.cpu.team.workspace import LINE, Workspace
 from ops.cpu.tiled import windows
 from ops.cpu.tiled.image_plan import FLOAT, ImagePlan, Steps, Sweep, Weights
+from ops.cpu.tiled.images import images_kernel
 from ops.cpu.tiled.pack import pack_pairs
 from ops.cpu.tiled.weight_plan import WeightPlan
-from ops.cpu.tiled.weights import tiled_total
+from ops.cpu.tiled.weights import tiled_total, weights_kernel
 from ops.errors import Array, Shape
 from ops.geometry import ConvGeometry
 
@@ -48,8 +50,11 @@ class Tiled:
         self._plans: dict[Any, tuple[ImagePlan, ...]] = {}
         y = self._steps(geometry.output_shape(in_shape, outputs))
         x = self._steps(in_shape)
+        # images in float32 are not read in place, so their plans take the most memory
         images = max(plan.bytes for plan in (*self._forward(x, y), *self._data(y, x)))
         self.workspace_bytes = max(images, self._weights(x, y).bytes)
+        for kernel in self._usual():
+            kernel.block()
 
     def __repr__(self) -> str:
         return f"<Tiled {self._in_shape} -> {self._outputs} {self._geometry}>"
@@ -115,6 +120,11 @@ class Tiled:
             block.floor = floor
             past = plan.past and block.y % LINE == 0
             self._team.run(plan.kernel.past if past else plan.kernel, block)
+
+    def _usual(self) -> tuple[Generated, ...]:
+        """The kernels for images as a net stores them. They are compiled early, others when they
+        run."""
+        return images_kernel(AS_BFLOAT16, AS_BFLOAT16), weights_kernel(AS_BFLOAT16, AS_BFLOAT16)
 
     def _sweep(self) -> Sweep:
         """How outputs read x."""

@@ -92,7 +92,7 @@ class ImagePlan:
         self._in_place = self._read_in_place(x)
         self._images, self._high = _unit(s, threads, self._in_place)
         self.kernel = self._kernel(x, y)
-        self.block = self.kernel.block(
+        self.block = self.kernel.arguments(
             **self._copy(x), **self._results(y), **self._panels(), **block()._asdict()
         )
         self.packing = self._packing(w)

@@ -3,9 +3,17 @@
 from __future__ import annotations
 
 from ops.cpu.codegen.bfloat16 import LANES
+from ops.cpu.codegen.code import Generated
+from ops.cpu.codegen.stored import AS_BFLOAT16, AS_FLOAT32
 from ops.cpu.tiled.convolution import Tiled
 from ops.cpu.tiled.image_plan import FLOAT, ImagePlan, Steps, Weights
-from ops.cpu.tiled.patches import PatchedImagePlan, PatchedWeightPlan, Patches
+from ops.cpu.tiled.patches import (
+    PatchedImagePlan,
+    PatchedWeightPlan,
+    Patches,
+    patched_images_kernel,
+    patched_weights_kernel,
+)
 from ops.cpu.tiled.weight_plan import WeightPlan
 from ops.geometry import ConvGeometry
 
@@ -25,6 +33,11 @@ class Patched(Tiled):
     @property
     def _patches(self) -> Patches:
         return Patches(self._in_shape, self._geometry)
+
+    def _usual(self) -> tuple[Generated, ...]:
+        """The layer that reads the data gets them in float32."""
+        kinds = AS_FLOAT32, AS_BFLOAT16
+        return patched_images_kernel(*kinds), patched_weights_kernel(*kinds)
 
     def _forward(self, x: Steps, y: Steps) -> tuple[ImagePlan, ...]:
         """The plan of a forward pass."""

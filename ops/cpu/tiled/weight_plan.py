@@ -55,7 +55,7 @@ class WeightPlan:
         }
         self.kernel = self._kernel(x, y)
         work = totals | self._work(x, y) | self._copies(x, y)
-        self.block = self.kernel.block(**work, **block()._asdict())
+        self.block = self.kernel.arguments(**work, **block()._asdict())
         self.total = tiled_total.block(**totals, transpose=movers().transpose)
         self.sums_bytes = 0 if self.in_place else aligned(s.groups * parts * w_part)
         self.bytes: int = self.sums_bytes + threads * self.block.scratch_each

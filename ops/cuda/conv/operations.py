@@ -67,8 +67,9 @@ class Convolutions(OnDevice):
         return self.delivered(into, dw), self.column_sums(dy, out_b) if bias else None
 
     def conv_scratch(
-        self, in_shape: Shape, w_shape: Shape, geometry: ConvGeometry, *, training: bool
-    ) -> int:
+        self, in_shape: Shape, w_shape: Shape, geometry: ConvGeometry, *,
+        training: bool, narrow: bool = False,
+    ) -> int:  # fmt: skip
         shape = ConvShape(tuple(in_shape), w_shape[0], geometry, np.dtype(np.float32))
         return self.chooser.lowered(shape).scratch_bytes
 
