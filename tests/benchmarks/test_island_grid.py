@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from benchmarks.helpers.report import Record
-from benchmarks.islands import grid, homes
+from benchmarks.islands import grid, homes, real_time
 from benchmarks.islands.grid import HERE, MISSING, REPLICAS, Grid, Where, islands, seconds_to
 from benchmarks.islands.homes import FASTEST, Emulated, drawn
 from benchmarks.presets.runs import Data
@@ -98,3 +98,17 @@ def test_homes_are_judged_by_emulated_runs_that_are_made_once(
     again = homes.measured(given)
     assert isinstance(again, Record)
     assert again.tables[-1].rows == first.tables[-1].rows
+
+
+def test_the_pace_of_emulated_islands_is_nearly_the_sum_of_their_speeds(tmp_path: Path) -> None:
+    whole = sum(32 / seconds for seconds in real_time.SECONDS)
+    assert 0.85 * whole < real_time._virtual(400, tmp_path) <= whole
+
+
+@pytest.mark.slow
+def test_islands_run_in_real_time_on_machines_with_delayed_cables() -> None:
+    record = real_time.measured(argparse.Namespace(real_iterations=200, ddp=None))
+    if record.status == "skipped":
+        pytest.skip(record.notes[-1])
+    assert [row[0] for row in record.tables[0].rows] == ["virtual", "real"]
+    assert all(row[1] > 0 for row in record.tables[0].rows)
