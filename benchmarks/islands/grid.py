@@ -372,7 +372,7 @@ def _lesions(grid: Grid, record: Record, best: Mapping[str, Setting]) -> None:
     ]
     for setting in (whole, *cut, *(replace(whole, form=form) for form in FORMS)):
         ran = grid.ran(HERE, setting)
-        cells = [MISSING] * 4
+        cells: list[Any] = [MISSING] * 4
         if ran is not None:
             cells = [100 * ran.accuracy, ran.seconds, ran.megabytes, ran.gains]
         record.row(str(setting), *cells)
