@@ -42,6 +42,7 @@ LINKS = {20: (2.5e6, 0.02), 200: (25e6, 0.005), 10_000: (1.25e9, 0.0001)}  # Mbi
 SEEDS = (1, 2, 3)
 PERIODS = 200
 MISSING = "not measured"
+LATER = "not reached"
 
 
 @dataclass(frozen=True)
@@ -211,9 +212,8 @@ class Grid:
         return max(accuracies, key=accuracies.__getitem__, default=None)
 
     def reaches(self, where: Where, setting: Setting, target: float) -> float | None:
-        """The seconds to the target, over the means of the seeds. If no run reached it, the seconds
-        of the longest run, which are less than those to the target. None if nothing is measured or
-        the run diverged."""
+        """The seconds to the target, over the means of the seeds. Infinite if no run reached it.
+        None if nothing is measured or a run diverged."""
         points = []
         for length in (where.iterations, round(SHORTER * where.iterations)):
             found = self.seeds(where, setting, length)
@@ -230,7 +230,7 @@ class Grid:
 def seconds_to(target: float, points: Sequence[tuple[float, float]]) -> float:
     """The seconds at which runs of several lengths, (seconds, accuracy), reach the target: between
     two runs by interpolation over the logarithm of the seconds. The seconds of the shortest run if
-    that reaches it. The seconds of the longest run if no run does."""
+    that reaches it, and infinity if no run does."""
     before: tuple[float, float] | None = None
     for seconds, accuracy in sorted(points):
         if accuracy >= target:
@@ -239,7 +239,7 @@ def seconds_to(target: float, points: Sequence[tuple[float, float]]) -> float:
             share = (target - before[1]) / (accuracy - before[1])
             return before[0] * (seconds / before[0]) ** share
         before = seconds, accuracy
-    return max(points)[0]
+    return math.inf
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:
@@ -295,7 +295,8 @@ def _bars(grid: Grid, record: Record, best: Mapping[str, Setting]) -> None:
         found = grid.seeds(HERE, setting)
         times[name] = None if math.isnan(target) else grid.reaches(HERE, setting, target)
         means = [fmean(getattr(each, key) for each in found) for key in _SHOWN]
-        shown = times[name] if times[name] is not None else MISSING
+        reached = times[name]
+        shown = MISSING if reached is None else reached if math.isfinite(reached) else LATER
         record.row(str(setting), len(found), 100 * means[0], *means[1:], shown)
     _judge_times(grid, record, best, target, times)
     _judge_epochs(grid, record, best)
@@ -317,7 +318,12 @@ def _judge_times(
     if "islands" in best:
         whole = grid.ran(HERE, best["islands"])
         fast = grid.reaches(replace(HERE, mbit=10_000), best["islands"], target)
-    others = [each for name in OTHERS if (each := times.get(name)) is not None]
+    # presets that have not reached the target need at least the seconds of their whole length
+    others = [
+        min(seconds, fmean(each.seconds for each in grid.seeds(HERE, best[name])))
+        for name in OTHERS
+        if (seconds := times.get(name)) is not None
+    ]
     pace = None if whole is None else BATCH * HERE.iterations / whole.seconds
     every = len(others) == len(OTHERS)
     # replicas need the samples of one process, at their own pace
