@@ -330,6 +330,8 @@ def _judge_times(
     of_ring = alone / FASTEST * ring.seconds / PACE if alone and ring else None
     of_all = ring.megabytes / PACE * HERE.iterations if ring else None
     allowed = sum(SPEEDS[HERE.speeds]) / max(SPEEDS[HERE.speeds])
+    if ours is not None and math.isinf(ours):
+        record.note(f"islands: the target is {LATER} in {HERE.iterations} iterations")
     _judge(record, "periods", whole.gains if whole else None, least=PERIODS)
     _judge(record, "time to the target, to that at 10 Gbit/s", _ratio(ours, fast), most=1.15)
     _judge(record, "times sooner than replicas", _ratio(of_ring, ours), least=5)
@@ -343,8 +345,8 @@ def _judge_times(
 
 
 def _judge(record: Record, what: str, found: float | None, **bar: float) -> None:
-    """Judge a bar, or note that it is not measured."""
-    if found is None:
+    """Judge a bar, or note that it is not measured. So is the ratio of two times that no run has."""
+    if found is None or math.isnan(found):
         record.note(f"{MISSING}: {what}")
     else:
         record.judge(what, found, **bar)
