@@ -42,6 +42,7 @@ LINKS = {20: (2.5e6, 0.02), 200: (25e6, 0.005), 10_000: (1.25e9, 0.0001)}  # Mbi
 SEEDS = (1, 2, 3)
 PERIODS = 200
 MISSING = "not measured"
+LATER = "not reached"
 
 
 @dataclass(frozen=True)
@@ -117,11 +118,7 @@ REPLICAS = Setting(
 )
 FIRST = {
     "alone": [_alone(rate) for rate in (4, 2, 1, 8)],
-    "islands": [
-        islands(rate=4),
-        islands(rate=4, outer_momentum=0.0),
-        islands(rate=8, outer_momentum=0.0),
-    ],
+    "islands": [islands(rate=4)],
 }
 OTHERS = {
     "omnivore": [_omnivore(momentum, rate) for rate in (2, 1) for momentum in (0.6, 0.0)],
@@ -203,8 +200,8 @@ class Grid:
         return None if found is None else Ran(**found)
 
     def seeds(self, where: Where, setting: Setting, iterations: int | None = None) -> list[Ran]:
-        """The trials of all seeds that there are. Only the winners have several."""
-        seeds = SEEDS if setting.preset in FIRST else SEEDS[:1]
+        """The trials of all seeds that there are. Only the winners of HERE have several."""
+        seeds = SEEDS if setting.preset in FIRST and where == HERE else SEEDS[:1]
         each = (self.ran(where, setting, seed, iterations) for seed in seeds)
         return [ran for ran in each if ran is not None]
 
@@ -215,9 +212,8 @@ class Grid:
         return max(accuracies, key=accuracies.__getitem__, default=None)
 
     def reaches(self, where: Where, setting: Setting, target: float) -> float | None:
-        """The seconds to the target, over the means of the seeds. If no run reached it, the seconds
-        of the longest run, which are less than those to the target. None if nothing is measured or
-        the run diverged."""
+        """The seconds to the target, over the means of the seeds. Infinite if no run reached it.
+        None if nothing is measured or a run diverged."""
         points = []
         for length in (where.iterations, round(SHORTER * where.iterations)):
             found = self.seeds(where, setting, length)
@@ -234,7 +230,7 @@ class Grid:
 def seconds_to(target: float, points: Sequence[tuple[float, float]]) -> float:
     """The seconds at which runs of several lengths, (seconds, accuracy), reach the target: between
     two runs by interpolation over the logarithm of the seconds. The seconds of the shortest run if
-    that reaches it. The seconds of the longest run if no run does."""
+    that reaches it, and infinity if no run does."""
     before: tuple[float, float] | None = None
     for seconds, accuracy in sorted(points):
         if accuracy >= target:
@@ -243,7 +239,7 @@ def seconds_to(target: float, points: Sequence[tuple[float, float]]) -> float:
             share = (target - before[1]) / (accuracy - before[1])
             return before[0] * (seconds / before[0]) ** share
         before = seconds, accuracy
-    return max(points)[0]
+    return math.inf
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:
@@ -277,7 +273,8 @@ def _tuned(grid: Grid, where: Where) -> dict[str, Setting]:
         grid.ran(where, setting, 1, round(SHORTER * where.iterations))
     grid.ran(where, REPLICAS, 1, PACE)
     if (ours := found["islands"]) is not None:
-        grid.ran(replace(where, mbit=10_000), ours)
+        for length in (where.iterations, round(SHORTER * where.iterations)):
+            grid.ran(replace(where, mbit=10_000), ours, 1, length)
     found |= {name: grid.best(where, settings) for name, settings in OTHERS.items()}
     return {name: setting for name, setting in found.items() if setting is not None}
 
@@ -288,18 +285,18 @@ def _bars(grid: Grid, record: Record, best: Mapping[str, Setting]) -> None:
         f"best settings, {HERE}, means of the seeds",
         *("setting", "seeds", "accuracy in %", "virtual seconds", "MB", "seconds to the target"),
     )
-    if not {"alone", "islands"} <= best.keys():
-        record.note(f"the bars at {HERE}: {MISSING}")
-        return
-    whole = grid.seeds(HERE, best["alone"], round(TARGET * HERE.iterations))
-    target = fmean(each.accuracy for each in whole) if whole else math.nan
+    target = math.nan
+    if "alone" in best:
+        found = grid.seeds(HERE, best["alone"], round(TARGET * HERE.iterations))
+        target = fmean(each.accuracy for each in found) if found else math.nan
     record.facts["target"] = f"{100 * target:.2f} %"
     times = {}
     for name, setting in best.items():
         found = grid.seeds(HERE, setting)
-        times[name] = grid.reaches(HERE, setting, target)
+        times[name] = None if math.isnan(target) else grid.reaches(HERE, setting, target)
         means = [fmean(getattr(each, key) for each in found) for key in _SHOWN]
-        shown = times[name] if times[name] is not None else MISSING
+        reached = times[name]
+        shown = MISSING if reached is None else reached if math.isfinite(reached) else LATER
         record.row(str(setting), len(found), 100 * means[0], *means[1:], shown)
     _judge_times(grid, record, best, target, times)
     _judge_epochs(grid, record, best)
@@ -315,39 +312,57 @@ def _judge_times(
     target: float,
     times: Mapping[str, float | None],
 ) -> None:
-    ours = times["islands"]
-    fast = grid.reaches(replace(HERE, mbit=10_000), best["islands"], target)
+    ours, alone = times.get("islands"), times.get("alone")
     ring = grid.ran(HERE, REPLICAS, 1, PACE)
-    whole = grid.ran(HERE, best["islands"])
-    alone = times["alone"]
-    if None in (ours, fast, alone) or ring is None or whole is None:
-        record.note(f"times to the target at {HERE}: {MISSING}")
-        return
-    assert ours is not None and fast is not None and alone is not None
-    of_ring = alone / FASTEST * ring.seconds / PACE  # the samples of one process, at its own pace
-    others = [times.get(name) or math.inf for name in OTHERS if name in best]
+    whole = fast = None
+    if "islands" in best:
+        whole = grid.ran(HERE, best["islands"])
+        fast = grid.reaches(replace(HERE, mbit=10_000), best["islands"], target)
+    # presets that have not reached the target need at least the seconds of their whole length
+    others = [
+        min(seconds, fmean(each.seconds for each in grid.seeds(HERE, best[name])))
+        for name in OTHERS
+        if (seconds := times.get(name)) is not None
+    ]
+    pace = None if whole is None else BATCH * HERE.iterations / whole.seconds
+    every = len(others) == len(OTHERS)
+    # replicas need the samples of one process, at their own pace
+    of_ring = alone / FASTEST * ring.seconds / PACE if alone and ring else None
+    of_all = ring.megabytes / PACE * HERE.iterations if ring else None
     allowed = sum(SPEEDS[HERE.speeds]) / max(SPEEDS[HERE.speeds])
-    rows = BATCH * HERE.iterations
-    record.judge("periods", whole.gains, least=PERIODS)
-    record.judge("time to the target, to that at 10 Gbit/s", ours / fast, most=1.15)
-    record.judge("times sooner than replicas", of_ring / ours, least=5)
-    if others:
-        record.judge("times sooner than the best other preset", min(others) / ours, least=1.5)
-    record.judge("times sooner than the fastest alone", alone / ours, least=0.6 * allowed)
-    pace = rows / whole.seconds / HERE.home.rows_per_second
-    record.judge("samples a second, of the sum of all machines", pace, least=0.9)
-    sent = whole.megabytes / (ring.megabytes / PACE * HERE.iterations)
-    record.judge("% of the bytes of replicas", 100 * sent, most=2)
+    if ours is not None and math.isinf(ours):
+        record.note(f"islands: the target is {LATER} in {HERE.iterations} iterations")
+    _judge(record, "periods", whole.gains if whole else None, least=PERIODS)
+    _judge(record, "time to the target, to that at 10 Gbit/s", _ratio(ours, fast), most=1.15)
+    _judge(record, "times sooner than replicas", _ratio(of_ring, ours), least=5)
+    sooner = _ratio(min(others), ours) if every else None
+    _judge(record, "times sooner than the best other preset", sooner, least=1.5)
+    _judge(record, "times sooner than the fastest alone", _ratio(alone, ours), least=0.6 * allowed)
+    share = _ratio(pace, HERE.home.rows_per_second)
+    _judge(record, "samples a second, of the sum of all machines", share, least=0.9)
+    sent = _ratio(100 * whole.megabytes if whole else None, of_all)
+    _judge(record, "% of the bytes of replicas", sent, most=2)
+
+
+def _judge(record: Record, what: str, found: float | None, **bar: float) -> None:
+    """Judge a bar, or note that it is not measured. So is the ratio of two times that no run has."""
+    if found is None or math.isnan(found):
+        record.note(f"{MISSING}: {what}")
+    else:
+        record.judge(what, found, **bar)
+
+
+def _ratio(one: float | None, other: float | None) -> float | None:
+    return one / other if one is not None and other else None
 
 
 def _judge_epochs(grid: Grid, record: Record, best: Mapping[str, Setting]) -> None:
     length = EIGHT_EPOCHS[HERE.net]
-    both = [grid.ran(HERE, best[name], 1, length) for name in ("alone", "islands")]
-    if both[0] is None or both[1] is None:
-        record.note(f"points behind one process after eight epochs: {MISSING}")
-        return
-    behind = 100 * (both[0].accuracy - both[1].accuracy)
-    record.judge("points behind one process after eight epochs, one seed", behind, most=2)
+    both = [grid.ran(HERE, best[name], 1, length) for name in ("alone", "islands") if name in best]
+    behind = None
+    if len(both) == 2 and both[0] is not None and both[1] is not None:
+        behind = 100 * (both[0].accuracy - both[1].accuracy)
+    _judge(record, "points behind one process after eight epochs, one seed", behind, most=2)
 
 
 def _lesions(grid: Grid, record: Record, best: Mapping[str, Setting]) -> None:
@@ -365,7 +380,7 @@ def _lesions(grid: Grid, record: Record, best: Mapping[str, Setting]) -> None:
     ]
     for setting in (whole, *cut, *(replace(whole, form=form) for form in FORMS)):
         ran = grid.ran(HERE, setting)
-        cells = [MISSING] * 4
+        cells: list[Any] = [MISSING] * 4
         if ran is not None:
             cells = [100 * ran.accuracy, ran.seconds, ran.megabytes, ran.gains]
         record.row(str(setting), *cells)

@@ -54,7 +54,7 @@ def measured(given: argparse.Namespace) -> Record:
     record.facts |= {
         "machines": "1 : 1 : 2 : 4, 20 Mbit/s, 20 ms, LeNet, int4, emulated",
         "iterations": given.real_iterations,
-        "command": "python -m benchmarks.islands --parts real",
+        "command": "python -m benchmarks.islands --parts real --ddp PYTHON",
     }
     record.table("pace", "run", "samples a second", "processor busy")
     with tempfile.TemporaryDirectory(prefix="convoy-benchmark-") as folder:

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import argparse
+import math
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from benchmarks.helpers.report import Record
-from benchmarks.islands import grid, homes
+from benchmarks.islands import grid, homes, real_time
 from benchmarks.islands.grid import HERE, MISSING, REPLICAS, Grid, Where, islands, seconds_to
 from benchmarks.islands.homes import FASTEST, Emulated, drawn
 from benchmarks.presets.runs import Data
@@ -26,7 +27,7 @@ def digits() -> Iterator[Data]:
 
 @pytest.mark.parametrize(
     ("target", "seconds"),
-    [(0.80, 100.0), (0.90, 100.0), (0.92, 200.0), (0.94, 400.0), (0.99, 400.0)],
+    [(0.80, 100.0), (0.90, 100.0), (0.92, 200.0), (0.94, 400.0), (0.99, math.inf)],
 )
 def test_the_time_to_a_target_lies_between_those_of_two_runs(target: float, seconds: float) -> None:
     assert seconds_to(target, [(400.0, 0.94), (100.0, 0.90)]) == pytest.approx(seconds)
@@ -98,3 +99,17 @@ def test_homes_are_judged_by_emulated_runs_that_are_made_once(
     again = homes.measured(given)
     assert isinstance(again, Record)
     assert again.tables[-1].rows == first.tables[-1].rows
+
+
+def test_the_pace_of_emulated_islands_is_nearly_the_sum_of_their_speeds(tmp_path: Path) -> None:
+    whole = sum(32 / seconds for seconds in real_time.SECONDS)
+    assert 0.85 * whole < real_time._virtual(400, tmp_path) <= whole
+
+
+@pytest.mark.slow
+def test_islands_run_in_real_time_on_machines_with_delayed_cables() -> None:
+    record = real_time.measured(argparse.Namespace(real_iterations=200, ddp=None))
+    if record.status == "skipped":
+        pytest.skip(record.notes[-1])
+    assert [row[0] for row in record.tables[0].rows] == ["virtual", "real"]
+    assert all(row[1] > 0 for row in record.tables[0].rows)
