@@ -93,7 +93,6 @@ def on_device(batches: Batches) -> bool:
         and len(source.shape) == 3
         and source.divisible
         and batches.mixing is None
-        and transform.mean_image is None
         and source.of_bytes
         and (augment is None or (augment.only_places and augment.padding == BLACK))
     )
