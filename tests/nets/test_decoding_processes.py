@@ -205,9 +205,9 @@ def test_processes_start_when_shares_are_late_several_times_in_a_row(listed):
     started = []
 
     class Late(Batches):
-        def samples(self, low, high):
+        def samples(self, low, high, into=None):
             assert let.wait(60)
-            return super().samples(low, high)
+            return super().samples(low, high, into)
 
     read = Late(source_of(listed), Transform(), COUNT, shuffle=False, seed=3, train=True)
     with Prefetcher(read, starved=lambda: started.append(True)) as ahead:
