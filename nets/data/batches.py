@@ -6,17 +6,21 @@ Reading changes no state: any thread may read any rows at any time, in any order
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import repeat
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from nets.data.augmentation.augment import floats
 from nets.data.augmentation.mixing import LABELS, Mixing
 from nets.data.source import Source
 from nets.data.transform import Transform, alternate_flips
 from nets.definition.params import generator
 from nets.errors import DataError
 
+# arrays for samples, of the `forms`
+Into = Sequence[NDArray[Any]]
 # the shape of one sample, and the dtype, of each array
 Forms = list[tuple[tuple[int, ...], np.dtype[Any]]]
 
@@ -94,15 +98,19 @@ class Batches:
             )
         return self.samples(ticket * self.batch + low, ticket * self.batch + high)
 
-    def samples(self, low: int, high: int) -> tuple[NDArray[np.float32], ...]:
+    def samples(
+        self, low: int, high: int, into: Into | None = None
+    ) -> tuple[NDArray[np.float32], ...]:
         """Return samples [low, high), counted from the run's first sample: one float32 array per
-        top of the net's data layers.
+        top of the net's data layers. They are the arrays `into`, if these are given and no images
+        are mixed.
 
         These are images (n, C, H, W), transformed, and labels (n,), or other arrays of the source.
         """
         positions = self.positions(low, high)
         known = self.needed(positions)
-        return self.mixed(self.changed(self.stored(known), known), known, positions)
+        plain = into if self.mixing is None else None
+        return self.mixed(self.changed(self.stored(known), known, plain), known, positions)
 
     def needed(self, positions: NDArray[np.int64]) -> NDArray[np.int64]:
         """Return the positions of the samples that are read for these: also their partners, if
@@ -114,17 +122,18 @@ class Batches:
         return self.source.read(self.drawn(positions)[0])[: self._count]
 
     def changed(
-        self, arrays: Sequence[NDArray[Any]], positions: NDArray[np.int64]
+        self, arrays: Sequence[NDArray[Any]], positions: NDArray[np.int64], into: Into | None = None
     ) -> tuple[NDArray[np.float32], ...]:
-        """Return what `stored` gave for these positions, transformed."""
+        """Return what `stored` gave for these positions, transformed, in the arrays `into` or in
+        new ones."""
         flips = None
         if any(transform.alternates(self.train) for transform in self.transforms.values()):
             flips = alternate_flips(self.seed, *self.drawn(positions))
         return tuple(
-            transform(array, positions, seed=self.seed, train=self.train, flips_N=flips)
+            transform(array, positions, seed=self.seed, train=self.train, flips_N=flips, out=out)
             if (transform := self.transforms.get(at))
-            else array.astype(np.float32)
-            for at, array in enumerate(arrays)
+            else floats(array, out)
+            for at, (array, out) in enumerate(zip(arrays, into or repeat(None), strict=False))
         )
 
     def mixed(

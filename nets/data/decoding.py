@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
+from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -15,14 +16,18 @@ from numpy.typing import NDArray
 
 from nets.data import decode
 from nets.errors import DataError
+from nets.reasons import reason
+from nets.regular import read_bytes
 
+MAX_FILE = 1 << 28  # bytes of one encoded image
 Shape = tuple[int, ...]  # (C, H, W)
 
 
 class Picture(NamedTuple):
-    """An encoded picture: the arguments of `decode.image`, and what to do if it is damaged."""
+    """An encoded picture: the arguments of `decode.image`, and what to do if it is damaged. Without
+    `data` it is the file `where`, which is read when it is decoded."""
 
-    data: bytes
+    data: bytes | None
     where: str
     color: str
     orientation: str
@@ -32,7 +37,8 @@ class Picture(NamedTuple):
     def image(self) -> NDArray[Any]:
         """Decode to (C, H, W) uint8. Raises DataError."""
         with remedied(self.remedy):
-            return decode.image(self.data, self.where, self.color, self.orientation, self.size)
+            data = read_file(Path(self.where)) if self.data is None else self.data
+            return decode.image(data, self.where, self.color, self.orientation, self.size)
 
 
 @contextmanager
@@ -68,3 +74,14 @@ def check_shape(found: tuple[int, ...], where: str, shape: Shape) -> None:
             f"{where}: found an image of shape {found}, expected {shape} like the first: "
             "give new_height and new_width"
         )
+
+
+def read_file(path: Path) -> bytes:
+    """Return the bytes of an image file. Raises DataError if it cannot be read or is larger than
+    any image."""
+    try:
+        return read_bytes(path, MAX_FILE)
+    except FileNotFoundError:
+        raise DataError(f"{path}: no such file") from None
+    except OSError as error:
+        raise DataError(f"{path}: cannot be read: {reason(error)}") from None

@@ -1,8 +1,11 @@
 """A process that decodes pictures for `decoding_processes`, until its input ends.
 
 Started as `python -m nets.data.decoding_process FILE SIZE`. FILE is the descriptor of the shared
-memory, SIZE its bytes. Each request is the size of its header and of the picture, a header in JSON,
-and the bytes of the picture. Each answer is a short line of JSON:
+memory, SIZE its bytes. A request has several pictures: the sizes of its header and of its data, a
+header in JSON, and the data, which are the bytes of the pictures one after the other. The header
+has the place of the first image in the shared memory, the shape that is expected, the place of the
+`Progress`, and for each picture the number of its bytes, null for a file, and its other fields. The
+answer to a request is a short line of JSON, a list with an object for each picture:
 
     {"shape": [C, H, W], "notices": [[kind, detail], ...]}    the shape that was found
     {}                                                        the picture has an error
@@ -14,6 +17,7 @@ each other if the answers that the parent has not read filled it.
 from __future__ import annotations
 
 import json
+import math
 import mmap
 import os
 import signal
@@ -25,7 +29,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from nets.data.decoding import Picture
-from nets.data.decoding_processes import READY, SIZES
+from nets.data.decoding_processes import PROGRESS, READY, SIZES
 from nets.data.pictures.notices import NOTICES
 
 
@@ -41,13 +45,12 @@ def main(file: int, size: int) -> None:
         answers.write(READY)
         answers.flush()
         for head, data in _requests(sys.stdin.buffer):
-            answers.write(json.dumps(_answer(memory, head, data)).encode())
-            answers.write(b"\n")
+            answers.write(json.dumps(list(_answers(memory, head, data))).encode() + b"\n")
             answers.flush()
 
 
 def _requests(stream: BinaryIO) -> Iterator[tuple[bytes, bytes]]:
-    """Yield the header and the picture of each request, until the stream ends. A request that ends
+    """Yield the header and the data of each request, until the stream ends. A request that ends
     early is left out: its parent was killed."""
     while len(sizes := stream.read(SIZES.size)) == SIZES.size:
         head, data = map(stream.read, lengths := SIZES.unpack(sizes))
@@ -56,16 +59,28 @@ def _requests(stream: BinaryIO) -> Iterator[tuple[bytes, bytes]]:
         yield head, data
 
 
-def _answer(memory: NDArray[np.uint8], head: bytes, data: bytes) -> dict[str, Any]:
-    where, color, orientation, size, shape, offset = json.loads(head)
-    picture = Picture(data, where, color, orientation, size and tuple(size))
+def _answers(memory: NDArray[np.uint8], head: bytes, data: bytes) -> Iterator[dict[str, Any]]:
+    offset, shape, progress, pictures = json.loads(head)
+    rest = memoryview(data)
+    done = memory[progress : progress + PROGRESS].view(np.int64)
+    count = math.prod(shape)
+    for length, where, color, orientation, size in pictures:
+        own = None if length is None else bytes(rest[:length])
+        rest = rest[length or 0 :]
+        picture = Picture(own, where, color, orientation, size and tuple(size))
+        yield _answer(picture, memory[offset : offset + count].reshape(shape))
+        offset += count
+        done += 1
+
+
+def _answer(picture: Picture, into_CHW: NDArray[np.uint8]) -> dict[str, Any]:
     with NOTICES.collected() as notices:
         try:
             image_CHW = picture.image()
         except Exception:  # noqa: BLE001  # the parent decodes the picture itself, and meets it again
             return {}
-    if list(image_CHW.shape) == shape:
-        memory[offset : offset + image_CHW.nbytes].reshape(shape)[...] = image_CHW
+    if image_CHW.shape == into_CHW.shape:
+        into_CHW[...] = image_CHW
     return {"shape": image_CHW.shape, "notices": [(kind, detail) for _, kind, detail in notices]}
 
 

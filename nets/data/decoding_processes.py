@@ -1,13 +1,14 @@
 """Processes that decode pictures next to the threads that read.
 
-A reading thread takes an idle process, sends it one picture after the other, and waits without the
-interpreter's lock. The process writes the pixels into memory that both share. Threads alone do not
-decode faster for being many: resizing holds the lock most of the time.
+A reading thread takes an idle process, sends it the names or the bytes of several pictures at a
+time, and waits without the interpreter's lock. The process reads the files, and writes the pixels
+into memory that both share. Threads alone do not decode faster for being many: resizing holds the
+lock most of the time.
 
-    reading thread                                     process (`decoding_process`)
-          |  --- header, bytes of a picture (stdin) -->   decodes it
-          |  --- the next one ----------------------->    writes the pixels to the shared memory
-          |  <-- a line of JSON (stdout) -------------
+    reading thread                             process (`decoding_process`)
+          |  --- header, bytes (stdin) -------->   reads and decodes the pictures
+          |  --- the next request ------------->   writes the pixels to the shared memory
+          |  <-- a line of JSON (stdout) -------
 """
 
 from __future__ import annotations
@@ -23,10 +24,10 @@ import subprocess
 import sys
 import threading
 from collections import deque
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -35,8 +36,12 @@ from nets.data.decoding import Picture, Shape, check_shape, decoded
 from nets.data.pictures.notices import NOTICES
 from nets.errors import DataError
 
-AHEAD = 8  # pictures that a process has at a time, so that it need not wait for a busy parent
+TOGETHER = 8  # pictures of a request: each answer wakes a thread, which disturbs the processes
+AHEAD = 2  # requests that a process has at a time, so that it need not wait for a busy parent
 PIPE = 1 << 20  # bytes of requests: some pictures; the system's limit for a user's pipe
+# bytes of the shared memory in front of the images: the number of pictures that a process has
+# decoded of a batch; the others fill a line of the cache
+PROGRESS, LINE = 8, 64
 PATIENCE = 5.0  # seconds after which a process that closed its output counts as alive
 # libraries that start threads when they are imported
 _ONE_THREAD = ("OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "OMP_NUM_THREADS", "NUMBA_NUM_THREADS")
@@ -102,12 +107,12 @@ class DecodingProcesses:
         if process is None:
             return decoded(pictures, count, shape)
         try:
-            block = self._memory.take(count * math.prod(shape))
+            block = self._memory.take(LINE + count * math.prod(shape))
             offset = self._memory.offset(block)
             if offset is None:  # a small block, which is not shared
                 return decoded(pictures, count, shape)
-            images_NCHW = block.reshape(count, *shape)
-            process.decode(pictures, images_NCHW, offset)
+            images_NCHW = block[LINE:].reshape(count, *shape)
+            process.decode(pictures, images_NCHW, block[:PROGRESS].view(np.int64), offset)
             return images_NCHW
         finally:
             if process.lives:
@@ -210,22 +215,29 @@ class _Process:
         return self._line() == READY
 
     def decode(
-        self, pictures: Iterable[Picture], images_NCHW: NDArray[np.uint8], offset: int
+        self,
+        pictures: Iterable[Picture],
+        images_NCHW: NDArray[np.uint8],
+        progress: NDArray[np.int64],
+        offset: int,
     ) -> None:
-        """Decode pictures into shared memory, whose file has the images from `offset` on. Raises
-        the error of the first picture that has one. No answer is left unread."""
-        asked: deque[tuple[Picture, NDArray[np.uint8]]] = deque()
+        """Decode pictures into a block of shared memory, which lies in its file from `offset` on:
+        `progress`, the number of pictures that are done, and the images. Raises the error of the
+        first picture that has one. No answer is left unread."""
+        progress[0] = at = 0
+        asked: deque[_Request] = deque()
         fault: Exception | None = None
         try:
-            for at, picture in enumerate(pictures):
-                image_CHW = images_NCHW[at]
-                self._ask(picture, image_CHW.shape, offset + at * image_CHW.nbytes)
-                asked.append((picture, image_CHW))
-                if len(asked) == AHEAD and (fault := self._fault(*asked.popleft())):
+            for some in _together(pictures):
+                request = _Request(at, some, images_NCHW[at : at + len(some)])
+                self._ask(request, offset)
+                asked.append(request)
+                at += len(some)
+                if len(asked) == AHEAD and (fault := self._fault(asked.popleft(), progress)):
                     break
         finally:
             while asked:
-                later = self._fault(*asked.popleft())
+                later = self._fault(asked.popleft(), progress)
                 fault = fault or later
             if fault is not None:
                 raise fault from None
@@ -238,36 +250,38 @@ class _Process:
             with suppress(OSError):
                 pipe.close()
 
-    def _ask(self, picture: Picture, shape: tuple[int, ...], offset: int) -> None:
-        *about, _ = picture[1:]
-        head = json.dumps([*about, shape, offset]).encode()
+    def _ask(self, request: _Request, offset: int) -> None:
+        shape = request.images.shape[1:]
+        place = offset + LINE + request.first * math.prod(shape)
+        about = [
+            (None if picture.data is None else len(picture.data), *picture[1:-1])
+            for picture in request.pictures
+        ]
+        head = json.dumps([place, shape, offset, about]).encode()
+        data = b"".join(picture.data or b"" for picture in request.pictures)
         # if the process has ended, its answer is missing, and `_fault` reports that
         with suppress(OSError, ValueError):
-            self._requests.write(SIZES.pack(len(head), len(picture.data)))
-            self._requests.write(head)
-            self._requests.write(picture.data)
+            self._requests.write(SIZES.pack(len(head), len(data)) + head)
+            self._requests.write(data)
             self._requests.flush()
 
-    def _fault(self, picture: Picture, image_CHW: NDArray[np.uint8]) -> Exception | None:
-        """Wait until a picture is decoded. Return its error, if it has one."""
+    def _fault(self, request: _Request, progress: NDArray[np.int64]) -> Exception | None:
+        """Wait until the pictures of a request are decoded. Return the error of the first that has
+        one."""
         line = self._line()
         if not line:
+            at = min(max(int(progress[0]) - request.first, 0), len(request.pictures) - 1)
             return DataError(
-                f"{picture.where}: the process that decoded this picture ended {self.ended}: if "
-                "the log has no other cause, such as too little memory, convert or remove the "
-                "picture"
+                f"{request.pictures[at].where}: the process that decoded this picture ended "
+                f"{self.ended}: if the log has no other cause, such as too little memory, convert "
+                "or remove the picture"
             )
-        answer = json.loads(line)
-        for notice in answer.get("notices", ()):
-            NOTICES.note(picture.where, *notice)
-        try:
-            if "shape" not in answer:  # its error comes again here
-                image_CHW[...] = decoded([picture], 1, image_CHW.shape)[0]
-            else:
-                check_shape(tuple(answer["shape"]), picture.where, image_CHW.shape)
-        except Exception as error:  # noqa: BLE001  # `decode` raises it behind the other answers
-            return error
-        return None
+        found = None
+        for answer, *of in zip(json.loads(line), request.pictures, request.images, strict=True):
+            for notice in answer.get("notices", ()):
+                NOTICES.note(of[0].where, *notice)
+            found = found or _fault_of(answer, *of)
+        return found
 
     def _line(self) -> bytes:
         """The next line of the process's answers, b"" if it has ended, also within a line."""
@@ -276,3 +290,44 @@ class _Process:
         except (OSError, ValueError):  # `end` has closed the pipe
             return b""
         return line if line.endswith(b"\n") else b""
+
+
+class _Request(NamedTuple):
+    """Pictures that a process gets together, their images, and the number of those before them."""
+
+    first: int
+    pictures: list[Picture]
+    images: NDArray[np.uint8]  # (n, C, H, W)
+
+
+def _together(pictures: Iterable[Picture]) -> Iterator[list[Picture]]:
+    """Yield the pictures of each request. Those before one that cannot be read come before its
+    error."""
+    some: list[Picture] = []
+    failed = None
+    try:
+        for picture in pictures:
+            some.append(picture)
+            if len(some) == TOGETHER:
+                yield some
+                some = []
+    except Exception as error:  # noqa: BLE001  # raised behind the pictures before it
+        failed = error
+    if some:
+        yield some
+    if failed is not None:
+        raise failed
+
+
+def _fault_of(
+    answer: dict[str, Any], picture: Picture, image_CHW: NDArray[np.uint8]
+) -> Exception | None:
+    """Return the error that a process has found in a picture."""
+    try:
+        if "shape" not in answer:  # its error comes again here
+            image_CHW[...] = decoded([picture], 1, image_CHW.shape)[0]
+        else:
+            check_shape(tuple(answer["shape"]), picture.where, image_CHW.shape)
+    except Exception as error:  # noqa: BLE001  # `decode` raises it behind the other answers
+        return error
+    return None

@@ -7,14 +7,15 @@ same arithmetic.
 
 from __future__ import annotations
 
+from itertools import repeat
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from nets.data.augmentation.augment import BLACK
+from nets.data.augmentation.augment import BLACK, floats
 from nets.data.augmentation.erasing import erased_boxes
-from nets.data.batches import Batches, Forms
+from nets.data.batches import Batches, Forms, Into
 from nets.data.transform import Transform, alternate_flips
 from nets.errors import DataError
 
@@ -48,8 +49,9 @@ class DeviceBatches:
             ((PLACES,), np.dtype(np.int32)),
         ]
 
-    def samples(self, low: int, high: int) -> tuple[NDArray[Any], ...]:
-        """Return samples [low, high), counted from the run's first sample."""
+    def samples(self, low: int, high: int, into: Into | None = None) -> tuple[NDArray[Any], ...]:
+        """Return samples [low, high), counted from the run's first sample. The arrays between the
+        images and the places are those of `into`, if it is given."""
         positions = self._batches.positions(low, high)
         images, *others = self._batches.stored(positions)
         if images.dtype != np.uint8:
@@ -57,7 +59,8 @@ class DeviceBatches:
                 f"{self._batches.source.name}: found images of {images.dtype}, expected bytes like "
                 "the first"
             )
-        rest = (array.astype(np.float32) for array in others)
+        outs = repeat(None) if into is None else into[1:]
+        rest = (floats(array, out) for array, out in zip(others, outs, strict=False))
         return images, *rest, self._places(positions)
 
     def _places(self, positions_N: NDArray[np.int64]) -> NDArray[np.int32]:
@@ -93,7 +96,6 @@ def on_device(batches: Batches) -> bool:
         and len(source.shape) == 3
         and source.divisible
         and batches.mixing is None
-        and transform.mean_image is None
         and source.of_bytes
         and (augment is None or (augment.only_places and augment.padding == BLACK))
     )

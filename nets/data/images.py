@@ -12,15 +12,13 @@ from numpy.typing import NDArray
 
 from nets.data import decode
 from nets.data.class_folders import ClassFolders, class_folders
-from nets.data.decoding import Decoder, Picture, decoded, remedied
+from nets.data.decoding import Decoder, Picture, decoded, read_file
 from nets.data.located import located
 from nets.data.passed_over import first
 from nets.data.source import Images, Labels, Source, first_shape
 from nets.errors import DataError, did_you_mean
-from nets.reasons import reason
-from nets.regular import is_folder, read_bytes, read_text
+from nets.regular import is_folder, read_text
 
-MAX_FILE = 1 << 28  # bytes of one encoded image
 MAX_LIST = 1 << 28  # bytes of a list: some million images
 
 
@@ -186,12 +184,10 @@ class ImageSource(Source):
         return self._picture(index).image()
 
     def _picture(self, index: int) -> Picture:
-        path = self._paths[index]
+        path = str(self._paths[index])
         place = f"its line from {self.label_list}" if self.label_list else "it from its folder"
         remedy = f"remove {place}"
-        with remedied(remedy):
-            data = read_file(path)
-        return Picture(data, str(path), self._color, self.orientation, self._size, remedy)
+        return Picture(None, path, self._color, self.orientation, self._size, remedy)
 
 
 def _label(line: str) -> int | None:
@@ -203,14 +199,3 @@ def _label(line: str) -> int | None:
 def name_bytes(path: Path) -> bytes:
     """Return the name of a file as bytes, also a name that is not UTF-8."""
     return path.name.encode("utf-8", "surrogateescape")
-
-
-def read_file(path: Path) -> bytes:
-    """Return the bytes of an image file. Raises DataError if it cannot be read or is larger than
-    any image."""
-    try:
-        return read_bytes(path, MAX_FILE)
-    except FileNotFoundError:
-        raise DataError(f"{path}: no such file") from None
-    except OSError as error:
-        raise DataError(f"{path}: cannot be read: {reason(error)}") from None

@@ -61,7 +61,7 @@ class Prefetcher:
         self._lock = threading.Lock()
         self._held: dict[Share, Future[Arrays]] = {}
         self._reader = ThreadPoolExecutor(1, thread_name_prefix="prefetch")
-        self._threads = threads if batches.divisible else 1
+        self._threads = threads
         self._helpers = ThreadPoolExecutor(threads, thread_name_prefix="prefetch-helper")
         self._starved = starved
         self._finish = finish
@@ -139,22 +139,26 @@ class Prefetcher:
         numbers = (high - low) * math.prod(self.batches.shapes[0])
         pieces = max(1, min(self._threads, high - low, numbers // LEAST_NUMBERS))
         cuts = [low + (high - low) * at // pieces for at in range(pieces + 1)]
-        arrays = self._together(list(pairwise(cuts)))
+        batches = self.batches
+        if pieces == 1 or isinstance(batches, StreamBatches) or not batches.divisible:
+            arrays = batches.samples(low, high)
+        else:
+            arrays = self._together(batches, list(pairwise(cuts)))
         return arrays if self._place is None else tuple(map(self._place, arrays))
 
-    def _together(self, spans: list[Share]) -> Arrays:
+    def _together(self, batches: Batches | DeviceBatches, spans: list[Share]) -> Arrays:
         """Read these samples at the same time, one span in this thread. Raises the error of the
         first span that has one."""
         first, *others = spans
-        if not others:
-            return self.batches.samples(*first)
         start = first[0]
         count = spans[-1][1] - start
-        whole = tuple(np.empty((count, *shape), kind) for shape, kind in self.batches.forms)
+        whole = tuple(np.empty((count, *shape), kind) for shape, kind in batches.forms)
 
         def read(low: int, high: int) -> None:
-            for all_rows, rows in zip(whole, self.batches.samples(low, high), strict=True):
-                all_rows[low - start : high - start] = rows
+            into = [rows[low - start : high - start] for rows in whole]
+            for rows, found in zip(into, batches.samples(low, high, into), strict=True):
+                if found is not rows:
+                    rows[...] = found
 
         futures: list[Future[None]] = []
         here = [first]

@@ -29,6 +29,7 @@ _NOWHERE = Where("transform_param", Node(1))
 TRANSFORMING = ("Data", "ImageData", "MemoryData")  # types of layers that have a transform_param
 MIRROR = 2  # lanes of random numbers; crops use 0 and 1
 ALTERNATE = 3
+IN_CACHE = 1 << 17  # numbers of images that are changed together: half a megabyte
 
 
 @dataclass(frozen=True)
@@ -184,9 +185,10 @@ class Transform:
         seed: int,
         train: bool,
         flips_N: NDArray[np.bool_] | None = None,
+        out: NDArray[np.float32] | None = None,
     ) -> NDArray[np.float32]:
-        """Return new float32 images. Crops and mirrorings are random in training; otherwise crops
-        are centred and images are not mirrored.
+        """Return float32 images, in the array `out` or a new one. Crops and mirrorings are random
+        in training; otherwise crops are centred and images are not mirrored.
 
         `positions_N`: the global position of each sample, counted over the whole run. `flips_N`:
         the images to mirror in training, if this is not drawn for each position.
@@ -197,27 +199,39 @@ class Transform:
         augment = self.augment if train else None
         cropped = self._cropped(images_NCHW, positions_N, seed, train)
         if augment:
-            result = augment.change(cropped, positions_N, seed)
+            result = augment.change(cropped, positions_N, seed, out)
         else:
-            result = cropped.astype(np.float32)
+            result = np.empty(cropped.shape, np.float32) if out is None else out
+        means = flips = None
         if self.mean_image is not None:
             # each pixel has its own mean, so the means are cropped like the image and subtracted
             # before mirroring
             means = np.broadcast_to(self.mean_image, (len(result), *self.mean_image.shape))
-            result -= self._cropped(means, positions_N, seed, train)
-        if self.mean:
-            result -= np.asarray(self.mean, np.float32)[:, None, None]
+            means = self._cropped(means, positions_N, seed, train)
         if self.mirror and train:
-            # one by one: copies of all would leave the cache
-            for at in np.flatnonzero(self.flipped(positions_N, seed, flips_N)):
-                result[at] = result[at, :, :, ::-1]
-        if self.scale != 1.0:
-            result *= np.float32(self.scale)
-        if self.deviation:
-            result /= np.asarray(self.deviation, np.float32)[:, None, None]
+            flips = self.flipped(positions_N, seed, flips_N)
+        step = max(1, IN_CACHE // max(1, math.prod(result.shape[1:])))
+        for low in range(0, len(result), step):
+            rows = slice(low, low + step)
+            if not augment:
+                result[rows] = cropped[rows]
+            if means is not None:
+                result[rows] -= means[rows]
+            self._finish(result[rows], None if flips is None else flips[rows])
         if augment:
             augment.finish(result, positions_N, seed)
         return result
+
+    def _finish(self, images: NDArray[np.float32], flips: NDArray[np.bool_] | None) -> None:
+        """Subtract mean values, mirror the images of `flips`, scale and divide, in place."""
+        if self.mean:
+            images -= np.asarray(self.mean, np.float32)[:, None, None]
+        for at in () if flips is None else np.flatnonzero(flips):
+            images[at] = images[at, :, :, ::-1]
+        if self.scale != 1.0:
+            images *= np.float32(self.scale)
+        if self.deviation:
+            images /= np.asarray(self.deviation, np.float32)[:, None, None]
 
     def flipped(
         self, positions_N: NDArray[np.int64], seed: int, flips_N: NDArray[np.bool_] | None

@@ -17,7 +17,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from nets.data import datum, decode
-from nets.data.images import name_bytes, read_file
+from nets.data.decoding import read_file
+from nets.data.images import name_bytes
 from nets.data.source import Source
 from nets.errors import DataError
 from nets.files.extras import need

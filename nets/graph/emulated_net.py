@@ -14,6 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from nets.data import Batches
+from nets.data.batches import Into
 from nets.graph.graph import Net
 from nets.graph.stages import Stage
 from ops import Array
@@ -100,7 +101,9 @@ class NoBatches(Batches):
         super().__init__(*args, **options)
         self.divisible = False  # arrays of zeros would take memory when they are joined
 
-    def samples(self, low: int, high: int) -> tuple[NDArray[np.float32], ...]:
+    def samples(
+        self, low: int, high: int, into: Into | None = None
+    ) -> tuple[NDArray[np.float32], ...]:
         """Return zeros that take no memory, in the shapes of the source's samples."""
         rows = len(self.positions(low, high))
         return tuple(np.broadcast_to(np.float32(0), (rows, *shape)) for shape in self.shapes)

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from nets.data import decode
 from nets.data.class_folders import SUFFIXES, images_below
-from nets.data.images import read_file
+from nets.data.decoding import read_file
 from nets.data.passed_over import PassedOver
 from nets.data.pictures.resizing import resized
 from nets.errors import DataError

@@ -19,7 +19,7 @@ from ops.cuda.copies.host_copies import HostCopies
 from ops.cuda.copies.page_locks import PageLocks
 from ops.cuda.copies.peer_memory import PeerMemory
 from ops.cuda.copies.transfers import Pinned, Sender, Transfers, upload_of
-from ops.cuda.copies.uploads import Uploads
+from ops.cuda.copies.uploads import ROOMS, Uploads
 from ops.cuda.cublas import Cublas
 from ops.cuda.depthwise import Depthwise
 from ops.cuda.device import Product
@@ -126,6 +126,7 @@ class CupyBackend(
     records = True
     joined_activations = ("relu",)
     more_bfloat16 = ("dropout", "lrn")
+    rooms_ahead = ROOMS
 
     def __init__(
         self,
@@ -219,7 +220,7 @@ class CupyBackend(
         """Images are brought to the layout of kernels here, once for all layers that read them."""
         if (upload := upload_of(host, dtype)) is not None:
             images = new_images(self.xp, host.shape, dtype)
-            with self.uploads.taken(upload, host) as sent:
+            with self.uploads.taken(upload) as sent:
                 images[...] = sent
             return images
         given = self._sent(host, dtype)
@@ -231,7 +232,7 @@ class CupyBackend(
 
     def refill(self, into: Array, host: Any) -> None:
         if (upload := upload_of(host, into.dtype)) is not None:
-            with self.uploads.taken(upload, host) as sent:
+            with self.uploads.taken(upload) as sent:
                 into[...] = sent
         elif self._transfers is not None and _is_pinned(host, into.dtype):
             self._transfers.refill(into, host)
@@ -242,7 +243,7 @@ class CupyBackend(
         numbers = self._sent(places, places.dtype)
         if (upload := upload_of(x, x.dtype)) is None:
             return self.pixels_of(self._sent(x, x.dtype), numbers, form)
-        with self.uploads.taken(upload, x) as sent:
+        with self.uploads.taken(upload) as sent:
             return self.pixels_of(sent, numbers, form)
 
     def sender(self, into: Array) -> Sender:

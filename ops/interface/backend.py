@@ -60,6 +60,7 @@ class Backend(
     more_bfloat16: Collection[str] = ()
     compiles = False  # whether an operation may have to be compiled when it first runs
     records = False  # whether `record` is implemented
+    rooms_ahead = 0  # of a device: images of so many batches lie there while they are `staged`
     tries = False  # whether it tries algorithms out when the first operation of a shape runs
     # The source of memory of `empty` on the host (bytes -> aligned uint8 array), for memory that
     # other processes can read in place.

@@ -2,22 +2,9 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
-
 from ops.errors import Array
 from ops.reference import pixels
-
-
-class ImageForm(NamedTuple):
-    """The part of a transform that all images share: (rows, columns) of the result, whether the
-    planes are turned, then (bytes - mean) * scale / deviation. `mean` and `deviation` have a number
-    for each plane of the result."""
-
-    size: tuple[int, int]
-    turned: bool
-    mean: tuple[float, ...]
-    scale: float
-    deviation: tuple[float, ...]
+from ops.reference.pixels import ImageForm as ImageForm  # this module exports it
 
 
 class PixelOps:
@@ -32,6 +19,4 @@ class PixelOps:
         `places` (N, 7), int32 on the host: top and left of the crop, whose pixels outside of the
         image are 0; 1 if it is mirrored; top, left, height and width of the box that becomes 0.
         """
-        return pixels.transform(
-            x, places, form.size, form.mean, form.scale, form.deviation, turned=form.turned
-        )
+        return pixels.transform(x, places, form)

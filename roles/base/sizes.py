@@ -1,7 +1,7 @@
 """Bytes that training roles send and hold, for their declarations (`role`).
 
-The memory does not count the interpreter and its libraries, rows that are read ahead, messages
-under way, and old versions of a published model that readers still hold.
+The memory does not count the interpreter and its libraries, rows that the host reads ahead,
+messages under way, and old versions of a published model that readers still hold.
 """
 
 from __future__ import annotations
@@ -110,7 +110,17 @@ def passes(job: Job, part: str, shapes: Shapes, worker: str = "") -> Held:
         shapes.net(job, part, rows_at_once(job, shapes, worker, phase), phase)
         for phase in job.phases
     ]
-    return at_once(job, activations(nets, shapes))
+    held = at_once(job, activations(nets, shapes))
+    return held | images_ahead(nets) if worker else held
+
+
+def images_ahead(nets: Sequence[Net]) -> Held:
+    """Bytes of a device for images on their way to it, as numbers of the net: for the largest batch
+    of all phases. Images of bytes take a quarter, unless they are cropped to less than that."""
+    inputs = [shape for net in nets for shape in net.input_shapes.values() if len(shape) == 4]
+    largest = max(map(math.prod, inputs), default=0) * nets[0].dtype.itemsize
+    size = nets[0].ops.rooms_ahead * largest
+    return {"images read ahead": size} if size else {}
 
 
 def rows_at_once(job: Job, shapes: Shapes, worker: str, phase: str) -> int:

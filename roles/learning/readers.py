@@ -45,4 +45,6 @@ def form_of(batches: DeviceBatches) -> ImageForm:
         tuple(given * (channels if len(given) == 1 else 1))
         for given in (transform.mean or (0.0,), transform.deviation or (1.0,))
     )
-    return ImageForm((high, wide), transform.turned, mean, transform.scale, deviation)
+    return ImageForm(
+        (high, wide), transform.turned, mean, transform.scale, deviation, transform.mean_image
+    )

@@ -14,6 +14,8 @@ exposure         The exposed communication of an iteration, which no computing h
 conv_options     The options of a conv worker: what it sends, computes and holds
 replica_options  The options of a replica: what it sends, computes and holds
 decoders         The processes that decode a worker's pictures, if cores are free for them
+reading_ahead    The rows of the coming passes, which are read in the order in which the passes need
+                 them
 
 See docs/decisions/training.md.
 """

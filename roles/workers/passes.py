@@ -1,4 +1,4 @@
-"""The passes of a worker, one after the other; meanwhile it asks for the next and reads its rows.
+"""The passes of a worker, one after the other; meanwhile it asks for the next and reads their rows.
 
 Passes come in runs (`Ticket.count`), and are reported together at the end of each run. For LeNet
 with two workers, where a pass takes 10 ms, a request and a report for each pass took 0.7 ms of each
@@ -11,7 +11,6 @@ import asyncio
 from abc import abstractmethod
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from functools import partial
-from itertools import zip_longest
 from types import MappingProxyType
 
 from nets.data import DecodingProcesses, Prefetcher
@@ -24,13 +23,14 @@ from roles.learning.working_nets import working_nets
 from roles.messages import STOP, TRAIN, NextTicket, PassDone, Ticket
 from roles.workers.decoders import decoders_for
 from roles.workers.exposure import Exposure
+from roles.workers.reading_ahead import ReadingAhead, Share
 from runtime import Actor, Json
 
 
 class Passes:
     """The passes of one worker.
 
-    `readers` are its data by phase; this object closes them. With `repeats`, its training nets
+    `readers` are its data by phase, which this object closes. With `repeats`, its training nets
     compute their rows in that many passes and read the rows of each. `states` are those of its nets
     with recurrent layers, by phase.
     """
@@ -46,7 +46,7 @@ class Passes:
         self.states = states
         self._actor = actor
         self._coordinator = coordinator
-        self._readers = readers
+        self._reading = ReadingAhead(readers)
         self._repeats = repeats
         self._mine: Callable[[Ticket], Sequence[Ticket]] = lambda ticket: [*ticket.each()]
         self._done: list[PassDone] = []  # of the present run of passes
@@ -76,14 +76,11 @@ class Passes:
                         return
                     self._note_group(ticket.group)
                     passes = self._mine(ticket)
-                    for each, following in zip_longest(passes, passes[1:]):
-                        if following is None:
-                            upcoming = asyncio.create_task(self._next())
-                        else:
-                            self._read_ahead(following)
+                    for each in passes[:-1]:
                         await do(each)
-                    if not passes:
-                        upcoming = asyncio.create_task(self._next())
+                    upcoming = asyncio.create_task(self._next())
+                    for each in passes[-1:]:
+                        await do(each)
                     if after is not None:
                         await after(ticket)
                     reports.create_task(self._tell(self._done))
@@ -154,34 +151,31 @@ class Passes:
             states.begin(ticket.first, ticket.rows, ticket.mine, begin)
 
     def _read_one(self, ticket: Ticket, spans: Sequence[Span], at: int) -> Sequence[Array]:
-        """The rows of one of the net's passes. The rows of the next are read meanwhile."""
-        rows = self._rows(ticket, spans[at])
-        for span in spans[at + 1 : at + 2]:
-            self._readers[ticket.phase].request(*ticket.samples(*span))
-        return rows
+        """The rows of one of the net's passes."""
+        return self._rows(ticket, spans[at])
 
     def _rows(self, ticket: Ticket, span: Span) -> Sequence[Array]:
-        """These rows of a pass, once they are read."""
+        """These rows of a pass, once they are read. The next rows are read meanwhile."""
         started = self._now()
-        rows = self._readers[ticket.phase].get(*ticket.samples(*span))
+        rows = self._reading.fetch((ticket.phase, *ticket.samples(*span)))
         self._actor.waited_for_data(self._now() - started)
         return rows
 
     def close(self) -> None:
         """Stop reading ahead."""
-        for reader in self._readers.values():
-            reader.close()
+        self._reading.close()
 
     async def _next(self) -> Ticket:
         ticket = await self._actor.ask(self._coordinator, NextTicket(), Ticket)
         if ticket.phase != STOP:
-            for first in self._mine(ticket)[:1]:
-                self._read_ahead(first)
+            for each in self._mine(ticket):
+                self._reading.expect(self._shares(each))
         return ticket
 
-    def _read_ahead(self, ticket: Ticket) -> None:
-        first, *_ = spans_of(ticket.mine, self._repeats if ticket.phase == TRAIN else 1)
-        self._readers[ticket.phase].request(*ticket.samples(*first))
+    def _shares(self, ticket: Ticket) -> list[Share]:
+        """The samples of this worker's rows, in the order in which the pass reads them."""
+        spans = spans_of(ticket.mine, self._repeats if ticket.phase == TRAIN else 1)
+        return [(ticket.phase, *ticket.samples(*span)) for span in spans]
 
 
 class PassWorker(Actor, ReadsJob):

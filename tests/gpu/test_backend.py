@@ -50,55 +50,30 @@ def test_rows_that_were_read_ahead_are_in_page_locked_memory(stand_in: Path) -> 
     assert done.returncode == 0, done.stderr
 
 
-WAITS = """
-import ctypes, cupy, fake_cuda, numpy
-from ops import get_backend
-def now(array):  # the numbers in the device's memory at this moment
-    kind = ctypes.c_float * array.size
-    return numpy.array(kind.from_address(array.data.ptr)).reshape(array.shape)
-backend = get_backend("cupy")
-images = numpy.random.default_rng(1).standard_normal((2, 3, 4, 5), numpy.float32)
-before = 0
-for seed in range(1, 25):
-    fake_cuda.seed(seed)
-    x = backend.asarray(numpy.ones(1000, "f"))
-    backend.synchronize()
-    x *= numpy.float32(3)  # queued
-    staged = backend.staged(images)
-    staged.upload.done.synchronize()
-    assert (now(staged.upload.array) == images).all()
-    before += bool((now(x) == 1).all())
-    given = backend.fed(staged, numpy.float32)
-    backend.synchronize()
-    assert (now(x) == 3).all() and (backend.to_host(given) == images).all()
-assert before >= 3, before
-"""
-
-
-def test_an_upload_of_images_waits_for_no_kernel(stand_in: Path) -> None:
-    done = script(WAITS, on_fake_cuda(stand_in))
-    assert done.returncode == 0, done.stderr
-
-
 CHANGED = """
 import fake_cuda, numpy
 from nets.data import Augment, Batches, MemorySource, Transform
 from ops import get_backend
 from roles.learning.readers import reader_of
-images = numpy.random.default_rng(4).integers(0, 256, (40, 3, 12, 15), dtype="u1")
-source = MemorySource("images", images, numpy.arange(40), 40)
+rng = numpy.random.default_rng(4)
 augment = Augment(pad=2, flip="random", erase=0.6)
-transform = Transform(crop=10, mean=(104, 117, 123), deviation=(58.0,), mirror=True, augment=augment)
-read = Batches(source, transform, 8, shuffle=True, seed=6, train=True)
+cases = {
+    3: Transform(crop=10, mean=(104, 117, 123), deviation=(58.0,), mirror=True, augment=augment),
+    1: Transform(crop=9, mean_image=rng.uniform(0, 255, (1, 12, 15)).astype("f"), mirror=True),
+}
 backend = get_backend("cupy")
 for seed in range(4):
+  for channels, transform in cases.items():
+    images = rng.integers(0, 256, (40, channels, 12, 15), dtype="u1")
+    source = MemorySource("images", images, numpy.arange(40), 40)
+    read = Batches(source, transform, 8, shuffle=True, seed=6, train=True)
     fake_cuda.seed(seed)
     with reader_of(read, backend, None, on_gpu=True) as reader:
-        reader.request(0, 8)
+        reader.request(0, 8), reader.request(8, 16)
         found = []
         for low in range(0, 80, 8):
-            reader.request(low + 8, low + 16)
             given, labels, = reader.get(low, low + 8)
+            reader.request(low + 16, low + 24)
             assert backend.fed(given, numpy.float32) is given  # as kernels read them
             found.append((given + 0, labels))
         for at, (given, labels) in enumerate(found):

@@ -148,17 +148,17 @@ def test_a_batch_is_the_same_however_it_is_divided_over_workers(mixing, order):
             assert (np.concatenate([arrays[at] for _, arrays in parts]) == array).all()
 
 
+@pytest.mark.parametrize("mixing", [None, Mixing(0.2, 1.0, 5, 80)])
 @pytest.mark.parametrize("threads", [2, 3, 5])
-def test_a_batch_is_the_same_with_any_number_of_threads(threads, monkeypatch):
+def test_a_batch_is_the_same_with_any_number_of_threads(threads, mixing, monkeypatch):
     monkeypatch.setattr(prefetch, "LEAST_NUMBERS", 360)
-    mixing = Mixing(0.2, 1.0, 5, 80)
     expected = batches(batch=80, mixing=mixing).samples(80, 160)
     spans = []
 
     class Noting(Batches):
-        def samples(self, low, high):
+        def samples(self, low, high, into=None):
             spans.append((low, high))
-            return super().samples(low, high)
+            return super().samples(low, high, into)
 
     divided = batches(batch=80, mixing=mixing)
     divided.__class__ = Noting
@@ -175,9 +175,9 @@ def test_a_thread_gets_some_images_and_at_least_one(monkeypatch):
     spans = []
 
     class Noting(Batches):
-        def samples(self, low, high):
+        def samples(self, low, high, into=None):
             spans.append(high - low)
-            return super().samples(low, high)
+            return super().samples(low, high, into)
 
     read = Noting(SOURCE, Transform(), 40, shuffle=False, seed=1, train=True)
     for least, rows, expected in ((360 * 10, 40, 4), (360 * 30, 40, 1), (1, 3, 3)):

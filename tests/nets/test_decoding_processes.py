@@ -238,13 +238,14 @@ def test_an_answer_that_a_death_cut_off_is_no_answer(listed, two):
     source.decode_with(two)
     process = two._all[1]
     reader, writer = os.pipe()
-    os.write(writer, b'{"notices": [], "sha')
+    os.write(writer, b'[{"notices": [], "sha')
     os.close(writer)
     with os.fdopen(reader, "rb") as cut:
         process._answers, answers = cut, process._answers
         process._process.kill()
         with pytest.raises(DataError, match=r"/0\.jpg: the process that decoded this"):
-            process.decode([source._picture(0)], np.empty((1, 3, 64, 72), np.uint8), 0)
+            images = np.empty((1, 3, 64, 72), np.uint8)
+            process.decode([source._picture(0)], images, np.zeros(1, np.int64), 0)
         process._answers = answers
 
 
@@ -302,9 +303,9 @@ def test_processes_start_when_shares_are_late_several_times_in_a_row(listed):
     started = []
 
     class Late(Batches):
-        def samples(self, low, high):
+        def samples(self, low, high, into=None):
             assert let.wait(60)
-            return super().samples(low, high)
+            return super().samples(low, high, into)
 
     read = Late(source_of(listed), Transform(), COUNT, shuffle=False, seed=3, train=True)
     with Prefetcher(read, starved=lambda: started.append(True)) as ahead:

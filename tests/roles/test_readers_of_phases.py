@@ -23,6 +23,12 @@ TRANSFORMS = {
         crop=8, mean=(127.0,), deviation=(60.0, 61.0, 62.0), augment=Augment(pad=2, erase=0.7)
     ),
     "turned planes": Transform(mean=(1.0, 2.0, 3.0), rgb=True, turned=True, scale=1 / 256),
+    "a mean image, padded": Transform(
+        crop=10,
+        mirror=True,
+        augment=Augment(pad=3),
+        mean_image=np.linspace(0, 255, 540, dtype=np.float32).reshape(3, 12, 15),
+    ),
     "nothing": Transform(),
 }
 

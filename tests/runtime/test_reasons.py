@@ -17,7 +17,7 @@ import pytest
 
 from nets import NetError, load_net, load_solver
 from nets import reasons as of_nets
-from nets.data.images import read_file
+from nets.data.decoding import read_file
 from nets.data.mdb import open_mdb
 from nets.data.zipped import opened as unzipped
 from nets.files import checkpoint, hdf5

@@ -40,6 +40,13 @@ RANDOM, ALTERNATING = "random", "alternating"
 BLACK, REFLECT = "black", "reflect"
 
 
+def floats(images: NDArray[Any], out: NDArray[np.float32] | None = None) -> NDArray[np.float32]:
+    """Return a copy of the numbers as float32, in the array `out` or a new one."""
+    result = np.empty(images.shape, np.float32) if out is None else out
+    result[...] = images
+    return result
+
+
 @dataclass(frozen=True)
 class Augment:
     """The settings of random changes. DataError is raised for values that are not allowed.
@@ -142,14 +149,18 @@ class Augment:
         return np.pad(images_NCHW, around)
 
     def change(
-        self, images_NCHW: NDArray[Any], positions_N: NDArray[np.int64], seed: int
+        self,
+        images_NCHW: NDArray[Any],
+        positions_N: NDArray[np.int64],
+        seed: int,
+        out: NDArray[np.float32] | None = None,
     ) -> NDArray[np.float32]:
-        """Return copies of images with values from 0 to 255, with other colours. The values of
-        bytes stay in that range, except for the noise of `lighting`."""
+        """Return copies of images with values from 0 to 255, with other colours, in the array `out`
+        or a new one. The values of bytes stay in that range, except for the noise of `lighting`."""
         drawn = images_NCHW
         if self.randaugment is not None:
             drawn = self.randaugment(images_NCHW, positions_N, seed, self.order)
-        result = drawn.astype(np.float32)
+        result = floats(drawn, out)
         self.recolor(result, positions_N, seed, clip=images_NCHW.dtype == np.uint8)
         return result
 

@@ -29,8 +29,10 @@ class Pinned(np.ndarray[Any, Any]):
 
 
 def upload_of(host: Any, dtype: Any) -> Upload | None:
-    """Return the upload of host data, if it has one and is of that dtype."""
-    return host.upload if isinstance(host, Pinned) and host.dtype == dtype else None
+    """Return the upload of host data of that dtype, if there is one that was not taken yet."""
+    if not isinstance(host, Pinned) or host.dtype != dtype or host.upload is None:
+        return None
+    return host.upload if host.upload.waits else None
 
 
 def rounded(size: int) -> int:

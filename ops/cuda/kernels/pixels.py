@@ -5,10 +5,10 @@ from __future__ import annotations
 from ops.cuda.kernels.source_text import div
 
 PIXELS: dict[str, str] = {
-    # x (N, C, H, W) in this order; `places` as in ops.interface.images; `form` has the mean of each
-    # plane, then the scale, then the deviation of each
-    "transform_pixels": f"""(const unsigned char* x, int C, int H, int W, const int* places, const T* form, int turned,
-    T* y, int count, {div("area", "wide")}) {{
+    # x (N, C, H, W) in this order; `places` as in ops.interface.pixels; `form` has the mean of each
+    # plane, then the scale, then the deviation of each; `means` (C, H, W) or null
+    "transform_pixels": f"""(const unsigned char* x, int C, int H, int W, const int* places, const T* form,
+    const T* means, int turned, T* y, int count, {div("area", "wide")}) {{
     EACH(k, count) {{
         int n = OVER(k, area), at = k - n * area, i = OVER(at, wide), j = at - i * wide;
         const int* p = places + n * 7;
@@ -18,6 +18,7 @@ PIXELS: dict[str, str] = {
         for (int c = 0; c < C; ++c) {{
             long long plane = (long long)n * C + (turned ? C - 1 - c : c);
             T value = inside ? (T)x[(plane * H + row) * W + column] : (T)0;
+            if (inside && means) value -= means[(c * H + row) * W + column];
             value = (value - form[c]) * form[C] / form[C + 1 + c];
             y[(long long)k * C + c] = erased ? (T)0 : value;
         }}

@@ -152,6 +152,16 @@ def test_a_gpu_holds_all_gradients_if_they_are_clipped_or_added_up_over_passes(
         assert held["gradients"] >= ALL
 
 
+def test_a_gpu_holds_the_images_of_three_batches_that_are_read_ahead(tmp_path: Path) -> None:
+    (tmp_path / "host").mkdir()
+    topology = on_gpu(tmp_path, "single")
+    (job,) = (actor.options.job for actor in topology.actors if actor.name == "single")
+    rows = max(map(job.rows, job.phases))
+    assert forecast(topology).memory["single"]["images read ahead"] == 3 * 4 * rows * 28 * 28
+    on_host = check(configure(tmp_path / "host", "single")).placement.topology
+    assert "images read ahead" not in forecast(on_host).memory["single"]
+
+
 def placed_on_gpu(folder: Path, preset: str, line: str = "", more: str = "") -> Placement:
     """The plan of two workers on one GPU. `line`: of the solver. `more`: sections of cluster.toml."""
     cluster = configure(folder, preset, workers=1 if preset == "single" else 2, more=more)
