@@ -186,7 +186,7 @@ class CupyBackend(
         return 0 if self._device is None else int(self.xp.cuda.get_current_stream().ptr)
 
     @functools.cached_property
-    def card(self) -> Mapping[str, str] | None:  # type: ignore[override]  # asked once
+    def card(self) -> Mapping[str, str] | None:
         if self._device is None:
             return None
         runtime = self._xp.cuda.runtime

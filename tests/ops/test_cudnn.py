@@ -175,7 +175,8 @@ def test_channels_that_fill_16_bytes_are_not_folded() -> None:
     # a 1x1 kernel reads one pixel in four: folding would quadruple its work
     narrow = ConvGeometry((1, 1), stride=(2, 2))
     assert blocks(ConvShape((2, 3, 9, 9), 4, narrow, FLOAT)) == [(1, 1)]
-    assert folded_shape(ConvShape((2, 3, 224, 224), 64, SEVEN, FLOAT), (2, 2)) == ConvShape(
+    shape = ConvShape((2, 3, 224, 224), 64, SEVEN, FLOAT)
+    assert folded_shape(shape, Direction.FORWARD, (2, 2)) == ConvShape(
         (2, 12, 115, 115), 64, ConvGeometry((4, 4)), FLOAT
     )
 

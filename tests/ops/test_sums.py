@@ -29,7 +29,7 @@ def computed(dtype: str) -> list[Array]:
     back = ops.norm_scale_backward(dy, x, gamma, beta, mean, variance)
     images = ops.images(random.standard_normal((10, 5, 20, 20)).astype(dtype))
     depthwise = ops.depthwise_backward_weights(
-        images, images, ConvGeometry((3, 3), pad=(1, 1)), (5, 1, 3, 3), bias=True
+        images, images, ConvGeometry((3, 3), pad=(1, 1), groups=5), (5, 1, 3, 3), bias=True
     )
     tickets = ops.scratch._blocks["tickets"]
     assert not tickets.any()

@@ -44,7 +44,9 @@ class Pass(NamedTuple):
         plan = Planned(
             self.library, shape, self.direction, steps, self.ops, recipe.engine, self.most_bytes
         )
-        return plan if recipe.folded is None else Folded(self.shape, recipe.folded, plan, self.ops)
+        if recipe.folded is None:
+            return plan
+        return Folded(self.shape, self.direction, recipe.folded, plan, self.ops)
 
     def candidates(self) -> Iterator[tuple[Recipe, Way]]:
         """Make one algorithm after the other: of the engines that cuDNN proposes, the best first,
@@ -80,5 +82,5 @@ class Pass(NamedTuple):
         """The shape of cuDNN's convolution, and its steps."""
         if block is None:
             return self.shape, self.steps
-        shape = folded_shape(self.shape, block)
+        shape = folded_shape(self.shape, self.direction, block)
         return shape, (shape.in_shape[1], self.steps[1])

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from ops.cuda.conv.algorithm import ConvShape
+from ops.cuda.conv.algorithm import ConvShape, Direction
 from ops.cuda.conv.cudnn import Planned
 from ops.cuda.device import OnDevice
 from ops.cuda.image_layout import ALIGNED, TO_LOGICAL, size_of, step_of
@@ -30,8 +30,9 @@ def blocks(shape: ConvShape) -> list[Block]:
     return [(1, 1), g.stride] if strided else [(1, 1)]
 
 
-def folded_shape(shape: ConvShape, block: Block) -> ConvShape:
-    """The convolution between the folded images and y. `block` is (1, 1), or the stride."""
+def folded_shape(shape: ConvShape, direction: Direction, block: Block) -> ConvShape:
+    """The convolution between the folded images and y. `block` is (1, 1), or the stride. Folded
+    images have the dtype of factors, and their gradient has its own."""
     g = shape.geometry
     lanes = _lanes(shape)
     channels = -(-block[0] * block[1] * shape.in_shape[1] // lanes) * lanes
@@ -44,7 +45,10 @@ def folded_shape(shape: ConvShape, block: Block) -> ConvShape:
         shape,
         in_shape=(shape.in_shape[0], channels, *image),
         geometry=ConvGeometry(kernel, stride=stride),
-        narrow=(shape.factors == BFLOAT16, shape.narrow[1]),
+        narrow=(
+            shape.narrow[0] if direction is Direction.DATA else shape.factors == BFLOAT16,
+            shape.narrow[1],
+        ),
     )
 
 
@@ -61,15 +65,23 @@ class Folded:
     """One pass of a shape by a plan for its `folded_shape`. Of `algorithm.Convolution` only the
     method of the plan's direction may be called."""
 
-    def __init__(self, shape: ConvShape, block: Block, plan: Planned, ops: OnDevice) -> None:
+    def __init__(
+        self,
+        shape: ConvShape,
+        direction: Direction,
+        block: Block,
+        plan: Planned,
+        ops: OnDevice,
+    ) -> None:
         self._ops = ops
         self._shape = shape
         self._block = block
         self._plan = plan
-        self._inner = folded_shape(shape, block)
+        self._inner = folded_shape(shape, direction, block)
         k, d, a, b = self._inner.weight_shape
         self._packed = k, a * b * d
-        self.scratch_bytes = plan.scratch_bytes + size_of(self._inner.in_shape, shape.factors)
+        room = size_of(self._inner.in_shape, self._inner.stored[0])
+        self.scratch_bytes = plan.scratch_bytes + room
 
     def start_with_checks(self) -> None:
         """Have the frontend check the arguments of every run."""
@@ -101,9 +113,8 @@ class Folded:
 
     def _room(self) -> Array:
         n, d, u, v = self._inner.in_shape
-        return self._ops.scratch.take("folded", (n, u, v, d), self._shape.factors).transpose(
-            TO_LOGICAL
-        )
+        room = self._ops.scratch.take("folded", (n, u, v, d), self._inner.stored[0])
+        return room.transpose(TO_LOGICAL)
 
     def _folded(self, x: Array) -> Array:
         room = self._room()
