@@ -416,7 +416,7 @@ def choices(folder: Path) -> Target:
     """The kept choices of cuDNN's engines"""
     from ops.cuda.conv.kept_choices import parsed
 
-    plan = b'{"engine": 3, "knobs": {"TILE": 1}, "folded": [2, 2]}'
+    plan = b'{"engine": 3, "knobs": {"TILE": 1}, "folded": [2, 2], "whole": false}'
     seeds = [b'{"made for": {"a": [1]}, "choice": %s}' % choice for choice in (plan, b'"lowering"')]
     return Target(lambda data: parsed(data, {"a": [1]}), (ValueError,), seeds)
 

@@ -32,7 +32,7 @@ class cudnnGraphNotSupportedError(Exception):
 def how(operation: str, engine: int | None = None) -> str:
     """The fault to simulate in this operation by this engine, or an empty string."""
     words = os.environ.get("FAKE_CUDNN", "").split()
-    fits = all(word in (operation, str(engine)) for word in words[1:])
+    fits = all(word in (*operation.split("+"), str(engine)) for word in words[1:])
     return words[0] if words and fits else ""
 
 
@@ -96,12 +96,14 @@ class Tensor:
 
 
 class pygraph:
-    """A graph of one convolution."""
+    """A graph of one convolution. `operation` is conv_fprop, conv_dgrad or conv_wgrad, with
+    "+bias" and "+relu" if these follow."""
 
     def __init__(self, **options: Any) -> None:
         self.tensors: list[Tensor] = []
         self.left_out: list[Any] = []
         self.engine: int | None = None
+        self.b: Tensor | None = None
 
     def tensor(self, **options: Any) -> Tensor:
         self.tensors.append(Tensor(**options))
@@ -115,6 +117,17 @@ class pygraph:
 
     def conv_wgrad(self, *, image: Tensor, loss: Tensor, **windows: list[int]) -> Tensor:
         return self._of("conv_wgrad", image, Tensor(), loss, windows)
+
+    def bias(self, *, input: Tensor, bias: Tensor) -> Tensor:  # noqa: A002
+        assert input is self.y and self.operation == "conv_fprop"
+        self.operation += "+bias"
+        self.b = bias
+        return input
+
+    def relu(self, *, input: Tensor) -> Tensor:  # noqa: A002
+        assert input is self.y and self.operation.startswith("conv_fprop")
+        self.operation += "+relu"
+        return input
 
     def _of(
         self, operation: str, x: Tensor, w: Tensor, y: Tensor, windows: dict[str, list[int]]
@@ -195,8 +208,14 @@ class pygraph:
         bigger = np.float32(1.01 if fault == "wrong" else 1)
         if fault == "idle":
             return
-        if self.operation == "conv_fprop":
-            y[...] = ops.conv_forward(given[0], given[1], None, geometry) * bigger
+        if self.operation.startswith("conv_fprop"):
+            found = ops.conv_forward(given[0], given[1], None, geometry)
+            if self.b is not None:
+                found += self.b.at(places[self.b.uid])
+            found *= bigger
+            if self.operation.endswith("relu"):
+                found = np.maximum(found, 0) if fault != "hiding" else np.fmax(found, 0)
+            y[...] = found
         elif self.operation == "conv_dgrad":
             x[...] = ops.conv_backward_data(given[2], given[1], geometry, x.shape) * bigger
         else:

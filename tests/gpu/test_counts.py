@@ -3,19 +3,23 @@ allocations."""
 
 from __future__ import annotations
 
+import importlib.util
 import json
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from tests.fake_cuda.processes import command, on_fake_cuda
+from tests.fake_cuda.processes import command, on_fake_cuda, with_cudnn
+from tests.gpu.test_frontend import REASON
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(400)]
 
 # Per net: the launches and products of a step, and the largest image that a test of a few seconds
 # can afford. Larger images take no more launches, unless windows exceed the limit of a lowering.
 NETS = {"lenet": (40, 28), "caffenet": (102, 67), "resnet50": (589, 32)}
+CUDNN = "cuDNN"  # the word for `tests.gpu.steps`
+WITH_CUDNN = {"lenet": 33, "resnet50": 521}
 MOST = {"lenet": 60, "caffenet": 150, "resnet50": 1200}
 
 
@@ -37,7 +41,8 @@ def counted(stand_in: Path, name: str, *mistakes: str, steps: int = 3) -> dict[s
     """The counts of some steps, as `tests.gpu.steps` prints them."""
     size = NETS[name][1] if name in NETS else OTHERS[name]
     words = ["-m", "tests.gpu.steps", name, str(size), str(steps), *mistakes]
-    done = command(words, on_fake_cuda(stand_in))
+    env = on_fake_cuda(stand_in)
+    done = command(words, with_cudnn(stand_in, env) if CUDNN in mistakes else env)
     assert done.returncode == 0, done.stderr
     found: dict[str, Any] = json.loads(done.stdout)
     return found
@@ -63,6 +68,15 @@ def test_a_step_launches_little_waits_once_and_takes_no_memory_after_the_first(
     assert found["stopped"] == {}
     # every layer reads and writes in place
     assert second["copies_on_device"] == 0 and found["copied"] == []
+
+
+@pytest.mark.skipif(importlib.util.find_spec("cudnn") is None, reason=REASON)
+@pytest.mark.parametrize("name", WITH_CUDNN)
+def test_a_step_with_plans_of_cudnn_launches_less(name: str, stand_in: Path) -> None:
+    found = counted(stand_in, name, CUDNN)
+    _, second, third = found["steps"]
+    assert second == third and found["stopped"] == {}
+    assert second["launches"] + second["products"] <= WITH_CUDNN[name]
 
 
 @pytest.mark.parametrize("name", OTHERS)

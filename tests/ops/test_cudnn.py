@@ -14,7 +14,7 @@ import pytest
 
 from ops import BFLOAT16, Array, ConvGeometry, get_backend
 from ops.cuda.conv import choose, trial
-from ops.cuda.conv.algorithm import ConvShape, Direction
+from ops.cuda.conv.algorithm import ConvShape, Direction, Epilogue
 from ops.cuda.conv.cudnn import Library, Planned
 from ops.cuda.conv.folded import Folded, blocks, folded_shape
 from ops.cuda.conv.lowered import Lowered
@@ -36,9 +36,10 @@ GEOMETRIES = {
 def test_a_right_plan_is_taken_and_computes_every_pass(name: str, make: Made, caplog: Any) -> None:
     backend = make()
     right(convolved(backend, GEOMETRIES[name]), GEOMETRIES[name])
-    assert algorithms(backend) == [Planned] * 3
-    assert len(told(caplog)) == 3
-    assert all("taken, engine 7 (TILE=1), not timed; error " in line for line in told(caplog))
+    assert algorithms(backend) == [Planned] * 4
+    assert len(told(caplog)) == 4
+    assert sum("taken, engine 7 (TILE=1), not timed; error " in line for line in told(caplog)) == 3
+    assert "taken, engine 7 (TILE=1) with its epilogue, not timed; error " in told(caplog)[1]
 
 
 @pytest.mark.parametrize("way", [Planned, Folded])
@@ -80,6 +81,7 @@ def test_images_in_bfloat16_are_multiplied_as_they_are(
         assert off.max() <= bound * np.abs(wanted).max()
 
 
+TIMES = [0.003, 0.001, 0.004, 0.004]  # seconds of plans; of lowering 0.002
 FAULTS = {
     "wrong": ("differs from lowering by ", "of the greatest value, expected at most 1e-04"),
     "idle": ("differs from lowering by ",),
@@ -104,13 +106,14 @@ def test_a_fault_is_logged_once_for_each_pass_and_lowering_computes(
     backend = make()
     for _ in range(2):
         right(convolved(backend, SMALL), SMALL)
-    assert algorithms(backend) == [Lowered] * 3
+    assert algorithms(backend) == [Lowered] * 4
     lines = told(caplog, logging.WARNING)
-    assert len(lines) == 3 and "\n" not in "".join(lines)
-    for line, direction in zip(
-        lines, ("forward", "backward-data", "backward-weights"), strict=True
-    ):
-        assert line.startswith(f"cuDNN, {direction} of 3x4x9x8 -> 6 by 3x3: ")
+    assert len(lines) == 4 and "\n" not in "".join(lines)
+    small = "of 3x4x9x8 -> 6 by 3x3"
+    passes = (f"forward {small}", f"forward {small} with bias and ReLU")
+    passes += (f"backward-data {small}", f"backward-weights {small}")
+    for line, name in zip(lines, passes, strict=True):
+        assert line.startswith(f"cuDNN, {name}: ")
         assert all(part in line for part in FAULTS[fault]) and line.endswith("; lowered")
 
 
@@ -121,23 +124,81 @@ def test_an_engine_with_a_fault_is_passed_over_and_the_next_one_computes(
     monkeypatch.setenv("FAKE_CUDNN", f"{fault} 7")
     backend = make()
     right(convolved(backend, SMALL), SMALL)
-    assert algorithms(backend) == [Planned] * 3
-    assert len(told(caplog)) == 3 and not told(caplog, logging.WARNING)
+    assert algorithms(backend) == [Planned] * 4
+    assert len(told(caplog)) == 4 and not told(caplog, logging.WARNING)
     named = fault in ("wrong", "idle", "failing")  # engines that do not suit are not worth a word
     for line in told(caplog):
-        assert "taken, engine 9, not timed; " in line
-        assert ("; engine 7 (TILE=1) d" in line) is named, line
+        whole = " with its epilogue" if " with bias and ReLU: " in line else ""
+        assert f"taken, engine 9{whole}, not timed; " in line
+        assert (f"; engine 7 (TILE=1){whole} d" in line) is named, line
 
 
 def test_the_fastest_engine_is_taken(
     make: Made, monkeypatch: pytest.MonkeyPatch, caplog: Any
 ) -> None:
-    monkeypatch.setattr(trial.Trial, "seconds", lambda self, *tried: [0.003, 0.001, 0.002])
+    monkeypatch.setattr(
+        trial.Trial,
+        "seconds",
+        lambda self, *tried: [*TIMES[: len(tried) - 1], 0.002],
+    )
     backend = make("fastest")
     right(convolved(backend, SMALL), SMALL)
-    assert algorithms(backend) == [Planned] * 3
+    assert algorithms(backend) == [Planned] * 4
     outcome = "taken, engine 9, 1.000 ms; engine 7 (TILE=1) 3.000 ms; lowering 2.000 ms; error "
-    assert all(outcome in line for line in told(caplog)) and len(told(caplog)) == 3
+    assert sum(outcome in line for line in told(caplog)) == 3
+    line = told(caplog)[1]
+    assert ": taken, engine 9 with its epilogue, 1.000 ms; " in line and line.count(" ms") == 5
+
+
+EPILOGUES = {"bias": Epilogue(True, False), "ReLU": Epilogue(False, True)}
+
+
+@pytest.mark.parametrize("name", EPILOGUES)
+def test_a_plan_may_have_either_part_of_an_epilogue(name: str, make: Made, caplog: Any) -> None:
+    b = np.arange(6, dtype=np.float32) if EPILOGUES[name].bias else None
+    x, w = new_images(np, (2, 4, 5, 5), FLOAT), np.ones((6, 4, 3, 3), np.float32)
+    x[...] = np.random.default_rng(0).standard_normal(x.shape)
+    rectify = EPILOGUES[name].rectify
+    got = make().conv_forward(x, w, b, SMALL, rectify=rectify)
+    expected = get_backend("numpy").conv_forward(x, w, b, SMALL, rectify=rectify)
+    np.testing.assert_allclose(got, expected, atol=1e-4)
+    (line,) = told(caplog)
+    assert f"by 3x3 with {name}: taken, engine 7 (TILE=1) with its epilogue, " in line
+
+
+def test_without_an_engine_for_epilogues_a_plan_takes_one_more_launch(
+    make: Made, monkeypatch: pytest.MonkeyPatch, caplog: Any
+) -> None:
+    monkeypatch.setenv("FAKE_CUDNN", "lacking bias")
+    backend = make()
+    right(convolved(backend, SMALL), SMALL)
+    assert algorithms(backend) == [Planned] * 4 and not told(caplog, logging.WARNING)
+    assert "with bias and ReLU: taken, engine 7 (TILE=1), not timed; " in told(caplog)[1]
+
+
+def test_an_epilogue_that_takes_nan_for_0_is_rejected(
+    make: Made, monkeypatch: pytest.MonkeyPatch, caplog: Any
+) -> None:
+    monkeypatch.setenv("FAKE_CUDNN", "hiding 7")
+    backend = make()
+    right(convolved(backend, SMALL), SMALL)
+    line = told(caplog)[1]
+    assert "taken, engine 9 with its epilogue, " in line
+    assert "; engine 7 (TILE=1) with its epilogue takes NaN for 0; " in line
+    x = new_images(np, (3, 4, 9, 8), FLOAT)
+    x[...] = np.nan
+    w, b = np.ones((6, 4, 3, 3), np.float32), np.zeros(6, np.float32)
+    assert np.isnan(backend.conv_forward(x, w, b, SMALL, rectify=True)).all()
+
+
+def test_a_bias_at_an_odd_address_is_copied_for_its_plan(make: Made, caplog: Any) -> None:
+    x, w = new_images(np, (2, 4, 5, 5), FLOAT), np.ones((6, 4, 3, 3), np.float32)
+    x[...] = 0
+    block = np.arange(16, dtype=np.float32)
+    b = block[1 - block.ctypes.data // 4 % 4 :][:6]
+    y = make().conv_forward(x, w, b, SMALL)
+    np.testing.assert_array_equal(y[1, :, 2, 2], b)
+    assert "with its epilogue" in told(caplog)[0]
 
 
 FOLDED = {
@@ -161,10 +222,10 @@ def test_folded_images_give_the_same_results_in_every_pass(
     )
     backend = make("fastest")
     right(convolved(backend, geometry, channels), geometry, channels)
-    assert algorithms(backend) == [Folded] * 3, told(caplog)
+    assert algorithms(backend) == [Folded] * 4, told(caplog)
     how = "folded pixels" if strided else "padded channels"
     assert all(f"taken, engine 7 (TILE=1) with {how}, " in line for line in told(caplog))
-    assert all(line.count(" ms") == 4 + strided for line in told(caplog))
+    assert [line.count(" ms") - strided for line in told(caplog)] == [4, 6, 4, 4]
 
 
 def test_channels_that_fill_16_bytes_are_not_folded() -> None:
@@ -195,12 +256,12 @@ def test_a_plan_that_leaves_out_one_image_is_rejected(
         whole(graph, places, *rest, **more)
         given[...] = kept
         if graph.operation != "conv_wgrad":
-            (y if graph.operation == "conv_fprop" else x)[...] = 0
+            (x if graph.operation == "conv_dgrad" else y)[...] = 0
 
     monkeypatch.setattr(cudnn.pygraph, "execute", without_it)
     backend = make()
     right(convolved(backend, SMALL, 4, 6, 5), SMALL, 4, 6, 5)
-    assert algorithms(backend) == [Lowered] * 3
+    assert algorithms(backend) == [Lowered] * 4
 
 
 def test_only_the_pass_that_is_wrong_is_lowered(
@@ -209,7 +270,7 @@ def test_only_the_pass_that_is_wrong_is_lowered(
     monkeypatch.setenv("FAKE_CUDNN", "wrong conv_dgrad")
     backend = make()
     right(convolved(backend, SMALL), SMALL)
-    assert algorithms(backend) == [Planned, Lowered, Planned]
+    assert algorithms(backend) == [Planned, Planned, Lowered, Planned]
     shape = ConvShape((3, 4, 9, 8), 6, SMALL, FLOAT)
     assert [backend.chooser.taken(shape, direction) for direction in Direction] == [
         "cuDNN",
@@ -243,8 +304,8 @@ def test_the_faster_one_is_taken(
     )
     backend = make("fastest")
     right(convolved(backend, SMALL), SMALL)
-    assert algorithms(backend) == [expected] * 3
-    assert len(told(caplog)) == 3 and not told(caplog, logging.WARNING)
+    assert algorithms(backend) == [expected] * 4
+    assert len(told(caplog)) == 4 and not told(caplog, logging.WARNING)
     assert all("1.000 ms" in line and "2.000 ms" in line for line in told(caplog))
 
 
@@ -290,12 +351,13 @@ def test_times_of_the_first_trial_decide_for_other_numbers_of_images(
     backend = make("fastest")
     for n in range(1, choose.MOST_SIZES + 4):
         right(convolved(backend, SMALL, 4, 6, n), SMALL, 4, 6, n)
-    assert len(timed) == 9  # for each pass two engines and lowering
-    # plans take time: two engines for the first number, then the faster of them, then no more
-    assert len(cudnn.made) == 3 * (choose.MOST_SIZES + 1)
+    # for each pass two engines and lowering, and the engines with an epilogue for one of them
+    assert len(timed) == 14
+    # plans take time: all for the first number, then the fastest, then no more
+    assert len(cudnn.made) == 10 + 4 * (choose.MOST_SIZES - 1)
     assert (
         sorted(kind.__name__ for kind in algorithms(backend))
-        == ["Lowered"] * 9 + ["Planned"] * 3 * choose.MOST_SIZES
+        == ["Lowered"] * 12 + ["Planned"] * 4 * choose.MOST_SIZES
     )
 
 

@@ -12,8 +12,8 @@ from nets import Net, load_net
 from nets.definition.spec import ZOO
 from nets.layers.conv import Convolution
 from ops import ConvGeometry, get_backend
-from ops.cuda.conv.algorithm import ConvShape, Direction
-from ops.cuda.conv.cudnn import W, X, Y, graph_of
+from ops.cuda.conv.algorithm import ConvShape, Direction, Epilogue
+from ops.cuda.conv.cudnn import B, W, X, Y, graph_of
 from ops.cuda.image_layout import new_images
 
 REASON = "the extra 'cudnn' is not installed: NVIDIA's frontend builds the graphs"
@@ -113,6 +113,15 @@ def test_images_in_bfloat16_have_bfloat16_weights_and_float32_gradients_of_weigh
     for direction in Direction:
         found = tensors(graph_of(cudnn, shape, direction, (8, 16)))
         assert {uid: tensor["dtype"] for uid, tensor in found.items()} == expected[direction]
+
+
+def test_a_bias_and_a_relu_follow_a_convolution_in_one_graph() -> None:
+    shape = ConvShape((2, 4, 9, 8), 6, ConvGeometry((3, 3)), FLOAT)
+    found = graph_of(cudnn, shape, Direction.FORWARD, (4, 8), Epilogue(True, True)).inspect()
+    assert len(found["nodes"]) == 3
+    apart = {one["uid"]: one for one in found["tensors"].values() if not one["is_virtual"]}
+    assert apart.keys() == {X, W, Y, B} and apart[B]["dim"] == [1, 6, 1, 1]
+    assert apart[Y]["stride"] == [7 * 6 * 8, 1, 6 * 8, 8]
 
 
 def test_the_frontend_computes_the_same_size_of_y() -> None:

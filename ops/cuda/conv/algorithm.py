@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import Any, Protocol
+from typing import Any, NamedTuple, Protocol
 
 from ops.errors import BFLOAT16, Array, Shape
 from ops.geometry import ConvGeometry
@@ -17,6 +17,19 @@ class Direction(StrEnum):
     FORWARD = "forward"
     DATA = "backward-data"
     WEIGHTS = "backward-weights"
+
+
+class Epilogue(NamedTuple):
+    """What a forward pass does behind its sums: it adds a bias, and takes the maximum with 0."""
+
+    bias: bool = False
+    rectify: bool = False
+
+    def __str__(self) -> str:
+        return " and ".join(["bias"] * self.bias + ["ReLU"] * self.rectify)
+
+
+PLAIN = Epilogue()
 
 
 @dataclass(frozen=True)

@@ -5,22 +5,27 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import NamedTuple
 
-from ops.cuda.conv.algorithm import ConvShape, Direction
+from ops.cuda.conv.algorithm import PLAIN, ConvShape, Direction, Epilogue
 from ops.cuda.conv.cudnn import Engine, Library, Planned, Steps, engines
 from ops.cuda.conv.folded import Block, Folded, blocks, folded_shape
 from ops.cuda.device import OnDevice
 
 Way = Planned | Folded
+Key = tuple[ConvShape, Direction, Steps, Epilogue]  # a pass
 MOST = 8  # candidates of a pass, lowering among them
 
 
 class Recipe(NamedTuple):
-    """One way: an engine, over the images as they are or `folded` by a block of pixels."""
+    """One way: an engine, over the images as they are or `folded` by a block of pixels. `whole`:
+    its plan has the epilogue of the pass."""
 
     engine: Engine
     folded: Block | None = None
+    whole: bool = False
 
     def __str__(self) -> str:
+        if self.whole:
+            return f"{self.engine} with its epilogue"
         if self.folded is None:
             return str(self.engine)
         how = "padded channels" if self.folded == (1, 1) else "folded pixels"
@@ -34,6 +39,7 @@ class Pass(NamedTuple):
     shape: ConvShape
     direction: Direction
     steps: Steps
+    epilogue: Epilogue
     ops: OnDevice
     most_bytes: int
 
@@ -42,7 +48,14 @@ class Pass(NamedTuple):
         much memory."""
         shape, steps = self._inner(recipe.folded)
         plan = Planned(
-            self.library, shape, self.direction, steps, self.ops, recipe.engine, self.most_bytes
+            self.library,
+            shape,
+            self.direction,
+            steps,
+            self.ops,
+            recipe.engine,
+            self.epilogue if recipe.whole else PLAIN,
+            self.most_bytes,
         )
         if recipe.folded is None:
             return plan
@@ -50,21 +63,27 @@ class Pass(NamedTuple):
 
     def candidates(self) -> Iterator[tuple[Recipe, Way]]:
         """Make one algorithm after the other: of the engines that cuDNN proposes, the best first,
-        and of the first engine for each way to fold the images. Raises the last error if there is
-        none."""
-        ways = blocks(self.shape)
+        with the epilogue and then without it; and of the first engine for each way to fold the
+        images. Raises the last error if there is none."""
+        folds = blocks(self.shape)
+        many = MOST - 1 - len(folds)
+        with_it = 0 if self.epilogue == PLAIN else (many + 1) // 2
+        kinds: list[tuple[int, Block | None, bool]] = [
+            (with_it, None, True),
+            (many - with_it, None, False),
+            *((1, block, False) for block in folds),
+        ]
         found = 0
         last: Exception | None = None
-        for block in (None, *ways):
-            left = MOST - 1 - len(ways) if block is None else 1
-            shape, steps = self._inner(block)
+        for most, block, whole in kinds:
+            left = most
             try:
-                proposed = engines(self.library, shape, self.direction, steps)
+                proposed = self._engines(block, whole) if most else []
             except Exception as error:  # noqa: BLE001  # the frontend raises many kinds
                 last = error
                 continue
             for engine in proposed:
-                recipe = Recipe(engine, block)
+                recipe = Recipe(engine, block, whole)
                 try:
                     algorithm = self.made(recipe)
                 except Exception as error:  # noqa: BLE001  # an engine that does not suit this pass
@@ -77,6 +96,11 @@ class Pass(NamedTuple):
                     break
         if not found and last is not None:
             raise last
+
+    def _engines(self, block: Block | None, whole: bool) -> list[Engine]:
+        shape, steps = self._inner(block)
+        epilogue = self.epilogue if whole else PLAIN
+        return engines(self.library, shape, self.direction, steps, epilogue)
 
     def _inner(self, block: Block | None) -> tuple[ConvShape, Steps]:
         """The shape of cuDNN's convolution, and its steps."""

@@ -18,9 +18,9 @@ from typing import NamedTuple
 import numpy as np
 
 from ops.cache import cache_folder
-from ops.cuda.conv.algorithm import Convolution, ConvShape, Direction
-from ops.cuda.conv.candidates import Pass, Recipe, Way
-from ops.cuda.conv.cudnn import CudnnMissing, Library, Steps
+from ops.cuda.conv.algorithm import PLAIN, Convolution, ConvShape, Direction, Epilogue
+from ops.cuda.conv.candidates import Key, Pass, Recipe, Way
+from ops.cuda.conv.cudnn import CudnnMissing, Library
 from ops.cuda.conv.kept_choices import LOWERING, KeptChoices
 from ops.cuda.conv.lowered import Lowered
 from ops.cuda.conv.trial import Trial
@@ -82,11 +82,11 @@ class Chooser:
     def __init__(self, ops: OnDevice) -> None:
         self._ops = ops
         self._lowered: dict[ConvShape, Convolution] = {}
-        self._chosen: dict[tuple[ConvShape, Direction, Steps], Convolution] = {}
+        self._chosen: dict[Key, Convolution] = {}
         # what was fastest, None for lowering, keyed by the shape with one image
-        self._fastest: dict[tuple[ConvShape, Direction, Steps], Recipe | None] = {}
+        self._fastest: dict[Key, Recipe | None] = {}
         # the number of plans, keyed by the shape with one image
-        self._sizes: dict[tuple[ConvShape, Direction, Steps], int] = {}
+        self._sizes: dict[Key, int] = {}
 
     @cached_property
     def library(self) -> Library | None:
@@ -117,17 +117,24 @@ class Chooser:
             return KeptChoices(None, {})
         return KeptChoices(folder, {**card, **library.versions, "precision": self._ops.precision})
 
-    def __call__(self, shape: ConvShape, direction: Direction, x: Array, y: Array) -> Convolution:
+    def __call__(
+        self,
+        shape: ConvShape,
+        direction: Direction,
+        x: Array,
+        y: Array,
+        epilogue: Epilogue = PLAIN,
+    ) -> Convolution:
         """Return the algorithm of that pass over x and y, or their gradients, which have a
-        `step_of`."""
+        `step_of`. A forward pass has this epilogue."""
         if self.library is None or shape.dtype != np.float32 or (address(x) | address(y)) % ALIGNED:
             return self.lowered(shape)
         steps = step_of(x), step_of(y)
         assert steps[0] is not None and steps[1] is not None
-        key = (shape, direction, (steps[0], steps[1]))
+        key = (shape, direction, (steps[0], steps[1]), epilogue)
         found = self._chosen.get(key)
         if found is None:
-            found = self._chosen[key] = self._choose(self.library, *key)
+            found = self._chosen[key] = self._choose(self.library, key)
         return found
 
     def taken(self, shape: ConvShape, direction: Direction) -> str:
@@ -142,14 +149,13 @@ class Chooser:
             found = self._lowered[shape] = Lowered(shape, self._ops)
         return found
 
-    def _choose(
-        self, library: Library, shape: ConvShape, direction: Direction, steps: Steps
-    ) -> Convolution:
+    def _choose(self, library: Library, key: Key) -> Convolution:
+        shape, direction, _, epilogue = key
         lowered = self.lowered(shape)
-        name = f"cuDNN, {direction} of {shape}"
-        each = (dataclasses.replace(shape, in_shape=(1, *shape.in_shape[1:])), direction, steps)
+        name = f"cuDNN, {direction} of {shape}{f' with {epilogue}' if any(epilogue) else ''}"
+        each = (dataclasses.replace(shape, in_shape=(1, *shape.in_shape[1:])), *key[1:])
         known = each in self._fastest
-        kept = None if known else self.kept.read(shape, direction, steps)
+        kept = None if known else self.kept.read(key)
         recipe = self._fastest.get(each) if kept is None else kept.recipe
         if recipe is None and (known or kept is not None):
             self._fastest[each] = None
@@ -159,9 +165,9 @@ class Chooser:
         if self._too_many(each, name):
             return lowered
         most_bytes = max(LEAST_WORKSPACE, lowered.scratch_bytes)
-        pass_ = Pass(library, shape, direction, steps, self._ops, most_bytes)
+        pass_ = Pass(library, *key, self._ops, most_bytes)
         try:
-            trial = Trial(shape, direction, steps, self._ops)
+            trial = Trial(*key, self._ops)
             found = None if recipe is None else self._only(recipe, pass_, trial)
             if found is not None and found.recipe is not None:
                 self._fastest[each] = recipe
@@ -178,12 +184,12 @@ class Chooser:
         assert found is not None
         if found.seconds:
             self._fastest[each] = found.recipe
-            self.kept.write(shape, direction, steps, found.recipe)
+            self.kept.write(key, found.recipe)
         level = logging.INFO if found.recipe or found.seconds else logging.WARNING
         _log.log(level, "%s: %s", name, found)
         return found.algorithm
 
-    def _too_many(self, each: tuple[ConvShape, Direction, Steps], name: str) -> bool:
+    def _too_many(self, each: Key, name: str) -> bool:
         """Count one more number of images. Whether it is lowered, since so many were planned."""
         sizes = self._sizes[each] = self._sizes.get(each, 0) + 1
         if sizes == MOST_SIZES + 1:
@@ -214,7 +220,7 @@ class Chooser:
         right: list[Tried] = []
         reasons: list[str] = []
         for recipe, algorithm in ways:
-            error, why = self._compared(algorithm, lowered, trial)
+            error, why = self._compared(algorithm, lowered, trial, recipe.whole)
             if why is not None:
                 reasons.append(f"{recipe} {why}")
                 continue
@@ -235,13 +241,17 @@ class Chooser:
             return Outcome(None, lowered, math.nan, seconds, reasons)
         return Outcome(best.recipe, best.algorithm, best.error, seconds, reasons)
 
-    def _compared(self, tried: Way, lowered: Convolution, trial: Trial) -> tuple[float, str | None]:
+    def _compared(
+        self, tried: Way, lowered: Convolution, trial: Trial, whole: bool
+    ) -> tuple[float, str | None]:
         """The error of an algorithm, and the reason against it."""
         run = partial(trial.run, tried)
         try:
             error = trial.error(run, partial(trial.run, lowered))
             if why := against(error, self._ops.precision):
                 return error, why
+            if whole and not trial.keeps_nan(run):
+                return error, "takes NaN for 0"
             repeated = trial.error(trial.repeated(tried), run)
         except Exception as failure:  # noqa: BLE001  # the frontend raises many kinds
             return math.nan, f"does not run ({first_line(failure)})"

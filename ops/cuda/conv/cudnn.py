@@ -1,4 +1,5 @@
-"""cuDNN's convolutions, through NVIDIA's frontend: a graph of one operation for each pass.
+"""cuDNN's convolutions, through NVIDIA's frontend: a graph for each pass, of one operation, or of a
+convolution and what follows it.
 
 The only file that imports `cudnn`. Its tensors have the dimensions N, C, H, W whatever lies in
 memory. Strides describe the layout: images lie as [N][H][W][C], with `step` numbers from pixel to
@@ -14,7 +15,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from ops.cuda.conv.algorithm import ConvShape, Direction
+from ops.cuda.conv.algorithm import PLAIN, ConvShape, Direction, Epilogue
 from ops.cuda.conv.lowered import as_factor
 from ops.cuda.conv.weight_layouts import WeightOrder
 from ops.cuda.device import OnDevice
@@ -24,9 +25,10 @@ from ops.errors import BFLOAT16, Array, OpsError, Shape, first_line
 from ops.holding import holds_lock
 
 LIBRARY = "libcudnn.so.9"
-X = 1  # numbers of tensors in a graph: images, weights, images; or their gradients
+X = 1  # numbers of tensors in a graph: images, weights, images, or their gradients; and the bias
 W = 2
 Y = 3
+B = 4
 # The frontend's versions whose inner functions `Planned._again` knows. A trial compares them with
 # `execute`.
 KNOWN = ("1.32.0",)
@@ -100,10 +102,15 @@ def _start() -> bool:
 
 
 def graph_of(
-    cudnn: Any, shape: ConvShape, direction: Direction, steps: Steps, **options: Any
+    cudnn: Any,
+    shape: ConvShape,
+    direction: Direction,
+    steps: Steps,
+    epilogue: Epilogue = PLAIN,
+    **options: Any,
 ) -> Any:
-    """The graph of one pass of a convolution in float32, whose factors may be bfloat16; `options`
-    are pygraph's."""
+    """The graph of one pass of a convolution in float32, whose factors may be bfloat16. Only a
+    forward pass has an `epilogue`; `options` are pygraph's."""
     real = cudnn.data_type.FLOAT
     factors = _type(cudnn, shape.factors)
     graph = cudnn.pygraph(
@@ -131,12 +138,29 @@ def graph_of(
     else:
         result = graph.conv_wgrad(image=given[X], loss=given[Y], **windows)
     dim, step = tensors[written]
+    if epilogue != PLAIN:
+        result = _followed(cudnn, graph, result, dim, step, epilogue)
     x, y = shape.stored
     kind = _type(cudnn, {X: x, W: shape.dtype, Y: y}[written])
     result.set_output(True).set_data_type(kind).set_dim(list(dim)).set_stride(
         strides(dim, step)
     ).set_uid(written)
     return graph
+
+
+def _followed(cudnn: Any, graph: Any, sums: Any, dim: Shape, step: int, epilogue: Epilogue) -> Any:
+    """The sums of a convolution with their epilogue. They stay on the chip, in float32."""
+    if epilogue.bias:
+        sums.set_dim(list(dim)).set_stride(strides(dim, step))
+        k = dim[1]
+        bias = graph.tensor(
+            dim=[1, k, 1, 1], stride=[k, 1, k, k], data_type=cudnn.data_type.FLOAT, uid=B
+        )
+        sums = graph.bias(input=sums, bias=bias)
+    if epilogue.rectify:
+        sums.set_dim(list(dim)).set_stride(strides(dim, step))
+        sums = graph.relu(input=sums)
+    return sums
 
 
 def _type(cudnn: Any, dtype: Any) -> Any:
@@ -161,12 +185,18 @@ class Engine(NamedTuple):
         return f"engine {self.number}{f' ({knobs})' if knobs else ''}"
 
 
-def engines(library: Library, shape: ConvShape, direction: Direction, steps: Steps) -> list[Engine]:
+def engines(
+    library: Library,
+    shape: ConvShape,
+    direction: Direction,
+    steps: Steps,
+    epilogue: Epilogue = PLAIN,
+) -> list[Engine]:
     """The engines that cuDNN's heuristics propose, the best first. Some of them may not be allowed,
     or take too much memory: `Planned` refuses them. Raises the frontend's errors."""
     modes = library.module.heur_mode
     holds_lock(f"cuDNN, {direction} of {shape} is planned")
-    graph = _built(library, shape, direction, steps)
+    graph = _built(library, shape, direction, steps, epilogue)
     graph.create_execution_plans([modes.A, modes.FALLBACK])
     found = map(graph.get_engine_and_knobs_at_index, range(int(graph.get_execution_plan_count())))
     return [
@@ -175,7 +205,9 @@ def engines(library: Library, shape: ConvShape, direction: Direction, steps: Ste
     ]
 
 
-def _built(library: Library, shape: ConvShape, direction: Direction, steps: Steps) -> Any:
+def _built(
+    library: Library, shape: ConvShape, direction: Direction, steps: Steps, epilogue: Epilogue
+) -> Any:
     """The operation graph of a pass. Images in another dtype than the factors' are rounded to a
     copy without gaps."""
     x, y = shape.stored
@@ -183,7 +215,7 @@ def _built(library: Library, shape: ConvShape, direction: Direction, steps: Step
         steps[0] if direction is Direction.DATA or x == shape.factors else shape.in_shape[1],
         steps[1] if direction is Direction.FORWARD or y == shape.factors else shape.outputs,
     )
-    graph = graph_of(library.module, shape, direction, steps, handle=library.handle)
+    graph = graph_of(library.module, shape, direction, steps, epilogue, handle=library.handle)
     graph.validate()
     graph.build_operation_graph()
     return graph
@@ -192,7 +224,8 @@ def _built(library: Library, shape: ConvShape, direction: Direction, steps: Step
 class Planned:
     """One pass of a shape by one of cuDNN's engines, planned when it is made. Of
     `algorithm.Convolution` only the method of its direction may be called. x and y are `ALIGNED`
-    and have these `steps`.
+    and have these `steps`. The plan has this `epilogue`; one that a pass has but not the plan takes
+    a launch of its own.
 
     The constructor raises the frontend's errors, and OpsError if the engine needs more scratch
     memory than `most_bytes`.
@@ -206,6 +239,7 @@ class Planned:
         steps: Steps,
         ops: OnDevice,
         engine: Engine,
+        epilogue: Epilogue,
         most_bytes: int,
     ) -> None:
         self._library = library
@@ -214,7 +248,8 @@ class Planned:
         self._direction = direction
         self._factors = shape.factors
         self.direct = library.known  # whether later runs are started without the frontend's checks
-        self._graph = _built(library, shape, direction, steps)
+        self._epilogue = epilogue
+        self._graph = _built(library, shape, direction, steps, epilogue)
         kinds = library.module.knob_type
         self._graph.create_execution_plan(
             engine.number, {getattr(kinds, name): value for name, value in engine.knobs}
@@ -235,8 +270,11 @@ class Planned:
         self.direct = False
 
     def forward(self, x: Array, w: Array, b: Array | None, y: Array, rectify: bool) -> None:
-        self.run(x, self._weights.packed(w), y)
-        self._ops.shifted(y, b, rectify)
+        if self._epilogue == PLAIN:
+            self.run(x, self._weights.packed(w), y)
+            self._ops.shifted(y, b, rectify)
+        else:
+            self.run(x, self._weights.packed(w), y, b if self._epilogue.bias else None)
 
     def backward_data(self, dy: Array, w: Array, dx: Array) -> None:
         self.run(dx, self._weights.packed(w), dy)
@@ -247,12 +285,12 @@ class Planned:
             into = room
             room = self._ops.scratch.take("weights", room.shape, room.dtype)
             self.run(x, room, dy)
-            self._copy(into, room)
+            self._ops.stored_copy(room, into)
         else:
             self.run(x, room, dy)
             self._weights.unpack(room, dw)
 
-    def run(self, x: Array, w: Array, y: Array) -> None:
+    def run(self, x: Array, w: Array, y: Array, b: Array | None = None) -> None:
         """Start the pass between x and y, or their gradients. Weights (K, kh * kw * C/groups), or
         their gradient, are in the order of windows, in the dtype of factors, the gradient in the
         shape's dtype."""
@@ -260,31 +298,27 @@ class Planned:
             array if self._direction is writes else as_factor(self._ops, array, self._factors)
             for array, writes in ((x, Direction.DATA), (y, Direction.FORWARD))
         ]
-        self._run(given[0], self._aligned(w), given[1])
+        bias = {} if b is None else {B: self._aligned(self._ops.contiguous(b), "bias")}
+        self._run({X: given[0], W: self._aligned(w), Y: given[1], **bias})
 
-    def _aligned(self, w: Array) -> Array:
+    def _aligned(self, w: Array, purpose: str = "weights") -> Array:
         """w, or an aligned copy if the parameters of layers before it have moved it to an odd
         address."""
         if address(w) % ALIGNED == 0:
             return w
-        copy = self._ops.scratch.take("weights", w.shape, w.dtype)
-        self._copy(copy, w)
+        copy = self._ops.scratch.take(purpose, w.shape, w.dtype)
+        self._ops.stored_copy(w, copy)
         return copy
 
-    def _copy(self, into: Array, source: Array) -> None:
-        if self._ops.repeats is not None:
-            self._ops.repeats.spoil()
-        into[...] = source
-
-    def _run(self, x: Array, w: Array, y: Array) -> None:
+    def _run(self, arrays: dict[int, Array]) -> None:
         # lowering uses the same block
         workspace = self._ops.scratch.take("windows", (max(1, self._workspace),), np.uint8)
-        places = {X: address(x), W: address(w), Y: address(y)}
+        places = {uid: address(array) for uid, array in arrays.items()}
         self._graph.execute(places, address(workspace), handle=self._library.handle)
         if self._ops.repeats is not None and self._ops.repeats.recording:
             again = self._again(places, address(workspace))
             captured = partial(self._captured, again)
-            self._ops.repeats.add(again, captured, x, w, y, workspace)
+            self._ops.repeats.add(again, captured, *arrays.values(), workspace)
 
     def _captured(self, again: Call, to: Capture) -> None:
         self._library.in_stream(to.stream, again)

@@ -18,9 +18,8 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from ops.cuda.conv.algorithm import ConvShape, Direction
-from ops.cuda.conv.candidates import Recipe
-from ops.cuda.conv.cudnn import Engine, Steps
+from ops.cuda.conv.candidates import Key, Recipe
+from ops.cuda.conv.cudnn import Engine
 
 MOST_BYTES = 1 << 16  # no choice is so long
 LOWERING = "lowering"
@@ -45,10 +44,10 @@ class KeptChoices:
     def __repr__(self) -> str:
         return f"<cuDNN's choices in {self._folder}>"
 
-    def read(self, shape: ConvShape, direction: Direction, steps: Steps) -> Kept | None:
+    def read(self, key: Key) -> Kept | None:
         """The choice for a pass. None if it was never made, was made for something else, or cannot
         be read; the last two are logged."""
-        wanted = self._facts(shape, direction, steps)
+        wanted = self._facts(key)
         path = self._path(wanted)
         if path is None:
             return None
@@ -61,16 +60,12 @@ class KeptChoices:
             why = error.strerror or str(error)
         except ValueError as error:
             why = str(error)
-        _log.warning(
-            "cuDNN, %s of %s: the choice in %s is not used: %s", direction, shape, path, why
-        )
+        _log.warning("cuDNN, %s of %s: the choice in %s is not used: %s", key[1], key[0], path, why)
         return None
 
-    def write(
-        self, shape: ConvShape, direction: Direction, steps: Steps, recipe: Recipe | None
-    ) -> None:
+    def write(self, key: Key, recipe: Recipe | None) -> None:
         """Keep a choice. The first failure is logged."""
-        wanted = self._facts(shape, direction, steps)
+        wanted = self._facts(key)
         path = self._path(wanted)
         if path is None:
             return
@@ -91,8 +86,9 @@ class KeptChoices:
                     error.strerror or error,
                 )
 
-    def _facts(self, shape: ConvShape, direction: Direction, steps: Steps) -> dict[str, Any]:
+    def _facts(self, key: Key) -> dict[str, Any]:
         """All that a choice depends on, in the types of JSON."""
+        shape, direction, steps, epilogue = key
         g = shape.geometry
         return {
             **self._made_for,
@@ -106,6 +102,7 @@ class KeptChoices:
             "groups": g.groups,
             "stored": [str(dtype) for dtype in shape.stored],
             "steps": list(steps),
+            "epilogue": str(epilogue),
         }
 
     def _path(self, wanted: Mapping[str, Any]) -> Path | None:
@@ -142,16 +139,20 @@ def _written(recipe: Recipe | None) -> object:
         "engine": recipe.engine.number,
         "knobs": dict(recipe.engine.knobs),
         "folded": None if recipe.folded is None else list(recipe.folded),
+        "whole": recipe.whole,
     }
 
 
 def _recipe(choice: Any) -> Recipe:
-    expected = {"engine", "knobs", "folded"}
+    expected = {"engine", "knobs", "folded", "whole"}
     found = choice if isinstance(choice, dict) and choice.keys() == expected else {}
-    engine, knobs, folded = (found.get(name) for name in ("engine", "knobs", "folded"))
+    engine, knobs, folded, whole = (
+        found.get(name) for name in ("engine", "knobs", "folded", "whole")
+    )
     block = (1, 1) if folded is None else tuple(folded) if isinstance(folded, list) else ()
     numbers = [engine, *(knobs.values() if isinstance(knobs, dict) else [None]), *block]
-    if len(block) != 2 or any(type(number) is not int or number < 0 for number in numbers):
+    right = all(type(number) is int and number >= 0 for number in numbers)
+    if not right or len(block) != 2 or type(whole) is not bool:
         raise ValueError(
             f"found the choice {str(choice)[:80]}, expected an engine; delete the file"
         )
@@ -159,4 +160,5 @@ def _recipe(choice: Any) -> Recipe:
     return Recipe(
         Engine(int(found["engine"]), tuple(sorted(knobs.items()))),
         None if folded is None else (block[0], block[1]),
+        whole,
     )

@@ -7,7 +7,7 @@ from functools import cached_property
 
 import numpy as np
 
-from ops.cuda.conv.algorithm import ConvShape
+from ops.cuda.conv.algorithm import ConvShape, Epilogue
 from ops.cuda.conv.choose import DATA, FORWARD, WEIGHTS, Chooser
 from ops.cuda.device import OnDevice
 from ops.cuda.image_layout import arithmetic
@@ -35,7 +35,9 @@ class Convolutions(OnDevice):
         y = self.images_like(found, out, x.dtype)
         x = self.read(x)
         into = self.into(y)
-        algorithm = self.chooser(shape_of(x, into, len(w), geometry), FORWARD, x, into)
+        epilogue = Epilogue(b is not None, rectify)
+        shape = shape_of(x, into, len(w), geometry)
+        algorithm = self.chooser(shape, FORWARD, x, into, epilogue)
         algorithm.forward(x, self.contiguous(w), b, into, rectify)
         return self.delivered(into, y)
 

@@ -15,7 +15,7 @@ from typing import Any
 
 import numpy as np
 
-from ops.cuda.conv.algorithm import Convolution, ConvShape, Direction
+from ops.cuda.conv.algorithm import Convolution, ConvShape, Direction, Epilogue
 from ops.cuda.device import OnDevice
 from ops.cuda.image_layout import new_images
 from ops.cuda.repeats import Call
@@ -33,9 +33,15 @@ class Trial:
     """One pass of a shape; steps are numbers from pixel to pixel of x and of y."""
 
     def __init__(
-        self, shape: ConvShape, direction: Direction, steps: tuple[int, int], ops: OnDevice
+        self,
+        shape: ConvShape,
+        direction: Direction,
+        steps: tuple[int, int],
+        epilogue: Epilogue,
+        ops: OnDevice,
     ) -> None:
         self._ops = ops
+        self._rectify = epilogue.rectify
         self._direction = direction
         self._x, self._y = (
             self._images(*each)
@@ -44,6 +50,7 @@ class Trial:
         random = np.random.default_rng(0)
         self._middle = (..., shape.out_shape[2] // 2, shape.out_shape[3] // 2)
         self._w = ops.asarray(_made_up(random, shape.weight_shape))
+        self._b = ops.asarray(_made_up(random, (shape.outputs,))) if epilogue.bias else None
         for images in [self._x] * (direction != Direction.DATA) + [self._y] * (
             direction != Direction.FORWARD
         ):
@@ -61,6 +68,16 @@ class Trial:
         self._y[self._middle] = pixels
         errors.append(self._error_of_weights(tried, right))
         return float(np.max(errors))  # NaN if one of them is
+
+    def keeps_nan(self, tried: Call) -> bool:
+        """Whether a NaN in the first image reaches y: an epilogue may take the maximum of NaN and 0
+        for 0, and then no loss would show that a net diverges."""
+        kept = self._x[:1].copy()
+        self._spoil(self._x[:1])
+        tried()
+        found = self._ops.sums([self._wide(self._y[:1]).sum()])
+        self._x[:1] = kept
+        return bool(np.isnan(found[0]))
 
     def _error_of_images(self, tried: Call, right: Call) -> float:
         """The right images repeat after two, so only two of them are kept."""
@@ -140,7 +157,7 @@ class Trial:
     def run(self, algorithm: Convolution) -> None:
         """Run the pass by this algorithm."""
         if self._direction == Direction.FORWARD:
-            algorithm.forward(self._x, self._w, None, self._y, False)
+            algorithm.forward(self._x, self._w, self._b, self._y, self._rectify)
         elif self._direction == Direction.DATA:
             algorithm.backward_data(self._y, self._w, self._x)
         else:

@@ -1,4 +1,4 @@
-// libcudnn, as far as NVIDIA's frontend asks it for one convolution. Descriptors keep whatever they are told (cuDNN's
+// libcudnn, as far as NVIDIA's frontend asks it for one convolution, which a bias and a ReLU may follow. Descriptors keep whatever they are told (cuDNN's
 // "backend API"); a plan computes by plain loops, over the strides that it was told, and refuses memory that is not a
 // device's or begins at an odd address. There are five engines, in this order, and three of them are wrong:
 //
@@ -16,7 +16,7 @@
 
 enum { OK = 0, NOT_INITIALIZED = 1001, BAD_PARAM = 2000, NOT_SUPPORTED = 3000, EXECUTION_FAILED = 5000 };
 // kinds of descriptors, attributes and types: the numbers of cudnn_graph.h
-enum { ENGINE = 2, ENGINE_CONFIG = 3, HEURISTICS = 4, PLAN = 5, FORWARD = 10, BACKWARD_WEIGHTS = 11, BACKWARD_DATA = 12, GRAPH = 15 };
+enum { ENGINE = 2, ENGINE_CONFIG = 3, HEURISTICS = 4, PLAN = 5, FORWARD = 10, BACKWARD_WEIGHTS = 11, BACKWARD_DATA = 12, POINTWISE = 13, GRAPH = 15 };
 enum {
     COMPUTES_IN = 100, DILATIONS = 102, STRIDES = 103, POST_PADDINGS = 104, PRE_PADDINGS = 105,
     HEURISTICS_GRAPH = 201, RESULTS = 202, CONFIG_ENGINE = 300, KNOB_CHOICES = 302, CONFIG_WORKSPACE = 303, CONFIG_SHARED_MEMORY = 304, PLAN_CONFIG = 401, PLAN_WORKSPACE = 402,
@@ -24,6 +24,7 @@ enum {
     TENSOR_STRIDES = 903, UID = 906, UIDS = 1000, POINTERS = 1001, WORKSPACE = 1003, ENGINE_GRAPH = 1300, ENGINE_INDEX = 1301,
     KNOB_INFO = 1302, NUMERICAL_NOTE = 1303, BEHAVIOR_NOTE = 1305
 };
+enum { MODE = 0, POINTWISE_HOW = 750, POINTWISE_X = 751, POINTWISE_B = 752, POINTWISE_Y = 753, ADD = 0, RELU = 100 };
 enum { BOOLEAN = 2, INT64 = 3, DOUBLE = 5, VOID_PTR = 6, DESCRIPTOR = 15, CHAR = 24, HANDLE = 0 };
 enum { TENSOR_CORE = 0, DOWN_CONVERT_INPUTS = 1, NONDETERMINISTIC = 4 };
 static const int ENGINES = 5;
@@ -119,17 +120,34 @@ struct Pass {
     const char* name;
     int shift;  // of the attributes: 0 forward, 6 data, 12 weights
     const Data *x, *w, *y, *how;
+    const Data* bias;
+    bool rectify;
 };
+static int64_t uid_of(const Data* tensor) { return tensor->all<int64_t>(UID).at(0); }
 static bool pass_of(const Data* graph, Pass& found) {
-    if (!graph || graph->descriptors.at(OPERATIONS).size() != 1) return false;
+    if (!graph || graph->descriptors.at(OPERATIONS).empty()) return false;
     const Data* op = graph->one(OPERATIONS);
+    found.bias = nullptr;
+    found.rectify = false;
     switch (op->kind) {
         case FORWARD: found = {"conv_fprop", 0, op->one(704), op->one(703), op->one(705), op->one(702)}; break;
         case BACKWARD_DATA: found = {"conv_dgrad", 6, op->one(710), op->one(709), op->one(711), op->one(708)}; break;
         case BACKWARD_WEIGHTS: found = {"conv_wgrad", 12, op->one(716), op->one(715), op->one(717), op->one(714)}; break;
         default: return false;
     }
-    return found.x && found.w && found.y && found.how;
+    if (!found.x || !found.w || !found.y || !found.how) return false;
+    const auto& all = graph->descriptors.at(OPERATIONS);
+    for (size_t i = 1; i < all.size(); ++i) {  // each reads what the operation before it has written
+        const Data* next = all[i].get();
+        if (found.shift != 0 || next->kind != POINTWISE || found.rectify) return false;
+        if (uid_of(next->one(POINTWISE_X)) != uid_of(found.y)) return false;
+        const int mode = next->one(POINTWISE_HOW)->all<int>(MODE).at(0);
+        if (mode == ADD && !found.bias) found.bias = next->one(POINTWISE_B);
+        else if (mode == RELU) found.rectify = true;
+        else return false;
+        found.y = next->one(POINTWISE_Y);
+    }
+    return true;
 }
 // What cuDNN's documentation asks of a convolution's tensors: four dimensions each, float32, rooms for windows.
 static bool fits(const Pass& pass) {
@@ -220,7 +238,7 @@ EXPORT int cudnnBackendGetAttribute(void* one, int name, int type, int64_t wante
     return BAD_PARAM;
 }
 
-static void compute(const Pass& pass, const Tensor& x, const Tensor& w, const Tensor& y, float gain) {
+static void compute(const Pass& pass, const Tensor& x, const Tensor& w, const Tensor& y, const Tensor* bias, float gain) {
     auto pad = pass.how->all<int64_t>(PRE_PADDINGS), stride = pass.how->all<int64_t>(STRIDES), dilation = pass.how->all<int64_t>(DILATIONS);
     const int64_t own = w.dims[1], each = y.dims[1] / (x.dims[1] / own);
     auto zero = [](const Tensor& t) {
@@ -239,7 +257,10 @@ static void compute(const Pass& pass, const Tensor& x, const Tensor& w, const Te
                 else if (pass.shift == 6) read += gain * result * weight;
                 else weight += gain * result * read;
             }
-            if (pass.shift == 0) y.of(n, k, p, q) = gain * (float)sum;
+            if (pass.shift == 0) {
+                const float value = gain * ((float)sum + (bias ? bias->of(0, k, 0, 0) : 0.0f));
+                y.of(n, k, p, q) = pass.rectify && value < 0 ? 0.0f : value;
+            }
         }
 }
 EXPORT int cudnnBackendExecute(void* handle, void* plan_, void* pack_) {
@@ -249,8 +270,8 @@ EXPORT int cudnnBackendExecute(void* handle, void* plan_, void* pack_) {
     if (goes("failing", pass.name, plan.engine)) return EXECUTION_FAILED;
     auto uids = pack.all<int64_t>(UIDS);
     auto pointers = pack.all<void*>(POINTERS);
-    Tensor x(pass.x), w(pass.w), y(pass.y);
-    for (Tensor* t : {&x, &w, &y}) {
+    Tensor x(pass.x), w(pass.w), y(pass.y), bias(pass.bias ? pass.bias : pass.w);
+    for (Tensor* t : {&x, &w, &y, &bias}) {
         for (size_t i = 0; i < uids.size(); ++i) if (uids[i] == t->uid) t->at = (float*)pointers[i];
         if (!blocks.on_device(t->at, t->reach(), current)) { SAY("a tensor of a convolution is not memory of device %d", current); return BAD_PARAM; }
         if ((uintptr_t)t->at % 16) { SAY("a tensor of a convolution begins at an odd address"); return BAD_PARAM; }
@@ -263,7 +284,7 @@ EXPORT int cudnnBackendExecute(void* handle, void* plan_, void* pack_) {
     Work work;
     work.what = std::string("cuDNN's ") + pass.name;
     work.count = &counts.launches;
-    for (const void* p : {(const void*)x.at, (const void*)w.at, (const void*)y.at, (const void*)workspace[0]}) {
+    for (const void* p : {(const void*)x.at, (const void*)w.at, (const void*)y.at, (const void*)bias.at, (const void*)workspace[0]}) {
         Use use;
         if (blocks.use(p, use)) work.uses.push_back(use);
     }
@@ -273,7 +294,7 @@ EXPORT int cudnnBackendExecute(void* handle, void* plan_, void* pack_) {
         (void)kept;
         if (slow) usleep(200000);
         memset(scratch, 0xff, BYTES);  // NaN: it is its to write to
-        if (!idle) compute(pass, x, w, y, gain);
+        if (!idle) compute(pass, x, w, y, pass.bias ? &bias : nullptr, gain);
     };
     return submit(*(void**)handle, std::move(work)) ? EXECUTION_FAILED : OK;
 }
