@@ -1,5 +1,5 @@
-"""`python -m tests.gpu.precisions NET STEPS SEED`, on the stand-in: the losses of a training run on
-made-up images in float32, and of the same run with images stored in bfloat16.
+"""`python -m tests.gpu.precisions NET STEPS SEED [BATCH]`, on the stand-in: the losses of a training
+run on made-up images in float32, and of the same run with images stored in bfloat16.
 
 Prints a JSON object with the mean of the last losses of each precision, and how many values of the
 net are stored in bfloat16. An image of a class is the class's pattern with noise.
@@ -20,33 +20,33 @@ from roles.learning.buffers import gradient_buffers
 from roles.learning.parameter_store import ParameterStore
 from roles.workers.single import train
 
-BATCH = 16
+BATCH = 16  # unless another one is given
 CLASSES = 10
 LAST = 20  # losses at the end, whose mean is compared
-SHAPES = {"lenet": (1, 28, 28), "cifar10_quick": (3, 32, 32)}
+SHAPES = {"lenet": (1, 28, 28), "cifar10_quick": (3, 32, 32), "resnet20": (3, 32, 32)}
 # The deviations of the pattern and of the noise. If CIFAR-10 quick learns faster than with these, its
 # losses jump, and two runs that differ by a rounding part.
-DEVIATIONS = {"lenet": (0.1, 0.3), "cifar10_quick": (20, 60)}
+DEVIATIONS = {"lenet": (0.1, 0.3), "cifar10_quick": (20, 60), "resnet20": (0.3, 0.9)}
 
 
-def batches(name: str, seed: int) -> Iterator[tuple[Any, Any]]:
+def batches(name: str, seed: int, batch: int) -> Iterator[tuple[Any, Any]]:
     """Images and labels without an end."""
     shape = SHAPES[name]
     pattern, noise = map(np.float32, DEVIATIONS[name])
     random = np.random.default_rng(seed)
     patterns = pattern * random.standard_normal((CLASSES, *shape), np.float32)
     while True:
-        labels = random.integers(0, CLASSES, BATCH)
-        drawn = random.standard_normal((BATCH, *shape), np.float32)
+        labels = random.integers(0, CLASSES, batch)
+        drawn = random.standard_normal((batch, *shape), np.float32)
         yield patterns[labels] + noise * drawn, labels.astype(np.float32)
 
 
-def losses(name: str, steps: int, seed: int, precision: str) -> tuple[list[float], int]:
+def losses(name: str, steps: int, seed: int, precision: str, batch: int) -> tuple[list[float], int]:
     """The loss of each step, and the number of values in bfloat16."""
     backend = ops.get_backend("cupy", precision=precision)
     shape = SHAPES[name]
     net = Net(
-        load_net(name), "TRAIN", ops=backend, batch=BATCH, input_shape=shape, seed=seed,
+        load_net(name), "TRAIN", ops=backend, batch=batch, input_shape=shape, seed=seed,
         memory="reused",
     )  # fmt: skip
     store = ParameterStore(
@@ -54,7 +54,7 @@ def losses(name: str, steps: int, seed: int, precision: str) -> tuple[list[float
     )
     gradients = gradient_buffers(net)
     found = []
-    for number, given in zip(range(steps), batches(name, seed), strict=False):
+    for number, given in zip(range(steps), batches(name, seed, batch), strict=False):
         net.begin(number)
         for blob, array in zip(net.inputs, given, strict=True):
             net.feed(blob, array)
@@ -67,11 +67,11 @@ def losses(name: str, steps: int, seed: int, precision: str) -> tuple[list[float
     return found, sum(value.dtype == ops.BFLOAT16 for value in net.wiring.values)
 
 
-def main(name: str, steps: int, seed: int) -> None:
+def main(name: str, steps: int, seed: int, batch: int = BATCH) -> None:
     """Print the losses of both runs."""
     told: dict[str, Any] = {}
     for precision in ("full", "bf16"):
-        found, narrow = losses(name, steps, seed, precision)
+        found, narrow = losses(name, steps, seed, precision, batch)
         told[precision] = {
             "first": found[0], "last": float(np.mean(found[-LAST:])), "narrow": narrow,
         }  # fmt: skip
@@ -79,4 +79,4 @@ def main(name: str, steps: int, seed: int) -> None:
 
 
 if __name__ == "__main__":
-    main(sys.argv[1], int(sys.argv[2]), int(sys.argv[3]))
+    main(sys.argv[1], *map(int, sys.argv[2:]))

@@ -87,7 +87,7 @@ def read():
         failed.append(error)
         together.abort()
 threading.settrace(trace)
-reader = threading.Thread(target=read)
+reader = threading.Thread(target=read, daemon=True)
 reader.start()
 sys.settrace(trace)
 sums = []
@@ -101,11 +101,12 @@ try:
         together.wait()
         if at % 7 == 0:
             backend.synchronize()
+except threading.BrokenBarrierError:
+    assert failed
 finally:
     sys.settrace(None)
-    together.abort()
-    reader.join()
 assert not failed, failed
+reader.join()
 for at, found in enumerate(sums):
     check(found, 2 * at)
 """.replace("COUNT", "100")
