@@ -193,7 +193,9 @@ def _with_gpus(placement: Placement) -> bool:
 
 def _work(placement: Placement) -> Mapping[str, Collection[bool]]:
     """Machine -> whether the actors that work on rows there do so on the CPU: True, False or
-    both."""
+    both. Empty if no actor computes on a device, so that most plans build no nets for this."""
+    if all(map(computes_here, placement.topology.actors)):
+        return {}
     shapes = Shapes(plainly(placement.topology))
     working = {name for name, of in loads_of(shapes).items() if any(load.rows for load in of)}
     home = {actor: spec.machine for spec in placement.processes for actor in spec.actors}
