@@ -106,5 +106,5 @@ def test_the_exchange_at_the_host_copies_each_bucket_while_later_ones_are_comput
 ) -> None:
     found, _ = one_iteration(tmp_path, stand_in, "host-accumulate", BY_HOST)
     assert 4 * 500 * 800 > BUCKET_BYTES > CONV
-    # two buckets and the scores of each worker
-    assert found["copies_to_host"] == 2 * (2 + 1)
+    # two buckets and two scores of each worker
+    assert found["copies_to_host"] == 2 * (2 + 2)
