@@ -241,11 +241,9 @@ class ConvCompute(KeepsBeside, PassWorker):
         if stage is net.stages[0] and not self._fc_servers:
             # of all passes; the device is idle now, so this is cheap
             self._scores = parts.scalars()
-        leaving: tuple[Formats, Blobs] = (
-            ((), ())
-            if layer is None
-            else self._link_of[layer].wire.encode(layer, gradients, net.ops)
-        )
+        leaving: tuple[Formats, Blobs] = ((), ())
+        if layer is not None:
+            leaving = self._link_of[layer].wire.encode(layer, gradients, net.ops)
         if stage is net.stages[0]:
             self._exposure.finish(net.ops)
         return leaving
