@@ -43,7 +43,7 @@ from nets.definition.spec import (
     zoo_names,
 )
 from nets.definition.zoo import own_solver
-from nets.errors import CheckpointError, DataError, NetError, PrototxtError
+from nets.errors import CheckpointError, DataError, NetError, PrototxtError, SampleError
 from nets.graph.classes import hard_loss, unknown_numbers
 from nets.graph.graph import Net, Stage
 from nets.graph.whitening import whitened, whitening_layers, whitening_of
@@ -62,6 +62,7 @@ __all__ = [
     "ParamSpec",
     "PrototxtError",
     "RateSchedule",
+    "SampleError",
     "SolverExtras",
     "SolverSpec",
     "Stage",

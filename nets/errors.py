@@ -6,6 +6,7 @@ Also the helper that finds the nearest name. Bad input never ends in a traceback
                                 mistake
      |- PrototxtError           a net or solver prototxt
      |- DataError               a data source or its configuration
+     |   |- SampleError         one sample of it
      |- CheckpointError         a checkpoint file
 """
 
@@ -29,6 +30,11 @@ class PrototxtError(NetError):
 
 class DataError(NetError):
     """A data source cannot be read: correct its configuration or its files."""
+
+
+class SampleError(DataError):
+    """A sample is damaged, or has another shape than the others, however often it is read: correct
+    or remove its file."""
 
 
 class CheckpointError(NetError):

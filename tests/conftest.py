@@ -211,6 +211,20 @@ async def no_stray_task() -> AsyncIterator[None]:
     assert not stray, f"tasks left behind: {stray}"
 
 
+def _words(path: Path) -> list[str]:
+    try:
+        return path.read_text().split()
+    except OSError:  # the thread has ended since
+        return []
+
+
+def _command(pid: str) -> str:
+    try:
+        return f"{pid} {Path('/proc', pid, 'cmdline').read_text()}".replace("\0", " ")
+    except OSError:  # it has ended since
+        return pid
+
+
 @pytest.fixture(autouse=True)
 def nothing_left_behind() -> Iterator[None]:
     # of ended processes and of this one: runs that a fixture keeps have their own
@@ -224,9 +238,11 @@ def nothing_left_behind() -> Iterator[None]:
         }
 
     def children() -> set[str]:
-        return set(Path(f"/proc/self/task/{os.getpid()}/children").read_text().split())
+        # of all threads: a thread that ends leaves its processes to another one
+        return {pid for path in Path("/proc/self/task").glob("*/children") for pid in _words(path)}
 
     before = sockets(), children()
     yield
     assert sockets() <= before[0], "socket files left behind"
-    assert children() <= before[1], "processes left behind"
+    left = children() - before[1]
+    assert not left, f"processes left behind: {[_command(pid) for pid in left]}"

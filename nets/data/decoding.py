@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from nets.data import decode
-from nets.errors import DataError
+from nets.errors import DataError, SampleError
 from nets.reasons import reason
 from nets.regular import read_bytes
 
@@ -35,10 +35,14 @@ class Picture(NamedTuple):
     remedy: str = ""
 
     def image(self) -> NDArray[Any]:
-        """Decode to (C, H, W) uint8. Raises DataError."""
+        """Decode to (C, H, W) uint8. Raises SampleError if the picture is damaged, and DataError if
+        its file cannot be read."""
         with remedied(self.remedy):
             data = read_file(Path(self.where)) if self.data is None else self.data
-            return decode.image(data, self.where, self.color, self.orientation, self.size)
+            try:
+                return decode.image(data, self.where, self.color, self.orientation, self.size)
+            except DataError as error:
+                raise SampleError(error.problems) from None
 
 
 @contextmanager
@@ -49,11 +53,11 @@ def remedied(remedy: str) -> Iterator[None]:
     except DataError as error:
         if not remedy:
             raise
-        raise DataError([f"{text}; {remedy}" for text in error.problems]) from None
+        raise type(error)([f"{text}; {remedy}" for text in error.problems]) from None
 
 
 # (pictures, their number, the shape (C, H, W) of each) -> images (n, C, H, W) uint8. Pictures are
-# taken one by one. Raises the DataError of the first one that is damaged or of another shape.
+# taken one by one. Raises the SampleError of the first one that is damaged or of another shape.
 Decoder = Callable[[Iterable[Picture], int, Shape], NDArray[np.uint8]]
 
 
@@ -68,9 +72,9 @@ def decoded(pictures: Iterable[Picture], count: int, shape: Shape) -> NDArray[np
 
 
 def check_shape(found: tuple[int, ...], where: str, shape: Shape) -> None:
-    """Raise DataError unless the image `where` has the shape of the first one."""
+    """Raise SampleError unless the image `where` has the shape of the first one."""
     if found != shape:
-        raise DataError(
+        raise SampleError(
             f"{where}: found an image of shape {found}, expected {shape} like the first: "
             "give new_height and new_width"
         )

@@ -13,6 +13,7 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from functools import partial
 from types import MappingProxyType
 
+from nets import SampleError
 from nets.data import DecodingProcesses, Prefetcher
 from ops import Array
 from roles.base.reads import ReadsJob
@@ -24,7 +25,7 @@ from roles.messages import STOP, TRAIN, NextTicket, PassDone, Ticket
 from roles.workers.decoders import decoders_for
 from roles.workers.exposure import Exposure
 from roles.workers.reading_ahead import ReadingAhead, Share
-from runtime import Actor, Json
+from runtime import Actor, Json, ProgramFailed
 
 
 class Passes:
@@ -155,9 +156,13 @@ class Passes:
         return self._rows(ticket, spans[at])
 
     def _rows(self, ticket: Ticket, span: Span) -> Sequence[Array]:
-        """These rows of a pass, once they are read. The next rows are read meanwhile."""
+        """These rows of a pass, once they are read. The next rows are read meanwhile. Raises
+        ProgramFailed for a damaged sample: a run that is started again would meet it again."""
         started = self._now()
-        rows = self._reading.fetch((ticket.phase, *ticket.samples(*span)))
+        try:
+            rows = self._reading.fetch((ticket.phase, *ticket.samples(*span)))
+        except SampleError as error:
+            raise ProgramFailed(str(error)) from None
         self._actor.waited_for_data(self._now() - started)
         return rows
 
