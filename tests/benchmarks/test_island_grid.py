@@ -13,6 +13,7 @@ from benchmarks.helpers.report import Record
 from benchmarks.islands import grid, homes, real_time
 from benchmarks.islands.grid import HERE, MISSING, REPLICAS, Grid, Where, islands, seconds_to
 from benchmarks.islands.homes import FASTEST, Emulated, drawn
+from benchmarks.islands.runs import TESTS
 from benchmarks.presets.runs import Data
 from benchmarks.tuning.kept import Kept
 
@@ -41,7 +42,7 @@ def test_a_trial_of_the_grid_is_made_once_and_tested_while_it_runs(
     assert first is not None
     assert first.gains > 2
     assert first.megabytes > 0
-    assert len(first.way) == grid.TESTS
+    assert len(first.way) == TESTS
     assert all(0 <= accuracy <= 1 for _, accuracy in first.way)
     monkeypatch.setattr(grid, "trained", lambda *_, **__: pytest.fail("made again"))
     again = Grid(digits, Kept(file), 60.0).ran(HERE, islands(rate=2), 1, 40)
