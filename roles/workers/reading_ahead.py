@@ -39,7 +39,9 @@ class ReadingAhead:
         rows = self._readers[phase].get(low, high)
         with self._lock:
             if share in self._coming:
-                self._coming.remove(share)
+                while self._coming.popleft() != share:
+                    # passed over: the worker's part of a pass has changed since
+                    self._readers[phase].forget()
             self._request()
         return rows
 

@@ -67,3 +67,12 @@ def test_a_share_that_was_not_expected_is_read_when_it_is_fetched(
     ahead.expect(shares("TRAIN", 0, 5))
     assert ahead.fetch(("TRAIN", 60, 62))[1].tolist() == [60, 61]
     assert ahead.fetch(("TRAIN", 0, 5))[1].tolist() == [0, 1, 2, 3, 4]
+
+
+def test_shares_that_a_worker_passes_over_do_not_stay_in_the_way(
+    readers: dict[str, Noting],
+) -> None:
+    ahead, asked = ReadingAhead(readers), readers["TRAIN"].asked
+    ahead.expect(shares("TRAIN", 0, 5, 10, 15, 20))
+    ahead.fetch(("TRAIN", 10, 15))
+    assert asked == [0, 5, 15, 20]
