@@ -200,7 +200,8 @@ def write(folder: Path, case: Case, made: Sequence[Machine]) -> Path:
 def profile(checked: Checked) -> dict[str, Any]:
     """The time of each actor's work on its machine, by the machine's kind."""
     config = checked.loaded.config
-    times = OfKinds(config, kinds_for(config, Wanted()), None).times(checked.placement)
+    kinds = kinds_for(config, Wanted())
+    times = OfKinds(config, kinds, None, checked.placement).times(checked.placement)
     roles = {actor.name: actor.role for actor in checked.placement.topology.actors}
     table: dict[str, Any] = {}
     for name, loads in loads_of(Shapes(plainly(checked.placement.topology))).items():

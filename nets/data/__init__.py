@@ -44,6 +44,8 @@ augmentation/       Random changes of training images, in addition to Caffe's cr
 located             The path of a file that a configuration or a list names, without steps to parent
                     folders
 device_batches      Batches whose images a device transforms
+reused_memory       Memory of large arrays that is used again as soon as nothing refers to an array
+                    in it
 """
 
 from nets.data.augmentation.augment import Augment

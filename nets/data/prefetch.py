@@ -16,11 +16,11 @@ from itertools import pairwise
 from types import TracebackType
 from typing import Any
 
-import numpy as np
 from numpy.typing import NDArray
 
 from nets.data.batches import Batches
 from nets.data.device_batches import DeviceBatches
+from nets.data.reused_memory import ReusedMemory
 from nets.data.stream_batches import StreamBatches
 from nets.errors import DataError
 
@@ -58,6 +58,7 @@ class Prefetcher:
         self.batches = batches
         self.depth = depth
         self._place = place
+        self._memory = ReusedMemory()
         self._lock = threading.Lock()
         self._held: dict[Share, Future[Arrays]] = {}
         self._reader = ThreadPoolExecutor(1, thread_name_prefix="prefetch")
@@ -140,7 +141,7 @@ class Prefetcher:
         pieces = max(1, min(self._threads, high - low, numbers // LEAST_NUMBERS))
         cuts = [low + (high - low) * at // pieces for at in range(pieces + 1)]
         batches = self.batches
-        if pieces == 1 or isinstance(batches, StreamBatches) or not batches.divisible:
+        if isinstance(batches, StreamBatches) or not batches.divisible:
             arrays = batches.samples(low, high)
         else:
             arrays = self._together(batches, list(pairwise(cuts)))
@@ -152,7 +153,8 @@ class Prefetcher:
         first, *others = spans
         start = first[0]
         count = spans[-1][1] - start
-        whole = tuple(np.empty((count, *shape), kind) for shape, kind in batches.forms)
+        empty = self._memory.empty
+        whole = tuple(empty((count, *shape), kind) for shape, kind in batches.forms)
 
         def read(low: int, high: int) -> None:
             into = [rows[low - start : high - start] for rows in whole]
