@@ -86,14 +86,15 @@ def progress(cluster: Path) -> list[dict[str, Any]]:
 def test_a_conv_worker_on_a_gpu_is_timed_until_its_device_has_computed(
     stand_in: Path, tmp_path: Path
 ) -> None:
-    """At the end of its forward and of its backward pass."""
+    """At the end of its forward and of its backward pass. Other waits depend a little on the order
+    in which processes come to them."""
     found = {}
     for shares in ("throughput", "equal"):
         few, many = (
             waits(tmp_path / f"{shares}-{count}", stand_in, count, shares) for count in (3, 8)
         )
         found[shares] = (many - few) / 5
-    assert found["throughput"] - found["equal"] == 2
+    assert 1.5 < found["throughput"] - found["equal"] < 2.5
 
 
 def test_a_profile_has_the_times_of_each_worker_on_its_own_device(

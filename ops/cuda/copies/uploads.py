@@ -81,7 +81,8 @@ class Uploads:
             except self._cupy.cuda.memory.OutOfMemoryError:
                 self._free.append(room)
                 return None
-            room.copied.synchronize()  # the last copy: its source is about to be forgotten
+            if not room.copied.done:  # the last copy, whose source is about to be forgotten
+                room.copied.synchronize()
             room.block.data.copy_from_host_async(host.ctypes.data, host.nbytes)
             room.copied.record()
             room.source = host.base
