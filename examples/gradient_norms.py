@@ -102,7 +102,7 @@ def plan(config: object, options: Options) -> Topology:
 async def main() -> None:
     rates = {"base_lr": 0.01, "momentum": 0.6}  # two asynchronous groups add implicit momentum
     topology = monitored(
-        roles.training({"max_iter": 60, **rates, "strategy": {"preset": "async", "workers": 2}})
+        roles.training({"max_iter": 200, **rates, "strategy": {"preset": "async", "workers": 2}})
     )
     async with runtime.launch(topology) as run:
         async for event in run.events():

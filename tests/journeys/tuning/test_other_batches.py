@@ -85,9 +85,9 @@ def reads(monkeypatch: pytest.MonkeyPatch) -> list[Span]:
     found: list[Span] = []
     original = Batches.samples
 
-    def spied(self: Batches, low: int, high: int) -> Any:
+    def spied(self: Batches, low: int, high: int, into: Any = None) -> Any:
         found.append((low, high))
-        return original(self, low, high)
+        return original(self, low, high, into)
 
     monkeypatch.setattr(Batches, "samples", spied)
     return found
