@@ -15,7 +15,7 @@ from ops import get_backend
 from roles.base.role import Bytes, Held
 from roles.base.shapes import Read, Shapes
 from roles.learning.job import Job
-from roles.learning.recordings import REPLAY
+from roles.learning.recordings import PLAIN
 from roles.learning.wire_formats import Layers, WireFormat, format_of, plain_beside
 from roles.messages import TRAIN
 from runtime.plan.forecast import HOST
@@ -151,7 +151,7 @@ def leaving(job: Job, pieces: Sequence[int], read: Read) -> Held:
     process need none, so all pieces stay. The sums of several passes stay on the device, and so do
     the gradients of a pass that is replayed."""
     whole = sum(pieces)
-    replayed = job.on_gpu and job.gpu_step == REPLAY
+    replayed = job.on_gpu and job.gpu_step != PLAIN
     stay = whole if job.passes > 1 or replayed else 0
     if not job.on_gpu or read is Read.HERE:
         return {"gradients": stay + whole}

@@ -1,4 +1,5 @@
-"""`check` reports the settings with which replayed steps and graphs have no effect."""
+"""Plans of runs with replayed steps and graphs: the settings with which they have no effect, which
+`check` reports, and their memory."""
 
 from __future__ import annotations
 
@@ -6,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from roles.forecasting.plan_forecast import forecast
 from runtime.runs.checking import check
 from tests.helpers.support import configure
 
@@ -50,3 +52,17 @@ def test_settings_that_keep_steps_plain_are_reported_with_their_line(
     preset, lines, expected = CASES[case]
     (line,) = told(tmp_path, preset, lines)
     assert "cluster.toml" in line and expected in line
+
+
+@pytest.mark.parametrize("preset", ["replicas", "sync"])
+def test_a_plan_counts_the_gradients_of_a_recorded_pass_and_those_that_leave(
+    preset: str, tmp_path: Path
+) -> None:
+    held = {}
+    for how in ("plain", "replay", "graph"):
+        cluster = configure(tmp_path / how, preset, workers=2)
+        lines = ON_GPU.replace("replay", how)
+        cluster.write_text(cluster.read_text().replace("[train]\n", f"[train]\n{lines}\n"))
+        memory = forecast(check(cluster, starts=False).placement.topology).memory
+        held[how] = sum(of.get("gradients", 0) for of in memory.values())
+    assert held["plain"] < held["replay"] == held["graph"]
