@@ -139,7 +139,7 @@ class Checkpoints:
         if wait > self._seconds > 0 and not self._told:
             self._told = True
             text = (
-                "training waited %.2f s for a checkpoint: the next is due in %.0f s, not "
+                "training waited %.2f s for a checkpoint: the next is due in %.3g s, not "
                 "%g, so that checkpoints take 1 %% of the time"
             )
             self._actor.log.warning(text, exposed, wait, self._seconds)

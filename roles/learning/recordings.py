@@ -74,6 +74,7 @@ class Recordings(Generic[R]):
         self.graph = graph
         self.by_size: dict[tuple[int, int], R] = {}
         self._plain: Counter[tuple[int, int]] = Counter()  # plain passes, by size
+        self._told = False  # whether the log has the warning about many sizes
         self.refused = ""
         net.hold_inputs()
 
@@ -87,8 +88,9 @@ class Recordings(Generic[R]):
         found = self.by_size.get(size)
         if found is not None and found.moved(self._net, state):
             self._drop(size)
-            self._plain[size] = 0
             return None
+        if found is not None:
+            self.by_size[size] = self.by_size.pop(size)  # the last one is the one used last
         return found
 
     def due(self) -> bool:
@@ -101,9 +103,18 @@ class Recordings(Generic[R]):
         return True
 
     def keep(self, made: R) -> None:
-        """Keep the recording of the present pass."""
+        """Keep the recording of the present pass. The one that was not used for the longest time is
+        dropped if there are MOST."""
         if len(self.by_size) == MOST:
-            self._drop(next(iter(self.by_size)))
+            oldest, recorded = next(iter(self.by_size.items()))
+            self._drop(oldest)
+            if not recorded.tried and not self._told:
+                self._told = True
+                _log.warning(
+                    "train.gpu_step: more than %d sizes of batch take turns: steps of some sizes "
+                    "are computed plainly",
+                    MOST,
+                )
         self.by_size[self._net.size_of_pass] = made
 
     def one_call(self, recording: Recording) -> Recording:
@@ -135,6 +146,7 @@ class Recordings(Generic[R]):
         """Forget a recording. The device may not have finished its last replay."""
         self._net.ops.synchronize()
         del self.by_size[size]
+        self._plain[size] = 0
 
     def _refuse_graphs(self, why: str) -> None:
         self.graph = False

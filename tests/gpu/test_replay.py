@@ -181,6 +181,26 @@ def test_the_layer_that_cannot_be_recorded_is_named_once(stand_in: Path) -> None
     )
 
 
+TURNS = """
+one = Trained("replay")
+for number in range(60):
+    one.train(range(number, number + 1), rows=2 + number % SIZES)
+print(one.replays, file=sys.stderr)
+"""
+
+
+def test_four_sizes_of_batch_are_replayed_in_turns_and_with_five_a_warning_is_given(
+    stand_in: Path,
+) -> None:
+    *lines, replays = done(stand_in, "SIZES = 4" + TURNS).splitlines()
+    assert int(replays) == 4
+    assert "sizes of batch take turns" not in "".join(lines)
+    *lines, replays = done(stand_in, "SIZES = 5" + TURNS).splitlines()
+    assert 1 <= int(replays) <= 4
+    said = "more than 4 sizes of batch take turns: steps of some sizes are computed plainly"
+    assert [line for line in lines if said in line] == [f"train.gpu_step: {said}"]
+
+
 COUNTS = """
 import fake_cuda
 for kind in (ReplayedStep, StepInParts):
