@@ -45,9 +45,12 @@ SAMPLES = (3, 40)  # rounds at least and at most
 
 @dataclass(frozen=True)
 class Workload:
-    """A net of the zoo, its batch, an image's shape, and the ratios to reach: in float32 beside
-    PyTorch's float32, in bf16 beside its best, and in bf16 beside our float32. `model`: its name in
-    `torchvision.models`, or `airbench94`, which has a port of its own."""
+    """A net of the zoo, its batch, an image's shape, its classes, and the ratios to reach.
+
+    `bar`: in float32, compared with PyTorch's float32. `rounded_bar`: in bf16, compared with
+    PyTorch's best. `own_bar`: in bf16, compared with our float32. `model`: the net's name in
+    `torchvision.models`, or `airbench94`, which has a port of its own.
+    """
 
     net: str
     batch: int

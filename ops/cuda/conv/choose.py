@@ -40,8 +40,8 @@ _log = logging.getLogger("ops.cudnn")
 
 
 def against(error: float, precision: str, other: str = "lowering") -> str | None:
-    """The reason against a result that differs from that of `other` by `error`, as a part of the
-    greatest value; None if there is none."""
+    """Return the reason to reject a result, None if it is right. `error`: its greatest difference
+    from the result of `other`, as a part of the greatest value."""
     most = TOLERANCES[precision]
     if error <= most:  # false if the error is NaN
         return None
