@@ -25,7 +25,7 @@ import numpy as np
 
 from benchmarks.helpers.report import ROOT, Record, machine, write
 from nets import load_net
-from nets.data.cifar10 import NAMES, read
+from nets.data.sources.cifar10 import NAMES, read
 from nets.tools.other_classes import for_classes
 
 BAR = 0.10  # of accuracy, between the trained net and the one from scratch

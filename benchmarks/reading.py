@@ -23,7 +23,7 @@ import numpy as np
 from benchmarks.helpers.command_line import parser_of
 from benchmarks.helpers.report import ROOT, Record, machine, medians, ratio, rounds, write
 from nets.data import Batches, DecodingProcesses, Prefetcher, SharedMemory, Transform
-from nets.data.images import open_images
+from nets.data.sources.images import open_images
 from runtime.memory import freed
 from runtime.memory.arena import Arena
 

@@ -39,7 +39,6 @@ LOOPS = "loops that are compiled as a whole; most of its lines are arguments, on
 STEPS = "steps of a life in the order in which they happen"
 # Folders with one kind of thing in each file: they have as many files as there are kinds.
 ONE_KIND_A_FILE = {
-    "nets/data": "a data source",
     "nets/layers": "a family of layer types",
     "ops/cpu/elementwise": "a family of kernels",
     "ops/reference": "a family of operations",

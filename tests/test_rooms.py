@@ -44,17 +44,27 @@ ROOMS: dict[str, str] = {
     "nets.zoo": "nets nets.definition",
     "nets.files": "nets nets.definition nets.imported nets.schema",
     "nets.data.pictures": "nets nets.files",
-    "nets.data.augmentation": "nets nets.data.pictures nets.definition",
+    "nets.data.decoding": "nets nets.data.pictures",
+    "nets.data.augmentation": "nets nets.data.pictures nets.definition nets.files nets.schema",
+    "nets.data.sources": "nets nets.data.decoding nets.definition nets.files",
+    "nets.data.lmdb": (
+        "nets nets.data.decoding nets.data.pictures nets.data.sources nets.files nets.schema"
+    ),
+    "nets.data.batches": "nets nets.data.augmentation nets.data.sources nets.definition",
     "nets.data": (
-        "nets nets.data.augmentation nets.data.pictures nets.definition nets.files nets.schema"
+        "nets nets.data.augmentation nets.data.batches nets.data.decoding nets.data.lmdb "
+        "nets.data.pictures nets.data.sources nets.definition"
     ),
     "nets.layers": "nets nets.definition nets.schema ops! ops.reference",
-    "nets.graph": "nets nets.data nets.definition nets.layers nets.schema ops!",
+    "nets.graph": ("nets nets.data nets.data.batches nets.definition nets.layers nets.schema ops!"),
     "nets.sharding": "nets nets.definition nets.graph nets.layers nets.schema ops!",
-    "nets.tools": "nets nets.data nets.definition nets.files nets.graph nets.layers nets.schema",
+    "nets.tools": (
+        "nets nets.data nets.data.lmdb nets.data.sources nets.definition nets.files nets.graph "
+        "nets.layers nets.schema"
+    ),
     "nets.predict": (
-        "nets nets.data nets.data.pictures nets.definition nets.files nets.graph nets.layers "
-        "nets.schema nets.zoo ops!"
+        "nets nets.data nets.data.decoding nets.data.pictures nets.data.sources nets.definition "
+        "nets.files nets.graph nets.layers nets.schema nets.zoo ops!"
     ),
     "nets.onnx": "nets nets.definition nets.files nets.graph nets.layers nets.predict ops!",
     "nets!": "nets nets.definition nets.graph nets.imported",
@@ -154,7 +164,7 @@ ROOMS: dict[str, str] = {
     "roles.tuning": "nets.files ops! roles roles.base roles.forecasting roles.learning runtime runtime! "
     "runtime.plan runtime.records",
     "roles.servers": "nets! ops! roles roles.base roles.learning roles.tuning runtime!",
-    "roles.checkpoints": "nets nets! nets.data nets.files nets.graph nets.predict ops! roles "
+    "roles.checkpoints": "nets nets! nets.data nets.data.sources nets.files nets.graph nets.predict ops! roles "
     "roles.learning runtime!"
     " runtime.config runtime.plan",
     "roles.coordination": "nets! nets.data nets.predict roles roles.base roles.checkpoints "
@@ -164,7 +174,7 @@ ROOMS: dict[str, str] = {
     "roles.learning "
     "roles.servers roles.tuning roles.workers"
     " runtime.plan",
-    "roles.planning": "nets! nets.data nets.data.augmentation nets.files ops! roles roles.base "
+    "roles.planning": "nets! nets.data nets.data.augmentation nets.data.sources nets.files ops! roles roles.base "
     "roles.checkpoints "
     "roles.coordination"
     " roles.exchange roles.fc roles.forecasting roles.formats roles.learning roles.presets "
@@ -174,7 +184,7 @@ ROOMS: dict[str, str] = {
     "roles.forecasting"
     " roles.learning roles.planning roles.presets roles.tuning runtime runtime.compute "
     "runtime.config runtime.plan",
-    "roles.commands": "nets! nets.data nets.files nets.onnx nets.predict nets.tools ops! "
+    "roles.commands": "nets! nets.data nets.data.decoding nets.data.sources nets.files nets.onnx nets.predict nets.tools ops! "
     "roles roles.base"
     " roles.checkpoints roles.forecasting roles.learning roles.planning runtime runtime.cli"
     " runtime.compute runtime.config runtime.plan runtime.records runtime.runs",

@@ -1,7 +1,7 @@
 """Readers that `benchmarks.fuzz` feeds: each takes bytes that may come from outside.
 
 Each function imports its reader when it is called, so that a fuzzer can count that code's branches.
-Images that C libraries decode are left out: their headers may claim up to `nets.data.decode.MAX_PIXELS`.
+Images that C libraries decode are left out: their headers may claim up to `nets.data.decoding.decode.MAX_PIXELS`.
 """
 
 from __future__ import annotations
@@ -335,7 +335,7 @@ def graph(folder: Path) -> Target:
 
 def idx(folder: Path) -> Target:
     """IDX files, plain and gzipped"""
-    from nets.data.idx import read_idx
+    from nets.data.sources.idx import read_idx
     from nets.errors import DataError
 
     images = b"\0\0\x08\x03" + struct.pack(">3I", 2, 3, 4) + bytes(24)
@@ -345,7 +345,7 @@ def idx(folder: Path) -> Target:
 
 def datum(folder: Path) -> Target:
     """One record of Caffe's databases"""
-    from nets.data import datum as records
+    from nets.data.lmdb import datum as records
     from nets.errors import DataError
 
     def take(data: bytes) -> None:
@@ -396,8 +396,8 @@ def exif(folder: Path) -> Target:
 
 def mdb(folder: Path) -> Target:
     """LMDB files"""
-    from nets.data.mdb import open_mdb
-    from nets.data.writers import write_lmdb
+    from nets.data.lmdb.mdb import open_mdb
+    from nets.data.lmdb.writers import write_lmdb
     from nets.errors import DataError
 
     def read(path: Path) -> None:

@@ -11,7 +11,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from nets.data import cifar10, idx
+from nets.data.sources import cifar10, idx
 
 READERS: dict[str, Callable[..., Any]] = {"cifar10": cifar10.read, "idx": idx.read}
 # the mean and the scale of each format's images, as the prototxt of the trained net has them

@@ -13,9 +13,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from nets.counting import counted
-from nets.data.passed_over import first, shown
 from nets.data.pictures.notices import NOTICES
-from nets.data.source import Source
+from nets.data.sources.passed_over import first, shown
+from nets.data.sources.source import Source
 from nets.errors import DataError
 
 MOST_NUMBERS = 1 << 22  # numbers of the first array that are read at a time

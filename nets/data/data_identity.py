@@ -8,7 +8,7 @@ import math
 
 import numpy as np
 
-from nets.data.source import Source
+from nets.data.sources.source import Source
 
 MOST_NUMBERS = 1 << 20  # numbers of the first array: 16 000 digits or 5 photographs of 256 x 256
 LEAST = 3  # samples, even if they are large: the first, the last, one between

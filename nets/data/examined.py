@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from nets.data.source import Source
+from nets.data.sources.source import Source
 
 MOST_NUMBERS = 1 << 24  # numbers of the first array: 21 000 digits, 85 photographs of 256 x 256
 LEAST = 3  # samples, even if they are large

@@ -7,9 +7,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from nets.data import blank, cifar10, digits, hdf5_list, idx, images, lmdb_source, synthetic, text
 from nets.data.held_sets import once
-from nets.data.source import MemorySource, Source
+from nets.data.lmdb import lmdb_source
+from nets.data.sources import blank, cifar10, digits, hdf5_list, idx, images, synthetic, text
+from nets.data.sources.source import MemorySource, Source
 from nets.errors import DataError, did_you_mean
 
 

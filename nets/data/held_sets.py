@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 from weakref import WeakValueDictionary
 
-from nets.data.source import MemorySource
+from nets.data.sources.source import MemorySource
 from nets.regular import is_file
 
 _held: WeakValueDictionary[Hashable, MemorySource] = WeakValueDictionary()

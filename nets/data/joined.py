@@ -11,8 +11,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from nets.counting import counted
-from nets.data.decoding import Decoder
-from nets.data.source import Source
+from nets.data.decoding.encoded import Decoder
+from nets.data.sources.source import Source
 from nets.errors import DataError
 
 

@@ -13,11 +13,11 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from nets.data.class_folders import class_names
 from nets.data.formats import FORMATS, open_source
 from nets.data.joined import JoinedSource
-from nets.data.located import located
-from nets.data.source import Source
+from nets.data.sources.class_folders import class_names
+from nets.data.sources.located import located
+from nets.data.sources.source import Source
 from nets.definition.spec import LayerSpec
 from nets.errors import DataError, NetError, PrototxtError, did_you_mean
 from nets.regular import is_file, is_folder, is_there

@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from nets.data import Batches
-from nets.data.batches import Into
+from nets.data.batches.batches import Into
 from nets.graph.graph import Net
 from nets.graph.stages import Stage
 from ops import Array

@@ -27,7 +27,7 @@ from google.protobuf import text_format
 from numpy.typing import NDArray
 
 from nets.data import Transform
-from nets.data.decode import ORIENTATIONS
+from nets.data.decoding.decode import ORIENTATIONS
 from nets.definition.spec import NetSpec, read_text
 from nets.errors import CheckpointError, NetError
 from nets.layers.base import Shape

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from nets.counting import counted
 from nets.data import Transform
-from nets.data.images import check_options
+from nets.data.sources.images import check_options
 from nets.definition.spec import NetSpec
 from nets.errors import NetError
 from nets.files import checkpoint

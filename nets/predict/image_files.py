@@ -10,11 +10,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from nets.data import decode
-from nets.data.class_folders import SUFFIXES, images_below
-from nets.data.decoding import read_file
-from nets.data.passed_over import PassedOver
+from nets.data.decoding import decode
+from nets.data.decoding.encoded import read_file
 from nets.data.pictures.resizing import resized
+from nets.data.sources.class_folders import SUFFIXES, images_below
+from nets.data.sources.passed_over import PassedOver
 from nets.errors import DataError
 from nets.layers.base import Shape
 from nets.regular import is_folder

@@ -14,10 +14,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from nets.data.class_folders import class_folders
-from nets.data.images import check_options, read_list
-from nets.data.source import Source
-from nets.data.writers import records_of_files, records_of_source, write_lmdb
+from nets.data.lmdb.writers import records_of_files, records_of_source, write_lmdb
+from nets.data.sources.class_folders import class_folders
+from nets.data.sources.images import check_options, read_list
+from nets.data.sources.source import Source
 from nets.definition.params import ParamSpec, generator
 from nets.definition.solver_types import RULES
 from nets.definition.spec import LayerSpec, NetSpec

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from nets import Net, NetError, counted
 from nets.data import Source
-from nets.data.class_folders import repeated
+from nets.data.sources.class_folders import repeated
 from nets.errors import did_you_mean
 from nets.graph.classes import numbers_of
 from nets.predict import Seen

@@ -13,7 +13,7 @@ from pathlib import Path
 import numpy as np
 
 from nets import counted, is_file, is_folder, load_solver
-from nets.data.class_folders import class_folders
+from nets.data.sources.class_folders import class_folders
 from roles.commands import starters
 from roles.commands.common import say, told, told_beside
 from runtime.config.toml_source import CLUSTER_FILE

@@ -9,8 +9,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from nets import NetError, is_file, is_folder
-from nets.data.class_folders import SUFFIXES, images_below
-from nets.data.passed_over import PassedOver
+from nets.data.sources.class_folders import SUFFIXES, images_below
+from nets.data.sources.passed_over import PassedOver
 from nets.files.parts import parts_of
 from roles.checkpoints.best import FILE
 from roles.checkpoints.meant import has_model

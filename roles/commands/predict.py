@@ -12,7 +12,7 @@ from cyclopts import Parameter
 
 from nets import load_net
 from nets.data import Source
-from nets.data.decode import ORIENTATIONS
+from nets.data.decoding.decode import ORIENTATIONS
 from nets.predict import Classifier, Ensemble, Given, Prediction, Predictor
 from nets.predict.deployment import ORDERS, read_classes
 from nets.predict.given import mean_given

@@ -14,9 +14,9 @@ from nets import DataError, NetError, hard_loss
 from nets.data import Augment, Source, TransformKeys, first_transforming, is_one
 from nets.data.augmentation.mixing import LABELS
 from nets.data.augmentation.randaugment import RandAugment
+from nets.data.augmentation.transform import TRANSFORMING
+from nets.data.augmentation.transform_keys import flip_replaces
 from nets.data.of_net import takes_orientation
-from nets.data.transform import TRANSFORMING
-from nets.data.transform_keys import flip_replaces
 from roles.data_options import Augment as Section
 from roles.data_options import Data
 from roles.learning.job import Job

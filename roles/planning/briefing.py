@@ -4,7 +4,7 @@ options of a laid-out topology."""
 from __future__ import annotations
 
 from nets import Net
-from nets.data.class_folders import alike, repeated
+from nets.data.sources.class_folders import alike, repeated
 from roles.base.shapes import Shapes
 from roles.checkpoints.checkpoint_timing import lead_told, with_timing
 from roles.checkpoints.finished import finished

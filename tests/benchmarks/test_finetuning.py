@@ -11,7 +11,7 @@ import pytest
 from benchmarks import finetuning
 from benchmarks.finetuning import ONLY_LAST, SCRATCH, WHOLE, judged, prepare
 from nets import load_net
-from nets.data.cifar10 import read
+from nets.data.sources.cifar10 import read
 
 GIVEN = argparse.Namespace(seeds=[1, 2], epochs=3.0, few_epochs=20.0)
 

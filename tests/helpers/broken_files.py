@@ -15,7 +15,7 @@ import h5py
 import numpy as np
 from PIL import Image
 
-from nets.data.writers import records_of, write_lmdb
+from nets.data.lmdb.writers import records_of, write_lmdb
 from nets.files import checkpoint
 from nets.files.histories import SOLVER as SOLVER_KEY
 from nets.files.mean import write_mean

@@ -8,18 +8,10 @@ import pytest
 from PIL import Image
 
 from nets import DataError
-from nets.data import (
-    Augment,
-    Batches,
-    MemorySource,
-    Mixing,
-    Prefetcher,
-    Transform,
-    open_source,
-    prefetch,
-)
+from nets.data import Augment, Batches, MemorySource, Mixing, Prefetcher, Transform, open_source
 from nets.data.augmentation.randaugment import RandAugment
-from nets.data.transform import alternate_flips
+from nets.data.augmentation.transform import alternate_flips
+from nets.data.batches import prefetch
 
 IMAGES = np.random.default_rng(1).integers(1, 256, (40, 3, 12, 10), np.uint8)
 LABELS = np.arange(40) % 5

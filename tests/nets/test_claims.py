@@ -9,9 +9,9 @@ import pytest
 
 from nets import DataError, NetError
 from nets.data import open_source
-from nets.data.mdb import open_mdb
-from nets.data.source import stacked
-from nets.data.writers import records_of, write_lmdb
+from nets.data.lmdb.mdb import open_mdb
+from nets.data.lmdb.writers import records_of, write_lmdb
+from nets.data.sources.source import stacked
 from nets.files import checkpoint, hdf5
 from nets.files.caffemodel import read_caffemodel
 from nets.files.solverstate import SolverState, read_solverstate, write_solverstate
@@ -175,7 +175,8 @@ def test_a_batch_of_a_source_is_decoded_until_the_first_of_another_shape(
     tmp_path, monkeypatch, kind
 ):
     pillow = pytest.importorskip("PIL.Image")
-    from nets.data import datum, decode
+    from nets.data.decoding import decode
+    from nets.data.lmdb import datum
 
     files = []
     for at in range(20):

@@ -9,8 +9,8 @@ import pytest
 
 from nets import DataError
 from nets.data import folder_names, open_source
-from nets.data.class_folders import images_below
-from nets.data.passed_over import PassedOver
+from nets.data.sources.class_folders import images_below
+from nets.data.sources.passed_over import PassedOver
 
 pillow = pytest.importorskip("PIL.Image")
 CAFE = "caf\u00e9"  # NFC

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 from nets import DataError, PrototxtError
 from nets.data import Batches, MemorySource, Transform, open_source
-from nets.data.digits import FILE, enlarge, read
+from nets.data.sources.digits import FILE, enlarge, read
 from nets.definition.prototxt import Node, Where
 from nets.schema import caffe_pb2 as caffe
 from tests.nets.support import SHARED, needs_shared

@@ -12,7 +12,7 @@ import pytest
 from nets import DataError, NetError, load_net
 from nets.data import Batches, MemorySource, Transform, open_data
 from nets.data.joined import JoinedSource
-from nets.data.writers import write_lmdb
+from nets.data.lmdb.writers import write_lmdb
 from nets.graph.inputs import data_layers
 from nets.schema import caffe_pb2 as caffe
 

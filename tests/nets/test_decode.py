@@ -6,9 +6,9 @@ import shutil
 import numpy as np
 import pytest
 
-from nets.data.class_folders import SUFFIXES
-from nets.data.decode import FORMATS, image
-from nets.data.images import open_images
+from nets.data.decoding.decode import FORMATS, image
+from nets.data.sources.class_folders import SUFFIXES
+from nets.data.sources.images import open_images
 from nets.errors import DataError
 from nets.predict.image_files import image as predicted
 

@@ -14,19 +14,13 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from nets.data import (
-    Batches,
-    DecodingProcesses,
-    Prefetcher,
-    SharedMemory,
-    Transform,
-    decoding_processes,
-    prefetch,
-)
-from nets.data.decoding_processes import READY, SIZES
-from nets.data.images import open_images
-from nets.data.lmdb_source import open_lmdb
+from nets.data import Batches, DecodingProcesses, Prefetcher, SharedMemory, Transform
+from nets.data.batches import prefetch
+from nets.data.decoding import processes
+from nets.data.decoding.processes import READY, SIZES
+from nets.data.lmdb.lmdb_source import open_lmdb
 from nets.data.pictures.notices import NOTICES
+from nets.data.sources.images import open_images
 from nets.errors import DataError
 from nets.tools.convert import images_to_lmdb
 from runtime.memory.arena import Arena
@@ -222,7 +216,7 @@ def test_a_process_whose_parent_is_killed_within_a_request_ends_without_a_traceb
         file = os.memfd_create("test")
         os.ftruncate(file, 4096)
         process = subprocess.Popen(
-            [sys.executable, "-m", "nets.data.decoding_process", str(file), "4096"],
+            [sys.executable, "-m", "nets.data.decoding.process", str(file), "4096"],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
@@ -266,7 +260,7 @@ def test_after_an_error_that_is_no_fault_of_a_picture_each_picture_gets_its_own_
 def test_processes_start_with_small_pipes_if_the_user_has_no_memory_for_large_ones(
     listed, monkeypatch, caplog
 ):
-    monkeypatch.setattr(decoding_processes, "PIPE", 1 << 31)  # more than the system allows
+    monkeypatch.setattr(processes, "PIPE", 1 << 31)  # more than the system allows
     source = source_of(listed)
     expected, _ = source.read(np.arange(COUNT))
     with pool_of(1) as decoders:

@@ -14,7 +14,7 @@ import pytest
 from nets.data import MemorySource, identity, open_source
 from nets.data.data_identity import MOST_NUMBERS
 from nets.data.joined import JoinedSource
-from nets.data.writers import records_of, write_lmdb
+from nets.data.lmdb.writers import records_of, write_lmdb
 
 COUNT = 40
 SIDE = 6

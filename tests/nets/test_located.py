@@ -4,7 +4,7 @@ import pytest
 
 from nets import DataError
 from nets.data import open_source
-from nets.data.located import located
+from nets.data.sources.located import located
 
 
 def test_a_path_without_steps_up_stays_as_it_is(tmp_path):

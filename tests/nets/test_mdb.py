@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 
 from nets import DataError
 from nets.data import open_source
-from nets.data.mdb import open_mdb
-from nets.data.writers import records_of, write_lmdb
+from nets.data.lmdb.mdb import open_mdb
+from nets.data.lmdb.writers import records_of, write_lmdb
 from tests.nets.support import SHARED, needs_shared
 
 lmdb = pytest.importorskip("lmdb")

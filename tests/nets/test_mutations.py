@@ -10,7 +10,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from nets.data.writers import records_of, write_lmdb
+from nets.data.lmdb.writers import records_of, write_lmdb
 from nets.definition.spec import ZOO
 from nets.files.mean import write_mean
 from nets.files.solverstate import SolverState, write_solverstate

@@ -11,13 +11,13 @@ import pytest
 from nets import DataError
 from nets.data import open_source
 from nets.data.all_samples import read_all
-from nets.data.class_folders import UNSUPPORTED
-from nets.data.decode import MAX_PIXELS, image
+from nets.data.decoding.decode import MAX_PIXELS, image
 from nets.data.pictures.jpeg import WARNED
 from nets.data.pictures.notices import NOTICES, SHOWN, Notices
 from nets.data.pictures.orientation import of_exif, turned
 from nets.data.pictures.rasters import FRAMES
 from nets.data.pictures.resizing import resized
+from nets.data.sources.class_folders import UNSUPPORTED
 from tests.helpers.pictures import chunk, exif_of, netpbm, pixels, png, saved, tiff
 from tests.helpers.pictures import image as picture_of
 

@@ -5,7 +5,7 @@ import zlib
 import numpy as np
 import pytest
 
-from nets.data.decode import image
+from nets.data.decoding.decode import image
 from tests.helpers.pictures import EXACT, GREY, SORTS
 
 cv2 = pytest.importorskip("cv2", reason="needs OpenCV: pip install -e '.[caffe-reference]'")

@@ -6,7 +6,7 @@ import threading
 
 import numpy as np
 
-from nets.data.reused_memory import LEAST, MOST_FREE, ReusedMemory
+from nets.data.batches.reused_memory import LEAST, MOST_FREE, ReusedMemory
 
 SHAPE = (2, LEAST)
 

@@ -10,10 +10,10 @@ import pytest
 
 from nets import DataError
 from nets.data import Batches, MemorySource, Transform, open_source
-from nets.data.datum import from_image
-from nets.data.decode import recolored
+from nets.data.decoding.decode import recolored
+from nets.data.lmdb.datum import from_image
+from nets.data.lmdb.writers import records_of, records_of_files, write_lmdb
 from nets.data.pictures.resizing import resized
-from nets.data.writers import records_of, records_of_files, write_lmdb
 from tests.nets.support import SHARED, needs_shared
 
 pillow = pytest.importorskip("PIL.Image")

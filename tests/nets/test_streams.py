@@ -9,7 +9,7 @@ import pytest
 
 from nets import DataError, Net, NetError, load_net
 from nets.data import Batches, StreamBatches, Transform
-from nets.data.text import open_text
+from nets.data.sources.text import open_text
 from nets.graph.streams import Streams, streams_of, turned
 from ops import get_backend
 from tests.helpers.recurrent_runs import NET, STEPS, STREAMS

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from nets import DataError
-from nets.data.decode import image
+from nets.data.decoding.decode import image
 from nets.data.pictures.notices import NOTICES
 from nets.data.pictures.tiff_layout import SHORT
 from tests.helpers.pictures import netpbm, pixels, tiff
@@ -96,7 +96,7 @@ def test_text_in_a_tiff_that_was_cut_is_ignored_without_a_warning(tmp_path):
     data = data.replace(said.pack(33432, 4, 1, FAR), said.pack(33432, 2, 99, FAR))
     (tmp_path / "a.tif").write_bytes(data)
     code = (
-        "from pathlib import Path; from nets.data.decode import image; "
+        "from pathlib import Path; from nets.data.decoding.decode import image; "
         "print(image(Path('a.tif').read_bytes(), 'a.tif').shape)"
     )
     ended = subprocess.run(

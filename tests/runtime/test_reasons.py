@@ -17,9 +17,9 @@ import pytest
 
 from nets import NetError, load_net, load_solver
 from nets import reasons as of_nets
-from nets.data.decoding import read_file
-from nets.data.mdb import open_mdb
-from nets.data.zipped import opened as unzipped
+from nets.data.decoding.encoded import read_file
+from nets.data.lmdb.mdb import open_mdb
+from nets.data.sources.zipped import opened as unzipped
 from nets.files import checkpoint, hdf5
 from nets.files.binary import read_message
 from nets.schema import caffe_pb2

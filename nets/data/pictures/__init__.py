@@ -15,5 +15,5 @@ libtiff      The messages of libtiff, which Pillow calls
 pillow_rows  Pixels of a picture of Pillow as one array, made some rows at a time
 tiff_layout  The places of a TIFF's pixels in its file
 
-`nets.data.decode` calls them: it is the one function that decodes a picture.
+`nets.data.decoding.decode` calls them: it is the one function that decodes a picture.
 """

@@ -11,7 +11,7 @@ import pytest
 from safetensors.numpy import save_file
 
 from nets import load_net
-from nets.data.cifar10 import NAMES, read
+from nets.data.sources.cifar10 import NAMES, read
 from nets.definition.spec import ZOO
 from nets.files import checkpoint
 from nets.files.weights import write_weights

@@ -14,7 +14,7 @@ from typing import cast
 import numpy as np
 import pytest
 
-from nets.data.images import read_list
+from nets.data.sources.images import read_list
 from nets.predict.deployment import read_classes
 from runtime.cli.main import main
 from runtime.cli.sbatch import script

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from nets import Net, load_net
-from nets.data.digits import read
+from nets.data.sources.digits import read
 from nets.definition.spec import ZOO
 from nets.files.weights import write_weights
 from ops import get_backend

@@ -13,7 +13,7 @@ import pytest
 
 from nets import Net, load_net, load_solver
 from nets.data import Batches, open_source
-from nets.data.transform import Transform
+from nets.data.augmentation.transform import Transform
 from nets.definition.spec import ZOO
 from ops import Array, get_backend
 from roles.forecasting.plan_forecast import forecast

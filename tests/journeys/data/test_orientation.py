@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from nets.data.decode import image as decoded
+from nets.data.decoding.decode import image as decoded
 from nets.predict.given import deployment_of
 from roles.commands.common import job_of_file
 from runtime.cli.main import main

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from nets.data import digits
+from nets.data.sources import digits
 from roles.learning.confusion import MOST_CLASSES, Confusion
 from roles.messages import TEST, PassDone
 from roles.registry import PRESETS

@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 
 from nets import NetError
-from nets.data.batches import Batches
+from nets.data.batches.batches import Batches
 from nets.files.checkpoint import load as load_checkpoint
 from nets.files.checkpoint import save as save_checkpoint
 from roles import Options, forecast, plan

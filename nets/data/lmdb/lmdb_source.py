@@ -13,11 +13,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from nets.data import datum, mdb
-from nets.data.decoding import Decoder, Picture, decoded
-from nets.data.images import check_options
-from nets.data.located import located
-from nets.data.source import Images, Labels, Source, first_shape, stacked
+from nets.data.decoding.encoded import Decoder, Picture, decoded
+from nets.data.lmdb import datum, mdb
+from nets.data.sources.images import check_options
+from nets.data.sources.located import located
+from nets.data.sources.source import Images, Labels, Source, first_shape, stacked
 from nets.errors import DataError
 from nets.schema import caffe_pb2 as caffe
 

@@ -9,8 +9,8 @@ from typing import Any, cast
 import numpy as np
 from numpy.typing import NDArray
 
-from nets.data.located import located
-from nets.data.source import Source
+from nets.data.sources.located import located
+from nets.data.sources.source import Source
 from nets.errors import DataError
 from nets.files import hdf5
 from nets.regular import read_text

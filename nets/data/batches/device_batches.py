@@ -15,8 +15,8 @@ from numpy.typing import NDArray
 
 from nets.data.augmentation.augment import BLACK, floats
 from nets.data.augmentation.erasing import erased_boxes
-from nets.data.batches import Batches, Forms, Into
-from nets.data.transform import Transform, alternate_flips
+from nets.data.augmentation.transform import Transform, alternate_flips
+from nets.data.batches.batches import Batches, Forms, Into
 from nets.errors import DataError
 
 # of each image: top and left of its crop in the source's image, below 0 in added pixels; 1 if it is

@@ -10,7 +10,7 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from nets.data.batches import Batches, Forms
+from nets.data.batches.batches import Batches, Forms
 from nets.errors import DataError
 
 

@@ -10,12 +10,12 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from nets.data import decode
-from nets.data.class_folders import ClassFolders, class_folders
-from nets.data.decoding import Decoder, Picture, decoded, read_file
-from nets.data.located import located
-from nets.data.passed_over import first
-from nets.data.source import Images, Labels, Source, first_shape
+from nets.data.decoding import decode
+from nets.data.decoding.encoded import Decoder, Picture, decoded, read_file
+from nets.data.sources.class_folders import ClassFolders, class_folders
+from nets.data.sources.located import located
+from nets.data.sources.passed_over import first
+from nets.data.sources.source import Images, Labels, Source, first_shape
 from nets.errors import DataError, did_you_mean
 from nets.regular import is_folder, read_text
 

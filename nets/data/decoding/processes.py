@@ -5,7 +5,7 @@ time, and waits without the interpreter's lock. The process reads the files, and
 into memory that both share. Threads alone do not decode faster for being many: resizing holds the
 lock most of the time.
 
-    reading thread                             process (`decoding_process`)
+    reading thread                             process (`process.py`)
           |  --- header, bytes (stdin) -------->   reads and decodes the pictures
           |  --- the next request ------------->   writes the pixels to the shared memory
           |  <-- a line of JSON (stdout) -------
@@ -32,7 +32,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from nets.data.decoding import Picture, Shape, check_shape, decoded
+from nets.data.decoding.encoded import Picture, Shape, check_shape, decoded
 from nets.data.pictures.notices import NOTICES
 from nets.errors import DataError
 
@@ -176,7 +176,7 @@ class _Process:
             "PYTHONPATH": os.pathsep.join(filter(None, sys.path)),
         }
         self._process = subprocess.Popen(
-            [sys.executable, "-P", "-m", "nets.data.decoding_process", str(file), str(size)],
+            [sys.executable, "-P", "-m", "nets.data.decoding.process", str(file), str(size)],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             pass_fds=(file,),

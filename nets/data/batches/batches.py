@@ -14,8 +14,8 @@ from numpy.typing import NDArray
 
 from nets.data.augmentation.augment import floats
 from nets.data.augmentation.mixing import LABELS, Mixing
-from nets.data.source import Source
-from nets.data.transform import Transform, alternate_flips
+from nets.data.augmentation.transform import Transform, alternate_flips
+from nets.data.sources.source import Source
 from nets.definition.params import generator
 from nets.errors import DataError
 

@@ -18,10 +18,10 @@ from typing import Any
 
 from numpy.typing import NDArray
 
-from nets.data.batches import Batches
-from nets.data.device_batches import DeviceBatches
-from nets.data.reused_memory import ReusedMemory
-from nets.data.stream_batches import StreamBatches
+from nets.data.batches.batches import Batches
+from nets.data.batches.device_batches import DeviceBatches
+from nets.data.batches.reused_memory import ReusedMemory
+from nets.data.batches.stream_batches import StreamBatches
 from nets.errors import DataError
 
 Share = tuple[int, int]  # samples [low, high), see Batches.samples

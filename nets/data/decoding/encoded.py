@@ -1,7 +1,7 @@
 """Encoded pictures of a batch, and the function that decodes them to one array.
 
 A source of pictures has a `Decoder`: `decoded`, which decodes in the thread that reads, or the
-processes of `decoding_processes`.
+processes of `processes`.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from nets.data import decode
+from nets.data.decoding import decode
 from nets.errors import DataError, SampleError
 from nets.reasons import reason
 from nets.regular import read_bytes

@@ -8,8 +8,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from nets.data.located import located
-from nets.data.zipped import opened
+from nets.data.sources.located import located
+from nets.data.sources.zipped import opened
 from nets.errors import DataError
 
 SHAPE = (3, 32, 32)

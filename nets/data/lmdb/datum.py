@@ -12,7 +12,7 @@ import numpy as np
 from google.protobuf.message import DecodeError
 from numpy.typing import NDArray
 
-from nets.data import decode
+from nets.data.decoding import decode
 from nets.data.pictures.resizing import resized
 from nets.errors import DataError
 from nets.schema import caffe_pb2 as caffe

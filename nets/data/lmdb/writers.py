@@ -16,10 +16,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from nets.data import datum, decode
-from nets.data.decoding import read_file
-from nets.data.images import name_bytes
-from nets.data.source import Source
+from nets.data.decoding import decode
+from nets.data.decoding.encoded import read_file
+from nets.data.lmdb import datum
+from nets.data.sources.images import name_bytes
+from nets.data.sources.source import Source
 from nets.errors import DataError
 from nets.files.extras import need
 from nets.regular import is_there

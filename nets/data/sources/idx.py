@@ -14,8 +14,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from nets.counting import counted
-from nets.data.located import located
-from nets.data.zipped import opened
+from nets.data.sources.located import located
+from nets.data.sources.zipped import opened
 from nets.errors import DataError
 
 UNSIGNED_BYTE = 0x08

@@ -13,8 +13,8 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from nets.data import decode
-from nets.data.passed_over import PassedOver, first, shown
+from nets.data.decoding import decode
+from nets.data.sources.passed_over import PassedOver, first, shown
 from nets.errors import DataError
 from nets.reasons import reason
 

@@ -11,7 +11,7 @@ from typing import Any, cast
 import numpy as np
 from numpy.typing import NDArray
 
-from nets.data.source import Source
+from nets.data.sources.source import Source
 from nets.errors import DataError
 
 MAX_SIZE = 1 << 27  # a shuffled epoch takes 8 bytes per sample

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from nets.data.decoding import Decoder, check_shape
+from nets.data.decoding.encoded import Decoder, check_shape
 from nets.errors import DataError
 
 TRIED = 100  # damaged samples before one that can be decoded

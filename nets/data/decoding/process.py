@@ -1,6 +1,6 @@
-"""A process that decodes pictures for `decoding_processes`, until its input ends.
+"""A process that decodes pictures for `processes`, until its input ends.
 
-Started as `python -m nets.data.decoding_process FILE SIZE`. FILE is the descriptor of the shared
+Started as `python -m nets.data.decoding.process FILE SIZE`. FILE is the descriptor of the shared
 memory, SIZE its bytes. A request has several pictures: the sizes of its header and of its data, a
 header in JSON, and the data, which are the bytes of the pictures one after the other. The header
 has the place of the first image in the shared memory, the shape that is expected, the place of the
@@ -28,8 +28,8 @@ from typing import Any, BinaryIO
 import numpy as np
 from numpy.typing import NDArray
 
-from nets.data.decoding import Picture
-from nets.data.decoding_processes import PROGRESS, READY, SIZES
+from nets.data.decoding.encoded import Picture
+from nets.data.decoding.processes import PROGRESS, READY, SIZES
 from nets.data.pictures.notices import NOTICES
 
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 
 from nets.counting import counted
 from nets.data.augmentation.augment import ALTERNATING, Augment
-from nets.data.transform import Transform, transforms
+from nets.data.augmentation.transform import Transform, transforms
 from nets.definition.spec import LayerSpec, NetSpec
 
 
