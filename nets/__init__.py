@@ -46,6 +46,7 @@ from nets.definition.zoo import own_solver
 from nets.errors import CheckpointError, DataError, NetError, PrototxtError, SampleError
 from nets.graph.classes import hard_loss, unknown_numbers
 from nets.graph.graph import Net, Stage
+from nets.graph.repeated_net import PassResults
 from nets.graph.whitening import whitened, whitening_layers, whitening_of
 from nets.imported import GraphKeys
 from nets.regular import is_file, is_folder
@@ -60,6 +61,7 @@ __all__ = [
     "NetSpec",
     "OptimizerSettings",
     "ParamSpec",
+    "PassResults",
     "PrototxtError",
     "RateSchedule",
     "SampleError",
