@@ -45,6 +45,8 @@ typed_name         The name by which the user calls the command line, for messag
                    command
 data_waits         The name under which an actor's waits for its data are counted, next to its waits
                    for peers
+device_place       The place of an array in the memory of a device that another process shares
+durations          Durations for people, in the units of their size
 
 A name is imported when it is first used. So role processes import no configuration, and `python -m
 runtime` handles signals before it imports anything that takes time.

@@ -85,6 +85,15 @@ def is_there(path: Path) -> bool:
     return True
 
 
+def size_now(path: Path) -> int:
+    """Return the size of a file in bytes, or 0 if the file cannot be examined: another process may
+    not have made it yet."""
+    try:
+        return path.stat().st_size
+    except OSError:
+        return 0
+
+
 def _check(found: os.stat_result) -> None:
     if stat.S_ISDIR(found.st_mode):
         raise OSError(errno.EISDIR, os.strerror(errno.EISDIR))

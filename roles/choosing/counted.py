@@ -9,8 +9,8 @@ from dataclasses import dataclass
 from roles.choosing.iteration_worth import Worth
 from roles.choosing.preset_candidates import Candidate
 from roles.choosing.speeds import Speed
-from roles.forecasting.prediction_error import spoken
 from roles.tuning.hardware import fewest
+from runtime.durations import duration
 
 
 @dataclass(frozen=True)
@@ -42,12 +42,12 @@ class Counted:
     def by_groups(self) -> str:
         """The predicted seconds of an iteration for each number of groups, in words."""
         return ", ".join(
-            f"{groups}: {spoken(each.seconds)}" for groups, each in self.speeds.items()
+            f"{groups}: {duration(each.seconds)}" for groups, each in self.speeds.items()
         )
 
     def __str__(self) -> str:
         times = "" if self.iterations == 1 else f" x {self.iterations:.3g}"
-        return f"{self.named} {spoken(self.seconds)}{times}"
+        return f"{self.named} {duration(self.seconds)}{times}"
 
     @property
     def named(self) -> str:

@@ -24,13 +24,13 @@ from roles.forecasting.layer_times import table_of, timed_quickly
 from roles.forecasting.plan_forecast import plainly
 from roles.forecasting.prediction import Network
 from roles.forecasting.prediction_basis import PredictionInputs
-from roles.forecasting.prediction_error import spoken
 from roles.forecasting.prediction_inputs import basis_of
 from roles.forecasting.work_times import Times
 from roles.options import Options
 from roles.planning.strategies import preset_called
 from runtime.compute.threads import using
 from runtime.config.sections import ClusterConfig
+from runtime.durations import duration
 from runtime.errors import ConfigError
 from runtime.plan.host_map import several
 from runtime.plan.open_choice import Told
@@ -72,9 +72,10 @@ class Islands:
         if self.seconds * CLEARLY > other:
             return ""
         return (
-            f"predicted {spoken(1 / self.pace.rate)} an iteration, each worth "
-            f"{self.pace.learned:.2f} of one of 'single', so {spoken(self.seconds)}; "
-            f"{best.named} {spoken(other)}, where {best.speed.busiest} is busy {best.speed.use:.0%}"
+            f"predicted {duration(1 / self.pace.rate)} an iteration, each worth "
+            f"{self.pace.learned:.2f} of one of 'single', so {duration(self.seconds)}; "
+            f"{best.named} {duration(other)}, "
+            f"where {best.speed.busiest} is busy {best.speed.use:.0%}"
         )
 
 

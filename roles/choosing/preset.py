@@ -15,11 +15,11 @@ from roles.choosing.iteration_worth import Worth, worth_of
 from roles.choosing.preset_candidates import Candidate, candidates, mistakes
 from roles.choosing.speeds import speeds
 from roles.choosing.trial import LearningTrial, PresetTrial
-from roles.forecasting.prediction_error import spoken
 from roles.options import AUTO, Options, Train, is_auto
 from roles.planning.auto_settings import after_choice
 from roles.planning.measured_runs import options_of_run
 from runtime.config.sections import ClusterConfig
+from runtime.durations import duration
 from runtime.errors import ConfigError
 from runtime.plan.open_choice import Chosen, Told
 
@@ -106,7 +106,7 @@ class PresetChoice:
             best = self.trials[at]
             others = ", ".join(_measured(trial) for trial in self.trials if trial is not best)
             with_groups = best.named.removeprefix(best.name)
-            why = f"{best.source} {spoken(seconds)} an iteration{with_groups}, {others}"
+            why = f"{best.source} {duration(seconds)} an iteration{with_groups}, {others}"
             return self.choose(best.candidate, why)
         if self.trials:
             why = "predicted to be the fastest; the run is too short to measure"
@@ -133,7 +133,7 @@ def _measured(trial: PresetTrial) -> str:
     if trial.failed or trial.seconds is None:
         return f"{trial.named} {'failed' if trial.failed else 'not measured'}"
     times = "" if trial.iterations == 1 else f" x {trial.iterations:.3g}"
-    return f"{trial.named} {spoken(trial.seconds)}{times}"
+    return f"{trial.named} {duration(trial.seconds)}{times}"
 
 
 def _chosen(asked: Train, about: Mapping[str, str], candidate: Candidate, why: str) -> Chosen:

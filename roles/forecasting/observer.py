@@ -16,10 +16,11 @@ from typing import Any
 from roles.forecasting.fitted_model import PROCESSORS, Fit, Fitted, network_of, processors_of
 from roles.forecasting.live_times import LiveTimes
 from roles.forecasting.prediction import device
-from roles.forecasting.prediction_error import TOLERATED, Patience, difference, spoken
+from roles.forecasting.prediction_error import TOLERATED, Patience, difference
 from roles.learning.scoreboard import HELD, RELEASED
 from runtime.compute.work_sums import Sums, processor_seconds
 from runtime.config.sections import ClusterConfig
+from runtime.durations import duration
 from runtime.plan.topology import Placement
 
 FIRST_SECONDS = 2.0  # of training, before anything is predicted from them
@@ -183,9 +184,9 @@ class Forecaster:
             return
         self._said = said
         notes = [*self._unknown, *fit.found.notes]
-        text = f"predicted {spoken(fit.seconds)}, " if fit.seconds else "not predicted, "
+        text = f"predicted {duration(fit.seconds)}, " if fit.seconds else "not predicted, "
         text += (
-            (f"measured {spoken(measured)} an iteration")
+            (f"measured {duration(measured)} an iteration")
             if measured
             else "an iteration, not measured yet"
         )

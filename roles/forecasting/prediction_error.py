@@ -6,6 +6,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
+from runtime.durations import duration
+
 TOLERATED = 0.10  # of the predicted seconds
 PATIENCE = 5.0  # seconds for which a prediction must be wrong before it is reported
 # before a difference with the same cause is reported again: a run that swings is not news every
@@ -30,11 +32,12 @@ class PredictionError:
     @property
     def why(self) -> str:
         """The difference and its cause in words."""
-        text = f"an iteration takes {spoken(self.measured)}, predicted {spoken(self.predicted)}: "
+        measured, predicted = duration(self.measured), duration(self.predicted)
+        text = f"an iteration takes {measured}, predicted {predicted}: "
         if self.station:
             return (
-                f"{text}{self.station} works {spoken(self.found)} of it, predicted "
-                f"{spoken(self.expected)}"
+                f"{text}{self.station} works {duration(self.found)} of it, predicted "
+                f"{duration(self.expected)}"
             )
         if self.measured < self.predicted:
             return (
@@ -98,8 +101,3 @@ class Patience:
         self.told[cause] = now
         self.seconds = miss.measured
         return True
-
-
-def spoken(seconds: float) -> str:
-    """A time for people: "12.1 ms", "3.25 s"."""
-    return f"{seconds:.3g} s" if seconds >= 0.9995 else f"{seconds * 1e3:.3g} ms"

@@ -23,7 +23,7 @@ from roles.options import Options, Train
 from roles.planning.auto_settings import AutoSettings
 from roles.planning.measured_runs import events_of, iteration_of, options_of_run, reading
 from roles.planning.strategies import manner_of, preset_called
-from runtime.drawing.prospect_text import duration
+from runtime.durations import duration
 from runtime.errors import ConfigError
 
 LOSS = "loss"

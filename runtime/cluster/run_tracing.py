@@ -23,6 +23,7 @@ from runtime.messages.message import Message
 from runtime.plan.growth import SPAWNED
 from runtime.plan.topology import SUPERVISOR, Placement
 from runtime.reasons import reason
+from runtime.regular import size_now
 from runtime.tracing.merging import FILE, Clock, Merged, is_unmerged, merge, part_of, write_clocks
 from runtime.transport import host_identity
 
@@ -222,7 +223,7 @@ class Tracing:
         }
         try:
             async with asyncio.timeout(COPY_SECONDS):
-                while any(_size(path) < size for path, size in parts.items()):  # noqa: ASYNC110  # no event for this
+                while any(size_now(path) < size for path, size in parts.items()):  # noqa: ASYNC110  # no event for this
                     await asyncio.sleep(LOOK_SECONDS)
         except TimeoutError:
             text = f"parts of the trace on other hosts did not arrive within {COPY_SECONDS:g} s"
@@ -262,10 +263,3 @@ class Tracing:
 
     def _spawn(self, work: Any) -> None:
         self._task = asyncio.get_running_loop().create_task(work, name="tracing")
-
-
-def _size(path: Path) -> int:
-    try:
-        return path.stat().st_size
-    except OSError:
-        return 0

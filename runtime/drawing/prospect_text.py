@@ -7,6 +7,7 @@ import re
 from collections.abc import Callable, Iterator, Sequence
 
 from runtime.drawing.svg import columns
+from runtime.durations import duration
 from runtime.plan.forecast import shown
 from runtime.plan.prospects import NEAR, Needed, Prospect, Prospects
 
@@ -186,18 +187,3 @@ def _end(
         return (None, None) if choice is None else (choice.to_target, choice.cost)
     seconds = choice.seconds * found.steps
     return seconds, None if choice.hourly is None else choice.hourly * seconds / 3600
-
-
-def duration(seconds: float) -> str:
-    """The time for people: "42.1 s", "12 min 3 s", "3 h 20 min", "4 days 2 h"."""
-    if seconds < 100:
-        return f"{seconds:.3g} s"
-    for small, name, large, above in (
-        (1, "s", 60, "min"),
-        (60, "min", 3600, "h"),
-        (3600, "h", 86400, "days"),
-    ):
-        if seconds < 100 * large or large == 86400:
-            first, rest = divmod(round(seconds / small), large // small)
-            return f"{first} {above} {rest} {name}"
-    raise AssertionError

@@ -15,13 +15,14 @@ from __future__ import annotations
 import os
 import secrets
 import threading
-from collections.abc import Callable, Hashable, Sequence
+from collections.abc import Callable, Hashable
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 from numpy.typing import DTypeLike
 
+from runtime.device_place import DevicePlace
 from runtime.errors import ActorStopped, MessageError
 from runtime.memory.blocks import Blocks
 from runtime.memory.device_arena import DEVICE, DeviceArena, DeviceWindow
@@ -208,19 +209,12 @@ class Borrow:
         self.size += size
         return self.window.bytes_at(offset, size)
 
-    def on_device(
-        self,
-        offset: int,
-        size: int,
-        event: int,
-        shape: Sequence[int],
-        dtype: Any,
-        strides: Sequence[int],
-    ) -> Any:
+    def on_device(self, place: DevicePlace) -> Any:
         """Return an array of the sender's memory on a device (`DeviceWindow.array`)."""
         if self.device is None:
             raise MessageError(
-                "bad_shape", (f"{size} bytes at {offset} of a device's memory that is not open")
+                "bad_shape",
+                f"{place.size} bytes at {place.offset} of a device's memory that is not open",
             )
-        self.size += size
-        return self.device.array(offset, size, event, shape, dtype, strides)
+        self.size += place.size
+        return self.device.array(place)

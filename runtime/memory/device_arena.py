@@ -16,6 +16,7 @@ from typing import Any, Protocol
 
 import numpy as np
 
+from runtime.device_place import DevicePlace
 from runtime.errors import MessageError
 from runtime.memory.blocks import Blocks
 
@@ -214,20 +215,13 @@ class DeviceWindow:
         for handle, size in zip(handles[known:], sizes[known:], strict=True):
             self._opened.append(_Opened(self._memory, handle, size))
 
-    def array(
-        self,
-        offset: int,
-        size: int,
-        event: int,
-        shape: Sequence[int],
-        dtype: Any,
-        strides: Sequence[int],
-    ) -> Any:
-        """Return an array of `size` bytes at `offset`. Work that is queued from now on waits for
-        `event`. Raises MessageError if it does not lie in memory that is open here."""
-        number, place = divmod(offset - DEVICE, SPAN)
+    def array(self, place: DevicePlace) -> Any:
+        """Return the array at a place. Work that is queued from now on waits for its event. Raises
+        MessageError if it does not lie in memory that is open here."""
+        offset, size, event, shape, dtype, strides = place
+        number, start = divmod(offset - DEVICE, SPAN)
         if not (0 <= number < len(self._opened) and 0 <= event < len(self._events)) or (
-            not 0 < size <= self._opened[number].size - place
+            not 0 < size <= self._opened[number].size - start
         ):
             raise MessageError(
                 "bad_shape",
@@ -240,4 +234,4 @@ class DeviceWindow:
             raise MessageError("no_device", f"{size} bytes on a device: {error}") from None
         gone = partial(self._memory.when_done, partial(self._on_drop, offset))
         lease = Lease(offset, lambda _: gone(), opened)
-        return self._memory.array(opened.address + place, size, shape, dtype, strides, lease)
+        return self._memory.array(opened.address + start, size, shape, dtype, strides, lease)

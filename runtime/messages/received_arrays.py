@@ -11,6 +11,7 @@ from typing import Any, Protocol
 
 import numpy as np
 
+from runtime.device_place import DevicePlace
 from runtime.errors import MessageError
 from runtime.messages.arrays import DTYPES, MAX_ARRAYS, MAX_DIMENSIONS
 from runtime.messages.device_arrays import is_shared
@@ -27,16 +28,8 @@ class Borrow(Protocol):
         """Return a read-only view of these bytes in host memory."""
         ...
 
-    def on_device(
-        self,
-        offset: int,
-        size: int,
-        event: int,
-        shape: Sequence[int],
-        dtype: Any,
-        strides: Sequence[int],
-    ) -> Any:
-        """Return an array on the device of this process, which may be read behind `event`."""
+    def on_device(self, place: DevicePlace) -> Any:
+        """Return the array at this place, on the device of this process."""
         ...
 
 
@@ -49,8 +42,8 @@ class _Nothing:
             (f"{size} bytes at {offset} of shared memory, but none is shared with the sender"),
         )
 
-    def on_device(self, offset: int, size: int, *layout: Any) -> Any:
-        return self(offset, size)
+    def on_device(self, place: DevicePlace) -> Any:
+        return self(place.offset, place.size)
 
 
 nothing = _Nothing()
@@ -188,5 +181,6 @@ def _borrowed(
             "bad_shape", (f"{where}: {shape!r:.60} lies in {extent} bytes of shared memory")
         )
     if event is not None:
-        return borrow.on_device(offset, extent, event, shape, dtype, strides)  # type: ignore[no-any-return]  # a device's array
+        there = DevicePlace(offset, extent, event, shape, dtype, strides)
+        return borrow.on_device(there)  # type: ignore[no-any-return]  # a device's array
     return np.ndarray(shape, dtype, borrow(offset, extent), 0, strides)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from runtime.drawing.prospect_text import duration
+from runtime.durations import duration
 from runtime.page.run_history import RunHistory
 from runtime.page.series import Series
 from runtime.records.journal_reading import is_number

@@ -5,6 +5,7 @@ let serial = null; // of the newest page of the run, once the server has named i
 
 // The time for people, as the server writes it.
 function duration(seconds) {
+  if (0 < seconds && seconds < 0.9995) return `${Number((seconds * 1e3).toPrecision(3))} ms`;
   if (seconds < 100) return `${Number(seconds.toPrecision(3))} s`;
   for (const [small, name, large, above] of [[1, "s", 60, "min"], [60, "min", 3600, "h"], [3600, "h", 86400, "days"]])
     if (seconds < 100 * large || large === 86400) {

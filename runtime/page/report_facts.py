@@ -10,8 +10,8 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from runtime.counting import counted
-from runtime.drawing.prospect_text import duration
 from runtime.drawing.svg import svg
+from runtime.durations import duration
 from runtime.page.charts import bars
 from runtime.page.colours import COLOURS, WAITING
 from runtime.page.confusion import matrices

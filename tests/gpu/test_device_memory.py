@@ -19,6 +19,7 @@ BEGIN = """
 import json, os, select, subprocess, sys, threading
 import cupy, fake_cuda, numpy
 from ops import get_backend
+from runtime.device_place import DevicePlace
 from runtime.memory.arena import Arena
 from runtime.memory.device_arena import DeviceArena, DeviceWindow
 backend = get_backend("cupy")
@@ -91,7 +92,7 @@ window.open([bytes.fromhex(one) for one in handles], sizes, [bytes.fromhex(one) 
 assert mapped() == before + 1
 def array():
     offset, event = hear(sys.stdin)[0]
-    return window.array(offset, 32, event, (8,), numpy.dtype("f"), (4,))
+    return window.array(DevicePlace(offset, 32, event, (8,), numpy.dtype("f"), (4,)))
 x = array()
 y = x + 1  # queued
 del x

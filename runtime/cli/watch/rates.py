@@ -8,6 +8,7 @@ from typing import Any
 
 from runtime.cli.watch.run_sampling import Look, State
 from runtime.data_waits import DATA
+from runtime.durations import duration
 
 WAITED = 0.01  # the least share of the time that is shown
 
@@ -91,13 +92,13 @@ def doing(actor: State) -> str:
     """The activity of an actor, in words. If there are several, the one that holds it up."""
     if actor["computing"]:
         label, seconds = actor["computing"]
-        return f"computing {label} for {spoken(seconds)}"
+        return f"computing {label} for {duration(seconds)}"
     if actor["sends"]:
         peer, kind = actor["sends"][0]
         return f"sending {kind} to {peer}: no room on the link"
     if actor["asks"]:
         peer, kind, seconds = actor["asks"][0]
-        return f"waits for {peer} ({kind}) for {spoken(seconds)}"
+        return f"waits for {peer} ({kind}) for {duration(seconds)}"
     return f"handling {actor['handling']}" if actor["handling"] else "idle"
 
 
@@ -107,8 +108,3 @@ def waited(actor: State) -> dict[str, float]:
     for peer, _, seconds in actor["asks"]:
         total[peer] = total.get(peer, 0.0) + seconds
     return total
-
-
-def spoken(seconds: float) -> str:
-    """The time in seconds or milliseconds, for people."""
-    return f"{seconds:.1f} s" if seconds >= 0.9995 else f"{seconds * 1e3:.0f} ms"

@@ -13,11 +13,12 @@ from typing import Any
 from runtime.attached.attach import Client
 from runtime.attached.observed_run import ObservedRun
 from runtime.cli.arguments import HERE, Connection, Switch
-from runtime.cli.watch.rates import doing, spoken
+from runtime.cli.watch.rates import doing
 from runtime.cli.watch.run_sampling import Look, Looking, State, named, seen_by
 from runtime.cli.watch.stack_files import is_called, shortened, stands_still, written
 from runtime.cli.watch.stack_files import native as native_stacks
 from runtime.cluster.operators.operator_messages import JOURNAL
+from runtime.durations import duration
 from runtime.errors import ActorStopped, ConvoyError
 from runtime.plan.run_plan import RunPlan
 from runtime.records import journal_reading
@@ -158,12 +159,12 @@ def _waits(state: State, actors: Sequence[str]) -> Iterator[str]:
             continue
         said = doing(now)
         inbox = f"; {now['inbox']} in its inbox" if now["inbox"] else ""
-        oldest = f", {now['oldest'][0]} for {spoken(now['oldest'][1])}" if now["oldest"] else ""
+        oldest = f", {now['oldest'][0]} for {duration(now['oldest'][1])}" if now["oldest"] else ""
         yield f"{name}: {said}{inbox}{oldest}"
         if now["handling"] and not said.startswith("handling"):
             yield f"  in its handler of {now['handling']}"
         for peer, kind, seconds in now["asks"][said.startswith("waits") :]:
-            yield f"  waits for {peer} ({kind}) for {spoken(seconds)}, too"
+            yield f"  waits for {peer} ({kind}) for {duration(seconds)}, too"
 
 
 def _greetings(directory: Path, damaged: LeftOut) -> dict[str, dict[str, Any]]:

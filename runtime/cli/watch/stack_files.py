@@ -18,6 +18,7 @@ from runtime.attached.observed_run import ObservedRun
 from runtime.cluster.operators.operator_messages import STACKS
 from runtime.errors import ConfigError
 from runtime.machine.stacks import INTO_FILE, stacks_of
+from runtime.regular import size_now
 
 HERE_SECONDS = 2.0  # until the stacks are written on this host
 FAR_SECONDS = 8.0  # until they are copied from another host
@@ -56,7 +57,7 @@ async def written(seen: ObservedRun, process: str, pid: int | None, client: Clie
     time."""
     path = stacks_of(seen.directory, process)
     await seen.refresh(STACKS)
-    before = _size(path)
+    before = size_now(path)
     if pid is not None:
         with suppress(ProcessLookupError):
             os.kill(pid, INTO_FILE)
@@ -68,7 +69,7 @@ async def written(seen: ObservedRun, process: str, pid: int | None, client: Clie
             while True:  # written in one go, so a file that has stopped growing is whole
                 await asyncio.sleep(LOOK_SECONDS)
                 await seen.refresh(STACKS)
-                size, last = _size(path), size
+                size, last = size_now(path), size
                 if size == last > before:
                     break
     if size <= before:
@@ -111,10 +112,3 @@ async def native(pid: int) -> list[str]:
             "it needs the right to trace: root, or kernel.yama.ptrace_scope = 0",
         ]
     return done.stdout.splitlines()
-
-
-def _size(path: Path) -> int:
-    try:
-        return path.stat().st_size
-    except OSError:
-        return 0

@@ -6,9 +6,9 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from runtime.cli.watch.bottleneck import bottleneck
-from runtime.cli.watch.rates import Row, spoken
-from runtime.report.columns import Column, cut, packed, table, wrapped
-from runtime.report.columns import spoken as spoken_fields
+from runtime.cli.watch.rates import Row
+from runtime.durations import duration
+from runtime.report.columns import Column, cut, packed, spoken, table, wrapped
 from runtime.report.run_state import DETAILS
 
 COLUMNS = (
@@ -53,7 +53,7 @@ def sheet(
 def _progress(fields: Mapping[str, Any], width: int) -> str:
     """The fields of the last progress report that fit. Details are left out first."""
     names = sorted(fields, key=lambda name: name in DETAILS)
-    said = spoken_fields({name: fields[name] for name in names})
+    said = spoken({name: fields[name] for name in names})
     return packed((f"{name} {value}" for name, value in said), width)
 
 
@@ -75,7 +75,7 @@ def _cells(row: Row) -> tuple[str, ...]:
         _share(row.predicted),
         ", ".join(f"{peer} {share:.0%}" for peer, share in row.waits.items()),
         str(row.inbox),
-        "" if row.oldest is None else spoken(row.oldest),
+        "" if row.oldest is None else duration(row.oldest),
         "" if row.messages is None else f"{row.messages:.0f}",
         "" if row.bytes is None else f"{row.bytes / 1e6:.1f}",
     )

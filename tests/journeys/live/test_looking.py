@@ -80,7 +80,7 @@ async def test_top_shows_the_computing_and_waiting_actors_and_the_bottleneck(
         assert actors["asker"]["waits"]["deaf"] == pytest.approx(1.0, abs=0.05)
         # a greeting may be in transit
         assert actors["deaf"]["computing"] == 0.0 and actors["deaf"]["inbox"] <= 1
-        assert found["bottleneck"].startswith("busy ") or "waiting for deaf" in found["bottleneck"]
+        assert found["bottleneck"].startswith("busy ") or "wait for deaf" in found["bottleneck"]
 
 
 @pytest.mark.slow

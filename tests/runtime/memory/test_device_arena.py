@@ -13,6 +13,7 @@ import numpy as np
 import pytest
 
 from runtime.actors.device_sharing import DeviceOpened, DeviceSharing, OpenDevice
+from runtime.device_place import DevicePlace
 from runtime.errors import ActorStopped, MessageError
 from runtime.memory.arena import Arena, Borrow, Loan
 from runtime.memory.device_arena import (
@@ -152,7 +153,7 @@ def test_a_reader_returns_an_array_only_after_the_device_has_read_it() -> None:
     dropped: list[int] = []
     window = DeviceWindow(driver, dropped.append)
     window.open(arena.handles, arena.sizes, arena.events)
-    seen = window.array(offset, 32, 1, (2, 4), np.dtype(np.float32), (16, 4))
+    seen = window.array(DevicePlace(offset, 32, 1, (2, 4), np.dtype(np.float32), (16, 4)))
     assert driver.waited == [1]
     assert (seen.view(np.uint8) == 7).all()
     part = seen[1:]
@@ -181,7 +182,7 @@ def test_bytes_and_events_that_are_not_open_here_are_refused(
     window = DeviceWindow(driver, lambda offset: None)
     window.open(arena.handles, arena.sizes, arena.events)
     with pytest.raises(MessageError, match="not open here"):
-        window.array(offset, size, event, (size,), np.dtype(np.uint8), (1,))
+        window.array(DevicePlace(offset, size, event, (size,), np.dtype(np.uint8), (1,)))
 
 
 class Shared:

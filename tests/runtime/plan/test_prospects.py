@@ -9,7 +9,7 @@ from dataclasses import replace
 import pytest
 
 from runtime.drawing.chart import chart
-from runtime.drawing.prospect_text import busiest, duration, outline
+from runtime.drawing.prospect_text import busiest, outline
 from runtime.plan.prospects import Needed, Prospect, Prospects
 
 SVG = "{http://www.w3.org/2000/svg}"
@@ -94,20 +94,6 @@ def test_stations_that_are_busy_to_different_degrees_have_separate_figures() -> 
         "conv-2 out 12 %",
         "conv-1 out 10 %",
     ]
-
-
-@pytest.mark.parametrize(
-    ("seconds", "text"),
-    [
-        (0.01234, "0.0123 s"),
-        (99.4, "99.4 s"),
-        (725, "12 min 5 s"),
-        (12_000, "3 h 20 min"),
-        (360_000, "4 days 4 h"),
-    ],
-)
-def test_a_duration_is_shown_in_the_units_of_its_size(seconds: float, text: str) -> None:
-    assert duration(seconds) == text
 
 
 def test_the_chart_has_axes_with_units_a_curve_measured_points_and_needs_no_colours() -> None:
