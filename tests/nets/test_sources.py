@@ -103,7 +103,10 @@ def test_a_folder_per_class_is_labelled_in_the_order_of_names(tmp_path):
     [
         ("1.png", 'like the first: give color = "color" or "gray"'),
         ("2.png", "like the first: give new_height and new_width"),
-        ("3.png", 'like the first: give new_height and new_width, and give color = "color" or "gray"'),
+        (
+            "3.png",
+            'like the first: give new_height and new_width, and give color = "color" or "gray"',
+        ),
     ],
 )
 def test_a_picture_that_differs_from_the_first_is_reported_with_the_keys_that_help(

@@ -56,7 +56,7 @@ class KeptChoices:
         try:
             with open(path, "rb", opener=_at_once) as file:
                 if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
-                    raise ValueError("it is not a regular file; delete it")
+                    raise ValueError("it is not a regular file; delete it")  # noqa: TRY301  # told below
                 return parsed(file.read(MOST_BYTES), wanted)
         except FileNotFoundError:
             return None
