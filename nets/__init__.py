@@ -18,6 +18,7 @@ regular      The opening of files that a user names: only regular files are open
 reasons      The reasons why the system refused something, in words for users
 counting     Numbers of things in words: "1 image", "2 images"
 siblings     Convoy's packages that this one imports
+parent       A request to the system about the parent of this process
 
 No code here knows messages, sockets or machines.
 """

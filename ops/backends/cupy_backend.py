@@ -27,6 +27,7 @@ from ops.cuda.graphs import Graphs
 from ops.cuda.image_layout import TO_LOGICAL, like, new_images, step_of
 from ops.cuda.launch import Launcher
 from ops.cuda.losses import Losses
+from ops.cuda.memory_pool import use_pool
 from ops.cuda.normalise import Normalisation
 from ops.cuda.pixels import Pixels
 from ops.cuda.pointwise import Pointwise
@@ -58,6 +59,7 @@ def _cupy(device: int) -> Any:
         ) from missing
     cuda_driver.start(device)
     cupy.cuda.Device(device).use()
+    use_pool(cupy)
     return cupy
 
 
