@@ -121,7 +121,7 @@ class AgentLauncher(Launcher):
                 self._opening[each.name] = asyncio.create_task(
                     opening, name=f"opening of {each.name}"
                 )
-        if self._is_lost(machine.name):
+        if self.is_lost(machine.name):
             await self._open_again(machine, self._reception)
             return
         if not self._opened:  # a machine that fails ends the start, whichever it is
@@ -133,10 +133,13 @@ class AgentLauncher(Launcher):
             self._opened = True
             self.patience = 0.0  # from here on no person is involved
 
-    def _is_lost(self, machine: str) -> bool:
-        """Whether the machine was opened, and its agent is gone or did not come."""
-        known, opening = self._machines.get(machine), self._opening[machine]
-        failed = opening.done() and (opening.cancelled() or opening.exception() is not None)
+    def is_lost(self, machine: str) -> bool:
+        known, opening = self._machines.get(machine), self._opening.get(machine)
+        failed = (
+            opening is not None
+            and opening.done()
+            and (opening.cancelled() or opening.exception() is not None)
+        )
         return failed or (known is not None and known.stage is Stage.GONE)
 
     async def _open_again(self, machine: Machine, reception: Reception) -> None:

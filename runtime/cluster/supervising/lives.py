@@ -18,7 +18,7 @@ from runtime.cluster.supervising.processes import Processes
 from runtime.cluster.supervising.rejoining import Rejoining
 from runtime.cluster.supervising.supervised_run import SupervisedRun
 from runtime.cluster.warnings import WARNING
-from runtime.errors import Absent, ConvoyError, LaunchError
+from runtime.errors import ConvoyError, LaunchError
 
 
 class Lives:
@@ -58,10 +58,19 @@ class Lives:
                 with suppress(ConvoyError):  # it was reported
                     await self._start_again(process)
 
+    def is_lost(self, process: str) -> bool:
+        """Whether the machine of a process is lost, so that no process can be started there."""
+        return self._launcher.is_lost(self._run.roll.spec(process).machine)
+
     async def stays_away(self, process: str, why: str) -> None:
-        """Let the run go on without a process that has died. `why` describes the death."""
+        """Let the run go on without a process that has died. `why` describes the death. A lost
+        machine is tried again, if its launcher can do that without a person."""
         run = self._run
         text = f"process {process} on {run.roll.host(process)} {why}; the run goes on without it"
+        if self.is_lost(process) and self._launcher.reopens:
+            machine = run.roll.spec(process).machine
+            text += f" until machine '{machine}' is back"
+            self._rejoining.lost(machine)
         run.event(WARNING, {"text": text, "process": process})
         run.revival.stays_away(process)
         run.condemned.pop(process, None)
@@ -82,8 +91,6 @@ class Lives:
                 return
             run.supervision.note(process, "exit", run.now())
             await self.stays_away(process, f"could not be started again: {error}")
-            if isinstance(error, Absent) and self._launcher.reopens:
-                self._rejoining.lost(error.machine)
             raise
 
     async def _next_life(self, process: str) -> None:
