@@ -55,6 +55,10 @@ def scale(
             raise ConfigError([f"{name}: found {said}, expected at least 1"])
     if workers is groups is None and not (without or including):
         raise ConfigError(["nothing is to change: give --workers, --groups, --without or --with"])
+    if both := sorted({*without} & {*including}):
+        raise ConfigError(
+            [f"found '{both[0]}' with --without and --with, expected only one of them"]
+        )
     wish = {
         "workers": workers or 0,
         "groups": groups or 0,
@@ -76,7 +80,7 @@ async def _scaled(run: Path | None, connection: Connection, wish: dict[str, Any]
         for warning in scaled.warnings:
             console.warn(warning)
         if scaled.live:
-            console.say(f"{looked.place}: {scaled.at}; the others went on meanwhile")
+            console.say(f"{looked.place}: {scaled.at}")
             return 0
         await looked.follow(scaled.run, VANISHED_SECONDS)
         await _begun(looked)
