@@ -43,11 +43,15 @@ class Setting:
 
 
 def islands(name: str = "", rate: float = 1.0, form: str = "int4", **keys: Any) -> Setting:
-    """Four islands with these keys of the preset. Their outer momentum is the one that the preset
-    chooses, unless it is given."""
+    """Four islands with these keys of the preset, which are in the name unless one is given. Their
+    outer momentum is the one that the preset chooses, unless it is given."""
+    said = {"outer_momentum": "chosen", **keys}
+    words = (
+        f"{key.replace('_', ' ')} {f'{value:g}' if isinstance(value, float) else value}"
+        for key, value in said.items()
+    )
+    name = name or ", ".join(["islands", *words])
     strategy = {"preset": "islands", "workers": 4, "options": {"leave_out": False, **keys}}
-    momentum = f"{keys['outer_momentum']:g}" if "outer_momentum" in keys else "chosen"
-    name = name or f"islands, outer momentum {momentum}"
     return Setting("islands", name, strategy, rate, form=form)
 
 
