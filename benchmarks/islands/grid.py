@@ -20,6 +20,7 @@ was cut off continues. The load of the machine changes no number.
 from __future__ import annotations
 
 import argparse
+import itertools
 import math
 import time
 from collections.abc import Collection, Iterable, Mapping, Sequence
@@ -35,9 +36,11 @@ from benchmarks.islands.settings import (
     FIRST,
     FORMS,
     LESIONS,
+    ON_FAST_LINKS,
     OTHERS,
     PRESETS,
     REPLICAS,
+    TWICE,
     Setting,
     islands,
 )
@@ -138,19 +141,22 @@ class Grid:
         return max(accuracies, key=accuracies.__getitem__, default=None)
 
     def reaches(self, where: Where, setting: Setting, target: float) -> float | None:
-        """The seconds to the target, over the means of the seeds. Infinite if no run reached it.
-        None if nothing is measured or a run diverged."""
-        points = []
-        for length in (where.iterations, round(SHORTER * where.iterations)):
-            found = self.seeds(where, setting, length)
-            if any(each.diverged for each in found):
-                return None
-            if found:
-                mean = fmean(each.accuracy for each in found)
-                points.append((fmean(each.seconds for each in found), mean))
-                if mean < target:
-                    break
+        """The seconds to the target, over the means of the seeds: of the whole length, and of a
+        shorter run if that reaches the target, else of a longer one. Infinite if no run reached it.
+        None if nothing is measured, or runs diverged."""
+        points = self._points(where, setting, where.iterations)
+        reached = any(accuracy >= target for _, accuracy in points)
+        other = round(SHORTER * where.iterations) if reached else EIGHT_EPOCHS[where.net]
+        points += self._points(where, setting, other)
         return seconds_to(target, points) if points else None
+
+    def _points(self, where: Where, setting: Setting, length: int) -> list[tuple[float, float]]:
+        """The mean seconds and accuracy of the seeds at this length. Empty if there are none, or
+        one diverged."""
+        found = self.seeds(where, setting, length)
+        if not found or any(each.diverged for each in found):
+            return []
+        return [(fmean(each.seconds for each in found), fmean(each.accuracy for each in found))]
 
 
 def seconds_to(target: float, points: Sequence[tuple[float, float]]) -> float:
@@ -185,6 +191,7 @@ def measured(given: argparse.Namespace) -> Record:
     record = Record("Islands next to other presets, with real gradients on the virtual clock")
     best = _tuned(grid, HERE)
     _bars(grid, record, best)
+    _tried(grid, record)
     _lesions(grid, record, best)
     for net in ITERATIONS:
         _cells(grid, record, net, best if net == HERE.net else _tuned(grid, Where(net)))
@@ -256,15 +263,17 @@ def _judge_times(
     # replicas need the samples of one process, at their own pace
     of_ring = alone / FASTEST * ring.seconds / PACE if alone and ring else None
     of_all = ring.megabytes / PACE * HERE.iterations if ring else None
-    allowed = sum(SPEEDS[HERE.speeds]) / max(SPEEDS[HERE.speeds])
+    allowed = sum(SPEEDS[HERE.speeds]) / max(SPEEDS[HERE.speeds]) - 1
     if ours is not None and math.isinf(ours):
-        record.note(f"islands: the target is {LATER} in {HERE.iterations} iterations")
+        record.note(f"islands: the target is {LATER} by any run that was measured")
     _judge(record, "periods", whole.gains if whole else None, least=PERIODS)
     _judge(record, "time to the target, to that at 10 Gbit/s", _ratio(ours, fast), most=1.15)
     _judge(record, "times sooner than replicas", _ratio(of_ring, ours), least=5)
     sooner = _ratio(min(others), ours) if every else None
     _judge(record, "times sooner than the best other preset", sooner, least=1.5)
-    _judge(record, "times sooner than the fastest alone", _ratio(alone, ours), least=0.6 * allowed)
+    _judge(
+        record, "times sooner than the fastest alone", _ratio(alone, ours), least=1 + 0.6 * allowed
+    )
     share = _ratio(pace, HERE.home.rows_per_second)
     _judge(record, "samples a second, of the sum of all machines", share, least=0.9)
     sent = _ratio(100 * whole.megabytes if whole else None, of_all)
@@ -292,6 +301,20 @@ def _judge_epochs(grid: Grid, record: Record, best: Mapping[str, Setting]) -> No
     _judge(record, "points behind one process after eight epochs, one seed", behind, most=2)
 
 
+def _tried(grid: Grid, record: Record) -> None:
+    """All settings that were tried at the speeds of the bars."""
+    columns = "setting", "Mbit/s", "accuracy in %", "virtual seconds", "MB", "periods"
+    samples = BATCH * HERE.iterations
+    record.table(f"settings tried, {HERE.net}, {HERE.speeds}, {samples} samples, seed 1", *columns)
+    fast = replace(HERE, mbit=10_000)
+    each = [(HERE, setting) for setting in itertools.chain(*ALL.values(), [TWICE])]
+    for where, setting in each + [(fast, setting) for setting in ON_FAST_LINKS]:
+        if (ran := grid.ran(where, setting)) is not None:
+            shown = 100 * ran.accuracy if ran.accuracy else "diverged"
+            record.row(str(setting), where.mbit, shown, ran.seconds, ran.megabytes, ran.gains)
+    record.note(f"{TWICE}: twice the speed, if nothing waited, would take half of its seconds")
+
+
 def _lesions(grid: Grid, record: Record, best: Mapping[str, Setting]) -> None:
     """Islands without one of their parts."""
     record.table(
@@ -300,11 +323,8 @@ def _lesions(grid: Grid, record: Record, best: Mapping[str, Setting]) -> None:
     if "islands" not in best:
         return
     whole = best["islands"]
-    options = whole.strategy["options"]
-    cut = [
-        islands(f"islands, {name}", whole.rate, **(options | keys))
-        for name, keys in LESIONS.items()
-    ]
+    keys = {key: value for key, value in whole.strategy["options"].items() if key != "leave_out"}
+    cut = [islands(rate=whole.rate, **(keys | lesion)) for lesion in LESIONS]
     for setting in (whole, *cut, *(replace(whole, form=form) for form in FORMS)):
         ran = grid.ran(HERE, setting)
         cells: list[Any] = [MISSING] * 4

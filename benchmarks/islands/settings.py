@@ -85,10 +85,21 @@ REPLICAS = Setting(
     "replicas, ring",
     {"preset": "replicas", "workers": 4, "exchange": "ring", "shares": "throughput"},
 )
+PLAIN = {"outer_momentum": 0.0}
 FIRST = {
     "alone": [alone(rate) for rate in (4, 2, 1, 8)],
-    "islands": [islands(rate=4)],
+    "islands": [
+        *(islands(rate=rate) for rate in (4, 2, 1)),
+        islands(rate=2, **PLAIN),
+        islands(rate=2, **PLAIN, outer_rate=1.5),
+        islands(rate=2, **PLAIN, period=8),
+        islands(rate=2, outer_momentum=0.2, period=12, grace=0.05),
+        islands(rate=1.5, period=12, grace=0.05),
+    ],
 }
+# Half of its seconds are those of machines with twice the speed of the fastest that never wait
+TWICE = replace(alone(2), name="fastest alone, batch 64", batches=2)
+ON_FAST_LINKS = [islands(rate=1), islands(rate=2, form="float32", **PLAIN, period=4)]
 OTHERS = {
     "omnivore": [omnivore(momentum, rate) for rate in (2, 1) for momentum in (0.6, 0.0)],
     "sparknet": [sparknet(tau, 4) for tau in (16, 64, 4)],
@@ -97,10 +108,10 @@ OTHERS = {
 }
 ALL = FIRST | OTHERS
 PRESETS = (*ALL, REPLICAS.preset)
-LESIONS = {
-    "no grace window": {"grace": 0.0},
-    "equal steps": {"steps": "equal"},
-    "outer momentum 0": {"outer_momentum": 0.0},
-    "outer momentum 0.5": {"outer_momentum": 0.5},
-}
+LESIONS: tuple[dict[str, Any], ...] = (
+    {"grace": 0.0},
+    {"steps": "equal"},
+    {"outer_momentum": 0.0},
+    {"outer_momentum": 0.5},
+)
 FORMS = ("float32", "int8")

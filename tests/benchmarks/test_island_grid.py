@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import math
 from collections.abc import Iterator
+from dataclasses import asdict
 from pathlib import Path
 
 import pytest
@@ -13,7 +14,7 @@ from benchmarks.helpers.report import Record
 from benchmarks.islands import grid, homes, real_time
 from benchmarks.islands.grid import MISSING, REPLICAS, Grid, Where, islands, seconds_to
 from benchmarks.islands.homes import FASTEST, Emulated, drawn
-from benchmarks.islands.runs import TESTS
+from benchmarks.islands.runs import TESTS, Ran
 from benchmarks.presets.runs import Data
 from benchmarks.tuning.kept import Kept
 
@@ -34,6 +35,30 @@ def digits() -> Iterator[Data]:
 )
 def test_the_time_to_a_target_lies_between_those_of_two_runs(target: float, seconds: float) -> None:
     assert seconds_to(target, [(400.0, 0.94), (100.0, 0.90)]) == pytest.approx(seconds)
+
+
+@pytest.mark.parametrize(
+    ("target", "seconds"), [(0.60, 70.0), (0.70, 100.0), (0.75, 141.42), (0.80, 200.0)]
+)
+def test_a_run_that_misses_the_target_in_the_whole_length_is_followed_by_a_longer_one(
+    digits: Data, target: float, seconds: float
+) -> None:
+    kept = Kept()
+    setting = islands("ours")
+    whole = DIGITS.iterations
+    for length, found in {
+        round(grid.SHORTER * whole): Ran(accuracy=0.60, seconds=70.0),
+        whole: Ran(accuracy=0.70, seconds=100.0),
+        grid.EIGHT_EPOCHS["lenet"]: Ran(accuracy=0.80, seconds=200.0),
+    }.items():
+        kept.put(f"{setting} on {DIGITS}, {digits.digits_name}, {length}, seed 1", asdict(found))
+    reached = Grid(digits, kept, 0.0).reaches(DIGITS, setting, target)
+    assert reached == pytest.approx(seconds, abs=0.01)
+
+
+def test_settings_of_islands_with_different_keys_have_different_names() -> None:
+    keys = [{}, {"period": 8}, {"outer_momentum": 0.0}, {"outer_momentum": 0.0, "grace": 0.05}]
+    assert len({str(islands(rate=2, **each)) for each in keys}) == len(keys)
 
 
 def test_a_trial_of_the_grid_is_made_once_and_tested_while_it_runs(
