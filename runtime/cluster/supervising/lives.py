@@ -118,12 +118,12 @@ class Lives:
         )
 
     def is_there(self, machine: str) -> bool:
-        """Whether the machine has processes, and the run goes on without none of them."""
+        """Whether the machine has processes, and all of them take part in the run."""
         processes = self._of([machine])
         return bool(processes) and all(map(self._takes_part, processes))
 
     def has_left(self, machine: str) -> bool:
-        """Whether the machine has processes, and the run goes on without all of them."""
+        """Whether the machine has processes, and none of them takes part in the run."""
         processes = self._of([machine])
         return bool(processes) and not any(map(self._takes_part, processes))
 
