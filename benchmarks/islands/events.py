@@ -63,6 +63,7 @@ ASLEEP = (0.5, 3.0)  # seconds after its island is left aside
 BETWEEN = 4.0  # seconds between two deaths of the outer server
 DISPLAY = 500  # iterations
 MEASURED = 10  # events from one measurement of memory to the next
+START = 240.0  # seconds until the run trains: five agents import all sources at once
 PATIENCE = 60.0
 PAUSE = 0.3  # bars, in seconds
 BACK = 5.0
@@ -79,7 +80,9 @@ environment = {{ PYTHONPATH = "{path}", CONVOY_THREADS = "1", {notes} = "{folder
 MORE = """program = "benchmarks.islands.noted"
 [launcher]
 kind = "ssh"
+start_seconds = {start}
 [liveness]
+start_seconds = {start}
 link_seconds = {link}
 [checkpoint]
 seconds = 0
@@ -266,7 +269,7 @@ def _cluster(made: list[Machine], folder: Path) -> Path:
         batch=BATCH,
         times=times | {"*/*": 0},
         strategy='options = { leave_out = false }\n[train.gradients]\nformat = "int4"\n',
-        more=MORE.format(link=LINK) + tables,
+        more=MORE.format(link=LINK, start=START / 2) + tables,
     )
     cluster = wanted.write(folder)
     solver = folder / "solver.prototxt"
@@ -284,7 +287,7 @@ def _site(folder: Path) -> Iterator[Site]:
         ssh = SshDouble(folder, {f"m{n}": each.namespace for n, each in enumerate(made)})
         run = Survivor(_cluster(made, folder), ssh.path(environment()))
         ends.callback(run.stop)
-        run.until("progress ")
+        run.until("progress ", START)
         yield Site(made, ssh, folder, run)
 
 

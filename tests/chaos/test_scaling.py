@@ -170,8 +170,10 @@ def test_an_impossible_scale_request_is_refused_with_a_reason_and_the_run_goes_o
     assert "is already with machine 'local'" in capsys.readouterr().out
     assert run.newest == directory
     run.until("progress ")
+    monkeypatch.setattr("runtime.cli.scale.PATIENT_SECONDS", 0.0)
     assert main(["scale", "--workers", "3"]) == 0
     told = capsys.readouterr()
+    assert "waits; the output of `up` shows what it waits for" in told.out
     assert "continues at iteration" in told.out
     assert main(["ps"]) == 0
     assert directory.name not in capsys.readouterr().out.split()

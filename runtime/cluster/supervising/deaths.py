@@ -78,7 +78,8 @@ class Deaths:
         halting = run.is_halting(process)
         # a process that is lost with its machine has not failed itself: that death does not count
         waits = self._lives.is_lost(process) and run.may_stay_away(process)
-        restarts = run.restarts(process) and not waits
+        killed = status < 0 and process not in run.condemned
+        restarts = run.restarts(process, killed=killed) and not waits
         run.supervision.note(process, "exit", run.now())
         if process in run.leaving:
             run.leaving[process].set()

@@ -13,12 +13,14 @@ from contextlib import suppress
 from runtime.actors.actor import Actor
 from runtime.actors.node import Node
 from runtime.cluster.launcher import Launcher
-from runtime.cluster.lifecycle import Gone, Restarting, agent_of
+from runtime.cluster.lifecycle import Gone, LifeStage, Restarting, agent_of
 from runtime.cluster.supervising.processes import Processes
 from runtime.cluster.supervising.rejoining import Rejoining
 from runtime.cluster.supervising.supervised_run import SupervisedRun
 from runtime.cluster.warnings import WARNING
 from runtime.errors import ConvoyError, LaunchError
+
+LOOK_SECONDS = 0.05  # between two looks at a process that begins
 
 
 class Lives:
@@ -116,12 +118,12 @@ class Lives:
         )
 
     def is_there(self, machine: str) -> bool:
-        """Whether the machine has processes, and the run goes on without none of them."""
+        """Whether the machine has processes, and all of them take part in the run."""
         processes = self._of([machine])
         return bool(processes) and all(map(self._takes_part, processes))
 
     def has_left(self, machine: str) -> bool:
-        """Whether the machine has processes, and the run goes on without all of them."""
+        """Whether the machine has processes, and none of them takes part in the run."""
         processes = self._of([machine])
         return bool(processes) and not any(map(self._takes_part, processes))
 
@@ -153,10 +155,20 @@ class Lives:
             await self._launcher.part(machine)
 
     async def bring_back(self, machines: Sequence[str]) -> None:
-        """Start the processes of these machines again, for a person. Raises LaunchError if that is
-        impossible: the run then goes on without them."""
+        """Start the processes of these machines again, for a person, and wait until they have
+        begun. Raises LaunchError if that is impossible: the run then goes on without them."""
         for name in machines:
             await self._rejoining.at_once(name)
+        for process in self._of(machines):
+            await self._begun(process)
+
+    async def _begun(self, process: str) -> None:
+        run = self._run
+        while not run.supervision.is_at(process, LifeStage.RUNNING):
+            if run.revival.is_away(process):
+                text = "could not begin again; the output of `up` shows why"
+                raise LaunchError(f"process {process} on {run.roll.host(process)} {text}")
+            await asyncio.sleep(LOOK_SECONDS)
 
     async def _ready(self, machine: str) -> None:
         """Have a machine that can start processes."""

@@ -3,7 +3,7 @@ decision, on which the supervisor acts.
 
 A process is started again if all its actors allow it, by `restarts` in their options: the number of
 deaths that each may survive. The process of the lead actor is never started again. A process that
-dies before it runs would die again, so it stays away.
+fails before it runs would fail again, so it stays away; one that is killed by then has not failed.
 
 Without a process that stays away the run ends, unless all actors of the process are optional and
 another optional process is left.
