@@ -60,7 +60,9 @@ def compare(
     wanted = score or found[0].summary.score or "loss"
     known = {name for each in curves for name in (*each.tests, *each.training)}
     if score and score not in known:
-        raise ConfigError([f"--score {score}: no run here reports it{hint(score, known)}"])
+        raise ConfigError(
+            [f"--score {score}: none of these runs reports this score{hint(score, known)}"]
+        )
     keys = differing([run.keys for run in found])
     console = Teller()
     for note in dict.fromkeys(notes):

@@ -78,7 +78,9 @@ def _reader(name: str, runs: Sequence[ListedRun], option: str) -> Callable[[List
     if len(keys) == 1 or not runs:
         return lambda run: run.keys.get(keys[0]) if keys else None
     if keys:
-        raise ConfigError([f"{option} {name}: found several keys: {', '.join(keys)}; say which"])
+        raise ConfigError(
+            [f"{option} {name}: several keys have this name: {', '.join(keys)}; give one of them"]
+        )
     ends = {key.rpartition(".")[2] for key in known}
     choices = {*FACTS, *scores, *ends}
     near = hint(name, choices) if len(choices) < 40 else hint(name, {*FACTS, *scores})

@@ -32,4 +32,4 @@ async def _saved(run: Path | None, connection: Connection) -> int:
             if event.name == "checkpoint" and not event.fields.get("timed"):
                 Teller().say(str(looked.place / event["file"]))
                 return 0
-    raise ProgramFailed(f"{looked.name}: it ended without saving a checkpoint")
+    raise ProgramFailed(f"{looked.name}: the run ended without saving a checkpoint")

@@ -55,7 +55,9 @@ def scale(
         if said is not None and said < 1:
             raise ConfigError([f"{name}: found {said}, expected at least 1"])
     if workers is groups is None and not (without or including):
-        raise ConfigError(["nothing is to change: give --workers, --groups, --without or --with"])
+        raise ConfigError(
+            ["found no change to make, expected --workers, --groups, --without or --with"]
+        )
     if both := sorted({*without} & {*including}):
         raise ConfigError(
             [f"found '{both[0]}' with --without and --with, expected only one of them"]

@@ -13,7 +13,10 @@ from runtime.config.validation import Sections
 from runtime.machine.addresses import is_loopback
 from runtime.suggest import hint, near_hint
 
-NOT_OVER_IPC = "is another host, which links.transport = 'ipc' does not reach: remove that key"
+NOT_OVER_IPC = (
+    "names another host, but links.transport = 'ipc' links processes of one host only: remove "
+    "links.transport"
+)
 MACHINE = "machine"  # metrics.address: each process serves at the address of its machine
 MOST_NAMED = 20  # machines that one message lists
 
@@ -103,10 +106,12 @@ def _metrics_elsewhere(raw: RawConfig, sections: Sections) -> Iterator[Problem]:
         return
     if any(_is_elsewhere(machine) for machine in sections.machine):
         text = (
-            "shows the metrics to all users who reach these machines, and their names are "
-            "not known here"
+            "metrics.readers cannot limit the users of other machines, since their names are not "
+            "known here"
         )
-        yield raw.problem(("metrics", "address"), f"{text}: write metrics.readers = ['*'] too")
+        yield raw.problem(
+            ("metrics", "address"), f"{text}: set metrics.readers = ['*'] to admit all users"
+        )
 
 
 def _unreachable(
@@ -134,9 +139,9 @@ def _unreachable(
         key = next((each for each in keys if each in given), "address")
         text = (
             f"{which} has {key} {_as_given(machine, key)}: launcher '{LOCAL}' starts processes on "
-            "this machine only (loopback"
+            "this machine only"
         )
-        text = f"{show_text(text, 180)} address): set launcher.kind"
+        text = f"{show_text(text, 180)}, at a loopback address: set launcher.kind, such as to 'ssh'"
         yield raw.problem(("machine", index, key), text)
     elif _is_elsewhere(machine) and over_ipc:
         yield raw.problem(("machine", index, "address"), NOT_OVER_IPC)

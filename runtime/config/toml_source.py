@@ -204,8 +204,8 @@ def _hint(absent: Path) -> str:
         return ""
     there = list(islice(absent.parent.glob(f"*/{CLUSTER_FILE}"), MOST_NAMED))
     named = " or ".join(show_text(str(path)) for path in sorted(there))
-    found = f"name the one that is meant, such as {named}; " if named else ""
-    return f"; {found}{shown('init')} writes one to begin with"
+    found = f"give the path of one, such as {named}; " if named else ""
+    return f"; {found}{shown('init')} writes a first one"
 
 
 def _syntax_problem(path: Path, text: str, message: str) -> str:

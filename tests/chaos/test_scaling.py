@@ -159,7 +159,7 @@ def test_an_impossible_scale_request_is_refused_with_a_reason_and_the_run_goes_o
     monkeypatch.chdir(tmp_path)
     for words, told in (
         (["--workers", "0"], "--workers: found 0, expected at least 1"),
-        ([], "nothing is to change: give --workers, --groups, --without or --with"),
+        ([], "found no change to make, expected --workers, --groups, --without or --with"),
         (["--workers", "17"], "cannot share a batch of 16 images"),
         (["--with", "elsewhere"], "no machine of this run is called 'elsewhere'"),
         (["--with", "local", "--without", "local"], "found 'local' with --without and --with"),

@@ -256,8 +256,8 @@ def test_a_namespace_that_does_not_exist_is_named_with_the_command_that_makes_it
             '[links]\ntransport = "ipc"\n'
             + MACHINE.format(number=0, namespace="a", address="10.0.0.1"),
             (
-                "machine[0].namespace: is another host, which links.transport = 'ipc' does not "
-                "reach: remove that key"
+                "machine[0].namespace: names another host, but links.transport = 'ipc' links "
+                "processes of one host only: remove links.transport"
             ),
         ),
         (

@@ -135,8 +135,8 @@ BROKEN: dict[str, tuple[str, Mapping[str, str | bytes], list[str], list[str]]] =
         [],
         [
             "cluster.toml:3: machine[0].address: machine 'b' has address '10.1.2.3': "
-            "launcher 'local' starts processes on this machine only (loopback address): set "
-            "launcher.kind"
+            "launcher 'local' starts processes on this machine only, at a loopback address: set "
+            "launcher.kind, such as to 'ssh'"
         ],
     ),
     "a port that does not exist": (

@@ -22,7 +22,7 @@ from tests.helpers.support import ROOT, train
 
 Capture = pytest.CaptureFixture[str]
 CONVOY = Path(sys.executable).with_name("convoy")
-HINT = "cluster.toml: no such file; `python -m runtime init` writes one to begin with\n"
+HINT = "cluster.toml: no such file; `python -m runtime init` writes a first one\n"
 
 
 @pytest.fixture
@@ -38,8 +38,8 @@ def test_without_a_cluster_toml_here_those_in_folders_below_are_named(
     capsys.readouterr()
     assert main(["check"]) == 2
     assert capsys.readouterr().err == (
-        "cluster.toml: no such file; name the one that is meant, such as first/cluster.toml; "
-        "`python -m runtime init` writes one to begin with\n"
+        "cluster.toml: no such file; give the path of one, such as first/cluster.toml; "
+        "`python -m runtime init` writes a first one\n"
     )
 
 

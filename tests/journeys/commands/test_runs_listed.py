@@ -143,7 +143,10 @@ def test_filters_and_orders_take_facts_scores_and_keys(
         (["runs", "--sort", "workrs"], "--sort workrs: no run here has such a fact"),
         (["runs", "nowhere"], "runs nowhere: found no folder of that name, expected the folder"),
         (["compare", "lenet", "nobody"], "nobody: found no such folder and no run of this name"),
-        (["compare", "lenet", "vgg16", "--score", "acc"], "--score acc: no run here reports it"),
+        (
+            ["compare", "lenet", "vgg16", "--score", "acc"],
+            "--score acc: none of these runs reports this score",
+        ),
     ],
 )
 @pytest.mark.usefixtures("here")

@@ -72,8 +72,9 @@ def test_pages_that_other_machines_reach_are_public_there_and_need_an_explicit_s
     assert main(["check"]) == code
     told = capsys.readouterr().err.splitlines()
     assert told == [
-        "cluster.toml:2: metrics.address: shows the metrics to all users who reach these "
-        "machines, and their names are not known here: write metrics.readers = ['*'] too"
+        "cluster.toml:2: metrics.address: metrics.readers cannot limit the users of other "
+        "machines, since their names are not known here: set metrics.readers = ['*'] to admit all "
+        "users"
     ] * (code == 2)
 
 

@@ -56,7 +56,8 @@ NAME = (
 )
 SIZE = "expected a size in bytes >= 1, such as 1048576 or '64MiB'"
 LOCAL_ONLY = (
-    "launcher 'local' starts processes on this machine only (loopback address): set launcher.kind"
+    "launcher 'local' starts processes on this machine only, at a loopback address: "
+    "set launcher.kind, such as to 'ssh'"
 )
 
 RUNTIME_MISTAKES = {

@@ -232,8 +232,8 @@ def test_hosts_elsewhere_need_a_launcher_that_reaches_them_unless_no_process_is_
 ) -> None:
     text = "[[machine]]\nhosts = 'n[1-2]'\n"
     only = (
-        "launcher 'local' starts processes on this machine only (loopback address): set "
-        "launcher.kind"
+        "launcher 'local' starts processes on this machine only, at a loopback address: set "
+        "launcher.kind, such as to 'ssh'"
     )
     assert problems(written(tmp_path, text)) == [
         f"cluster.toml:2: machine[0].hosts: machine[0] has hosts 'n[1-2]': {only}"

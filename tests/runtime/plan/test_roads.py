@@ -161,8 +161,8 @@ def test_another_host_is_refused_if_only_unix_sockets_are_configured() -> None:
         of_script("launch()", tables, Path())
     assert caught.value.problems == [
         (
-            "launch(): machine[0].address: is another host, which links.transport = 'ipc' does "
-            "not reach: remove that key"
+            "launch(): machine[0].address: names another host, but links.transport = 'ipc' "
+            "links processes of one host only: remove links.transport"
         )
     ]
 
