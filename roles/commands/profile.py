@@ -9,6 +9,7 @@ from __future__ import annotations
 import dataclasses
 from pathlib import Path
 
+from nets import counted
 from roles.base.role import EMULATED
 from roles.base.shapes import Shapes
 from roles.commands.common import say
@@ -57,12 +58,14 @@ def write(
         out.write_text(as_text(table), "utf-8")
     except OSError as error:
         raise ConfigError([f"--profile {out}: cannot be written: {reason(error)}"]) from None
-    rows = "; ".join(
-        " and ".join(map(str, found.layers)) + (f" on {device}" if len(times) > 1 else "")
+    with_rows = [
+        " and ".join([*map(str, few), counted(last, "row")])
+        + (f" on {device}" if len(times) > 1 else "")
         for device, found in times.items()
-    )
+        for *few, last in [found.layers]
+    ]
     kinds = len(table) - len(UNTIMED)
     say(
-        f"{out}: {kinds} kinds of work, layers timed with {rows} rows and {threads} "
-        f"thread{'s'[: threads != 1]}"
+        f"{out}: {counted(kinds, 'kind')} of work, layers timed with {', '.join(with_rows)} and "
+        f"{counted(threads, 'thread')}"
     )

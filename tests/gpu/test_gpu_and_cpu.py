@@ -105,6 +105,8 @@ def test_a_profile_has_the_times_of_each_worker_on_its_own_device(
     words = ["-m", "runtime", "time", cluster.name, "--iterations", "1", "--profile", str(file)]
     done = command(words, on_fake_cuda(stand_in), cwd=tmp_path)
     assert done.returncode == 0, done.stderr
-    assert re.search(r"layers timed with 8 on \w+(:0)?; 8 on \w+(:0)? rows", done.stdout)
+    assert re.search(
+        r"timed with 8 rows on \w+(:0)?, 8 rows on \w+(:0)? and \d thread", done.stdout
+    )
     table = json.loads(file.read_text())
     assert {"replica-0/forward", "replica-1/forward"} <= table.keys()
