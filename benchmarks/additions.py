@@ -148,7 +148,7 @@ def made(net: Any, side: Side) -> tuple[Callable[[], object], int]:
         extras=SolverExtras(average=WeightAverage(0.999) if side.average else None),
     )
     store = ParameterStore(net.params, net.initial_blobs(), solver, net.ops, in_place=True)
-    held = [array for layer in store.layers for array in store.in_place(layer, histories=True)]
+    held = store.overwritten()
     held += [blob for layer in store.layers for blob in store.read(layer)]  # as many gradients
     if side.average:
         held += [blob for layer in store.layers for blob in store.read(layer, "TEST")]

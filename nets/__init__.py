@@ -18,6 +18,7 @@ regular      The opening of files that a user names: only regular files are open
 reasons      The reasons why the system refused something, in words for users
 counting     Numbers of things in words: "1 image", "2 images"
 siblings     Convoy's packages that this one imports
+parent       A request to the system about the parent of this process
 
 No code here knows messages, sockets or machines.
 """
@@ -46,6 +47,7 @@ from nets.definition.zoo import own_solver
 from nets.errors import CheckpointError, DataError, NetError, PrototxtError, SampleError
 from nets.graph.classes import hard_loss, unknown_numbers
 from nets.graph.graph import Net, Stage
+from nets.graph.repeated_net import PassResults
 from nets.graph.whitening import whitened, whitening_layers, whitening_of
 from nets.imported import GraphKeys
 from nets.regular import is_file, is_folder
@@ -60,6 +62,7 @@ __all__ = [
     "NetSpec",
     "OptimizerSettings",
     "ParamSpec",
+    "PassResults",
     "PrototxtError",
     "RateSchedule",
     "SampleError",

@@ -115,7 +115,11 @@ class AskTimeout(ConvoyError):
 
 class Refused(ConvoyError):
     """The handler of the asked actor raised an error, which this error has in words. Or an actor
-    cannot be started or ended (`Actor.spawn`, `Actor.end`), for a reason in words."""
+    cannot be started or ended (`Actor.spawn`, `Actor.end`), for a reason in words.
+
+    `mistaken`: the asker's words are wrong, so that the same ask would be refused again."""
+
+    mistaken = False
 
 
 class Deadlock(ConvoyError):

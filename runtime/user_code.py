@@ -69,6 +69,8 @@ def is_users(file: str) -> bool:
     """Whether a file is the user's code."""
     if file.startswith(GENERATED):
         return False
+    if not Path(file).is_absolute() and not Path(file).exists():
+        return False  # the source of compiled code, as it was named where it was compiled
     ours, library, installed = _places()
     if file.startswith(ours):
         return False

@@ -15,6 +15,7 @@ WHOLE = ()
 TWINS = [
     ("ops/cpu/codegen/owned.py", "runtime/machine/owned.py", WHOLE),
     ("nets/counting.py", "runtime/counting.py", WHOLE),
+    ("nets/parent.py", "runtime/machine/parent.py", WHOLE),
     ("nets/siblings.py", "roles/siblings.py", WHOLE),
     ("nets/reasons.py", "runtime/reasons.py", ("reason_of", "reason")),
     (

@@ -24,16 +24,16 @@ import logging
 import random
 import resource
 import tempfile
-from collections import Counter, defaultdict
-from collections.abc import Callable, Coroutine, Iterator, Mapping
+from collections import Counter
+from collections.abc import Callable, Coroutine, Mapping
 from dataclasses import dataclass, field
-from itertools import pairwise
 from pathlib import Path
 from statistics import quantiles
 from typing import Any
 
 import roles
 from benchmarks.helpers.report import Record
+from benchmarks.islands.attended import PATIENCE, Ledger, Presence
 from roles.islands.island_messages import Gain, OuterModel
 from roles.islands.outer_server import OuterServer
 from roles.messages import TRAIN, Ticket
@@ -57,9 +57,7 @@ ITERATIONS = 60  # of the run for each event: more than all islands train until 
 OUTER_ITERATIONS = 300  # for each death of the outer server
 LEAST = 2  # islands that are always there
 DEAD = 2.5  # seconds after which a process that stands still counts as dead
-AFTER = 1.0  # seconds after an event in which waits of the others count
 MEASURED = 10  # events from one measurement of memory to the next
-PATIENCE = 60.0  # seconds without a gain after which a run hangs
 PAUSE = 0.3  # bars, in seconds
 BACK = 5.0
 PERIOD = 16 * sum(SPEEDS) // SPEEDS[0]  # iterations of all islands in a period
@@ -73,53 +71,17 @@ layer { name: "loss" type: "SoftmaxWithLoss" bottom: "ip" bottom: "label" top: "
 SOLVER = 'net: "net.prototxt" base_lr: 0.01 lr_policy: "fixed" momentum: 0.9 max_iter: {} display: 100 snapshot: 0\n'
 
 
-class Ledger:
-    """The iterations in the outer model, in the order in which they were merged."""
-
-    def __init__(self) -> None:
-        self._first: dict[int, int] = {}  # iteration -> its first sample
-        self._merged: list[tuple[int, tuple[int, ...]]] = []  # the model's version, iterations
-        self.times: list[float] = []  # of outer steps with new gains
-        self.lost: list[int] = []  # iterations that a later life of the server did not have
-
-    def __repr__(self) -> str:
-        return f"<{len(self._merged)} outer steps, {len(self.lost)} lives of the server>"
-
-    def handed_out(self, ticket: Ticket) -> None:
-        """Note the samples of a ticket."""
-        for each in ticket.each():
-            self._first[each.number] = each.first
-
-    def merged(self, version: int, gains: list[Gain]) -> None:
-        """Note that the model of this version has these gains."""
-        numbers = tuple(n for gain in gains for n in range(gain.number, gain.number + gain.count))
-        if numbers:
-            self._merged.append((version, numbers))
-            self.times.append(asyncio.get_running_loop().time())
-
-    def goes_on_at(self, version: int) -> None:
-        """Note that a new life of the server goes on from the model of this version."""
-        kept = [step for step in self._merged if step[0] <= version]
-        self.lost.append(sum(len(numbers) for _, numbers in self._merged[len(kept) :]))
-        self._merged = kept
-
-    def samples(self) -> Counter[int]:
-        """How often each sample is in the model."""
-        found: Counter[int] = Counter()
-        for _, numbers in self._merged:
-            for first in map(self._first.__getitem__, numbers):
-                found.update(range(first, first + BATCH))
-        return found
-
-
-def noting(ledger: Ledger) -> type[OuterServer]:
-    """The outer server, which enters into a ledger what it merges."""
+def noting(ledger: Ledger, first: Mapping[int, int]) -> type[OuterServer]:
+    """The outer server, which enters into a ledger what it merges. `first`: iteration -> its first
+    sample."""
 
     class Noting(OuterServer):
         async def _merge(self, gains: Mapping[str, Gain]) -> dict[str, OuterModel]:
             new = [gain for name, gain in gains.items() if gain.sequence > self._merged[name]]
             answers = await super()._merge(gains)
-            ledger.merged(self._version, new)
+            numbers = (n for gain in new for n in range(gain.number, gain.number + gain.count))
+            firsts = [first[number] for number in numbers]
+            ledger.merged(self._version, firsts, asyncio.get_running_loop().time())
             return answers
 
         async def _anchored(self) -> None:
@@ -129,65 +91,44 @@ def noting(ledger: Ledger) -> type[OuterServer]:
     return Noting
 
 
+def _seconds(island: str) -> float:
+    return SECONDS * SPEEDS[0] / SPEEDS[int(island.rpartition("-")[2])]
+
+
 @dataclass
 class Trial:
     """One run, and what was seen of it.
 
-    `iterations`: of the run. `done`: the number of events of each kind. `memory`: megabytes after
-    each MEASURED events. `events`: the time of each, and the process. `iterated`: the times at
-    which each island began an iteration. `absent`: the times at which islands were away or stood
-    still. `stands`: the seconds that an island will stand still. `hung`: why the run hung, or "".
+    `iterations`: of the run. `first`: iteration -> its first sample. `done`: the number of events
+    of each kind. `memory`: megabytes after each MEASURED events. `stands`: the seconds that an
+    island will stand still. `hung`: why the run hung, or "".
     """
 
     iterations: int
-    ledger: Ledger = field(default_factory=Ledger)
+    ledger: Ledger = field(default_factory=lambda: Ledger(BATCH))
+    presence: Presence = field(default_factory=lambda: Presence(_seconds))
+    first: dict[int, int] = field(default_factory=dict)
     done: Counter[str] = field(default_factory=Counter)
     memory: list[float] = field(default_factory=list)
-    events: list[tuple[float, str]] = field(default_factory=list)
-    iterated: defaultdict[str, list[float]] = field(default_factory=lambda: defaultdict(list))
-    absent: list[tuple[str, float, float]] = field(default_factory=list)
     stands: dict[str, float] = field(default_factory=dict)
     hung: str = ""
 
     @property
     def exact(self) -> bool:
         """True if each sample of the run is once in the model."""
-        return self.ledger.samples() == Counter(range(self.iterations * BATCH))
+        return self.ledger.is_exact(self.iterations)
 
     def happened(self, kind: str, name: str) -> None:
         """Note an event."""
         self.done[kind] += 1
-        self.events.append((asyncio.get_running_loop().time(), name))
+        self.presence.events.append((asyncio.get_running_loop().time(), name))
         if self.done.total() % MEASURED == 0:
             gc.collect()  # actors form reference cycles with few objects and much memory
             self.memory.append(_memory())
 
-    def pauses(self) -> list[float]:
-        """For each event and each other island that was there, its longest wait between two
-        iterations."""
-        each = (
-            list(self._waits(other, at, at + AFTER))
-            for at, name in self.events
-            for other in self.iterated.keys() - {name}
-        )
-        return [max(waits) for waits in each if waits]
-
-    def _waits(self, island: str, low: float, high: float) -> Iterator[float]:
-        """The waits of an island that was there, in these seconds."""
-        for earlier, later in pairwise(self.iterated[island]):
-            if later < low or earlier > high:
-                continue
-            if not any(who == island and a < later and b > earlier for who, a, b in self.absent):
-                yield max(0.0, later - earlier - _seconds(island))
-
     def back(self) -> list[float]:
         """Seconds from each death of the outer server to the next outer step."""
-        times = self.ledger.times
-        return [min((t for t in times if t > at), default=PATIENCE) - at for at, _ in self.events]
-
-
-def _seconds(island: str) -> float:
-    return SECONDS * SPEEDS[0] / SPEEDS[int(island.rpartition("-")[2])]
+        return [self.ledger.next_after(at) for at, _ in self.presence.events]
 
 
 def _memory() -> float:
@@ -204,7 +145,7 @@ class Attendance:
         self._draw = random.Random(seed)
         self._here = {f"island-{rank}" for rank in range(len(SPEEDS))}
         self._left: list[str] = []
-        self._roles = {**roles.ROLES, "outer_server": noting(trial.ledger)}
+        self._roles = {**roles.ROLES, "outer_server": noting(trial.ledger, trial.first)}
         (folder / "net.prototxt").write_text(NET)
         (folder / "solver.prototxt").write_text(SOLVER.format(trial.iterations))
         said: dict[str, Any] = {
@@ -292,7 +233,7 @@ class Attendance:
         self._here.discard(name)
         self._trial.happened(kind, name)
         now = asyncio.get_running_loop().time()
-        self._trial.absent.append((name, now, float("inf")))
+        self._trial.presence.absent.append((name, now, float("inf")))
 
     async def _back(self, name: str, seconds: float) -> None:
         await asyncio.sleep(seconds)
@@ -301,7 +242,7 @@ class Attendance:
         self._is_back(name)
 
     def _is_back(self, name: str) -> None:
-        absent = self._trial.absent
+        absent = self._trial.presence.absent
         now = asyncio.get_running_loop().time()
         absent[:] = [
             (who, low, now if who == name and high == float("inf") else high)
@@ -324,13 +265,13 @@ class Attendance:
     def _carried(self, transfer: Transfer) -> None:
         message = transfer.envelope.message
         if isinstance(message, Ticket) and message.phase == TRAIN:
-            self._trial.ledger.handed_out(message)
+            self._trial.first |= {each.number: each.first for each in message.each()}
 
     def _work(self, actor: str, label: str) -> float:
         """Seconds of a piece of work. An island that stands still takes as much longer."""
         if label != "train":
             return 0.0
-        self._trial.iterated[actor].append(asyncio.get_running_loop().time())
+        self._trial.presence.iterated[actor].append(asyncio.get_running_loop().time())
         return _seconds(actor) + self._trial.stands.pop(actor, 0.0)
 
 
@@ -374,7 +315,7 @@ def measured(given: argparse.Namespace) -> Record:
         record.judge("events that happened", trial.done.total(), least=wanted)
         record.judge("each sample once in the model", trial.exact, least=1)
         record.judge("runs that hung", bool(trial.hung), most=0)
-    *_, late = quantiles(one.pauses(), n=20)
+    *_, late = quantiles(one.presence.pauses(), n=20)
     record.judge("seconds that others pause, 95th percentile", late, most=PAUSE)
     if len(one.memory) > 1:
         half = one.memory[len(one.memory) // 2]

@@ -7,32 +7,51 @@ that reaches it, interpolated between two lengths of runs. The target is what th
 alone reaches in TARGET of the whole length. `replicas` computes the same as one process, so only its
 pace is measured.
 
+The bars are judged with LeNet on CIFAR-10. On MNIST the last 30 % of a run bring 0.04 points, and the
+standard error of an accuracy on its 10 000 test images is 0.08 points: it cannot tell which run is
+sooner. On CIFAR-10 LeNet is far from its end.
+
 The order of the trials is that of the questions: first the bars at 1:1:2:4 and 20 Mbit/s, then three
-seeds, lesions, other speeds and links, and the residual net. Each preset takes the settings that
-are best there. Trials are kept next to this module, so a grid that was cut off continues. The load
-of the machine changes no number.
+seeds, lesions, other speeds and links, and then the other nets. With each net, presets take the
+settings that are best at 1:1:2:4 and 20 Mbit/s. Trials are kept next to this module, so a grid that
+was cut off continues. The load of the machine changes no number.
 """
 
 from __future__ import annotations
 
 import argparse
+import itertools
 import math
 import time
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from statistics import fmean
 from typing import Any
 
 from benchmarks.helpers.report import Record
 from benchmarks.islands.runs import BATCH, Home, Ran, Task, trained
+from benchmarks.islands.settings import (
+    ALL,
+    FIRST,
+    FORMS,
+    LESIONS,
+    ON_FAST_LINKS,
+    OTHERS,
+    PRESETS,
+    REPLICAS,
+    TWICE,
+    Setting,
+    islands,
+)
 from benchmarks.presets.runs import Data
 from benchmarks.tuning.kept import Kept
 
 FILE = Path(__file__).with_name("trials.jsonl")
-ITERATIONS = {"lenet": 6600, "resnet8": 7500}  # of 32 images; LeNet has 200 periods at 20 Mbit/s
-EIGHT_EPOCHS = {"lenet": 15_000, "resnet8": 12_500}
-RATES = {"lenet": 0.01, "resnet8": 0.05}
+# of 32 images, of which a period has 32: 200 periods are 6400 iterations
+ITERATIONS = {"lenet-cifar10": 6600, "lenet": 6600, "resnet8": 7500}
+EIGHT_EPOCHS = {"lenet-cifar10": 12_500, "lenet": 15_000, "resnet8": 12_500}
+RATES = {"lenet-cifar10": 0.01, "lenet": 0.01, "resnet8": 0.05}
 SHORTER = 0.7  # of the whole length
 TARGET = 0.7
 PACE = 100  # iterations of `replicas`
@@ -43,98 +62,6 @@ SEEDS = (1, 2, 3)
 PERIODS = 200
 MISSING = "not measured"
 LATER = "not reached"
-
-
-@dataclass(frozen=True)
-class Setting:
-    """A preset with its settings. An iteration has `batches` batches of 32 images. `rate`: a factor
-    of the rate of one process, for momentum 0.9; with another `momentum` the rate is such that
-    the steps are as long in the end."""
-
-    preset: str
-    name: str
-    strategy: Mapping[str, Any] = field(hash=False, compare=False)
-    rate: float = 1.0
-    momentum: float | None = None
-    batches: int = 1
-    form: str = "float32"
-
-    def __str__(self) -> str:
-        momentum = "" if self.momentum is None else f", momentum {self.momentum:g}"
-        form = "" if self.form == "float32" else f", {self.form}"
-        return f"{self.name}{form}{momentum}, rate {self.rate:g}"
-
-    @property
-    def train(self) -> dict[str, Any]:
-        """Its keys of [train]."""
-        said: dict[str, Any] = {"strategy": dict(self.strategy), "batch": BATCH * self.batches}
-        said["gradients"] = {"format": self.form}
-        return said if self.momentum is None else said | {"momentum": self.momentum}
-
-    @property
-    def factor(self) -> float:
-        """The factor of the learning rate."""
-        return self.rate if self.momentum is None else self.rate * (1 - self.momentum) / 0.1
-
-
-def islands(name: str = "", rate: float = 1.0, form: str = "int4", **keys: Any) -> Setting:
-    """Four islands with these keys of the preset. Their outer momentum is the one that the preset
-    chooses, unless it is given."""
-    strategy = {"preset": "islands", "workers": 4, "options": {"leave_out": False, **keys}}
-    momentum = f"{keys['outer_momentum']:g}" if "outer_momentum" in keys else "chosen"
-    name = name or f"islands, outer momentum {momentum}"
-    return Setting("islands", name, strategy, rate, form=form)
-
-
-def _alone(rate: float) -> Setting:
-    return Setting("alone", "fastest alone", {"preset": "single", "workers": 1}, rate)
-
-
-def _sparknet(tau: int, rate: float) -> Setting:
-    strategy = {"preset": "sparknet", "workers": 4, "tau": tau}
-    return Setting("sparknet", f"sparknet, tau {tau}", strategy, rate, batches=4)
-
-
-def _omnivore(momentum: float, rate: float) -> Setting:
-    strategy = {"preset": "omnivore", "workers": 4, "groups": 4}
-    return Setting("omnivore", "omnivore", strategy, rate, momentum)
-
-
-def _mxnet(momentum: float, rate: float) -> Setting:
-    strategy = {"preset": "mxnet-async", "workers": 4}
-    return Setting("mxnet-async", "mxnet-async", strategy, rate, momentum)
-
-
-def _diloco(rate: float) -> Setting:
-    keys = {"quorum": "all", "steps": "equal", "outer_rate": 0.7, "outer_momentum": 0.9}
-    made = islands("plain DiLoCo", rate, "float32", overlap=False, period=16, **keys)
-    return replace(made, preset="plain DiLoCo")
-
-
-REPLICAS = Setting(
-    "replicas",
-    "replicas, ring",
-    {"preset": "replicas", "workers": 4, "exchange": "ring", "shares": "throughput"},
-)
-FIRST = {
-    "alone": [_alone(rate) for rate in (4, 2, 1, 8)],
-    "islands": [islands(rate=4)],
-}
-OTHERS = {
-    "omnivore": [_omnivore(momentum, rate) for rate in (2, 1) for momentum in (0.6, 0.0)],
-    "sparknet": [_sparknet(tau, 4) for tau in (16, 64, 4)],
-    "plain DiLoCo": [_diloco(rate) for rate in (1, 2)],
-    "mxnet-async": [_mxnet(momentum, rate) for rate in (2, 1) for momentum in (0.6, 0.0)],
-}
-ALL = FIRST | OTHERS
-PRESETS = (*ALL, REPLICAS.preset)
-LESIONS = {
-    "no grace window": {"grace": 0.0},
-    "equal steps": {"steps": "equal"},
-    "outer momentum 0": {"outer_momentum": 0.0},
-    "outer momentum 0.5": {"outer_momentum": 0.5},
-}
-FORMS = ("float32", "int8")
 
 
 @dataclass(frozen=True)
@@ -160,7 +87,7 @@ class Where:
         return ITERATIONS[self.net]
 
 
-HERE = Where()
+HERE = Where("lenet-cifar10")  # of the bars
 
 
 class Grid:
@@ -181,13 +108,15 @@ class Grid:
     def ran(
         self, where: Where, setting: Setting, seed: int = 1, iterations: int | None = None
     ) -> Ran | None:
-        """One trial. None if it is not kept and no time is left."""
+        """One trial. None if it is not kept, and no time is left or its images are not there."""
         length = iterations or where.iterations
         if setting.preset == "alone":
             where = Where(where.net)  # neither links nor other machines matter
-        name = f"{setting} on {where}, {self._data.digits_name}, {length}, seed {seed}"
+        images = self._data.digits_name if where.net == "lenet" else "CIFAR-10"
+        name = f"{setting} on {where}, {images}, {length}, seed {seed}"
         found = self.kept.get(name)
-        more = setting.preset in self._presets and time.monotonic() < self._until
+        there = where.net == "lenet" or self._data.cifar is not None
+        more = there and setting.preset in self._presets and time.monotonic() < self._until
         if found is None and more:
             began = time.process_time()
             task = Task(where.net, self._data, RATES[where.net])
@@ -212,19 +141,22 @@ class Grid:
         return max(accuracies, key=accuracies.__getitem__, default=None)
 
     def reaches(self, where: Where, setting: Setting, target: float) -> float | None:
-        """The seconds to the target, over the means of the seeds. Infinite if no run reached it.
-        None if nothing is measured or a run diverged."""
-        points = []
-        for length in (where.iterations, round(SHORTER * where.iterations)):
-            found = self.seeds(where, setting, length)
-            if any(each.diverged for each in found):
-                return None
-            if found:
-                mean = fmean(each.accuracy for each in found)
-                points.append((fmean(each.seconds for each in found), mean))
-                if mean < target:
-                    break
+        """The seconds to the target, over the means of the seeds: of the whole length, and of a
+        shorter run if that reaches the target, else of a longer one. Infinite if no run reached it.
+        None if nothing is measured, or runs diverged."""
+        points = self._points(where, setting, where.iterations)
+        reached = any(accuracy >= target for _, accuracy in points)
+        other = round(SHORTER * where.iterations) if reached else EIGHT_EPOCHS[where.net]
+        points += self._points(where, setting, other)
         return seconds_to(target, points) if points else None
+
+    def _points(self, where: Where, setting: Setting, length: int) -> list[tuple[float, float]]:
+        """The mean seconds and accuracy of the seeds at this length. Empty if there are none, or
+        one diverged."""
+        found = self.seeds(where, setting, length)
+        if not found or any(each.diverged for each in found):
+            return []
+        return [(fmean(each.seconds for each in found), fmean(each.accuracy for each in found))]
 
 
 def seconds_to(target: float, points: Sequence[tuple[float, float]]) -> float:
@@ -244,7 +176,9 @@ def seconds_to(target: float, points: Sequence[tuple[float, float]]) -> float:
 
 def add_options(parser: argparse.ArgumentParser) -> None:
     """Add the options of this part."""
-    parser.add_argument("--cifar", type=Path, help="the folder of CIFAR-10 (grid)")
+    parser.add_argument(
+        "--cifar", type=Path, help="the folder of CIFAR-10, for all nets but LeNet on MNIST (grid)"
+    )
     parser.add_argument("--hours", type=float, default=12.0, help="of new trials (grid)")
     parser.add_argument("--presets", nargs="+", default=PRESETS, help="of new trials (grid)")
     parser.add_argument("--trials", type=Path, default=FILE, help="(grid)")
@@ -257,10 +191,10 @@ def measured(given: argparse.Namespace) -> Record:
     record = Record("Islands next to other presets, with real gradients on the virtual clock")
     best = _tuned(grid, HERE)
     _bars(grid, record, best)
+    _tried(grid, record)
     _lesions(grid, record, best)
-    nets = ("lenet", "resnet8") if given.cifar else ("lenet",)
-    for net in nets:
-        _cells(grid, record, net, best)
+    for net in ITERATIONS:
+        _cells(grid, record, net, best if net == HERE.net else _tuned(grid, Where(net)))
     record.facts["trials measured by"] = sorted(grid.kept.origins)
     record.status = "passed" if record.status == "running" else record.status
     return record
@@ -329,15 +263,17 @@ def _judge_times(
     # replicas need the samples of one process, at their own pace
     of_ring = alone / FASTEST * ring.seconds / PACE if alone and ring else None
     of_all = ring.megabytes / PACE * HERE.iterations if ring else None
-    allowed = sum(SPEEDS[HERE.speeds]) / max(SPEEDS[HERE.speeds])
+    allowed = sum(SPEEDS[HERE.speeds]) / max(SPEEDS[HERE.speeds]) - 1
     if ours is not None and math.isinf(ours):
-        record.note(f"islands: the target is {LATER} in {HERE.iterations} iterations")
+        record.note(f"islands: the target is {LATER} by any run that was measured")
     _judge(record, "periods", whole.gains if whole else None, least=PERIODS)
     _judge(record, "time to the target, to that at 10 Gbit/s", _ratio(ours, fast), most=1.15)
     _judge(record, "times sooner than replicas", _ratio(of_ring, ours), least=5)
     sooner = _ratio(min(others), ours) if every else None
     _judge(record, "times sooner than the best other preset", sooner, least=1.5)
-    _judge(record, "times sooner than the fastest alone", _ratio(alone, ours), least=0.6 * allowed)
+    _judge(
+        record, "times sooner than the fastest alone", _ratio(alone, ours), least=1 + 0.6 * allowed
+    )
     share = _ratio(pace, HERE.home.rows_per_second)
     _judge(record, "samples a second, of the sum of all machines", share, least=0.9)
     sent = _ratio(100 * whole.megabytes if whole else None, of_all)
@@ -365,6 +301,20 @@ def _judge_epochs(grid: Grid, record: Record, best: Mapping[str, Setting]) -> No
     _judge(record, "points behind one process after eight epochs, one seed", behind, most=2)
 
 
+def _tried(grid: Grid, record: Record) -> None:
+    """All settings that were tried at the speeds of the bars."""
+    columns = "setting", "Mbit/s", "accuracy in %", "virtual seconds", "MB", "periods"
+    samples = BATCH * HERE.iterations
+    record.table(f"settings tried, {HERE.net}, {HERE.speeds}, {samples} samples, seed 1", *columns)
+    fast = replace(HERE, mbit=10_000)
+    each = [(HERE, setting) for setting in itertools.chain(*ALL.values(), [TWICE])]
+    for where, setting in each + [(fast, setting) for setting in ON_FAST_LINKS]:
+        if (ran := grid.ran(where, setting)) is not None:
+            shown = 100 * ran.accuracy if ran.accuracy else "diverged"
+            record.row(str(setting), where.mbit, shown, ran.seconds, ran.megabytes, ran.gains)
+    record.note(f"{TWICE}: twice the speed, if nothing waited, would take half of its seconds")
+
+
 def _lesions(grid: Grid, record: Record, best: Mapping[str, Setting]) -> None:
     """Islands without one of their parts."""
     record.table(
@@ -373,11 +323,8 @@ def _lesions(grid: Grid, record: Record, best: Mapping[str, Setting]) -> None:
     if "islands" not in best:
         return
     whole = best["islands"]
-    options = whole.strategy["options"]
-    cut = [
-        islands(f"islands, {name}", whole.rate, **(options | keys))
-        for name, keys in LESIONS.items()
-    ]
+    keys = {key: value for key, value in whole.strategy["options"].items() if key != "leave_out"}
+    cut = [islands(rate=whole.rate, **(keys | lesion)) for lesion in LESIONS]
     for setting in (whole, *cut, *(replace(whole, form=form) for form in FORMS)):
         ran = grid.ran(HERE, setting)
         cells: list[Any] = [MISSING] * 4
@@ -387,8 +334,7 @@ def _lesions(grid: Grid, record: Record, best: Mapping[str, Setting]) -> None:
 
 
 def _cells(grid: Grid, record: Record, net: str, best: Mapping[str, Setting]) -> None:
-    """All speeds and links, each preset with the settings that are best at 1:1:2:4 and
-    20 Mbit/s."""
+    """All speeds and links, each preset with its best settings for this net."""
     record.table(
         f"{net}, {BATCH * ITERATIONS[net]} samples: accuracy in % (virtual seconds)",
         *("speeds", "Mbit/s", *ALL),

@@ -64,8 +64,10 @@ def drawn(seed: int) -> list[IslandMachine]:
     ]
 
 
-def emulated_cluster(machines: Sequence[IslandMachine], iterations: int) -> Wanted:
-    """An emulated run of one island on each machine."""
+def emulated_cluster(
+    machines: Sequence[IslandMachine], iterations: int, form: str = "int4"
+) -> Wanted:
+    """An emulated run of one island on each machine, whose gains have the format `form`."""
     times = {f"island-{rank}/train": one.seconds[0] for rank, one in enumerate(machines)}
     return Wanted(
         "islands",
@@ -73,7 +75,7 @@ def emulated_cluster(machines: Sequence[IslandMachine], iterations: int) -> Want
         iterations,
         batch=BATCH,
         times=times | {"*/*": 0},
-        strategy='options = { leave_out = false }\n[train.gradients]\nformat = "int4"\n',
+        strategy=f'options = {{ leave_out = false }}\n[train.gradients]\nformat = "{form}"\n',
         more=VIRTUAL.format(rate=1, latency=0) + "[checkpoint]\nseconds = 0\n",
     )
 
@@ -89,8 +91,9 @@ def emulated_network(machines: Sequence[IslandMachine]) -> InprocNetwork:
     return home.network({"outer": 0, "coordinator": 0} | ranks)
 
 
-def emulated(machines: Sequence[IslandMachine]) -> Pace:
-    """The pace of an emulated run on these machines, the first of which has the servers."""
+def emulated(machines: Sequence[IslandMachine], form: str = "int4") -> Pace:
+    """The pace of an emulated run on these machines, the first of which has the servers. `form`: the
+    format of gains."""
     gains = 0
 
     def seen(transfer: Transfer) -> None:
@@ -100,7 +103,7 @@ def emulated(machines: Sequence[IslandMachine]) -> Pace:
     network = emulated_network(machines)
     network.on_transfer = seen
     with tempfile.TemporaryDirectory(prefix="convoy-benchmark-") as folder:
-        cluster = emulated_cluster(machines, ITERATIONS).write(Path(folder))
+        cluster = emulated_cluster(machines, ITERATIONS, form).write(Path(folder))
         placement = check(cluster).placement
         journal = run_virtual(simulate(placement, ROLES, network=network, directory=Path(folder)))
     seconds = journal.of("finished")[-1]["seconds"]

@@ -6,6 +6,7 @@ if they come and go, on the virtual clock.
     grid        islands next to other presets at several speeds and links, and what their parts bring
     homes       whether machines of drawn homes are never later than the fastest of them alone
     real        islands on emulated machines in network namespaces, next to the virtual clock
+    events      islands that are killed, stopped, leave and come back in network namespaces, in real time
     attendance  what is in the outer model, and how long others wait, if islands and the server die and come back
 
 A missed bar is reported in a line, and the command ends with 1. The load of the machine changes no
@@ -18,7 +19,7 @@ from pathlib import Path
 
 from benchmarks.helpers.command_line import parser_of
 from benchmarks.helpers.report import ROOT, machine, write
-from benchmarks.islands import attendance, grid, homes, learning, periods, real_time
+from benchmarks.islands import attendance, events, grid, homes, learning, periods, real_time
 
 PARTS = {
     "lenet": learning,
@@ -27,6 +28,7 @@ PARTS = {
     "real": real_time,
     "periods": periods,
     "attendance": attendance,
+    "events": events,
 }
 
 

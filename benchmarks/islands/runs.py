@@ -84,7 +84,8 @@ class Home:
 
 @dataclass(frozen=True)
 class Task:
-    """A net on its data, at the learning rate of one process with momentum 0.9."""
+    """A net on its data, at the learning rate of one process with momentum 0.9. `net`: "lenet" on
+    the digits, and "lenet-cifar10" or "resnet8" on CIFAR-10."""
 
     net: str
     data: Data = field(hash=False, compare=False, repr=False)
@@ -99,6 +100,11 @@ class Task:
             files = [str(self.data.cifar / "test_batch_10000.bin.gz")] if self.data.cifar else []
             said["data"]["test"]["files"] = files
         return {key: said[key] for key in ("max_iter", "data", "strategy")}
+
+    @property
+    def file(self) -> str:
+        """The file of the net: that of the zoo's LeNet, or of the residual net."""
+        return str(RESNET8) if self.net == "resnet8" else "lenet.prototxt"
 
 
 @dataclass
@@ -127,9 +133,8 @@ def trained(
     """Train once, on the virtual clock. `train`: keys of [train], among them `strategy`. `rate`: a
     factor of the task's learning rate."""
     with tempfile.TemporaryDirectory(prefix="convoy-benchmark-") as folder, using(1):
-        net = "lenet.prototxt" if task.net == "lenet" else str(RESNET8)
         solver = Path(folder, "solver.prototxt")
-        solver.write_text(SOLVER.format(net=net, rate=task.rate * rate))
+        solver.write_text(SOLVER.format(net=task.file, rate=task.rate * rate))
         said = task.train(train["strategy"], iterations) | {"precision": "fast"} | train
         said |= {"solver": str(solver)}
         config = of_script(

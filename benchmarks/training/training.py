@@ -7,8 +7,8 @@ torchvision's where ours stands for one of these. Each number of threads has its
 A ratio above 1 means that Convoy is faster. With `--beside numpy` the other side is Convoy's own
 NumPy backend. With `--precision bf16` PyTorch also runs in its bfloat16 autocast, and Convoy's own
 float32 stands beside it with a ratio of its own. A row is saved when it is known. With `--compiled` PyTorch also runs through `torch.compile`, channels last
-(a compiler for C++ is needed, and a minute or more for each net). With `--vector-bits 256` the
-kernels are those of a processor without AVX-512 (libraries still use all that the processor has).
+(a compiler for C++ is needed, and a minute or more for each net). With `--vector-bits 256` all sides
+use the instructions of a processor without AVX-512; the results get a file of their own.
 """
 
 from __future__ import annotations
@@ -28,6 +28,7 @@ from typing import Any
 import numpy as np
 
 from benchmarks.helpers.command_line import parser_of
+from benchmarks.helpers.narrowing import LIBRARIES, narrowed, narrowing
 from benchmarks.helpers.report import (
     ROOT,
     Record,
@@ -101,7 +102,10 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("--beside", choices=PEERS, default="torch")
     parser.add_argument("--compiled", action="store_true", help="torch.compile as one more peer")
     parser.add_argument(
-        "--vector-bits", choices=("512", "256", "128"), help="the widest vectors to use"
+        "--vector-bits",
+        type=int,
+        choices=LIBRARIES,
+        help="the widest vectors that all sides may use",
     )
     parser.add_argument(
         "--seconds", type=float, default=20.0, help="seconds for each net and number of threads"
@@ -128,8 +132,8 @@ def main(arguments: list[str] | None = None) -> int:
     name = "-".join(
         ["training", given.precision, *(["beside-numpy"] if given.beside == "numpy" else [])]
     )
-    vectors = {"vectors": f"{given.vector_bits} bits"} if given.vector_bits else {}
-    paths = write(given.results, name, machine() | vectors, records)
+    found = narrowed(machine(), given.vector_bits) if given.vector_bits else machine()
+    paths = write(given.results, name, found, records)
     print("results:", *paths)
     return int(any(record.status == "failed" for record in records.values()))
 
@@ -140,7 +144,7 @@ def run_apart(given: argparse.Namespace, threads: int, part: str, path: Path) ->
     names = ("CONVOY_THREADS", "OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS", "MKL_NUM_THREADS")
     environment = {**os.environ, **dict.fromkeys(names, str(threads))}
     if given.vector_bits:
-        environment["CONVOY_VECTOR_BITS"] = given.vector_bits
+        environment |= narrowing(given.vector_bits)
     command = [
         sys.executable,
         "-m",
@@ -177,7 +181,10 @@ def run_here(given: argparse.Namespace) -> int:
         import torch
 
         torch.set_num_threads(threads)
-        record.facts["torch"] = torch.__version__
+        record.facts |= {
+            "torch": torch.__version__,
+            "instructions of PyTorch": torch.backends.cpu.get_cpu_capability(),
+        }
     own = OWN in peers
     record.table(
         f"Images (LSTM: characters) a second, {threads} threads", "net", "batch", *peers, "convoy",

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
-from functools import lru_cache
+from functools import cached_property, lru_cache
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any
@@ -62,7 +62,7 @@ class SolverSpec(Updates):
         """The settings of the optimizer that the file lacks."""
         return self.extras.optimizer
 
-    @property
+    @cached_property
     def type(self) -> str:
         """The solver's type, a key of `solver_types.RULES`. The file may give it in the old way,
         too."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Sequence
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -162,7 +163,7 @@ class Updates(ABC):
             return USUAL[name]
         return float(getattr(self.proto, name))
 
-    @property
+    @cached_property
     def _given(self) -> set[str]:
         """The fields that the file, or cluster.toml in its place, gives."""
         return {field.name for field, _ in self.proto.ListFields()}

@@ -17,7 +17,6 @@ from typing import Any
 
 from nets.errors import NetError
 from nets.graph.repeated_net import RepeatedNet
-from nets.graph.scores import scores
 from nets.graph.stages import Stage as Stage  # this module exports it
 from nets.graph.streams import turned
 from nets.graph.wiring import Node
@@ -89,7 +88,7 @@ class Net(RepeatedNet):
     def scalars_later(self) -> Callable[[], dict[str, float]]:
         """Return a function that waits for `scalars()` of this pass. It may be called in a later
         pass."""
-        return scores(self.nodes, self.wiring.values, self._arrays, self.ops)
+        return self.results().scores()
 
     def label_counts(self) -> tuple[int, ...]:
         """Return the counts of the last layer that counts labels in a test (its `label_counts`)."""

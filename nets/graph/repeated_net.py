@@ -3,15 +3,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import cached_property
-from typing import Any
+from types import MappingProxyType
+from typing import Any, NamedTuple
 
 from numpy.typing import NDArray
 
 from nets.graph.fed_net import FedNet
+from nets.graph.scores import Scores, scores_reader
 from nets.layers import Layer
 from ops import Array
+
+
+class PassResults(NamedTuple):
+    """The arrays of a pass, by the index of their value. Replays of the pass overwrite them, and
+    `scores` then begins to read the new scores, as `scores_reader` describes."""
+
+    arrays: Mapping[int, Array] = MappingProxyType({})
+    scores: Callable[[], Callable[[], Scores]] = lambda: dict
 
 
 class RepeatedNet(FedNet):
@@ -59,10 +69,12 @@ class RepeatedNet(FedNet):
         self.begin(self._run.step, *self._run.ranges)
         self._arrays = given
 
-    def left(self) -> Mapping[int, Array]:
-        """Return the arrays of the pass, for `take`."""
-        return dict(self._arrays)
+    def results(self) -> PassResults:
+        """Return the results of the pass, for `take`."""
+        values = self.wiring.values
+        arrays = dict(self._arrays)
+        return PassResults(arrays, scores_reader(self.nodes, values, arrays, self.ops))
 
-    def take(self, arrays: Mapping[int, Array]) -> None:
-        """Note that the present pass has left these arrays."""
-        self._arrays = dict(arrays)
+    def take(self, results: PassResults) -> None:
+        """Note that the present pass has these results."""
+        self._arrays = dict(results.arrays)

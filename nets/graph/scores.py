@@ -3,19 +3,24 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 
 from nets.graph.wiring import Node, Value
 from ops import Array, Backend
 
+Scores = dict[str, float]
 
-def scores(
+
+def scores_reader(
     nodes: Sequence[Node], values: Sequence[Value], arrays: Mapping[int, Array], ops: Backend
-) -> Callable[[], dict[str, float]]:
-    """Return a function that returns every score of the layers that have run, and the weighted
-    total of the losses under "loss".
+) -> Callable[[], Callable[[], Scores]]:
+    """Return a function that begins to read the scores of the layers that have run. It may be
+    called again after each replay that overwrites `arrays`. It returns a function that returns
+    every score, and the weighted total of the losses under "loss".
 
-    Every top with a loss weight counts, by the sum of its numbers, as in Caffe. The function raises
-    NetError if a layer got a label that it does not know and could not report it while it ran.
+    Every top with a loss weight counts, by the sum of its numbers, as in Caffe. The last function
+    raises NetError if a layer got a label that it does not know and could not report it while it
+    ran.
     """
     wanted = [
         (node.layer, i, weight)
@@ -23,22 +28,23 @@ def scores(
         for place, (i, weight) in enumerate(zip(node.tops, node.layer.loss_weights, strict=True))
         if i in arrays and ((place == 0 and node.layer.scores) or weight)
     ]
+    names = [(values[i].name, weight) for _, i, weight in wanted]
     judges = [(layer, layer.verdict) for layer, _, _ in wanted if layer.verdict is not None]
-    sums = ops.sums_later(
+    learns = any(layer.differentiable for layer, _, _ in wanted)
+    begin = ops.sums_reader(
         [*(arrays[i] for _, i, _ in wanted), *(verdict[1:2] for _, verdict in judges)]
     )
 
-    def read() -> dict[str, float]:
+    def read(sums: Callable[[], list[float]]) -> Scores:
         numbers = sums()
-        for (layer, _), number in zip(judges, numbers[len(wanted) :], strict=True):
+        for (layer, _), number in zip(judges, numbers[len(names) :], strict=True):
             if text := layer.told(number):
                 raise layer.error("", text)
-        found = dict[str, float]()
+        found = Scores()
         total = 0.0
-        for (_, i, weight), number in zip(wanted, numbers, strict=False):
-            found[values[i].name] = number
+        for (name, weight), number in zip(names, numbers, strict=False):
+            found[name] = number
             total += weight * number
-        learns = any(layer.differentiable for layer, _, _ in wanted)
         return found | ({"loss": total} if learns else {})
 
-    return read
+    return lambda: partial(read, begin())

@@ -27,6 +27,7 @@ from ops.cuda.graphs import Graphs
 from ops.cuda.image_layout import TO_LOGICAL, like, new_images, step_of
 from ops.cuda.launch import Launcher
 from ops.cuda.losses import Losses
+from ops.cuda.memory_pool import use_pool
 from ops.cuda.normalise import Normalisation
 from ops.cuda.pixels import Pixels
 from ops.cuda.pointwise import Pointwise
@@ -58,6 +59,7 @@ def _cupy(device: int) -> Any:
         ) from missing
     cuda_driver.start(device)
     cupy.cuda.Device(device).use()
+    use_pool(cupy)
     return cupy
 
 
@@ -325,14 +327,14 @@ class CupyBackend(
 
     def sums(self, arrays: Sequence[Array]) -> list[float]:
         """All sums travel to the host together."""
-        return super().sums(arrays) if self._transfers is None else self.sums_later(arrays)()
+        return super().sums(arrays) if self._transfers is None else self.sums_reader(arrays)()()
 
-    def sums_later(self, arrays: Sequence[Array]) -> Callable[[], list[float]]:
+    def sums_reader(self, arrays: Sequence[Array]) -> Callable[[], Callable[[], list[float]]]:
         if not arrays:
-            return list
+            return lambda: list
         if self._transfers is None:
-            return super().sums_later(arrays)
-        return self._transfers.sums_later(arrays)
+            return super().sums_reader(arrays)
+        return self._transfers.sums_reader(arrays)
 
     def asarray(self, host: Any, dtype: Any = None) -> Array:
         """An array that is on the device already is returned at once."""

@@ -153,11 +153,16 @@ class Backend(
         once."""
         return [float(x.sum() if x.ndim else x) for x in map(self.to_host, arrays)]
 
-    def sums_later(self, arrays: Sequence[Array]) -> Callable[[], list[float]]:
-        """Return a function that waits for these sums and returns them. They are those of the
-        present numbers, even if later operations overwrite the arrays."""
-        found = self.sums(arrays)
-        return lambda: found
+    def sums_reader(self, arrays: Sequence[Array]) -> Callable[[], Callable[[], list[float]]]:
+        """Return a function that begins to read these sums whenever it is called. It returns a
+        function that waits for the sums and returns them. They are those of the numbers at the
+        call, even if later operations overwrite the arrays."""
+
+        def begin() -> Callable[[], list[float]]:
+            found = self.sums(arrays)
+            return lambda: found
+
+        return begin
 
     def empty(self, shape: Shape, dtype: Any = np.float32) -> Array:
         """Return a new array with undefined contents."""

@@ -26,10 +26,12 @@ VERSIONS = 2
 
 def forecast(topology: Topology) -> Forecast:
     """Memory, and traffic per training iteration, as far as the roles declare them, for the largest
-    batch."""
+    batch. Where models are exchanged after several iterations, it is the traffic of the last of
+    them."""
     largest = at_largest(topology)
     shapes = Shapes(largest)
-    step = "iteration"
+    exchanges = any(options.period > 1 for options in shapes.having("period").values())
+    step = "iteration with an exchange" if exchanges else "iteration"
     if largest is not topology:
         step += (
             f" of the largest batch, {next(iter(shapes.having('job').values())).job.batch} images"

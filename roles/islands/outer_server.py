@@ -62,6 +62,7 @@ class OuterOptions(JobOptions):
     anew: ClassVar[Anew] = Anew.FROM_STATE
     any_batch: ClassVar[bool] = True
     keeps_beside: ClassVar[bool] = True
+    serves: ClassVar[bool] = True
     image_shape: InputShape
     coordinator: str
     islands: tuple[str, ...]

@@ -13,6 +13,8 @@ from roles.learning.tree import split
 # the weight of the old rate when a new one is measured: one slow pass moves a share by a fifth of
 # the difference
 KEPT = 0.8
+# the least part of a batch's time that other rows must save; a GPU records its step anew for them
+GAIN = 0.05
 MOST_TOLD = 8  # workers whose rows are told one by one
 
 
@@ -21,7 +23,8 @@ class Cutting:
     """The way to cut batches.
 
     `in_proportion`: in proportion to the measured rows per second of the workers (Omnivore, section
-    5.1: a device is a black box of known throughput). With `micro_batches`, cuts are only between
+    5.1: a device is a black box of known throughput). Rows change only if that saves GAIN of a
+    batch's time. With `micro_batches`, cuts are only between
     two of these. `expected`: (worker, speed) as the kinds of their machines have it, in any unit.
     These speeds count until all members of a group have been measured.
     """
@@ -43,6 +46,8 @@ class Shares:
         self._micro_batches = cutting.micro_batches
         self._rates: dict[str, float] = {}  # worker -> rows per second
         self._expected = dict(cutting.expected)
+        # the rows that members got last, by members and rows
+        self._last: dict[tuple[tuple[str, ...], int], list[int]] = {}
 
     def __repr__(self) -> str:
         return (
@@ -109,13 +114,29 @@ class Shares:
         if not self._in_proportion or not all(worker in rates for worker in members):
             sizes = split(rows, len(members))
         else:
-            sizes = _in_proportion([rates[worker] for worker in members], rows)
+            sizes = self._settled(members, [rates[worker] for worker in members], rows)
         return (0, *itertools.accumulate(sizes))
+
+    def _settled(self, members: Sequence[str], rates: list[float], rows: int) -> list[int]:
+        """Rows in proportion to these rates, or the last ones if the change would save less than
+        GAIN. The first ones are equal."""
+        key = tuple(members), rows
+        last = self._last.get(key, split(rows, len(members)))
+        sizes = _in_proportion(rates, rows)
+        if _time(sizes, rates) < (1 - GAIN) * _time(last, rates):
+            self._last[key] = sizes
+            return sizes
+        return last
 
 
 def micro_cuts(rows: int, micro_batches: int) -> tuple[int, ...]:
     """The places where a batch is cut into micro-batches. Some micro-batches may be empty."""
     return (0, *itertools.accumulate(split(rows, micro_batches)))
+
+
+def _time(sizes: Sequence[int], rates: list[float]) -> float:
+    """The time of the member that takes the longest for its rows."""
+    return max(size / rate for size, rate in zip(sizes, rates, strict=True))
 
 
 def _in_proportion(rates: list[float], rows: int) -> list[int]:

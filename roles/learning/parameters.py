@@ -9,6 +9,7 @@ and allocates nothing.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from itertools import chain
 from typing import Any
 
 import numpy as np
@@ -81,6 +82,11 @@ class Parameters:
         if there is one."""
         return self._blobs[layer] if phase == TRAIN or not self._average else self._averages[layer]
 
+    def count_all(self) -> None:
+        """Count an update of every layer."""
+        for layer in self.versions:
+            self.versions[layer] += 1
+
     def _begin_averages(self, blobs: Mapping[str, Blobs]) -> None:
         """Let the averages of these layers begin with copies of these arrays."""
         if self._average:
@@ -124,6 +130,12 @@ class Parameters:
         for blob, of in zip(self._blobs[layer], self._history[layer], strict=True):
             found += (blob, *of) if histories else (blob,)
         return found
+
+    def overwritten(self) -> list[Array]:
+        """The arrays that updates write over where no other actor reads: all parameters and
+        histories."""
+        histories = chain.from_iterable(self._history.values())
+        return [*chain.from_iterable(self._blobs.values()), *chain.from_iterable(histories)]
 
     def published(self, layer: str) -> Blobs:
         """The arrays of a layer's present version for other actors. With `publishes`, all readers

@@ -5,14 +5,14 @@ from __future__ import annotations
 
 import logging
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from operator import is_
 from typing import Generic, TypeGuard, TypeVar
 
 import numpy as np
 
-from nets import Net
+from nets import Net, PassResults
 from ops import Array, OpsError, Recording
 from roles.learning.job import Job
 from roles.learning.micro_batches import WorkerNet
@@ -43,13 +43,13 @@ def kept_plain(job: Job) -> str:
 class Recorded:
     """The recorded pass of one size of batch, in one part or several. It holds while its memory
     stays where it was: the block of the net's arrays, and `state`, the arrays that outlive the
-    pass. `left`: the arrays of the pass, for `Net.take`."""
+    pass. `left`: the results of the pass, which replays overwrite."""
 
     numbers: StepNumbers
     block: Array | None
     state: Sequence[Array]
     parts: list[Recording] = field(default_factory=list)
-    left: Mapping[int, Array] = field(default_factory=dict)
+    left: PassResults = field(default_factory=PassResults)
     tried: bool = False
 
     def moved(self, net: Net, state: Sequence[Array]) -> bool:

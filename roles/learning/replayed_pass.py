@@ -103,7 +103,10 @@ class ReplayedPass(PlainPass):
         return found
 
     def scalars(self) -> Scores:
-        return super().scalars() if self._scores is None else self._scores
+        if self._scores is not None:
+            return self._scores
+        known = self._known
+        return super().scalars() if known is None or not known.tried else known.left.scores()()
 
     def _do(self, pieces: Sequence[Piece], leaving: Leaving) -> Blobs:
         at = self._at
@@ -141,7 +144,7 @@ class ReplayedPass(PlainPass):
         made.parts.append(self.recordings.one_call(recording))
         made.results.append(found)
         if last:
-            made.left = self.net.left()
+            made.left = self.net.results()
             self.recordings.keep(made)
         return found
 
@@ -149,7 +152,6 @@ class ReplayedPass(PlainPass):
         """Replay the plain pass that has just ended, and compare what both leave."""
         ops = self.net.ops
         self._scores = self.net.scalars()
-        self.net.take(known.left)
         for part in known.parts:
             part.replay()
         wrong = [
@@ -160,7 +162,7 @@ class ReplayedPass(PlainPass):
             for expected, found in zip(plain, replayed, strict=True)
             if not same(ops.to_host(found), ops.to_host(expected), 0.0, ops.repeatable)
         ]
-        scores = self.net.scalars() if ops.repeatable else self._scores
+        scores = known.left.scores()() if ops.repeatable else self._scores
         wrong += [
             f"another '{name}'"
             for name, right in self._scores.items()

@@ -23,7 +23,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from nets import Net, Stage
-from ops import Array
 from roles.learning.parameter_store import ParameterStore
 from roles.learning.recordings import Recorded, Recordings, same
 from roles.learning.scoreboard import Scores
@@ -60,11 +59,11 @@ class ReplayedStep:
     def __call__(self) -> Callable[[], Scores]:
         """Compute the pass that has begun, and update. Returns a function that waits for the
         scores; it may be called after the next step."""
-        recorded = self.recordings.of_pass(_overwritten(self._store))
+        recorded = self.recordings.of_pass(self._store.overwritten())
         if self.recordings.refused or len({*self._store.versions.values()}) > 1:
             self._plain()
         elif recorded is not None and recorded.tried:
-            self._replay(recorded)
+            return self._replay(recorded)
         elif recorded is not None:
             self._try(recorded)
         elif self.recordings.due():
@@ -113,19 +112,19 @@ class ReplayedStep:
             Recorded(
                 numbers,
                 self._net.memory,
-                _overwritten(self._store),
+                self._store.overwritten(),
                 [self.recordings.one_call(recording)],
-                self._net.left(),
+                self._net.results(),
             )
         )
 
-    def _replay(self, recorded: Recorded) -> None:
+    def _replay(self, recorded: Recorded) -> Callable[[], Scores]:
         recorded.numbers.fill(self._numbers())
         for part in recorded.parts:
             part.replay()
         self._net.take(recorded.left)
-        for layer in self._store.layers:
-            self._store.count(layer)
+        self._store.count_all()
+        return recorded.left.scores()
 
     def _try(self, recorded: Recorded) -> None:
         """Compute the pass plainly and by a replay, and compare what both leave."""
@@ -135,10 +134,9 @@ class ReplayedStep:
         expected = self._store.state()
         scores = self._net.scalars_later()()
         self._store.restore(before, version)
-        self._replay(recorded)
+        replayed = self._replay(recorded)()
         found = self._store.state()
         exact = self._net.ops.repeatable
-        replayed = self._net.scalars_later()()
         wrong = [
             name
             for name, right in expected.items()
@@ -156,8 +154,3 @@ class ReplayedStep:
         self._store.restore(before, version)
         self._net.again()
         self._plain()
-
-
-def _overwritten(store: ParameterStore) -> list[Array]:
-    """The arrays that an update overwrites: all parameters and histories."""
-    return [array for layer in store.layers for array in store.in_place(layer, histories=True)]

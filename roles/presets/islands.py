@@ -55,6 +55,9 @@ class Keys:
             "outer_rate": (0 < self.outer_rate <= 10, "a number > 0 and <= 10"),
             "outer_momentum": (0 <= (self.outer_momentum or 0.0) < 1, "a number >= 0 and < 1"),
         }
+        if self.together and self.grace != Keys.grace:
+            text = f"no window, since with quorum = '{ALL}' the server waits for every island"
+            raise ValueError(f"grace: found {self.grace!r}, expected {text}")
         for key, (fits, expected) in limits.items():
             if not fits:
                 raise ValueError(f"{key}: found {getattr(self, key)!r}, expected {expected}")

@@ -36,14 +36,23 @@ class ReadingAhead:
     def fetch(self, share: Share) -> Sequence[Array]:
         """Return the rows of a share once they are read. Raises the errors of reading."""
         phase, low, high = share
+        with self._lock:  # now, since `expect` must not request a share again that is being fetched
+            passed_over = self._until(share)
         rows = self._readers[phase].get(low, high)
         with self._lock:
-            if share in self._coming:
-                while self._coming.popleft() != share:
-                    # passed over: the worker's part of a pass has changed since
-                    self._readers[phase].forget()
+            for other, *_ in passed_over:
+                self._readers[other].forget()
             self._request()
         return rows
+
+    def _until(self, share: Share) -> list[Share]:
+        """Take a share, if it is expected, from the coming ones. Returns those before it: the
+        worker's part of a pass has changed since."""
+        before: list[Share] = []
+        if share in self._coming:
+            while (first := self._coming.popleft()) != share:
+                before.append(first)
+        return before
 
     def close(self) -> None:
         """Stop reading."""

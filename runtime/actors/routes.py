@@ -181,7 +181,9 @@ def typed_answer(found: Message, answer: type[R], asked: Envelope) -> R:
     to = asked.receiver
     message = asked.message
     if isinstance(found, Refusal):
-        raise Refused(f"{to} refused {message!r} of {asked.sender}: {found.error}")
+        refused = Refused(f"{to} refused {message!r} of {asked.sender}: {found.error}")
+        refused.mistaken = found.mistaken
+        raise refused
     said = unpacked(found) if isinstance(found, Value) and answer is not Value else found
     if isinstance(said, answer):
         return said

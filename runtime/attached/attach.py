@@ -251,17 +251,16 @@ class Client:
     ) -> Scaled:
         """Continue the run with so many workers in so many groups (0: unchanged), without the
         machines in `without`, and with the machines of cluster.toml in `including`. Returns when
-        this run has saved the checkpoint from which the next one resumes. Raises ConvoyError with
-        the reason if this is impossible."""
+        this run has saved the checkpoint from which the next one resumes. Raises ConfigError if the
+        run cannot have this shape, and ConvoyError if it cannot be changed now, with the reason."""
         wish = Scale(
             workers=workers, groups=groups, without=tuple(without), including=tuple(including)
         )
         try:
             return await self._asked(SUPERVISOR, wish, Scaled, None)
         except Refused as refused:
-            raise ConvoyError(
-                str(refused).rpartition(f"{wish!r} of {self._voice.name}: ")[2]
-            ) from None
+            why = str(refused).rpartition(f"{wish!r} of {self._voice.name}: ")[2]
+            raise (ConfigError([why]) if refused.mistaken else ConvoyError(why)) from None
 
     async def end(self, *, now: bool = False) -> str:
         """End the run, in good order or at once (`now`), and wait until it is over. Returns the

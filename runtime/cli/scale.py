@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from runtime.attached.observed_run import ObservedRun
 
 Machines = Annotated[tuple[str, ...], Parameter(negative=())]
+PATIENT_SECONDS = 3.0  # for an answer; a machine may wait for a person who types a line there
 LOOK_SECONDS = 0.05  # between two looks at the journal of the run that follows
 # without a listener: the run may wait for a machine, or a machine may compile
 VANISHED_SECONDS = 90.0
@@ -57,6 +58,10 @@ def scale(
         raise ConfigError(
             ["found no change to make, expected --workers, --groups, --without or --with"]
         )
+    if both := sorted({*without} & {*including}):
+        raise ConfigError(
+            [f"found '{both[0]}' with --without and --with, expected only one of them"]
+        )
     wish = {
         "workers": workers or 0,
         "groups": groups or 0,
@@ -73,12 +78,15 @@ async def _scaled(run: Path | None, connection: Connection, wish: dict[str, Any]
     clock = asyncio.get_running_loop().time
     async with seen(run, connection) as looked:
         async with looked.client() as client:
-            scaled = await client.scale(**wish)
+            asking = asyncio.ensure_future(client.scale(**wish))
+            if not (await asyncio.wait([asking], timeout=PATIENT_SECONDS))[0]:
+                console.say(f"{looked.place}: waits; the output of `up` shows what it waits for")
+            scaled = await asking
             began = clock()
         for warning in scaled.warnings:
             console.warn(warning)
         if scaled.live:
-            console.say(f"{looked.place}: {scaled.at}; the others went on meanwhile")
+            console.say(f"{looked.place}: {scaled.at}")
             return 0
         await looked.follow(scaled.run, VANISHED_SECONDS)
         await _begun(looked)

@@ -26,7 +26,7 @@ from typing import Any
 from runtime.actors.actor import Actor
 from runtime.actors.node import Node
 from runtime.cluster.lifecycle import EventReport, Heartbeat, is_agent
-from runtime.errors import ConvoyError, Refused
+from runtime.errors import ConfigError, ConvoyError, Refused
 from runtime.messages.message import Envelope, Json, Message, Refusal, message
 from runtime.plan.topology import SUPERVISOR
 from runtime.transport import Endpoints, Release, Transport
@@ -216,7 +216,7 @@ class Clients:
         try:
             said = await self._answers[type(envelope.message)](envelope.message)
         except ConvoyError as error:
-            said = Refusal(error=str(error))
+            said = Refusal(error=str(error), mistaken=isinstance(error, ConfigError))
         await self._home.send(SUPERVISOR, envelope.sender, said, answers=envelope.id)
 
     async def _relay(self, envelope: Envelope, release: Release) -> None:

@@ -128,6 +128,11 @@ class Launcher(ABC):
         """Describe why `open` or `launch` takes so long, as far as this host knows."""
         return "its launcher does not answer"
 
+    def is_lost(self, machine: str) -> bool:
+        """Whether a machine that was opened can start no process any more. `open` makes it ready
+        again. Machines without agents are never lost."""
+        return False
+
     async def part(self, machine: str) -> None:
         """Let a machine go whose processes have ended. `open` makes it ready again. Launchers
         without agents have nothing to do."""

@@ -211,9 +211,11 @@ class Envelope(NamedTuple):
 
 @message
 class Refusal(Message):
-    """The answer to an ask that was refused: the handler's error, in words."""
+    """The answer to an ask that was refused: the handler's error, in words. `mistaken`: the asker's
+    words are wrong, so that the same ask would be refused again."""
 
     error: str
+    mistaken: bool = False
 
 
 @message

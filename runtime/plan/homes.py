@@ -8,6 +8,7 @@ servers  actors whose options set `apart` or `serves`. One after the other, firs
          server that is `apart` prefers the first machine without workers, or else the one with the
          fewest processes for its cores, or else the last one. Another server prefers the first
          machine with workers, whose traffic to it then stays on the machine
+         A server that names an actor as `beside` lives there, unless `placement.servers` is set
 others   and a process of servers that also has the lead, as with `placement.processes = "one"`,
          live on the machine of the actor that their options name as `beside`, or else on the first
          machine
@@ -26,6 +27,8 @@ from runtime.config.sections import ClusterConfig, Machine
 from runtime.plan.grouping import Group, blocks
 from runtime.plan.topology import ActorSpec, Topology
 
+ANYWHERE = "*"  # the default of placement.servers
+
 
 def at_home(groups: Sequence[Group], topology: Topology, config: ClusterConfig) -> list[Group]:
     """Return the groups, with a machine for each group that had none."""
@@ -35,18 +38,18 @@ def at_home(groups: Sequence[Group], topology: Topology, config: ClusterConfig) 
     open_ = [process for process, machine, _ in groups if not machine]
     homes |= _of_workers(open_, members, _chosen(config.placement.spread, config, topology))
     lead = specs[topology.lead]
-    servers = _servers(
-        (process, members[process])
-        for process in open_
-        if process not in homes and lead not in members[process]
-    )
     near = {
         process: actor.beside
         for process in open_
-        if process not in homes and process not in servers
+        if process not in homes
         for actor in reversed(members[process])
-        if actor.beside
+        if actor.beside and not (actor.serves and config.placement.servers != ANYWHERE)
     }
+    servers = _servers(
+        (process, members[process])
+        for process in open_
+        if process not in homes and process not in near and lead not in members[process]
+    )
     first = next(one.name for one in config.machine if one.name not in topology.unused)
     homes |= {
         process: first

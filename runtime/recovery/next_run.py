@@ -57,11 +57,16 @@ def scaled(checked: Checked, whole: ClusterConfig, wish: Scale) -> Checked:
     for name in (*wish.without, *wish.including):
         if name not in names:
             raise ConfigError([f"no machine of this run is called '{name}'{hint(name, names)}"])
-    present = {machine.name for machine in checked.loaded.config.machine} | {*wish.including}
+    before = {machine.name for machine in checked.loaded.config.machine}
+    after = (before | {*wish.including}) - {*wish.without}
+    same = [
+        *(f"machine '{name}' is in the run" for name in wish.including),
+        *(f"machine '{name}' is not in the run" for name in wish.without),
+    ]
+    if same and after == before and not (wish.workers or wish.groups):
+        raise ConfigError([f"nothing is to change: {', '.join(same)}"])
     with kept_warnings() as told:
-        found = _on(
-            checked, whole, _but(whole.machine, {*names} - present | {*wish.without}), options
-        )
+        found = _on(checked, whole, _but(whole.machine, {*names} - after), options)
         config = found.loaded.config
         topology = found.placement.topology
         room = remarks_on_room(found.loaded.program, topology, config)

@@ -317,7 +317,7 @@ class Restarting:
         Raises ConvoyError, with a text for people, if that is impossible. The current run then goes
         on."""
         if self._scaling or self._next is not None:
-            raise ConfigError(["the run is being scaled already: ask again when it has begun"])
+            raise ConvoyError("the run is being scaled already: ask again when it has begun")
         if wish.leaving:
             wish = self._without_leaving(wish.leaving)
         self._scaling = True

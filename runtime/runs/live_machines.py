@@ -21,16 +21,26 @@ class LiveMachines:
     async def change(self, wish: Scale) -> Scaled | None:
         """Do what a client wishes, if the other processes can go on meanwhile. Returns None, and
         does nothing, if they cannot. Raises LaunchError if a machine cannot be used."""
-        leaving = (*wish.without, *((wish.leaving,) if wish.leaving else ()))
-        machines = leaving or wish.including
-        if wish.workers or wish.groups or not machines:
+        named = [*wish.without, *([wish.leaving] if wish.leaving else []), *wish.including]
+        if wish.workers or wish.groups or not named:
             return None
-        if not self._lives.can_change(leaving, wish.including):
+        gone = [name for name in named if self._lives.has_left(name)]
+        there = [name for name in named if self._lives.is_there(name)]
+        leaving = [name for name in named if name not in (*wish.including, *gone)]
+        returning = [name for name in wish.including if name not in there]
+        if (leaving or returning) and not self._lives.can_change(leaving, returning):
             return None
-        await self._lives.release(leaving)
-        await self._lives.bring_back(wish.including)
-        changes = [("goes on without", leaving), ("goes on with", wish.including)]
-        at = ", ".join(f"{how} {_named(names)}" for how, names in changes if names)
+        # a machine that is away may be about to return, which ends then
+        await self._lives.release([name for name in named if name not in wish.including])
+        await self._lives.bring_back(returning)
+        told = [
+            ("goes on without", leaving),
+            ("goes on with", returning),
+            ("is already without", [name for name in gone if name not in wish.including]),
+            ("is already with", [name for name in there if name in wish.including]),
+        ]
+        at = ", ".join(f"{how} {_named(names)}" for how, names in told if names)
+        at += "; the others went on meanwhile" if leaving or returning else ""
         return Scaled(run=self._run, at=at, live=True)
 
 

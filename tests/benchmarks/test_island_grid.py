@@ -5,17 +5,20 @@ from __future__ import annotations
 import argparse
 import math
 from collections.abc import Iterator
+from dataclasses import asdict
 from pathlib import Path
 
 import pytest
 
 from benchmarks.helpers.report import Record
 from benchmarks.islands import grid, homes, real_time
-from benchmarks.islands.grid import HERE, MISSING, REPLICAS, Grid, Where, islands, seconds_to
+from benchmarks.islands.grid import MISSING, REPLICAS, Grid, Where, islands, seconds_to
 from benchmarks.islands.homes import FASTEST, Emulated, drawn
-from benchmarks.islands.runs import TESTS
+from benchmarks.islands.runs import TESTS, Ran
 from benchmarks.presets.runs import Data
 from benchmarks.tuning.kept import Kept
+
+DIGITS = Where("lenet")
 
 
 @pytest.fixture
@@ -34,18 +37,42 @@ def test_the_time_to_a_target_lies_between_those_of_two_runs(target: float, seco
     assert seconds_to(target, [(400.0, 0.94), (100.0, 0.90)]) == pytest.approx(seconds)
 
 
+@pytest.mark.parametrize(
+    ("target", "seconds"), [(0.60, 70.0), (0.70, 100.0), (0.75, 141.42), (0.80, 200.0)]
+)
+def test_a_run_that_misses_the_target_in_the_whole_length_is_followed_by_a_longer_one(
+    digits: Data, target: float, seconds: float
+) -> None:
+    kept = Kept()
+    setting = islands("ours")
+    whole = DIGITS.iterations
+    for length, found in {
+        round(grid.SHORTER * whole): Ran(accuracy=0.60, seconds=70.0),
+        whole: Ran(accuracy=0.70, seconds=100.0),
+        grid.EIGHT_EPOCHS["lenet"]: Ran(accuracy=0.80, seconds=200.0),
+    }.items():
+        kept.put(f"{setting} on {DIGITS}, {digits.digits_name}, {length}, seed 1", asdict(found))
+    reached = Grid(digits, kept, 0.0).reaches(DIGITS, setting, target)
+    assert reached == pytest.approx(seconds, abs=0.01)
+
+
+def test_settings_of_islands_with_different_keys_have_different_names() -> None:
+    keys = [{}, {"period": 8}, {"outer_momentum": 0.0}, {"outer_momentum": 0.0, "grace": 0.05}]
+    assert len({str(islands(rate=2, **each)) for each in keys}) == len(keys)
+
+
 def test_a_trial_of_the_grid_is_made_once_and_tested_while_it_runs(
     tmp_path: Path, digits: Data, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     file = tmp_path / "trials.jsonl"
-    first = Grid(digits, Kept(file), 60.0).ran(HERE, islands(rate=2), 1, 40)
+    first = Grid(digits, Kept(file), 60.0).ran(DIGITS, islands(rate=2), 1, 40)
     assert first is not None
     assert first.gains > 2
     assert first.megabytes > 0
     assert len(first.way) == TESTS
     assert all(0 <= accuracy <= 1 for _, accuracy in first.way)
     monkeypatch.setattr(grid, "trained", lambda *_, **__: pytest.fail("made again"))
-    again = Grid(digits, Kept(file), 60.0).ran(HERE, islands(rate=2), 1, 40)
+    again = Grid(digits, Kept(file), 60.0).ran(DIGITS, islands(rate=2), 1, 40)
     assert again is not None
     assert (again.accuracy, again.seconds) == (first.accuracy, first.seconds)
 
@@ -55,7 +82,7 @@ def test_the_fastest_machine_alone_is_one_trial_whatever_the_links_and_the_other
 ) -> None:
     trials = Grid(digits, Kept(tmp_path / "trials.jsonl"), 60.0)
     alone = grid.FIRST["alone"][0]
-    first = trials.ran(HERE, alone, 1, 20)
+    first = trials.ran(DIGITS, alone, 1, 20)
     assert first is not None
     assert first.seconds == pytest.approx(20 * grid.FASTEST)
     trials.ran(Where("lenet", "1:1:2:20", 200), alone, 1, 20)
@@ -64,7 +91,7 @@ def test_the_fastest_machine_alone_is_one_trial_whatever_the_links_and_the_other
 
 
 def test_replicas_on_a_slow_link_take_many_times_as_long_as_one_machine(digits: Data) -> None:
-    ran = Grid(digits, Kept(), 60.0).ran(HERE, REPLICAS, 1, 4)
+    ran = Grid(digits, Kept(), 60.0).ran(DIGITS, REPLICAS, 1, 4)
     assert ran is not None
     assert ran.seconds > 5 * 4 * grid.FASTEST
 
@@ -80,6 +107,10 @@ def test_without_time_and_without_trials_the_tables_say_that_nothing_is_measured
     cells = {str(cell) for row in record.tables[-1].rows for cell in row[2:]}
     assert cells == {MISSING}
     assert any(MISSING in note for note in record.notes)
+
+
+def test_without_the_folder_of_cifar_10_its_trials_are_not_made(digits: Data) -> None:
+    assert Grid(digits, Kept(), 60.0).ran(grid.HERE, islands(), 1, 4) is None
 
 
 def test_the_fastest_machine_of_a_home_comes_first_and_alone_counts_as_one_process() -> None:

@@ -7,12 +7,14 @@ import signal
 import subprocess
 from collections import Counter
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from benchmarks.helpers.survivor import events as journalled
 from tests.chaos.running import Running
 from tests.helpers.support import environment, events, run_directory, runtime_command
 from tests.journeys.training.test_islands import islands
@@ -151,6 +153,49 @@ def test_the_machine_of_an_island_leaves_and_rejoins_without_touching_the_others
     lives = Counter(event["process"] for event in events(directory, "process"))
     assert lives.pop(back) == 2
     assert set(lives.values()) == {1}
+
+
+@pytest.mark.slow
+def test_machines_that_are_asked_to_leave_and_to_rejoin_at_once_do_each_once(
+    tmp_path: Path,
+) -> None:
+    with running(tmp_path, more=MACHINES) as run, ThreadPoolExecutor(4) as people:
+        lines = people.map(lambda name: scale(run, "--without", name), ("lap", "attic", "lap"))
+        assert all("without machine" in line for line in lines)
+        lines = people.map(lambda word: scale(run, word, "lap"), ("--with", "--with", "--with"))
+        assert all("with machine 'lap'" in line for line in lines)
+        read_until(run, "joined")
+        assert "is already with machine 'lap'" in scale(run, "--with", "lap")
+        code, said = ended(run)
+    assert code == 130, said
+    directory = run_directory(run.cluster)
+    assert len(list(directory.parent.iterdir())) == 1, "no other run has followed"
+    gone = Counter(event["process"] for event in events(directory, "warning"))
+    assert sorted(gone.values()) == [1, 1], "each island has left once"
+    assert len(events(directory, "joined")) == 1
+
+
+@pytest.mark.slow
+def test_the_outer_server_that_is_killed_again_before_it_has_begun_is_started_once_more(
+    tmp_path: Path,
+) -> None:
+    with running(tmp_path) as run:
+        directory = run_directory(run.cluster)
+        os.kill(run.pids["outer"], signal.SIGKILL)
+        while (pid := lives_of(directory, "outer")[-1]) == run.pids["outer"]:
+            assert run.process.poll() is None
+        os.kill(pid, signal.SIGKILL)
+        read_until(run, "anchored")
+        read_until(run, "progress")
+        code, said = ended(run)
+    assert code == 130, said
+    assert len(lives_of(directory, "outer")) == 3
+    assert events(directory, "finished")
+
+
+def lives_of(directory: Path, process: str) -> list[int]:
+    """The pid of each life of a process that has greeted."""
+    return [one["pid"] for one in journalled(directory, "process") if one["process"] == process]
 
 
 def test_the_outer_server_that_is_killed_goes_on_from_the_model_that_an_island_holds(

@@ -17,19 +17,14 @@ from pathlib import Path
 import pytest
 
 from benchmarks.helpers.machines import Machine, machines
+from benchmarks.helpers.ssh_double import SshDouble
 from benchmarks.helpers.survivor import Survivor, events
 from runtime.cli.main import main
-from tests.helpers.far_machines import RECOVERING, or_skip, program
+from tests.helpers.far_machines import RECOVERING, or_skip
 from tests.helpers.support import configure, environment
 
 pytestmark = pytest.mark.slow
 GRACE = 30.0  # seconds that a cloud grants between SIGTERM and the end of the machine
-SSH = """
-while [ "$1" != "--" ]; do shift; done
-host=$2; shift 2
-[ -e {folder}/$host.down ] && {{ echo "$host: no route to host" >&2; exit 255; }}
-exec ip netns exec {prefix}${{host#m}} sh -c "$*"
-"""
 TABLE = """[[machine]]
 name = "m{number}"
 address = "{address}"
@@ -43,10 +38,16 @@ environment = {{ PYTHONPATH = "{path}", CONVOY_THREADS = "1" }}
 
 @dataclass(frozen=True)
 class Site:
-    """Two machines; `folder` holds the double of ssh."""
+    """Machines that a double of ssh reaches."""
 
     machines: list[Machine]
-    folder: Path
+    ssh: SshDouble
+
+    @staticmethod
+    def of(machines: list[Machine], folder: Path) -> Site:
+        """The machines m0, m1 ... with a double of ssh in a folder."""
+        hosts = {f"m{number}": machine.namespace for number, machine in enumerate(machines)}
+        return Site(machines, SshDouble(folder, hosts))
 
     def run(self, folder: Path, wanted: str, restarts: int = 0) -> Survivor:
         """A run over both machines that has begun to train."""
@@ -59,8 +60,7 @@ class Site:
         (folder / "cluster.toml").write_text(
             tables + RECOVERING.format(machines=wanted, restarts=restarts)
         )
-        path = f"{self.folder / 'bin'}:{os.environ['PATH']}"
-        run = Survivor(folder / "cluster.toml", {**environment(), "PATH": path})
+        run = Survivor(folder / "cluster.toml", self.ssh.path(environment()))
         run.until("progress ")
         return run
 
@@ -80,7 +80,7 @@ class Site:
 
     def down(self, number: int) -> Path:
         """A file; while it exists, the machine cannot be reached."""
-        return self.folder / f"m{number}.down"
+        return self.ssh.down(f"m{number}")
 
 
 def started(pid: int) -> int:
@@ -92,9 +92,7 @@ def started(pid: int) -> int:
 def two(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
     folder = tmp_path_factory.mktemp("site")
     with or_skip(machines(2, 10**9)) as made:
-        prefix = made[0].namespace[:-1]
-        program(folder / "bin" / "ssh", SSH.format(folder=folder, prefix=prefix))
-        yield Site(made, folder)
+        yield Site.of(made, folder)
 
 
 def plan_of(run: Survivor) -> str:

@@ -16,8 +16,8 @@ import pytest
 from benchmarks.helpers.machines import machines
 from benchmarks.helpers.survivor import Survivor, events
 from runtime.cli.main import main
-from tests.chaos.test_leaving import SSH, TABLE, Site
-from tests.helpers.far_machines import or_skip, program
+from tests.chaos.test_leaving import TABLE, Site
+from tests.helpers.far_machines import or_skip
 from tests.helpers.support import environment
 from tests.journeys.training.test_islands import islands
 
@@ -33,9 +33,7 @@ link_seconds = 2
 def three(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
     folder = tmp_path_factory.mktemp("site")
     with or_skip(machines(3, 10**9)) as made:
-        prefix = made[0].namespace[:-1]
-        program(folder / "bin" / "ssh", SSH.format(folder=folder, prefix=prefix))
-        yield Site(made, folder)
+        yield Site.of(made, folder)
 
 
 def run_on(site: Site, folder: Path) -> Survivor:
@@ -60,8 +58,7 @@ def run_on(site: Site, folder: Path) -> Survivor:
         keys="period = 2\n",
         more=tables + LAUNCHER,
     )
-    path = f"{site.folder / 'bin'}:{os.environ['PATH']}"
-    run = Survivor(cluster, {**settings, "PATH": path})
+    run = Survivor(cluster, site.ssh.path(settings))
     run.until("progress ")
     return run
 
@@ -115,6 +112,10 @@ def test_a_machine_that_sleeps_is_left_aside_and_joins_again_by_itself(
         run.until("progress ")
         assert len(run.directories) == 1, "no other run has followed"
         assert len(events(run.newest, "left")) == 1
+        (text,) = (event["text"] for event in events(run.newest, "warning"))
+        assert text.endswith("; the run goes on without it until machine 'm2' is back"), (
+            "a lost machine does not count as a death of its process"
+        )
         run.process.terminate()
         assert run.end()[0] == 143
     finally:

@@ -160,13 +160,20 @@ def test_an_impossible_scale_request_is_refused_with_a_reason_and_the_run_goes_o
     for words, told in (
         (["--workers", "0"], "--workers: found 0, expected at least 1"),
         ([], "found no change to make, expected --workers, --groups, --without or --with"),
+        (["--workers", "17"], "cannot share a batch of 16 images"),
+        (["--with", "elsewhere"], "no machine of this run is called 'elsewhere'"),
+        (["--with", "local", "--without", "local"], "found 'local' with --without and --with"),
     ):
         assert main(["scale", *words]) == 2
         assert told in capsys.readouterr().err
+    assert main(["scale", "--with", "local"]) == 0
+    assert "is already with machine 'local'" in capsys.readouterr().out
     assert run.newest == directory
     run.until("progress ")
+    monkeypatch.setattr("runtime.cli.scale.PATIENT_SECONDS", 0.0)
     assert main(["scale", "--workers", "3"]) == 0
     told = capsys.readouterr()
+    assert "waits; the output of `up` shows what it waits for" in told.out
     assert "continues at iteration" in told.out
     assert main(["ps"]) == 0
     assert directory.name not in capsys.readouterr().out.split()

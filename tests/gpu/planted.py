@@ -20,7 +20,6 @@ import numpy as np
 from nets import Net, PrototxtError
 from ops.cuda.copies.transfers import Sender, Transfers
 from ops.cuda.graphs import Graphs
-from ops.cuda.image_layout import address
 from roles.learning import replayed_pass
 from roles.learning.parameter_store import ParameterStore
 from roles.learning.recordings import Recorded
@@ -121,9 +120,9 @@ def arrays_that_leave_are_copied_in_another_stream() -> None:
 def images_and_numbers_arrive_in_another_stream() -> None:
     stream = other_stream()
 
-    def elsewhere(self: Transfers, into: Any, host: Any) -> None:
-        start, kind = host.__array_interface__["data"][0], cupy.cuda.runtime.memcpyHostToDevice
-        cupy.cuda.runtime.memcpyAsync(address(into), start, host.nbytes, kind, stream.ptr)
+    def elsewhere(self: Transfers, into: int, host: int, size: int) -> None:
+        kind = cupy.cuda.runtime.memcpyHostToDevice
+        cupy.cuda.runtime.memcpyAsync(into, host, size, kind, stream.ptr)
 
     Transfers.copy_to_device = elsewhere  # type: ignore[method-assign]
 

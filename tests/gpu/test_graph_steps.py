@@ -143,19 +143,18 @@ print(step.calls, sum(inside.values()), file=sys.stderr)
 """
 
 
-# net, the size of its images, the most calls of a recorded step, and the most functions in Python
-# that a step then runs: some for each parameter or history, whose places are compared, none for a
-# call
-MOST = {"lenet": (28, 42, 80), "resnet50": (32, 590, 400)}
+# net, the size of its images, and the most calls of a recorded step
+MOST = {"lenet": (28, 42), "resnet50": (32, 590)}
+FUNCTIONS = 55  # the most functions in Python that a replayed step runs, of whatever net
 
 
 @pytest.mark.parametrize("net", MOST)
-def test_a_replay_makes_few_calls_and_runs_no_function_in_python_for_a_call(
+def test_a_replay_makes_few_calls_and_runs_no_function_in_python_for_a_call_or_a_layer(
     net: str, stand_in: Path
 ) -> None:
-    size, calls, functions = MOST[net]
+    size, calls = MOST[net]
     found = script(BEGIN + CALLS, on_fake_cuda(stand_in), net, size)
     assert found.returncode == 0, found.stderr
     made, run = map(int, found.stderr.split())
     assert 0.9 * calls <= made <= calls
-    assert run <= functions
+    assert run <= FUNCTIONS

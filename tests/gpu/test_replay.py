@@ -201,6 +201,29 @@ def test_four_sizes_of_batch_are_replayed_in_turns_and_with_five_a_warning_is_gi
     assert [line for line in lines if said in line] == [f"train.gpu_step: {said}"]
 
 
+LABELS = """
+from nets import PrototxtError
+for kind in (ReplayedStep, StepInParts):
+    for how in ("replay", "graph"):
+        one = Trained(how, kind=kind)
+        one.train(range(8))
+        assert one.as_wanted
+        one.begin(one.net, 8, 8)
+        one.net.feed("label", one.ops.staged(np.array([0, 1, 2, 3, 4, 7, 0, 1], np.float32)))
+        try:
+            one.step()()
+        except PrototxtError as error:
+            print(error, file=sys.stderr)
+"""
+
+
+def test_a_label_that_is_not_a_class_is_reported_by_a_replay_with_its_layer(stand_in: Path) -> None:
+    expected = "layer 'loss': a label is 7, expected a whole number from 0 to 4"
+    lines = done(stand_in, LABELS).splitlines()
+    assert len(lines) == 4
+    assert all(line.endswith(expected) for line in lines)
+
+
 COUNTS = """
 import fake_cuda
 for kind in (ReplayedStep, StepInParts):

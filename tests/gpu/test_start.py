@@ -4,6 +4,7 @@ the right exit code."""
 from __future__ import annotations
 
 import importlib.util
+import re
 import subprocess
 from pathlib import Path
 
@@ -144,7 +145,7 @@ LAUNCHED = {
         {"memory_gb": 0.004},
         "cuda:0",
         16,
-        "does not get the memory that it needs to start: Out of memory",
+        "does not get the memory that it needs to start: cuda:0 has no room for ",
     ),
 }
 
@@ -160,6 +161,18 @@ def test_a_fault_found_when_a_device_is_taken_ends_with_exit_code_3(
     code, said = run("up", cluster, on_fake_cuda(stand_in, **settings))
     assert code == 3, said
     assert told in said and said.startswith("process replica-") and said.count("\n") == 0, said
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(400)
+def test_memory_that_runs_out_in_a_pass_ends_the_run_with_what_to_change(
+    stand_in: Path, tmp_path: Path
+) -> None:
+    cluster = on_device(tmp_path, batch=128)
+    code, said = run("up", cluster, on_fake_cuda(stand_in, memory_gb=0.02))
+    assert code == 4, said
+    expected = r"OutOfDeviceMemory: cuda:0 has no room for \d+ bytes more; .* train\.batch"
+    assert re.search(expected, said), said
 
 
 @pytest.mark.slow

@@ -4,6 +4,7 @@ makes a reader hang. They leave nothing behind."""
 import fcntl
 import logging
 import os
+import select
 import signal
 import subprocess
 import sys
@@ -225,6 +226,37 @@ def test_a_process_whose_parent_is_killed_within_a_request_ends_without_a_traceb
         os.close(file)
         assert process.communicate(whole[:end], 60) == (READY, None)
         assert process.returncode == 0
+
+
+PARENT = """
+import numpy as np, signal
+from nets.data import DecodingProcesses, SharedMemory
+from runtime.memory.arena import Arena
+arena = Arena("test")
+memory = SharedMemory(
+    lambda size: arena.empty((size,), np.uint8), *arena.range, arena.address.partition(" ")[0]
+)
+decoders = DecodingProcesses(2, memory)
+decoders.start()
+decoders.wait_until_started()
+print(*[process._process.pid for process in decoders._all], flush=True)
+signal.pause()
+"""
+
+
+def test_stopped_processes_end_when_their_parent_is_killed():
+    words = [sys.executable, "-c", PARENT]
+    with subprocess.Popen(words, stdout=subprocess.PIPE, text=True) as parent:
+        found = [int(pid) for pid in parent.stdout.readline().split()]
+        handles = [os.pidfd_open(pid) for pid in found]
+        os.kill(found[0], signal.SIGSTOP)
+        parent.kill()
+    for pid, handle in zip(found, handles, strict=True):
+        ended, _, _ = select.select([handle], [], [], 60)
+        os.close(handle)
+        if not ended:
+            os.kill(pid, signal.SIGKILL)
+        assert ended
 
 
 def test_an_answer_that_a_death_cut_off_is_no_answer(listed, two):

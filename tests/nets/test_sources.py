@@ -98,6 +98,34 @@ def test_a_folder_per_class_is_labelled_in_the_order_of_names(tmp_path):
     assert (everything(source)[1].tolist(), source.shape) == ([0, 1, 1], (1, 9, 7))
 
 
+@pytest.mark.parametrize(
+    ("second", "advice"),
+    [
+        ("1.png", 'like the first: give color = "color" or "gray"'),
+        ("2.png", "like the first: give new_height and new_width"),
+        (
+            "3.png",
+            'like the first: give new_height and new_width, and give color = "color" or "gray"',
+        ),
+    ],
+)
+def test_a_picture_that_differs_from_the_first_is_reported_with_the_keys_that_help(
+    tmp_path, second, advice
+):
+    pixels = photo()
+    grey = pixels[:, :, 0]
+    for at, picture in enumerate((pixels, grey, pixels[:5], grey[:5])):
+        pillow.fromarray(picture).save(tmp_path / f"{at}.png")
+    (tmp_path / "list.txt").write_text(f"0.png 0\n{second} 0\n")
+    table = {"format": "images", "source": "list.txt"}
+    with pytest.raises(DataError) as error:
+        everything(open_source({**table, "color": "stored"}, tmp_path))
+    assert f"{second}: found an image of shape " in str(error.value)
+    assert str(error.value).endswith(advice)
+    keys = {"new_height": 9, "new_width": 7, "color": "color"}
+    assert everything(open_source(table | keys, tmp_path))[0].shape == (2, 3, 9, 7)
+
+
 def test_jpeg_and_png_of_one_picture_agree(tmp_path):
     ramp = np.linspace(0, 255, 64).astype(np.uint8)
     picture = np.stack(

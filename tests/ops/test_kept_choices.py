@@ -247,8 +247,22 @@ def test_a_folder_that_is_a_file_is_named(start: Start, folder: Path, caplog: An
     folder.parent.mkdir()
     folder.write_text("")
     assert algorithms(start()) == [Planned] * 4
+    unread, unkept = told(caplog, logging.WARNING)  # each once, not for each pass
+    assert unread.endswith(" is not used: Not a directory")
+    assert unkept.startswith("cuDNN's choices are not kept in ")
+
+
+def test_a_named_pipe_in_the_place_of_a_choice_is_not_waited_for(
+    start: Start, folder: Path, caplog: Any
+) -> None:
+    start()
+    for path in folder.iterdir():
+        path.unlink()
+        os.mkfifo(path)
+    assert algorithms(start()) == [Planned] * 4
     lines = told(caplog, logging.WARNING)
-    assert any("cuDNN's choices are not kept in " in line for line in lines)
+    assert len(lines) == 4 and all("it is not a regular file" in line for line in lines)
+    assert all(path.is_file() for path in folder.iterdir())  # replaced
 
 
 SHAPE = ConvShape((2, 3, 9, 9), 4, ConvGeometry((3, 3), stride=(2, 2)), FLOAT)

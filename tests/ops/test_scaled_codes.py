@@ -1,5 +1,5 @@
 """Integer codes with a step for each block compared with their definition, number by number in
-float64, on every available backend."""
+float64, on every available backend, and kernels with the reference."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 from ops import OpsError, get_backend
+from tests.ops.cpu.narrow import passes_with_narrow_vectors
 
 BLOCK = {8: 256, 4: 128}
 MOST = {8: 127, 4: 7}
@@ -39,6 +40,28 @@ def test_each_number_is_the_nearest_multiple_of_its_block_s_step(backend, bits, 
         whole = decoded[low : low + BLOCK[bits]] / step
         np.testing.assert_allclose(whole, np.rint(whole), atol=1e-4)
         assert np.abs(decoded[low : low + BLOCK[bits]] - part).max() <= step * 0.5001
+
+
+def made_of(backend, x, error, bits):
+    """Codes, steps, the rest and the decoded numbers."""
+    rest = error.copy()
+    codes, steps = backend.scaled_encode(x, rest, bits)
+    return codes, steps, rest, backend.scaled_decode(codes, steps, bits, x.shape)
+
+
+@each_width
+@pytest.mark.parametrize("threads", [1, 3])
+@pytest.mark.parametrize("size", SIZES)
+@pytest.mark.parametrize("scale", [1.0, 1e-44, 5e37])
+def test_kernels_and_the_reference_give_equal_codes(bits, threads, size, scale):
+    x = drawn(size) * np.float32(scale)
+    error = drawn(size, 2) * np.float32(scale / 10)
+    if size > 200:
+        x[[5, 150]] = math.nan, math.inf
+    ours = made_of(get_backend("cpu", threads=threads), x, error, bits)
+    theirs = made_of(get_backend("numpy"), x, error, bits)
+    for found, expected in zip(ours, theirs, strict=True):
+        np.testing.assert_array_equal(found, expected)
 
 
 @each_width
@@ -87,3 +110,9 @@ def test_arrays_that_do_not_fit_are_refused_in_words(backend):
     ):
         with pytest.raises(OpsError, match=text):
             call()
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("width", [256, 128])
+def test_vectors_of_fewer_bits_give_the_same_codes(width):
+    passes_with_narrow_vectors("tests/ops/test_scaled_codes.py", "cpu or kernels", width)

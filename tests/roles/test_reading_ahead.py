@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from functools import partial
+from typing import Any
 
 import numpy as np
 import pytest
+from numpy.typing import NDArray
 
 from nets.data import Batches, MemorySource, Prefetcher, Transform
 from roles.workers.reading_ahead import ReadingAhead, Share
@@ -18,6 +21,12 @@ class Noting(Prefetcher):
         source = MemorySource("numbers", np.zeros((90, 1, 2, 2), np.uint8), np.arange(90), 90)
         super().__init__(Batches(source, Transform(), 10, shuffle=False, seed=0, train=True))
         self.asked: list[int] = []
+        self.while_fetched: Callable[[], None] = lambda: None
+
+    def get(self, low: int, high: int) -> tuple[NDArray[Any], ...]:
+        rows = super().get(low, high)
+        self.while_fetched()
+        return rows
 
     def request(self, low: int, high: int) -> bool:
         granted = super().request(low, high)
@@ -76,3 +85,17 @@ def test_shares_that_a_worker_passes_over_do_not_stay_in_the_way(
     ahead.expect(shares("TRAIN", 0, 5, 10, 15, 20))
     ahead.fetch(("TRAIN", 10, 15))
     assert asked == [0, 5, 15, 20]
+
+
+def test_shares_that_become_known_while_another_is_fetched_are_read_ahead(
+    readers: dict[str, Noting],
+) -> None:
+    ahead, reader = ReadingAhead(readers), readers["TRAIN"]
+    lows = range(0, 40, 5)
+    ahead.expect(shares("TRAIN", 0))
+    for low in lows:
+        reader.while_fetched = partial(ahead.expect, shares("TRAIN", low + 5))
+        ahead.fetch(("TRAIN", low, low + 5))
+        assert reader.asked[-1] == low + 5
+        assert repr(reader).startswith("<Prefetcher held=1/2")
+    assert reader.asked == [*lows, 40]

@@ -45,6 +45,20 @@ def test_shares_are_equal_until_all_members_were_measured_and_without_the_option
     assert equal.cuts(MEMBERS, 31) == (0, 11, 21, 31)
 
 
+def test_rows_change_only_if_that_saves_five_percent_of_a_batch() -> None:
+    shares = Shares(Cutting(in_proportion=True))
+    for name, rate in (("a", 104.0), ("b", 100.0)):
+        shares.seen(name, 1, 1 / rate)
+    assert shares.cuts(["a", "b"], 200) == (0, 100, 200)  # 102 and 98 would save 2 %
+    shares.seen("a", 1, 1 / 150)  # 113 rows a second: 106 and 94 save 6 %
+    changed = shares.cuts(["a", "b"], 200)
+    assert changed == (0, 106, 200)
+    shares.seen("a", 1, 1 / 70)  # 105: the rows stay
+    assert shares.cuts(["a", "b"], 200) == changed
+    shares.seen("b", 1, 1 / 200)  # 120, and so the other one is faster
+    assert shares.cuts(["a", "b"], 200) == (0, 93, 200)
+
+
 def test_one_slow_pass_moves_a_share_by_a_fifth_of_the_difference() -> None:
     shares = Shares(Cutting(in_proportion=True))
     for name in ("a", "b"):

@@ -73,11 +73,17 @@ def decoded(pictures: Iterable[Picture], count: int, shape: Shape) -> NDArray[np
 
 def check_shape(found: tuple[int, ...], where: str, shape: Shape) -> None:
     """Raise SampleError unless the image `where` has the shape of the first one."""
-    if found != shape:
-        raise SampleError(
-            f"{where}: found an image of shape {found}, expected {shape} like the first: "
-            "give new_height and new_width"
-        )
+    if found == shape:
+        return
+    advice = ["give new_height and new_width"] * (found[1:] != shape[1:])
+    if {found[0], shape[0]} == {1, 3}:
+        advice.append('give color = "color" or "gray"')
+    elif found[0] != shape[0]:
+        advice = ["convert it"]
+    raise SampleError(
+        f"{where}: found an image of shape {found}, expected {shape} like the first: "
+        f"{', and '.join(advice)}"
+    )
 
 
 def read_file(path: Path) -> bytes:

@@ -31,10 +31,12 @@ from numpy.typing import NDArray
 from nets.data.decoding.encoded import Picture
 from nets.data.decoding.processes import PROGRESS, READY, SIZES
 from nets.data.pictures.notices import NOTICES
+from nets.parent import go_on_without_parent
 
 
 def main(file: int, size: int) -> None:
     """Answer the requests of standard input on standard output."""
+    go_on_without_parent()
     # Ctrl-C and the end of a batch job reach all processes; the parent decides when this one ends
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     signal.signal(signal.SIGTERM, signal.SIG_IGN)

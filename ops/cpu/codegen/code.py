@@ -18,7 +18,7 @@ from typing import Any, TypeAlias
 from llvmlite import ir
 
 from ops.cpu.codegen.compiled import emitted
-from ops.cpu.codegen.ir_tools import F32, I32, I64, Vectors, declared, function
+from ops.cpu.codegen.ir_tools import F32, I32, I64, Vectors, declared, fetch, function
 from ops.cpu.codegen.kernel import Kernel
 from ops.cpu.codegen.stored import AS_BFLOAT16, AS_FLOAT32, Stored, rounded
 from ops.cpu.codegen.target import host
@@ -192,6 +192,10 @@ class Code:
         from there on, in bytes as if all numbers were float32."""
         place = self._place(name, row, offset)
         return Vec(self.b, self._stored(name).load(self.v, place.value, mask))
+
+    def ask(self, name: str, row: Whole, offset: Whole) -> None:
+        """Prefetch the line of a number of array `name`. The line need not exist."""
+        fetch(self.b, self._place(name, row, offset).value, to_write=False)
 
     def write(self, name: str, value: Vec, row: Whole, offset: Whole, mask: Mask = None) -> None:
         """Write float32 numbers to array `name`, rounded to its type."""

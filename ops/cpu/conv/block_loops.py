@@ -342,7 +342,7 @@ def run_tiles(
     """Compute a run of rows in tiles of nearly equal height. `panel`: vectors, lanes; `run`: rows,
     and their `tiles_in`.
 
-    `onward`: the distance from the last tile's result to the next result that will be written.
+    `onward`: the distance from the result of this run to that of the next one.
     """
     (vectors, lanes), (length, count) = panel, run
     (A, sAr, sAk, sAo, sAc), (B, sBk, sBo, sBc), (C, sCr) = operands.a, operands.b, operands.result
@@ -359,7 +359,7 @@ def run_tiles(
         from_C = at_C.get()
         at_A.set(from_A + rows * sAr)
         at_C.set(from_C + rows * sCr)
-        following = from_C + (index < count - 1).pick(rows * sCr, onward)
+        following = (index < count - 1).pick(from_C + rows * sCr, C + onward)
         for r in code.loop(0, rows if isinstance(past, int) else past.equals(1).pick(0, rows)):
             for byte in code.loop(0, vectors * (code.lanes * 4), LINE):
                 fetch(code, following + r * sCr + byte, to_write=True)

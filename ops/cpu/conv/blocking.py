@@ -14,6 +14,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from ops.cpu.codegen.ir_tools import MASKED
 from ops.cpu.codegen.target import first_level, host, second_level
 from ops.cpu.gemm.microkernel import USUAL, panels
 from ops.geometry import Pair
@@ -44,8 +45,10 @@ REREAD = 0.15
 # next to the other operand. 224 instead of 160 where vectors have 8 lanes: 1.05 times as fast in
 # the mean of eight layers (0.94 to 1.25).
 PIXELS = first_level() * 5 // 8 // (USUAL * host().lanes * FLOAT)
-# the same if sums go to the third-level cache and back with each block: fewer blocks are 6 % faster
-MANY_PIXELS = 400
+# The same if sums go to the third-level cache and back with each block: with vectors of 16 lanes,
+# fewer blocks are 6 % faster. With 8 lanes the panel would leave the first-level cache: 1.06 to
+# 1.13 of the time.
+MANY_PIXELS = 400 if host().lanes == MASKED else PIXELS
 LOOP = 12  # cycles of a turn of the micro-kernel's outer loop, without its inner loop
 CALL = 45  # cycles to call the micro-kernel
 RUN = 8  # rows of the usual tile

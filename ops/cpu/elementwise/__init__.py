@@ -33,4 +33,6 @@ joined            The activations that batch norm computes in its own passes, as
 rectified_sums    The gradient of a rectifier over a sum, with its sums for batch norm, in one pass
 layer_norm        Layer normalisation along the axis whose numbers lie side by side
 plane_factors     Factors of planes, as in squeeze and excitation
+scaled_blocks     Kernels between float32 and codes of 8 or 4 bits, with one step for each block of
+                  numbers
 """

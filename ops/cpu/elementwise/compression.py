@@ -23,6 +23,7 @@ from ops.cpu.elementwise.halves import (
     to_bfloat16,
     to_float16,
 )
+from ops.cpu.elementwise.scaled_blocks import DECODE, ENCODE
 from ops.cpu.team.fast import Fast
 from ops.cpu.team.operands import address
 from ops.errors import Array
@@ -91,3 +92,18 @@ class Compression(Fast):
         self.team.run(spread_steps, block)
         check_places("threshold_decode", int(wrong[0]) - 1 if wrong[0] else -1, out.size)
         return out
+
+    def _scaled_encode(
+        self, x: Array, error: Array, bits: int, codes: Array, steps: Array
+    ) -> tuple[Array, Array]:
+        self._coded(ENCODE[bits], x, codes, steps, error=address(error))
+        return codes, steps
+
+    def _scaled_decode(self, codes: Array, steps: Array, bits: int, out: Array) -> Array:
+        self._coded(DECODE[bits], out, codes, steps)
+        return out
+
+    def _coded(self, kernel: Kernel, x: Array, codes: Array, steps: Array, **more: int) -> None:
+        block = kernel.block(x=address(x), codes=address(codes), total=x.size, **more)
+        block.steps = address(steps)
+        self.team.run(kernel, block)

@@ -13,4 +13,5 @@ vectors      Vectors of bfloat16 numbers in generated kernels
 patched      Convolution of images with few channels on tiles, by `patches`
 patches      Convolution of images with few channels on tiles
 block        The block of every product in bfloat16 here
+in_place     Convolution on tiles without a copy of x
 """

@@ -12,9 +12,11 @@ from ops.cpu.codegen.code import Generated
 from ops.cpu.codegen.stored import AS_BFLOAT16, AS_FLOAT32, stored
 from ops.cpu.team.team import Team
 from ops.cpu.team.workspace import LINE, Workspace
-from ops.cpu.tiled import windows
-from ops.cpu.tiled.image_plan import FLOAT, ImagePlan, Steps, Sweep, Weights
+from ops.cpu.tiled import in_place, windows
+from ops.cpu.tiled.block import SIDE
+from ops.cpu.tiled.image_plan import FLOAT, ImagePlan, Steps, Sweep, Weights, in_one_run
 from ops.cpu.tiled.images import images_kernel
+from ops.cpu.tiled.in_place import InPlacePlan, in_place_kernel
 from ops.cpu.tiled.pack import pack_pairs
 from ops.cpu.tiled.weight_plan import WeightPlan
 from ops.cpu.tiled.weights import tiled_total, weights_kernel
@@ -124,7 +126,9 @@ class Tiled:
     def _usual(self) -> tuple[Generated, ...]:
         """The kernels for images as a net stores them. They are compiled early, others when they
         run."""
-        return images_kernel(AS_BFLOAT16, AS_BFLOAT16), weights_kernel(AS_BFLOAT16, AS_BFLOAT16)
+        kinds = AS_BFLOAT16, AS_BFLOAT16
+        apart = [] if self._in_shape[0] % SIDE else [in_place_kernel(AS_BFLOAT16)]
+        return images_kernel(*kinds), weights_kernel(*kinds), *apart
 
     def _sweep(self) -> Sweep:
         """How outputs read x."""
@@ -141,7 +145,7 @@ class Tiled:
         _, each, *kernel = self._weight_shape
         taps = kernel[0] * kernel[1]
         w = Weights(each * taps * FLOAT, taps * FLOAT, (kernel[0], kernel[1]), self._group_bytes)
-        return (ImagePlan(self._sweep(), x, y, w, self._team.size),)
+        return (_plan(self._sweep(), x, y, w, self._team.size),)
 
     def _data(self, dy: Steps, dx: Steps) -> tuple[ImagePlan, ...]:
         """A plan for each class of pixels of x modulo the stride."""
@@ -158,7 +162,7 @@ class Tiled:
             columns = windows.backward(self._geometry, 1, size[1], rw)
             s = Sweep(n, k // groups, c // groups, groups, rows, columns)
             at = rh * dx.h + rw * dx.w
-            plans.append(ImagePlan(s, dy, to, w, self._team.size, at))
+            plans.append(_plan(s, dy, to, w, self._team.size, at))
         return tuple(plans)
 
     @property
@@ -178,6 +182,13 @@ class Tiled:
         """The strides of images in float32 that lie as [H][W][N][C]."""
         n, c, _, w = shape
         return Steps(c * FLOAT, w * n * c * FLOAT, n * c * FLOAT, FLOAT, AS_FLOAT32)
+
+
+def _plan(s: Sweep, x: Steps, y: Steps, w: Weights, threads: int, at: int = 0) -> ImagePlan:
+    """The plan of a sweep: the fastest that can read x."""
+    apart = in_place.supports(s, x) and not in_one_run(s, x)
+    kind = InPlacePlan if apart else ImagePlan
+    return kind(s, x, y, w, threads, at)
 
 
 def _steps_of(x: Array) -> Steps:

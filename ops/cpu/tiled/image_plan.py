@@ -17,8 +17,8 @@ from ops.cpu.codegen.target import second_level
 from ops.cpu.gemm.permute import movers
 from ops.cpu.team.operands import goes_past
 from ops.cpu.team.workspace import LINE, aligned
-from ops.cpu.tiled.block import BLOCK_BYTES, SIDE, block
-from ops.cpu.tiled.images import images_kernel
+from ops.cpu.tiled.block import SIDE, block
+from ops.cpu.tiled.images import SUMS_BYTES, images_kernel
 from ops.cpu.tiled.pack import CHUNK, pack_bytes, pack_pairs
 from ops.cpu.tiled.windows import Axis
 
@@ -90,7 +90,7 @@ class ImagePlan:
         self._s = s
         self._tables = Tables()
         self._in_place = self._read_in_place(x)
-        self._images, self._high = _unit(s, threads, self._in_place)
+        self._images, self._high = self._unit(threads)
         self.kernel = self._kernel(x, y)
         self.block = self.kernel.arguments(
             **self._copy(x), **self._results(y), **self._panels(), **block()._asdict()
@@ -103,7 +103,25 @@ class ImagePlan:
         self.past = s.outputs % (LINE // y.stored.size) == 0 and goes_past(size, (), y[:3])
 
     def _read_in_place(self, x: Steps) -> bool:
-        return _in_place(self._s, x)
+        return in_one_run(self._s, x)
+
+    def _unit(self, threads: int) -> tuple[int, int]:
+        """Images and rows of a unit of work: as many as the copy of x has room for. All images of a
+        batch, if so or if they are read in place, since they lie side by side."""
+        s = self._s
+        images = s.images
+        column = s.columns.copied(s.columns.results) * s.depth * 2
+        while (
+            not self._in_place
+            and images % 2 == 0
+            and images > SIDE // 2
+            and s.rows.copied(4) * column * images > COPY_BYTES
+        ):
+            images //= 2
+        high = 1
+        while high < s.rows.results and s.rows.copied(high + 1) * column * images <= COPY_BYTES:
+            high += 1
+        return images, rows_of_unit(s, threads, images, high)
 
     def _kernel(self, x: Steps, y: Steps) -> Generated:
         return images_kernel(x.stored, y.stored)
@@ -151,7 +169,7 @@ class ImagePlan:
             "in_place": int(self._in_place),
             # the last block of a line reads whole tiles
             "scratch_each": aligned(
-                BLOCK_BYTES + (0 if self._in_place else lines * self._line + SIDE * s.depth * 2)
+                SUMS_BYTES + (0 if self._in_place else lines * self._line + SIDE * s.depth * 2)
             ),
         }
 
@@ -215,7 +233,7 @@ class ImagePlan:
         )
 
 
-def _in_place(s: Sweep, x: Steps) -> bool:
+def in_one_run(s: Sweep, x: Steps) -> bool:
     """Whether x itself has the layout of a copy of all its images, with a whole block in each of
     its rows."""
     plain = all(
@@ -227,26 +245,14 @@ def _in_place(s: Sweep, x: Steps) -> bool:
     return plain and alike and x.stored.size == 2 and s.depth == s.channels and row >= SIDE
 
 
-def _unit(s: Sweep, threads: int, in_place: bool) -> tuple[int, int]:
-    """Images and rows of a unit of work: as many as the copy of x has room for. All images of a
-    batch, if so or if they are read `in_place`, since they lie side by side."""
-    images = s.images
-    column = s.columns.copied(s.columns.results) * s.depth * 2
-    while (
-        not in_place
-        and images % 2 == 0
-        and images > SIDE // 2
-        and s.rows.copied(4) * column * images > COPY_BYTES
-    ):
-        images //= 2
-    high = 1
+def rows_of_unit(s: Sweep, threads: int, images: int, high: int) -> int:
+    """Rows of a unit of work of so many images: `high` at most, in units alike, and so few that
+    each thread gets some units."""
     most = s.rows.results
-    while high < most and s.rows.copied(high + 1) * column * images <= COPY_BYTES:
-        high += 1
     units = s.groups * (s.images // images)
     if threads > 1 and units * -(-most // high) < FEW * threads:
         high = max(1, min(high, most * units // (FEW * threads)))
-    return images, -(-most // -(-most // high))
+    return -(-most // -(-most // high))
 
 
 def _results(s: Sweep, y: Steps, images: int, high: int) -> NDArray[np.int64]:

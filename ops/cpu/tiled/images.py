@@ -11,7 +11,7 @@ are the rows of a block. Images in bfloat16 that lie so already are read in plac
 from __future__ import annotations
 
 import functools
-from typing import Any
+from typing import Any, TypeAlias
 
 from ops.cpu.codegen.amx import DEPTH
 from ops.cpu.codegen.code import Code, Generated
@@ -44,6 +44,11 @@ IMAGE_FIELDS = (
     "scratch scratch_each begin sums end"
 )
 IMAGES = layout(IMAGE_FIELDS, "floor")
+# Panels whose sums are delivered together: neighbouring lines of memory are written at once. A pass
+# with 256 outputs took 0.84 of its time (measured once, 2026-11-30).
+TOGETHER = 8
+SUMS_BYTES = TOGETHER * BLOCK_BYTES
+Both: TypeAlias = tuple[Whole, Whole]
 
 
 @functools.cache
@@ -68,7 +73,7 @@ class ImagesCode:
         code, a = self.code, self.a
         mover(code, a.begin)
         place = a.scratch + code.number * a.scratch_each
-        copy = place + BLOCK_BYTES
+        copy = place + SUMS_BYTES
         units = a.groups * a.units_n * a.units_h
         copied = code.variable(code.whole(-1))
         for item in code.loop(*code.share(units * a.parts)):
@@ -81,10 +86,10 @@ class ImagesCode:
             with code.when((copied.get() < unit) & a.in_place.equals(0)):
                 self._copy(copy, x, p)
             copied.set(unit)
-            read = a.in_place.equals(1).pick(x + p * a.xh, copy)
+            read = a.in_place.equals(1).pick(x + p * a.step_h * a.xh, copy)
             y = a.y + g * a.y_group + n * a.yn + p * a.yh
             high = (a.high - p).least(a.block_h)
-            self._multiply((place, read, y), (g, item % a.parts), high)
+            self._multiply((place, read, y), (g, item % a.parts), (p, high))
         mover(code, a.end)
         code.b.fence("seq_cst")  # other threads see writes past the caches only after a fence
 
@@ -120,12 +125,10 @@ class ImagesCode:
             with code.when(code.whole(0) < rest):
                 store_whole(code, x.numbers(here + whole * x.size, rest), there + whole * 2)
 
-    def _multiply(
-        self, places: tuple[Whole, Whole, Whole], part: tuple[Whole, Whole], high: Whole
-    ) -> None:
-        """Compute `high` lines of results, with one part of the panels."""
+    def _multiply(self, places: tuple[Whole, Whole, Whole], part: Both, some: Both) -> None:
+        """Compute `high` lines of results from line p on, with one part of the panels."""
         code, a = self.code, self.a
-        (place, read, y), (g, member) = places, part
+        (place, read, y), (g, member), (p, high) = places, part, some
         first = member * a.part_panels
         last = (first + a.part_panels).least(a.panels)
         lines = a.merged.equals(1).pick(1, high)
@@ -135,43 +138,47 @@ class ImagesCode:
                 # past the last pixel of x is no memory to read: the last block begins earlier
                 m = a.in_place.equals(1).pick(begin.least(width - SIDE), begin)
                 rows = (width - m).least(SIDE)
-                A = read + i * a.line + m * a.row_bytes
-                for panel in code.loop(first, last):
-                    columns = (a.outputs - panel * SIDE).least(SIDE)
-                    B = a.w + g * a.w_group + panel * a.panel_bytes
-                    of = A, a.row_bytes, B, PITCH, a.table, a.chunks, rows, columns, place
-                    mover(code, a.sums, *of)
-                    at = g * a.outputs + panel * SIDE
+                A, table, chunks = self._operand(read, (p, i), m)
+                for panel in code.loop(first, last, TOGETHER):
+                    end = (panel + TOGETHER).least(last)
+                    for k in code.loop(panel, end):
+                        columns = (a.outputs - k * SIDE).least(SIDE)
+                        B = a.w + g * a.w_group + k * a.panel_bytes
+                        of = A, a.row_bytes, B, PITCH, table, chunks, rows, columns
+                        mover(code, a.sums, *of, place + (k - panel) * BLOCK_BYTES)
                     to = y + i * a.yh + panel * (SIDE * self.y.size)
-                    self._deliver(place, (to, m), at, (rows, columns))
+                    output = g * a.outputs + panel * SIDE
+                    sizes = end - panel, a.outputs - panel * SIDE
+                    self._deliver((place, to), (m, rows), output, sizes)
 
-    def _deliver(
-        self,
-        place: Whole,
-        target: tuple[Whole, Whole],
-        output: Whole,
-        sizes: tuple[Whole, Whole],
-    ) -> None:
-        """Write the sums of a block as results, with bias and floor. The results start at `output`,
-        a number of an output of all groups."""
+    def _operand(self, read: Whole, row: Both, m: Whole) -> tuple[Whole, Whole, Whole]:
+        """Where the block begins whose first result is number m of line p + i, row = (p, i), and
+        the table and number of its chunks. `read`: the part of x that the unit reads, or its
+        copy."""
+        a = self.a
+        return read + row[1] * a.line + m * a.row_bytes, a.table, a.chunks
+
+    def _deliver(self, places: Both, results: Both, output: Whole, sizes: Both) -> None:
+        """Write the sums of some panels as results, with bias and floor. Their results start at
+        `output`, a number of an output of all groups."""
         code, a = self.code, self.a
-        (y, m), (rows, columns) = target, sizes
-        none = a.bias.equals(0)
-        start = [
-            code.load(
-                none.pick(place, a.bias + (output + at) * 4),
-                code.v.mask((none.pick(0, columns) - at).value),
-            )
-            for at in (0, code.lanes)
-        ]
-        for r in code.loop(0, rows):
-            to = y + entry(code, a.rows, m + r)
-            sums = place + r * PITCH
-            found = [
-                _at_least(code, code.load(sums + at).plus(bias), a.floor)
-                for at, bias in zip((0, LINE), start, strict=True)
-            ]
-            self._write(found, to, columns)
+        (place, y), (m, many), (panels, columns) = places, results, sizes
+        with either(code, a.bias.equals(0)) as (plain, biased):
+            for branch, added in ((plain, False), (biased, True)):
+                with branch:
+                    for r in code.loop(0, many):
+                        to = y + entry(code, a.rows, m + r)
+                        for k in code.loop(0, panels):
+                            rest = columns - k * SIDE
+                            found = []
+                            for at in (0, code.lanes):
+                                total = code.load(place + k * BLOCK_BYTES + r * PITCH + at * 4)
+                                if added:
+                                    bias = a.bias + (output + k * SIDE + at) * 4
+                                    mask = code.v.mask((rest - at).value)
+                                    total = total.plus(code.load(bias, mask))
+                                found.append(_at_least(code, total, a.floor))
+                            self._write(found, to + k * (SIDE * self.y.size), rest)
 
     def _write(self, found: list[Vec], to: Whole, columns: Whole) -> None:
         """Write the first `columns` of 32 results."""

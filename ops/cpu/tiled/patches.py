@@ -25,9 +25,8 @@ from ops.cpu.codegen.stored import AS_BFLOAT16, Stored
 from ops.cpu.codegen.values import Whole
 from ops.cpu.gemm.calls import Arguments, either, entry
 from ops.cpu.team.workspace import LINE, aligned
-from ops.cpu.tiled.block import BLOCK_BYTES
 from ops.cpu.tiled.image_plan import ImagePlan, Steps, Sweep, Tables
-from ops.cpu.tiled.images import IMAGE_FIELDS, ImagesCode
+from ops.cpu.tiled.images import IMAGE_FIELDS, SUMS_BYTES, ImagesCode
 from ops.cpu.tiled.vectors import (
     BOTH,
     Source,
@@ -127,7 +126,7 @@ class PatchedImagePlan(ImagePlan):
 
     def _copy(self, x: Steps) -> dict[str, int]:
         fields = super()._copy(x)
-        strip = fields["scratch_each"] - BLOCK_BYTES
+        strip = fields["scratch_each"] - SUMS_BYTES
         found = self._patches.fields(x, self._tables, self._images, self._high, strip)
         fields["scratch_each"] += found["strip_bytes"]
         return fields | found

@@ -13,6 +13,7 @@ import hashlib
 import json
 import logging
 import os
+import stat
 from collections.abc import Mapping
 from contextlib import suppress
 from pathlib import Path
@@ -40,23 +41,29 @@ class KeptChoices:
         self._folder = folder
         self._made_for = dict(made_for)
         self._told = False  # whether a failure to write was logged
+        self._unread: set[int | None] = set()  # the system's errors of reading that were logged
 
     def __repr__(self) -> str:
         return f"<cuDNN's choices in {self._folder}>"
 
     def read(self, key: Key) -> Kept | None:
         """The choice for a pass. None if it was never made, was made for something else, or cannot
-        be read; the last two are logged."""
+        be read; the last two are logged, an error of the system once for all files."""
         wanted = self._facts(key)
         path = self._path(wanted)
         if path is None:
             return None
         try:
-            with path.open("rb") as file:
+            with open(path, "rb", opener=_at_once) as file:
+                if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
+                    raise ValueError("it is not a regular file; delete it")  # noqa: TRY301  # told below
                 return parsed(file.read(MOST_BYTES), wanted)
         except FileNotFoundError:
             return None
         except OSError as error:
+            if error.errno in self._unread:
+                return None
+            self._unread.add(error.errno)
             why = error.strerror or str(error)
         except ValueError as error:
             why = str(error)
@@ -110,6 +117,11 @@ class KeptChoices:
             return None
         digest = hashlib.sha256(json.dumps(wanted, sort_keys=True).encode()).hexdigest()
         return self._folder / f"{digest[:32]}.json"
+
+
+def _at_once(path: str, flags: int) -> int:
+    """Open a file without waiting for a process that writes into it, as into a named pipe."""
+    return os.open(path, flags | os.O_NONBLOCK)
 
 
 def parsed(data: bytes, wanted: Mapping[str, Any]) -> Kept:

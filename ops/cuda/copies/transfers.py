@@ -7,7 +7,8 @@ import logging
 import math
 from collections import deque
 from collections.abc import Callable, Sequence
-from typing import Any
+from itertools import accumulate, pairwise
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -42,6 +43,16 @@ def rounded(size: int) -> int:
     return -(-size // step) * step
 
 
+class Room(NamedTuple):
+    """Memory of the host for some arrays of a device, one behind the other. `event` marks the
+    copies, `places` are the addresses of the `copies` in the memory."""
+
+    memory: Array
+    event: Any
+    places: list[int]
+    copies: list[Array]
+
+
 class Transfers:
     """The copies of one device in one stream, given by CUDA's handle. Used in the thread that
     computes, apart from `pinned`."""
@@ -58,8 +69,8 @@ class Transfers:
         # the same for other copies, whose events belong to others
         self._under_way: deque[tuple[Any, Array]] = deque()
         self._room = cupy.empty((0,), np.uint8)  # on the device: images in the host's order
-        # by bytes: host memory and events of sums that were read
-        self._read: dict[int, list[tuple[Array, Any]]] = {}
+        # by the bytes and dtypes of arrays: rooms whose sums were read
+        self._read: dict[tuple[tuple[int, Any], ...], list[Room]] = {}
 
     def __repr__(self) -> str:
         return f"<transfers of cuda:{self._device}, {len(self._sent)} to the device>"
@@ -104,15 +115,15 @@ class Transfers:
         """Start a copy, and keep the host's memory until the device has read it."""
         while len(self._sent) > FEW and self._passed(self._sent[0][0]):
             self._events.append(self._sent.popleft()[0])
-        self.copy_to_device(into, host)
+        self.copy_to_device(address(into), _start(host), host.nbytes)
         event = self._events.pop() if self._events else self.event()
         self.mark(event)
         self._sent.append((event, host))
 
-    def copy_to_device(self, into: Array, host: Array) -> None:
-        """Start a copy of all bytes, in the order in which they lie."""
+    def copy_to_device(self, into: int, host: int, size: int) -> None:
+        """Start a copy of `size` bytes between these addresses."""
         kind = self._runtime.memcpyHostToDevice
-        self._runtime.memcpyAsync(address(into), _start(host), host.nbytes, kind, self._stream)
+        self._runtime.memcpyAsync(into, host, size, kind, self._stream)
 
     def keep(self, memory: Array, event: Any) -> None:
         """Keep page-locked memory until the event behind its copy has passed, even if no one else
@@ -146,33 +157,39 @@ class Transfers:
         kind = self._runtime.memcpyDeviceToHost
         self._runtime.memcpyAsync(place, address(x), x.nbytes, kind, self._stream)
 
-    def sums_later(self, arrays: Sequence[Array]) -> Callable[[], list[float]]:
-        """Start a copy of each array to the host. Returns a function that waits for all, and
-        returns the sum of each."""
-        arrays = [x if x.flags.c_contiguous else self._cupy.ascontiguousarray(x) for x in arrays]
-        size = sum(x.nbytes for x in arrays)
-        free = self._read.setdefault(size, [])
-        host, event = free.pop() if free else (self.room(size), self.event())
-        start = _start(host)
-        parts = []
-        at = 0
-        for x in arrays:
-            self.copy_to_host(start + at, x)
-            parts.append((slice(at, at + x.nbytes), x.dtype))
-            at += x.nbytes
-        self.mark(event)
-        self.keep(host, event)
-        sums: list[float] = []
+    def sums_reader(self, arrays: Sequence[Array]) -> Callable[[], Callable[[], list[float]]]:
+        """Return a function that starts a copy of each array to the host whenever it is called. It
+        returns a function that waits for all, and returns the sum of each."""
+        free = self._read.setdefault(tuple((x.nbytes, x.dtype) for x in arrays), [])
 
-        def found() -> list[float]:
-            if not sums:
-                self.wait(event)
-                sums.extend(float(host[part].view(dtype).sum()) for part, dtype in parts)
-                free.append((host, event))
-            return sums
+        def begin() -> Callable[[], list[float]]:
+            room = free.pop() if free else self._room_for(arrays)
+            sent = [x if x.flags.c_contiguous else self._cupy.ascontiguousarray(x) for x in arrays]
+            for place, x in zip(room.places, sent, strict=True):
+                self.copy_to_host(place, x)
+            self.mark(room.event)
+            self.keep(room.memory, room.event)
+            sums: list[float] = []
 
-        found.held = arrays  # type: ignore[attr-defined]  # the copies read them
-        return found
+            def found() -> list[float]:
+                if not sums:
+                    self.wait(room.event)
+                    sums.extend(float(copy.sum()) for copy in room.copies)
+                    free.append(room)
+                return sums
+
+            found.held = sent  # type: ignore[attr-defined]  # the copies read them
+            return found
+
+        return begin
+
+    def _room_for(self, arrays: Sequence[Array]) -> Room:
+        ends = list(accumulate((x.nbytes for x in arrays), initial=0))
+        memory = self.room(ends[-1])
+        places = [_start(memory) + at for at in ends[:-1]]
+        parts = [memory[at:end] for at, end in pairwise(ends)]
+        copies = [part.view(x.dtype) for part, x in zip(parts, arrays, strict=True)]
+        return Room(memory, self.event(), places, copies)
 
     def room(self, size: int) -> Array:
         """New host memory of `size` bytes: page-locked, if it can be had."""
@@ -192,6 +209,7 @@ class Sender:
         self._into = into
         self.rooms = [transfers.room(into.nbytes) for _ in range(2)]
         self._events = [transfers.event() for _ in self.rooms]
+        self._copies = [(address(into), _start(room), room.nbytes) for room in self.rooms]
         self._turn = 0  # of the rooms
 
     def __repr__(self) -> str:
@@ -204,7 +222,7 @@ class Sender:
 
     def send(self) -> None:
         """Start the copy from that room, in the order of the device's work."""
-        self._transfers.copy_to_device(self._into, self.rooms[self._turn])
+        self._transfers.copy_to_device(*self._copies[self._turn])
         self._transfers.mark(self._events[self._turn])
         self._transfers.keep(self.rooms[self._turn], self._events[self._turn])
         self._turn = 1 - self._turn

@@ -78,7 +78,7 @@ class Uploads:
                 if room.block is None or room.block.nbytes < host.nbytes:
                     room.block = None  # its memory may be used for the larger one
                     room.block = self._cupy.empty((host.nbytes,), "u1")
-            except self._cupy.cuda.memory.OutOfMemoryError:
+            except MemoryError:
                 self._free.append(room)
                 return None
             if not room.copied.done:  # the last copy, whose source is about to be forgotten

@@ -78,6 +78,7 @@ class AgentLauncher(Launcher):
         self._wishes = plan.wishes
         self._elsewhere = [machine for machine in plan.machines if elsewhere(machine)]
         self._opening: dict[str, asyncio.Task[None]] = {}
+        self._opened = False  # all machines were ready at the same time
         self._watching: list[asyncio.Task[None]] = []
         self._machines: dict[str, RemoteMachine] = {}
         self._handles: dict[str, Handle] = {}
@@ -120,30 +121,41 @@ class AgentLauncher(Launcher):
                 self._opening[each.name] = asyncio.create_task(
                     opening, name=f"opening of {each.name}"
                 )
-        if self._is_lost(machine.name):
+        if self.is_lost(machine.name):
             await self._open_again(machine, self._reception)
             return
-        done, _ = await asyncio.wait(self._opening.values(), return_when=asyncio.FIRST_EXCEPTION)
-        for task in done:
-            task.result()
-        self.patience = 0.0  # from here on no person is involved
+        if not self._opened:  # a machine that fails ends the start, whichever it is
+            done, _ = await asyncio.wait(
+                self._opening.values(), return_when=asyncio.FIRST_EXCEPTION
+            )
+            for task in done:
+                task.result()
+            self._opened = True
+            self.patience = 0.0  # from here on no person is involved
 
-    def _is_lost(self, machine: str) -> bool:
-        """Whether the machine was opened, and its agent is gone or did not come."""
-        known, opening = self._machines.get(machine), self._opening[machine]
-        failed = opening.done() and (opening.cancelled() or opening.exception() is not None)
+    def is_lost(self, machine: str) -> bool:
+        known, opening = self._machines.get(machine), self._opening.get(machine)
+        failed = (
+            opening is not None
+            and opening.done()
+            and (opening.cancelled() or opening.exception() is not None)
+        )
         return failed or (known is not None and known.stage is Stage.GONE)
 
     async def _open_again(self, machine: Machine, reception: Reception) -> None:
-        if (handle := self._handles.pop(machine.name, None)) is not None:
-            handle.kill()
+        await self.part(machine.name)  # of its agent before, something may be left
         run = RunPlan.read(self.plan.directory)
         opening = asyncio.create_task(
             self._in_time(machine, run, reception), name=f"opening of {machine.name}"
         )
         self._opening[machine.name] = opening
-        await asyncio.wait([opening])
-        self.silent = reception.silent
+        try:
+            await asyncio.wait([opening])
+        finally:
+            if opening.cancel():  # the caller is cancelled: the machine is not wanted any more
+                await asyncio.gather(opening, return_exceptions=True)
+                await self.part(machine.name)
+            self.silent = reception.silent
         opening.result()
 
     async def launch(self, spec: ProcessSpec, incarnation: int) -> Launched:
@@ -198,11 +210,11 @@ class AgentLauncher(Launcher):
         leaves = partial(self.on_leaving, name)
         remote = RemoteMachine(name, self.plan.directory / "logs", tell, keep, leaves)
         self._machines[name] = remote
-        invitation = reception.invite(name, attached=self.attached)
+        invitation = remote.invitation = reception.invite(name, attached=self.attached)
         argv = [machine.python or "python3", "-m", "runtime", "join", self._address, name]
         handle = self._handles[name] = await self.start(machine, argv, invitation.line)
         self._watching.append(
-            asyncio.create_task(self._watch(remote, handle, reception), name=f"end of {name}")
+            asyncio.create_task(self._watch(remote, handle), name=f"end of {name}")
         )
         problem = await asyncio.to_thread(mismatch, await remote.joined)  # it reads all sources
         if problem:
@@ -217,14 +229,20 @@ class AgentLauncher(Launcher):
         tell(Orders(program=self.plan.program))
         await remote.ready
 
-    async def _watch(self, remote: RemoteMachine, handle: Handle, reception: Reception) -> None:
+    async def _watch(self, remote: RemoteMachine, handle: Handle) -> None:
         """Treat an agent as lost when its starter has ended."""
         how = await handle.wait()
         await asyncio.wait([remote.gone], timeout=END_SECONDS)
-        reception.forget(remote.name)
-        remote.lost(how)
+        self._forget(remote, how)
+
+    def _forget(self, remote: RemoteMachine, why: str) -> None:
+        """Take nothing more from an agent, whose machine may have another one by now."""
+        if self._reception is not None and remote.invitation is not None:
+            self._reception.forget(remote.name, remote.invitation)
+        remote.lost(why)
 
     async def _part(self, remote: RemoteMachine) -> None:
+        """Let an agent end. Afterwards it is gone, even if it did not answer."""
         reception = self._reception
         handle = self._handles.get(remote.name)
         if reception is not None and remote.stage in (Stage.JOINED, Stage.READY):
@@ -241,6 +259,7 @@ class AgentLauncher(Launcher):
             handle.kill()
             ended.cancel()
             await asyncio.gather(ended, return_exceptions=True)
+        self._forget(remote, "its agent was let go")
 
     # -- the link
 

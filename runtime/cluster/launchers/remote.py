@@ -30,6 +30,7 @@ from runtime.cluster.machines.agent_messages import (
     Signal,
     Started,
 )
+from runtime.cluster.machines.invitation import Invitation
 from runtime.errors import Absent, LaunchError
 from runtime.messages.message import Message
 
@@ -91,8 +92,9 @@ class RemoteMachine:
     """`tell` sends a message to the machine's agent, and `keep` takes pieces of files. `leaves` is
     called when the machine is told to go, with the number of seconds that it stays.
 
-    `joined`, `ready` and `gone` are done when the agent reaches these stages. The first two fail
-    with the error that keeps the machine from reaching them.
+    `invitation` admits its agent, once it is invited. `joined`, `ready` and `gone` are done when
+    the agent reaches these stages. The first two fail with the error that keeps the machine from
+    reaching them.
     """
 
     def __init__(
@@ -106,6 +108,7 @@ class RemoteMachine:
         loop = asyncio.get_running_loop()
         self.name = name
         self.stage = Stage.INVITED
+        self.invitation: Invitation | None = None
         self.heard = 0
         self.joined: asyncio.Future[Joined] = loop.create_future()
         self.ready: asyncio.Future[None] = loop.create_future()

@@ -61,6 +61,8 @@ class Reception:
         self._on_lost = on_lost
         self._on_refused = on_refused
         self._listeners: list[Listener] = []
+        self._invited: dict[str, Invitation] = {}  # machine -> its invitation that still counts
+        self._former: set[str] = set()  # the tags of invitations that count no more
         self._there: dict[str, tuple[Listener, bytes]] = {}  # machine -> its listener and identity
         self._heard: dict[str, float] = {}
         self.silent: frozenset[str] = frozenset()
@@ -68,12 +70,16 @@ class Reception:
         self._beating = asyncio.create_task(self._beat(), name="beats of machines")
 
     def invite(self, machine: str, *, attached: bool) -> Invitation:
-        """Make the keys that admit the agent of a machine once. A machine that was lost is admitted
-        again."""
+        """Make the keys that admit the agent of a machine once. An earlier invitation of the
+        machine counts no more."""
+        if machine in self._invited:
+            self.forget(machine, self._invited[machine])
         public, private = key_pair()
+        made = Invitation(self._public, public, private, self._silence, attached)
         self.silent -= {machine}
         self._peers[machine] = public
-        return Invitation(self._public, public, private, self._silence, attached)
+        self._invited[machine] = made
+        return made
 
     def listen(self, address: str, port: int) -> str:
         """Listen on an address of this host. Returns the address that agents dial. Raises
@@ -99,16 +105,20 @@ class Reception:
             ):
                 silent = asyncio.get_running_loop().time() - self._heard[machine]
                 if silent < QUIET_BEATS * BEAT_SECONDS:
-                    loop = asyncio.get_running_loop()
-                    loop.call_later(
-                        LAST_WORDS_SECONDS, self.forget, machine, "its connection broke"
+                    why = "its connection broke"
+                    asyncio.get_running_loop().call_later(
+                        LAST_WORDS_SECONDS, self.forget, machine, self._invited[machine], why
                     )
                 else:  # ZeroMQ itself has closed the connection of a silent agent
                     self._give_up(machine, silent)
 
-    def forget(self, machine: str, why: str = "") -> None:
-        """Drop a machine, and never admit it again. With a reason, its loss is reported."""
-        self._peers.pop(machine, None)
+    def forget(self, machine: str, invitation: Invitation, why: str = "") -> None:
+        """Drop the agent that was invited so, and never admit it again. With a reason, its loss is
+        reported. Does nothing if the machine has another invitation since."""
+        if self._invited.get(machine) is not invitation:
+            return
+        del self._invited[machine], self._peers[machine]
+        self._former.add(invitation.tag)
         if self._there.pop(machine, None) is not None and why:
             self._on_lost(machine, why)
 
@@ -123,8 +133,9 @@ class Reception:
 
     def _arrived(self, listener: Listener, identity: bytes, frames: Frames) -> None:
         # the sender has proved that it holds the key of this machine
-        machine = identity.decode(errors="replace").partition("/")[0]
-        if machine not in self._peers:  # the machine does not count any more
+        machine, _, life = identity.decode(errors="replace").partition("/")
+        # an agent that counts no more may still be connected, and may send
+        if machine not in self._invited or life.partition(".")[0] in self._former:
             return
         if self._there.setdefault(machine, (listener, identity))[1] != identity:
             self._refused(f"another agent of '{machine}'", "one has joined already")
@@ -133,9 +144,8 @@ class Reception:
         try:
             message = wire.decode(frames).message
         except MessageError as error:
-            self.forget(
-                machine, f"its agent sent a message that this version does not know: {error}"
-            )
+            why = f"its agent sent a message that this version does not know: {error}"
+            self.forget(machine, self._invited[machine], why)
             return
         if not isinstance(message, Beat):
             self._on_message(machine, message)
@@ -161,7 +171,8 @@ class Reception:
 
     def _give_up(self, machine: str, seconds: float) -> None:
         self.silent |= {machine}
-        self.forget(machine, f"its agent gave no sign of life for {seconds:.1f} s")
+        why = f"its agent gave no sign of life for {seconds:.1f} s"
+        self.forget(machine, self._invited[machine], why)
 
 
 class AgentLink:
@@ -181,7 +192,7 @@ class AgentLink:
         self._on_lost = on_lost
         self._ids = itertools.count(1)
         self._ports = ZmqPorts(limits_of(invitation.link_seconds), invitation.keys)
-        identity = f"{machine}/1.{os.getpid()}".encode()
+        identity = f"{machine}/{invitation.tag}.{os.getpid()}".encode()
         lost = "the connection to `up` broke, or it refused this key"
         self._port = self._ports.connect(
             UP, SCHEME + address, "control", identity, self._arrived, lambda: self._on_lost(lost)

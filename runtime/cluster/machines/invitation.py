@@ -38,6 +38,11 @@ class Invitation:
         return " ".join([*keys, f"{self.link_seconds:g}", *([ATTACHED] if self.attached else [])])
 
     @property
+    def tag(self) -> str:
+        """A short word that tells this invitation from the others of its machine."""
+        return self.public.hex()[:16]
+
+    @property
     def keys(self) -> Keys:
         """The keys for the agent's end of the link."""
         return Keys(public=self.public, private=self.private, peers={UP: self.up})

@@ -13,7 +13,7 @@ deaths          Acting on the deaths of processes
 causes          Choosing the cause to report, out of several reports of one death
 lives           The next lives of processes
 revival         The processes that are started again when they die, while their run goes on
-rejoining       Machines that were lost while a run goes on without them
+rejoining       Machines that come back while a run goes on
 growing         The growth of a run that lives in processes
 
 See docs/decisions/processes.md.

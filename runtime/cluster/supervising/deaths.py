@@ -76,7 +76,10 @@ class Deaths:
         if incarnation != run.supervision.life(process):
             return  # another life of the process goes on
         halting = run.is_halting(process)
-        restarts = run.restarts(process)
+        # a process that is lost with its machine has not failed itself: that death does not count
+        waits = self._lives.is_lost(process) and run.may_stay_away(process)
+        killed = status < 0 and process not in run.condemned
+        restarts = run.restarts(process, killed=killed) and not waits
         run.supervision.note(process, "exit", run.now())
         if process in run.leaving:
             run.leaving[process].set()

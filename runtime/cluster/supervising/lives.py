@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import asyncio
 import signal
+from collections import defaultdict
 from collections.abc import Sequence
 from contextlib import suppress
 
@@ -17,7 +18,9 @@ from runtime.cluster.supervising.processes import Processes
 from runtime.cluster.supervising.rejoining import Rejoining
 from runtime.cluster.supervising.supervised_run import SupervisedRun
 from runtime.cluster.warnings import WARNING
-from runtime.errors import Absent, ConvoyError
+from runtime.errors import ConvoyError, LaunchError
+
+LOOK_SECONDS = 0.05  # between two looks at a process that begins
 
 
 class Lives:
@@ -37,7 +40,9 @@ class Lives:
         self._launcher = launcher
         self._supervisor = supervisor
         self._node = node
-        self._rejoining = Rejoining(lambda machine: self._take_back([machine]))
+        self._rejoining = Rejoining(self._ready, self._start_on)
+        # machine -> held while its processes leave, or are started again
+        self._changing: defaultdict[str, asyncio.Lock] = defaultdict(asyncio.Lock)
 
     def __repr__(self) -> str:
         return f"<lives: {self._run.revival!r}, {self._rejoining!r}>"
@@ -50,13 +55,24 @@ class Lives:
         run.event(WARNING, {"text": text, "process": process})
         run.revival.take(process)
         run.condemned.pop(process, None)
-        with suppress(ConvoyError):  # it was reported
-            await self._start_again(process)
+        async with self._changing[run.roll.spec(process).machine]:
+            if not run.revival.is_away(process):  # its machine may have left meanwhile
+                with suppress(ConvoyError):  # it was reported
+                    await self._start_again(process)
+
+    def is_lost(self, process: str) -> bool:
+        """Whether the machine of a process is lost, so that no process can be started there."""
+        return self._launcher.is_lost(self._run.roll.spec(process).machine)
 
     async def stays_away(self, process: str, why: str) -> None:
-        """Let the run go on without a process that has died. `why` describes the death."""
+        """Let the run go on without a process that has died. `why` describes the death. A lost
+        machine is tried again, if its launcher can do that without a person."""
         run = self._run
         text = f"process {process} on {run.roll.host(process)} {why}; the run goes on without it"
+        if self.is_lost(process) and self._launcher.reopens:
+            machine = run.roll.spec(process).machine
+            text += f" until machine '{machine}' is back"
+            self._rejoining.lost(machine)
         run.event(WARNING, {"text": text, "process": process})
         run.revival.stays_away(process)
         run.condemned.pop(process, None)
@@ -77,8 +93,6 @@ class Lives:
                 return
             run.supervision.note(process, "exit", run.now())
             await self.stays_away(process, f"could not be started again: {error}")
-            if isinstance(error, Absent) and self._launcher.reopens:
-                self._rejoining.lost(error.machine)
             raise
 
     async def _next_life(self, process: str) -> None:
@@ -96,52 +110,80 @@ class Lives:
         """Whether the run can go on without the processes of the `leaving` machines, and start
         those of the `returning` machines again, without a restart of the others."""
         run = self._run
-        gone, back = self._of(leaving), self._of(returning)
+        changing = [*self._of(leaving), *self._of(returning)]
         return (
-            bool(gone) == bool(leaving)
-            and run.may_stay_away(*gone)
-            and all(run.supervision.is_at(name, LifeStage.GONE) for name in back)
-            and {run.roll.spec(name).machine for name in back} == set(returning)
+            {run.roll.spec(name).machine for name in changing} == {*leaving, *returning}
+            and all(map(run.revival.is_optional, changing))
+            and run.may_stay_away(*filter(self._takes_part, self._of(leaving)))
         )
+
+    def is_there(self, machine: str) -> bool:
+        """Whether the machine has processes, and all of them take part in the run."""
+        processes = self._of([machine])
+        return bool(processes) and all(map(self._takes_part, processes))
+
+    def has_left(self, machine: str) -> bool:
+        """Whether the machine has processes, and none of them takes part in the run."""
+        processes = self._of([machine])
+        return bool(processes) and not any(map(self._takes_part, processes))
+
+    def _takes_part(self, process: str) -> bool:
+        return not self._run.revival.is_away(process)
 
     def _of(self, machines: Sequence[str]) -> list[str]:
         specs = self._run.placement.processes
         return [spec.name for spec in specs if spec.machine in machines]
 
     async def release(self, machines: Sequence[str]) -> None:
-        """Go on without the processes of these machines, end them, and let the machines go."""
+        """Go on without the processes of these machines, end them, and let the machines go. Raises
+        LaunchError if no other process is left, since others have left at the same time."""
+        await asyncio.gather(*map(self._release, machines))
+
+    async def _release(self, machine: str) -> None:
         run = self._run
-        ends = []
-        for process in self._of(machines):
-            if not run.supervision.is_at(process, LifeStage.GONE):
+        await self._rejoining.let_go(machine)
+        async with self._changing[machine]:
+            ends = []
+            for process in filter(self._takes_part, self._of([machine])):
+                if not run.may_stay_away(process):
+                    raise LaunchError(f"machine '{machine}' has the last process that is left")
                 run.supervision.note(process, "exit", run.now())
-                machine = run.roll.spec(process).machine
                 await self.stays_away(process, f"leaves with machine '{machine}'")
                 self._processes.signal(process, signal.SIGTERM)
                 ends.append(asyncio.create_task(self._processes.ended(process)))
-        await asyncio.gather(*ends)
-        for name in machines:
-            self._rejoining.let_go(name)
-            await self._launcher.part(name)
+            await asyncio.gather(*ends)
+            await self._launcher.part(machine)
 
     async def bring_back(self, machines: Sequence[str]) -> None:
-        """Start the processes of these machines again, for a person. Raises LaunchError if that is
-        impossible: the run then goes on without them."""
+        """Start the processes of these machines again, for a person, and wait until they have
+        begun. Raises LaunchError if that is impossible: the run then goes on without them."""
         for name in machines:
-            self._rejoining.let_go(name)
-        await self._take_back(machines)
-
-    async def _take_back(self, machines: Sequence[str]) -> None:
-        run = self._run
-        for machine in self._launcher.plan.machines:
-            if machine.name in machines:
-                await self._launcher.open(machine)
+            await self._rejoining.at_once(name)
         for process in self._of(machines):
-            if not run.supervision.is_at(process, LifeStage.GONE):
-                continue
-            await self._processes.ended(process)
-            run.revival.comes_back(process)
-            await self._start_again(process)
+            await self._begun(process)
+
+    async def _begun(self, process: str) -> None:
+        run = self._run
+        while not run.supervision.is_at(process, LifeStage.RUNNING):
+            if run.revival.is_away(process):
+                text = "could not begin again; the output of `up` shows why"
+                raise LaunchError(f"process {process} on {run.roll.host(process)} {text}")
+            await asyncio.sleep(LOOK_SECONDS)
+
+    async def _ready(self, machine: str) -> None:
+        """Have a machine that can start processes."""
+        async with self._changing[machine]:
+            for each in self._launcher.plan.machines:
+                if each.name == machine:
+                    await self._launcher.open(each)
+
+    async def _start_on(self, machine: str) -> None:
+        """Start the processes of a machine that are away."""
+        async with self._changing[machine]:
+            for process in filter(self._run.revival.is_away, self._of([machine])):
+                await self._processes.ended(process)
+                self._run.revival.comes_back(process)
+                await self._start_again(process)
 
     async def close(self) -> None:
         """Try no lost machine any longer, since the run is over."""

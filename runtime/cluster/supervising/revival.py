@@ -3,7 +3,7 @@ decision, on which the supervisor acts.
 
 A process is started again if all its actors allow it, by `restarts` in their options: the number of
 deaths that each may survive. The process of the lead actor is never started again. A process that
-dies before it runs would die again, so it stays away.
+fails before it runs would fail again, so it stays away; one that is killed by then has not failed.
 
 Without a process that stays away the run ends, unless all actors of the process are optional and
 another optional process is left.
@@ -26,11 +26,12 @@ class Revival:
             else min((specs[actor].restarts for actor in process.actors), default=0)
             for process in placement.processes
         }
-        self._optional = {
+        self._may = frozenset(
             process.name
             for process in placement.processes
             if all(specs[actor].optional for actor in process.actors)
-        }
+        )
+        self._optional = {*self._may}
 
     def __repr__(self) -> str:
         return f"<revival: {sum(left > 0 for left in self._left.values())} processes may die>"
@@ -42,6 +43,14 @@ class Revival:
     def add(self, process: str, restarts: int) -> None:
         """Add a process that was started while the run goes on."""
         self._left[process] = restarts
+
+    def is_optional(self, process: str) -> bool:
+        """Whether the run can go on without the process while others are there in its place."""
+        return process in self._may
+
+    def is_away(self, process: str) -> bool:
+        """Whether the run goes on without the process."""
+        return process in self._may - self._optional
 
     def may_stay_away(self, *processes: str) -> bool:
         """Whether the run can go on without these processes."""

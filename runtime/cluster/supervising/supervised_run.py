@@ -74,10 +74,12 @@ class SupervisedRun:
         """Whether a process ends or has ended as it was told to, while the run goes on."""
         return process in self.leaving or process not in {SUPERVISOR, *self.roll.specs}
 
-    def restarts(self, process: str) -> bool:
-        """Whether the process would be started again if it died now."""
+    def restarts(self, process: str, *, killed: bool = False) -> bool:
+        """Whether the process would be started again if it died now. In a later life that has not
+        begun yet it would be, if it was `killed`; else its next life would fail as well."""
         runs = self.supervision.is_at(process, LifeStage.RUNNING)
-        return runs and self.revival.allows(process) and not self.outcome.done()
+        may = runs or (killed and self.began.is_set())
+        return may and self.revival.allows(process) and not self.outcome.done()
 
     def may_stay_away(self, *processes: str) -> bool:
         """Whether the run would go on without these processes if they died now."""

@@ -6,40 +6,24 @@ CONVOY_HOMES sets the number of homes that are drawn (3 by default; the release 
 
 from __future__ import annotations
 
-import itertools
 import json
 import os
 import random
 import re
-from collections import Counter
-from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
 
-from roles import ROLES
+from benchmarks.islands.homes import ITERATIONS, NUMBERS, emulated
 from roles.forecasting.island_periods import IslandMachine, IslandRun
-from roles.forecasting.island_worth import Pace, learned, pace
-from roles.islands.island_messages import Gain
-from roles.options import Options
-from roles.planning.planner import plan
+from roles.forecasting.island_worth import pace
 from runtime.cli.main import main
-from runtime.config.file import load_with_program
-from runtime.plan.placement import place
 from runtime.runs.checking import check
-from runtime.simulation.clock import run_virtual
-from runtime.simulation.cluster import simulate
-from runtime.transport.inproc import InprocNetwork, Transfer
-from runtime.transport.network_model import LinkRule, Way
 from tests.helpers.support import configure
 
-NUMBERS = 431_080  # of LeNet
 BYTES = {"int4": NUMBERS * (1 / 2 + 1 / 32), "int8": NUMBERS * (1 + 1 / 64), "float32": 4 * NUMBERS}
 HOMES = int(os.environ.get("CONVOY_HOMES", "3"))
-ITERATIONS = 6000
 FEW = 20  # periods, of which exchanges at the beginning are a large part
-UNLIMITED = 1e12
-NEVER = "[checkpoint]\nseconds = 0\n"
 
 
 def drawn(seed: int) -> tuple[list[IslandMachine], str]:
@@ -60,55 +44,15 @@ def drawn(seed: int) -> tuple[list[IslandMachine], str]:
     return home, form
 
 
-def measured(home: Sequence[IslandMachine], form: str, folder: Path) -> Pace:
-    """The pace of an emulated run on these machines, whose gradients are not computed."""
-    cluster = configure(folder, "islands", workers=len(home), iterations=ITERATIONS, more=NEVER)
-    times = {f"island-{rank}/train": one.seconds[0] for rank, one in enumerate(home)}
-    (folder / "times.json").write_text(json.dumps(times | {"*/*": 0}))
-    text = cluster.read_text() + f'[train.gradients]\nformat = "{form}"\n'
-    devices = 'devices = { "*" = "emulated:times.json" }\n'
-    cluster.write_text(text.replace("[train]\n", f"[train]\n{devices}", 1))
-    loaded = load_with_program(cluster)
-    assert isinstance(loaded.options, Options)
-    placement = place(plan(loaded.config, loaded.options), loaded.config)
-    gains = Counter[str]()
-
-    def seen(transfer: Transfer) -> None:
-        gains[transfer.envelope.sender] += isinstance(transfer.envelope.message, Gain)
-
-    network = network_of(home)
-    network.on_transfer = seen
-    journal = run_virtual(simulate(placement, ROLES, network=network, directory=folder))
-    seconds = journal.of("finished")[-1]["seconds"]
-    periods = gains.total() / len(home)
-    speeds = [1 / one.seconds[0] for one in home]
-    return Pace(ITERATIONS / seconds, seconds / periods, learned(speeds, periods))
-
-
-def network_of(home: Sequence[IslandMachine]) -> InprocNetwork:
-    """The links of these machines, the first of which has the servers."""
-    at = {"outer": 0, "coordinator": 0} | {f"island-{rank}": rank for rank in range(len(home))}
-    rules = [
-        LinkRule(a, b, max(home[at[a]].latency, home[at[b]].latency))
-        for a, b in itertools.permutations(at, 2)
-    ]
-    names = {process: home[rank].name for process, rank in at.items()}
-    network = InprocNetwork(bytes_per_second=UNLIMITED, interfaces=names, links=rules)
-    for one in home:
-        network._outward[one.name] = Way(one.bytes_per_second)
-        network._inward[one.name] = Way(one.bytes_per_second)
-    return network
-
-
 @pytest.mark.few("[2]")
 @pytest.mark.parametrize("seed", range(HOMES))
-def test_the_worth_of_each_machine_is_what_leaving_it_out_does(tmp_path: Path, seed: int) -> None:
+def test_the_worth_of_each_machine_is_what_leaving_it_out_does(seed: int) -> None:
     home, form = drawn(seed)
     run = IslandRun(ITERATIONS, server=home[0].name)
-    whole = measured(home, form, tmp_path / "all")
+    whole = emulated(home, form)
     for left in home:
         rest = [one for one in home if one is not left]
-        without = measured(rest, form, tmp_path / left.name)
+        without = emulated(rest, form)
         on, off = pace(home, run), pace(rest, run)
         found, right = on.value / off.value - 1, whole.value / without.value - 1
         if ITERATIONS / on.rate < FEW * on.period:

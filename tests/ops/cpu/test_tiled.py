@@ -38,12 +38,18 @@ MORE = [
 # shares of the channels of a gradient of weights: with one unit of work for all, and with several
 SHARED = [plain(24, 1024, (7, 7), 64, 1), plain(32, 1024, (14, 14), 32, 1)]
 # images that kernels read where they lie: a last block of pixels that begins earlier, two groups,
-# several parts of panels and threads for one unit
+# several parts of panels and threads for one unit; then blocks of images, whose taps meet the
+# padding, step over pixels, reach past all pixels, and belong to several units
 IN_PLACE = [
     plain(5, 32, (3, 3), 20, 1),
     plain(7, 128, (5, 3), 64, 1, groups=2),
     plain(32, 64, (4, 2), 96, 1),
     plain(3, 512, (11, 1), 640, 1),
+    plain(32, 32, (5, 6), 300, 3, pad=1),
+    plain(64, 64, (7, 4), 64, 3, pad=1, stride=2, groups=2),
+    plain(32, 64, (5, 3), 32, 5, pad=4, dilation=2),
+    plain(64, 256, (4, 16), 32, 3, pad=1),
+    plain(32, 32, (6, 5), 32, 1, stride=3),
 ]
 # images with few channels: patches of less than a chunk, of several, and runs as long as a vector
 FEW = [

@@ -161,6 +161,24 @@ async def test_a_second_agent_of_a_machine_is_refused_and_the_first_goes_on(up: 
     await first.line.close()
 
 
+async def test_the_late_loss_of_an_agent_does_not_refuse_the_next_agent_of_its_machine(
+    up: Up,
+) -> None:
+    former = Machine(up, up.invitation)
+    former.line.tell(Prepared())
+    await in_time(up.heard)
+    again = up.reception.invite("m", attached=False)
+    up.reception.forget("m", up.invitation, "noticed late")
+    agent = Machine(up, again)
+    former.line.tell(Problem(error="of a former life"))
+    agent.line.tell(Problem(error="goes on"))
+    _, said = await in_time(up.heard)
+    assert isinstance(said, Problem) and said.error == "goes on"
+    assert agent.lost.empty() and up.lost.empty() and up.refused.empty()
+    await former.line.close()
+    await agent.line.close()
+
+
 async def test_an_address_that_is_taken_is_an_error(up: Up) -> None:
     host, _, port = up.address.rpartition(":")
     with pytest.raises(LaunchError, match=f"launcher.address: `up` cannot listen on {host}:{port}"):

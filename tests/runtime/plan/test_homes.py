@@ -37,6 +37,13 @@ class Near:
     beside: str
 
 
+@dataclass(frozen=True)
+class ServingNear(Near):
+    """Options of a server that lives with another actor by default."""
+
+    serves: ClassVar[bool] = True
+
+
 def topology(workers: int, computing: int = 1, holding: int = 1, near: str = "") -> Topology:
     """A script's own roles: a lead, servers of both kinds, and workers."""
     actors = [ActorSpec("lead", "lead")]
@@ -98,6 +105,18 @@ def test_placement_servers_and_rules_count_before_the_default(tmp_path: Path) ->
     rule = "\n[[process]]\nname = 'f'\nmachine = 'n2'\nactors = ['fc-1']"
     found = homes(placed(tmp_path, f"{ELSEWHERE}hosts = 'n[1-4]'{rule}", made))
     assert found == {"n1": "lead model-0 w-0", "n2": "f w-1", "n3": "w-2", "n4": "fc-0"}
+
+
+def test_a_server_lives_with_the_actor_that_it_names_unless_placement_servers_is_set(
+    tmp_path: Path,
+) -> None:
+    made = topology(2, 0, 0)
+    outer = ActorSpec("outer", "outer", ServingNear("w-1"))
+    made = replace(made, actors=(*made.actors, outer))
+    three = f"{ELSEWHERE}hosts = 'n[1-3]'\n"
+    assert homes(placed(tmp_path, three, made)) == {"n1": "lead w-0", "n2": "w-1 outer"}
+    chosen = f"{three}[placement]\nservers = 'n3'\n"
+    assert homes(placed(tmp_path, chosen, made))["n3"] == "outer"
 
 
 def test_machines_that_the_program_does_not_use_get_no_process_and_no_warning(

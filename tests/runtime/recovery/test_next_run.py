@@ -7,10 +7,13 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
+import pytest
+
 from nets.files import checkpoint
 from roles.learning.resume import KEPT
 from runtime.cluster.clients import Scale
 from runtime.config.recorded import dump
+from runtime.errors import ConfigError
 from runtime.recovery.next_run import healed, scaled, without
 from runtime.runs.checking import Checked, check
 from tests.helpers.support import configure, train
@@ -58,6 +61,13 @@ def test_a_run_that_began_from_memory_is_scaled_and_moved_after_that_memory_is_c
     more_workers = scaled(found, found.loaded.config, Scale(workers=4))
     assert sum(actor.role == "replica" for actor in more_workers.placement.topology.actors) == 4
     assert {spec.machine for spec in without(found, ["b"]).placement.processes} == {"a"}
+    for wish, why in (
+        (Scale(including=("b",)), "machine 'b' is in the run"),
+        (Scale(without=("b",)), "machine 'b' is not in the run"),
+    ):
+        now = found if wish.including else without(found, ["b"])
+        with pytest.raises(ConfigError, match=f"nothing is to change: {why}"):
+            scaled(now, found.loaded.config, wish)
 
 
 def test_scaling_a_run_whose_agents_a_person_starts_says_that_their_lines_are_needed_again(

@@ -6,6 +6,8 @@ import asyncio
 from dataclasses import dataclass
 from typing import Any
 
+import pytest
+
 from runtime.cluster.supervising.rejoining import FIRST_SECONDS, MOST_SECONDS, Rejoining
 from runtime.cluster.supervising.revival import Revival
 from runtime.errors import Absent
@@ -56,49 +58,97 @@ def test_a_process_with_an_actor_that_is_not_optional_may_not_stay_away() -> Non
 
 
 class Machine:
-    """A machine that is back after some seconds."""
+    """A machine that is back after some seconds. Its processes take a second to start."""
 
-    def __init__(self, seconds: float) -> None:
+    def __init__(self, seconds: float = 0.0) -> None:
         self.seconds = seconds
         self.tried: list[float] = []
+        self.started: list[float] = []
+        self.rejoining = Rejoining(self.ready, self.start)
 
-    async def take_back(self, name: str) -> None:
+    async def ready(self, name: str) -> None:
         now = asyncio.get_running_loop().time()
         self.tried.append(now)
         if now < self.seconds:
             raise Absent(name, " is away")
+        await asyncio.sleep(1)
+
+    async def start(self, name: str) -> None:
+        await asyncio.sleep(1)
+        self.started.append(asyncio.get_running_loop().time())
 
 
 def test_a_lost_machine_is_tried_with_longer_and_longer_pauses_until_it_is_back() -> None:
-    machine = Machine(300)
-
-    async def main() -> str:
-        rejoining = Rejoining(machine.take_back)
-        rejoining.lost("laptop")
-        rejoining.lost("laptop")
+    async def main() -> tuple[Machine, str]:
+        machine = Machine(300)
+        machine.rejoining.lost("laptop")
+        machine.rejoining.lost("laptop")
         await asyncio.sleep(1000)
-        await rejoining.close()
-        return repr(rejoining)
+        await machine.rejoining.close()
+        return machine, repr(machine.rejoining)
 
-    assert run_virtual(main()) == "<lost machines: none>"
+    machine, shown = run_virtual(main())
+    assert shown == "<lost machines: none>"
     first, *_ = machine.tried
     pauses: list[Any] = [b - a for a, b in zip(machine.tried, machine.tried[1:], strict=False)]
     assert first == FIRST_SECONDS
     assert pauses == sorted(pauses)
     assert max(pauses) == MOST_SECONDS
     assert 300 <= machine.tried[-1] <= 300 + MOST_SECONDS
+    assert len(machine.started) == 1
 
 
 def test_a_machine_that_leaves_is_tried_no_longer() -> None:
-    machine = Machine(300)
-
-    async def main() -> None:
-        rejoining = Rejoining(machine.take_back)
-        rejoining.lost("laptop")
+    async def main() -> Machine:
+        machine = Machine(300)
+        machine.rejoining.lost("laptop")
         await asyncio.sleep(FIRST_SECONDS + 1)
-        rejoining.let_go("laptop")
+        await machine.rejoining.let_go("laptop")
         await asyncio.sleep(1000)
-        await rejoining.close()
+        await machine.rejoining.close()
+        return machine
 
-    run_virtual(main())
-    assert len(machine.tried) == 1
+    assert len(run_virtual(main()).tried) == 1
+
+
+def test_two_people_who_bring_a_machine_back_at_once_wait_for_one_attempt() -> None:
+    async def main() -> Machine:
+        machine = Machine()
+        await asyncio.gather(*(machine.rejoining.at_once("laptop") for _ in range(2)))
+        return machine
+
+    machine = run_virtual(main())
+    assert machine.tried == [0.0]
+    assert machine.started == [2.0]
+
+
+@pytest.mark.parametrize(("after", "started"), [(0.5, []), (1.5, [2.0])])
+def test_a_machine_that_leaves_while_it_comes_back_has_no_process_that_is_half_started(
+    after: float, started: list[float]
+) -> None:
+    async def main() -> tuple[Machine, BaseException | None]:
+        machine = Machine()
+        asked = asyncio.create_task(machine.rejoining.at_once("laptop"))
+        await asyncio.sleep(after)
+        await machine.rejoining.let_go("laptop")
+        assert machine.started == started
+        await asyncio.wait([asked])
+        await asyncio.sleep(100)
+        return machine, asked.exception()
+
+    machine, error = run_virtual(main())
+    assert machine.started == started
+    assert str(error) == "machine 'laptop' was let go before it was back"
+
+
+def test_a_lost_machine_that_a_person_tries_in_vain_is_tried_on() -> None:
+    async def main() -> Machine:
+        machine = Machine(20)
+        machine.rejoining.lost("laptop")
+        with pytest.raises(Absent, match="machine 'laptop' is away"):
+            await machine.rejoining.at_once("laptop")
+        await asyncio.sleep(1000)
+        await machine.rejoining.close()
+        return machine
+
+    assert len(run_virtual(main()).started) == 1
