@@ -20,7 +20,7 @@ Slot = tuple[int, int]  # (index of a layer, index of one of its parameters)
 
 @dataclass(frozen=True)
 class Sharing:
-    """The `owner` of every borrowed parameter."""
+    """The parameters that layers borrow: `owner` maps each borrowed parameter to its owner's."""
 
     owner: dict[Slot, Slot]
 

@@ -61,7 +61,8 @@ class Node:
 
 @dataclass
 class Wiring:
-    """The whole net with both phases."""
+    """The layers (`nodes`) of a whole net, with both phases, in the order in which they are
+    computed, and the values that they read and make."""
 
     nodes: list[Node]
     values: list[Value]

@@ -14,7 +14,7 @@ from enum import Enum
 
 
 class Part(Enum):
-    """The part of a worker in the run."""
+    """The state of a worker in the run, as in the diagram above."""
 
     PRESENT = "present"
     LEAVING = "leaving"
@@ -23,7 +23,7 @@ class Part(Enum):
 
 
 class Attendance:
-    """The part of each of these workers."""
+    """The `Part` of each worker that may leave the run and rejoin it."""
 
     def __init__(self, workers: Iterable[str]) -> None:
         self._parts = dict.fromkeys(workers, Part.PRESENT)

@@ -17,7 +17,7 @@ from runtime.messages.message import Refusal
 
 
 class Replies(Protocol):
-    """The actor that sends the answers. See Actor."""
+    """An actor, as far as it answers: `reply` sends `message` to the sender of `envelope`."""
 
     async def reply(self, envelope: Envelope, message: Message) -> None: ...
 

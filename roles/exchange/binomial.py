@@ -51,7 +51,7 @@ def place_of(rank: int, members: int, fan_in: int) -> Position:
 
 
 class Place(NamedTuple):
-    """A Position in names."""
+    """The `Position` of a member, with names in place of ranks. The parent of the root is None."""
 
     parent: str | None
     levels: tuple[tuple[str, ...], ...]

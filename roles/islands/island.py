@@ -128,7 +128,8 @@ class IslandOptions(WholeOptions):
 
 
 class Island(Single):
-    """A worker that learns apart from the others."""
+    """A worker that trains its own model. It sends the change of this model since the last answer,
+    its gain, to the outer server, and takes in the outer model that it is answered with."""
 
     Options: ClassVar[type[IslandOptions]] = IslandOptions
 

@@ -120,7 +120,8 @@ class OuterOptions(JobOptions):
 
 
 class OuterServer(ModelHolder, ReadsJob):
-    """The holder of the outer model."""
+    """The actor that holds the outer model. It averages the gains that islands send, makes an outer
+    step with the average, and answers these islands with the model."""
 
     Options = OuterOptions
     conversations: ClassVar[tuple[Conversation, ...]] = (GAIN,)

@@ -16,7 +16,8 @@ Model = Mapping[str, Blobs]
 
 
 class Packed(NamedTuple):
-    """The fields of a message that carry a model."""
+    """The fields of a message that carry a model: the names of its layers, the number of encoded
+    arrays of each layer, the wire format of each parameter, and all encoded arrays in order."""
 
     layers: tuple[str, ...]
     arrays: tuple[int, ...]

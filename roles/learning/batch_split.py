@@ -38,7 +38,8 @@ EQUAL = Cutting()
 
 
 class Shares:
-    """Cuts batches for groups."""
+    """Divides the rows of a batch among the members of a group: equally, or in proportion to the
+    rows that each worker computes in a second."""
 
     def __init__(self, cutting: Cutting = EQUAL) -> None:
         self._in_proportion = cutting.in_proportion

@@ -70,7 +70,7 @@ class GetCopy(Message):
 
 @message
 class CopiedArray(Message):
-    """Answer: the array."""
+    """Answer: the array of this name from the copy for a checkpoint."""
 
     array: Array
 

@@ -102,7 +102,7 @@ class ModelOptions(JobOptions):
 
 
 class ConvModel(ClippedUpdates, ReadsJob):
-    """A server of some or all layers of the model."""
+    """The actor that holds the parameters of some or all layers, and updates them."""
 
     Options = ModelOptions
     conversations: ClassVar[tuple[Conversation, ...]] = (LAYER, PART, TESTED, SHARE)

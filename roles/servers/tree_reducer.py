@@ -79,7 +79,7 @@ class ReducerOptions(SummingOptions):
 
 
 class TreeReducer(KeepsBeside):
-    """An actor in the reduction tree of a group."""
+    """A node of a group's reduction tree: it sums its children's gradients, layer by layer."""
 
     Options = ReducerOptions
     reads_device = True

@@ -14,7 +14,7 @@ from runtime import Actor
 
 
 class RunEnds(Exception):
-    """The run winds down and is not held any more."""
+    """The run is winding down, so it is no longer held for probes."""
 
 
 class HeldCluster:

@@ -15,7 +15,7 @@ STRONG = 4.0
 
 @dataclass(frozen=True)
 class Measured:
-    """A figure and its standard error."""
+    """A measured figure and its standard error, in the same unit."""
 
     value: float
     error: float

@@ -46,7 +46,7 @@ Scores = dict[str, float]
 
 
 class ConvCompute(KeepsBeside, PassWorker):
-    """A member of a compute group."""
+    """A worker of a compute group: it computes its rows of each batch, forward and backward."""
 
     Options = ConvOptions
 

@@ -79,7 +79,7 @@ class WholeOptions(JobOptions):
 
 
 class Single(ModelHolder, PassWorker):
-    """A worker that trains alone."""
+    """A worker that holds the whole net and its parameters, and makes every update itself."""
 
     Options = WholeOptions
     _step: ReplayedStep | None

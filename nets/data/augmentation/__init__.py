@@ -13,10 +13,9 @@ byte_tables     Changes of images of bytes that map each byte of a plane to anot
                 (N, C, 256)
 draws           Random numbers that depend only on (seed, position of a sample in the run, lane), so
                 that every process draws the same ones
-erasing         Random erasing: a random box of a training image becomes zero (Zhong et al
+erasing         Random erasing: a random box of a training image becomes zero
 mixing          Mixup and CutMix
-randaugment     RandAugment: some operations of one strength, drawn for each training image (Cubuk
-                et al
+randaugment     RandAugment: some operations of one strength, drawn for each training image
 warps           Changes of images that take each pixel from another place
 """
 

@@ -1,4 +1,4 @@
-"""Random erasing: a random box of a training image becomes zero (Zhong et al. 2017)."""
+"""Random erasing: a random box of a training image becomes zero. Source: Zhong et al. 2017."""
 
 from __future__ import annotations
 

@@ -1,4 +1,5 @@
-"""RandAugment: some operations of one strength, drawn for each training image (Cubuk et al. 2020).
+"""RandAugment: some operations of one strength, drawn for each training image.
+Source: Cubuk et al. 2020.
 
 Operations and strengths are those of torchvision, and the pixels those of Pillow, which torchvision
 calls. Images are bytes. Pixels that come from outside an image are black.
