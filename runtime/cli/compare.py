@@ -6,7 +6,7 @@ import asyncio
 import json
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 from cyclopts import Parameter
 
@@ -68,20 +68,26 @@ def compare(
     for note in dict.fromkeys(notes):
         console.warn(note)
     if as_json:
-        told = {
-            "score": wanted,
-            "keys": {key: [run.keys.get(key) for run in found] for key in keys},
-            "runs": [
-                {**run.plain(), "curve": sorted(each.of(wanted).items())}
-                for run, each in zip(found, curves, strict=True)
-            ],
-        }
-        console.say(json.dumps(told, indent=1))
+        console.say(json.dumps(values(found, curves, keys, wanted), indent=1))
         return 0
     width = console.console.width if console.console.is_terminal else WIDE
     for line in lines(found, curves, keys, wanted, width):
         console.say(line)
     return 0
+
+
+def values(
+    found: Sequence[ListedRun], curves: Sequence[ScoreCurves], keys: Sequence[str], score: str
+) -> dict[str, Any]:
+    """Return the object that `--json` writes."""
+    return {
+        "score": score,
+        "keys": {key: [run.keys.get(key) for run in found] for key in keys},
+        "runs": [
+            {**run.plain(), "curve": sorted(each.of(score).items())}
+            for run, each in zip(found, curves, strict=True)
+        ],
+    }
 
 
 def lines(
