@@ -23,11 +23,11 @@ from ops.cuda.copies.uploads import ROOMS, Uploads
 from ops.cuda.cublas import Cublas
 from ops.cuda.depthwise import Depthwise
 from ops.cuda.device import Product
+from ops.cuda.full_memory import report_full_memory
 from ops.cuda.graphs import Graphs
 from ops.cuda.image_layout import TO_LOGICAL, like, new_images, step_of
 from ops.cuda.launch import Launcher
 from ops.cuda.losses import Losses
-from ops.cuda.memory_pool import use_pool
 from ops.cuda.normalise import Normalisation
 from ops.cuda.pixels import Pixels
 from ops.cuda.pointwise import Pointwise
@@ -59,7 +59,7 @@ def _cupy(device: int) -> Any:
         ) from missing
     cuda_driver.start(device)
     cupy.cuda.Device(device).use()
-    use_pool(cupy)
+    report_full_memory(cupy)
     return cupy
 
 

@@ -21,7 +21,7 @@ signatures    The parameters of a kernel, read from its text, and the check of a
 cublas        Products by cuBLAS
 graphs        CUDA graphs of recorded work: one call starts all of it
 pixels        The transform of images of bytes on a device: one launch, from planes to pixels
-memory_pool   The pool that arrays of a device come from, and its error for people
+full_memory   The function that gives memory to the arrays of a device, and its error for people
 
 Nothing here imports CuPy: the backend passes the module.
 
