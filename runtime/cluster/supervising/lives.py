@@ -165,10 +165,10 @@ class Lives:
     async def _begun(self, process: str) -> None:
         run = self._run
         while not run.supervision.is_at(process, LifeStage.RUNNING):
-            if run.revival.is_away(process):
+            if run.revival.is_away(process) or run.outcome.done():
                 text = "could not begin again; the output of `up` shows why"
                 raise LaunchError(f"process {process} on {run.roll.host(process)} {text}")
-            await asyncio.sleep(LOOK_SECONDS)
+            await asyncio.wait([run.outcome], timeout=LOOK_SECONDS)
 
     async def _ready(self, machine: str) -> None:
         """Have a machine that can start processes."""
