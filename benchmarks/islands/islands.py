@@ -1,5 +1,5 @@
 """`python -m benchmarks.islands`: what islands learn, how long their periods take, and what happens
-if they come and go, on the virtual clock.
+if they come and go, on the virtual clock and in network namespaces.
 
     lenet       whether unequal machines on a slow link learn sooner together than the fastest of them alone
     periods     the seconds of a period on several clusters, next to those that `plan` predicts
@@ -10,7 +10,7 @@ if they come and go, on the virtual clock.
     attendance  what is in the outer model, and how long others wait, if islands and the server die and come back
 
 A missed bar is reported in a line, and the command ends with 1. The load of the machine changes no
-number.
+number on the virtual clock.
 """
 
 from __future__ import annotations

@@ -3,11 +3,12 @@ call by call. `tests.gpu.test_replay` compares their bits with those of plain st
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import pytest
 
-from tests.fake_cuda.processes import on_fake_cuda, script, with_cudnn
+from tests.fake_cuda.processes import command, on_fake_cuda, script, with_cudnn
 from tests.gpu.test_replay import BEGIN, done
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(400)]
@@ -158,3 +159,9 @@ def test_a_replay_makes_few_calls_and_runs_no_function_in_python_for_a_call_or_a
     made, run = map(int, found.stderr.split())
     assert 0.9 * calls <= made <= calls
     assert run <= FUNCTIONS
+
+
+def test_the_time_of_python_is_measured_on_steps_that_are_replayed(stand_in: Path) -> None:
+    found = command(["-m", "tests.gpu.step_time"], on_fake_cuda(stand_in))
+    assert found.returncode == 0, found.stderr
+    assert json.loads(found.stdout).keys() == MOST.keys()
