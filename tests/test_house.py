@@ -6,12 +6,14 @@ from __future__ import annotations
 
 import ast
 from collections import Counter
+from pathlib import Path
 
 import pytest
 
 from tests.house.source import (
     OURS,
     PACKAGES,
+    ROOT,
     TESTS,
     dotted,
     files_of,
@@ -282,3 +284,16 @@ def test_the_names_of_tests_are_sentences() -> None:
         if function.name.startswith("test_") and function.name.count("_") < 3
     ]
     assert short == []
+
+
+def test_no_two_files_of_tests_have_one_name_for_pytest() -> None:
+    """pytest imports a file of tests by its path below the nearest folder that is no package."""
+    names = Counter(_name_for_pytest(Path(name)) for name in TESTS if "/test_" in name)
+    assert [name for name, count in names.items() if count > 1] == []
+
+
+def _name_for_pytest(file: Path) -> Path:
+    folder = file.parent
+    while (ROOT / folder / "__init__.py").exists():
+        folder = folder.parent
+    return file.relative_to(folder)
