@@ -55,6 +55,7 @@ class GELU(Gate):
     def _read(self) -> None:
         kinds = caffe.GELUParameter
         self.tanh = self.proto.gelu_param.approximate == kinds.TANH
+        self.activation = None if self.tanh else Activation("gelu")
 
     def _forward(self, x: Array, out: Array) -> Array:
         return self.ops.gelu_forward(x, tanh=self.tanh, out=out)

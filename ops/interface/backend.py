@@ -51,7 +51,7 @@ class Backend(
     on_host = True  # whether arrays are NumPy's
     joins = False  # whether norm_scale_* take fewer passes than the operations one by one
     # activations that norm_scale_* of a backend that `joins` compute without more passes
-    joined_activations: Collection[str] = ("relu", "clip", "hard_swish", "swish")
+    joined_activations: Collection[str] = ("relu", "clip", "gelu", "hard_swish", "swish")
     sums_as_it_rectifies = False  # whether rectified_sums takes one pass
     # whether operations of images take bfloat16 arrays, in any mixture with float32 ones, so that
     # nets keep activations and their gradients so; parameters and sums are float32 everywhere

@@ -64,6 +64,7 @@ NETS = {
         )
         for kind, more in (
             ("Clip", "clip_param { min: 0 max: 0.8 }"),
+            ("GELU", ""),
             ("HardSwish", ""),
             ("SiLU", ""),
         )
@@ -106,7 +107,7 @@ NETS = {
         "se",
     ),
     "scale and an activation that is not joined": (
-        norm() + scale() + layer("act", "GELU", "conv", "conv"),
+        norm() + scale() + layer("act", "GELU", "conv", "conv", "gelu_param { approximate: TANH }"),
         "conv",
         "s",
         "s",

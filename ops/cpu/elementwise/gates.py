@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from functools import partial
 
 from ops.cpu.codegen.code import Code
 from ops.cpu.codegen.values import Vec
@@ -30,6 +31,40 @@ ERFC = (
     0.23793487346526293,
     0.2829378218310567,
     0.2820606037428631,
+)
+# GELU of bfloat16 numbers, which hold 8 bits: for |x| up to NEAR its gate is 1/2 + x p(v), and so
+# is its derivative, with v = 2 x^2 / NEAR^2 - 1. Fitted for the least absolute error of GELU, 6e-6,
+# and of its derivative, 1e-5; highest power first. At NEAR the gate is a little more than 1, so
+# that it is 1 from there on.
+NEAR = 5.0
+SHORT_GATE = (
+    -0.0010963440139514248,
+    0.0031944451315227213,
+    -0.0038868950274075563,
+    0.005113293691327535,
+    -0.010165438389911779,
+    0.016910117543030817,
+    -0.023624957076287,
+    0.03135672960267869,
+    -0.04039198370723854,
+    0.05152539655649903,
+    -0.07029823279505021,
+    0.14136392848478768,
+)
+SHORT_SLOPE = (
+    0.010256036213294795,
+    -0.02466140602222207,
+    0.017726282729696646,
+    -0.017874004354271007,
+    0.05138832815479364,
+    -0.0773049086508598,
+    0.0806355898688992,
+    -0.08191395875182408,
+    0.08021373962547715,
+    -0.0720790988322975,
+    0.06658154108336503,
+    -0.07509979084462866,
+    0.14213365712819642,
 )
 Gate = tuple[Vec, Vec]  # the gate of each number, and its derivative
 Formula = Callable[..., Gate]
@@ -65,6 +100,39 @@ def _gelu(c: Code, x: Vec) -> Gate:
     return gate, power * (1 / math.sqrt(2 * math.pi))
 
 
+def gelu(c: Code, x: Vec) -> Vec:
+    """GELU. A result in bfloat16 has a short formula, which takes half the time."""
+    if not _rounds(c):
+        return gated(_gelu, c, x)
+    away = _odd(c, x, SHORT_GATE)
+    open_: Vec = (away > 0.5).pick(c.constant(0.5), away)
+    gate: Vec = (open_ < -0.5).pick(c.constant(-0.5), open_)
+    return x * (gate + 0.5)
+
+
+def gelu_back(c: Code, dy: Vec, x: Vec) -> Vec:
+    """dy times the derivative of GELU."""
+    if not _rounds(c):
+        return gated_back(_gelu, c, dy, x)
+    return dy * (_odd(c, x, SHORT_SLOPE) + 0.5)
+
+
+def _rounds(c: Code) -> bool:
+    """Whether a kernel's result is bfloat16, or its sums are those of a bfloat16 y."""
+    return not c.halves.isdisjoint(("y", "dx"))
+
+
+def _odd(c: Code, x: Vec, series: tuple[float, ...]) -> Vec:
+    """x p(v), constant from NEAR on."""
+    near: Vec = (x > NEAR).pick(c.constant(NEAR), x)
+    near = (near < -NEAR).pick(c.constant(-NEAR), near)
+    v = c.apply("fma", near * near, c.constant(2 / NEAR**2), c.constant(-1))
+    found = c.constant(series[0])
+    for factor in series[1:]:
+        found = c.apply("fma", found, v, c.constant(factor))
+    return near * found
+
+
 def _gelu_tanh(c: Code, x: Vec) -> Gate:
     near: Vec = (x > FARTHEST).pick(c.constant(FARTHEST), x)
     near = (near < -FARTHEST).pick(c.constant(-FARTHEST), near)
@@ -96,15 +164,20 @@ def gated_back(formula: Formula, c: Code, dy: Vec, x: Vec, *numbers: Vec) -> Vec
 
 def _pair(name: str, formula: Formula, numbers: str = "") -> tuple[Stream, Stream]:
     """The streams y = x gate and dx = dy (gate + x gate')."""
+    return _streams(name, partial(gated, formula), partial(gated_back, formula), numbers)
 
+
+def _streams(
+    name: str, forward: Callable[..., Vec], backward: Callable[..., Vec], numbers: str = ""
+) -> tuple[Stream, Stream]:
     return (
-        Stream(name, "y", "x", lambda c, *xs: [gated(formula, c, *xs)], numbers),
-        Stream(f"{name}_back", "dx", "dy x", lambda c, *xs: [gated_back(formula, c, *xs)], numbers),
+        Stream(name, "y", "x", lambda c, *xs: [forward(c, *xs)], numbers),
+        Stream(f"{name}_back", "dx", "dy x", lambda c, *xs: [backward(c, *xs)], numbers),
     )
 
 
 SWISH = _pair("swish", swish_gate, "beta")
-GELU = _pair("gelu", _gelu)
+GELU = _streams("gelu", gelu, gelu_back)
 GELU_TANH = _pair("gelu_tanh", _gelu_tanh)
 HARD_SWISH = _pair("hard_swish", hard_gate)
 HARD_SIGMOID = Stream("hard_sigmoid", "y", "x", lambda c, x: [hard_gate(c, x)[0]])

@@ -13,7 +13,14 @@ from typing import NamedTuple
 from ops.activation import Activation
 from ops.cpu.codegen.values import Vec
 from ops.cpu.elementwise.activation import clipped, clipped_back, rectified, rectified_back
-from ops.cpu.elementwise.gates import gated, gated_back, hard_gate, swish_gate
+from ops.cpu.elementwise.gates import (
+    gated,
+    gated_back,
+    gelu,
+    gelu_back,
+    hard_gate,
+    swish_gate,
+)
 
 
 class Joined(NamedTuple):
@@ -30,6 +37,7 @@ JOINED: dict[str | None, Joined] = {
     "relu": Joined(rectified, rectified_back),
     "clip": Joined(clipped, clipped_back, "least most"),
     "swish": Joined(partial(gated, swish_gate), partial(gated_back, swish_gate), "steepness"),
+    "gelu": Joined(gelu, gelu_back),
     "hard_swish": Joined(partial(gated, hard_gate), partial(gated_back, hard_gate)),
 }
 

@@ -21,6 +21,7 @@ from ops.cpu.elementwise.windows import (
     max_forward_alone,
     max_forward_rectified,
     places_backward,
+    places_backward_apart,
 )
 from ops.cpu.team.fast import Fast, images_like
 from ops.cpu.team.operands import F32, LARGE, LOADED, address, goes_past, halves, seen
@@ -29,6 +30,7 @@ from ops.geometry import PoolGeometry
 
 # bytes of input rows that overlapping windows share: a good part of a core's second-level cache
 CACHED = 3 << 18
+FEW = 4  # chunks of rows for each thread, at least
 I32 = np.dtype(np.int32)
 
 
@@ -83,7 +85,9 @@ class Pooling(Fast):
         average = geometry.mode == "AVE"
         if len(in_shape) == 4 and 0 not in in_shape and (average or argmax is not None):
             dx = images_like(tuple(in_shape), out, dy.dtype)
-            kernel, places = (average_backward, None) if average else (places_backward, argmax)
+            kernel, places = (
+                (average_backward, None) if average else (_scattering(geometry), argmax)
+            )
             if dx.shape == tuple(in_shape) and self._pool(kernel, geometry, dx, dy, places, (dx,)):
                 return dx
         return super().pool_backward(dy, geometry, in_shape, argmax, out)
@@ -106,7 +110,7 @@ class Pooling(Fast):
         try:
             plan = self._pools[key]
         except KeyError:
-            plan = self._pools[key] = _plan(kernel, geometry, x, y, places, written)
+            plan = self._pools[key] = _plan(kernel, geometry, x, y, places, written, self.team.size)
         if plan is None or not all(array is None or array.flags.writeable for array in written):
             return False
         block = plan.block
@@ -122,6 +126,12 @@ class Pooling(Fast):
         return True
 
 
+def _scattering(geometry: PoolGeometry) -> Generated:
+    """The kernel that sends gradients to the pixels that places name."""
+    apart = all(k <= d for k, d in zip(geometry.kernel, geometry.stride, strict=True))
+    return places_backward_apart if apart and geometry.pad == (0, 0) else places_backward
+
+
 def _plan(
     kernel: Generated,
     geometry: PoolGeometry,
@@ -129,6 +139,7 @@ def _plan(
     y: Array,
     places: Array | None,
     written: tuple[Array | None, ...],
+    threads: int,
 ) -> Plan | None:
     arrays = [x, y] if places is None else [x, y, places]
     shape = geometry.output_shape(x.shape)
@@ -152,7 +163,7 @@ def _plan(
         OW=wide,
         runs=runs,
         width=length,
-        chunk=length if runs > 1 else _chunk(geometry, width, length),
+        chunk=length if runs > 1 else _chunk(geometry, width, length, high, threads),
         shares=0 if shares is None else address(shares),
         kh=geometry.kernel[0],
         kw=geometry.kernel[1],
@@ -179,12 +190,13 @@ def _images(x: Array, dtypes: tuple[np.dtype[Any], ...]) -> bool:
     return x.ndim == 4 and x.dtype in dtypes and (x.strides[1] == x.itemsize or x.shape[1] == 1)
 
 
-def _chunk(geometry: PoolGeometry, width: int, length: int) -> int:
+def _chunk(geometry: PoolGeometry, width: int, length: int, rows: int, threads: int) -> int:
     """Numbers of a pixel to treat at a time, so few that kernel rows of them stay in the cache for
-    the next row of windows."""
-    if geometry.kernel[0] <= geometry.stride[0]:
-        return _split(length, 1)
-    return _split(length, -(-geometry.kernel[0] * width * length * 4 // CACHED))
+    the next row of windows, and that each thread has some of the rows' chunks."""
+    parts = -(-FEW * threads // rows) if threads > 1 else 1
+    if geometry.kernel[0] > geometry.stride[0]:
+        parts = max(parts, -(-geometry.kernel[0] * width * length * 4 // CACHED))
+    return _split(length, parts)
 
 
 def _split(length: int, parts: int) -> int:

@@ -175,6 +175,40 @@ def places_backward(c: Code) -> None:
 
 
 @generated(POOL)
+def places_backward_apart(c: Code) -> None:
+    """As `places_backward`, for windows that do not overlap and begin at the first pixel: each
+    gradient and each place is read once, and written to all pixels up to the next window. It takes
+    half the time."""
+    for row, column, run, low, high in _units(c, c.OH, c.OW):
+        (top, bottom), (left, right) = _to_next(c, row, "h"), _to_next(c, column, "w")
+        source = c.y + run * c.y_run + row * c.y_row + column * c.y_column
+        place = c.place + run * c.place_run + row * c.place_row + column * c.place_column
+        target = c.x + run * c.x_run
+        for at, masks in c.columns(high, UNROLLED, low):
+            offsets = [at + k * c.lanes * 4 for k in range(len(masks))]
+            each = list(zip(offsets, masks, strict=True))
+            chosen = [c.load_places(place + offset, mask) for offset, mask in each]
+            values = [c.read("y", source, offset, mask) for offset, mask in each]
+            for i in c.loop(top, bottom):
+                for j in c.loop(left, right):
+                    here = c.counted(i * c.W + j)
+                    pixel = target + i * c.x_row + j * c.x_column
+                    for of, dy, (offset, mask) in zip(chosen, values, each, strict=True):
+                        dx = of.matches(here).pick(dy, c.constant(0))
+                        c.deliver_to("x", dx, pixel, offset, mask)
+
+
+def _to_next(c: Code, index: Whole, axis: str) -> tuple[Whole, Whole]:
+    """[first, end) of the pixels from an output's window to the next one, or to the image's
+    end."""
+    step = getattr(c, f"d{axis}")
+    start = index * step
+    size = c.H if axis == "h" else c.W
+    last = (index + 1).equals(c.OH if axis == "h" else c.OW)
+    return start, last.pick(size, start + step)
+
+
+@generated(POOL)
 def average_backward(c: Code) -> None:
     """Each output's gradient times its window's share goes to all its pixels."""
     _backward(c, lambda dy, place, here, share, mask: dy * c.spread(share))

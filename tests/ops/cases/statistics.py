@@ -84,6 +84,7 @@ ACTIVATIONS: dict[Activation | None, Any] = {
     RELU: lambda v: max(v, 0.0),
     Activation("clip", (-0.4, 0.9)): lambda v: min(max(v, -0.4), 0.9),
     Activation("swish", (1.5,)): lambda v: v * sigmoid(1.5 * v),
+    Activation("gelu"): lambda v: v * math.erfc(-v * math.sqrt(0.5)) / 2,
     Activation("hard_swish"): lambda v: v * min(max((v + 3) / 6, 0.0), 1.0),
 }
 

@@ -22,6 +22,7 @@ ACTIVATIONS = [
     RELU,
     Activation("clip", (-0.4, 0.9)),
     Activation("swish", (1.5,)),
+    Activation("gelu"),
     Activation("hard_swish"),
 ]
 ROUNDING = 2.0**-8  # of the largest number
@@ -244,7 +245,9 @@ def test_rectified_sums(fast, reference, shape, kinds, count) -> None:
 
 @mixtures(2)
 @pytest.mark.parametrize("mode", ["MAX", "AVE"])
-@pytest.mark.parametrize("window", [((2, 2), (2, 2)), ((3, 3), (2, 2), (1, 1)), ((7, 6),)], ids=str)
+@pytest.mark.parametrize(
+    "window", [((2, 2), (2, 2)), ((2, 1), (3, 2)), ((3, 3), (2, 2), (1, 1)), ((7, 6),)], ids=str
+)
 @pytest.mark.parametrize("shape", [(7, 3, 7, 6), (2, 97, 7, 6), (16, 64, 7, 6)], ids=str)
 def test_pooling(fast, reference, shape, window, mode, kinds) -> None:
     geometry = PoolGeometry(*window, mode=mode)

@@ -19,6 +19,7 @@ ACTIVATIONS = [
     RELU,
     Activation("clip", (-0.4, 0.9)),
     Activation("swish", (1.5,)),
+    Activation("gelu"),
     Activation("hard_swish"),
 ]
 POOLS = [
@@ -26,6 +27,8 @@ POOLS = [
     for mode in ("MAX", "AVE")
     for window in (
         ((2, 2), (2, 2)),
+        ((2, 1), (3, 2)),
+        ((2, 2), (2, 2), (1, 1)),
         ((3, 3), (2, 2)),
         ((3, 3), (1, 1), (1, 1)),
         ((5, 4), (3, 3), (2, 1)),

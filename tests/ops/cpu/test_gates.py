@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 from ops import get_backend
+from ops.errors import BFLOAT16
 
 FAR = np.array([-np.inf, -3e38, -200.0, 200.0, 3e38, np.inf], np.float32)
 
@@ -37,6 +38,30 @@ def test_the_derivative_of_gelu_is_that_of_float64(fast):
     expected = upper + wide * np.exp(-(wide**2) / 2) / math.sqrt(2 * math.pi)
     found = fast.gelu_backward(np.ones_like(x), x)
     assert np.abs(found - expected).max() < 5e-7
+
+
+def test_gelu_of_bfloat16_numbers_errs_by_little_more_than_their_rounding(fast):
+    x = near().astype(BFLOAT16)
+    wide = x.astype(np.float64)
+    upper = np.array([0.5 * math.erfc(-each / math.sqrt(2)) for each in wide.tolist()])
+    density = np.exp(-(wide**2) / 2) / math.sqrt(2 * math.pi)
+    half_a_place = 2.0**-8
+    for found, expected, error in (
+        (fast.gelu_forward(x), wide * upper, 1e-5),
+        (fast.gelu_backward(np.ones_like(x), x), upper + wide * density, 2e-5),
+    ):
+        assert np.all(np.abs(found - expected) <= half_a_place * np.abs(expected) + error)
+
+
+def test_far_from_zero_a_gelu_of_bfloat16_numbers_is_shut_or_open(fast):
+    x = FAR.astype(BFLOAT16)
+    y = fast.gelu_forward(x)
+    assert np.all(y[1:3] == 0)
+    assert np.array_equal(y[3:], x[3:])
+    assert np.array_equal(fast.gelu_backward(np.ones_like(x), x)[3:], [1, 1, 1])
+    nan = np.full(40, np.nan, BFLOAT16)
+    assert np.isnan(fast.gelu_forward(nan)).all()
+    assert np.isnan(fast.gelu_backward(np.ones_like(nan), nan)).all()
 
 
 @pytest.mark.parametrize("beta", [0.5, 1.0, 4.0])
