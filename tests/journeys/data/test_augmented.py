@@ -101,6 +101,20 @@ def test_todays_augmentation_does_not_depend_on_the_workers(
     assert other != pytest.approx(single, rel=1e-3)
 
 
+@pytest.mark.few("[omnivore", "[local-fc-shards")
+@pytest.mark.parametrize("preset", ["omnivore", "one-weird-trick", "local-fc-shards"])
+def test_a_run_that_mixes_images_has_the_test_scores_of_one_process(
+    tmp_path: Path, preset: str
+) -> None:
+    tested = f'test = {{ format = "cifar10", files = ["batch.bin"] }}\n{TODAY}{MIXING}'
+    found = [
+        train(configured(tmp_path / name, name, workers, tested, MIXED)).journal.of("test")
+        for name, workers in (("single", 1), (preset, 2))
+    ]
+    single, shared = ([event["loss"] for event in events] for events in found)
+    assert single and shared == pytest.approx(single, rel=1e-5)
+
+
 def test_a_checkpoint_describes_crop_mean_and_deviation_for_predictions(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
