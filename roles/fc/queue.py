@@ -67,10 +67,11 @@ class _Waiting:
 
 
 class FcQueue:
-    """The queue of one shard. `shapes` are the shapes of the blobs that cross the cut in each phase,
-    without the rows. Labels are probabilities in training if images are mixed, and classes in
-    tests. `first` is the shard that gives turns. `micro_batches` are those of a reproducible run.
-    """
+    """The queue of one shard.
+
+    `shapes`: the shapes of the blobs that cross the cut in each phase, without the rows. Labels are
+    probabilities in training if images are mixed, and classes in tests. `first`: the shard that
+    gives turns. `micro_batches`: those of a reproducible run."""
 
     def __init__(
         self,

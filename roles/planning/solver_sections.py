@@ -45,7 +45,9 @@ KINDS_OF = {  # key of [train.optimizer] -> the types that take it
     "epsilon": ("AdaGrad", "RMSProp", "AdaDelta", "Adam", "AdamW", "LARS", "Muon"),
     "trust": ("LARS",),
 }
+SAME_RATES = (("SGD", "Nesterov"), ("Adam", "AdamW"))  # types whose steps have about one length
 NEED_MOMENTUM = ("Nesterov", "Adam", "AdamW", "LARS", "Muon")
+FIRST_SHARE = 0.05  # of the first weights in an average, more than which is hardly meant
 CURVE = ("warmup_from", "end", "factor", "shape")  # keys that the schedule takes as they are
 TOP = 0.3  # the share of a one-cycle in which the rate rises, as in PyTorch
 ONE_CYCLE = {"warmup_from": 0.04, "end": 4e-6}  # PyTorch's div_factor and final_div_factor
@@ -103,10 +105,34 @@ def doubts(train: Train, job: Job) -> Iterator[Remark]:
     if kind in NEED_MOMENTUM and train.momentum is None and not solver.momentum:
         text = f"'{kind}' without momentum, since {file} has none; train.momentum = 0.9 is usual"
         yield text, ("optimizer", "type")
+    if kind is not None and train.base_lr is None and _scale_of(kind) != _scale_of(solver.type):
+        text = f"'{kind}' with base_lr {solver.base_lr:g} of {file}, a rate for '{solver.type}'"
+        if train.recipe is not None:
+            text += f", since the rate of '{train.recipe}' is for another type"
+        yield f"{text}; give train.base_lr", ("optimizer", "type")
     said = train.schedule
     if said is not None and said.type == "solver" and not (said.warmup or said.warmup_epochs):
         text = f"lr_policy '{solver.proto.lr_policy}' of {file} counts"
         yield f"'solver' without a warm-up changes nothing: {text}", ("schedule", "type")
+
+
+def _scale_of(kind: str) -> str:
+    """The first type whose rates suit this type of optimizer, too."""
+    return next((kinds[0] for kinds in SAME_RATES if kind in kinds), kind)
+
+
+def of_average(train: Train, last: int) -> Iterator[Remark]:
+    """A warning if the average of a run of `last` iterations mostly holds the first weights."""
+    said = train.ema
+    if said is None or said.ramp or said.power or said.lookahead:
+        return
+    share = said.decay ** (last / said.every)
+    if share > FIRST_SHARE:
+        text = (
+            f"found {said.decay:g}: after the {last} iterations of the run, the first weights "
+            f"still make up {share:.0%} of the average; ramp = true avoids this"
+        )
+        yield text, ("ema", "decay")
 
 
 def _solver_without(train: Train, job: Job) -> SolverSpec:

@@ -187,7 +187,9 @@ def test_the_labels_of_mixed_images_are_probabilities_and_those_of_tests_are_cla
     with pytest.raises(MessageError, match=r"expected blobs of shapes \[\(3, 10\), \(3, 5\)\]"):
         queue.add(plain, asked(plain))
     unknown = replace(plain, phase="TEST-1")
-    with pytest.raises(MessageError, match="bad_value: .*: expected one of the phases TRAIN, TEST"):
+    with pytest.raises(
+        MessageError, match=r"bad_value: .*: expected one of the phases TRAIN, TEST"
+    ):
         queue.add(unknown, asked(unknown))
 
 
