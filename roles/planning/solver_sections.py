@@ -15,6 +15,8 @@ from nets import (
     WeightAverage,
     is_graph,
     load_solver,
+    own_solver,
+    zoo_names,
 )
 from roles.learning.job import Job
 from roles.options import Train, is_auto
@@ -85,8 +87,11 @@ def of_open_rate(train: Train) -> Iterator[Remark]:
 
 
 def replaced(train: Train, job: Job) -> Iterator[Remark]:
-    """A line for each setting of the solver's file that these sections replace."""
+    """A line for a solver that no key names, and one for each setting of the solver's file that
+    these sections replace."""
     solver = _solver_without(train, job)
+    if train.solver is None and "net" in train.model_fields_set and not own_solver(train.net):
+        yield from _default_solver(train, solver)
     if train.optimizer is not None:
         yield from _replaced(train.optimizer, solver)
     said = train.schedule
@@ -94,6 +99,16 @@ def replaced(train: Train, job: Job) -> Iterator[Remark]:
     if said is not None and said.type != "solver" and (said.type, policy) != ("plateau", "fixed"):
         text = f"'{said.type}' replaces lr_policy '{policy}' of {solver.path.name}"
         yield text, ("schedule", "type")
+
+
+def _default_solver(train: Train, solver: SolverSpec) -> Iterator[Remark]:
+    """The settings of the digits' solver, for a net that is not the one it is made for."""
+    if train.net == type(train).model_fields["net"].default:
+        return
+    own = f"{train.net}_solver"
+    hint = f"; the zoo has '{own}'" if own in zoo_names(solvers=True) else ""
+    name = solver.path.stem
+    yield f"train.solver is not given, so the settings of '{name}' count{hint}", ("net",)
 
 
 def doubts(train: Train, job: Job) -> Iterator[Remark]:

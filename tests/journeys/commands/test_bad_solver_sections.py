@@ -3,10 +3,12 @@ epochs: one line with file, line and key, what is allowed, and exit 2."""
 
 from __future__ import annotations
 
+import shutil
 from pathlib import Path
 
 import pytest
 
+from nets.definition.spec import ZOO
 from runtime.cli.main import main
 from runtime.runs.checking import check
 
@@ -351,3 +353,26 @@ def test_a_setting_that_fits_its_run_is_not_warned_of(
     monkeypatch.chdir(tmp_path)
     Path("cluster.toml").write_text(toml)
     assert not check(Path("cluster.toml")).warnings
+
+
+@pytest.mark.parametrize(
+    ("keys", "text"),
+    [
+        ("net = 'resnet20'", "; the zoo has 'resnet20_solver'"),
+        ("net = 'mine.prototxt'", ""),
+        ("net = 'lenet'", None),
+        ("net = 'resnet20'\nsolver = 'resnet20_solver'", None),
+    ],
+)
+def test_the_solver_of_a_net_without_one_is_reported(
+    keys: str, text: str | None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    shutil.copy(ZOO / "lenet.prototxt", "mine.prototxt")
+    data = "{ format = 'synthetic', shape = [3, 32, 32] }" if "resnet" in keys else ""
+    more = f"[train.data]\ntrain = {data}\ntest = {data}\n" if data else ""
+    Path("cluster.toml").write_text(f"[train]\n{keys}\n{more}")
+    notes = check(Path("cluster.toml")).notes
+    expected = f"train.solver is not given, so the settings of 'lenet_digits_solver' count{text}"
+    found = [line for line in notes if "train.solver is not" in line]
+    assert found == ([] if text is None else [f"cluster.toml:2: train.net: {expected}"])
