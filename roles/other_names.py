@@ -6,6 +6,7 @@ name is answered with Convoy's key (`Section.other_names`).
 
 from __future__ import annotations
 
+SMOOTHING = "loss_param { label_smoothing: 0.1 } of the net's SoftmaxWithLoss"
 TRAIN = {
     "lr": "base_lr",
     "learning_rate": "base_lr",
@@ -17,6 +18,13 @@ TRAIN = {
     "lr_mult": "lr_scale",
     "rates": "lr_scale",
     "pretrained": "weights",
+    "amp": "precision",
+    "clip_norm": "optimizer.clip_norm",
+    "grad_clip": "optimizer.clip_norm",
+    "gradient_clipping": "optimizer.clip_norm",
+    "label_smoothing": SMOOTHING,
+    "mixup": "data.augment.mixup",
+    "cutmix": "data.augment.cutmix",
 }
 OPTIMIZER = {
     "lr": "train.base_lr",
@@ -29,6 +37,10 @@ OPTIMIZER = {
     "eps": "epsilon",
     "wd": "weight_decay",
     "nesterov": 'type = "Nesterov"',
+    "clip": "clip_norm",
+    "grad_clip": "clip_norm",
+    "max_norm": "clip_norm",
+    "label_smoothing": SMOOTHING,
     "rates": "train.lr_scale",
 }
 SCHEDULE = {
@@ -38,9 +50,14 @@ SCHEDULE = {
     "stepsize": "every",
     "eta_min": "end",
     "min_lr": "least",
+    "max_lr": "train.base_lr, to which the rate rises",
+    "pct_start": "warmup or warmup_epochs",
+    "warmup_iters": "warmup",
+    "warmup_steps": "warmup",
     "T_max": "train.max_iter or train.epochs: the schedule ends with the run",
     "total_steps": "train.max_iter or train.epochs: the schedule ends with the run",
 }
+EMA = {"momentum": "decay", "beta": "decay"}
 
 
 def _by_name(names: dict[str, str]) -> dict[str, str]:
@@ -70,6 +87,10 @@ AUGMENT = _by_name(
             "rotation_range random_rotation shear_range"
         ),
         "lighting": "pca pca_noise fancy_pca color_noise",
+        "train.data.crop": "crop",
+        "train.data.mean": "mean",
+        "train.data.deviation": "std",
+        SMOOTHING: "label_smoothing",
     }
 )
 DATA = _by_name(
@@ -79,5 +100,8 @@ DATA = _by_name(
         "test": "val valid validation",
         "test_flips": "tta test_time_augmentation",
         "classes": "labels class_names names",
+        "train.batch": "batch batch_size",
+        "augment.mixup": "mixup",
+        "augment.cutmix": "cutmix",
     }
 )

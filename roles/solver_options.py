@@ -7,7 +7,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Field
 
-from roles.other_names import OPTIMIZER, SCHEDULE
+from roles.other_names import EMA, OPTIMIZER, SCHEDULE
 from runtime.config.file import Section
 from runtime.config.problems import Expected
 from runtime.config.sections import Count, Text
@@ -106,6 +106,8 @@ class Schedule(Section):
 class Ema(Section):
     """[train.ema]: tests, checkpoints and the best model use the exponential moving average of all
     parameters (docs/optimizers.md#averages-of-the-weights)."""
+
+    other_names = EMA
 
     decay: Fraction = 0.999
     """After each update the average becomes decay * average + (1 - decay) * parameter."""

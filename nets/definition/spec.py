@@ -129,6 +129,11 @@ def load_net(source: str | Path) -> NetSpec:
     path = locate(source, suffixes=("",))
     if is_graph(path):
         return net_of_graph(path)[0]
+    if path.suffix.lower() == ".py":
+        raise NetError(
+            f"{path.name}: found a Python file, expected a prototxt, an ONNX file or a name of the "
+            "zoo. A script trains its own net: roles.training({'net': ...}), docs/scripting.md"
+        )
     if path.suffix.lower() in OF_WEIGHTS:
         raise NetError(
             f"{path.name}: found a file of weights, expected the layers of a net: a prototxt, an "

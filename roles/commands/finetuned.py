@@ -62,8 +62,9 @@ def _of_images(known: Deployment | None, own: Transform, crop: int) -> tuple[lis
     if known is None or len(known.shape) != 3:
         side = round(crop * SIZED_UP / MULTIPLE) * MULTIPLE
         return [], side, side
-    if known.order == "rgb":
-        told_beside("weights", "its images were red first, but image files are read blue first")
+    if known.order == "rgb" and not own.rgb:  # a net with `rgb` turns the planes
+        text = "its images were red first, but image files are read blue first: add rgb: true to "
+        told_beside("weights", f"{text}the transform_param of the net's data layers")
     there = known.transform
     keys = [
         f"{key} = {list(getattr(there, key)) if key != 'crop' else there.crop}"

@@ -23,6 +23,7 @@ from roles.planning.measured_runs import options_of_run
 from roles.planning.planner import ANY, plan, with_any_preset
 from roles.planning.strategies import preset_called
 from runtime.config.sections import ClusterConfig
+from runtime.counting import counted
 from runtime.errors import ConfigError
 from runtime.plan.run_names import names_of
 from runtime.plan.run_plan import SAID
@@ -45,11 +46,7 @@ def resumed(config: ClusterConfig, options: Options, run: Path | None) -> tuple[
     runs = [search.located(run)] if run is not None else search.runs()
     found, skipped = newest(runs, search.wrong_run, search.wrong_file)
     if found is None:
-        where = (
-            f"{runs[0]}"
-            if run is not None
-            else (f"{search.directory}, among {len(runs)} runs of this name")
-        )
+        where = f"{runs[0]}" if run is not None else search.looked_at(len(runs))
         raise ConfigError([f"--resume: found no checkpoint to resume in {where}", *skipped])
     train, told = as_scaled(options.train, found.parent)
     train = train.model_copy(update={"resume": str(found.absolute())})
@@ -148,6 +145,14 @@ class _Search:
             return [known.directory for known in reversed(runs_named(self.directory, *self._names))]
         except OSError as error:
             raise ConfigError([f"--resume: {self.directory}: {reason(error)}"]) from None
+
+    def looked_at(self, count: int) -> str:
+        """The runs among which no checkpoint was found, and the way to name another run."""
+        names = " or ".join(f"'{name}'" for name in self._names)
+        return (
+            f"{self.directory}, among {counted(count, 'run')} with the name {names}; "
+            "--resume NAME takes a run of another name"
+        )
 
     def located(self, run: Path) -> Path:
         """The directory of a run, from its path, from its folder in `run.directory`, or from its

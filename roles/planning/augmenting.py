@@ -70,15 +70,17 @@ def augment_of(data: Data) -> Augment | None:
 def check_transform(
     job: Job, data: Data, sources: Mapping[str, Source], diagnostics: Diagnostics
 ) -> None:
-    """Note settings that the data or the net do not allow, and warn of settings that replace others
-    or have no effect."""
+    """Note settings that the data or the net do not allow and settings that replace others, and
+    warn of settings that have no effect."""
     for text, keys in _idle(data.augment):
         diagnostics.warn(text, *keys)
     for phase, source in sources.items():
         for text, keys in _mistakes(job, phase, source):
             diagnostics.problem(text, *keys)
-        for text, keys in _warnings(job, phase, source):
+        for text, keys in _doubts(job, source):
             diagnostics.warn(text, *keys)
+        for text, keys in _replaced(job, phase):
+            diagnostics.fact(text, *keys)
     default = type(data).model_fields["orientation"].default
     if data.orientation != default and not _turnable(job):
         text = "has no effect: no source has image files or encoded records, or each has its own"
@@ -164,22 +166,25 @@ def _unmixable(job: Job, augment: Augment, source: Source) -> Iterator[Remark]:
             yield text, (*AUGMENT, key)
 
 
-def _warnings(job: Job, phase: str, source: Source) -> Iterator[Remark]:
-    """Settings that replace a setting of the net, and numbers on another scale than the images."""
-    keys = job.transform
+def _doubts(job: Job, source: Source) -> Iterator[Remark]:
+    """Numbers on another scale than the images."""
     for key in ("mean", "deviation"):
-        if 0 < max(getattr(keys, key), default=0) < 1 and _dtype(source) == np.uint8:
+        if 0 < max(getattr(job.transform, key), default=0) < 1 and _dtype(source) == np.uint8:
             text = (
                 "found only numbers below 1, but the images have bytes from 0 to 255: multiply "
                 "numbers of images from 0 to 1 by 255"
             )
             yield text, (*SECTION, key)
+
+
+def _replaced(job: Job, phase: str) -> Iterator[Remark]:
+    """Settings that replace a setting of the net."""
     try:
         layers = dataclasses.replace(job, transform=TransformKeys()).data_layers(phase)
     except NetError:
         return
     for layer in layers:
-        for key, text in keys.replaced(layer):
+        for key, text in job.transform.replaced(layer):
             yield text, (*SECTION, key)
         if phase == TRAIN and job.augment and (text := flip_replaces(job.augment, layer)):
             yield text, (*AUGMENT, "flip")

@@ -12,9 +12,6 @@ from roles.options import Train
 from runtime.config.toml_source import RawConfig
 from runtime.errors import ConfigError
 
-# what to do about a key that the recipe has set
-OTHERWISE = " (give a key of your own, or the recipe's other keys in place of the recipe)"
-
 
 class Diagnostics:
     """Notes mistakes as they are found, so that one run shows them all. `stop_if_wrong` then raises
@@ -24,6 +21,7 @@ class Diagnostics:
         self._raw = raw
         self._train = train
         self.problems: list[str] = []
+        self._found: set[str] = set()  # the texts of the problems, without place and key
         self.warnings: list[str] = []
         self.facts: list[str] = []
 
@@ -39,8 +37,9 @@ class Diagnostics:
     def problem(self, text: str, *keys: str) -> None:
         """Note a mistake under the key where it was found first. Each later reader of the file,
         such as the solver's, finds it again."""
-        if not any(problem.endswith(f": {text}") for problem in self.problems):
-            self.problems.append(self._line(text, keys, OTHERWISE))
+        if not any(f": {known}".endswith(f": {text}") for known in self._found):
+            self._found.add(text)
+            self.problems.append(self._line(text, keys, advise=True))
 
     def warn(self, text: str, *keys: str) -> None:
         """Note a warning for the user, once."""
@@ -55,13 +54,15 @@ class Diagnostics:
         if line not in lines:
             lines.append(line)
 
-    def _line(self, text: str, keys: tuple[str, ...], advice: str = "") -> str:
+    def _line(self, text: str, keys: tuple[str, ...], *, advise: bool = False) -> str:
         dotted = ".".join(keys[1:])
         by_recipe = any(f"{key}.".startswith(f"{dotted}.") for key in self._train.by_recipe)
         if not by_recipe or keys in self._raw.origins:
             return self._raw.problem(keys, text).text
-        lead = f"'{self._train.recipe}' sets {'.'.join(keys)}{advice}"
-        return self._raw.problem(("train", "recipe"), f"{lead}: {text}").text
+        key = ".".join(keys)
+        advice = f"; give {key} yourself, or write the recipe's other keys in place of the recipe"
+        line = f"'{self._train.recipe}' sets {key}: {text}{advice if advise else ''}"
+        return self._raw.problem(("train", "recipe"), line).text
 
     def tell(self) -> None:
         """Log the warnings."""

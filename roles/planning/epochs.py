@@ -12,7 +12,7 @@ from roles.learning.epochs import epoch_rows, iterations_of
 from roles.learning.job import Job
 from roles.options import Checkpoint, Train, is_auto
 from roles.planning.diagnostics import Diagnostics
-from roles.planning.solver_sections import late, schedule_of
+from roles.planning.solver_sections import late, of_average, schedule_of
 from roles.planning.solver_sections import mistakes as section_mistakes
 
 Remark = tuple[str, tuple[str, ...]]  # a line, and the keys that it is about
@@ -22,11 +22,14 @@ def timed(
     job: Job, train: Train, checkpoint: Checkpoint, source: Source, diagnostics: Diagnostics
 ) -> Job:
     """The job with its times in iterations, also those that are given in epochs, and with the
-    schedule of [train.schedule]. Notes times that the run does not reach."""
+    schedule of [train.schedule]. Notes times that the run does not reach, and an average that the
+    run is too short for."""
     job, told = _in_iterations(job, source, train, checkpoint)
     for text, keys in told:
         diagnostics.fact(text, *keys)
     last = job.solver_spec.max_iter
+    for text, keys in of_average(train, last):
+        diagnostics.warn(text, "train", *keys)
     found = schedule_of(train.schedule, last, partial(iterations_of, job, source))
     if found is None or train.schedule is None:
         return job
@@ -55,7 +58,7 @@ def _in_iterations(
         values[field] = count
         unit = f"epoch{'s'[: epochs != 1]}"
         lead = f"{epochs:g} {unit} of {epoch_rows(job, source)} images"
-        told.append((f"{lead} are {count} iterations, which stand for {field} of the solver", keys))
+        told.append((f"{lead}: {count} iterations, in place of the solver's {field}", keys))
     return dataclasses.replace(job, solver_values=values), told
 
 

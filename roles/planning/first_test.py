@@ -23,8 +23,8 @@ def without_first_test(
             if any(param.keep is not None for param in params):
                 text = (
                     f"nothing is tested before the first iteration, since layer '{layer}' has no "
-                    "statistics yet: test_initialization: false says so"
+                    "statistics yet"
                 )
-                diagnostics.warn(text, "train", "solver")
+                diagnostics.fact(text, "train", "solver")
                 return dataclasses.replace(timetable, test_first=False)
     return timetable

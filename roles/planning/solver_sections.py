@@ -15,6 +15,8 @@ from nets import (
     WeightAverage,
     is_graph,
     load_solver,
+    own_solver,
+    zoo_names,
 )
 from roles.learning.job import Job
 from roles.options import Train, is_auto
@@ -45,7 +47,12 @@ KINDS_OF = {  # key of [train.optimizer] -> the types that take it
     "epsilon": ("AdaGrad", "RMSProp", "AdaDelta", "Adam", "AdamW", "LARS", "Muon"),
     "trust": ("LARS",),
 }
+SAME_RATES = (
+    ("SGD", "Nesterov"),
+    ("Adam", "AdamW", "Muon"),
+)  # types whose steps have about one length
 NEED_MOMENTUM = ("Nesterov", "Adam", "AdamW", "LARS", "Muon")
+FIRST_SHARE = 0.05  # of the first weights in an average, more than which is hardly meant
 CURVE = ("warmup_from", "end", "factor", "shape")  # keys that the schedule takes as they are
 TOP = 0.3  # the share of a one-cycle in which the rate rises, as in PyTorch
 ONE_CYCLE = {"warmup_from": 0.04, "end": 4e-6}  # PyTorch's div_factor and final_div_factor
@@ -80,8 +87,11 @@ def of_open_rate(train: Train) -> Iterator[Remark]:
 
 
 def replaced(train: Train, job: Job) -> Iterator[Remark]:
-    """A line for each setting of the solver's file that these sections replace."""
+    """A line for a solver that no key names, and one for each setting of the solver's file that
+    these sections replace."""
     solver = _solver_without(train, job)
+    if train.solver is None and "net" in train.model_fields_set and not own_solver(train.net):
+        yield from _default_solver(train, solver)
     if train.optimizer is not None:
         yield from _replaced(train.optimizer, solver)
     said = train.schedule
@@ -89,6 +99,16 @@ def replaced(train: Train, job: Job) -> Iterator[Remark]:
     if said is not None and said.type != "solver" and (said.type, policy) != ("plateau", "fixed"):
         text = f"'{said.type}' replaces lr_policy '{policy}' of {solver.path.name}"
         yield text, ("schedule", "type")
+
+
+def _default_solver(train: Train, solver: SolverSpec) -> Iterator[Remark]:
+    """The settings of the digits' solver, for a net that is not the one it is made for."""
+    if train.net == type(train).model_fields["net"].default:
+        return
+    own = f"{train.net}_solver"
+    hint = f"; the zoo has '{own}'" if own in zoo_names(solvers=True) else ""
+    name = solver.path.stem
+    yield f"train.solver is not given, so the settings of '{name}' count{hint}", ("net",)
 
 
 def doubts(train: Train, job: Job) -> Iterator[Remark]:
@@ -103,10 +123,34 @@ def doubts(train: Train, job: Job) -> Iterator[Remark]:
     if kind in NEED_MOMENTUM and train.momentum is None and not solver.momentum:
         text = f"'{kind}' without momentum, since {file} has none; train.momentum = 0.9 is usual"
         yield text, ("optimizer", "type")
+    if kind is not None and train.base_lr is None and _scale_of(kind) != _scale_of(solver.type):
+        text = f"'{kind}' with base_lr {solver.base_lr:g} of {file}, a rate for '{solver.type}'"
+        if train.recipe is not None:
+            text += f", since the rate of '{train.recipe}' is for another type"
+        yield f"{text}; give train.base_lr", ("optimizer", "type")
     said = train.schedule
     if said is not None and said.type == "solver" and not (said.warmup or said.warmup_epochs):
         text = f"lr_policy '{solver.proto.lr_policy}' of {file} counts"
         yield f"'solver' without a warm-up changes nothing: {text}", ("schedule", "type")
+
+
+def _scale_of(kind: str) -> str:
+    """The first type whose rates suit this type of optimizer, too."""
+    return next((kinds[0] for kinds in SAME_RATES if kind in kinds), kind)
+
+
+def of_average(train: Train, last: int) -> Iterator[Remark]:
+    """A warning if the average of a run of `last` iterations mostly holds the first weights."""
+    said = train.ema
+    if said is None or said.ramp or said.power or said.lookahead:
+        return
+    share = said.decay ** (last / said.every)
+    if share > FIRST_SHARE:
+        text = (
+            f"found {said.decay:g}: after the {last} iterations of the run, the first weights "
+            f"still make up {share:.0%} of the average; ramp = true avoids this"
+        )
+        yield text, ("ema", "decay")
 
 
 def _solver_without(train: Train, job: Job) -> SolverSpec:

@@ -132,9 +132,11 @@ def describe(kind: Any, marks: Sequence[Any] = ()) -> str:
 def _describe_array(kind: Any, marks: tuple[Any, ...]) -> str:
     item = describe(next(iter(get_args(kind)), str))
     least = _constraint(marks, "min_length") or 0
-    size = {0: "an array", 1: "a non-empty array"}.get(least, f"an array of at least {least}")
     plural = _PLURALS.get(item, f"values, each {item}")
-    return f"{size} {plural}" if least > 1 else f"{size} of {plural}"
+    if least > 1:
+        exactly = _constraint(marks, "max_length") == least
+        return f"an array of {'' if exactly else 'at least '}{least} {plural}"
+    return f"{'a non-empty' if least else 'an'} array of {plural}"
 
 
 def _bounds(marks: tuple[Any, ...]) -> str:

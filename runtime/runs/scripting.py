@@ -11,7 +11,8 @@ import dataclasses
 import logging
 import re
 import signal
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
+from functools import partial
 from pathlib import Path
 from typing import Any, Literal
 
@@ -83,8 +84,16 @@ def launch(
         placement = Placement(
             topology, (ProcessSpec(HERE, placement.processes[0].machine, actors),)
         )
-    console = RunConsole if show else None
+    console = partial(_with_facts, topology.facts) if show else None
     return Run(placement, config, record=record, here=here, console=console, shares=shared_arrays)
+
+
+def _with_facts(facts: Iterable[str]) -> RunConsole:
+    """A console that has shown the facts about the topology, as the console of `up` does."""
+    console = RunConsole()
+    for fact in facts:
+        console.say(fact)
+    return console
 
 
 def run(

@@ -4,6 +4,7 @@ joining of parts."""
 from __future__ import annotations
 
 import itertools
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -88,6 +89,9 @@ def test_answers_are_late_unless_a_batch_has_rows_of_all_members_and_is_not_thei
     assert late_answers([[(0, (0, 1)), (1, (1, 2))], [(1, (2, 3))]]) == {(0, 0)}
 
 
+SHAPES = {"TRAIN": [(), (5,)]}
+
+
 def slice_of(
     number: int, rank: int, part: int, rows: int, cuts: tuple[int, ...] = (0, 3, 6)
 ) -> ActivationSlice:
@@ -104,7 +108,7 @@ def asked(message: ActivationSlice) -> Envelope:
 def test_a_pass_can_have_its_turn_when_its_first_fc_batch_is_complete_and_slices_come_out_by_rank() -> (
     None
 ):
-    queue = FcQueue("a", [(), (5,)], "fc-0")
+    queue = FcQueue("a", SHAPES, "fc-0")
     late = slice_of(7, 0, 0, 3)
     early = slice_of(7, 1, 0, 3)
     assert not queue.add(early, asked(early)) and not queue.due
@@ -118,7 +122,7 @@ def test_a_pass_can_have_its_turn_when_its_first_fc_batch_is_complete_and_slices
 
 
 def test_turns_are_taken_in_their_order_and_one_may_come_before_the_pass_itself() -> None:
-    queue = FcQueue("b", [(), (5,)], "fc-0")
+    queue = FcQueue("b", SHAPES, "fc-0")
     second = slice_of(2, 0, 0, 3)
     assert queue.add(second, asked(second))
     queue.turn("TRAIN", 5)
@@ -136,7 +140,7 @@ def test_turns_are_taken_in_their_order_and_one_may_come_before_the_pass_itself(
 
 
 def test_a_slice_that_arrives_again_after_its_pass_is_done_does_not_restart_the_pass() -> None:
-    queue = FcQueue("b", [(), (5,)], "fc-0")
+    queue = FcQueue("b", SHAPES, "fc-0")
     slices = [slice_of(3, 0, 0, 3), slice_of(3, 1, 1, 3)]
     begun = [queue.add(message, asked(message)) for message in slices]
     queue.turn("TRAIN", 3)
@@ -166,13 +170,27 @@ def test_a_slice_that_arrives_again_after_its_pass_is_done_does_not_restart_the_
 def test_a_slice_that_fits_nowhere_is_rejected_and_changes_nothing(
     message: ActivationSlice, why: str
 ) -> None:
-    queue = FcQueue("b", [(), (5,)], "fc-0")
+    queue = FcQueue("b", SHAPES, "fc-0")
     first = slice_of(1, 0, 0, 3)
     queue.add(first, asked(first))
     with pytest.raises(MessageError, match=why):
         queue.add(message, asked(message))
     fine = slice_of(1, 1, 1, 3)
     assert not queue.add(fine, asked(fine)) and queue.complete(("TRAIN", 1), 1)
+
+
+def test_the_labels_of_mixed_images_are_probabilities_and_those_of_tests_are_classes() -> None:
+    queue = FcQueue("b", {"TRAIN": [(10,), (5,)], "TEST": [(), (5,)]}, "fc-0")
+    test = replace(slice_of(0, 0, 0, 3), phase="TEST")
+    assert queue.add(test, asked(test))
+    plain = slice_of(1, 0, 0, 3)
+    with pytest.raises(MessageError, match=r"expected blobs of shapes \[\(3, 10\), \(3, 5\)\]"):
+        queue.add(plain, asked(plain))
+    unknown = replace(plain, phase="TEST-1")
+    with pytest.raises(
+        MessageError, match=r"bad_value: .*: expected one of the phases TRAIN, TEST"
+    ):
+        queue.add(unknown, asked(unknown))
 
 
 def lenet_shard(rank: int, of: int) -> ShardedNet:

@@ -3,8 +3,10 @@ phase: the size of the crop, and mean and deviation per channel."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
+
+import numpy as np
 
 from nets.counting import counted
 from nets.data.augmentation.augment import ALTERNATING, Augment
@@ -73,13 +75,13 @@ class TransformKeys:
             yield "crop", _replaces(layer, f"crop_size: {said.crop_size}")
         if self.mean and said.mean_file:
             yield "mean", _replaces(layer, f"mean_file: '{said.mean_file}'")
-        if self.mean and said.mean_value and tuple(said.mean_value) != self.mean:
+        if self.mean and said.mean_value and _differ(said.mean_value, self.mean):
             numbers = ", ".join(f"{value:g}" for value in said.mean_value)
             yield "mean", _replaces(layer, f"mean_value: {numbers}")
-        if self.deviation and said.scale != 1:
+        if self.deviation and said.scale != 1 and _differ([1 / said.scale], self.deviation):
             yield "deviation", _replaces(layer, f"scale: {said.scale:g}")
         theirs = tuple(said.deviation_value)
-        if self.deviation and theirs and theirs != self.deviation:
+        if self.deviation and theirs and _differ(theirs, self.deviation):
             numbers = ", ".join(f"{value:g}" for value in theirs)
             yield "deviation", _replaces(layer, f"deviation_value: {numbers}")
 
@@ -93,6 +95,14 @@ def flip_replaces(augment: Augment, layer: LayerSpec) -> str:
     if said.mirror and augment.flip != ALTERNATING:
         return ""
     return _replaces(layer, f"mirror: {str(said.mirror).lower()}")
+
+
+def _differ(theirs: Iterable[float], ours: Iterable[float]) -> bool:
+    """Whether numbers of a net's file, which are float32, differ from those of a key. One number
+    stands for as many as there are channels."""
+    said, given = np.asarray([*theirs]), np.asarray([*ours])
+    fits = len(said) == len(given) or 1 in (len(said), len(given))
+    return not (fits and np.allclose(said, given, rtol=1e-6, atol=0))
 
 
 def _replaces(layer: LayerSpec, said: str) -> str:

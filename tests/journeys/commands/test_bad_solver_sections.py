@@ -3,11 +3,14 @@ epochs: one line with file, line and key, what is allowed, and exit 2."""
 
 from __future__ import annotations
 
+import shutil
 from pathlib import Path
 
 import pytest
 
+from nets.definition.spec import ZOO
 from runtime.cli.main import main
+from runtime.runs.checking import check
 
 # name -> (cluster.toml, the line and its key, a part of the text)
 BROKEN = {
@@ -31,6 +34,26 @@ BROKEN = {
         "[train]\nlr = 0.1\n",
         "2: train.lr",
         "unknown key, expected base_lr",
+    ),
+    "smoothing of labels, which belongs to the net": (
+        "[train]\nlabel_smoothing = 0.1\n",
+        "2: train.label_smoothing",
+        "unknown key, expected loss_param { label_smoothing: 0.1 } of the net's SoftmaxWithLoss",
+    ),
+    "a warm-up as other programs name it": (
+        "[train.schedule]\ntype = 'cosine'\nwarmup_steps = 3\n",
+        "3: train.schedule.warmup_steps",
+        "unknown key, expected warmup",
+    ),
+    "an average as other programs name it": (
+        "[train.ema]\nmomentum = 0.9\n",
+        "2: train.ema.momentum",
+        "unknown key, expected decay",
+    ),
+    "a net in a Python file": (
+        "[train]\nnet = 'mine.py'\n",
+        "2: train.net",
+        "mine.py: found a Python file, expected a prototxt, an ONNX file or a name of the zoo",
     ),
     "a factor of steps as Caffe names it": (
         "[train.schedule]\ntype = 'step'\nevery = 3\ngamma = 0.1\n",
@@ -193,14 +216,13 @@ BROKEN = {
     "a warm-up of a recipe that is longer than the run": (
         "[train]\nmax_iter = 10\nrecipe = 'cifar'\n",
         "3: train.recipe",
-        "'cifar' sets train.schedule.warmup_epochs (give a key of your own, or the recipe's other "
-        "keys in place of the recipe): found 2.0, which is iteration",
+        "of the run; give train.schedule.warmup_epochs yourself, or write the recipe's other keys in "
+        "place of the recipe",
     ),
     "an average of a recipe for models that learn separately": (
         "[train]\nrecipe = 'cifar'\n[train.strategy]\npreset = 'sparknet'\n",
         "2: train.recipe",
-        "'cifar' sets train.ema (give a key of your own, or the recipe's other keys in place of "
-        "the recipe): preset 'sparknet' averages models that learn separately",
+        "'cifar' sets train.ema: preset 'sparknet' averages models that learn separately",
     ),
     "no epochs": (
         "[train]\nepochs = 0\n",
@@ -227,6 +249,7 @@ def test_a_mistake_is_answered_with_its_line_its_key_and_what_is_allowed(
     toml, place, text = BROKEN[name]
     monkeypatch.chdir(tmp_path)
     Path("cluster.toml").write_text(toml)
+    Path("mine.py").touch()
     assert main(["check", "cluster.toml"]) == 2
     lines = capsys.readouterr().err.splitlines()
     found = [line for line in lines if line.startswith(f"cluster.toml:{place}: ")]
@@ -262,11 +285,11 @@ def test_each_setting_of_the_solver_that_a_key_replaces_is_reported(
         "train.optimizer.weight_decay: 0.05 replaces weight_decay 0.0005 of",
         "train.schedule.type: 'cosine' replaces lr_policy",
         "train.epochs: 2 epochs of",
-        "which stand for max_iter of the solver",
+        "iterations, in place of the solver's max_iter",
         "train.test_epochs: 0.5 epochs of",
-        "which stand for test_interval of the solver",
+        "iterations, in place of the solver's test_interval",
         "checkpoint.epochs: 1 epoch of",
-        "which stand for snapshot of the solver",
+        "iterations, in place of the solver's snapshot",
     ):
         assert any(text in line for line in told), (text, told)
 
@@ -285,3 +308,71 @@ def test_an_optimizer_without_the_momentum_that_it_needs_is_reported(
     told = [record.getMessage() for record in caplog.records]
     text = "train.optimizer.type: 'AdamW' without momentum, since s.prototxt has none"
     assert any(text in line for line in told), told
+
+
+DOUBTFUL = {
+    "a rate of the solver that is for another type": (
+        "[train.optimizer]\ntype = 'AdamW'\n",
+        "2: train.optimizer.type: 'AdamW' with base_lr 0.03 of lenet_digits_solver.prototxt, a rate "
+        "for 'SGD'; give train.base_lr",
+    ),
+    "a rate of a recipe that is for another type": (
+        "[train]\nrecipe = 'cifar'\n[train.optimizer]\ntype = 'LARS'\n",
+        "4: train.optimizer.type: 'LARS' with base_lr 0.03 of lenet_digits_solver.prototxt, a rate "
+        "for 'SGD', since the rate of 'cifar' is for another type; give train.base_lr",
+    ),
+    "an average that mostly holds the first weights": (
+        "[train]\nmax_iter = 450\n[train.ema]\ndecay = 0.999\n",
+        "4: train.ema.decay: found 0.999: after the 450 iterations of the run, the first weights still "
+        "make up 64% of the average; ramp = true avoids this",
+    ),
+}
+FINE = (
+    "[train.optimizer]\ntype = 'Nesterov'\n",
+    "[train]\nbase_lr = 0.002\n[train.optimizer]\ntype = 'AdamW'\n",
+    "[train]\nmax_iter = 450\n[train.ema]\ndecay = 0.999\nramp = true\n",
+    "[train]\nmax_iter = 450\n[train.ema]\ndecay = 0.99\n",
+)
+
+
+@pytest.mark.parametrize("name", DOUBTFUL)
+def test_a_setting_that_is_hardly_meant_is_reported(
+    name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    toml, text = DOUBTFUL[name]
+    monkeypatch.chdir(tmp_path)
+    Path("cluster.toml").write_text(toml)
+    warnings = check(Path("cluster.toml")).warnings
+    assert any(line.endswith(f"cluster.toml:{text}") for line in warnings), warnings
+
+
+@pytest.mark.parametrize("toml", FINE)
+def test_a_setting_that_fits_its_run_is_not_warned_of(
+    toml: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("cluster.toml").write_text(toml)
+    assert not check(Path("cluster.toml")).warnings
+
+
+@pytest.mark.parametrize(
+    ("keys", "text"),
+    [
+        ("net = 'resnet20'", "; the zoo has 'resnet20_solver'"),
+        ("net = 'mine.prototxt'", ""),
+        ("net = 'lenet'", None),
+        ("net = 'resnet20'\nsolver = 'resnet20_solver'", None),
+    ],
+)
+def test_the_solver_of_a_net_without_one_is_reported(
+    keys: str, text: str | None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    shutil.copy(ZOO / "lenet.prototxt", "mine.prototxt")
+    data = "{ format = 'synthetic', shape = [3, 32, 32] }" if "resnet" in keys else ""
+    more = f"[train.data]\ntrain = {data}\ntest = {data}\n" if data else ""
+    Path("cluster.toml").write_text(f"[train]\n{keys}\n{more}")
+    notes = check(Path("cluster.toml")).notes
+    expected = f"train.solver is not given, so the settings of 'lenet_digits_solver' count{text}"
+    found = [line for line in notes if "train.solver is not" in line]
+    assert found == ([] if text is None else [f"cluster.toml:2: train.net: {expected}"])

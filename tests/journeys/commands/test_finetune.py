@@ -104,6 +104,29 @@ def test_init_makes_a_trained_net_learn_other_classes_and_extract_gives_its_feat
     np.testing.assert_allclose(powers / powers.sum(axis=1, keepdims=True), scores, atol=1e-4)
 
 
+def test_weights_of_red_first_images_are_reported_unless_the_net_turns_the_planes(
+    here: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    folder(here / "two", ("a", "b"), 5)
+    assert main(["init", "known", "--images", "two"]) == 0
+    net = here / "known" / "net.prototxt"
+    text = (here / "known" / "cluster.toml").read_text()
+    order = text.replace("[train.data] ", '[train.data]\norder = "rgb" ', 1)
+    assert order != text
+    (here / "known" / "cluster.toml").write_text(order)
+    known = trained(here, here / "known" / "cluster.toml", "max_iter = 1\n")
+    words = ["--images", "two", "--net", str(net), "--weights", known]
+    for turned in (False, True):
+        if turned:
+            net.write_text(
+                net.read_text().replace("transform_param {", "transform_param { rgb: true")
+            )
+        capsys.readouterr()
+        assert main(["init", f"new-{turned}", *words]) == 0
+        said = capsys.readouterr()
+        assert ("add rgb: true to the transform_param" in said.out + said.err) is not turned
+
+
 @pytest.mark.parametrize(
     ("net", "fresh", "size"),
     [

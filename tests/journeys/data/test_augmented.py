@@ -16,6 +16,7 @@ from nets.predict import Predictor
 from nets.predict.deployment import KEY, WITH_DEVIATION
 from ops import get_backend
 from runtime.cli.main import main
+from runtime.runs.checking import check
 from tests.helpers.support import configure, train
 
 pytestmark = pytest.mark.usefixtures("one_thread")
@@ -101,6 +102,20 @@ def test_todays_augmentation_does_not_depend_on_the_workers(
     assert other != pytest.approx(single, rel=1e-3)
 
 
+@pytest.mark.few("[omnivore", "[local-fc-shards")
+@pytest.mark.parametrize("preset", ["omnivore", "one-weird-trick", "local-fc-shards"])
+def test_a_run_that_mixes_images_has_the_test_scores_of_one_process(
+    tmp_path: Path, preset: str
+) -> None:
+    tested = f'test = {{ format = "cifar10", files = ["batch.bin"] }}\n{TODAY}{MIXING}'
+    found = [
+        train(configured(tmp_path / name, name, workers, tested, MIXED)).journal.of("test")
+        for name, workers in (("single", 1), (preset, 2))
+    ]
+    single, shared = ([event["loss"] for event in events] for events in found)
+    assert single and shared == pytest.approx(single, rel=1e-5)
+
+
 def test_a_checkpoint_describes_crop_mean_and_deviation_for_predictions(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -130,7 +145,9 @@ def test_settings_that_replace_those_of_the_net_are_reported(
 ) -> None:
     cluster = configured(tmp_path, "single", 1, TODAY, NET)
     assert main(["check", str(cluster)]) == 0
-    told = capsys.readouterr().err + caplog.text
+    said = capsys.readouterr()
+    assert "replaces" not in said.err + caplog.text
+    told = said.out
     place = r"cluster\.toml:\d+: train\.data\."
     layer = "in transform_param of layer 'in'"
     for expected in (
@@ -140,6 +157,27 @@ def test_settings_that_replace_those_of_the_net_are_reported(
     ):
         assert re.search(expected, told), told
     assert "data.mean: " not in told
+
+
+@pytest.mark.parametrize(
+    ("theirs", "key"),
+    [
+        ("mean_value: 125.3 mean_value: 123 mean_value: 113.9", "mean = [125.3, 123.0, 113.9]"),
+        ("mean_value: 128", "mean = [128, 128, 128]"),
+        ("scale: 0.00390625", "deviation = [256]"),
+        ("deviation_value: 62.1", "deviation = [62.1]"),
+    ],
+)
+def test_numbers_that_the_net_has_too_replace_nothing(
+    tmp_path: Path, theirs: str, key: str
+) -> None:
+    net = NET.replace("scale: 0.01", theirs).replace("crop_size: 12 mirror: true", "crop_size: 12")
+    file = configured(tmp_path, "single", 1, f"{key}\n", net)
+    assert not [line for line in check(file).notes if "replaces" in line]
+    other = configured(
+        tmp_path, "single", 1, key.replace("[", "[9").replace(", ", ", 9") + "\n", net
+    )
+    assert [line for line in check(other).notes if "replaces" in line]
 
 
 @pytest.mark.parametrize(
@@ -168,7 +206,10 @@ def test_keys_without_effect_are_reported(
 PLACE = r"cluster\.toml:\d+: train\.data\."
 MISTAKES = [
     ("augment.brightness", "-1", "found -1 .*, expected a finite number from 0 to 10"),
-    ("augment.scale", "[0.5]", "expected an array of at least 2 values, each a finite number > 0"),
+    ("augment.scale", "[0.5]", "expected an array of 2 values, each a finite number > 0"),
+    ("augment.scale", "[0.1, 0.5, 1]", "found an array, expected an array of 2 values, each a"),
+    ("augment.crop", "8", "unknown key, expected train.data.crop"),
+    ("batch", "8", "unknown key, expected train.batch"),
     ("augment.hue", "0.1", "unknown key"),
     ("augment.pad", "-1", "found -1 .*, expected an integer from 0 to 1024"),
     ("augment.pad", "1.5", "found 1.5 .*, expected an integer from 0 to 1024"),

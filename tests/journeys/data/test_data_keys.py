@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from roles.data_options import Augment, Data
-from roles.other_names import AUGMENT, DATA
+from roles.other_names import AUGMENT, DATA, SMOOTHING
 from runtime.cli.main import main
 from runtime.runs.checking import check
 from tests.helpers.support import configure
@@ -130,9 +130,12 @@ def test_the_name_of_another_program_leads_to_the_key(
     assert mistake(capsys, file) == f"train.data.augment.{key}: unknown key, expected {meant}"
 
 
-def test_each_such_name_is_unknown_and_leads_to_a_key_of_its_section() -> None:
+def test_each_such_name_is_unknown_and_leads_to_a_key_of_its_section_or_to_another_place() -> None:
     for section, names in ((Augment, AUGMENT), (Data, DATA)):
         known = set(section.model_fields)
         assert known.isdisjoint(names)
-        assert set(names.values()) <= known
+        elsewhere = {"train.batch", "augment.mixup", "augment.cutmix", SMOOTHING} | {
+            f"train.data.{key}" for key in Data.model_fields
+        }
+        assert set(names.values()) <= known | elsewhere
         assert all(name == name.lower() for name in names)

@@ -296,7 +296,11 @@ async def test_run_explains_what_to_do_if_an_event_loop_runs_already() -> None:
 
 def test_a_run_is_shown_as_up_shows_it(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     topology = runtime.Topology(
-        "tests.helpers.adders", (runtime.ActorSpec("one", "adder", {"until": 0}),), (), "one"
+        "tests.helpers.adders",
+        (runtime.ActorSpec("one", "adder", {"until": 0}),),
+        (),
+        "one",
+        facts=("a setting that follows",),
     )
 
     async def main() -> None:
@@ -305,6 +309,7 @@ def test_a_run_is_shown_as_up_shows_it(tmp_path: Path, capsys: pytest.CaptureFix
 
     asyncio.run(main())
     assert [line.split() for line in capsys.readouterr().out.splitlines()] == [
+        ["a", "setting", "that", "follows"],
         ["began", "processes", "0"],
         ["added", "number", "1"],
         ["sum", "total", "1"],

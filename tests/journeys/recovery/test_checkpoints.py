@@ -269,7 +269,8 @@ def test_train_resume_gives_way_to_a_checkpoint_that_is_found_and_that_is_report
     [
         (
             ["--resume"],
-            ("--resume: found no checkpoint to resume in runs, among 0 runs of this name\n"),
+            "--resume: found no checkpoint to resume in runs, among 0 runs with the name 'lenet' or "
+            "'roles'; --resume NAME takes a run of another name\n",
         ),
         (
             ["--resume", "gone"],

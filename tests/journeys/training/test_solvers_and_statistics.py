@@ -175,6 +175,6 @@ def test_a_net_without_statistics_is_not_tested_before_its_first_iteration(
     assert all(np.isfinite(fields["loss"]) for fields in found.journal.of("test"))
     file = tmp_path / "cluster.toml"
     expected = "train.solver: nothing is tested before the first iteration, since layer 'bn' has no"
-    assert any(expected in line for line in check(file).warnings) is bool(layer)
+    assert any(expected in line for line in check(file).notes) is bool(layer)
     saved = found.journal.of("checkpoint")[-1]["file"]
-    assert not any(expected in line for line in check(file, [f"train.weights={saved}"]).warnings)
+    assert not any(expected in line for line in check(file, [f"train.weights={saved}"]).notes)
