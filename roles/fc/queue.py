@@ -7,7 +7,7 @@ The first shard decides: a pass gets its turn when its first FC batch is complet
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from ops import Shape
 from roles.fc.fc_batches import Members, fc_batches, rows_in
@@ -67,15 +67,20 @@ class _Waiting:
 
 
 class FcQueue:
-    """The queue of one shard. `shapes` are the shapes of the blobs that cross the cut, without the
-    rows. `first` is the shard that gives turns. `micro_batches` are those of a reproducible run."""
+    """The queue of one shard. `shapes`: phase -> the shapes of the blobs that cross the cut,
+    without the rows. Phases differ if labels are mixed in training. `first` is the shard that gives
+    turns. `micro_batches` are those of a reproducible run."""
 
     def __init__(
-        self, scheme: str, shapes: Sequence[Shape], first: str, micro_batches: int = 0
+        self,
+        scheme: str,
+        shapes: Mapping[str, Sequence[Shape]],
+        first: str,
+        micro_batches: int = 0,
     ) -> None:
         self._micro_batches = micro_batches
         self._scheme = scheme
-        self._shapes = [tuple(shape) for shape in shapes]
+        self._shapes = {phase: [*map(tuple, of)] for phase, of in shapes.items()}
         self._first = first
         self._slices: Standing[tuple[str, int, int, int, str]] = Standing(SLICE, self._unheard)
         self._given: Standing[tuple[str, int, str]] = Standing(TURN, self._without)
@@ -157,6 +162,9 @@ class FcQueue:
             )
 
     def _check(self, message: ActivationSlice, waiting: _Waiting) -> None:
+        if message.phase not in self._shapes:
+            phases = ", ".join(self._shapes)
+            raise MessageError("bad_value", f"{message!r}: expected one of the phases {phases}")
         members = waiting.batches[message.part] if 0 <= message.part < len(waiting.batches) else []
         mine = [member for member in members if member[0] == message.rank]
         if message.cuts != waiting.cuts or not mine:
@@ -164,7 +172,7 @@ class FcQueue:
                 "bad_value", (f"{message!r}: no such slice of a batch cut at {waiting.cuts}")
             )
         rows = rows_in(mine)
-        expected = [(rows, *shape) for shape in self._shapes]
+        expected = [(rows, *shape) for shape in self._shapes[message.phase]]
         found = [tuple(blob.shape) for blob in message.blobs]
         if found != expected:
             raise MessageError("bad_shape", f"{message!r}: expected blobs of shapes {expected}")

@@ -204,7 +204,7 @@ class FcShard(ModelHolder, ReadsJob):
         if job.micro_batches:
             build = partial(working_shard, job, TRAIN, rank, of, self._image_shape)
             self._work = MicroFcWork(self._nets, MicroShards(build, job.micro_batches), self._store)
-        shapes = self._shard.input_shapes
+        shapes = {phase: shard.input_shapes for phase, shard in self._nets.items()}
         self._queue = FcQueue(self._scheme, shapes, self._shards[0], job.micro_batches)
 
     async def run(self) -> None:

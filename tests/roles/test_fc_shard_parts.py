@@ -3,6 +3,7 @@ joining of parts."""
 
 from __future__ import annotations
 
+import dataclasses
 import itertools
 
 import numpy as np
@@ -104,7 +105,7 @@ def asked(message: ActivationSlice) -> Envelope:
 def test_a_pass_can_have_its_turn_when_its_first_fc_batch_is_complete_and_slices_come_out_by_rank() -> (
     None
 ):
-    queue = FcQueue("a", [(), (5,)], "fc-0")
+    queue = FcQueue("a", {"TRAIN": [(), (5,)]}, "fc-0")
     late = slice_of(7, 0, 0, 3)
     early = slice_of(7, 1, 0, 3)
     assert not queue.add(early, asked(early)) and not queue.due
@@ -118,7 +119,7 @@ def test_a_pass_can_have_its_turn_when_its_first_fc_batch_is_complete_and_slices
 
 
 def test_turns_are_taken_in_their_order_and_one_may_come_before_the_pass_itself() -> None:
-    queue = FcQueue("b", [(), (5,)], "fc-0")
+    queue = FcQueue("b", {"TRAIN": [(), (5,)]}, "fc-0")
     second = slice_of(2, 0, 0, 3)
     assert queue.add(second, asked(second))
     queue.turn("TRAIN", 5)
@@ -136,7 +137,7 @@ def test_turns_are_taken_in_their_order_and_one_may_come_before_the_pass_itself(
 
 
 def test_a_slice_that_arrives_again_after_its_pass_is_done_does_not_restart_the_pass() -> None:
-    queue = FcQueue("b", [(), (5,)], "fc-0")
+    queue = FcQueue("b", {"TRAIN": [(), (5,)]}, "fc-0")
     slices = [slice_of(3, 0, 0, 3), slice_of(3, 1, 1, 3)]
     begun = [queue.add(message, asked(message)) for message in slices]
     queue.turn("TRAIN", 3)
@@ -166,13 +167,25 @@ def test_a_slice_that_arrives_again_after_its_pass_is_done_does_not_restart_the_
 def test_a_slice_that_fits_nowhere_is_rejected_and_changes_nothing(
     message: ActivationSlice, why: str
 ) -> None:
-    queue = FcQueue("b", [(), (5,)], "fc-0")
+    queue = FcQueue("b", {"TRAIN": [(), (5,)]}, "fc-0")
     first = slice_of(1, 0, 0, 3)
     queue.add(first, asked(first))
     with pytest.raises(MessageError, match=why):
         queue.add(message, asked(message))
     fine = slice_of(1, 1, 1, 3)
     assert not queue.add(fine, asked(fine)) and queue.complete(("TRAIN", 1), 1)
+
+
+def test_slices_of_each_phase_have_the_shapes_of_that_phase() -> None:
+    queue = FcQueue("a", {"TRAIN": [(10,), (5,)], "TEST": [(), (5,)]}, "fc-0")
+    plain = slice_of(0, 0, 0, 3)
+    with pytest.raises(MessageError, match=r"expected blobs of shapes \[\(3, 10\), \(3, 5\)\]"):
+        queue.add(plain, asked(plain))
+    tested = dataclasses.replace(plain, phase="TEST")
+    assert not queue.add(tested, asked(tested))
+    unknown = dataclasses.replace(plain, phase="TEST:1")
+    with pytest.raises(MessageError, match="expected one of the phases TRAIN, TEST"):
+        queue.add(unknown, asked(unknown))
 
 
 def lenet_shard(rank: int, of: int) -> ShardedNet:
