@@ -76,7 +76,8 @@ def read_job(inputs: PlanInputs, diagnostics: Diagnostics) -> Job:
     """Make the job with net, solver and data as cluster.toml names them. Its batches are missing if
     the net cannot be read."""
     train = inputs.train
-    for text, keys in (*mistakes(train), *timing_mistakes(train), *inputs.auto.mistakes()):
+    auto = inputs.auto.mistakes(inputs.checkpoint)
+    for text, keys in (*mistakes(train), *timing_mistakes(train), *auto):
         diagnostics.problem(text, "train", *keys)
     for text, keys in set_by_recipe(train):
         diagnostics.fact(text, "train", *keys)

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterator
+from itertools import pairwise
 from pathlib import Path
 
 from nets import (
@@ -231,8 +232,16 @@ def late(schedule: RateSchedule, said: Schedule, last: int) -> Iterator[Remark]:
         key = "warmup" if said.warmup_epochs is None else "warmup_epochs"
         text = f"found {getattr(said, key)}, which is iteration {schedule.warmup}"
         yield f"{text}, expected less than the {last} iterations of the run", ("schedule", key)
+    if schedule.every >= last:
+        key = "every" if said.every_epochs is None else "every_epochs"
+        text = f"found {getattr(said, key)}: the first step would be iteration {schedule.every}"
+        yield f"{text}, but the run has only {last} iterations", ("schedule", key)
     beyond = [at for at in schedule.at if at >= last]
+    key = "at" if said.at_epochs is None else "at_epochs"
+    twice = [at for at, after in pairwise(schedule.at) if at == after]
+    if twice:
+        text = f"found {getattr(said, key)}: two of these times are iteration {twice[0]}"
+        yield f"{text}, expected different iterations", ("schedule", key)
     if beyond:
-        key = "at" if said.at_epochs is None else "at_epochs"
         text = f"found {getattr(said, key)}: iteration {beyond[0]}"
         yield f"{text} is not one of the {last} iterations of the run", ("schedule", key)

@@ -192,8 +192,10 @@ def _translated(place: _Place, details: Any, beside: type[BaseModel] | None) -> 
         return place.keys, f"found {found(value)}, which has bytes that are not UTF-8"
     if kind.startswith("union_tag"):
         return _translated_tag(place, value, context)
-    if kind in _VALIDATOR_SPOKE and not any(isinstance(mark, Expected) for mark in place.marks):
-        text = show_text(str(context["error"]), 400)
+    spoken = str(context.get("error", "")) if kind in _VALIDATOR_SPOKE else ""
+    marked = any(isinstance(mark, Expected) for mark in place.marks)
+    if spoken.startswith("expected ") or (spoken and not marked):
+        text = show_text(spoken, 400)
         return place.keys, text if isinstance(
             value, dict | BaseModel
         ) else f"found {found(value)}, {text}"
