@@ -54,7 +54,7 @@ def test_every_rate_policy_gives_caffes_rates(tmp_path, text, expected):
     [
         'lr_policy: "exp" gamma: 1e30',
         'lr_policy: "poly" power: -1',
-        'lr_policy: "inv" gamma: 1e30 power: -9',
+        'lr_policy: "inv" gamma: 1e30 power: -99',
     ],
 )
 def test_a_rate_too_large_for_a_number_is_infinite(tmp_path, text):
