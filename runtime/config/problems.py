@@ -253,6 +253,9 @@ def _place(model: type[BaseModel], loc: Sequence[str | int]) -> _Place:
             kind = member
             marks = ()
             continue
+        if get_origin(kind) is dict and loc[position : position + 1] == ("[key]",):
+            # pydantic's name for a mistake in the key of a table
+            return _Place((*keys, step), *_bare(get_args(kind)[0]), owner)
         keys = (*keys, step)
         if isinstance(kind, type) and issubclass(kind, BaseModel):
             owner = kind
