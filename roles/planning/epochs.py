@@ -56,12 +56,14 @@ def _in_iterations(
         count = iterations_of(job, source, epochs)
         values[field] = min(count, MOST_ITERATIONS)
         unit = f"epoch{'s'[: epochs != 1]}"
-        lead = f"{epochs:g} {unit} of {epoch_rows(job, source)} images"
+        lead = f"{epochs:g} {unit} of {counted(epoch_rows(job, source), 'image')}"
         lead += f" are {counted(count, 'iteration')}"
         if count > MOST_ITERATIONS:
             diagnostics.problem(f"{lead}, expected at most {MOST_ITERATIONS}", *keys)
         else:
-            diagnostics.fact(f"{lead}, which stand for {field} of the solver", *keys)
+            diagnostics.fact(
+                f"{lead}, which stand{'s'[: count == 1]} for {field} of the solver", *keys
+            )
     return dataclasses.replace(job, solver_values=values)
 
 
