@@ -80,6 +80,15 @@ def of_open_rate(train: Train) -> Iterator[Remark]:
         yield "found 'auto', but train.schedule.type 'plateau' changes the rate too", ("base_lr",)
 
 
+def untaken(train: Train, job: Job) -> Iterator[Remark]:
+    """The numbers of [train.optimizer] without a type that the solver's type does not take."""
+    said = train.optimizer
+    if said is not None and said.type is None:
+        solver = _solver_without(train, job)
+        for text, key in _not_of(said, solver.type, f"'{solver.type}' of {solver.path.name}"):
+            yield text, ("optimizer", key)
+
+
 def replaced(train: Train, job: Job) -> Iterator[Remark]:
     """A line for each setting of the solver's file that these sections replace."""
     solver = _solver_without(train, job)
@@ -141,9 +150,14 @@ def _of_optimizer(said: Optimizer) -> Iterator[tuple[str, str]]:
     if said.decoupled and said.type not in DECOUPLED:
         text = f"found true with type '{said.type}', expected one of the types"
         yield f"{text} {', '.join(DECOUPLED)}", "decoupled"
+    yield from _not_of(said, said.type, f"'{said.type}'")
+
+
+def _not_of(said: Optimizer, kind: str, name: str) -> Iterator[tuple[str, str]]:
+    """(text, key) of each number that the type `kind`, called `name`, does not take."""
     for key, kinds in KINDS_OF.items():
-        if getattr(said, key) is not None and said.type not in kinds:
-            text = f"found {getattr(said, key)!r}, but '{said.type}' does not take it, only"
+        if getattr(said, key) is not None and kind not in kinds:
+            text = f"found {getattr(said, key)!r}, but {name} does not take it, only"
             yield f"{text} {', '.join(kinds)}", key
 
 

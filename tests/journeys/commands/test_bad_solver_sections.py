@@ -72,6 +72,16 @@ BROKEN = {
         "3: train.optimizer.trust",
         "found 0.01, but 'AdamW' does not take it, only LARS",
     ),
+    "a trust coefficient for the solver's own type": (
+        "[train.optimizer]\ntrust = 0.01\n",
+        "2: train.optimizer.trust",
+        "found 0.01, but 'SGD' of lenet_digits_solver.prototxt does not take it, only LARS",
+    ),
+    "an epsilon for the solver's own type": (
+        "[train.optimizer]\nepsilon = 1e-6\n",
+        "2: train.optimizer.epsilon",
+        "found 1e-06, but 'SGD' of lenet_digits_solver.prototxt does not take it, only AdaGrad",
+    ),
     "a decoupled decay of RMSProp": (
         "[train.optimizer]\ntype = 'RMSProp'\ndecoupled = true\n[train]\nmomentum = 0.0\n",
         "3: train.optimizer.decoupled",
