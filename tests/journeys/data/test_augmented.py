@@ -276,6 +276,13 @@ def test_images_without_partners_or_labels_are_not_mixed(
     cluster = configured(tmp_path, "single", 1, more, MIXED)
     assert main(["check", str(cluster), "--set", "train.batch=1"]) == 2
     assert "train.data.augment.mixup: found a batch of 1 image" in capsys.readouterr().err
+    embedded = """layer { name: "e" type: "Embed" bottom: "label" top: "e"
+      embed_param { num_output: 3 input_dim: 10 } }
+    layer { name: "s" type: "Silence" bottom: "e" }"""
+    (tmp_path / "net.prototxt").write_text(MIXED + embedded)
+    assert main(["check", str(cluster)]) == 2
+    told = capsys.readouterr().err
+    assert "train.data.augment.mixup: layer 'e' of type 'Embed' takes one class for each" in told
     net = MIXED.replace(' top: "label"', "").replace("SoftmaxWithLoss", "EuclideanLoss")
     (tmp_path / "net.prototxt").write_text(net.replace('bottom: "label"', 'bottom: "ip"'))
     assert main(["check", str(cluster)]) == 2
