@@ -33,6 +33,7 @@ graph_options        The section of cluster.toml about a net from a graph of ONN
 islands/             Islands: workers that learn apart and exchange what they have learned with an
                      outer server
 attendance_messages  The messages about workers that come and go while a run goes on
+number_types         The types of numbers in [train]
 
 `runtime.program_interface.Program` lists the names that a program may offer to the runtime. Role
 processes need ROLES only, so all other names are imported when they are asked for.

@@ -9,12 +9,11 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Field
 
+from roles.number_types import Finite, Positive
 from roles.other_names import AUGMENT, DATA
 from runtime.config.file import Section
 from runtime.config.sections import Count, Text
-from runtime.config.value_types import Positive
 
-Finite = Annotated[float, Field(allow_inf_nan=False)]
 Amount = Annotated[float, Field(ge=0, le=10, allow_inf_nan=False)]
 Alpha = Annotated[float, Field(ge=0, le=100, allow_inf_nan=False)]
 

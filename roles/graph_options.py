@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Literal
 
-from roles.solver_options import Fraction
+from roles.number_types import Fraction
 from runtime.config.file import Section
 from runtime.config.sections import Count, Text
 

@@ -12,13 +12,22 @@ from roles import registry
 from roles.data_options import Data
 from roles.formats.format import FORMATS, Number, Option
 from roles.graph_options import Onnx
+from roles.number_types import (
+    AboveZero,
+    BelowOne,
+    Epochs,
+    Fraction,
+    Iterations,
+    Part,
+    Positive,
+    Single,
+)
 from roles.other_names import TRAIN
 from roles.recipes import RECIPES, with_recipe
-from roles.solver_options import Ema, Fraction, Optimizer, Schedule
+from roles.solver_options import Ema, Optimizer, Schedule
 from runtime.config.file import Section
 from runtime.config.problems import Expected
 from runtime.config.sections import Count, Text
-from runtime.config.value_types import Positive
 
 # the tuner chooses settings while the run goes on (roles.tuning); the preset is chosen before the
 # run starts (roles.choosing), with the groups that it may have
@@ -40,9 +49,12 @@ if TYPE_CHECKING:
 else:
     Batch = Annotated[Count | Literal[AUTO], Expected("an integer >= 1, or 'auto'")]
     Groups = Annotated[Count | Literal[AUTO], Expected("an integer >= 1, or 'auto'")]
-    Rate = Annotated[Positive | Literal[AUTO], Expected("a finite number > 0, or 'auto'")]
+    # the validators of a union stand outside: inside, each member would report the value
+    Rate = Annotated[AboveZero | Literal[AUTO], Single, Expected("a finite number > 0, or 'auto'")]
     Momentum = Annotated[
-        Fraction | Literal[AUTO, SOLVER], Expected("a number >= 0 and < 1, 'auto' or 'solver'")
+        Part | Literal[AUTO, SOLVER],
+        BelowOne,
+        Expected("a number >= 0 and < 1, 'auto' or 'solver'"),
     ]
 
 DEVICE = r"^(cpu|cuda:[0-9]{1,3}|emulated(:.+)?)$"
@@ -241,12 +253,12 @@ class Train(Section):
     """How a worker starts the kernels of a training step on a GPU: `plain` runs every layer in
     Python; `replay` repeats the starts of a recorded step; `graph` starts them by one call
     (docs/gpu.md#replayed-steps)."""
-    max_iter: Count | None = None
+    max_iter: Iterations | None = None
     """Default: from the solver. The last iteration."""
-    epochs: Positive | None = None
+    epochs: Epochs | None = None
     """Default: the iterations of `max_iter`. The length of the training in passes over the training
     data."""
-    test_epochs: Positive | None = None
+    test_epochs: Epochs | None = None
     """Default: the solver's `test_interval`. Epochs between two tests."""
     base_lr: Rate | None = None
     """Default: from the solver. The learning rate; may be `"auto"` (docs/tuning.md)."""
@@ -321,7 +333,7 @@ class Checkpoint(Section):
     solver's; see "Checkpoints" below."""
     keep: Count = 3
     """The number of checkpoints due by time that are kept."""
-    epochs: Positive | None = None
+    epochs: Epochs | None = None
     """Default: the solver's `snapshot`. Epochs between two checkpoints that are never removed."""
     best: Text | None = None
     """A score of the tests. The model with the best score is kept as `best.safetensors`

@@ -113,7 +113,7 @@ def _of_fresh(name: str, given: Mapping[str, Any]) -> Iterator[tuple[Path, Any]]
     """The rates of the layers that begin with random weights."""
     fresh = given.get("fresh")
     for pattern in fresh if name in FRESH and isinstance(fresh, list | tuple) else ():
-        if isinstance(pattern, str):
+        if isinstance(pattern, str) and pattern:  # others are mistakes of `fresh`
             yield ("lr_scale", pattern), FRESH[name]
 
 

@@ -7,16 +7,14 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Field
 
+from roles.number_types import Epochs, Fraction, NotNegative, Positive
 from roles.other_names import EMA, OPTIMIZER, SCHEDULE
 from runtime.config.file import Section
 from runtime.config.problems import Expected
 from runtime.config.sections import Count, Text
-from runtime.config.value_types import Positive
 
-Fraction = Annotated[float, Field(ge=0, lt=1), Expected("a number >= 0 and < 1")]
 Share = Annotated[float, Field(ge=0, le=1), Expected("a number >= 0 and <= 1")]
 Falling = Annotated[float, Field(gt=0, lt=1), Expected("a number > 0 and < 1")]
-NotNegative = Annotated[float, Field(ge=0, allow_inf_nan=False), Expected("a finite number >= 0")]
 
 
 Kind = Literal["SGD", "Nesterov", "AdaGrad", "RMSProp", "AdaDelta", "Adam", "AdamW", "LARS", "Muon"]
@@ -63,7 +61,7 @@ class Schedule(Section):
     warmup: Annotated[int, Field(ge=0)] | None = None
     """Default: `0`; 0.3 of all iterations for `"one-cycle"`. The iterations in which the rate rises
     to its first value."""
-    warmup_epochs: Positive | None = None
+    warmup_epochs: Epochs | None = None
     """The same in epochs."""
     warmup_from: Share | None = None
     """Default: `0.01`; `0.04` for `"one-cycle"`. The factor of the rate in the first iteration of
@@ -75,11 +73,11 @@ class Schedule(Section):
     """Default: `"cosine"`. The curve of `"one-cycle"`: `"cosine"` or `"linear"`."""
     at: Annotated[list[Count], Field(min_length=1)] | None = None
     """The iterations of the steps of `"step"`."""
-    at_epochs: Annotated[list[Positive], Field(min_length=1)] | None = None
+    at_epochs: Annotated[list[Epochs], Field(min_length=1)] | None = None
     """The same in epochs."""
     every: Count | None = None
     """Iterations between two steps, if they are equally far apart."""
-    every_epochs: Positive | None = None
+    every_epochs: Epochs | None = None
     """The same in epochs."""
     factor: Falling | None = None
     """Default: `0.1`. The factor of each step of `"step"` and `"plateau"`."""

@@ -158,16 +158,16 @@ class NetBuilder:
     def _set(
         self, made: caffe.LayerParameter, kind: str, key: str, value: Any, where: Where
     ) -> list[str]:
-        if key in SETS:
+        own = sorted(block for block in blocks_of(kind) if block in FIELDS)
+        found = next((block for block in own if key in _names(block)), None)
+        if key in SETS and found is None:  # `top` and `bottom` of Pad are numbers of pixels
             return [
                 where.problem(key, ("is set by the arguments before the keywords, or by `tops`"))
             ]
-        if key in FIELDS:
+        if key in FIELDS and key not in SETS:
             return _fill(made, key, value, where, key)
-        own = sorted(block for block in blocks_of(kind) if block in FIELDS)
-        for block in own:
-            if key in _names(block):
-                return _fill(getattr(made, block), key, value, where, key)
+        if found is not None:
+            return _fill(getattr(made, found), key, value, where, key)
         names = [*FIELDS, *(name for block in own for name in _names(block))]
         return [
             where.problem(

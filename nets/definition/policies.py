@@ -64,14 +64,16 @@ def mistakes(p: caffe.SolverParameter) -> Iterator[Mistake]:
     """Yield the mistakes that Caffe's own checks refuse, and rates that make no sense in any
     run."""
     if not p.HasField("base_lr") or not 0 <= p.base_lr < math.inf:
-        yield "base_lr", f"{given(p, 'base_lr')}, expected a number >= 0"
+        yield "base_lr", f"{given(p, 'base_lr')}, expected a finite number >= 0"
     if p.lr_policy not in POLICIES:
         near = did_you_mean(p.lr_policy, POLICIES)
         yield "lr_policy", f"{given(p, 'lr_policy')}, expected one of {', '.join(POLICIES)}{near}"
         return
     taken = POLICIES[p.lr_policy].keys
-    if "gamma" in taken and not p.gamma >= 0:
-        yield "gamma", f"found {p.gamma:g}, expected a number >= 0"
+    if "gamma" in taken and not 0 <= p.gamma < math.inf:
+        yield "gamma", f"found {p.gamma:g}, expected a finite number >= 0"
+    if "power" in taken and not math.isfinite(p.power):
+        yield "power", f"found {p.power:g}, expected a finite number"
     if "stepsize" in taken and p.stepsize < 1:
         yield (
             "stepsize",

@@ -7,6 +7,7 @@ types in `solver_types`, and the update of a parameter in `update_rules`.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property, lru_cache
@@ -118,7 +119,11 @@ class SolverSpec(Updates):
         return begun * schedule.rate_factor(iteration, self.max_iter)
 
     def _policy_rate(self, iteration: int) -> float:
-        return POLICIES[self.proto.lr_policy].rate(self.proto, iteration)
+        """The rate of Caffe's policy; infinity if it is too large for a number, as in Caffe."""
+        try:
+            return POLICIES[self.proto.lr_policy].rate(self.proto, iteration)
+        except (OverflowError, ZeroDivisionError):  # 0 to a negative power
+            return math.inf
 
     def step_numbers(self, ops: Backend, iteration: int, dtype: Any) -> NDArray[Any]:
         """Return the numbers of `update_layers` that differ from step to step, of a backend that

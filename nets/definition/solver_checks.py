@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 
 from nets.definition.ignored import refusals, unused, warnings
@@ -77,9 +78,11 @@ def _numbers(p: caffe.SolverParameter) -> Iterator[Mistake]:
         yield "max_iter", f"{given(p, 'max_iter')}, expected an integer >= 0"
     if not 0.0 <= p.momentum < 1.0:
         yield "momentum", f"found {p.momentum:g}, expected 0 <= momentum < 1"
-    for key in ("weight_decay", "test_interval", "display", "snapshot"):
-        if not getattr(p, key) >= 0:
-            yield key, f"found {getattr(p, key):g}, expected a number >= 0"
+    for key in ("weight_decay", "delta", "test_interval", "display", "snapshot"):
+        if not 0 <= getattr(p, key) < math.inf:
+            yield key, f"found {getattr(p, key):g}, expected a finite number >= 0"
+    if math.isnan(p.clip_gradients):
+        yield "clip_gradients", "found nan, expected a number"
     if any(count < 0 for count in p.test_iter):
         yield "test_iter", f"found {min(p.test_iter)}, expected an integer >= 0"
 

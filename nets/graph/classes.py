@@ -19,6 +19,8 @@ from nets.layers import kind_of
 from nets.layers.base import KINDS, Shape
 from ops import get_backend
 
+EMBED = "Embed"  # the type whose input is a number, without being a loss
+
 
 @dataclass(frozen=True)
 class Numbers:
@@ -56,7 +58,7 @@ def numbers_of(net: Net) -> Iterator[Numbers]:
         if at is not None and count is not None:
             ignored, soft = (getattr(layer, key, None) for key in ("ignore", "soft"))
             yield Numbers(layer.name, layer.proto.bottom[at], count, ignored, bool(soft))
-        elif layer.proto.type == "Embed":
+        elif layer.proto.type == EMBED:
             yield Numbers(layer.name, layer.proto.bottom[0], layer.params[0].shape[0], of="word")
 
 
@@ -103,11 +105,12 @@ def classes_of(spec: NetSpec, batch: int, input_shape: Shape | Mapping[str, Shap
 
 
 def hard_loss(spec: NetSpec, label: str) -> str:
-    """Return a text about the first loss that reads the blob `label` and takes no probabilities of
-    the classes, "" if there is none."""
+    """Return a text about the first loss, or other layer that takes numbers of classes, that reads
+    the blob `label` and takes no probabilities of the classes, "" if there is none."""
     for layer in spec.layers:
         proto, kind = layer.proto, kind_of(layer)
-        if kind and kind.scores and not kind.takes_soft and label in proto.bottom:
+        hard = proto.type == EMBED or (kind and kind.scores and not kind.takes_soft)
+        if hard and label in proto.bottom:
             soft = [name for name, one in KINDS.items() if one.takes_soft and one.differentiable]
             return (
                 f"layer '{proto.name}' of type '{proto.type}' takes one class for each image, "

@@ -5,6 +5,7 @@ Training and test compute the same, and so does every share of a batch. A Scale 
 and bias, as above BatchNorm.
 """
 
+import math
 from collections.abc import Sequence
 
 from nets.layers.base import (
@@ -60,8 +61,8 @@ class RowNorm(Layer):
 
     def _checked(self, block: str, eps: float) -> float:
         """Return eps after a check."""
-        if not eps > 0:
-            raise self.error(f"{block}.eps", f"found {eps:g}, expected a number above 0")
+        if not 0 < eps < math.inf:
+            raise self.error(f"{block}.eps", f"found {eps:g}, expected a finite number above 0")
         return float(eps)
 
     def _read(self, shape: Shape) -> Shape:

@@ -157,7 +157,7 @@ class History:
     def reductions(self) -> int:
         """The number of times that the rate has fallen in the tests so far."""
         plateau = self.watched.plateau
-        return plateau.reductions(self._values(plateau.watch))
+        return plateau.reductions([value for _, value in self._values(plateau.watch)])
 
     def stop(self) -> Mapping[str, float]:
         """The reason to end the run now: the score, the best value, its iteration, the number of
@@ -165,14 +165,14 @@ class History:
         watch = self.watched.stop
         patience = self.watched.patience
         values = self._values(watch)
-        at = watch.best(values, self.watched.min_delta)
+        at = watch.best([value for _, value in values], self.watched.min_delta)
         since = len(values) - 1 - at
         if not patience or at < 0 or since < patience:
             return {}
-        iteration = self._heard[at][0]
+        iteration, best = values[at]
         return {
-            watch.score: values[-1],
-            "best": values[at],
+            watch.score: values[-1][1],
+            "best": best,
             "best_iteration": iteration,
             "tests_since": since,
         }
@@ -180,25 +180,29 @@ class History:
     @property
     def best_iteration(self) -> int:
         """The iteration of the best model that was tested; -1 before the first test."""
-        at = self.watched.best.best(self._values(self.watched.best))
-        return self._heard[at][0] if at >= 0 else -1
+        return self._best[0]
 
     @property
     def best_value(self) -> float:
         """The score of the best model; NaN if there is none."""
+        return self._best[1]
+
+    @property
+    def _best(self) -> tuple[int, float]:
+        """The iteration and the score of the best model."""
         values = self._values(self.watched.best)
-        at = self.watched.best.best(values)
-        return values[at] if at >= 0 else math.nan
+        at = self.watched.best.best([value for _, value in values])
+        return values[at] if at >= 0 else (-1, math.nan)
 
     def facts(self, iteration: int) -> dict[str, str]:
         """The metadata for the checkpoint of that iteration; empty if no score is watched."""
         heard = [one for one in self._heard if one[0] <= iteration]
         return {KEY: json.dumps(heard)} if self._names else {}
 
-    def _values(self, watch: Watch) -> list[float]:
-        return (
-            [scores.get(watch.score, math.nan) for _, scores in self._heard] if watch.score else []
-        )
+    def _values(self, watch: Watch) -> list[tuple[int, float]]:
+        """(iteration, score) of each test that has this score. A resumed run may have watched
+        another score before."""
+        return [(at, scores[watch.score]) for at, scores in self._heard if watch.score in scores]
 
 
 def _read(known: str, names: Sequence[str]) -> list[tuple[int, dict[str, float]]]:

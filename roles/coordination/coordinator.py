@@ -221,8 +221,9 @@ class Coordinator(Actor):
         facts = await self._checkpoints.restored()
         self._scores.begin(self.now(), losses_of(facts))
         if facts:
-            self._plateau.resume(facts)
-            self._follow(await self._tests.resumed(self._job.resume, dict(facts)))
+            verdict = await self._tests.resumed(self._job.resume, dict(facts))
+            self._plateau.resume(facts, verdict.reductions)
+            self._follow(verdict)
         self._shape.tell_decision(self._schedule.completed)
         await self._shape.go_on(facts, self._schedule.completed)
         if (kept := kept_of(facts)) is not None:

@@ -3,11 +3,14 @@ and how often it must have fallen by now. Decisions only, no messages are sent."
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping
 
 from roles.checkpoints.best import Plateau
 
-REDUCED = "reduced"  # in a checkpoint's metadata
+# in a checkpoint's metadata: the steps, and the rule that counts them
+REDUCED = "reduced"
+RULE = "reduced_by"
 
 
 class PlateauSteps:
@@ -15,7 +18,7 @@ class PlateauSteps:
 
     def __init__(self, plateau: Plateau) -> None:
         self._plateau = plateau
-        self._done = 0  # steps that the present base_lr includes
+        self._done = 0  # steps that need not be taken: the present base_lr includes them
         self._due = 0
 
     def __repr__(self) -> str:
@@ -38,10 +41,22 @@ class PlateauSteps:
         return max(lowest, base_lr * self._plateau.factor**count)
 
     def facts(self) -> dict[str, str]:
-        """The metadata of a checkpoint: the steps that its base_lr includes."""
-        return {REDUCED: str(self._done)} if self._done else {}
+        """The metadata of a checkpoint: the steps that its base_lr includes, and their rule. Empty
+        if the rate does not follow tests."""
+        if not self._plateau.watch.score:
+            return {}
+        return {REDUCED: str(self._done), RULE: self._rule}
 
-    def resume(self, facts: Mapping[str, str]) -> None:
-        """Take over the steps of the run that wrote these metadata."""
+    def resume(self, facts: Mapping[str, str], reductions: int) -> None:
+        """Take over the steps of the run that wrote these metadata. `reductions`: the steps that
+        its tests ask for by the present rule. If that run had another rule, its base_lr stays as it
+        is, and these steps count as done."""
         said = facts.get(REDUCED, "0")
-        self._done = int(said) if said.isascii() and said.isdigit() and len(said) < 9 else 0
+        done = int(said) if said.isascii() and said.isdigit() and len(said) < 9 else 0
+        self._done = done if facts.get(RULE) == self._rule else reductions
+
+    @property
+    def _rule(self) -> str:
+        """The rule by which steps are counted. The factor is no part of it."""
+        rule = self._plateau
+        return json.dumps([rule.watch.score, rule.patience, rule.min_delta])

@@ -16,7 +16,7 @@ from roles.coordination.coordinator import CoordinatorOptions
 from roles.coordination.schedule import Timetable
 from roles.forecasting.tuned_cluster import cluster_of
 from roles.learning.job import Job
-from roles.options import SOLVER, Strategy, Train, Tuning, is_auto
+from roles.options import SOLVER, Checkpoint, Strategy, Train, Tuning, is_auto
 from roles.planning.diagnostics import Diagnostics
 from roles.planning.epochs import of_open_batch
 from roles.planning.refusals import Problem
@@ -163,12 +163,12 @@ class AutoSettings:
                 ("strategy", "live"),
             )
 
-    def mistakes(self) -> Iterator[Problem]:
+    def mistakes(self, checkpoint: Checkpoint) -> Iterator[Problem]:
         """Find settings that cannot be chosen here, and keys of [train.tuning] without effect. No
         file is read."""
         strategy = self._train.strategy
         yield from self.refused()
-        yield from (*of_open_batch(self._train), *of_open_rate(self._train))
+        yield from (*of_open_batch(self._train, checkpoint), *of_open_rate(self._train))
         if GROUPS in self.keys:
             if not _regroups(self._preset):
                 yield f"found 'auto', but {WHY['groups'].format(strategy.preset)}", GROUPS

@@ -34,7 +34,7 @@ def brief(
     noted."""
     topology = _lead_briefed(topology, inputs, checked, diagnostics)
     diagnostics.stop_if_wrong()
-    _check_messages(topology, inputs.config, checked.nets[TRAIN])
+    _check_messages(topology, inputs.config, checked.nets[TRAIN], diagnostics)
     topology = _with_formats(topology, inputs, checked, diagnostics)
     topology = _on_devices(topology, inputs, checked, diagnostics)
     topology = with_histograms(topology, inputs.config.run.histograms)
@@ -68,9 +68,15 @@ def _lead_briefed(
     return topology
 
 
-def _check_messages(topology: Topology, config: ClusterConfig, whole: Net) -> None:
-    """Raise ConfigError if a message may be larger than the links allow."""
-    size, what = largest_array(Shapes(at_largest(topology)), whole)
+def _check_messages(
+    topology: Topology, config: ClusterConfig, whole: Net, diagnostics: Diagnostics
+) -> None:
+    """Raise ConfigError if a message may be larger than the links allow, or if a batch that the
+    tuner may try is too large for an array."""
+    size, what = 0, ""
+    with diagnostics.reading("train", "tuning", "batches"):
+        size, what = largest_array(Shapes(at_largest(topology)), whole)
+    diagnostics.stop_if_wrong()
     if size > (most := config.links.max_message_bytes):
         text = f"found {most}, but {what} has {size} bytes and is sent as one message"
         raise ConfigError([config.raw.problem(("links", "max_message_bytes"), text).text])

@@ -23,7 +23,7 @@ from roles.planning.epochs import mistakes as timing_mistakes
 from roles.planning.epochs import timed
 from roles.planning.plan_inputs import PlanInputs
 from roles.planning.refusals import mistakes
-from roles.planning.solver_sections import doubts, replaced, set_by_recipe
+from roles.planning.solver_sections import doubts, replaced, set_by_recipe, untaken
 from roles.planning.written_job import as_written
 from roles.tuning.compensation import Compensation
 
@@ -76,7 +76,8 @@ def read_job(inputs: PlanInputs, diagnostics: Diagnostics) -> Job:
     """Make the job with net, solver and data as cluster.toml names them. Its batches are missing if
     the net cannot be read."""
     train = inputs.train
-    for text, keys in (*mistakes(train), *timing_mistakes(train), *inputs.auto.mistakes()):
+    auto = inputs.auto.mistakes(inputs.checkpoint)
+    for text, keys in (*mistakes(train), *timing_mistakes(train), *auto):
         diagnostics.problem(text, "train", *keys)
     for text, keys in set_by_recipe(train):
         diagnostics.fact(text, "train", *keys)
@@ -87,7 +88,7 @@ def read_job(inputs: PlanInputs, diagnostics: Diagnostics) -> Job:
         )
     with diagnostics.reading("train", "solver"):
         job, wrong, told = as_the_solver_says(job, train)
-        for text, keys in wrong:
+        for text, keys in (*wrong, *untaken(train, job)):
             diagnostics.problem(text, "train", *keys)
         for text, keys in replaced(train, job):
             diagnostics.fact(text, "train", *keys)

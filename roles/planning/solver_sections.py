@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterator
+from itertools import pairwise
 from pathlib import Path
 
 from nets import (
@@ -86,6 +87,15 @@ def of_open_rate(train: Train) -> Iterator[Remark]:
         yield "found 'auto', but train.schedule.type 'plateau' changes the rate too", ("base_lr",)
 
 
+def untaken(train: Train, job: Job) -> Iterator[Remark]:
+    """The numbers of [train.optimizer] without a type that the solver's type does not take."""
+    said = train.optimizer
+    if said is not None and said.type is None:
+        solver = _solver_without(train, job)
+        for text, key in _not_of(said, solver.type, f"'{solver.type}' of {solver.path.name}"):
+            yield text, ("optimizer", key)
+
+
 def replaced(train: Train, job: Job) -> Iterator[Remark]:
     """A line for a solver that no key names, and one for each setting of the solver's file that
     these sections replace."""
@@ -142,7 +152,7 @@ def _scale_of(kind: str) -> str:
 def of_average(train: Train, last: int) -> Iterator[Remark]:
     """A warning if the average of a run of `last` iterations mostly holds the first weights."""
     said = train.ema
-    if said is None or said.ramp or said.power or said.lookahead:
+    if said is None or said.ramp or said.power or said.lookahead or said.every > last:
         return
     share = said.decay ** (last / said.every)
     if share > FIRST_SHARE:
@@ -184,9 +194,14 @@ def _of_optimizer(said: Optimizer) -> Iterator[tuple[str, str]]:
     if said.decoupled and said.type not in DECOUPLED:
         text = f"found true with type '{said.type}', expected one of the types"
         yield f"{text} {', '.join(DECOUPLED)}", "decoupled"
+    yield from _not_of(said, said.type, f"'{said.type}'")
+
+
+def _not_of(said: Optimizer, kind: str, name: str) -> Iterator[tuple[str, str]]:
+    """(text, key) of each number that the type `kind`, called `name`, does not take."""
     for key, kinds in KINDS_OF.items():
-        if getattr(said, key) is not None and said.type not in kinds:
-            text = f"found {getattr(said, key)!r}, but '{said.type}' does not take it, only"
+        if getattr(said, key) is not None and kind not in kinds:
+            text = f"found {getattr(said, key)!r}, but {name} does not take it, only"
             yield f"{text} {', '.join(kinds)}", key
 
 
@@ -275,8 +290,16 @@ def late(schedule: RateSchedule, said: Schedule, last: int) -> Iterator[Remark]:
         key = "warmup" if said.warmup_epochs is None else "warmup_epochs"
         text = f"found {getattr(said, key)}, which is iteration {schedule.warmup}"
         yield f"{text}, expected less than the {last} iterations of the run", ("schedule", key)
+    if schedule.every >= last:
+        key = "every" if said.every_epochs is None else "every_epochs"
+        text = f"found {getattr(said, key)}: the first step would be iteration {schedule.every}"
+        yield f"{text}, but the run has only {last} iterations", ("schedule", key)
     beyond = [at for at in schedule.at if at >= last]
+    key = "at" if said.at_epochs is None else "at_epochs"
+    twice = [at for at, after in pairwise(schedule.at) if at == after]
+    if twice:
+        text = f"found {getattr(said, key)}: two of these times are iteration {twice[0]}"
+        yield f"{text}, expected different iterations", ("schedule", key)
     if beyond:
-        key = "at" if said.at_epochs is None else "at_epochs"
         text = f"found {getattr(said, key)}: iteration {beyond[0]}"
         yield f"{text} is not one of the {last} iterations of the run", ("schedule", key)

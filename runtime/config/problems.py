@@ -194,8 +194,10 @@ def _translated(place: _Place, details: Any, beside: type[BaseModel] | None) -> 
         return place.keys, f"found {found(value)}, which has bytes that are not UTF-8"
     if kind.startswith("union_tag"):
         return _translated_tag(place, value, context)
-    if kind in _VALIDATOR_SPOKE and not any(isinstance(mark, Expected) for mark in place.marks):
-        text = show_text(str(context["error"]), 400)
+    spoken = str(context.get("error", "")) if kind in _VALIDATOR_SPOKE else ""
+    marked = any(isinstance(mark, Expected) for mark in place.marks)
+    if spoken.startswith("expected ") or (spoken and not marked):
+        text = show_text(spoken, 400)
         return place.keys, text if isinstance(
             value, dict | BaseModel
         ) else f"found {found(value)}, {text}"
@@ -253,6 +255,9 @@ def _place(model: type[BaseModel], loc: Sequence[str | int]) -> _Place:
             kind = member
             marks = ()
             continue
+        if get_origin(kind) is dict and loc[position : position + 1] == ("[key]",):
+            # pydantic's name for a mistake in the key of a table
+            return _Place((*keys, step), *_bare(get_args(kind)[0]), owner)
         keys = (*keys, step)
         if isinstance(kind, type) and issubclass(kind, BaseModel):
             owner = kind

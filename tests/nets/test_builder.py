@@ -137,6 +137,15 @@ def test_squeeze_and_excitation_multiplies_each_channel_by_a_gate_of_the_means()
     np.testing.assert_allclose(made.blob("se"), x * gates[:, :, None, None], rtol=1e-5)
 
 
+def test_the_pixels_of_pad_are_keywords_like_the_options_of_other_types() -> None:
+    net = NetBuilder()
+    net.Pad("border", "data", top=1, bottom=2, left=3, right=4, value=0.5)
+    (layer,) = net.proto().layer
+    pad = layer.pad_param
+    assert (pad.top, pad.bottom, pad.left, pad.right, pad.value) == (1, 2, 3, 4, 0.5)
+    assert (list(layer.bottom), list(layer.top)) == (["data"], ["border"])
+
+
 def test_a_mistake_in_squeeze_and_excitation_has_the_line_of_the_script() -> None:
     net = NetBuilder()
     with pytest.raises(

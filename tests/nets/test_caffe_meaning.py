@@ -321,8 +321,10 @@ def test_rates_are_caffes_and_surely_mistaken_rates_are_reported(tmp_path, text,
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        (('lr_policy: "sigmoid" gamma: -0.5 stepsize: ' '' '' '1'), "key 'gamma': found -0.5, expected a number >= 0"),
-        ('lr_policy: "exp" gamma: nan', "key 'gamma': found nan, expected a number >= 0"),
+        (('lr_policy: "sigmoid" gamma: -0.5 stepsize: ' '' '' '1'), "key 'gamma': found -0.5, expected a finite number >= 0"),
+        ('lr_policy: "exp" gamma: nan', "key 'gamma': found nan, expected a finite number >= 0"),
+        ('lr_policy: "exp" gamma: inf', "key 'gamma': found inf, expected a finite number >= 0"),
+        ('lr_policy: "poly" power: nan', "key 'power': found nan, expected a finite number"),
         ('lr_policy: "step" gamma: 0.5', ("key 'stepsize': missing, expected an integer >= 1 " "" "" "for lr_policy 'step'")),
         (('lr_policy: "fixed" type: "Adam" solver_type: ' '' '' 'SGD'), "key 'solver_type': given together with type 'Adam'"),
         ('lr_policy: "fixed" average_loss: 0', ("key 'average_loss': found 0, expected an " "" "" "integer >= 1")),

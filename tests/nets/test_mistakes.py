@@ -314,7 +314,13 @@ def test_an_unknown_zoo_name_offers_the_nearest():
          "AdaDelta, Adam, SGDW, NesterovW, AdamW, LARS, Muon (did you mean 'SGD'?)"),
         ("iter_size: 0", "s.prototxt:4: key 'iter_size': found 0, expected an integer >= 1"),
         ("momentum: 1", "s.prototxt:4: key 'momentum': found 1, expected 0 <= momentum < 1"),
-        ("weight_decay: -1", "s.prototxt:4: key 'weight_decay': found -1, expected a number >= 0"),
+        (
+            "weight_decay: -1",
+            "s.prototxt:4: key 'weight_decay': found -1, expected a finite number >= 0",
+        ),
+        ("weight_decay: inf", "s.prototxt:4: key 'weight_decay': found inf, expected a finite number >= 0"),
+        ("delta: -1", "s.prototxt:4: key 'delta': found -1, expected a finite number >= 0"),
+        ("clip_gradients: nan", "s.prototxt:4: key 'clip_gradients': found nan, expected a number"),
         ("momentun: 1", ("s.prototxt:4: unknown key 'momentun' in SolverParameter (did you " "" "" "mean 'momentum'?)")),
     ],
 )  # fmt: skip

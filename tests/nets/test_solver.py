@@ -49,6 +49,18 @@ def test_every_rate_policy_gives_caffes_rates(tmp_path, text, expected):
     assert found == pytest.approx(expected)
 
 
+@pytest.mark.parametrize(
+    "text",
+    [
+        'lr_policy: "exp" gamma: 1e30',
+        'lr_policy: "poly" power: -1',
+        'lr_policy: "inv" gamma: 1e30 power: -99',
+    ],
+)
+def test_a_rate_too_large_for_a_number_is_infinite(tmp_path, text):
+    assert solver(tmp_path, text).rate(100) == math.inf
+
+
 def test_values_that_are_given_may_be_missing_or_wrong_in_the_file(tmp_path):
     text = 'net: "n" lr_policy: "poly" power: 1 momentum: 2'
     (tmp_path / "s.prototxt").write_text(text)

@@ -8,7 +8,7 @@ import math
 import pytest
 
 from roles.checkpoints.best import KEY, History, Plateau, Watch, Watched
-from roles.coordination.plateau_steps import REDUCED, PlateauSteps
+from roles.coordination.plateau_steps import REDUCED, RULE, PlateauSteps
 
 LOSS = Watch("loss")
 ACCURACY = Watch("accuracy", rises=True)
@@ -51,19 +51,60 @@ def test_a_resumed_run_takes_only_the_steps_that_its_checkpoint_lacks():
     steps.hear(2)
     steps.next_base_lr(1.0)
     facts = steps.facts()
-    assert facts == {REDUCED: "2"}
+    assert facts == {REDUCED: "2", RULE: '["loss", 1, 0.0]'}
     resumed = PlateauSteps(Plateau(LOSS, patience=1, factor=0.5))
-    resumed.resume(facts)
+    resumed.resume(facts, 2)
     assert not resumed.hear(2)
     assert resumed.hear(3)
     assert resumed.next_base_lr(0.25) == 0.125
 
 
+@pytest.mark.parametrize(
+    "rule",
+    [Plateau(ACCURACY, patience=1), Plateau(LOSS, patience=3), Plateau(LOSS, 1, min_delta=0.1)],
+    ids=["another score", "another patience", "another least gain"],
+)
+@pytest.mark.parametrize("reductions", [0, 5])
+def test_a_resumed_run_with_another_rule_takes_steps_for_its_own_tests_only(rule, reductions):
+    before = PlateauSteps(Plateau(LOSS, patience=1))
+    before.hear(2)
+    before.next_base_lr(1.0)
+    for facts in (before.facts(), {}):  # {}: a run whose rate did not follow tests
+        resumed = PlateauSteps(rule)
+        resumed.resume(facts, reductions)
+        assert not resumed.hear(reductions)
+        assert resumed.hear(reductions + 1)
+        assert resumed.next_base_lr(1.0) == 0.1
+        again = PlateauSteps(rule)
+        again.resume(resumed.facts(), reductions + 1)
+        assert not again.hear(reductions + 1)
+        assert again.hear(reductions + 2)
+
+
 @pytest.mark.parametrize("said", ["", "-1", "two", "9" * 30])
 def test_a_damaged_number_of_steps_counts_as_none(said):
     steps = PlateauSteps(Plateau(LOSS))
-    steps.resume({REDUCED: said})
-    assert steps.facts() == {}
+    facts = steps.facts()
+    steps.resume(facts | {REDUCED: said}, 0)
+    assert steps.facts() == facts
+
+
+def test_tests_before_a_resume_that_lack_the_score_do_not_count():
+    known = json.dumps([[10, {"loss": 2.0}], [20, {"loss": 2.0}], [30, {"loss": 1.0}]])
+    rules = Watched(best=ACCURACY, stop=ACCURACY, patience=2, plateau=Plateau(ACCURACY, patience=1))
+    history = History(rules, 30, known)
+    assert (history.reductions, history.best_iteration, history.stop()) == (0, -1, {})
+    assert history.hear(40, {"accuracy": 0.5}).reductions == 0
+    assert history.hear(50, {"accuracy": 0.4}).reductions == 1
+    assert history.best_iteration == 40
+    assert not history.stop()
+    verdict = history.hear(60, {"accuracy": 0.3})
+    assert verdict.stop == {
+        "accuracy": 0.3,
+        "best": 0.5,
+        "best_iteration": 40,
+        "tests_since": 2,
+    }
 
 
 def test_the_history_of_tests_gives_the_steps_also_after_a_resume():

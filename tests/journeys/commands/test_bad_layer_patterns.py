@@ -80,6 +80,11 @@ BROKEN = {
         "2: train.lr_scale.conv1",
         "expected a finite number > 0",
     ),
+    "a rate of a layer without a name": (
+        "lr_scale = { '' = 0.1 }\n",
+        "2: train.lr_scale.''",
+        "found '' (string), expected a non-empty string",
+    ),
     "weights of another shape": (
         "weights = 'other.safetensors'\n",
         "2: train.weights",
@@ -138,3 +143,15 @@ def test_a_fresh_layer_begins_with_its_own_first_values(
     Path("cluster.toml").write_text("[train]\nweights = 'other.safetensors'\nfresh = ['ip2']\n")
     assert main(["check", "cluster.toml"]) == 0
     assert "random" not in caplog.text
+
+
+def test_a_fresh_layer_without_a_name_is_one_mistake_with_a_recipe(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    file = tmp_path / "cluster.toml"
+    file.write_text("[train]\nrecipe = 'finetune'\nfresh = ['']\n")
+    assert main(["check", str(file)]) == 2
+    (line,) = capsys.readouterr().err.splitlines()
+    assert line.endswith(
+        "cluster.toml:3: train.fresh[0]: found '' (string), expected a non-empty string"
+    )

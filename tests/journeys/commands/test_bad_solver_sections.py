@@ -95,6 +95,16 @@ BROKEN = {
         "3: train.optimizer.trust",
         "found 0.01, but 'AdamW' does not take it, only LARS",
     ),
+    "a trust coefficient for the solver's own type": (
+        "[train.optimizer]\ntrust = 0.01\n",
+        "2: train.optimizer.trust",
+        "found 0.01, but 'SGD' of lenet_digits_solver.prototxt does not take it, only LARS",
+    ),
+    "an epsilon for the solver's own type": (
+        "[train.optimizer]\nepsilon = 1e-6\n",
+        "2: train.optimizer.epsilon",
+        "found 1e-06, but 'SGD' of lenet_digits_solver.prototxt does not take it, only AdaGrad",
+    ),
     "a decoupled decay of RMSProp": (
         "[train.optimizer]\ntype = 'RMSProp'\ndecoupled = true\n[train]\nmomentum = 0.0\n",
         "3: train.optimizer.decoupled",
@@ -227,7 +237,82 @@ BROKEN = {
     "no epochs": (
         "[train]\nepochs = 0\n",
         "2: train.epochs",
-        "expected a finite number > 0",
+        "expected a number > 0, at most 1000000000",
+    ),
+    "epochs beyond all numbers": (
+        "[train]\nepochs = 1e306\n",
+        "2: train.epochs",
+        "found 1e+306 (float), expected a number > 0, at most 1000000000",
+    ),
+    "epochs of too many iterations": (
+        "[train]\nepochs = 1e9\n",
+        "2: train.epochs",
+        "1e+09 epochs of 1438 images are 22468750000 iterations, expected at most 2147483647",
+    ),
+    "tests after too many iterations": (
+        "[train]\ntest_epochs = 1e9\n",
+        "2: train.test_epochs",
+        "expected at most 2147483647",
+    ),
+    "checkpoints after too many iterations": (
+        "[train]\n[checkpoint]\nepochs = 1e9\n",
+        "3: checkpoint.epochs",
+        "expected at most 2147483647",
+    ),
+    "too many iterations": (
+        "[train]\nmax_iter = 3000000000\n",
+        "2: train.max_iter",
+        "expected an integer from 1 to 2147483647",
+    ),
+    "a rate that is 0 in single precision": (
+        "[train]\nbase_lr = 1e-50\n",
+        "2: train.base_lr",
+        "found 1e-50 (float), expected at least 1.2e-38, the least in single precision",
+    ),
+    "a decay that is infinite in single precision": (
+        "[train.optimizer]\nweight_decay = 1e300\n",
+        "2: train.optimizer.weight_decay",
+        "found 1e+300 (float), expected at most 3.4e+38, the most in single precision",
+    ),
+    "an epsilon that is 0 in single precision": (
+        "[train.optimizer]\ntype = 'AdamW'\nepsilon = 1e-300\n",
+        "3: train.optimizer.epsilon",
+        "expected at least 1.2e-38",
+    ),
+    "a momentum that is 1 in single precision": (
+        "[train]\nmomentum = 0.99999999999\n",
+        "2: train.momentum",
+        "found 0.99999999999 (float), expected at most 0.9999999: it is 1 in single precision",
+    ),
+    "a deviation that is 0 in single precision": (
+        "[train.data]\ndeviation = [1e-300]\n",
+        "2: train.data.deviation[0]",
+        "expected at least 1.2e-38",
+    ),
+    "an average that changes after the end": (
+        "[train]\nmax_iter = 10\n[train.ema]\nevery = 11\n",
+        "4: train.ema.every",
+        "found 11, so the average would never change: expected at most the 10 iterations",
+    ),
+    "a first step after the end": (
+        "[train]\nmax_iter = 10\n[train.schedule]\ntype = 'step'\nevery = 10\n",
+        "5: train.schedule.every",
+        "found 10: the first step would be iteration 10, but the run has only 10 iterations",
+    ),
+    "two steps in one iteration": (
+        "[train]\nmax_iter = 10\n[train.schedule]\ntype = 'step'\nat_epochs = [0.01, 0.02]\n",
+        "5: train.schedule.at_epochs",
+        "found [0.01, 0.02]: two of these times are iteration 1, expected different iterations",
+    ),
+    "checkpoints in epochs of an open batch": (
+        "[train]\nbatch = 'auto'\n[checkpoint]\nepochs = 1\n",
+        "2: train.batch",
+        "found 'auto', but checkpoint.epochs counts epochs, whose iterations would change",
+    ),
+    "a batch to try that is too large for an array": (
+        "[train]\nbatch = 'auto'\nmax_iter = 2000\n[train.tuning]\nbatches = [1000000000000]\n",
+        "5: train.tuning.batches",
+        "its top would have shape (64000000000000, 1, 28, 28), expected at most",
     ),
     "epochs and iterations": (
         "[train]\nepochs = 2\nmax_iter = 100\n",

@@ -296,6 +296,20 @@ def test_settings_that_contradict_each_other_are_reported(
     assert expected in capsys.readouterr().err
 
 
+@pytest.mark.parametrize("preset", ["one-weird-trick", "local-fc-shards"])
+def test_a_divided_fc_phase_learns_from_mixed_labels_and_tests_with_plain_ones(
+    tmp_path: Path, preset: str
+) -> None:
+    mixing = "[train.data.augment]\nmixup = 0.2\n[train.strategy]\n"
+    scores = {}
+    for name in ("single", preset):
+        cluster = configure(tmp_path / name, name, workers=2, iterations=2, test=True)
+        cluster.write_text(cluster.read_text().replace("[train.strategy]\n", mixing))
+        (tested,) = train(cluster).journal.of("test")
+        scores[name] = (tested["loss"], tested["accuracy"])
+    assert scores[preset] == pytest.approx(scores["single"], rel=1e-5)
+
+
 def test_images_without_partners_or_labels_are_not_mixed(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -303,6 +317,13 @@ def test_images_without_partners_or_labels_are_not_mixed(
     cluster = configured(tmp_path, "single", 1, more, MIXED)
     assert main(["check", str(cluster), "--set", "train.batch=1"]) == 2
     assert "train.data.augment.mixup: found a batch of 1 image" in capsys.readouterr().err
+    embedded = """layer { name: "e" type: "Embed" bottom: "label" top: "e"
+      embed_param { num_output: 3 input_dim: 10 } }
+    layer { name: "s" type: "Silence" bottom: "e" }"""
+    (tmp_path / "net.prototxt").write_text(MIXED + embedded)
+    assert main(["check", str(cluster)]) == 2
+    told = capsys.readouterr().err
+    assert "train.data.augment.mixup: layer 'e' of type 'Embed' takes one class for each" in told
     net = MIXED.replace(' top: "label"', "").replace("SoftmaxWithLoss", "EuclideanLoss")
     (tmp_path / "net.prototxt").write_text(net.replace('bottom: "label"', 'bottom: "ip"'))
     assert main(["check", str(cluster)]) == 2
