@@ -247,7 +247,7 @@ BROKEN = {
     "epochs of too many iterations": (
         "[train]\nepochs = 1e9\n",
         "2: train.epochs",
-        "1e+09 epochs of 1438 images are 22468750000 iterations, expected at most 2147483647",
+        "1e+09 epochs of 1438 images: 22468750000 iterations, expected at most 2147483647",
     ),
     "tests after too many iterations": (
         "[train]\ntest_epochs = 1e9\n",
