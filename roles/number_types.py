@@ -9,6 +9,7 @@ from typing import Annotated, TypeVar
 from pydantic import AfterValidator, Field
 
 from runtime.config.problems import Expected
+from runtime.config.value_types import Positive as AboveZero
 
 MOST = 3.4e38  # of float32
 LEAST = 1.2e-38  # of float32 with all its digits
@@ -41,7 +42,6 @@ def below_one(value: Value) -> Value:
 
 Single = AfterValidator(single)
 BelowOne = AfterValidator(below_one)
-AboveZero = Annotated[float, Field(gt=0, allow_inf_nan=False)]
 Part = Annotated[float, Field(ge=0, lt=1)]
 
 Finite = Annotated[float, Field(allow_inf_nan=False), Single]

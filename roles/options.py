@@ -13,7 +13,6 @@ from roles.data_options import Data
 from roles.formats.format import FORMATS, Number, Option
 from roles.graph_options import Onnx
 from roles.number_types import (
-    AboveZero,
     BelowOne,
     Epochs,
     Fraction,
@@ -28,6 +27,7 @@ from roles.solver_options import Ema, Optimizer, Schedule
 from runtime.config.file import Section
 from runtime.config.problems import Expected
 from runtime.config.sections import Count, Text
+from runtime.config.value_types import Positive as AboveZero
 
 # the tuner chooses settings while the run goes on (roles.tuning); the preset is chosen before the
 # run starts (roles.choosing), with the groups that it may have

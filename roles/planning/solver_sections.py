@@ -48,10 +48,8 @@ KINDS_OF = {  # key of [train.optimizer] -> the types that take it
     "epsilon": ("AdaGrad", "RMSProp", "AdaDelta", "Adam", "AdamW", "LARS", "Muon"),
     "trust": ("LARS",),
 }
-SAME_RATES = (
-    ("SGD", "Nesterov"),
-    ("Adam", "AdamW", "Muon"),
-)  # types whose steps have about one length
+# types whose steps have about one length
+SAME_RATES = (("SGD", "Nesterov"), ("Adam", "AdamW", "Muon"))
 NEED_MOMENTUM = ("Nesterov", "Adam", "AdamW", "LARS", "Muon")
 FIRST_SHARE = 0.05  # of the first weights in an average, more than which is hardly meant
 CURVE = ("warmup_from", "end", "factor", "shape")  # keys that the schedule takes as they are
