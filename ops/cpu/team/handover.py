@@ -10,10 +10,13 @@ A share is claimed before it is run, by its thread or by the caller, so it is ru
 does not depend on who runs it. So the caller does not wait for a thread that other programs keep
 from its core, unless the thread has begun.
 
-If the caller waits for longer than its own share took, the team is late, and the caller runs the
-next kernels alone: other programs want the cores. Their number doubles with each late kernel, up to
-MOST_ALONE, and halves with every TIMELY kernels that are not late. Beside one busy program on two
-cores, `single` with two threads had half the images per second of one thread before.
+If the caller waits for longer than its own share took, and threads were kept from their cores for
+half of this wait, the team is late: other programs want the cores. The caller then runs all kernels
+alone for a while. The while doubles with each late kernel, up to MOST_ALONE, and halves whenever
+the team was in time for as long. Beside one busy program on two cores, `single` with two threads
+had half the images per second of one thread before. A long wait alone says little: shares may be
+unequal (three images for two threads). Judged by the wait only, airbench94 ran two steps of three
+alone on an idle machine.
 
 No wake-up is lost (Dekker). A thread first marks itself as asleep and then looks for work once
 more; `post` first announces work and then looks for sleepers. So one of them sees the other.
@@ -29,10 +32,10 @@ from llvmlite import ir
 
 from ops.cpu.codegen.ir_tools import I32, I64, VOID, declared, on_arm
 
-# fields of the state, each on separate cache lines: turn, done, the kernel, its block; then one per
-# thread
-TURN, DONE, KERNEL, BLOCK = range(4)
-FIELDS = 4
+# fields of the state, each on separate cache lines: turn, done, the kernel, its block, the time for
+# which threads were kept from their cores while they ran their shares; then one per thread
+TURN, DONE, KERNEL, BLOCK, KEPT = range(5)
+FIELDS = 5
 ASLEEP = 1
 AWAKE = 2
 LINE_BYTES = 128
@@ -40,21 +43,22 @@ LINE_BYTES = 128
 # last turn whose share was claimed
 LAST = 1
 CLAIM = 3
-# places in the caller's line: kernels that it is still to run alone, how many at the next late
-# kernel, and kernels since then that were not late
-ALONE, PENALTY, TIMELY_SO_FAR = 4, 5, 6
+# places in the caller's line: the time until which it runs kernels alone (0: it does not), for how
+# long after the next late kernel, and since when the team has been in time
+ALONE, PENALTY, IN_TIME = 4, 5, 6
 WAKE = 7  # place in a thread's line: 1 if it slept when the last kernel was posted
-LEAST_ALONE = 16
-MOST_ALONE = 2048
-TIMELY = 256
-LEAST_LATE = 200_000  # nanoseconds: a shorter wait is never late
+# nanoseconds
+LEAST_ALONE = 1_000_000
+MOST_ALONE = 512_000_000
+LEAST_LATE = 200_000  # a shorter wait is never late
 PATIENCE = 20_000  # turns of a waiting loop, about 0.3 ms on x86; then a member sleeps
 # turns after which the caller yields the core between looks: a member may be waiting for it
 POLITE = 2_000
 
 
 def build_handover(module: ir.Module) -> None:
-    """Add the functions post, finish and serve."""
+    """Add the functions judge, finish, post and serve."""
+    _judge(module)
     _finish(module)
     _post(module)
     _serve(module)
@@ -109,9 +113,19 @@ def _claimed(b: ir.IRBuilder, state: ir.Value, number: ir.Value, turn: ir.Value)
     return b.extract_value(b.cmpxchg(at, before, turn, "seq_cst", "seq_cst"), 1)
 
 
-def _run(b: ir.IRBuilder, state: ir.Value, number: ir.Value, size: ir.Value) -> None:
-    """Run a claimed share and count it."""
-    _call(b, _read(b, state, KERNEL), number, size, _read(b, state, BLOCK))
+def _run(
+    b: ir.IRBuilder, state: ir.Value, number: ir.Value, size: ir.Value, clock: _Clock | None = None
+) -> None:
+    """Run a claimed share and count it. With a clock, tell for how long this thread was kept from
+    its core meanwhile (reading the clocks takes 0.5 us)."""
+    kernel, block = _read(b, state, KERNEL), _read(b, state, BLOCK)
+    if clock is None:
+        _call(b, kernel, number, size, block)
+    else:
+        began, used = clock.now(), clock.used()
+        _call(b, kernel, number, size, block)
+        kept = b.sub(b.sub(clock.now(), began), b.sub(clock.used(), used))
+        b.atomic_rmw("add", _field(b, state, KEPT), kept, "seq_cst")
     b.atomic_rmw("add", _field(b, state, DONE), I64(1), "seq_cst")
 
 
@@ -147,49 +161,59 @@ def _finish(module: ir.Module) -> None:
     turns.add_incoming(I64(0), rest)
     b.branch(head)
     b.position_at_end(done)
-    waited = b.sub(clock.now(), waits)
+    now = clock.now()
     with b.if_then(b.icmp_signed("!=", awake, I64(0))):
-        _judge(b, state, waited, own)
+        b.call(module.globals["judge"], [state, b.sub(now, waits), own, now])
     b.ret_void()
 
 
 class _Clock:
-    """The time in nanoseconds."""
+    """Times in nanoseconds."""
 
     def __init__(self, b: ir.IRBuilder) -> None:
         self._b = b
         self._at = b.alloca(I64, 2)
 
     def now(self) -> ir.Value:
+        """The time."""
+        return self._read(time.CLOCK_MONOTONIC)
+
+    def used(self) -> ir.Value:
+        """For how long a core has run this thread."""
+        return self._read(time.CLOCK_THREAD_CPUTIME_ID)
+
+    def _read(self, clock: int) -> ir.Value:
         b = self._b
         read = declared(b, "clock_gettime", I32, [I32, I64.as_pointer()])
-        b.call(read, [I32(time.CLOCK_MONOTONIC), self._at])
+        b.call(read, [I32(clock), self._at])
         seconds = b.load(self._at)
         return b.add(b.mul(seconds, I64(10**9)), b.load(b.gep(self._at, [I64(1)])))
 
 
-def _judge(b: ir.IRBuilder, state: ir.Value, waited: ir.Value, own: ir.Value) -> None:
-    """Let the caller run the next kernels alone if it waited for longer than its own share took."""
-    alone, penalty, timely = (
-        _place(b, state, I64(0), at) for at in (ALONE, PENALTY, TIMELY_SO_FAR)
-    )
+def _judge(module: ir.Module) -> None:
+    """judge(state, waited, own, now): let the caller run the next kernels alone if it waited for
+    longer than its own share took, and threads were kept from their cores for half of this wait.
+    All in nanoseconds."""
+    b, (state, waited, own, now) = _function(module, "judge", VOID, 4)
+    alone, penalty, in_time = (_place(b, state, I64(0), at) for at in (ALONE, PENALTY, IN_TIME))
     patient = b.select(b.icmp_signed(">", own, I64(LEAST_LATE)), own, I64(LEAST_LATE))
+    kept = b.shl(_read(b, state, KEPT), I64(1))
     before = b.load(penalty)
-    with b.if_else(b.icmp_signed(">", waited, patient)) as (late, in_time):
-        with late:
-            b.store(before, alone)
-            twice = b.shl(before, I64(1))
-            most = I64(MOST_ALONE)
-            b.store(b.select(b.icmp_signed("<", twice, most), twice, most), penalty)
-            b.store(I64(0), timely)
-        with in_time:
-            many = b.add(b.load(timely), I64(1))
-            enough = b.icmp_signed(">=", many, I64(TIMELY))
-            b.store(b.select(enough, I64(0), many), timely)
-            half = b.ashr(before, I64(1))
-            least = I64(LEAST_ALONE)
-            less = b.select(b.icmp_signed(">", half, least), half, least)
-            b.store(b.select(enough, less, before), penalty)
+    long = b.icmp_signed(">", waited, patient)
+    late = b.and_(long, b.icmp_signed(">", kept, waited))
+    with b.if_then(late):
+        until = b.add(now, before)
+        b.store(until, alone)
+        b.store(until, in_time)
+        twice = b.shl(before, I64(1))
+        most = I64(MOST_ALONE)
+        b.store(b.select(b.icmp_signed("<", twice, most), twice, most), penalty)
+    with b.if_then(b.icmp_signed(">", b.sub(now, b.load(in_time)), before)):
+        b.store(now, in_time)
+        half = b.ashr(before, I64(1))
+        least = I64(LEAST_ALONE)
+        b.store(b.select(b.icmp_signed(">", half, least), half, least), penalty)
+    b.ret_void()
 
 
 def _all_alone(
@@ -226,12 +250,15 @@ def _post(module: ir.Module) -> None:
     """post(state, size, kernel, block) -> the number of members that sleep, each with a mark at
     WAKE; 0 if the kernel has been run."""
     b, (state, size, kernel, block) = _function(module, "post", I64, 4)
-    left = _place(b, state, I64(0), ALONE)
-    with b.if_then(b.icmp_signed(">", b.load(left), I64(0))):
-        b.store(b.sub(b.load(left), I64(1)), left)
-        _all_alone(b, state, size, kernel, block)
-        b.ret(I64(0))
-    for index, value in ((KERNEL, kernel), (BLOCK, block), (DONE, I64(0))):
+    clock = _Clock(b)
+    alone = _place(b, state, I64(0), ALONE)
+    until = b.load(alone)
+    with b.if_then(b.icmp_signed("!=", until, I64(0))):
+        with b.if_then(b.icmp_signed("<", clock.now(), until)):
+            _all_alone(b, state, size, kernel, block)
+            b.ret(I64(0))
+        b.store(I64(0), alone)
+    for index, value in ((KERNEL, kernel), (BLOCK, block), (DONE, I64(0)), (KEPT, I64(0))):
         _write(b, state, index, value)
     _write(b, state, TURN, b.add(_read(b, state, TURN), I64(1)))
     sleepers = b.alloca(I64)
@@ -250,6 +277,7 @@ def _serve(module: ir.Module) -> None:
     """serve(state, number, size): run posted kernels until none comes for a while; then fall asleep
     and return."""
     b, (state, number, size) = _function(module, "serve", VOID, 3)
+    clock = _Clock(b)
     mine = b.add(number, I64(FIELDS))
     last = _place(b, state, number, LAST)
     start, look, work, claimed, wait, sleep, late, out = (
@@ -269,7 +297,7 @@ def _serve(module: ir.Module) -> None:
     b.store(turn, last)
     b.cbranch(_claimed(b, state, number, turn), claimed, wait)
     b.position_at_end(claimed)
-    _run(b, state, number, size)
+    _run(b, state, number, size, clock)
     turns.add_incoming(I64(0), claimed)
     b.branch(look)
     b.position_at_end(wait)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ctypes
 import gc
 import os
 import threading
@@ -12,9 +13,20 @@ import numpy as np
 import pytest
 
 from ops import get_backend
+from ops.cpu.codegen.compiled import addresses
 from ops.cpu.team import team as teams
 from ops.cpu.team.fast import Fast
-from ops.cpu.team.handover import ALONE, ASLEEP, FIELDS
+from ops.cpu.team.handover import (
+    ALONE,
+    ASLEEP,
+    FIELDS,
+    KEPT,
+    LEAST_ALONE,
+    LEAST_LATE,
+    MOST_ALONE,
+    PENALTY,
+    build_handover,
+)
 from ops.cpu.team.team import LINE, Team
 
 
@@ -158,7 +170,7 @@ def test_a_team_ends_a_thread_that_has_not_woken_yet() -> None:
     assert not made.is_alive()
 
 
-def test_the_caller_alone_leaves_the_same_bits_for_as_many_kernels_as_it_is_to() -> None:
+def test_the_caller_alone_leaves_the_same_bits_for_as_long_as_it_is_to() -> None:
     ops = get_backend("cpu", threads=2)
     assert isinstance(ops, Fast)
     rng = np.random.default_rng(2)
@@ -166,9 +178,68 @@ def test_the_caller_alone_leaves_the_same_bits_for_as_many_kernels_as_it_is_to()
     b = rng.standard_normal((512, 256), np.float32)
     expected = ops.matmul(a, b, np.empty((96, 256), np.float32)).copy()
     state = ops.team._state[FIELDS * LINE :]
-    state[ALONE] = 3
-    for left in (2, 1, 0):
+    far = time.monotonic_ns() + 10**12
+    state[ALONE] = far
+    fall_asleep(ops.team)
+    for _ in range(3):
         out = ops.matmul(a, b, np.zeros((96, 256), np.float32))
         np.testing.assert_array_equal(out, expected)
-        assert state[ALONE] == left
+        assert state[ALONE] == far
+        assert state[LINE] == ASLEEP  # nobody woke the other thread
+    state[ALONE] = time.monotonic_ns() - 1
     np.testing.assert_array_equal(ops.matmul(a, b, np.zeros_like(expected)), expected)
+    assert state[ALONE] != far
+
+
+class Judged:
+    """A team's state, and what is found after one kernel. Times in nanoseconds."""
+
+    def __init__(self) -> None:
+        at = addresses("handover", build_handover)("judge")
+        self._judge = ctypes.CFUNCTYPE(None, *[ctypes.c_int64] * 4)(at)
+        self._state = np.zeros((FIELDS + 2) * LINE, np.int64)
+        self.caller = self._state[FIELDS * LINE :]
+        self.caller[PENALTY] = LEAST_ALONE
+        self.now = 10**9
+
+    def kernel(self, own: int, waited: int, kept: int) -> int:
+        """For how long the caller is to run kernels alone from now on."""
+        self.now += own + waited
+        self._state[KEPT * LINE] = kept
+        self._judge(self._state.ctypes.data, waited, own, self.now)
+        return max(int(self.caller[ALONE]) - self.now, 0)
+
+
+def test_a_team_with_unequal_shares_is_not_late() -> None:
+    judged = Judged()
+    for _ in range(20):
+        assert judged.kernel(own=5_000_000, waited=10_000_000, kept=30_000) == 0
+        assert judged.kernel(own=0, waited=3_000_000, kept=0) == 0
+
+
+def test_a_thread_kept_from_its_core_is_late_only_if_the_caller_waits_longer_than_it_computed() -> (
+    None
+):
+    judged = Judged()
+    assert judged.kernel(own=5_000_000, waited=4_000_000, kept=4_000_000) == 0
+    assert judged.kernel(own=0, waited=LEAST_LATE, kept=LEAST_LATE) == 0
+    assert judged.kernel(own=1_000_000, waited=3_000_000, kept=1_600_000) == LEAST_ALONE
+
+
+def test_the_time_alone_doubles_with_each_late_kernel_and_halves_with_each_as_long_in_time() -> (
+    None
+):
+    judged = Judged()
+    for wait in (LEAST_ALONE << doubled for doubled in range(20)):
+        alone = judged.kernel(own=0, waited=3_000_000, kept=3_000_000)
+        assert alone == min(wait, MOST_ALONE)
+        judged.now += alone
+    penalty = MOST_ALONE
+    while penalty > LEAST_ALONE:
+        assert judged.caller[PENALTY] == penalty
+        judged.kernel(own=penalty - 1000, waited=0, kept=0)
+        assert judged.caller[PENALTY] == penalty
+        judged.kernel(own=2000, waited=0, kept=0)
+        penalty //= 2
+    assert judged.kernel(own=10 * MOST_ALONE, waited=0, kept=0) == 0
+    assert judged.caller[PENALTY] == LEAST_ALONE
