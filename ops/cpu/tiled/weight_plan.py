@@ -14,7 +14,10 @@ from ops.cpu.tiled.image_plan import COPY_BYTES, FLOAT, Steps, Sweep, Tables
 from ops.cpu.tiled.weights import tiled_total, weights_kernel
 
 PARTS = 8  # most parts of the sums, usually
-PART_BYTES = 1 << 20  # of all parts, if there are several
+# Bytes of all parts, if there are several: so many, or this share of dy's. Threads that share no
+# parts copy all of dy each, which takes a third of the pass.
+PART_BYTES = 1 << 20
+PART_SHARE = 1 / 4
 LEAST_SHARE = 2 * SIDE  # channels of a share, if there are so many
 TILE = SIDE // 2
 
@@ -35,7 +38,7 @@ class WeightPlan:
         w_row = aligned(s.channels * FLOAT)
         w_part = taps * s.outputs * w_row
         units = s.images // self._images * -(-s.rows.results // self._high)
-        parts = max(1, min(self.most_parts, units, PART_BYTES // (s.groups * w_part)))
+        parts = self._parts(units, s.groups * w_part)
         self.in_place = taps == parts == 1
         if self.in_place:
             w_row = s.channels * FLOAT
@@ -59,6 +62,13 @@ class WeightPlan:
         self.total = tiled_total.block(**totals, transpose=movers().transpose)
         self.sums_bytes = 0 if self.in_place else aligned(s.groups * parts * w_part)
         self.bytes: int = self.sums_bytes + threads * self.block.scratch_each
+
+    def _parts(self, units: int, part_bytes: int) -> int:
+        """The parts of the sums: a power of two, so that threads get as many each."""
+        s = self._s
+        gradients = s.images * s.rows.results * s.columns.results * s.outputs * s.groups * 2
+        room = max(PART_BYTES, int(gradients * PART_SHARE)) // part_bytes
+        return 1 << max(1, min(self.most_parts, units, room)).bit_length() - 1
 
     def _kernel(self, x: Steps, y: Steps) -> Generated:
         return weights_kernel(x.stored, y.stored)
