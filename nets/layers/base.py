@@ -203,6 +203,19 @@ class Layer:
         """Whether a gradient changes a parameter of the layer."""
         return not self.frozen and any(param.lr_mult for param in self.params)
 
+    def unlearned(self, at: int) -> bool:
+        """Whether the rate of parameter number `at` is 0, so that its gradient need not be
+        computed: zeros stand for it, as in Caffe. A backend that records repeats only operations,
+        and a fill is none, so it computes the gradient."""
+        return not self.params[at].lr_mult and not self.ops.records
+
+    def no_gradient(self, at: int, out: Blobs | None) -> Array:
+        """Return zeros for the gradient of parameter number `at`, in `out[at]` if it is given."""
+        if not out:
+            return self.ops.zeros(self.params[at].shape, self.dtype)
+        out[at][...] = 0
+        return out[at]
+
     def seen(self, run: Run) -> Run:
         """Return the pass as the layer sees it: in the layer's own phase, if it has one."""
         return replace(run, phase=self.phase) if self.phase else run

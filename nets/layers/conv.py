@@ -73,20 +73,30 @@ class Windowed(Layer):
         x = values.bottoms[0]
         dy = grads[0]
         assert dy is not None
-        of_parameters, of_bottom = self._back()
-        bias = len(self.params) > 1
-        params: tuple[Array, ...] = ()
-        if not self.frozen:
-            dw, db = of_parameters(
-                x, dy, self.geometry, self.params[0].shape, bias=bias,
-                out_w=out[0] if out else None, out_b=out[1] if out and bias else None,
-            )  # fmt: skip
-            params = (dw,) if db is None else (dw, db)
+        params = () if self.frozen else self._of_parameters(x, dy, out)
         dx = None
         if wanted[0]:
+            _, of_bottom = self._back()
             dx = self.buffer("bottom", x.shape)
             of_bottom(dy, values.blobs[0], self.geometry, x.shape, out=dx)
         return [dx], params
+
+    def _of_parameters(self, x: Array, dy: Array, out: Blobs | None) -> tuple[Array, ...]:
+        """Return the gradients of the weight and the bias, in `out` if it is given."""
+        bias = len(self.params) > 1
+        out_b = out[1] if out and bias else None
+        db: Array | None = None
+        if self.unlearned(0):
+            dw = self.no_gradient(0, out)
+            if bias:
+                db = self.ops.channel_sums(dy, out=out_b)
+        else:
+            of_parameters, _ = self._back()
+            dw, db = of_parameters(
+                x, dy, self.geometry, self.params[0].shape, bias=bias,
+                out_w=out[0] if out else None, out_b=out_b,
+            )  # fmt: skip
+        return (dw,) if db is None else (dw, db)
 
 
 @register("Convolution")

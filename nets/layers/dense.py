@@ -119,8 +119,11 @@ class InnerProduct(Layer):
     def _of_parameters(self, dy_NO: Array, out: Blobs | None) -> tuple[Array, ...]:
         """Return the gradients of the weight and the bias, in `out` if it is given."""
         bias = len(self.params) > 1
-        out_w = self._turned(out[0]) if out else None
         out_b = out[1] if out and bias else None
+        if self.unlearned(0):
+            dw = self.no_gradient(0, out)
+            return (dw, self.ops.channel_sums(dy_NO, out=out_b)) if bias else (dw,)
+        out_w = self._turned(out[0]) if out else None
         if self.unit_parts:
             dw, db = self._gradients(dy_NO, out_w, out_b)
         else:

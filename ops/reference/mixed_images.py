@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import functools
 from typing import overload
 
 import numpy as np
 
-from ops.errors import BFLOAT16, Array
+from ops.errors import BFLOAT16, Array, Shape
 
 
 def any_narrow(*images: Array) -> bool:
@@ -27,6 +28,11 @@ def checked(x: Array | None) -> Array | None:
     reference, which knows one type in a call."""
     if x is None or getattr(x, "dtype", None) != BFLOAT16:
         return x
-    one = np.zeros((1,) * x.ndim, np.float32)
-    writeable = getattr(x.flags, "writeable", True)
-    return np.lib.stride_tricks.as_strided(one, x.shape, (0,) * x.ndim, writeable=writeable)
+    return _made_up(tuple(x.shape), getattr(x.flags, "writeable", True))
+
+
+@functools.lru_cache(maxsize=1024)  # a step asks for each of its shapes several times
+def _made_up(shape: Shape, writeable: bool) -> Array:
+    """A float32 array of this shape over one number."""
+    one = np.zeros((1,) * len(shape), np.float32)
+    return np.lib.stride_tricks.as_strided(one, shape, (0,) * len(shape), writeable=writeable)

@@ -78,6 +78,7 @@ def test_convolution_refuses_malformed_input_and_reports_the_found_values(
 
 def test_a_read_only_destination_is_refused(backend: Backend):
     out = DY.copy()
+    backend.conv_forward(X, W, B, G, out=out)
     out.flags.writeable = False
     with pytest.raises(OpsError, match="read-only"):
         backend.conv_forward(X, W, B, G, out=out)

@@ -9,8 +9,11 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from ops import OpsError, get_backend
 from ops.cpu.elementwise import pooling
 from ops.cpu.team import operands, streams
+from ops.cpu.team.image_layout import empty_images
+from ops.geometry import ConvGeometry
 from ops.reference import (
     activation,
     broadcast,
@@ -165,3 +168,41 @@ def test_cases_beyond_the_kernels_are_still_computed_by_the_reference(fast, monk
     x = np.array([[-1.0, 2.0]])
     assert fast.relu_forward(x).tolist() == [[0.0, 2.0]]
     assert len(seen) == 1
+
+
+@pytest.mark.parametrize("written", ["y", "dx", "dw", "db"])
+def test_a_convolution_computed_before_still_refuses_a_read_only_destination(written: str) -> None:
+    ops = get_backend("cpu", threads=1)
+    geometry = ConvGeometry(kernel=(3, 3))
+    x, dx = (empty_images((2, 16, 6, 6)) for _ in range(2))
+    y, dy = (empty_images((2, 8, 4, 4)) for _ in range(2))
+    x[...] = dy[...] = 1
+    w = np.ones((8, 16, 3, 3), np.float32)
+    dw, db = np.empty_like(w), np.empty(8, np.float32)
+
+    def compute() -> None:
+        ops.conv_forward(x, w, None, geometry, y)
+        ops.conv_backward_data(dy, w, geometry, x.shape, dx)
+        ops.conv_backward_weights(x, dy, geometry, w.shape, bias=True, out_w=dw, out_b=db)
+
+    compute()
+    compute()
+    {"y": y, "dx": dx, "dw": dw, "db": db}[written].flags.writeable = False
+    with pytest.raises(OpsError, match="read-only"):
+        compute()
+
+
+def test_a_convolution_computed_before_takes_images_at_odd_addresses() -> None:
+    ops = get_backend("cpu", threads=1)
+    geometry = ConvGeometry(kernel=(1, 1))
+    memory = np.zeros(2 * 16 * 4 * 4 * 4 + 64, np.uint8)
+    w = np.random.default_rng(1).standard_normal((8, 16, 1, 1)).astype(np.float32)
+    start = -memory.ctypes.data % 64
+    results = []
+    for at in (0, 0, 1, 2):
+        whole = memory[start + at : start + at + 2 * 16 * 4 * 4 * 4].view(np.float32)
+        x = whole.reshape(4, 4, 2, 16).transpose(2, 3, 0, 1)
+        x[...] = np.random.default_rng(2).standard_normal(x.shape)
+        results.append(ops.conv_forward(x, w, None, geometry, empty_images((2, 8, 4, 4))))
+    for found in results[1:]:
+        np.testing.assert_allclose(found, results[0], rtol=1e-5, atol=1e-6)
