@@ -61,7 +61,7 @@ def main(arguments: list[str] | None = None) -> int:
         parser.error(f"--data: {given.data} has no {', '.join(lost)}")
     size = Size(given.epochs, given.batch, given.threads)
     try:
-        record = compared(given.data, size, given.seeds, Kept(given.kept))
+        record = compared(given.data.resolve(), size, given.seeds, Kept(given.kept))
     except Failed as failed:
         print(f"a training failed; the trials before it are kept in {given.kept}:\n{failed}")
         return 1
