@@ -37,7 +37,7 @@ from ops.geometry import ConvGeometry, PoolGeometry
 from ops.interface.backend import Backend
 from ops.interface.pixels import ImageForm
 from ops.interface.updates import Parameter
-from ops.recording import Recording
+from ops.recording import Program, Recording
 
 __all__ = [
     "BFLOAT16",
@@ -51,6 +51,7 @@ __all__ = [
     "OpsError",
     "Parameter",
     "PoolGeometry",
+    "Program",
     "Recording",
     "Shape",
     "get_backend",

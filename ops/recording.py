@@ -47,6 +47,18 @@ class Recording:
             call()
 
 
+class Program(Protocol):
+    """Work of a processor's kernels that can be done again, on the same arrays."""
+
+    @property
+    def moved(self) -> bool:
+        """Whether scratch memory of the backend has moved since, so that the work must be recorded
+        anew."""
+
+    def run(self) -> None:
+        """Do the work."""
+
+
 class Sender(Protocol):
     """The numbers that replays read, sent to the device again and again. They are written to one of
     the `rooms`, which are arrays of bytes."""

@@ -201,6 +201,34 @@ class FedNet(PartOfNet):
         """Make the next pass like the first one: no layer keeps its state."""
         self._rows = 0
 
+    def blob(self, name: str) -> Array:
+        """Return blob `name` of this pass (its last value) in the net's dtype."""
+        i = self._index(name)
+        if self._reuses and name not in (*self.outputs, *self.inputs, *self.boundary):
+            raise NetError(
+                f"blob '{name}': its memory is reused in the pass; build the net with "
+                "memory='kept' to read it"
+            )
+        found = self._given(i)
+        return found if self._value(i).dtype is None else found.astype(self.dtype)
+
+    def grad(self, name: str) -> Array:
+        """Return the gradient of boundary or input blob `name` after backward has reached it.
+        Returns zeros if no gradient reached it."""
+        i = self._inputs[name] if name in self._inputs else self._index(name)
+        found = self._gradients.of(i)
+        if found is None:
+            return self.ops.zeros(self._value(i).shape, self.dtype)
+        return found if self._value(i).dtype is None else found.astype(self.dtype)
+
+    def blob_rows(self, name: str) -> Array:
+        """Return boundary blob `name` of this pass with its rows on axis 0."""
+        return self.blob(name) if self.streams is None else turned(self.blob(name))
+
+    def grad_rows(self, name: str) -> Array:
+        """Return the gradient of boundary or input blob `name` with its rows on axis 0."""
+        return self.grad(name) if self.streams is None else turned(self.grad(name))
+
     # inside
 
     @property

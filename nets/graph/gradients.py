@@ -42,6 +42,14 @@ class Gradients:
         """Return the gradient of value `i`, as its two parts if they are kept apart."""
         return [self.of(i), *self._second.get(i, ())]
 
+    def put(self, i: int, parts: Sequence[Array | None]) -> None:
+        """Make these the parts of the gradient of value `i`."""
+        first, *second = parts
+        if first is not None:
+            self._of[i] = first
+        if second:
+            self._second[i] = (second[0],)  # type: ignore[assignment]
+
     def add(self, i: int, grad: Array) -> None:
         """Add a gradient to value `i`. The first gradient is kept by reference; the sum of two is
         another array, unless they are kept apart."""

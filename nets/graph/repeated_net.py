@@ -78,3 +78,20 @@ class RepeatedNet(FedNet):
     def take(self, results: PassResults) -> None:
         """Note that the present pass has these results."""
         self._arrays = dict(results.arrays)
+
+    def scalars(self) -> dict[str, float]:
+        """Return every loss and accuracy that was computed in this pass, and their weighted total
+        under "loss".
+
+        Every top with a loss weight counts, by the sum of its numbers, as in Caffe.
+        """
+        return self.scalars_later()()
+
+    def scalars_later(self) -> Callable[[], dict[str, float]]:
+        """Return a function that waits for `scalars()` of this pass. It may be called in a later
+        pass."""
+        return self.results().scores()
+
+    def label_counts(self) -> tuple[int, ...]:
+        """Return the counts of the last layer that counts labels in a test (its `label_counts`)."""
+        return next(filter(None, (node.layer.label_counts() for node in reversed(self.nodes))), ())

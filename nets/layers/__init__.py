@@ -5,7 +5,7 @@ base         The base class of all layers
 data         Layers whose tops are inputs of the net (Caffe's `Data`, `ImageData`, `HDF5Data`,
              `MemoryData`, `Input`)
 constant     Layers without bottoms that fill their own tops (Caffe's `DummyData`, `Parameter`)
-conv         Convolution and its transpose (Caffe's `Convolution`, `Deconvolution`)
+conv         Convolution (Caffe's `Convolution`): groups, dilation, rectangular kernels
 pool         Pooling (Caffe's `Pooling` and `SPP`, by MAX, AVE or STOCHASTIC), and average pooling
              to a given size (`AdaptivePooling`)
 dense        Fully connected layers and tables (Caffe's `InnerProduct`, `Embed`)
@@ -34,6 +34,7 @@ windows      Reader of the height/width pairs in convolution and pooling paramet
 run          One pass as its layers see it: the rows, and random numbers that belong to rows
 depthwise    Depthwise convolution, as forks of Caffe name it
 arrange      Layers that move numbers to other places
+deconv       The transpose of a convolution (Caffe's `Deconvolution`)
 
 Importing a family registers its kinds. The arithmetic is in `ops`.
 """
@@ -45,6 +46,7 @@ from nets.layers import (
     constant,
     conv,
     data,
+    deconv,
     dense,
     depthwise,
     dropout,
@@ -76,6 +78,7 @@ __all__ = [
     "constant",
     "conv",
     "data",
+    "deconv",
     "dense",
     "depthwise",
     "dropout",

@@ -91,6 +91,8 @@ class Layer:
     passes_gradient       a bottom's gradient may be a view of the top's gradient
     labels                index of the bottom that must not depend on parameters
     takes_soft            as labels it takes arrays of the scores' shape, such as probabilities
+    repeats               programs may do its work (`nets.graph.programs`): its own Python only
+                          calls operations, and keeps nothing that differs from pass to pass
     time_first            its bottoms are (T, N, ...): T steps of time of N streams
 
     Attributes for the memory plan:
@@ -121,6 +123,7 @@ class Layer:
     labels: ClassVar[int | None] = None
     takes_soft: ClassVar[bool] = False
     time_first: ClassVar[bool] = False
+    repeats: bool = False  # not inherited: a subclass may do other work
     planned: ClassVar[bool] = False
     views: bool = False
     view_of: int = 0
@@ -132,6 +135,11 @@ class Layer:
     takes_bfloat16: bool = False
 
     phase: str  # the layer's own phase, which replaces the net's; "" if it has none
+
+    def __init_subclass__(cls, **options: Any) -> None:
+        super().__init_subclass__(**options)
+        if "repeats" not in vars(cls):
+            cls.repeats = False
 
     def __init__(self, spec: LayerSpec, ops: Backend, dtype: Any = np.float32) -> None:
         self.proto = spec.proto

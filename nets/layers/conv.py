@@ -1,5 +1,5 @@
-"""Convolution and its transpose (Caffe's `Convolution`, `Deconvolution`): groups, dilation,
-rectangular kernels."""
+"""Convolution (Caffe's `Convolution`): groups, dilation, rectangular kernels. Also the base class
+of convolution and its transpose."""
 
 import math
 from collections.abc import Callable, Sequence
@@ -17,8 +17,14 @@ class Windowed(Layer):
     bias (K,)."""
 
     planned = True
+
     reads_tops = False
     top_shape: Shape
+
+    @property
+    def repeats(self) -> bool:  # type: ignore[override]  # zeros are no operation
+        """Whether programs may repeat the layer's passes."""
+        return self.frozen or not self.unlearned(0)
 
     def _shape(self, shapes: list[Shape], setup: Setup) -> list[Shape]:
         p = self.proto.convolution_param
@@ -104,6 +110,7 @@ class Convolution(Windowed):
     """x (N, C, H, W), weight (K, C/group, kh, kw), bias (K,) -> y (N, K, OH, OW). Sizes are rounded
     down."""
 
+    repeats = Windowed.repeats
     rectifies = True
     takes_bfloat16 = True
 
@@ -133,27 +140,3 @@ class Convolution(Windowed):
 
     def _back(self) -> Backward:
         return self.ops.conv_backward_weights, self.ops.conv_backward_data
-
-
-@register("Deconvolution")
-class Deconvolution(Windowed):
-    """x (N, C, H, W), weight (C, K/group, kh, kw), bias (K,) -> y (N, K, OH, OW). A convolution of
-    the same window maps y back to the shape of x.
-
-    OH = stride (H - 1) + extent - 2 pad.
-    """
-
-    def products(self, bottoms: Sequence[Shape], tops: Sequence[Shape]) -> int:
-        return math.prod(bottoms[0]) * math.prod(self.params[0].shape[1:])
-
-    def _shapes(self, shape: Shape, outputs: int) -> tuple[Shape, Shape]:
-        weight = (shape[1], outputs // self.geometry.groups, *self.geometry.kernel)
-        return weight, self.geometry.transposed_shape(shape, outputs)
-
-    def forward(self, bottoms: list[Array], blobs: Blobs, run: Run) -> list[Array]:
-        bias = blobs[1] if len(self.params) > 1 else None
-        out = self.buffer("top", self.top_shape)
-        return [self.ops.deconv_forward(bottoms[0], blobs[0], bias, self.geometry, out=out)]
-
-    def _back(self) -> Backward:
-        return self.ops.deconv_backward_weights, self.ops.deconv_backward_data

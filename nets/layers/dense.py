@@ -38,6 +38,11 @@ class InnerProduct(Layer):
     # is a sum over all units; it is added up in pairs of these groups.
     unit_parts: Sequence[slice] = ()
 
+    @property
+    def repeats(self) -> bool:  # type: ignore[override]
+        """Whether programs may repeat the layer's passes: no array is copied to get its shape."""
+        return self._plain and (self.frozen or not self.unlearned(0))
+
     def needs(self, bottoms: Sequence[Shape], tops: Sequence[Shape], training: bool) -> list[Need]:
         found = [Need("top", (self.rows, self.top_shape[-1]), TOP)]
         if self.flattens:
@@ -74,6 +79,7 @@ class InnerProduct(Layer):
         self.rows = math.prod(outer)
         self.top_shape = (*outer, int(p.num_output))
         self.flattens = axis == 1 and self.reorders(shapes[0])
+        self._plain = self.flattens or len(shapes[0]) == 2
         return [self.top_shape]
 
     def forward(self, bottoms: list[Array], blobs: Blobs, run: Run) -> list[Array]:

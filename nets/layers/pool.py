@@ -38,6 +38,11 @@ class Pooling(Layer):
     reads_bottoms = False
     reads_tops = False
 
+    @property
+    def repeats(self) -> bool:  # type: ignore[override]
+        """Whether programs may repeat the layer's passes: nothing is drawn, no places are given."""
+        return self.geometry.mode != "STOCHASTIC" and len(self.proto.top) == 1
+
     def needs(self, bottoms: Sequence[Shape], tops: Sequence[Shape], training: bool) -> list[Need]:
         found = super().needs(bottoms, tops, training)
         if self.geometry.mode != "AVE" and (training or len(tops) > 1):

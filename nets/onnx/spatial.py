@@ -12,7 +12,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from nets.layers.conv import Convolution, Deconvolution
+from nets.layers.conv import Convolution
+from nets.layers.deconv import Deconvolution
 from nets.layers.normalise import LRN
 from nets.layers.pool import SPP, AdaptivePooling, Pooling
 from nets.onnx.graph_builder import Step, converts

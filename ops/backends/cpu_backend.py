@@ -6,7 +6,8 @@ Results are stored as [H][W][N][C] behind logical NCHW views.
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Callable
+from typing import Any, TypeVar
 
 import numpy as np
 
@@ -29,11 +30,15 @@ from ops.cpu.gemm.bfloat16_choice import best_blocks
 from ops.cpu.gemm.products import BFLOAT16
 from ops.cpu.recurrent.recurrent import RecurrentKernels
 from ops.cpu.team.image_layout import TO_LOGICAL, empty_aligned, empty_images
+from ops.cpu.team.operands import seen
+from ops.cpu.team.programs import Recorder
 from ops.cpu.team.team import Team
 from ops.cpu.team.workspace import Workspace
 from ops.errors import Array, Shape, check_choice
 from ops.interface.backend import Backend
+from ops.recording import Program
 
+Result = TypeVar("Result")
 PRECISIONS = ("exact", "fast", BFLOAT16)
 
 
@@ -61,7 +66,6 @@ class CpuBackend(
     to it where that is faster. Raises KernelsMissing if it is faster nowhere on this processor."""
 
     name = "cpu"
-    xp = np
     channels_last = joins = compiles = True
 
     def __init__(
@@ -76,8 +80,31 @@ class CpuBackend(
         self.team = Team(threads)
         self.workspace = Workspace()
 
+    @property
+    def xp(self) -> Any:  # the caller may do something that no program repeats
+        """NumPy."""
+        self.team.spoil()
+        return np
+
+    @property
+    def programs(self) -> bool:  # type: ignore[override]  # lowering computes by NumPy, too
+        """Whether `program_of` is implemented."""
+        return self.b_p is None
+
+    def place_of(self, array: Array | None) -> tuple[Any, ...] | None:
+        return None if array is None else seen(array)[1:]
+
+    def program_of(self, work: Callable[[], Result]) -> tuple[Result, Program | None]:
+        recorder = self.team.recorder = Recorder()
+        try:
+            result = work()
+        finally:
+            self.team.recorder = None
+        return result, recorder.program(self.team, self.workspace)
+
     def empty(self, shape: Shape, dtype: Any = np.float32) -> Array:
         """Images (N, C, H, W) lie in memory as [H][W][N][C]."""
+        self.team.spoil()  # the next result would lie elsewhere
         if self.memory is not None:
             return super().empty(shape, dtype)
         return empty_images(shape, dtype) if len(shape) == 4 else empty_aligned(shape, dtype)

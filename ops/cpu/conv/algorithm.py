@@ -78,6 +78,7 @@ class Converted:
         self, shape: ConvShape, inner: Convolution, team: Team, workspace: Workspace
     ) -> None:
         self._inner = inner
+        self._team = team
         self._streams = Streams(team)
         self._workspace = workspace
         self._begin = aligned(inner.workspace_bytes)
@@ -124,7 +125,7 @@ class Converted:
     def _copy(self, source: Array, target: Array) -> None:
         """Copy images to others of their shape, unless they are the same."""
         if source is not target and not self._streams.run(CONVERT, (target, source)):
-            target[...] = source
+            self._team.do(np.copyto, target, source)
 
 
 def _bytes(shape: Shape) -> int:

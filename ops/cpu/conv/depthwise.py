@@ -196,14 +196,12 @@ class Depthwise:
 
     def forward(self, x: Array, w: Array, b: Array | None, y: Array, floor: float = OPEN) -> None:
         """y = max(x * w + b, floor): floor 0 rectifies."""
-        np.take(w, self._by_output, out=self._weights, mode="clip")
-        self._table[-1] = 0 if b is None else b
+        self.team.do(self._pack, w, self._by_output, b)
         self._forward.run(self.team, x, self._table.ctypes.data, y, floor)
 
     def backward_data(self, dy: Array, w: Array, dx: Array) -> None:
         """dx, the gradient by x."""
-        np.take(w, self._by_channel, out=self._weights, mode="clip")
-        self._table[-1] = 0
+        self.team.do(self._pack, w, self._by_channel, None)
         self._data.run(self.team, dy, self._table.ctypes.data, dx, OPEN)
 
     def backward_weights(self, x: Array, dy: Array, dw: Array) -> None:
@@ -211,7 +209,12 @@ class Depthwise:
         self._total.w = self.workspace.take(self.workspace_bytes)
         self._gradient.run(self.team, x, self._total.w, dy)
         self.team.run(depthwise_total, self._total)
-        np.take(self._weights, self._places, out=dw, mode="clip")
+        self.team.do(np.take, self._weights, self._places, out=dw, mode="clip")
+
+    def _pack(self, w: Array, order: Array, b: Array | None) -> None:
+        """Fill the table with weights in this order and biases."""
+        np.take(w, order, out=self._weights, mode="clip")
+        self._table[-1] = 0 if b is None else b
 
 
 def _block(shape: ConvShape, target: Shape, pad: Pair, step: int = 1) -> Block:

@@ -73,6 +73,7 @@ class Direct:
             if len(kept) >= KEPT:
                 kept.clear()
             works = kept[key] = tuple(make(steps_of(x), steps_of(y)))
+        self.team.hold(works)
         return works
 
     def _convolve(

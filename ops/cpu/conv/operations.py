@@ -60,10 +60,8 @@ class Convolutions(LoweredConvolutions):
             algorithm = self._found[key] = self.chooser(shape, FORWARD, any_narrow(x, y))
         else:
             y = out
-        w = np.ascontiguousarray(w)
-        algorithm.forward(
-            x, w, None if b is None else np.ascontiguousarray(b), y, RECTIFY if rectify else OPEN
-        )
+        beside = None if b is None else self._beside(b)
+        algorithm.forward(x, self._beside(w), beside, y, RECTIFY if rectify else OPEN)
         return y
 
     def conv_backward_data(
@@ -82,7 +80,7 @@ class Convolutions(LoweredConvolutions):
             algorithm = self._found[key] = self.chooser(shape, DATA, any_narrow(dy, dx))
         else:
             dx = out
-        algorithm.backward_data(dy, np.ascontiguousarray(w), dx)
+        algorithm.backward_data(dy, self._beside(w), dx)
         return dx
 
     def conv_backward_weights(
@@ -103,6 +101,8 @@ class Convolutions(LoweredConvolutions):
             conv.check_backward_weights(checked(x), checked(dy), geometry, w_shape, out_w, out_b)
             shape = ConvShape(x.shape, w_shape[0], geometry)
             algorithm = self._found[key] = self.chooser(shape, WEIGHTS, any_narrow(x, dy))
+        if out_w is None:
+            self.team.spoil()  # the next result would lie elsewhere
         dw = np.empty(w_shape, F32) if out_w is None else out_w
         algorithm.backward_weights(x, dy, dw)
         return dw, self.channel_sums(dy, out_b) if bias else None
@@ -115,6 +115,13 @@ class Convolutions(LoweredConvolutions):
             return super().conv_scratch(in_shape, w_shape, geometry, training=training)
         shape = ConvShape(tuple(in_shape), w_shape[0], geometry)
         return self.chooser.scratch(shape, training, narrow)
+
+    def _beside(self, x: Array) -> Array:
+        """x, or a copy of it whose numbers lie side by side."""
+        if x.flags.c_contiguous:
+            return x
+        self.team.spoil()
+        return np.ascontiguousarray(x)
 
     def _fits(self, first: Array, second: Array, out: Array | None, *, channels: str) -> bool:
         """Whether the kernels can read the operands: images with channels side by side, and float32

@@ -111,7 +111,10 @@ class Activations(Fast):
         return dx if done else super().clip_backward(dy, x, least, most, out)
 
     def copy(self, x: Array, out: Array) -> Array:
-        return out if self.streams.run(COPY, (out, x)) else super().copy(x, out)
+        if self.streams.run(COPY, (out, x)):
+            return out
+        self.team.spoil()
+        return super().copy(x, out)
 
     def add(self, a: Array, b: Array, out: Array | None = None) -> Array:
         total = self.like(a, out)

@@ -114,6 +114,7 @@ class NormScale(Normalisation):
         )
         if found is not None:
             return found
+        self.team.spoil()
         return super().norm_scale_forward(
             x, gamma, beta, eps=eps, statistics=statistics, activation=activation, addend=addend,
             out=out, mean=mean, variance=variance,
@@ -143,7 +144,7 @@ class NormScale(Normalisation):
             mean, variance = statistics
         else:
             mean, variance = (
-                np.empty(x.shape[1], F32) if a is None else a for a in (mean, variance)
+                self.empty((x.shape[1],)) if a is None else a for a in (mean, variance)
             )
         inputs = (x,) if addend is None else (x, addend)
         stream = FORWARD[kind, addend is not None]
@@ -200,10 +201,12 @@ class NormScale(Normalisation):
                         setattr(plan.block, name, number)
                     self._sum_gated(plan, dy, x, mean, factor, beta, dbeta, slope)
                 else:
-                    dbeta[...], slope[...] = sums
+                    for into, found in zip((dbeta, slope), sums, strict=True):
+                        self.team.do(np.copyto, into, found)
                 self.streams.run(FINISH, finish, (eps, 0.0 if fixed else channels / dy.size))
                 self.streams.run(stream, operands, numbers, axis=1)
                 return dx, dgamma, dbeta
+        self.team.spoil()
         return super().norm_scale_backward(
             dy, x, gamma, beta, mean, variance, eps=eps, fixed=fixed, activation=activation,
             sums=sums, out=out, out_gamma=out_gamma, out_beta=out_beta,

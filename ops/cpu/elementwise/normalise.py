@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -37,6 +38,15 @@ DIVIDE = Stream(
 NORMALISE_BACK = Stream(
     "normalise_back", "dx", "dy y", _without_mean_and_slope, fixed="mean slope inverse"
 )
+
+ADDED = Stream(
+    "norm_added",
+    "first second",
+    "mean variance",
+    lambda c, mean, variance, of_mean, of_variance: [mean * of_mean, variance * of_variance],
+    "of_mean of_variance",
+)
+FILL = Stream("fill", "y", "x", lambda c, x, filled: [filled], "filled")
 
 
 class Moments:
@@ -94,7 +104,7 @@ class Normalisation(Reductions):
                 return None
             mean, variance = statistics
         else:
-            mean, variance = (np.empty(channels, F32) if a is None else a for a in (mean, variance))
+            mean, variance = (self.empty((channels,)) if a is None else a for a in (mean, variance))
         if not self.streams.fits(NORMALISE, (y, x, mean, inverse), 1):
             return None
         if statistics is None and not self.measure(x, mean, variance):
@@ -140,6 +150,15 @@ class Normalisation(Reductions):
         self.team.run(plan.kernel, block)
         self.team.run(join_moments, join)
         return True
+
+    def norm_added(
+        self, mean: Array, variance: Array, share: float, unbiased: float, out: Sequence[Array]
+    ) -> None:
+        first, second, weight = out
+        run = self.streams.run
+        done = run(ADDED, (first, second, mean, variance), (share, unbiased))
+        if not (done and run(FILL, (weight, weight), (share,))):
+            super().norm_added(mean, variance, share, unbiased, out)
 
     def batch_norm_backward(
         self,

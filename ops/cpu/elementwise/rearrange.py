@@ -102,6 +102,7 @@ class Rearrangement(Fast):
 
     def unflatten(self, dy: Array, in_shape: Shape, out: Array | None = None) -> Array:
         if len(in_shape) != 4 or dy.ndim != 2 or dy.dtype != F32:
+            self.team.spoil()
             return super().unflatten(dy, in_shape, out)
         dx = images_like(tuple(in_shape), out)
         images = in_shape[0]
@@ -109,6 +110,7 @@ class Rearrangement(Fast):
         pixels = in_shape[2] * in_shape[3]
         fits = dx.shape == tuple(in_shape) and _pixels(dx) and dx.flags.writeable
         if not fits or not _table(dy, images, channels * pixels):
+            self.team.spoil()
             return super().unflatten(dy, in_shape, out)
         block = turn.block(
             x=address(dy),

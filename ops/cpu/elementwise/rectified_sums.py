@@ -11,12 +11,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-import numpy as np
-
 from ops.cpu.elementwise.norm_scale import NormScale
 from ops.cpu.elementwise.reduce import RowSums, plain
 from ops.cpu.elementwise.sums import rectified_sums, total_sums
-from ops.cpu.team.operands import F32, address, goes_past, rows_of
+from ops.cpu.team.operands import address, goes_past, rows_of
 from ops.errors import Array
 
 KERNELS = {count: rectified_sums(count) for count in (1, 2)}
@@ -45,11 +43,12 @@ class RectifiedSums(NormScale):
         if plan is not None and g.flags.writeable:
             channels = y.shape[1]
             sums, products = (
-                np.empty(channels, F32) if a is None else a for a in (out_sums, out_products)
+                self.empty((channels,)) if a is None else a for a in (out_sums, out_products)
             )
             if plain(mean, channels, False) and plain(sums, channels) and plain(products, channels):
                 self._rectify(plan, arrays, mean, sums, products)
                 return g, sums, products
+        self.team.spoil()
         return super().rectified_sums(
             gradients, y, x, mean, out=out, out_sums=out_sums, out_products=out_products
         )

@@ -56,6 +56,7 @@ class DenseKernels(Backend):
                 )
             plan = self._made(key, a, b, out)
         if plan is None or not self._run(plan, a, b, out):
+            self.team.spoil()
             np.matmul(a, b, out=out)
         return out
 

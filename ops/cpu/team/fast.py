@@ -34,7 +34,10 @@ class Fast(Widened):
 
     def like(self, x: Array, out: Array | None) -> Array:
         """`out`, or a new array laid out as x."""
-        return np.empty_like(x) if out is None else out
+        if out is None:
+            self.team.spoil()  # the next result would lie elsewhere
+            return np.empty_like(x)
+        return out
 
 
 def images_like(shape: Shape, out: Array | None, dtype: np.dtype[np.generic] = F32) -> Array:

@@ -57,10 +57,12 @@ POLITE = 2_000
 
 
 def build_handover(module: ir.Module) -> None:
-    """Add the functions judge, finish, post and serve."""
+    """Add the functions judge, finish, post, sequence
+    and serve."""
     _judge(module)
     _finish(module)
     _post(module)
+    _sequence(module)
     _serve(module)
 
 
@@ -271,6 +273,26 @@ def _post(module: ir.Module) -> None:
     with b.if_then(b.icmp_signed("==", b.load(sleepers), I64(0))):
         b.call(module.globals["finish"], [state, size, kernel, block, I64(1)])
     b.ret(b.load(sleepers))
+
+
+def _sequence(module: ir.Module) -> None:
+    """sequence(state, size, calls, first, end) -> 2^16 times the number of the kernel whose threads
+    must be woken, plus how many; 2^16 times `end` if all have been run. `calls`: for each kernel
+    its address and its block."""
+    b, (state, size, calls, first, end) = _function(module, "sequence", I64, 5)
+    table = b.inttoptr(calls, I64.as_pointer())
+    alone = b.icmp_signed("==", size, I64(1))
+    with _each(b, first, end) as number:
+        at = b.shl(number, I64(1))
+        kernel, block = (b.load(b.gep(table, [b.add(at, I64(k))])) for k in (0, 1))
+        with b.if_else(alone) as (one, several):
+            with one:
+                _call(b, kernel, I64(0), size, block)
+            with several:
+                asleep = b.call(module.globals["post"], [state, size, kernel, block])
+                with b.if_then(b.icmp_signed("!=", asleep, I64(0))):
+                    b.ret(b.or_(b.shl(number, I64(16)), asleep))
+    b.ret(b.shl(end, I64(16)))
 
 
 def _serve(module: ir.Module) -> None:

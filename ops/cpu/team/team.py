@@ -17,6 +17,7 @@ import os
 import threading
 import weakref
 from collections.abc import Callable
+from functools import cached_property, partial
 
 import numpy as np
 
@@ -24,6 +25,7 @@ from ops.cpu.codegen.compiled import addresses
 from ops.cpu.codegen.kernel import CALL, Kernel
 from ops.cpu.codegen.wanted import load, wanted
 from ops.cpu.team.handover import AWAKE, FIELDS, LEAST_ALONE, PENALTY, WAKE, build_handover
+from ops.cpu.team.programs import Recorder, Runner
 from ops.errors import Array
 
 LINE = 16  # int64 numbers between two threads' states, so that they share no cache line
@@ -33,7 +35,7 @@ _core = (
 )
 
 
-class Team:
+class Team(Runner):
     """`size` threads, the caller's among them."""
 
     def __init__(self, size: int) -> None:
@@ -42,6 +44,7 @@ class Team:
         self._locks = [threading.Lock() for _ in range(1, size)]
         self._state = np.zeros((FIELDS + size) * LINE, np.int64)
         self._state[FIELDS * LINE + PENALTY] = LEAST_ALONE
+        self.recorder: Recorder | None = None
         if size == 1:
             return
         at = addresses("handover", build_handover)
@@ -63,18 +66,56 @@ class Team:
         """Run the kernel on every thread with this block of arguments and wait for all."""
         if wanted:
             load()
+        if self.recorder is not None and self.recorder.here:
+            self.recorder.ran(kernel, block)
         where = kernel.address
         at = ctypes.addressof(block)
         if self.size == 1:
             CALL(where)(0, 1, at)
             return
         with self._turn:
+            if asleep := self._post(self._state.ctypes.data, self.size, where, at):
+                self._finish_awake(asleep, where, at)
+
+    def do(self, function: Callable[..., object], *arguments: object, **named: object) -> None:
+        """Call a function whose work is part of an operation, so that programs call it too."""
+        if self.recorder is not None and self.recorder.here:
+            self.recorder.did(partial(function, *arguments, **named))
+        function(*arguments, **named)
+
+    def hold(self, kept: object) -> None:
+        """Note that the addresses in blocks refer to what `kept` keeps."""
+        if self.recorder is not None and self.recorder.here:
+            self.recorder.hold(kept)
+
+    def spoil(self) -> None:
+        """Note that an operation does something that no program repeats."""
+        if self.recorder is not None and self.recorder.here:
+            self.recorder.spoil()
+
+    def run_all(self, calls: int, count: int) -> None:
+        """Run `count` kernels. `calls`: the address of their addresses and of their blocks."""
+        with self._turn:
             state = self._state.ctypes.data
-            if asleep := self._post(state, self.size, where, at):
-                self._state[FIELDS * LINE + CORE] = _core() if _core else 0
-                for lock in self._doors(asleep):
-                    lock.release()
-                self._finish(state, self.size, where, at, 0)
+            size = self.size
+            done, asleep = divmod(self._sequence(state, size, calls, 0, count), 1 << 16)
+            while done < count:  # threads slept when this kernel was posted
+                where, at = (ctypes.c_int64 * 2).from_address(calls + 16 * done)
+                self._finish_awake(asleep, where, at)
+                done, asleep = divmod(self._sequence(state, size, calls, done + 1, count), 1 << 16)
+
+    @cached_property
+    def _sequence(self) -> Callable[[int, int, int, int, int], int]:
+        at = addresses("handover", build_handover)
+        return ctypes.CFUNCTYPE(ctypes.c_int64, *[ctypes.c_int64] * 5)(at("sequence"))
+
+    def _finish_awake(self, asleep: int, where: int, at: int) -> None:
+        """Wake the threads that sleep, of which there are so many, and finish the kernel that was
+        posted."""
+        self._state[FIELDS * LINE + CORE] = _core() if _core else 0
+        for lock in self._doors(asleep):
+            lock.release()
+        self._finish(self._state.ctypes.data, self.size, where, at, 0)
 
     def _doors(self, asleep: int) -> list[threading.Lock]:
         """The locks of the threads that sleep, of which there are so many. Usually all do; to look

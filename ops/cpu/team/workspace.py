@@ -20,6 +20,7 @@ class Workspace:
         self._block = np.empty(0, np.uint8)
         self._address = 0
         self.size = 0
+        self.age = 0  # how often the block has moved
 
     def __repr__(self) -> str:
         return f"<Workspace of {self.size} bytes>"
@@ -30,6 +31,7 @@ class Workspace:
         if size > self.size:
             self._block = np.empty(max(2 * PAGE, aligned(size, PAGE) + PAGE), np.uint8)
             self.size = size
+            self.age += 1
             self._address = aligned(self._block.ctypes.data, PAGE)
         return self._address
 

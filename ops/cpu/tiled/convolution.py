@@ -78,6 +78,7 @@ class Tiled:
                 self._weight_plans.clear()
             plan = self._weights(_steps_of(x), _steps_of(dy))
             self._weight_plans[key] = plan
+        self._team.hold(plan)
         base = self._workspace.take(plan.bytes)
         block = plan.block
         block.x = x.ctypes.data
@@ -105,6 +106,7 @@ class Tiled:
             if len(self._plans) >= 2 * KEPT:
                 self._plans.clear()
             plans = self._plans[key] = make(_steps_of(x), _steps_of(y))
+        self._team.hold(plans)
         for plan in plans:
             base = self._workspace.take(plan.bytes)
             packing = plan.packing
