@@ -95,12 +95,12 @@ class CpuBackend(
         return None if array is None else seen(array)[1:]
 
     def program_of(self, work: Callable[[], Result]) -> tuple[Result, Program | None]:
-        recorder = self.team.recorder = Recorder()
+        recorder = self.team.recorder = Recorder(self.workspace)
         try:
             result = work()
         finally:
             self.team.recorder = None
-        return result, recorder.program(self.team, self.workspace)
+        return result, recorder.program(self.team)
 
     def empty(self, shape: Shape, dtype: Any = np.float32) -> Array:
         """Images (N, C, H, W) lie in memory as [H][W][N][C]."""

@@ -28,7 +28,9 @@ Step = Callable[[], object]
 class Recorder:
     """Collects the work of one thread."""
 
-    def __init__(self) -> None:
+    def __init__(self, workspace: Workspace) -> None:
+        self._workspace = workspace
+        self._age = workspace.age  # scratch memory may move before the work is done
         self._thread = threading.get_ident()
         self._calls: list[tuple[int, ctypes.Structure] | Step] = []
         self._held: list[object] = []
@@ -55,11 +57,11 @@ class Recorder:
         """Note work that cannot be repeated."""
         self._whole = False
 
-    def program(self, team: Runner, workspace: Workspace) -> Program | None:
+    def program(self, team: Runner) -> Program | None:
         """The recorded work; None if some of it cannot be repeated."""
         if not self._whole:
             return None
-        return Program(team, workspace, self._calls, self._held)
+        return Program(team, self._workspace, self._age, self._calls, self._held)
 
 
 class Runner:
@@ -77,12 +79,13 @@ class Program:
         self,
         team: Runner,
         workspace: Workspace,
+        age: int,
         calls: Sequence[tuple[int, ctypes.Structure] | Step],
         held: Sequence[object],
     ) -> None:
         self._team = team
         self._workspace = workspace
-        self._age = workspace.age
+        self._age = age
         self._held = held
         self._steps: list[Step] = []
         several: list[tuple[int, ctypes.Structure]] = []
