@@ -95,11 +95,9 @@ class CpuBackend(
         return None if array is None else seen(array)[1:]
 
     def program_of(self, work: Callable[[], Result]) -> tuple[Result, Program | None]:
-        recorder = self.team.recorder = Recorder(self.workspace)
-        try:
+        recorder = Recorder(self.workspace)
+        with self.team.recording(recorder):
             result = work()
-        finally:
-            self.team.recorder = None
         return result, recorder.program(self.team)
 
     def empty(self, shape: Shape, dtype: Any = np.float32) -> Array:

@@ -6,6 +6,7 @@ leave the results of a plain call.
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable, Iterable
 from typing import Any
 
@@ -113,3 +114,32 @@ def test_a_gradient_of_factors_without_a_destination_is_made_anew_in_each_call()
         lambda: backend.scale_backward_weights(x, dy, (2, 6), axis=0, bias=False)
     )
     assert program is None
+
+
+def test_two_threads_record_at_the_same_time() -> None:
+    backend = get_backend("cpu")
+    x, y, z, other = (np.full((4, 4), value, np.float32) for value in (-1, 0, 0, 0))
+    begun, ended = threading.Event(), threading.Event()
+    programs = []
+
+    def work() -> None:
+        backend.relu_forward(x, 0.5, out=y)
+        begun.set()
+        assert ended.wait(60)
+        backend.relu_forward(y, 0.5, out=z)
+
+    thread = threading.Thread(target=lambda: programs.append(backend.program_of(work)[1]))
+    thread.start()
+    assert begun.wait(60)
+    programs.append(backend.program_of(lambda: backend.relu_forward(x, 0.5, out=other))[1])
+    ended.set()
+    thread.join()
+
+    for array in (y, z, other):
+        array[...] = 0
+    for program in programs:
+        assert program is not None
+        program.run()
+    assert (other == -0.5).all()
+    assert (y == -0.5).all()
+    assert (z == -0.25).all()

@@ -13,7 +13,6 @@ recording.
 from __future__ import annotations
 
 import ctypes
-import threading
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -31,15 +30,9 @@ class Recorder:
     def __init__(self, workspace: Workspace) -> None:
         self._workspace = workspace
         self._age = workspace.age  # scratch memory may move before the work is done
-        self._thread = threading.get_ident()
         self._calls: list[tuple[int, ctypes.Structure] | Step] = []
         self._held: list[object] = []
         self._whole = True
-
-    @property
-    def here(self) -> bool:
-        """Whether the calling thread is recorded."""
-        return threading.get_ident() == self._thread
 
     def ran(self, kernel: Kernel, block: ctypes.Structure) -> None:
         """Note that a kernel ran with this block."""
