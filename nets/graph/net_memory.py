@@ -221,10 +221,11 @@ class Planner:
                 self._give(value, self._produced(node, at, made, incoming, time), time)
 
     def _may_write_over(self, node: Node, incoming: list[Region | None]) -> bool:
+        if not node.layer.gradient_in_place_ok:  # it has no bottom, for instance
+            return False
         region = incoming[0] if len(incoming) == 1 else None
         alone = region is not None and not region.shared and node.index not in self.fresh_gradients
-        alike = self._dtype(node.bottoms[0]) == self._dtype(node.tops[0])
-        return alone and alike and node.layer.gradient_in_place_ok
+        return alone and self._dtype(node.bottoms[0]) == self._dtype(node.tops[0])
 
     def _dtype(self, value: int) -> Any:
         return self.wiring.values[value].dtype or self.dtype

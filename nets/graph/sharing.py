@@ -34,11 +34,12 @@ def share(layers: Sequence[Layer]) -> Sharing:
     with every mistake.
 
     The rules are those of Caffe's Net::AppendParam. Shapes must be equal; if the borrower has
-    `share_mode: PERMISSIVE`, only sizes must be equal. Multipliers that both layers give must
+    `share_mode: PERMISSIVE`, only sizes must be equal. Multipliers that several layers give must
     agree.
     """
     first: dict[str, Slot] = {}
     owner: dict[Slot, Slot] = {}
+    given: dict[tuple[Slot, str], Layer] = {}  # the layers that gave the owners' multipliers
     problems: list[str] = []
     for slot, name in _named(layers):
         if name not in first:
@@ -46,7 +47,7 @@ def share(layers: Sequence[Layer]) -> Sharing:
             continue
         owner[slot] = first[name]
         try:
-            _merge(layers, name, first[name], slot)
+            _merge(layers, name, first[name], slot, given)
         except NetError as error:
             problems += error.problems
     if problems:
@@ -61,7 +62,13 @@ def _named(layers: Sequence[Layer]) -> Iterator[tuple[Slot, str]]:
                 yield (index, at), given.name
 
 
-def _merge(layers: Sequence[Layer], name: str, mine: Slot, theirs: Slot) -> None:
+def _merge(
+    layers: Sequence[Layer],
+    name: str,
+    mine: Slot,
+    theirs: Slot,
+    given: dict[tuple[Slot, str], Layer],
+) -> None:
     """Check a borrower against the owner and give the owner the borrower's multipliers."""
     owner = layers[mine[0]]
     borrower = layers[theirs[0]]
@@ -83,15 +90,20 @@ def _merge(layers: Sequence[Layer], name: str, mine: Slot, theirs: Slot) -> None
         )
         raise borrower.error("param.name", text)
     for key in ("lr_mult", "decay_mult"):
-        told = [layers[i].proto.param[at].HasField(key) for i, at in (mine, theirs)]
-        if all(told) and getattr(spec, key) != getattr(other, key):
+        if owner.proto.param[mine[1]].HasField(key):
+            given[mine, key] = owner
+        if not borrower.proto.param[theirs[1]].HasField(key):
+            continue
+        giver = given.get((mine, key))
+        if giver is None:
+            given[mine, key] = borrower
+            spec = replace(spec, **{key: getattr(other, key)})
+        elif getattr(spec, key) != getattr(other, key):
             text = (
                 f"found {getattr(other, key):g} for shared '{name}', but "
-                f"{getattr(spec, key):g} in '{owner.name}'"
+                f"{getattr(spec, key):g} in '{giver.name}'"
             )
             raise borrower.error(f"param.{key}", text)
-        if told == [False, True]:
-            spec = replace(spec, **{key: getattr(other, key)})
     owner.params[mine[1]] = spec
 
 

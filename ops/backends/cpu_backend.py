@@ -95,12 +95,10 @@ class CpuBackend(
         return None if array is None else seen(array)[1:]
 
     def program_of(self, work: Callable[[], Result]) -> tuple[Result, Program | None]:
-        recorder = self.team.recorder = Recorder()
-        try:
+        recorder = Recorder(self.workspace)
+        with self.team.recording(recorder):
             result = work()
-        finally:
-            self.team.recorder = None
-        return result, recorder.program(self.team, self.workspace)
+        return result, recorder.program(self.team)
 
     def empty(self, shape: Shape, dtype: Any = np.float32) -> Array:
         """Images (N, C, H, W) lie in memory as [H][W][N][C]."""

@@ -104,7 +104,7 @@ class SpatialOps:
         shape = deconv.check_forward(x, w, b, geometry, out)
         y = self.conv_backward_data(x, w, geometry, shape, out=out)
         if b is not None:
-            y += b[:, None, None]
+            self.xp.add(y, b[:, None, None], out=y)
         return y
 
     def deconv_backward_data(

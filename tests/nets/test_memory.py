@@ -290,6 +290,25 @@ def test_a_layer_without_tops_takes_no_memory_and_changes_no_number(tmp_path):
     )
 
 
+def test_a_layer_without_bottoms_learns_with_shared_memory(tmp_path):
+    text = """
+layer { name: "data" type: "Input" top: "data" top: "label"
+  input_param { shape { dim: 4 dim: 3 dim: 6 dim: 5 } shape { dim: 4 } } }
+layer { name: "factors" type: "Parameter" top: "factors"
+  parameter_param { shape { dim: 3 } } }
+layer { name: "scaled" type: "Scale" bottom: "data" bottom: "factors" top: "scaled" }
+layer { name: "ip" type: "InnerProduct" bottom: "scaled" top: "ip"
+  inner_product_param { num_output: 3 weight_filler { type: "xavier" } } }
+layer { name: "loss" type: "SoftmaxWithLoss" bottom: "ip" bottom: "label" top: "loss" }
+"""
+    spec = spec_of(tmp_path, text)
+    made = [
+        Net(spec, "TRAIN", ops=get_backend("numpy"), memory=memory, seed=1)
+        for memory in ("kept", "reused")
+    ]
+    check_same(*made)
+
+
 CHAIN = """
 layer {{ name: "data" type: "Input" top: "data" top: "label"
   input_param {{ shape {{ dim: 2 dim: 4 dim: 30 dim: 40 }} shape {{ dim: 2 dim: 3 }} }} }}

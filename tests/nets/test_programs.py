@@ -247,3 +247,33 @@ def test_any_layer_by_programs_has_the_bits_of_plain_passes(
 ) -> None:
     body = KINDS.get(kind, f'type: "{kind}"').format(outputs=4)
     check_alike(CHAIN.format(body=body), tmp_path, precision)
+
+
+FACTORS = """
+layer { name: "data" type: "Input" top: "data" top: "label"
+        input_param { shape { dim: 2 dim: 6 dim: 7 dim: 7 } shape { dim: 2 } } }
+layer { name: "one" type: "Convolution" bottom: "data" top: "one"
+        convolution_param { num_output: 6 kernel_size: 3 weight_filler { type: "xavier" } } }
+layer { name: "means" type: "Pooling" bottom: "FROM" top: "means"
+        pooling_param { pool: AVE global_pooling: true } }
+layer { name: "factors" type: "InnerProduct" bottom: "means" top: "factors" RATES
+        inner_product_param { num_output: 6 weight_filler { type: "xavier" } } }
+layer { name: "first" type: "Scale" bottom: "one" bottom: "factors" top: "first"
+        scale_param { axis: 0 } }
+layer { name: "two" type: "Convolution" bottom: "first" top: "two"
+        convolution_param { num_output: 6 kernel_size: 3 weight_filler { type: "xavier" } } }
+layer { name: "second" type: "Scale" bottom: "two" bottom: "factors" top: "second"
+        scale_param { axis: 0 } }
+layer { name: "scores" type: "InnerProduct" bottom: "second" top: "scores"
+        inner_product_param { num_output: 3 weight_filler { type: "xavier" } } }
+layer { name: "loss" type: "SoftmaxWithLoss" bottom: "scores" bottom: "label" top: "loss" }
+"""
+
+
+@pytest.mark.parametrize("frozen", [False, True])
+def test_gradients_of_factors_that_are_made_anew_are_never_written_by_programs(
+    tmp_path: Path, frozen: bool
+) -> None:
+    rates = "param { lr_mult: 0 } param { lr_mult: 0 }" if frozen else ""
+    text = FACTORS.replace("FROM", "data" if frozen else "one").replace("RATES", rates)
+    check_alike(text, tmp_path, "exact")

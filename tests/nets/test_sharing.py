@@ -1,5 +1,7 @@
 """Layers that share parameters by name: one owner, and gradients that add."""
 
+from pathlib import Path
+
 import numpy as np
 import pytest
 
@@ -179,3 +181,21 @@ def test_sharing_across_the_cut_between_the_phases_is_refused_for_a_part(tmp_pat
         match=(r"layer 's': key 'param.name': shared with layer " r"'relu' across the cut"),
     ):
         siamese(tmp_path, text, part="conv")
+
+
+@pytest.mark.parametrize("key", ["lr_mult", "decay_mult"])
+def test_borrowers_that_contradict_each_other_are_refused(tmp_path: Path, key: str) -> None:
+    layers = "".join(
+        f'layer {{ name: "ip{k}" type: "InnerProduct" bottom: "{below}" top: "ip{k}" '
+        f'param {{ name: "w" {given} }} inner_product_param {{ num_output: 4 bias_term: false }} }}'
+        for k, (below, given) in enumerate(
+            (("data", ""), ("ip0", f"{key}: 0"), ("ip1", f"{key}: 1"))
+        )
+    )
+    text = (
+        'layer { name: "data" type: "Input" top: "data" input_param { shape { dim: 2 dim: 4 } } }'
+    )
+    with pytest.raises(
+        PrototxtError, match=f"'ip2': key 'param.{key}': found 1 for shared 'w', but 0 in 'ip1'"
+    ):
+        Net(spec_of(tmp_path, text + layers), "TRAIN", ops=get_backend("numpy"))

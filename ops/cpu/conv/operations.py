@@ -15,7 +15,6 @@ import numpy as np
 from ops.cpu.conv.algorithm import Convolution, ConvShape
 from ops.cpu.conv.choose import DATA, FORWARD, WEIGHTS, Chooser
 from ops.cpu.conv.lowered import LoweredConvolutions
-from ops.cpu.team.fast import images_like
 from ops.cpu.team.image_layout import lies_well
 from ops.cpu.team.operands import F32, LOADED, kind_of
 from ops.errors import Array, Shape
@@ -55,7 +54,7 @@ class Convolutions(LoweredConvolutions):
             if not self._fits(x, w, out, channels=FORWARD):
                 return super().conv_forward(x, w, b, geometry, out, rectify=rectify)
             y_shape = conv.check_forward(checked(x), w, b, geometry, checked(out))
-            y = images_like(y_shape, out, x.dtype)
+            y = self.images_like(y_shape, out, x.dtype)
             shape = ConvShape(x.shape, len(w), geometry)
             algorithm = self._found[key] = self.chooser(shape, FORWARD, any_narrow(x, y))
         else:
@@ -75,7 +74,7 @@ class Convolutions(LoweredConvolutions):
             if not self._fits(dy, w, out, channels=DATA):
                 return super().conv_backward_data(dy, w, geometry, in_shape, out)
             conv.check_backward_data(checked(dy), w, geometry, in_shape, checked(out))
-            dx = images_like(in_shape, out, dy.dtype)
+            dx = self.images_like(in_shape, out, dy.dtype)
             shape = ConvShape(in_shape, len(w), geometry)
             algorithm = self._found[key] = self.chooser(shape, DATA, any_narrow(dy, dx))
         else:

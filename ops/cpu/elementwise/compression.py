@@ -68,6 +68,7 @@ class Compression(Fast):
         self.team.run(kernel, block)
 
     def _threshold_encode(self, x: Array, error: Array, tau: float) -> tuple[Array, Array]:
+        self.team.spoil()  # the number of codes is another one each time
         counts = np.empty((self.team.size, RECORD // 8), np.int64)
         block = count_beyond.block(
             x=address(x), error=address(error), total=x.size, tau=tau, counts=address(counts)
@@ -83,6 +84,7 @@ class Compression(Fast):
         return codes, steps
 
     def _threshold_decode(self, codes: Array, steps: Array, out: Array) -> Array:
+        self.team.spoil()  # Python looks at what the kernel found
         wrong = np.empty(1, np.int64)
         block: Any = spread_steps.block(
             codes=address(codes), steps=address(steps), count=codes.size, total=out.size

@@ -27,6 +27,7 @@ class GroupNormalisation(Normalisation):
         out: Array | None = None,
         inverse: Array | None = None,
     ) -> tuple[Array, Array]:
+        self.team.spoil()  # NumPy finds the statistics of groups
         y = self.like(x, out)
         columns = _columns(x, groups), _columns(y, groups)
         shape = (x.shape[0], groups)
@@ -51,6 +52,7 @@ class GroupNormalisation(Normalisation):
     def group_norm_backward(
         self, dy: Array, y: Array, inverse: Array, *, groups: int, out: Array | None = None
     ) -> Array:
+        self.team.spoil()
         dx = self.like(dy, out)
         shape = (dy.shape[0], groups)
         folded = [_columns(a, groups) for a in (dx, dy, y)]

@@ -99,6 +99,7 @@ class LayerNormalisation(Fast):
         out: Array | None = None,
         inverse: Array | None = None,
     ) -> tuple[Array, Array]:
+        self.team.spoil()  # NumPy copies the inverse deviations
         y = self.like(x, out)
         rows = self._rows((y, x), axis)
         shape = () if rows is None else _without(x.shape, axis)
@@ -113,6 +114,7 @@ class LayerNormalisation(Fast):
     def layer_norm_backward(
         self, dy: Array, y: Array, inverse: Array, *, axis: int = 1, out: Array | None = None
     ) -> Array:
+        self.team.spoil()
         dx = self.like(dy, out)
         rows = self._rows((dx, dy, y), axis)
         shape = () if rows is None else _without(dy.shape, axis)

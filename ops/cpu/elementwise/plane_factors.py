@@ -44,6 +44,7 @@ class PlaneFactors(Reductions):
         self, x: Array, ratio: float, key: int, first: int = 0, out: Array | None = None
     ) -> Array:
         philox.check(ratio, key, first)
+        self.team.spoil()  # NumPy draws the factors
         y = self.like(x, out)
         if x.ndim == 4:
             kept = philox.kept((len(x), 1), ratio, key, first).astype(F32)
@@ -74,7 +75,7 @@ class PlaneFactors(Reductions):
         )
 
     def _gradient_of_factors(self, x: Array, dy: Array, out: Array | None) -> Array | None:
-        dgamma = np.empty(x.shape[:2], F32) if out is None else out
+        dgamma = self.empty(x.shape[:2], F32) if out is None else out
         pixels = _pixels(x), _pixels(dy)
         if pixels[0] is None or pixels[1] is None or not dgamma.flags.c_contiguous:
             return None

@@ -23,7 +23,7 @@ from ops.cpu.elementwise.windows import (
     places_backward,
     places_backward_apart,
 )
-from ops.cpu.team.fast import Fast, images_like
+from ops.cpu.team.fast import Fast
 from ops.cpu.team.operands import F32, LARGE, LOADED, address, goes_past, halves, seen
 from ops.errors import Array, Shape
 from ops.geometry import PoolGeometry
@@ -66,8 +66,8 @@ class Pooling(Fast):
             shape = (
                 geometry.output_shape(x.shape) if out is None or (placed and given is None) else ()
             )
-            y = images_like(shape, out, x.dtype)
-            places = images_like(shape, given, I32) if placed else given
+            y = self.images_like(shape, out, x.dtype)
+            places = self.images_like(shape, given, I32) if placed else given
             kernel = average_forward if mode == "AVE" else max_forward_alone
             if placed:
                 kernel = max_forward_rectified if rectify else max_forward
@@ -84,7 +84,7 @@ class Pooling(Fast):
     ) -> Array:  # fmt: skip
         average = geometry.mode == "AVE"
         if len(in_shape) == 4 and 0 not in in_shape and (average or argmax is not None):
-            dx = images_like(tuple(in_shape), out, dy.dtype)
+            dx = self.images_like(tuple(in_shape), out, dy.dtype)
             kernel, places = (
                 (average_backward, None) if average else (_scattering(geometry), argmax)
             )

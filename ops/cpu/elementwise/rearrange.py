@@ -11,7 +11,7 @@ from ops.cpu.codegen.code import Code, generated
 from ops.cpu.codegen.ir_tools import I32
 from ops.cpu.codegen.kernel import layout
 from ops.cpu.codegen.values import Vec, Whole
-from ops.cpu.team.fast import Fast, images_like
+from ops.cpu.team.fast import Fast
 from ops.cpu.team.operands import F32, address
 from ops.errors import Array, Shape
 
@@ -104,7 +104,7 @@ class Rearrangement(Fast):
         if len(in_shape) != 4 or dy.ndim != 2 or dy.dtype != F32:
             self.team.spoil()
             return super().unflatten(dy, in_shape, out)
-        dx = images_like(tuple(in_shape), out)
+        dx = self.images_like(tuple(in_shape), out)
         images = in_shape[0]
         channels = in_shape[1]
         pixels = in_shape[2] * in_shape[3]

@@ -204,6 +204,7 @@ class Softmax(Fast):
         verdict: Array | None = None,
     ) -> tuple[float, Array]:  # fmt: skip
         """Fast for scores (N, C) or (N, C, 1, ...) and float32 labels."""
+        self.team.spoil()  # the loss is a number
         if (
             verdict is None
             and _rows(scores)
@@ -235,6 +236,7 @@ class Softmax(Fast):
         verdict: Array | None = None,
     ) -> Array:  # fmt: skip
         """Fast for scores (N, C) or (N, C, 1, ...) and float32 labels."""
+        self.team.spoil()  # Python looks whether the labels are valid
         if _rows(prob) and _are_labels(labels, prob) and normalization in NORMALIZATIONS:
             dx = self.like(prob, out)
             plan = self._softmax_plan(prob, dx)

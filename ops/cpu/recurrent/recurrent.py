@@ -240,7 +240,7 @@ class RecurrentKernels(DenseKernels):
         return plan
 
     def _given(self, out: Array | None, shape: Shape) -> Array:
-        return np.empty(shape, np.float32) if out is None else out
+        return self.empty(shape) if out is None else out
 
     def _gradients(
         self,

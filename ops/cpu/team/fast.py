@@ -39,7 +39,15 @@ class Fast(Widened):
             return np.empty_like(x)
         return out
 
+    def widened(self, x: Array) -> Array:
+        self.team.spoil()  # NumPy makes the copy, for this call only
+        return super().widened(x)
 
-def images_like(shape: Shape, out: Array | None, dtype: np.dtype[np.generic] = F32) -> Array:
-    """`out`, or new images over memory [H][W][N][C]."""
-    return empty_images(shape, dtype) if out is None else out
+    def images_like(
+        self, shape: Shape, out: Array | None, dtype: np.dtype[np.generic] = F32
+    ) -> Array:
+        """`out`, or new images over memory [H][W][N][C]."""
+        if out is None:
+            self.team.spoil()  # the next result would lie elsewhere
+            return empty_images(shape, dtype)
+        return out

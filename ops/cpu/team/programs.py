@@ -13,7 +13,6 @@ recording.
 from __future__ import annotations
 
 import ctypes
-import threading
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -28,16 +27,12 @@ Step = Callable[[], object]
 class Recorder:
     """Collects the work of one thread."""
 
-    def __init__(self) -> None:
-        self._thread = threading.get_ident()
+    def __init__(self, workspace: Workspace) -> None:
+        self._workspace = workspace
+        self._age = workspace.age  # scratch memory may move before the work is done
         self._calls: list[tuple[int, ctypes.Structure] | Step] = []
         self._held: list[object] = []
         self._whole = True
-
-    @property
-    def here(self) -> bool:
-        """Whether the calling thread is recorded."""
-        return threading.get_ident() == self._thread
 
     def ran(self, kernel: Kernel, block: ctypes.Structure) -> None:
         """Note that a kernel ran with this block."""
@@ -55,11 +50,11 @@ class Recorder:
         """Note work that cannot be repeated."""
         self._whole = False
 
-    def program(self, team: Runner, workspace: Workspace) -> Program | None:
+    def program(self, team: Runner) -> Program | None:
         """The recorded work; None if some of it cannot be repeated."""
         if not self._whole:
             return None
-        return Program(team, workspace, self._calls, self._held)
+        return Program(team, self._workspace, self._age, self._calls, self._held)
 
 
 class Runner:
@@ -77,12 +72,13 @@ class Program:
         self,
         team: Runner,
         workspace: Workspace,
+        age: int,
         calls: Sequence[tuple[int, ctypes.Structure] | Step],
         held: Sequence[object],
     ) -> None:
         self._team = team
         self._workspace = workspace
-        self._age = workspace.age
+        self._age = age
         self._held = held
         self._steps: list[Step] = []
         several: list[tuple[int, ctypes.Structure]] = []

@@ -16,7 +16,7 @@ import ctypes
 import os
 import threading
 import weakref
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from functools import cached_property, partial
 
 import numpy as np
@@ -44,7 +44,7 @@ class Team(Runner):
         self._locks = [threading.Lock() for _ in range(1, size)]
         self._state = np.zeros((FIELDS + size) * LINE, np.int64)
         self._state[FIELDS * LINE + PENALTY] = LEAST_ALONE
-        self.recorder: Recorder | None = None
+        self._recorders: dict[int, Recorder] = {}  # of the threads that record, by their number
         if size == 1:
             return
         at = addresses("handover", build_handover)
@@ -66,8 +66,8 @@ class Team(Runner):
         """Run the kernel on every thread with this block of arguments and wait for all."""
         if wanted:
             load()
-        if self.recorder is not None and self.recorder.here:
-            self.recorder.ran(kernel, block)
+        if recorder := self._recorder:
+            recorder.ran(kernel, block)
         where = kernel.address
         at = ctypes.addressof(block)
         if self.size == 1:
@@ -77,21 +77,37 @@ class Team(Runner):
             if asleep := self._post(self._state.ctypes.data, self.size, where, at):
                 self._finish_awake(asleep, where, at)
 
+    @contextlib.contextmanager
+    def recording(self, recorder: Recorder) -> Iterator[None]:
+        """Let `recorder` note the work of the calling thread. Other threads may use the team and
+        record, too."""
+        thread = threading.get_ident()
+        self._recorders[thread] = recorder
+        try:
+            yield
+        finally:
+            del self._recorders[thread]
+
+    @property
+    def _recorder(self) -> Recorder | None:
+        """The recorder of the calling thread."""
+        return self._recorders.get(threading.get_ident()) if self._recorders else None
+
     def do(self, function: Callable[..., object], *arguments: object, **named: object) -> None:
         """Call a function whose work is part of an operation, so that programs call it too."""
-        if self.recorder is not None and self.recorder.here:
-            self.recorder.did(partial(function, *arguments, **named))
+        if recorder := self._recorder:
+            recorder.did(partial(function, *arguments, **named))
         function(*arguments, **named)
 
     def hold(self, kept: object) -> None:
         """Note that the addresses in blocks refer to what `kept` keeps."""
-        if self.recorder is not None and self.recorder.here:
-            self.recorder.hold(kept)
+        if recorder := self._recorder:
+            recorder.hold(kept)
 
     def spoil(self) -> None:
         """Note that an operation does something that no program repeats."""
-        if self.recorder is not None and self.recorder.here:
-            self.recorder.spoil()
+        if recorder := self._recorder:
+            recorder.spoil()
 
     def run_all(self, calls: int, count: int) -> None:
         """Run `count` kernels. `calls`: the address of their addresses and of their blocks."""
