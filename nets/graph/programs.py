@@ -113,7 +113,8 @@ class Programs:
     ) -> bool:
         """Whether a pass finds everything where the last one found it."""
         known = [reference() for reference in kept.given]
-        return all(map(is_, known, given)) and self._alike(kept.arrays, arrays)
+        same = len(known) == len(given) and all(map(is_, known, given))
+        return same and self._alike(kept.arrays, arrays)
 
     def _alike(self, one: Sequence[Array | None], other: Sequence[Array | None]) -> bool:
         """Whether arrays are the same, or lie at the same places."""

@@ -101,7 +101,7 @@ class RepeatingNet(RepeatedNet):
         borrows = len(self._owned[node.index]) != len(node.layer.params)
         return node.layer.repeats and not (fed or leaves or borrows or any(node.layer.loss_weights))
 
-    @property
+    @cached_property
     def _of_inputs(self) -> set[int]:
         """The values whose arrays are inputs, or views of inputs. Each pass has other ones."""
         found = {*self._inputs.values()}
