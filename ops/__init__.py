@@ -10,7 +10,7 @@ geometry    The windows of convolution and pooling
 errors      The one error of ops and the input checks that raise it
 holding     A notice that a call is about to hold the interpreter's lock for seconds
 gradcheck   The generic directional gradient check: one line proves a layer's backward pass
-recording   Work of a device that is recorded once and replayed
+recording   Work of a device, or of the kernels of a CPU, that is recorded once and replayed
 cache       The user's folder for files that can be made again
 
 `get_backend("numpy")` returns a `Backend`; its methods are the operations. The package knows
@@ -37,7 +37,7 @@ from ops.geometry import ConvGeometry, PoolGeometry
 from ops.interface.backend import Backend
 from ops.interface.pixels import ImageForm
 from ops.interface.updates import Parameter
-from ops.recording import Program, Recording
+from ops.recording import Recording
 
 __all__ = [
     "BFLOAT16",
@@ -51,7 +51,6 @@ __all__ = [
     "OpsError",
     "Parameter",
     "PoolGeometry",
-    "Program",
     "Recording",
     "Shape",
     "get_backend",

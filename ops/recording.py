@@ -1,4 +1,4 @@
-"""Work of a device that is recorded once and replayed."""
+"""Work of a device, or of the kernels of a CPU, that is recorded once and replayed."""
 
 from __future__ import annotations
 
@@ -42,21 +42,9 @@ class Recording:
         return self._moved()
 
     def replay(self) -> None:
-        """Start all calls. Does not wait for the device."""
+        """Do all calls. Does not wait for a device."""
         for call in self.calls:
             call()
-
-
-class Program(Protocol):
-    """Work of a processor's kernels that can be done again, on the same arrays."""
-
-    @property
-    def moved(self) -> bool:
-        """Whether scratch memory of the backend has moved since, so that the work must be recorded
-        anew."""
-
-    def run(self) -> None:
-        """Do the work."""
 
 
 class Sender(Protocol):

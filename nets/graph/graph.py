@@ -15,21 +15,21 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from nets.graph.repeating_net import RepeatingNet
+from nets.graph.replaying_net import ReplayingNet
 from nets.graph.stages import Stage as Stage  # this module exports it
 from nets.graph.wiring import Node
 from nets.layers import Values
 from ops import Array, OpsError
 
 
-class Net(RepeatingNet):
+class Net(ReplayingNet):
     """A `FedNet` that computes, one pass at a time. It takes the arguments of `PartOfNet`."""
 
     def forward(self, stage: Stage) -> None:
         """Run the layers of `stage`. Its inputs and parameters must have been given."""
         for piece in self._pieces_of(stage):
-            if piece.repeats:
-                self._repeat_forward(piece)
+            if piece.replayable:
+                self._replay_forward(piece)
             else:
                 self._forward_nodes(piece.nodes)
 
@@ -39,8 +39,8 @@ class Net(RepeatingNet):
         result: tuple[Array, ...] = ()
         for piece in reversed(self._pieces_of(stage)):
             # gradients of parameters without a place are new arrays
-            if piece.repeats and piece.back and (out is not None or not piece.learned):
-                found = self._repeat_backward(piece, stage.layer, out if piece.learned else None)
+            if piece.replayable and piece.back and (out is not None or not piece.learned):
+                found = self._replay_backward(piece, stage.layer, out if piece.learned else None)
             else:
                 found = self._backward_nodes(piece.back, stage.layer, out)
             result = found or result

@@ -46,7 +46,7 @@ class Scale(Layer):
 
     bottoms = (1, 2)
     planned = True
-    repeats = True
+    replayable = True
     reads_tops = False
     gradient_in_place_ok = True
     norm: BatchNorm | None = None  # the layer below, if this layer does its work (`fusion`)

@@ -91,8 +91,8 @@ class Layer:
     passes_gradient       a bottom's gradient may be a view of the top's gradient
     labels                index of the bottom that must not depend on parameters
     takes_soft            as labels it takes arrays of the scores' shape, such as probabilities
-    repeats               programs may do its work (`nets.graph.programs`): its own Python only
-                          calls operations, and keeps nothing that differs from pass to pass
+    replayable            its passes may be replayed (`nets.graph.replayed_layers`): its own Python
+                          only calls operations, and keeps nothing that differs from pass to pass
     time_first            its bottoms are (T, N, ...): T steps of time of N streams
 
     Attributes for the memory plan:
@@ -123,7 +123,7 @@ class Layer:
     labels: ClassVar[int | None] = None
     takes_soft: ClassVar[bool] = False
     time_first: ClassVar[bool] = False
-    repeats: bool = False  # not inherited: a subclass may do other work
+    replayable: bool = False  # not inherited: a subclass may do other work
     planned: ClassVar[bool] = False
     views: bool = False
     view_of: int = 0
@@ -138,8 +138,8 @@ class Layer:
 
     def __init_subclass__(cls, **options: Any) -> None:
         super().__init_subclass__(**options)
-        if "repeats" not in vars(cls):
-            cls.repeats = False
+        if "replayable" not in vars(cls):
+            cls.replayable = False
 
     def __init__(self, spec: LayerSpec, ops: Backend, dtype: Any = np.float32) -> None:
         self.proto = spec.proto

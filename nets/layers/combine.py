@@ -52,7 +52,7 @@ class Concat(Layer):
     passes_gradient = True
     gradient_parts = True
     planned = True
-    repeats = True
+    replayable = True
     reads_bottoms = False
     reads_tops = False
 
@@ -171,7 +171,7 @@ class Split(Layer):
     tops = (1, MANY)
     top_is_free = False
     planned = True
-    repeats = True
+    replayable = True
     views = True
     reads_bottoms = False
     reads_tops = False
@@ -206,7 +206,7 @@ class Eltwise(Layer):
     bottoms = (2, MANY)
     passes_gradient = True
     planned = True
-    repeats = True
+    replayable = True
     reads_tops = False
 
     def hand_on(self, at: int) -> None:

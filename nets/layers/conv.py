@@ -22,8 +22,8 @@ class Windowed(Layer):
     top_shape: Shape
 
     @property
-    def repeats(self) -> bool:  # type: ignore[override]  # zeros are no operation
-        """Whether programs may repeat the layer's passes."""
+    def replayable(self) -> bool:  # type: ignore[override]  # zeros are no operation
+        """Whether the layer's passes may be replayed."""
         return self.frozen or not self.unlearned(0)
 
     def _shape(self, shapes: list[Shape], setup: Setup) -> list[Shape]:
@@ -110,7 +110,7 @@ class Convolution(Windowed):
     """x (N, C, H, W), weight (K, C/group, kh, kw), bias (K,) -> y (N, K, OH, OW). Sizes are rounded
     down."""
 
-    repeats = Windowed.repeats
+    replayable = Windowed.replayable
     rectifies = True
     takes_bfloat16 = True
 

@@ -39,8 +39,8 @@ class InnerProduct(Layer):
     unit_parts: Sequence[slice] = ()
 
     @property
-    def repeats(self) -> bool:  # type: ignore[override]
-        """Whether programs may repeat the layer's passes: no array is copied to get its shape."""
+    def replayable(self) -> bool:  # type: ignore[override]
+        """Whether the layer's passes may be replayed: no array is copied to get its shape."""
         return self._plain and (self.frozen or not self.unlearned(0))
 
     def needs(self, bottoms: Sequence[Shape], tops: Sequence[Shape], training: bool) -> list[Need]:

@@ -17,7 +17,7 @@ class DepthwiseConvolution(Convolution):
     """
 
     of_caffe = False
-    repeats = Convolution.repeats
+    replayable = Convolution.replayable
 
     def _groups(self, channels: int) -> int:
         p = self.proto.convolution_param

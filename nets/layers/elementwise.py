@@ -70,7 +70,7 @@ class Elementwise(Layer):
 class ReLU(Elementwise):
     """max(x, 0) + negative_slope * min(x, 0)."""
 
-    repeats = True
+    replayable = True
     in_place_ok = True
     top_is_free = True
     reads_bottoms = False
@@ -248,7 +248,7 @@ class Threshold(Elementwise):
 class Clip(Elementwise):
     """x, but at least `min` and at most `max`."""
 
-    repeats = True
+    replayable = True
     top_is_free = True
     reads_tops = False
     gradient_in_place_ok = True

@@ -20,7 +20,7 @@ class Gate(Elementwise):
 class Swish(Gate):
     """x * sigmoid(beta * x)."""
 
-    repeats = True
+    replayable = True
     beta = 1.0
 
     def _read(self) -> None:
@@ -38,7 +38,7 @@ class Swish(Gate):
 class SiLU(Swish):
     """x * sigmoid(x): Swish with beta 1 (Elfwing et al. 2017)."""
 
-    repeats = True
+    replayable = True
     of_caffe = False
     activation = Activation("swish", (1.0,))
 
@@ -52,7 +52,7 @@ class GELU(Gate):
     nearly so, x / 2 * (1 + tanh(sqrt(2 / pi) (x + 0.044715 x^3))) (`TANH`; Hendrycks and Gimpel
     2016)."""
 
-    repeats = True
+    replayable = True
     of_caffe = False
 
     def _read(self) -> None:
@@ -71,7 +71,7 @@ class GELU(Gate):
 class HardSigmoid(Gate):
     """(x + 3) / 6, but at least 0 and at most 1 (Howard et al. 2019)."""
 
-    repeats = True
+    replayable = True
     of_caffe = False
 
     def _forward(self, x: Array, out: Array) -> Array:
@@ -85,7 +85,7 @@ class HardSigmoid(Gate):
 class HardSwish(Gate):
     """x times HardSigmoid of x (Howard et al. 2019)."""
 
-    repeats = True
+    replayable = True
     of_caffe = False
     activation = Activation("hard_swish")
 

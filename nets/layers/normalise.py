@@ -31,7 +31,7 @@ class LRN(Layer):
 
     top_is_free = False
     planned = True
-    repeats = True
+    replayable = True
 
     def holds_bfloat16(self, bottom: int | None = None) -> bool:
         return "lrn" in self.ops.more_bfloat16
@@ -102,7 +102,7 @@ class BatchNorm(Layer):
 
     top_is_free = False
     planned = True
-    repeats = True
+    replayable = True
     reads_bottoms = False
     takes_bfloat16 = True
 

@@ -39,8 +39,8 @@ class Pooling(Layer):
     reads_tops = False
 
     @property
-    def repeats(self) -> bool:  # type: ignore[override]
-        """Whether programs may repeat the layer's passes: nothing is drawn, no places are given."""
+    def replayable(self) -> bool:  # type: ignore[override]
+        """Whether the layer's passes may be replayed: nothing is drawn, no places are given."""
         return self.geometry.mode != "STOCHASTIC" and len(self.proto.top) == 1
 
     def needs(self, bottoms: Sequence[Shape], tops: Sequence[Shape], training: bool) -> list[Need]:

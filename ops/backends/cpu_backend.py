@@ -6,8 +6,8 @@ Results are stored as [H][W][N][C] behind logical NCHW views.
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any, TypeVar
+from collections.abc import Callable, Iterable
+from typing import Any
 
 import numpy as np
 
@@ -31,14 +31,13 @@ from ops.cpu.gemm.products import BFLOAT16
 from ops.cpu.recurrent.recurrent import RecurrentKernels
 from ops.cpu.team.image_layout import TO_LOGICAL, empty_aligned, empty_images
 from ops.cpu.team.operands import seen
-from ops.cpu.team.programs import Recorder
+from ops.cpu.team.recorder import Recorder
 from ops.cpu.team.team import Team
 from ops.cpu.team.workspace import Workspace
 from ops.errors import Array, Shape, check_choice
 from ops.interface.backend import Backend
-from ops.recording import Program
+from ops.recording import Recording
 
-Result = TypeVar("Result")
 PRECISIONS = ("exact", "fast", BFLOAT16)
 
 
@@ -81,24 +80,27 @@ class CpuBackend(
         self.workspace = Workspace()
 
     @property
-    def xp(self) -> Any:  # the caller may do something that no program repeats
+    def xp(self) -> Any:  # the caller may do something that is not recorded
         """NumPy."""
         self.team.spoil()
         return np
 
     @property
-    def programs(self) -> bool:  # type: ignore[override]  # lowering computes by NumPy, too
-        """Whether `program_of` is implemented."""
+    def replays_layers(self) -> bool:  # type: ignore[override]  # lowering computes by NumPy, too
+        """Whether nets replay recordings of their layers."""
         return self.b_p is None
 
     def place_of(self, array: Array | None) -> tuple[Any, ...] | None:
         return None if array is None else seen(array)[1:]
 
-    def program_of(self, work: Callable[[], Result]) -> tuple[Result, Program | None]:
+    def record(self, pieces: Iterable[tuple[str, Callable[[], object]]]) -> Recording:
         recorder = Recorder(self.workspace)
+        gap = ""
         with self.team.recording(recorder):
-            result = work()
-        return result, recorder.program(self.team)
+            for name, work in pieces:
+                work()
+                gap = gap if gap or recorder.whole else name
+        return recorder.recording(self.team.run_all, gap)
 
     def empty(self, shape: Shape, dtype: Any = np.float32) -> Array:
         """Images (N, C, H, W) lie in memory as [H][W][N][C]."""

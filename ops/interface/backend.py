@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Collection, Iterable, Sequence
-from typing import Any, TypeVar
+from typing import Any
 
 import numpy as np
 
@@ -26,10 +26,8 @@ from ops.interface import (
     StatisticsOps,
     UpdateOps,
 )
-from ops.recording import Program, Recording, Sender
+from ops.recording import Recording, Sender
 from ops.reference.lowering import Lowering
-
-Result = TypeVar("Result")
 
 
 class Backend(
@@ -61,8 +59,8 @@ class Backend(
     # of such a backend: operations beyond those that every such backend has in bfloat16
     more_bfloat16: Collection[str] = ()
     compiles = False  # whether an operation may have to be compiled when it first runs
-    records = False  # whether `record` is implemented
-    programs = False  # whether `program_of` is implemented
+    records = False  # whether whole steps of a device can be recorded
+    replays_layers = False  # whether nets replay recordings of their layers
     rooms_ahead = 0  # of a device: images of so many batches lie there while they are `staged`
     tries = False  # whether it tries algorithms out when the first operation of a shape runs
     # The source of memory of `empty` on the host (bytes -> aligned uint8 array), for memory that
@@ -122,13 +120,8 @@ class Backend(
 
     def place_of(self, array: Array | None) -> tuple[Any, ...] | None:
         """Where an array lies: its address, shape, strides and dtype, in a form that can be
-        compared. Of a backend with `programs`."""
-        raise OpsError(f"place_of: backend '{self.name}' makes no programs")
-
-    def program_of(self, work: Callable[[], Result]) -> tuple[Result, Program | None]:
-        """Do some work, and return its result and the program that does it again. None if the work
-        was more than kernels on arrays that stay where they are."""
-        raise OpsError(f"program_of: backend '{self.name}' makes no programs")
+        compared. Of a backend that `replays_layers`."""
+        raise OpsError(f"place_of: backend '{self.name}' records nothing")
 
     def graph(self, recording: Recording) -> Recording:
         """Return a recording with one call, which starts the whole work of `recording`. Raises

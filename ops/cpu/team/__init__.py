@@ -2,11 +2,10 @@
 
 team          The one thread pool of a process
 handover      How a team's threads hand each other work, as LLVM IR
-programs      Programs: the kernels of some work, recorded once and run again without Python between
-              them
 workspace     Scratch memory of one backend
 fast          The base of every family of fast operations
 image_layout  How kernels see images
 operands      How kernels see arrays of any shape
 streams       Kernels that pass once over arrays of one shape, element by element
+recorder      The recorder of a team's work
 """

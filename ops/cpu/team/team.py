@@ -25,7 +25,7 @@ from ops.cpu.codegen.compiled import addresses
 from ops.cpu.codegen.kernel import CALL, Kernel
 from ops.cpu.codegen.wanted import load, wanted
 from ops.cpu.team.handover import AWAKE, FIELDS, LEAST_ALONE, PENALTY, WAKE, build_handover
-from ops.cpu.team.programs import Recorder, Runner
+from ops.cpu.team.recorder import Recorder
 from ops.errors import Array
 
 LINE = 16  # int64 numbers between two threads' states, so that they share no cache line
@@ -35,7 +35,7 @@ _core = (
 )
 
 
-class Team(Runner):
+class Team:
     """`size` threads, the caller's among them."""
 
     def __init__(self, size: int) -> None:
@@ -94,7 +94,7 @@ class Team(Runner):
         return self._recorders.get(threading.get_ident()) if self._recorders else None
 
     def do(self, function: Callable[..., object], *arguments: object, **named: object) -> None:
-        """Call a function whose work is part of an operation, so that programs call it too."""
+        """Call a function whose work is part of an operation, so that replays call it too."""
         if recorder := self._recorder:
             recorder.did(partial(function, *arguments, **named))
         function(*arguments, **named)
@@ -105,9 +105,9 @@ class Team(Runner):
             recorder.hold(kept)
 
     def spoil(self) -> None:
-        """Note that an operation does something that no program repeats."""
+        """Note that an operation does something that no replay does."""
         if recorder := self._recorder:
-            recorder.spoil()
+            recorder.whole = False
 
     def run_all(self, calls: int, count: int) -> None:
         """Run `count` kernels. `calls`: the address of their addresses and of their blocks."""

@@ -1,4 +1,4 @@
-"""Parts of a net that programs compute have the bits of plain passes."""
+"""Layers of a net that are replayed have the bits of plain passes."""
 
 from __future__ import annotations
 
@@ -51,9 +51,9 @@ layer {{ name: "loss" type: "SoftmaxWithLoss" bottom: "scores" bottom: "label" t
 
 
 class Plain(CpuBackend):
-    """The backend without programs."""
+    """The backend without replays of layers."""
 
-    programs = False
+    replays_layers = False
 
 
 class Training:
@@ -104,51 +104,51 @@ def alike(one: Sequence[Array], other: Sequence[Array]) -> bool:
 
 
 @pytest.mark.parametrize("threads", [1, 2])
-def test_steps_by_programs_have_the_bits_of_plain_steps(tmp_path: Path, threads: int) -> None:
-    by_programs, plain = (Training(tmp_path, kind, threads) for kind in (CpuBackend, Plain))
+def test_steps_by_replays_have_the_bits_of_plain_steps(tmp_path: Path, threads: int) -> None:
+    by_replays, plain = (Training(tmp_path, kind, threads) for kind in (CpuBackend, Plain))
     for _ in range(6):
-        assert alike(by_programs.step(), plain.step())
-    programs = by_programs.net.programs
-    assert programs.runs == 3 * programs.count  # of the last three steps
-    assert programs.count == 20  # all but those of the first and the last layer, Dropout and TanH
-    assert plain.net.programs.count == 0
+        assert alike(by_replays.step(), plain.step())
+    recorded = by_replays.net.replayed_layers
+    assert recorded.replays == 3 * recorded.count  # of the last three steps
+    assert recorded.count == 20  # all but those of the first and the last layer, Dropout and TanH
+    assert plain.net.replayed_layers.count == 0
 
 
 def test_parameters_at_another_place_are_read_there(tmp_path: Path) -> None:
-    by_programs, plain = (Training(tmp_path, kind) for kind in (CpuBackend, Plain))
+    by_replays, plain = (Training(tmp_path, kind) for kind in (CpuBackend, Plain))
     for number in range(9):
         if number == 5:
-            for training in (by_programs, plain):
+            for training in (by_replays, plain):
                 training.blobs["one"] = tuple(blob * 2 for blob in training.blobs["one"])
                 training.gradients["deep"] = tuple(
                     np.full_like(one, np.nan) for one in training.gradients["deep"]
                 )
-        assert alike(by_programs.step(), plain.step()), number
+        assert alike(by_replays.step(), plain.step()), number
 
 
-def test_passes_of_other_sizes_take_turns_with_programs(tmp_path: Path) -> None:
-    by_programs, plain = (Training(tmp_path, kind) for kind in (CpuBackend, Plain))
+def test_passes_of_other_sizes_take_turns_with_replays(tmp_path: Path) -> None:
+    by_replays, plain = (Training(tmp_path, kind) for kind in (CpuBackend, Plain))
     for number in range(12):
         rows = (2, 7) if number in (4, 9, 10) else None
-        assert alike(by_programs.step(rows), plain.step(rows)), number
-    assert by_programs.net.programs.runs
+        assert alike(by_replays.step(rows), plain.step(rows)), number
+    assert by_replays.net.replayed_layers.replays
 
 
-def test_scratch_memory_that_moves_ends_a_program(tmp_path: Path) -> None:
-    by_programs, plain = (Training(tmp_path, kind) for kind in (CpuBackend, Plain))
+def test_scratch_memory_that_moves_ends_a_recording(tmp_path: Path) -> None:
+    by_replays, plain = (Training(tmp_path, kind) for kind in (CpuBackend, Plain))
     for number in range(8):
         if number == 5:
-            workspace = by_programs.ops.workspace
+            workspace = by_replays.ops.workspace
             before = np.frombuffer(
                 (np.ctypeslib.ctypes.c_char * workspace.size).from_address(workspace.take(1)),
                 np.uint8,
             )
             before[:] = 255
             workspace.take(workspace.size + (64 << 20))
-        assert alike(by_programs.step(), plain.step()), number
+        assert alike(by_replays.step(), plain.step()), number
 
 
-def test_programs_do_not_keep_what_they_are_given(tmp_path: Path) -> None:
+def test_recordings_do_not_keep_what_they_are_given(tmp_path: Path) -> None:
     training = Training(tmp_path, CpuBackend)
     for _ in range(2):
         training.step()
@@ -174,16 +174,16 @@ class Doubled(ReLU):
         return np.multiply(dy, 2, out=out)
 
 
-def test_a_layer_that_does_not_say_that_it_repeats_is_computed_in_each_pass(
+def test_a_layer_that_does_not_say_that_it_is_replayable_is_computed_in_each_pass(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setitem(REGISTERED, "DoubledForTests", Doubled)
     text = NET.replace('"tanh" type: "TanH"', '"tanh" type: "DoubledForTests"')
-    by_programs, plain = (Training(tmp_path, kind, text=text) for kind in (CpuBackend, Plain))
+    by_replays, plain = (Training(tmp_path, kind, text=text) for kind in (CpuBackend, Plain))
     for _ in range(6):
-        assert alike(by_programs.step(), plain.step())
-    assert not Doubled.repeats
-    assert by_programs.net.programs.runs
+        assert alike(by_replays.step(), plain.step())
+    assert not Doubled.replayable
+    assert by_replays.net.replayed_layers.replays
 
 
 def steps_of(text: str, folder: Path, kind: type[CpuBackend], precision: str) -> list[list[Array]]:
@@ -214,7 +214,7 @@ def steps_of(text: str, folder: Path, kind: type[CpuBackend], precision: str) ->
                 blob -= 0.01 * gradient
         found.append(
             [
-                np.float64(net.scalars()["loss"]),
+                np.float64(net.scalars().get("loss", 0)),
                 *(one.copy() for of in blobs.values() for one in of),
             ]
         )
@@ -222,8 +222,8 @@ def steps_of(text: str, folder: Path, kind: type[CpuBackend], precision: str) ->
 
 
 def check_alike(text: str, folder: Path, precision: str) -> None:
-    by_programs, plain = (steps_of(text, folder, kind, precision) for kind in (CpuBackend, Plain))
-    for number, (one, other) in enumerate(zip(by_programs, plain, strict=True)):
+    by_replays, plain = (steps_of(text, folder, kind, precision) for kind in (CpuBackend, Plain))
+    for number, (one, other) in enumerate(zip(by_replays, plain, strict=True)):
         for found, expected in zip(one, other, strict=True):
             np.testing.assert_array_equal(found, expected, err_msg=f"step {number}")
 
@@ -234,7 +234,7 @@ PRECISIONS = ["exact", *(["bf16"] if lacking("cpu", "bf16") is None else [])]
 @pytest.mark.parametrize("precision", PRECISIONS)
 @given(graphs())
 @settings(max_examples=40, deadline=None)
-def test_any_net_by_programs_has_the_bits_of_plain_passes(
+def test_any_net_in_replays_has_the_bits_of_plain_passes(
     tmp_path_factory: pytest.TempPathFactory, precision: str, text: str
 ) -> None:
     check_alike(text, tmp_path_factory.mktemp("net"), precision)
@@ -242,7 +242,7 @@ def test_any_net_by_programs_has_the_bits_of_plain_passes(
 
 @pytest.mark.parametrize("precision", PRECISIONS)
 @pytest.mark.parametrize("kind", [*KINDS, "Swish", "SiLU", "HardSwish"])
-def test_any_layer_by_programs_has_the_bits_of_plain_passes(
+def test_any_layer_in_replays_has_the_bits_of_plain_passes(
     tmp_path: Path, precision: str, kind: str
 ) -> None:
     body = KINDS.get(kind, f'type: "{kind}"').format(outputs=4)
@@ -271,7 +271,7 @@ layer { name: "loss" type: "SoftmaxWithLoss" bottom: "scores" bottom: "label" to
 
 
 @pytest.mark.parametrize("frozen", [False, True])
-def test_gradients_of_factors_that_are_made_anew_are_never_written_by_programs(
+def test_gradients_of_factors_that_are_made_anew_are_never_written_by_replays(
     tmp_path: Path, frozen: bool
 ) -> None:
     rates = "param { lr_mult: 0 } param { lr_mult: 0 }" if frozen else ""

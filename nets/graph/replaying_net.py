@@ -1,5 +1,5 @@
-"""A net whose parts are computed by programs where the backend makes them (`nets.graph.programs`):
-consecutive layers of a stage whose arrays stay where they are."""
+"""A net that replays consecutive layers of a stage whose arrays stay where they are, if the backend
+can record them (`nets.graph.replayed_layers`)."""
 
 from __future__ import annotations
 
@@ -8,20 +8,20 @@ from dataclasses import dataclass
 from functools import cached_property
 from itertools import groupby
 
-from nets.graph.programs import Programs
 from nets.graph.repeated_net import RepeatedNet
+from nets.graph.replayed_layers import ReplayedLayers
 from nets.graph.stages import Stage
 from nets.graph.wiring import Node
 from ops import Array
 
 
 class Piece:
-    """Consecutive nodes of a stage. `repeats`: programs may compute them. `read`: the values that
+    """Consecutive nodes of a stage. `replayable`: they may be replayed. `read`: the values that
     forward reads; `bottoms` and `values`: those that backward makes gradients of, and reads."""
 
-    def __init__(self, nodes: Sequence[Node], repeats: bool) -> None:
+    def __init__(self, nodes: Sequence[Node], replayable: bool) -> None:
         self.nodes = list(nodes)
-        self.repeats = repeats
+        self.replayable = replayable
         self.back = [node for node in reversed(self.nodes) if node.runs_back]
         made = {i for node in self.nodes for i in node.tops}
         self.tops = sorted(made)
@@ -58,9 +58,9 @@ class BottomGradients:
         return [part for parts in self.of.values() for part in parts]
 
 
-class RepeatingNet(RepeatedNet):
-    """The programs of a whole net with memory "reused". Other nets get arrays from messages, which
-    a program must not keep."""
+class ReplayingNet(RepeatedNet):
+    """A net that replays its layers, if it is whole and its memory is "reused". Parts of a net get
+    arrays from messages, which a recording must not keep."""
 
     def _forward_nodes(self, nodes: Sequence[Node]) -> None:
         raise NotImplementedError
@@ -71,9 +71,9 @@ class RepeatingNet(RepeatedNet):
         raise NotImplementedError
 
     @cached_property
-    def programs(self) -> Programs:
-        """The programs of the present places in memory."""
-        return Programs(self.ops)
+    def replayed_layers(self) -> ReplayedLayers:
+        """The recordings of layers at the present places in memory."""
+        return ReplayedLayers(self.ops)
 
     @cached_property
     def _pieces(self) -> dict[Stage, list[Piece]]:
@@ -81,25 +81,27 @@ class RepeatingNet(RepeatedNet):
 
     def _place(self) -> None:
         super()._place()
-        self.programs.forget()
+        self.replayed_layers.forget()
         self._pieces.clear()
 
     def _pieces_of(self, stage: Stage) -> list[Piece]:
         found = self._pieces.get(stage)
         if found is None:
             found = self._pieces[stage] = [
-                Piece(list(nodes), repeats)
-                for repeats, nodes in groupby(stage.nodes, self._repeats)
+                Piece(list(nodes), replayable)
+                for replayable, nodes in groupby(stage.nodes, self._replayable)
             ]
         return found
 
-    def _repeats(self, node: Node) -> bool:
-        if not (self._reuses and self.part == "all" and self.ops.programs):
+    def _replayable(self, node: Node) -> bool:
+        if not (self._reuses and self.part == "all" and self.ops.replays_layers):
             return False
         fed = self._of_inputs & {*node.bottoms, *node.also}
         leaves = node in self._senders or node in self._receivers
         borrows = len(self._owned[node.index]) != len(node.layer.params)
-        return node.layer.repeats and not (fed or leaves or borrows or any(node.layer.loss_weights))
+        return node.layer.replayable and not (
+            fed or leaves or borrows or any(node.layer.loss_weights)
+        )
 
     @cached_property
     def _of_inputs(self) -> set[int]:
@@ -110,12 +112,12 @@ class RepeatingNet(RepeatedNet):
                 found |= {*node.tops}
         return found
 
-    def _repeat_forward(self, piece: Piece) -> None:
+    def _replay_forward(self, piece: Piece) -> None:
         def work() -> Tops:
             self._forward_nodes(piece.nodes)
             return Tops({i: self._given(i) for i in piece.tops})
 
-        found = self.programs.compute(
+        found = self.replayed_layers.compute(
             (piece, "forward"),
             [blob for node in piece.nodes for blob in self._parameters(node)],
             [self._given(i) for i in piece.read],
@@ -123,7 +125,7 @@ class RepeatingNet(RepeatedNet):
         )
         self._arrays.update(found.of)
 
-    def _repeat_backward(
+    def _replay_backward(
         self, piece: Piece, owner: str | None, out: Sequence[Array] | None
     ) -> tuple[Array, ...]:
         gradients = self._gradients
@@ -132,7 +134,7 @@ class RepeatingNet(RepeatedNet):
             self._backward_nodes(piece.back, owner, out)
             return BottomGradients({i: gradients.parts(i) for i in piece.bottoms})
 
-        found = self.programs.compute(
+        found = self.replayed_layers.compute(
             (piece, "backward"),
             [*(blob for node in piece.back for blob in self._parameters(node)), *(out or ())],
             [

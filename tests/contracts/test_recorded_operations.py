@@ -1,7 +1,7 @@
-"""A program of the CPU backend does the whole work of an operation, or there is no program.
+"""A recording of the CPU backend has the whole work of an operation, or it has a gap.
 
-Every operation of the table is recorded, its inputs get other numbers, and the program must then
-leave the results of a plain call.
+Every operation of the table is recorded, its inputs get other numbers, and a replay must then leave
+the results of a plain call.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from ops import Array, Backend, get_backend
+from ops import Array, Backend, Recording, get_backend
 from tests.contracts.test_backends import (
     WITH_GRADIENT,
     destinations,
@@ -39,16 +39,23 @@ def changed(array: Any) -> None:
         array[...] = np.flip(array).copy() * np.float32(0.5)
 
 
+def record(backend: Backend, work: Callable[[], Any]) -> tuple[Any, Recording]:
+    """The result of some work, and its recording."""
+    found: list[Any] = []
+    recording = backend.record([("the operation", lambda: found.append(work()))])
+    return found[0], recording
+
+
 def check(backend: Backend, work: Work, given: Iterable[Any]) -> None:
     work()
-    recorded, program = backend.program_of(work)
-    if program is None:
+    recorded, recording = record(backend, work)
+    if recording.gap:
         return
     results = [one for one in recorded if one is not None]
-    assert all(isinstance(one, np.ndarray) for one in results), "a program returns no number"
+    assert all(isinstance(one, np.ndarray) for one in results), "a replay returns no number"
     for array in given:
         changed(array)
-    program.run()
+    recording.replay()
     found = [one.copy() for one in results]
     expected = [one for one in work() if one is not None]
     for ours, place, theirs in zip(found, results, expected, strict=True):
@@ -57,7 +64,7 @@ def check(backend: Backend, work: Work, given: Iterable[Any]) -> None:
 
 
 @pytest.mark.parametrize("case", CASES, ids=str)
-def test_a_program_does_the_whole_work_of_a_forward_pass(case: Case, backend: Backend) -> None:
+def test_a_replay_does_the_whole_work_of_a_forward_pass(case: Case, backend: Backend) -> None:
     for layout in LAYOUTS:
         _, arrays = prepared(backend, case, np.float32, layout)
         results = case.forward(backend, arrays, Outs())
@@ -70,7 +77,7 @@ def test_a_program_does_the_whole_work_of_a_forward_pass(case: Case, backend: Ba
 
 
 @pytest.mark.parametrize("case", WITH_GRADIENT, ids=str)
-def test_a_program_does_the_whole_work_of_a_backward_pass(case: Case, backend: Backend) -> None:
+def test_a_replay_does_the_whole_work_of_a_backward_pass(case: Case, backend: Backend) -> None:
     assert case.backward is not None
     for layout in LAYOUTS:
         _, arrays = prepared(backend, case, np.float32, layout)
@@ -86,7 +93,7 @@ def test_a_program_does_the_whole_work_of_a_backward_pass(case: Case, backend: B
             check(backend, work, (*arrays.values(), dy))
 
 
-def test_scratch_memory_that_moves_during_a_recording_makes_the_program_outdated() -> None:
+def test_scratch_memory_that_moves_during_a_recording_makes_it_outdated() -> None:
     backend = get_backend("cpu")
     rng = np.random.default_rng(0)
 
@@ -98,29 +105,27 @@ def test_scratch_memory_that_moves_during_a_recording_makes_the_program_outdated
     small, large = product(8), product(2000)
     small()
 
-    _, program = backend.program_of(lambda: (small(), large()))
-    assert program is not None
-    assert program.moved
-    _, program = backend.program_of(lambda: (small(), large()))
-    assert program is not None
-    assert not program.moved
+    for moved in (True, False):
+        _, recording = record(backend, lambda: (small(), large()))
+        assert not recording.gap
+        assert recording.moved == moved
 
 
 def test_a_gradient_of_factors_without_a_destination_is_made_anew_in_each_call() -> None:
     backend = get_backend("cpu")
     x, dy = (backend.empty((2, 6, 5, 5)) for _ in range(2))
     x[...] = dy[...] = 1
-    _, program = backend.program_of(
-        lambda: backend.scale_backward_weights(x, dy, (2, 6), axis=0, bias=False)
+    _, recording = record(
+        backend, lambda: backend.scale_backward_weights(x, dy, (2, 6), axis=0, bias=False)
     )
-    assert program is None
+    assert recording.gap
 
 
 def test_two_threads_record_at_the_same_time() -> None:
     backend = get_backend("cpu")
     x, y, z, other = (np.full((4, 4), value, np.float32) for value in (-1, 0, 0, 0))
     begun, ended = threading.Event(), threading.Event()
-    programs = []
+    recordings = []
 
     def work() -> None:
         backend.relu_forward(x, 0.5, out=y)
@@ -128,18 +133,19 @@ def test_two_threads_record_at_the_same_time() -> None:
         assert ended.wait(60)
         backend.relu_forward(y, 0.5, out=z)
 
-    thread = threading.Thread(target=lambda: programs.append(backend.program_of(work)[1]))
+    thread = threading.Thread(target=lambda: recordings.append(record(backend, work)[1]))
     thread.start()
     assert begun.wait(60)
-    programs.append(backend.program_of(lambda: backend.relu_forward(x, 0.5, out=other))[1])
+    alone = record(backend, lambda: backend.relu_forward(x, 0.5, out=other))[1]
+    recordings.append(alone)
     ended.set()
     thread.join()
 
     for array in (y, z, other):
         array[...] = 0
-    for program in programs:
-        assert program is not None
-        program.run()
+    for recording in recordings:
+        assert not recording.gap
+        recording.replay()
     assert (other == -0.5).all()
     assert (y == -0.5).all()
     assert (z == -0.25).all()
