@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -60,6 +61,24 @@ def test_another_number_of_iterations_is_another_training(
     for iterations in ("3", "4"):
         main([*words, "--digits-iterations", iterations])
     assert lengths == [3, 3, 3, 4, 4, 4]
+
+
+def test_resnet20_compares_float32_and_bfloat16_at_a_rate_that_falls_to_zero(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    trained: list[tuple[str, str, str]] = []
+
+    def accuracy(task: Any, ops: Any, seed: int, *, nudge: bool) -> float:
+        trained.append((task.net, task.schedule, ops.precision))
+        return 0.5
+
+    monkeypatch.setattr(precision, "accuracy", accuracy)
+    monkeypatch.setattr(precision, "backend_of", lambda way, _: SimpleNamespace(precision=way))
+    monkeypatch.setattr(ops, "lacking", lambda *_: None)
+    words = ["--seeds", "1", "--kept", str(tmp_path / "kept.jsonl"), "--results", str(tmp_path)]
+    words += ["--cifar10", str(tmp_path), "--cifar10-iterations", "0"]
+    main([*words, "--digits-iterations", "0", "--resnet20-iterations", "2"])
+    assert trained == [("resnet20", "cosine", "fast"), ("resnet20", "cosine", "bf16")]
 
 
 @pytest.mark.slow  # five trainings of LeNet
