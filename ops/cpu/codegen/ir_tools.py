@@ -151,12 +151,14 @@ def declared(
     return ir.Function(module, ir.FunctionType(result, arguments), name)
 
 
-def fetch(builder: ir.IRBuilder, address: ir.Value, to_write: bool) -> None:
-    """Prefetch a cache line: to write it soon, or to read it, into the second-level cache. The line
-    need not exist."""
+def fetch(builder: ir.IRBuilder, address: ir.Value, to_write: bool, nearest: bool = False) -> None:
+    """Prefetch a cache line: to write it soon, or to read it, into the second-level cache, or with
+    `nearest` into the first. The line need not exist."""
     pointer = builder.inttoptr(address, ir.IntType(8).as_pointer())
     prefetch = declared(builder, "llvm.prefetch.p0", VOID, [pointer.type, I32, I32, I32])
-    builder.call(prefetch, [pointer, I32(int(to_write)), I32(3 if to_write else 2), I32(1)])
+    builder.call(
+        prefetch, [pointer, I32(int(to_write)), I32(3 if to_write or nearest else 2), I32(1)]
+    )
 
 
 def function(

@@ -52,10 +52,10 @@ def mover(code: Code, address: Whole, *arguments: Count) -> None:
     code.b.call(code.b.inttoptr(address.value, kind.as_pointer()), [*map(value, arguments)])
 
 
-def fetch(code: Code, at: Whole, to_write: bool) -> None:
-    """Prefetch a cache line: to write it soon, or to read it, into the second-level cache. The line
-    need not exist."""
-    fetch_line(code.b, at.value, to_write)
+def fetch(code: Code, at: Whole, to_write: bool, nearest: bool = False) -> None:
+    """Prefetch a cache line: to write it soon, or to read it, into the second-level cache, or with
+    `nearest` into the first. The line need not exist."""
+    fetch_line(code.b, at.value, to_write, nearest)
 
 
 def either(code: Code, choice: Choice) -> AbstractContextManager[Any]:

@@ -1,7 +1,9 @@
 """The block of every product in bfloat16 here: sums of up to 32 x 32 products of rows and columns,
 over chunks that may lie anywhere.
 
-    into[r, c] = sum_i sum_d A[i][r, d] * B[i][d, c]      r, c < 32, d < 32
+    into[r, c] = old + sum_i sum_d A[i][r, d] * B[i][d, c]      r, c < 32, d < 32
+
+`old` is what `into` had if `more` is not 0, else 0: so a sum can be made in several calls.
 
 Chunk i of A begins `table[2 i]` bytes after A, chunk i of B `table[2 i + 1]` bytes after B. So one
 block serves all taps of a convolution. A has rows of bfloat16 numbers, sA bytes apart. B has rows
@@ -25,7 +27,7 @@ from ops.cpu.gemm.amx_block import LEFT, RIGHT, SUMS, blocks
 SIDE = 2 * TILE_ROWS  # rows and columns of a block
 PITCH = SIDE * 4  # bytes of a row of its sums
 BLOCK_BYTES = SIDE * PITCH
-NAMES = ("A", "sA", "B", "sB", "table", "chunks", "rows", "columns", "into")
+NAMES = ("A", "sA", "B", "sB", "table", "chunks", "rows", "columns", "into", "more")
 ARGUMENTS = tuple((name, I64) for name in NAMES)
 
 
@@ -63,9 +65,19 @@ def build(module: ir.Module) -> None:
 def _sums(b: ir.IRBuilder, a: dict[str, ir.Value], down: int, across: int) -> None:
     """Write the sums of `down` x `across` tiles."""
     t = TileRegisters(b)
-    tiles = [(row, column) for row in range(down) for column in range(across)]
-    for row, column in tiles:
-        t.zero(SUMS[row][column])
+    pitch = I64(PITCH)
+    places = {
+        SUMS[row][column]: b.add(a["into"], I64(row * TILE_ROWS * PITCH + column * TILE_BYTES))
+        for row in range(down)
+        for column in range(across)
+    }
+    with b.if_else(b.icmp_signed("==", a["more"], I64(0))) as (new, old):
+        with new:
+            for tile in places:
+                t.zero(tile)
+        with old:
+            for tile, at in places.items():
+                t.load(tile, at, pitch)
     below = b.mul(a["sA"], I64(TILE_ROWS))
 
     def chunk(i: ir.Value) -> None:
@@ -82,6 +94,5 @@ def _sums(b: ir.IRBuilder, a: dict[str, ir.Value], down: int, across: int) -> No
                 t.multiply(SUMS[row][column], LEFT[row], RIGHT[column])
 
     counted(b, a["chunks"], 1, chunk)
-    for row, column in tiles:
-        at = row * TILE_ROWS * PITCH + column * TILE_BYTES
-        t.store(SUMS[row][column], b.add(a["into"], I64(at)), I64(PITCH))
+    for tile, at in places.items():
+        t.store(tile, at, pitch)

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -17,14 +18,18 @@ from ops.cpu.codegen.target import second_level
 from ops.cpu.gemm.permute import movers
 from ops.cpu.team.operands import goes_past
 from ops.cpu.team.workspace import LINE, aligned
-from ops.cpu.tiled.block import SIDE, block
-from ops.cpu.tiled.images import SUMS_BYTES, images_kernel
+from ops.cpu.tiled.block import BLOCK_BYTES, SIDE, block
+from ops.cpu.tiled.images import TOGETHER, images_kernel
 from ops.cpu.tiled.pack import CHUNK, pack_bytes, pack_pairs
 from ops.cpu.tiled.windows import Axis
 
 FLOAT = 4
 COPY_BYTES = second_level() * 3 // 8  # of x, that a unit of work reads again for each panel
 PANEL_BYTES = second_level() // 4  # of weights, that all blocks of a unit read
+# Chunks of a group, at most: half of a first-level cache of 48 KiB. Sums are read and written once
+# more for each group.
+GROUP = 12
+RUN_BYTES = second_level() // 8  # of the sums of a run
 FEW = 4  # units of work for each thread, at least, if images have so many rows
 
 
@@ -142,6 +147,34 @@ class ImagePlan:
         axes = (self._s.rows, self._high), (self._s.columns, self._s.columns.results)
         return all(axis.copied(results) == results for axis, results in axes)
 
+    @cached_property
+    def _groups(self) -> NDArray[np.int64]:
+        """The number of the first chunk of each group, and of all chunks."""
+        s = self._s
+        chunks = len(s.rows.taps) * len(s.columns.taps) * s.depth // DEPTH
+        each = -(-chunks // max(1, -(-chunks // GROUP)))
+        return np.append(np.arange(0, max(1, chunks), max(1, each)), chunks)
+
+    @cached_property
+    def _parts(self) -> tuple[int, int]:
+        """The parts of the panels, and the panels of a part."""
+        panels = -(-self._s.outputs // SIDE)
+        panel_bytes = int(self._groups[-1]) * CHUNK
+        parts = min(panels, max(1, -(-panels * panel_bytes // PANEL_BYTES)))
+        return parts, -(-panels // parts)
+
+    @property
+    def _run(self) -> tuple[int, int]:
+        """The blocks of a run, and the panels whose sums are made together."""
+        together = min(self._parts[1], TOGETHER)
+        width = self._s.columns.results * self._images
+        lines = -(-self._high * width // SIDE) if self._merged else self._high * -(-width // SIDE)
+        return max(1, min(lines, RUN_BYTES // (together * BLOCK_BYTES))), together
+
+    @property
+    def _sums_bytes(self) -> int:
+        return math.prod(self._run) * BLOCK_BYTES
+
     def _copy(self, x: Steps) -> dict[str, int]:
         """How the part of x that a unit reads is copied."""
         s = self._s
@@ -159,7 +192,7 @@ class ImagePlan:
             "rows_of": self._tables.keep(s.rows.sources(self._high)),
             "line_count": lines,
             "line": self._line,
-            "columns_of": self._tables.keep(np.where(inside, columns * x.w, -1)),
+            "columns_of": self._tables.keep(np.append(np.where(inside, columns * x.w, -1), 0)),
             "column_count": len(columns),
             "pixel": self._pixel,
             "runs": 1 if joined else self._images,
@@ -169,7 +202,8 @@ class ImagePlan:
             "in_place": int(self._in_place),
             # the last block of a line reads whole tiles
             "scratch_each": aligned(
-                SUMS_BYTES + (0 if self._in_place else lines * self._line + SIDE * s.depth * 2)
+                self._sums_bytes
+                + (0 if self._in_place else lines * self._line + SIDE * s.depth * 2)
             ),
         }
 
@@ -195,20 +229,25 @@ class ImagePlan:
         }
 
     def _panels(self) -> dict[str, int]:
-        """The panels of weights, and where the chunks of a block begin."""
+        """The panels of weights, where the chunks of a block begin, and how they are grouped."""
         s = self._s
         starts = _chunks(s, self._high, self._line, self._pixel)
         panels = -(-s.outputs // SIDE)
         panel_bytes = len(starts) * CHUNK
-        parts = min(panels, max(1, -(-panels * panel_bytes // PANEL_BYTES)))
+        parts, part_panels = self._parts
+        run, together = self._run
         return {
             "table": self._tables.keep(starts),
-            "chunks": len(starts),
+            "groups_of": self._tables.keep(self._groups),
+            "k_groups": len(self._groups) - 1,
             "w_group": panels * panel_bytes,
             "panels": panels,
             "panel_bytes": panel_bytes,
             "parts": parts,
-            "part_panels": -(-panels // parts),
+            "part_panels": part_panels,
+            "run_blocks": run,
+            "together": together,
+            "sums_bytes": self._sums_bytes,
         }
 
     def _packing(self, w: Weights) -> Any:

@@ -18,7 +18,7 @@ from ops.cpu.codegen.code import Code, Generated
 from ops.cpu.codegen.kernel import layout
 from ops.cpu.codegen.stored import Stored
 from ops.cpu.codegen.values import Vec, Whole
-from ops.cpu.gemm.calls import Arguments, either, entry, mover
+from ops.cpu.gemm.calls import Arguments, either, entry, fetch, mover
 from ops.cpu.tiled.block import BLOCK_BYTES, PITCH, SIDE
 from ops.cpu.tiled.vectors import (
     LINE,
@@ -31,23 +31,25 @@ from ops.cpu.tiled.vectors import (
 
 # x, y: address, strides in bytes. rows_of: for each line of the copy its row of x, from the first
 # row of the unit. columns_of: for each column of the copy the offset of its column of x, or -1
-# outside x. A pixel of the copy takes `pixel` bytes with its images, which are `runs` runs of `run`
-# numbers of x, run_step bytes apart. in_place: x itself has the layout of the copy. rows: offsets
-# of the results of a line (of a unit if all lines are one run, `merged`) from its first result.
-# table: where the chunks of a block begin (`block`). w: panels of 32 columns, panel_bytes each;
-# `parts` parts of part_panels panels share a copy.
+# outside x, and a zero at the end. A pixel of the copy takes `pixel` bytes with its images, which
+# are `runs` runs of `run` numbers of x, run_step bytes apart. in_place: x itself has the layout of
+# the copy. rows: offsets of the results of a line (of a unit if all lines are one run, `merged`)
+# from its first result.
+# table: where the chunks of a block begin (`block`). groups_of: the number of the first chunk of
+# each of k_groups groups, and of all chunks. w: panels of 32 columns, panel_bytes each; `parts`
+# parts of part_panels panels share a copy. run_blocks: blocks whose sums are made together, of
+# `together` panels.
 IMAGE_FIELDS = (
     "x xn xh x_group height step_h y yn yh y_group high outputs "
     "w w_group bias groups images units_n block_n units_h block_h "
     "rows_of line_count line columns_of column_count pixel runs run run_step row_bytes "
-    "in_place merged width rows table chunks panels panel_bytes parts part_panels "
-    "scratch scratch_each begin sums end"
+    "in_place merged width rows table groups_of k_groups panels panel_bytes parts part_panels "
+    "run_blocks together sums_bytes scratch scratch_each begin sums end"
 )
 IMAGES = layout(IMAGE_FIELDS, "floor")
 # Panels whose sums are delivered together: neighbouring lines of memory are written at once. A pass
 # with 256 outputs took 0.84 of its time (measured once, 2026-11-30).
 TOGETHER = 8
-SUMS_BYTES = TOGETHER * BLOCK_BYTES
 Both: TypeAlias = tuple[Whole, Whole]
 
 
@@ -73,7 +75,7 @@ class ImagesCode:
         code, a = self.code, self.a
         mover(code, a.begin)
         place = a.scratch + code.number * a.scratch_each
-        copy = place + SUMS_BYTES
+        copy = place + a.sums_bytes
         units = a.groups * a.units_n * a.units_h
         copied = code.variable(code.whole(-1))
         for item in code.loop(*code.share(units * a.parts)):
@@ -102,61 +104,86 @@ class ImagesCode:
             with either(code, (row < a.height) & (code.whole(-1) < row)) as (inside, outside):
                 with inside:
                     for j in code.loop(0, a.column_count):
-                        column = entry(code, a.columns_of, j)
+                        column, following = (entry(code, a.columns_of, j + at) for at in (0, 1))
                         there = to + j * a.pixel
                         with either(code, column < 0) as (padding, pixel):
                             with padding:
                                 _clear(code, there, a.pixel)
                             with pixel:
-                                self._copy_pixel(source + row * a.xh + column, there)
+                                here = source + row * a.xh
+                                self._copy_pixel(here + column, here + following, there)
                 with outside:
                     _clear(code, to, a.line)
 
-    def _copy_pixel(self, source: Whole, to: Whole) -> None:
-        """Copy the images of a pixel, rounded. Channels past the last are zeros."""
+    def _copy_pixel(self, source: Whole, following: Whole, to: Whole) -> None:
+        """Copy the images of a pixel, rounded. Channels past the last are zeros. The `following`
+        pixel is prefetched."""
         code, a, x = self.code, self.a, self.x
         whole = a.run // DEPTH * DEPTH
         rest = a.run - whole
         for r in code.loop(0, a.runs):
             here = source + r * a.run_step
             there = to + r * a.row_bytes
+            ahead = following + r * a.run_step
             for k in code.loop(0, whole, DEPTH):
+                fetch(code, ahead + k * x.size, to_write=False, nearest=True)
                 store_whole(code, x.numbers(here + k * x.size), there + k * 2)
             with code.when(code.whole(0) < rest):
+                fetch(code, ahead + whole * x.size, to_write=False, nearest=True)
                 store_whole(code, x.numbers(here + whole * x.size, rest), there + whole * 2)
 
     def _multiply(self, places: tuple[Whole, Whole, Whole], part: Both, some: Both) -> None:
-        """Compute `high` lines of results from line p on, with one part of the panels."""
+        """Compute `high` lines of results from line p on, with one part of the panels.
+
+        The chunks are multiplied in groups. The weights of a group stay in the first-level cache
+        for a run of blocks, so that only images are read from the second.
+        """
         code, a = self.code, self.a
         (place, read, y), (g, member), (p, high) = places, part, some
         first = member * a.part_panels
         last = (first + a.part_panels).least(a.panels)
         lines = a.merged.equals(1).pick(1, high)
         width = a.merged.equals(1).pick(high * a.width, a.width)
-        for i in code.loop(0, lines):
-            for begin in code.loop(0, width, SIDE):
-                # past the last pixel of x is no memory to read: the last block begins earlier
-                m = a.in_place.equals(1).pick(begin.least(width - SIDE), begin)
-                rows = (width - m).least(SIDE)
-                A, table, chunks = self._operand(read, (p, i), m)
-                for panel in code.loop(first, last, TOGETHER):
-                    end = (panel + TOGETHER).least(last)
+        across = (width + (SIDE - 1)) // SIDE
+        blocks = lines * across
+        for number in code.loop(0, (blocks + a.run_blocks - 1) // a.run_blocks):
+            start = number * a.run_blocks
+            stop = (start + a.run_blocks).least(blocks)
+            for panel in code.loop(first, last, TOGETHER):
+                end = (panel + TOGETHER).least(last)
+                for group in code.loop(0, a.k_groups):
                     for k in code.loop(panel, end):
                         columns = (a.outputs - k * SIDE).least(SIDE)
                         B = a.w + g * a.w_group + k * a.panel_bytes
-                        of = A, a.row_bytes, B, PITCH, table, chunks, rows, columns
-                        mover(code, a.sums, *of, place + (k - panel) * BLOCK_BYTES)
+                        for block in code.loop(start, stop):
+                            i, m, rows = self._results_of(block, across, width)
+                            A, table, groups_of = self._operand(read, (p, i), m)
+                            low, high = (entry(code, groups_of, group + at) for at in (0, 1))
+                            chunks = table + low * (2 * 8), high - low
+                            of = A, a.row_bytes, B, PITCH, *chunks, rows, columns
+                            sums = place + ((block - start) * a.together + k - panel) * BLOCK_BYTES
+                            mover(code, a.sums, *of, sums, group)
+                for block in code.loop(start, stop):
+                    i, m, rows = self._results_of(block, across, width)
                     to = y + i * a.yh + panel * (SIDE * self.y.size)
                     output = g * a.outputs + panel * SIDE
                     sizes = end - panel, a.outputs - panel * SIDE
-                    self._deliver((place, to), (m, rows), output, sizes)
+                    sums = place + (block - start) * a.together * BLOCK_BYTES
+                    self._deliver((sums, to), (m, rows), output, sizes)
+
+    def _results_of(self, block: Whole, across: Whole, width: Whole) -> tuple[Whole, Whole, Whole]:
+        """The line of a block, its first result in the line, and the number of its results."""
+        begin = block % across * SIDE
+        # past the last pixel of x is no memory to read: the last block begins earlier
+        m = self.a.in_place.equals(1).pick(begin.least(width - SIDE), begin)
+        return block // across, m, (width - m).least(SIDE)
 
     def _operand(self, read: Whole, row: Both, m: Whole) -> tuple[Whole, Whole, Whole]:
-        """Where the block begins whose first result is number m of line p + i, row = (p, i), and
-        the table and number of its chunks. `read`: the part of x that the unit reads, or its
-        copy."""
+        """Where the block begins whose first result is number m of line p + i, row = (p, i), the
+        table of its chunks, and the first chunk of each group. `read`: the part of x that the unit
+        reads, or its copy."""
         a = self.a
-        return read + row[1] * a.line + m * a.row_bytes, a.table, a.chunks
+        return read + row[1] * a.line + m * a.row_bytes, a.table, a.groups_of
 
     def _deliver(self, places: Both, results: Both, output: Whole, sizes: Both) -> None:
         """Write the sums of some panels as results, with bias and floor. Their results start at

@@ -30,8 +30,8 @@ from ops.cpu.tiled.windows import Axis
 
 # column_step: bytes from the pixel of a result to that of the next one. row_kinds, column_kinds:
 # for each line and column of results its kind, the taps that meet x there; kinds_w: how
-# many kinds columns have. tables: the address and the number of chunks for each kind of line and of
-# column.
+# many kinds columns have. tables: two addresses for each kind of line and of column, of the table
+# of chunks and of the first chunk of each group.
 IN_PLACE = layout(f"{IMAGE_FIELDS} column_step row_kinds column_kinds kinds_w tables", "floor")
 
 
@@ -91,7 +91,8 @@ class InPlacePlan(ImagePlan):
         for i in rows:
             for j in columns:
                 chunks = self._chunks_of(i, j, x)
-                tables += [self._tables.keep(chunks), len(chunks)]
+                groups = np.searchsorted(chunks[:, 1], self._groups * CHUNK)
+                tables += [self._tables.keep(chunks), self._tables.keep(groups)]
         return super()._copy(x) | {
             "column_step": s.columns.step * x.w,
             "row_kinds": self._tables.keep(row_kinds),

@@ -26,7 +26,7 @@ from ops.cpu.codegen.values import Whole
 from ops.cpu.gemm.calls import Arguments, either, entry
 from ops.cpu.team.workspace import LINE, aligned
 from ops.cpu.tiled.image_plan import ImagePlan, Steps, Sweep, Tables
-from ops.cpu.tiled.images import IMAGE_FIELDS, SUMS_BYTES, ImagesCode
+from ops.cpu.tiled.images import IMAGE_FIELDS, ImagesCode
 from ops.cpu.tiled.vectors import (
     BOTH,
     Source,
@@ -126,7 +126,7 @@ class PatchedImagePlan(ImagePlan):
 
     def _copy(self, x: Steps) -> dict[str, int]:
         fields = super()._copy(x)
-        strip = fields["scratch_each"] - SUMS_BYTES
+        strip = fields["scratch_each"] - self._sums_bytes
         found = self._patches.fields(x, self._tables, self._images, self._high, strip)
         fields["scratch_each"] += found["strip_bytes"]
         return fields | found

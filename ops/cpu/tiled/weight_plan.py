@@ -35,21 +35,22 @@ class WeightPlan:
         most, self._images, self._high = self._unit()
         self._chunks, self._pixels = self._line_of(self._images)
         taps = len(s.rows.taps) * len(s.columns.taps)
-        w_row = aligned(s.channels * FLOAT)
-        w_part = taps * s.outputs * w_row
+        panels = -(-s.channels // SIDE)
+        w_tap = panels * BLOCK_BYTES
+        w_part = -(-s.outputs // SIDE) * taps * w_tap
         units = s.images // self._images * -(-s.rows.results // self._high)
         parts = self._parts(units, s.groups * w_part)
         self.in_place = taps == parts == 1
+        w_row = s.channels * FLOAT
         if self.in_place:
-            w_row = s.channels * FLOAT
             w_part = s.outputs * w_row
-        panels = -(-s.channels // SIDE)
         shares = max(-(-s.channels // most), -(-threads // (s.groups * parts)))
         shares = 1 if self.whole else min(panels, shares)
         self._share = -(-panels // shares) * SIDE
         totals = {
             "w_part": w_part,
-            "w_row": w_row,
+            "w_panel": taps * w_tap,
+            "w_tap": w_tap,
             "parts": parts,
             "taps": taps,
             "outputs": s.outputs,
@@ -57,7 +58,8 @@ class WeightPlan:
             "groups": s.groups,
         }
         self.kernel = self._kernel(x, y)
-        work = totals | self._work(x, y) | self._copies(x, y)
+        direct = {"direct": int(self.in_place), "w_row": w_row}
+        work = totals | direct | self._work(x, y) | self._copies(x, y)
         self.block = self.kernel.arguments(**work, **block()._asdict())
         self.total = tiled_total.block(**totals, transpose=movers().transpose)
         self.sums_bytes = 0 if self.in_place else aligned(s.groups * parts * w_part)
@@ -143,6 +145,7 @@ class WeightPlan:
         remainders = len(s.columns.remainders)
         lines = s.rows.copied(self._high)
         chunks = self._chunks
+        column = aligned(self._images, 2)
         pair = aligned(min(self._share, s.channels), TILE) * FLOAT
         line = remainders * self._pixels // 2 * pair
         chunk = aligned(s.outputs, TILE) * LINE
@@ -153,10 +156,11 @@ class WeightPlan:
             "rows_of": self._tables.keep(s.rows.sources(self._high)),
             "line_count": lines,
             "line": line,
-            "pixels_of": self._tables.keep(self._pixel_offsets(x)),
+            "pixels_of": self._tables.keep(np.pad(self._pixel_offsets(x), (0, column))),
             "pixel_count": remainders * self._pixels,
             "pair": pair,
-            "outputs_of": self._tables.keep(self._output_offsets(y)),
+            "outputs_of": self._tables.keep(np.pad(self._output_offsets(y), (0, DEPTH))),
+            "column": column,
             "chunks": chunks,
             "chunk": chunk,
             "table": self._tables.keep(_chunks(self._high, chunks, chunk, line, pair)),

@@ -37,6 +37,7 @@ SHAPES = [
     plain(2, 24, (6, 7), 36, 3, pad=1, groups=3),
     plain(1, 5, (9, 9), 7, 5, pad=2),
     plain(8, 64, (12, 12), 64, 3, pad=1),  # Winograd in float32
+    plain(64, 96, (5, 4), 72, 3, pad=1),  # in place, in groups of chunks
     channelwise(2, 17, (9, 11), 3, pad=1),
     channelwise(3, 32, (12, 14), 3, stride=2, pad=1),
     grouped(2, 24, (9, 10), 3, 4, pad=1, stride=2),
