@@ -41,6 +41,15 @@ def supports(s: Sweep, x: Steps) -> bool:
     return whole and x.stored is AS_BFLOAT16
 
 
+def images_of_unit(s: Sweep) -> int:
+    """Images of a unit of work: whole blocks that divide the batch, as many as have the source of
+    two lines of results in the cache, or one block."""
+    blocks = s.images // SIDE
+    block_bytes = s.rows.copied(2) * s.columns.size * s.depth * 2 * SIDE
+    fit = max(1, COPY_BYTES // block_bytes)
+    return SIDE * max(n for n in range(1, blocks + 1) if blocks % n == 0 and n <= fit)
+
+
 @functools.cache
 def in_place_kernel(written: Stored) -> Generated:
     """As `images_kernel`, for x that is read in place."""
@@ -73,12 +82,8 @@ class InPlacePlan(ImagePlan):
     def _unit(self, threads: int) -> tuple[int, int]:
         """Images and rows of a unit of work: few images, so that the rows of x which a line of
         results reads stay in the cache for the next line."""
-        s = self._s
-        lines = s.rows.copied(2) * s.columns.size * s.depth * 2
-        images = s.images
-        while images % (2 * SIDE) == 0 and lines * images > COPY_BYTES:
-            images //= 2
-        return images, rows_of_unit(s, threads, images, s.rows.results)
+        images = images_of_unit(self._s)
+        return images, rows_of_unit(self._s, threads, images, self._s.rows.results)
 
     def _kernel(self, x: Steps, y: Steps) -> Generated:
         return in_place_kernel(y.stored)

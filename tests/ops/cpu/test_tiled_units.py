@@ -1,0 +1,23 @@
+"""How convolution on tiles divides a batch that it reads in place."""
+
+from __future__ import annotations
+
+import pytest
+
+from ops.cpu.tiled.block import SIDE
+from ops.cpu.tiled.image_plan import COPY_BYTES, Sweep
+from ops.cpu.tiled.in_place import images_of_unit
+from ops.cpu.tiled.windows import Axis
+
+AXIS = Axis(7, 7, 1, -1, 1, (0, 1, 2))
+
+
+@pytest.mark.parametrize("batch", range(SIDE, 1025, SIDE))
+@pytest.mark.parametrize("channels", [64, 256, 2048])
+def test_a_unit_of_any_batch_fits_the_cache_or_is_one_block(batch, channels) -> None:
+    s = Sweep(batch, channels, 256, 1, AXIS, AXIS)
+    images = images_of_unit(s)
+    lines = AXIS.copied(2) * AXIS.size * channels * 2
+    assert batch % images == 0
+    assert images % SIDE == 0
+    assert images == SIDE or images * lines <= COPY_BYTES
