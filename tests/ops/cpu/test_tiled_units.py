@@ -14,7 +14,7 @@ AXIS = Axis(7, 7, 1, -1, 1, (0, 1, 2))
 
 @pytest.mark.parametrize("batch", range(SIDE, 1025, SIDE))
 @pytest.mark.parametrize("channels", [64, 256, 2048])
-def test_a_unit_of_any_batch_fits_the_cache_or_is_one_block(batch, channels) -> None:
+def test_a_unit_of_any_batch_fits_the_cache_or_is_one_block(batch: int, channels: int) -> None:
     s = Sweep(batch, channels, 256, 1, AXIS, AXIS)
     images = images_of_unit(s)
     lines = AXIS.copied(2) * AXIS.size * channels * 2
