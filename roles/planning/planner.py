@@ -38,7 +38,8 @@ def plan(
     """The topology that trains as `options` describe, laid out by `preset` if one is given.
 
     `tell`: log warnings. `resuming`: a checkpoint takes the place of first weights. Raises
-    ConfigError with every mistake of the options and their files, or for a bad environment variable.
+    ConfigError with every mistake of the options and their files. An environment variable of the
+    kernels that has a bad value is a mistake, too.
     """
     try:
         ops.check_environment()

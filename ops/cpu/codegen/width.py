@@ -1,5 +1,8 @@
-"""The widest vectors that kernels may use, by `CONVOY_VECTOR_BITS`: 512, 256 or 128 bits. The variable
-narrows the vectors of a processor, for tests and for comparisons. It never widens them."""
+"""The widest vectors that kernels may use, as `CONVOY_VECTOR_BITS` has it: 512, 256 or 128 bits.
+
+The variable narrows the vectors of a processor, for tests and for comparisons. It never widens
+them.
+"""
 
 from __future__ import annotations
 
