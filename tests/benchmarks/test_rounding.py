@@ -1,4 +1,5 @@
-"""Benchmarks of bfloat16 on a processor without fast products in it, which narrow vectors stand for."""
+"""Benchmarks of bfloat16 on a processor without fast products in it, which narrow vectors stand for,
+and a measurement that did not end."""
 
 from __future__ import annotations
 
@@ -10,7 +11,9 @@ from pathlib import Path
 
 import pytest
 
+from benchmarks.helpers.report import Record
 from benchmarks.helpers.rounding import no_bfloat16
+from benchmarks.training import training
 
 ROOT = Path(__file__).resolve().parents[2]
 COMMANDS = (
@@ -41,3 +44,11 @@ def test_a_benchmark_of_bfloat16_says_in_one_line_that_the_processor_lacks_it(
 
 def test_vectors_that_the_user_narrowed_are_named_as_the_reason() -> None:
     assert "--vector-bits 256 excludes" in no_bfloat16(256)
+
+
+def test_a_measurement_whose_process_died_counts_as_failed(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setattr(training, "run_apart", lambda *_: Record("1 threads"))  # still running
+    arguments = ["--nets", "lenet", "--threads", "1", "--beside", "numpy"]
+    assert training.main([*arguments, "--results", str(tmp_path)]) == 1
