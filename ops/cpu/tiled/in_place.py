@@ -43,10 +43,11 @@ def supports(s: Sweep, x: Steps) -> bool:
 
 def images_of_unit(s: Sweep) -> int:
     """Images of a unit of work: whole blocks that divide the batch, as many as have the source of
-    two lines of results in the cache, or one block."""
+    two lines of results in the cache, or one block. With long strides no tap reaches some results,
+    whose source is empty."""
     blocks = s.images // SIDE
     block_bytes = s.rows.copied(2) * s.columns.size * s.depth * 2 * SIDE
-    fit = max(1, COPY_BYTES // block_bytes)
+    fit = max(1, COPY_BYTES // max(1, block_bytes))
     return SIDE * max(n for n in range(1, blocks + 1) if blocks % n == 0 and n <= fit)
 
 
