@@ -53,6 +53,7 @@ __all__ = [
     "PoolGeometry",
     "Recording",
     "Shape",
+    "check_environment",
     "get_backend",
     "lacking",
     "preload",
@@ -103,6 +104,14 @@ def _unseen(package: str) -> Iterator[None]:
     finally:
         if hidden:
             del sys.modules[package]
+
+
+def check_environment() -> None:
+    """Check the environment variables that the CPU's kernels read. Raises OpsError for a bad
+    value."""
+    from ops.cpu.codegen.width import allowed_bits
+
+    allowed_bits()
 
 
 def lacking(name: str, precision: str = "") -> str | None:

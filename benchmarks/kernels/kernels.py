@@ -29,6 +29,7 @@ import numpy as np
 
 from benchmarks.helpers.command_line import parser_of
 from benchmarks.helpers.report import ROOT, Record, gain, machine, medians, missing, rounds, write
+from benchmarks.helpers.rounding import BFLOAT16, no_bfloat16
 from benchmarks.kernels import bounds, conv_reference
 from benchmarks.kernels.convolutions import (
     DATA,
@@ -78,6 +79,9 @@ def main(arguments: list[str] | None = None) -> int:
             f"missing: {', '.join(absent)}, the peer; install it with: python -m pip install "
             f"{' '.join(absent)}"
         )
+        return 1
+    if BFLOAT16 in given.precision and (why := no_bfloat16()):
+        print(f"{why}; leave {BFLOAT16} out of --precision")
         return 1
     if given.into:
         return run_here(given)

@@ -19,6 +19,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from benchmarks.helpers.report import ROOT, Record, machine, medians, missing, ratio, rounds, write
+from benchmarks.helpers.rounding import no_bfloat16
 from benchmarks.kernels import bounds
 
 
@@ -73,6 +74,9 @@ def main(arguments: list[str] | None = None) -> int:
     given = parser.parse_args(arguments)
     if missing({"torch": "torch"}):
         print("missing: torch, the peer; install it with: python -m pip install torch")
+        return 1
+    if why := no_bfloat16():
+        print(why)
         return 1
     record = Record(f"products, {given.threads} threads")
     record.table(

@@ -19,6 +19,7 @@ import numpy as np
 
 from benchmarks.helpers.command_line import parser_of
 from benchmarks.helpers.report import ROOT, Record, machine, medians, missing, ratio, rounds, write
+from benchmarks.helpers.rounding import no_bfloat16
 from benchmarks.kernels.bounds import product_rate
 
 GATES = 4
@@ -57,6 +58,9 @@ def main(arguments: list[str] | None = None) -> int:
     given = parser.parse_args(arguments)
     if missing({"torch": "torch"}):
         print("missing: torch, the peer; install it with: python -m pip install torch")
+        return 1
+    if why := no_bfloat16():
+        print(why)
         return 1
     record = measured(given.threads, given.seconds)
     print("results:", *write(given.results, "sequences", machine(), {record.title: record}))

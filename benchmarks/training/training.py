@@ -40,6 +40,7 @@ from benchmarks.helpers.report import (
     rounds,
     write,
 )
+from benchmarks.helpers.rounding import BFLOAT16, no_bfloat16
 
 SAMPLES = (3, 40)  # rounds at least and at most
 
@@ -94,7 +95,7 @@ BESIDE_NUMPY = {"cifar10_quick": 2.0}  # the ratios to reach there; 1 for the ot
 
 def main(arguments: list[str] | None = None) -> int:
     """Run the workloads for each number of threads and write the results. Returns 1 if a ratio is
-    below its bar."""
+    below its bar, or if a process did not end its measurement."""
     parser = parser_of("training", __doc__)
     parser.add_argument("--threads", type=int, nargs="+", default=[1, 2])
     parser.add_argument("--nets", nargs="+", choices=WORKLOADS, default=list(WORKLOADS))
@@ -121,6 +122,9 @@ def main(arguments: list[str] | None = None) -> int:
             f"{' '.join(absent)}; or choose other --nets"
         )
         return 1
+    if given.precision == BFLOAT16 and (why := no_bfloat16(given.vector_bits)):
+        print(f"{why}; choose another --precision")
+        return 1
     if given.into:
         return run_here(given)
     records = {}
@@ -135,7 +139,7 @@ def main(arguments: list[str] | None = None) -> int:
     found = narrowed(machine(), given.vector_bits) if given.vector_bits else machine()
     paths = write(given.results, name, found, records)
     print("results:", *paths)
-    return int(any(record.status == "failed" for record in records.values()))
+    return int(any(record.status in ("failed", "running") for record in records.values()))
 
 
 def run_apart(given: argparse.Namespace, threads: int, part: str, path: Path) -> Record:

@@ -195,7 +195,8 @@ def lacking(config: ClusterConfig, topology: Topology) -> list[str]:
     if devices:
         key, found, why = "devices", ", ".join(devices), ops.lacking("cupy")
     elif any(job.precision == BFLOAT16 and job.device == "cpu" for job in jobs):
-        key, found, why = "precision", f"'{BFLOAT16}'", ops.lacking("cpu", BFLOAT16)
+        key, found = "precision", f"'{BFLOAT16}'"
+        why = (reason := ops.lacking("cpu", BFLOAT16)) and f"{reason}; use 'fast'"
     else:
         return []
     return [f"{config.raw.place(('train', key))}: found {found}, but here {why}"] if why else []

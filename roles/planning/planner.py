@@ -6,6 +6,7 @@ from __future__ import annotations
 import dataclasses
 from pathlib import Path
 
+import ops
 from roles.learning.job import Job
 from roles.options import AUTO, Options
 from roles.planning.auto_settings import AutoSettings, named
@@ -20,6 +21,7 @@ from roles.planning.run_names import name_of
 from roles.planning.strategies import preset_called
 from roles.presets.request import Preset
 from runtime.config.sections import ClusterConfig
+from runtime.errors import ConfigError
 from runtime.plan.topology import Topology
 
 ANY = "single"  # the preset that refuses the fewest nets and solvers
@@ -36,8 +38,13 @@ def plan(
     """The topology that trains as `options` describe, laid out by `preset` if one is given.
 
     `tell`: log warnings. `resuming`: a checkpoint takes the place of first weights. Raises
-    ConfigError with every mistake of the options and their files.
+    ConfigError with every mistake of the options and their files. An environment variable of the
+    kernels that has a bad value is a mistake, too.
     """
+    try:
+        ops.check_environment()
+    except ops.OpsError as error:
+        raise ConfigError([str(error)]) from None
     diagnostics = Diagnostics(config.raw, options.train)
     inputs = inputs_of(config, options, preset, diagnostics, resuming=resuming)
     checked = check(inputs, read(inputs, diagnostics), diagnostics)

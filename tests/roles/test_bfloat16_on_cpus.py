@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import logging
+import os
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -10,10 +13,13 @@ import numpy as np
 import pytest
 
 import ops
+from ops.cpu.codegen.target import host
+from ops.cpu.codegen.width import VARIABLE
 from roles.learning import backends
 from roles.learning.backends import ops_of
 from runtime.cli.main import main
 
+ROOT = Path(__file__).resolve().parents[2]
 REASON = "this processor lacks AVX512_BF16"
 TOML = """[train]
 precision = "bf16"
@@ -37,6 +43,21 @@ def checked(monkeypatch: pytest.MonkeyPatch, folder: Path, kernels: str) -> int:
     monkeypatch.chdir(folder)
     Path("cluster.toml").write_text(TOML.format(kernels=kernels), encoding="utf-8")
     return main(["check", "cluster.toml"])
+
+
+def checked_with(folder: Path, precision: str, bits: str) -> tuple[int, list[str]]:
+    """The exit code and the lines of `check` in a process whose vectors have so many bits."""
+    text = f'[train]\nprecision = "{precision}"\n'
+    (folder / "cluster.toml").write_text(text, encoding="utf-8")
+    done = subprocess.run(
+        [sys.executable, "-m", "runtime", "check", "cluster.toml"],
+        cwd=folder,
+        env={**os.environ, "PYTHONPATH": str(ROOT), VARIABLE: bits},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    return done.returncode, done.stderr.splitlines()
 
 
 @pytest.mark.skipif(ops.lacking("cpu", "bf16") is not None, reason=str(ops.lacking("cpu", "bf16")))
@@ -68,7 +89,7 @@ def test_check_refuses_the_precision_on_a_machine_without_the_instructions(
 ) -> None:
     assert checked(monkeypatch, tmp_path, "compiled") == 2
     assert capsys.readouterr().err.splitlines() == [
-        f"cluster.toml:2: train.precision: found 'bf16', but here {REASON}"
+        f"cluster.toml:2: train.precision: found 'bf16', but here {REASON}; use 'fast'"
     ]
 
 
@@ -79,4 +100,26 @@ def test_check_refuses_the_precision_with_the_kernels_of_numpy(
     assert capsys.readouterr().err.splitlines() == [
         "cluster.toml:2: train.precision: found 'bf16', but NumPy multiplies in float32; "
         "kernels = 'compiled' has it"
+    ]
+
+
+@pytest.mark.skipif(host().bits < 512, reason="this machine has no vectors of 512 bits")
+def test_check_names_the_variable_that_narrows_the_vectors(tmp_path: Path) -> None:
+    code, lines = checked_with(tmp_path, "bf16", "256")
+    assert code == 2
+    assert lines == [
+        "cluster.toml:2: train.precision: found 'bf16', but here the environment variable "
+        "CONVOY_VECTOR_BITS narrows vectors to 256 bits, and AVX512_BF16 needs 512; use 'fast'"
+    ]
+
+
+@pytest.mark.parametrize("precision", ["bf16", "fast"])
+def test_check_refuses_a_width_of_vectors_that_does_not_exist(
+    tmp_path: Path, precision: str
+) -> None:
+    code, lines = checked_with(tmp_path, precision, "300")
+    assert code == 2
+    assert lines == [
+        "environment variable CONVOY_VECTOR_BITS: found '300', expected 512, 256 or 128; without "
+        "it vectors are as wide as the processor's"
     ]

@@ -16,6 +16,7 @@ owned           Files and folders of this user, made and opened so that no other
                 them
 amx             Intel's AMX in generated kernels
 stored          Arrays stored in bfloat16
+width           The widest vectors that kernels may use, as `CONVOY_VECTOR_BITS` has it
 
 See docs/decisions/kernels.md.
 """

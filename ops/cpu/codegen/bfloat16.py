@@ -9,7 +9,8 @@ from __future__ import annotations
 from llvmlite import ir
 
 from ops.cpu.codegen.ir_tools import I32, Vectors, declared
-from ops.cpu.codegen.target import host
+from ops.cpu.codegen.target import host, is_narrowed
+from ops.cpu.codegen.width import VARIABLE
 from ops.errors import KernelsMissing
 
 FEATURE = "+avx512bf16"
@@ -38,14 +39,25 @@ def has_bfloat16() -> bool:
     return FEATURE in host().features.split(",")
 
 
+def bfloat16_lacking() -> str:
+    """The reason why kernels here have no AVX512_BF16; empty if they have."""
+    if has_bfloat16():
+        return ""
+    if is_narrowed():
+        return (
+            f"the environment variable {VARIABLE} narrows vectors to {host().bits} bits, and "
+            "AVX512_BF16 needs 512"
+        )
+    return (
+        f"this processor ({host().cpu}, vectors of {host().bits} bits) lacks AVX512_BF16, "
+        "which AMD's Zen 4 and Intel's Sapphire Rapids have"
+    )
+
+
 def check_bfloat16() -> None:
     """Check that the processor has AVX512_BF16. Raises KernelsMissing with the reason."""
-    if not has_bfloat16():
-        raise KernelsMissing(
-            f"products in bfloat16: this processor ({host().cpu}, vectors of {host().bits} bits) "
-            "lacks AVX512_BF16, which AMD's Zen 4 and Intel's Sapphire Rapids have; "
-            "use precision 'fast'"
-        )
+    if reason := bfloat16_lacking():
+        raise KernelsMissing(f"products in bfloat16: {reason}; use precision 'fast'")
 
 
 class Pairs(Vectors):

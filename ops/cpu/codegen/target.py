@@ -1,24 +1,18 @@
 """The processor that kernels are compiled for: its name, its features, the width of its vectors,
-its caches.
-
-`CONVOY_VECTOR_BITS` (512, 256 or 128) narrows the vectors, for tests and for comparisons. It never
-widens them.
-"""
+its caches."""
 
 from __future__ import annotations
 
 import functools
-import os
+from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
 from llvmlite import binding as llvm
 
-from ops.errors import OpsError
+from ops.cpu.codegen.width import allowed_bits
 
-WIDTHS = (512, 256, 128)
-VARIABLE = "CONVOY_VECTOR_BITS"
 CACHES = Path("/sys/devices/system/cpu/cpu0/cache")
 # each of these features implies AVX
 NEED_AVX = ("avx", "fma", "f16c", "vaes", "vpclmulqdq", "xop", "sha512", "sm3", "sm4")
@@ -45,14 +39,8 @@ def host() -> Target:
     """This machine's processor, narrowed to CONVOY_VECTOR_BITS if that is set. Raises OpsError for
     a bad value."""
     features = dict(llvm.get_host_cpu_features())
-    widest = (
-        512
-        if features.get("avx512f")
-        else 256
-        if features.get("avx2") and features.get("fma")
-        else 128
-    )
-    bits = min(widest, _allowed())
+    widest = _widest(features)
+    bits = min(widest, allowed_bits())
     if bits < 512:
         features = {
             name: has and not name.startswith(("avx512", "avx10", "evex512"))
@@ -66,6 +54,11 @@ def host() -> Target:
     return Target(
         llvm.get_host_cpu_name() if bits == widest else "generic", listed, bits, registers
     )
+
+
+def is_narrowed() -> bool:
+    """Whether CONVOY_VECTOR_BITS narrows the vectors of this machine's processor."""
+    return host().bits < _widest(llvm.get_host_cpu_features())
 
 
 @functools.cache
@@ -88,8 +81,7 @@ def _cache(index: int, otherwise: int) -> int:
     return otherwise
 
 
-def _allowed() -> int:
-    given = os.environ.get(VARIABLE, str(WIDTHS[0]))
-    if given not in map(str, WIDTHS):
-        raise OpsError(f"{VARIABLE} is {given!r}, expected one of {', '.join(map(str, WIDTHS))}")
-    return int(given)
+def _widest(features: Mapping[str, bool]) -> int:
+    if features.get("avx512f"):
+        return 512
+    return 256 if features.get("avx2") and features.get("fma") else 128

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from ops.cpu.codegen.amx import amx_missing
-from ops.cpu.codegen.bfloat16 import has_bfloat16
+from ops.cpu.codegen.bfloat16 import bfloat16_lacking, has_bfloat16
 from ops.cpu.codegen.target import host
 from ops.cpu.gemm import amx_block, dot_block
 from ops.cpu.gemm.amx_block import Blocks
@@ -39,9 +39,6 @@ def _choice() -> Callable[[], Blocks] | None:
 
 
 def _reason() -> str:
-    if not has_bfloat16():
-        return (
-            f"this processor ({host().cpu}, vectors of {host().bits} bits) lacks AVX512_BF16, "
-            "which AMD's Zen 4 and Intel's Sapphire Rapids have"
-        )
+    if lacking := bfloat16_lacking():
+        return lacking
     return f"{amx_missing()}, and its AVX512_BF16 is slower than float32"

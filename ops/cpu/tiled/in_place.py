@@ -43,11 +43,11 @@ def supports(s: Sweep, x: Steps) -> bool:
 
 def images_of_unit(s: Sweep) -> int:
     """Images of a unit of work: whole blocks that divide the batch, as many as have the source of
-    two lines of results in the cache, or one block. With long strides no tap reaches some results,
-    whose source is empty."""
+    two lines of results in the cache, or one block. All of the batch, if no tap reaches a source,
+    as where a stride steps over pixels."""
     blocks = s.images // SIDE
     block_bytes = s.rows.copied(2) * s.columns.size * s.depth * 2 * SIDE
-    fit = max(1, COPY_BYTES // max(1, block_bytes))
+    fit = max(1, COPY_BYTES // block_bytes) if block_bytes else blocks
     return SIDE * max(n for n in range(1, blocks + 1) if blocks % n == 0 and n <= fit)
 
 

@@ -15,7 +15,8 @@ import numpy as np
 import pytest
 
 from ops import Array, ConvGeometry
-from ops.cpu.codegen.target import VARIABLE, host
+from ops.cpu.codegen.target import host
+from ops.cpu.codegen.width import VARIABLE
 from ops.cpu.conv.algorithm import ConvShape
 from ops.cpu.conv.direct import Direct, FirstLayer
 from ops.cpu.team.team import Team

@@ -21,3 +21,9 @@ def test_a_unit_of_any_batch_fits_the_cache_or_is_one_block(batch: int, channels
     assert batch % images == 0
     assert images % SIDE == 0
     assert images == SIDE or images * lines <= COPY_BYTES
+
+
+@pytest.mark.parametrize("batch", [SIDE, 3 * SIDE])
+def test_a_unit_without_a_source_is_the_whole_batch(batch: int) -> None:
+    unread = Axis(7, 7, 1, 0, 1, ())
+    assert images_of_unit(Sweep(batch, 64, 32, 1, unread, unread)) == batch

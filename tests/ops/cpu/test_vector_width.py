@@ -10,7 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from ops.cpu.codegen.target import VARIABLE, host
+from ops.cpu.codegen.target import host
+from ops.cpu.codegen.width import VARIABLE
 
 ROOT = Path(__file__).resolve().parents[3]
 
