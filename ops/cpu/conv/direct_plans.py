@@ -27,6 +27,7 @@ from ops.cpu.conv.taps import (
     Steps,
     backward_taps,
     fold,
+    folded_alike,
     forward_taps,
     hwnc,
     one_step,
@@ -379,16 +380,18 @@ class Plans:
         }
 
     def most_bytes(self) -> int:
-        """The most bytes that a pass takes, whether images lie as they usually do, x has its
-        channels apart, or x lies image by image."""
+        """The most bytes that a pass takes, however its images lie in memory."""
         n, c, h, w = self.shape.in_shape
         _, k, high, wide = self.shape.out_shape
         x = hwnc(n, c, h, w)
         y = hwnc(n, k, high, wide)
-        apart = Steps(c * h * w * FLOAT, h * w * FLOAT, w * FLOAT, FLOAT)
-        by_image = Steps(h * w * c * FLOAT, FLOAT, w * c * FLOAT, c * FLOAT)
-        works = [*self.forward(x, y), *self.data(y, x), *self.weights(x, y)]
-        works += self.weights(by_image, y)
-        return max(
-            work.bytes for work in (*works, *self.forward(apart, y), *self.weights(apart, y))
-        )
+        plane = max(2, h * w) * FLOAT
+        apart = Steps(c * plane, plane, w * FLOAT, FLOAT)
+        works = [*self.forward(x, y), *self.forward(apart, y), *self.data(y, x)]
+        # gradients of weights depend on the place of images in y, or on which axes fold into one
+        s = self._forward_sweep()
+        panel, sparse = y._replace(n=s.outputs * FLOAT), y._replace(n=0)
+        pairs = [(apart, panel), (apart, sparse)]
+        pairs += folded_alike(s, FAR) if s.single else [(x, panel), (x, sparse)]
+        works += [work for pair in pairs for work in self.weights(*pair)]
+        return max(work.bytes for work in works)

@@ -3,7 +3,9 @@ fold into one."""
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import replace
+from itertools import permutations, product
 from typing import NamedTuple
 
 from ops.cpu.conv import blocking
@@ -74,6 +76,22 @@ def fold(s: Sweep, x: Steps, y: Steps) -> tuple[Sweep, Steps, Steps]:
         hop=(1, 1),
     )
     return folded, Steps(run[1], x.c, high[1], wide[1]), Steps(run[2], FLOAT, high[2], wide[2])
+
+
+def folded_alike(s: Sweep, far: int) -> Iterator[tuple[Steps, Steps]]:
+    """Strides of x and y for every sweep that `fold` can make of this one, with pixels next to each
+    other and `far` bytes apart."""
+    sizes = s.images, s.high, s.wide
+    for order in permutations(range(3)):
+        for gaps in product((1, 2), repeat=2):  # 1: the next axis folds into this one
+            for least in (FLOAT, far):
+                step = least * s.step[0] * s.step[1]
+                steps = [0, 0, 0]
+                for axis, gap in zip(order, (*gaps, 1), strict=True):
+                    steps[axis] = step
+                    step *= sizes[axis] * gap
+                n, h, w = steps
+                yield Steps(n, FLOAT, h // s.step[0], w // s.step[1]), Steps(n, FLOAT, h, w)
 
 
 def sweep_of(

@@ -124,8 +124,13 @@ class Plan:
             return self._kernel
         output, *others = self.places
         skip = -output % LINE if not self.steps else 0
-        past = output not in others and goes_past(self.size, (output + skip,), self.steps)
-        self.block.skip = min(skip // self._itemsize, self.block.length) if past else 0
+        number, between = divmod(skip, self._itemsize)
+        past = (
+            output not in others
+            and between == 0  # else no number begins at a cache line
+            and goes_past(self.size, (output + skip,), self.steps)
+        )
+        self.block.skip = min(number, self.block.length) if past else 0
         return self._kernel.past if past else self._kernel
 
 

@@ -22,6 +22,11 @@ def image_by_image(x: Array) -> Array:
     return np.ascontiguousarray(x.transpose(0, 2, 3, 1)).transpose(0, 3, 1, 2)
 
 
+def row_by_row(x: Array) -> Array:
+    """The same values stored as [H][N][W][C]."""
+    return np.ascontiguousarray(x.transpose(2, 0, 3, 1)).transpose(1, 3, 0, 2)
+
+
 def slice_of_channels(x: Array) -> Array:
     """The same values stored as [H][W][N][C] between other channels."""
     n, c, h, w = x.shape

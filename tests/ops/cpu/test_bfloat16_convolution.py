@@ -9,7 +9,7 @@ from collections.abc import Callable
 import numpy as np
 import pytest
 
-from ops import Array, Backend, get_backend
+from ops import Array, Backend, ConvGeometry, get_backend
 from ops.cpu.codegen.stored import BFLOAT16, FLOAT32, STORED
 from ops.cpu.conv import choose
 from ops.cpu.conv.algorithm import Converted, ConvShape
@@ -21,6 +21,7 @@ from tests.ops.cpu.conv_loops import (
     image_by_image,
     in_memory,
     operands,
+    row_by_row,
     slice_of_channels,
 )
 from tests.ops.cpu.test_depthwise import channelwise, grouped
@@ -43,6 +44,8 @@ SHAPES = [
     grouped(2, 24, (9, 10), 3, 4, pad=1, stride=2),
     FIRST,
 ]
+# channels so few that each row of pixels is copied for gradients of weights
+DILATED = ConvShape((32, 4, 12, 13), 33, ConvGeometry((3, 3), (3, 3), (2, 2), (1, 3)))
 OWN = choose.Tiled, Depthwise  # algorithms that read bfloat16
 mixes = pytest.mark.parametrize(
     ("x_type", "y_type"),
@@ -194,6 +197,23 @@ def test_images_one_after_the_other_are_converted_in_their_order(monkeypatch) ->
     y = backend(1).conv_forward(narrow, w, b, SHAPES[1].geometry)
     same = backend(1).conv_forward(in_memory(x.astype(BFLOAT16)), w, b, SHAPES[1].geometry)
     np.testing.assert_array_equal(y, same)
+
+
+@mixes
+@pytest.mark.parametrize("layout", [image_by_image, row_by_row, slice_of_channels])
+@pytest.mark.parametrize("shape", [*SHAPES[:3], DILATED], ids=str)
+def test_converted_images_in_any_order_are_kept_until_their_gradients_are_made(
+    monkeypatch, shape, layout, x_type, y_type
+) -> None:
+    """Converted images lie in the scratch memory behind the part that float32 takes."""
+    monkeypatch.setattr(choose, "has_amx", lambda: False)
+    vars(backend(1)).pop("chooser", None)
+    monkeypatch.setattr(backend(1), "workspace", Workspace())
+    x, w, _, dy = operands(shape)
+    x, dy = layout(x.astype(x_type)), layout(dy.astype(y_type))
+    dw, _ = backend(1).conv_backward_weights(x, dy, shape.geometry, w.shape, bias=False)
+    wide = (part.astype(np.float64) for part in (x, w, np.zeros(shape.outputs), dy))
+    near(dw, convolved(shape, *wide).dw)
 
 
 @pytest.mark.parametrize("shape", [SHAPES[1], SHAPES[6]], ids=str)

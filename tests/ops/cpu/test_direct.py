@@ -8,6 +8,7 @@ import subprocess
 import sys
 import tracemalloc
 from collections.abc import Callable
+from itertools import product
 from pathlib import Path
 
 import numpy as np
@@ -20,7 +21,7 @@ from ops.cpu.conv.algorithm import ConvShape
 from ops.cpu.conv.direct import Direct, FirstLayer
 from ops.cpu.team.team import Team
 from ops.cpu.team.workspace import Workspace
-from tests.ops.cpu.conv_loops import LAYOUTS, case, in_memory
+from tests.ops.cpu.conv_loops import LAYOUTS, case, in_memory, row_by_row
 
 TEAMS = {size: Team(size) for size in (1, 2)}
 NARROW = "256"
@@ -166,12 +167,14 @@ def test_no_pass_takes_more_scratch_than_announced(shape, threads) -> None:
     given = case(shape)
     place = Workspace()
     made = FirstLayer(shape, TEAMS[threads], place)
-    for layout in (*LAYOUTS, np.ascontiguousarray):
-        x = operand(given.x, layout)
-        dy = operand(given.dy, in_memory)
-        made.forward(x, given.w.astype(np.float32), None, nothing(given.y, in_memory))
-        made.backward_weights(x, dy, np.empty(given.w.shape, np.float32))
-        made.backward_data(dy, given.w.astype(np.float32), nothing(given.x, in_memory))
+    w = given.w.astype(np.float32)
+    orders = *LAYOUTS, row_by_row
+    for of_x, of_y in product((*orders, np.ascontiguousarray), orders):
+        x = operand(given.x, of_x)
+        dy = operand(given.dy, of_y)
+        made.forward(x, w, None, nothing(given.y, of_y))
+        made.backward_weights(x, dy, np.empty(w.shape, np.float32))
+        made.backward_data(dy, w, nothing(given.x, in_memory))
     assert place.size <= made.workspace_bytes
 
 

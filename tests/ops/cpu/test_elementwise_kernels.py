@@ -8,10 +8,10 @@ import tracemalloc
 import numpy as np
 import pytest
 
-from ops import Activation, PoolGeometry
+from ops import BFLOAT16, Activation, PoolGeometry
 from ops.activation import RELU
 from ops.cpu.team.image_layout import empty_aligned
-from ops.cpu.team.operands import Rows, address, as_rows
+from ops.cpu.team.operands import LARGE, Rows, address, as_rows
 
 SHAPES = [(1, 1, 3, 2), (7, 3, 5, 4), (13, 20, 3, 3), (1, 50, 4, 4), (7, 97, 2, 3), (100, 16, 1, 2)]
 ACTIVATIONS = [
@@ -359,6 +359,19 @@ def test_the_address_of_an_array_is_right_however_often_its_id_is_reused():
     for size in range(1, 200):
         x = np.empty(size, np.float32)
         assert address(x) == address(x) == x.ctypes.data
+
+
+@pytest.mark.parametrize("dtype", [np.dtype(np.float32), BFLOAT16], ids=str)
+def test_large_results_between_the_places_of_numbers_are_whole(fast, dtype):
+    """No number of such an array begins at a cache line, so none can bypass the caches."""
+    count = 1 + LARGE // dtype.itemsize
+    memory = np.full(LARGE + 256, 7, np.uint8)
+    begin = -memory.ctypes.data % 64 + 1
+    y = np.ndarray((count,), dtype, memory, begin)
+    fast.relu_forward(np.full(count, 3, np.float32), out=y)
+    assert (y == 3).all()
+    assert (memory[:begin] == 7).all()
+    assert (memory[begin + y.nbytes :] == 7).all()
 
 
 def test_new_arrays_start_at_a_cache_line():

@@ -39,7 +39,8 @@ MORE = [
 SHARED = [plain(24, 1024, (7, 7), 64, 1), plain(32, 1024, (14, 14), 32, 1)]
 # images that kernels read where they lie: a last block of pixels that begins earlier, two groups,
 # several parts of panels and threads for one unit; then blocks of images, whose taps meet the
-# padding, step over pixels, reach past all pixels, and belong to several units
+# padding, step over pixels, reach past all pixels, and belong to several units; last, gradients by
+# pixels that no tap reaches, in all rows or columns of a class
 IN_PLACE = [
     plain(5, 32, (3, 3), 20, 1),
     plain(7, 128, (5, 3), 64, 1, groups=2),
@@ -50,6 +51,8 @@ IN_PLACE = [
     plain(32, 64, (5, 3), 32, 5, pad=4, dilation=2),
     plain(64, 256, (4, 16), 32, 3, pad=1),
     plain(32, 32, (6, 5), 32, 1, stride=3),
+    plain(32, 32, (6, 5), 32, 2, stride=3),
+    ConvShape((32, 32, 5, 4), 64, ConvGeometry((1, 2), (2, 1), (2, 3))),
 ]
 # images with few channels: patches of less than a chunk, of several, and runs as long as a vector
 FEW = [
