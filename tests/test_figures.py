@@ -20,6 +20,12 @@ from benchmarks.helpers.report import Record, write
 ROOT = Path(__file__).resolve().parents[1]
 RESULTS = ROOT / "benchmarks" / "results"
 DOCS = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
+# of vectors, in the names of results and in the machine of each part
+WIDTHS = {
+    "avx512": "512 bits",
+    "avx2": "256 bits",
+    "narrowed-to-256-bits": "narrowed to 256 bits",
+}
 LINK = re.compile(r"\[[^\]]*\]\((?:\.\./)*benchmarks/results/([\w-]+)\.md\)")
 NUMBER = re.compile(r"(?<![\w.-])\d+(?: \d{3})*(?:\.\d+)?(?:e[+-]?\d+)?(?![\w-])")
 TIMING = re.compile(
@@ -105,14 +111,12 @@ def test_each_result_is_named_by_benchmark_and_vector_width_and_has_both_forms()
         f"{name}.{kind}" for name in names for kind in ("json", "md")
     }
     for name in names:
-        assert re.fullmatch(r"[a-z0-9-]+-(avx512|avx2)", name)
+        (width,) = (each for each in WIDTHS if name.endswith(f"-{each}"))
+        assert re.fullmatch(r"[a-z0-9-]+", name)
         assert (RESULTS / f"{name}.md").read_text("utf-8").startswith(f"# {name}\n")
         for part in json.loads((RESULTS / f"{name}.json").read_text("utf-8"))["parts"].values():
             assert re.fullmatch(r"\d{4}-\d\d-\d\d", part["machine"]["date"])
-            assert (
-                part["machine"]["vectors"]
-                == {"avx512": "512 bits", "avx2": "256 bits"}[name.rpartition("-")[2]]
-            )
+            assert part["machine"]["vectors"] == WIDTHS[width]
 
 
 @pytest.mark.parametrize(
