@@ -110,7 +110,7 @@ def test_without_time_and_without_trials_the_tables_say_that_nothing_is_measured
 
 
 def test_without_the_folder_of_cifar_10_its_trials_are_not_made(digits: Data) -> None:
-    assert Grid(digits, Kept(), 60.0).ran(grid.HERE, islands(), 1, 4) is None
+    assert Grid(digits, Kept(), 60.0).ran(grid.JUDGED[0], islands(), 1, 4) is None
 
 
 def test_the_fastest_machine_of_a_home_comes_first_and_alone_counts_as_one_process() -> None:
