@@ -87,16 +87,18 @@ class IslandModel:
 
     def take(self, answer: OuterModel) -> None:
         """Go on from the outer model. Steps since the gain was made are kept: the parameters change
-        by what the outer model has in addition to the parameters at that time."""
+        by what the outer model has in addition to the parameters at that time, and the running
+        statistics stay, which have seen these steps. So the next gain has them, even if an answer
+        takes as long as a period."""
         add_answer(self._wire, self._layers, self._held, answer)
         for layer, blobs in self._held.items():
             places = self._store.in_place(layer, histories=False)
             for at, (place, held) in enumerate(zip(places, blobs, strict=True)):
                 _, is_learned = self._layers[layer][at]
-                if self._steps and is_learned:
-                    place += self._ops.asarray(held - self._sent[layer][at])
-                else:
+                if not self._steps:
                     place[...] = self._ops.asarray(held)
+                elif is_learned:
+                    place += self._ops.asarray(held - self._sent[layer][at])
 
     def take_whole(self, answer: OuterModel) -> None:
         """Go on from the outer model. Steps that are in no gain are lost."""
