@@ -50,9 +50,9 @@ from benchmarks.tuning.kept import Kept
 
 FILE = Path(__file__).with_name("trials.jsonl")
 # of 32 images, of which a period has 32: 200 periods are 6400 iterations
-ITERATIONS = {"resnet8": 7500, "lenet-cifar10": 6600, "lenet": 6600}
-EIGHT_EPOCHS = {"lenet-cifar10": 12_500, "lenet": 15_000, "resnet8": 12_500}
-RATES = {"lenet-cifar10": 0.01, "lenet": 0.01, "resnet8": 0.05}
+ITERATIONS = {"resnet8": 7500, "resnet8-wide": 7500, "lenet-cifar10": 6600, "lenet": 6600}
+EIGHT_EPOCHS = {"lenet-cifar10": 12_500, "lenet": 15_000, "resnet8": 12_500, "resnet8-wide": 12_500}
+RATES = {"lenet-cifar10": 0.01, "lenet": 0.01, "resnet8": 0.05, "resnet8-wide": 0.05}
 SHORTER = 0.7  # of the whole length
 TARGET = 0.7
 PACE = 100  # iterations of `replicas`
@@ -88,7 +88,7 @@ class Where:
         return ITERATIONS[self.net]
 
 
-JUDGED = (Where("resnet8"), Where("lenet-cifar10"))
+JUDGED = (Where("resnet8"), Where("resnet8-wide"), Where("lenet-cifar10"))
 COMPARED = (JUDGED[0].mbit, 10_000)  # links of one time to the target
 
 

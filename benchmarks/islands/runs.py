@@ -11,6 +11,7 @@ from __future__ import annotations
 import asyncio
 import gc
 import itertools
+import re
 import tempfile
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
@@ -44,6 +45,7 @@ lr_policy: "poly" power: 1 max_iter: 100 display: 1 snapshot: 0 test_interval: 1
 test_initialization: false snapshot_after_train: false
 """
 RESNET8 = Path(__file__).with_name("resnet8.prototxt")
+WIDER = {"resnet8": 1, "resnet8-wide": 2}  # times the channels of that file
 
 
 @dataclass(frozen=True)
@@ -85,7 +87,7 @@ class Home:
 @dataclass(frozen=True)
 class Task:
     """A net on its data, at the learning rate of one process with momentum 0.9. `net`: "lenet" on
-    the digits, and "lenet-cifar10" or "resnet8" on CIFAR-10."""
+    the digits, and "lenet-cifar10", "resnet8" or "resnet8-wide" on CIFAR-10."""
 
     net: str
     data: Data = field(hash=False, compare=False, repr=False)
@@ -101,10 +103,18 @@ class Task:
             said["data"]["test"]["files"] = files
         return {key: said[key] for key in ("max_iter", "data", "strategy")}
 
-    @property
-    def file(self) -> str:
-        """The file of the net: that of the zoo's LeNet, or of the residual net."""
-        return str(RESNET8) if self.net == "resnet8" else "lenet.prototxt"
+    def file(self, folder: Path) -> Path:
+        """The file of the net: that of the zoo's LeNet, or one of a residual net in this folder."""
+        if self.net not in WIDER:
+            return Path("lenet.prototxt")
+        text = re.sub(
+            r"num_output: (\d+)(?= kernel_size)",
+            lambda found: f"num_output: {int(found[1]) * WIDER[self.net]}",
+            RESNET8.read_text("utf-8"),
+        )
+        file = folder / f"{self.net}.prototxt"
+        file.write_text(text, "utf-8")
+        return file
 
 
 @dataclass
@@ -134,7 +144,7 @@ def trained(
     factor of the task's learning rate."""
     with tempfile.TemporaryDirectory(prefix="convoy-benchmark-") as folder, using(1):
         solver = Path(folder, "solver.prototxt")
-        solver.write_text(SOLVER.format(net=task.file, rate=task.rate * rate))
+        solver.write_text(SOLVER.format(net=task.file(Path(folder)), rate=task.rate * rate))
         said = task.train(train["strategy"], iterations) | {"precision": "fast"} | train
         said |= {"solver": str(solver)}
         config = of_script(

@@ -86,6 +86,9 @@ REPLICAS = Setting(
     {"preset": "replicas", "workers": 4, "exchange": "ring", "shares": "throughput"},
 )
 PLAIN = {"outer_momentum": 0.0}
+# Rates and outer momenta for an inner momentum of 0.6. With 0.9 the inner momentum remembers 10
+# local steps, and the slowest machines take 4 in a period.
+SHORT_MEMORY = ((3, 0.6), (2, 0.7))
 FIRST = {
     "alone": [alone(rate) for rate in (4, 2, 1, 8)],
     "islands": [
@@ -95,6 +98,7 @@ FIRST = {
         islands(rate=2, **PLAIN, period=8),
         islands(rate=2, outer_momentum=0.2, period=12, grace=0.05),
         islands(rate=1.5, period=12, grace=0.05),
+        *(replace(islands(rate=r, outer_momentum=m), momentum=0.6) for r, m in SHORT_MEMORY),
     ],
 }
 # Half of its seconds are those of machines with twice the speed of the fastest that never wait
