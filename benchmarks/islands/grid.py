@@ -53,7 +53,8 @@ FILE = Path(__file__).with_name("trials.jsonl")
 ITERATIONS = {"resnet8": 7500, "resnet8-wide": 7500, "lenet-cifar10": 6600, "lenet": 6600}
 EIGHT_EPOCHS = {"lenet-cifar10": 12_500, "lenet": 15_000, "resnet8": 12_500, "resnet8-wide": 12_500}
 RATES = {"lenet-cifar10": 0.01, "lenet": 0.01, "resnet8": 0.05, "resnet8-wide": 0.05}
-SHORTER = 0.7  # of the whole length
+SHORTER = 0.7  # of the next longer run
+SHORTEST = 0.3  # of the whole length
 TARGET = 0.7
 PACE = 100  # iterations of `replicas`
 FASTEST = 0.05  # seconds of a batch on the fastest machine
@@ -144,14 +145,21 @@ class Grid:
         return max(accuracies, key=accuracies.__getitem__, default=None)
 
     def reaches(self, where: Where, setting: Setting, target: float) -> float | None:
-        """The seconds to the target, over the means of the seeds: of the whole length, and of a
-        shorter run if that reaches the target, else of a longer one. Infinite if no run reached it.
-        None if nothing is measured, or runs diverged."""
+        """The seconds to the target, over the means of the seeds: of the whole length, and of
+        shorter runs as long as those reach the target, else of a longer one. Infinite if no run
+        reached it. None if nothing is measured, or runs diverged."""
         points = self._points(where, setting, where.iterations)
-        reached = any(accuracy >= target for _, accuracy in points)
-        other = round(SHORTER * where.iterations) if reached else EIGHT_EPOCHS[where.net]
-        points += self._points(where, setting, other)
-        return seconds_to(target, points) if points else None
+        if not points:
+            return None
+        if points[0][1] < target:
+            points += self._points(where, setting, EIGHT_EPOCHS[where.net])
+            return seconds_to(target, points)
+        for length in shorter(where.iterations):
+            found = self._points(where, setting, length)
+            points += found
+            if not found or found[0][1] < target:
+                break
+        return seconds_to(target, points)
 
     def _points(self, where: Where, setting: Setting, length: int) -> list[tuple[float, float]]:
         """The mean seconds and accuracy of the seeds at this length. Empty if there are none, or
@@ -160,6 +168,12 @@ class Grid:
         if not found or any(each.diverged for each in found):
             return []
         return [(fmean(each.seconds for each in found), fmean(each.accuracy for each in found))]
+
+
+def shorter(iterations: int) -> list[int]:
+    """The lengths of shorter runs, longest first."""
+    powers = range(1, 1 + int(math.log(SHORTEST, SHORTER)))
+    return [round(iterations * SHORTER**power) for power in powers]
 
 
 def seconds_to(target: float, points: Sequence[tuple[float, float]]) -> float:

@@ -56,6 +56,17 @@ def test_a_run_that_misses_the_target_in_the_whole_length_is_followed_by_a_longe
     assert reached == pytest.approx(seconds, abs=0.01)
 
 
+def test_runs_become_shorter_until_one_misses_the_target(digits: Data) -> None:
+    kept = Kept()
+    setting = islands("ours")
+    found = [Ran(accuracy=each, seconds=100 * each) for each in (0.9, 0.8, 0.7, 0.6)]
+    for length, ran in zip(
+        [DIGITS.iterations, *grid.shorter(DIGITS.iterations)], found, strict=True
+    ):
+        kept.put(f"{setting} on {DIGITS}, {digits.digits_name}, {length}, seed 1", asdict(ran))
+    assert Grid(digits, kept, 0.0).reaches(DIGITS, setting, 0.75) == pytest.approx(74.83, abs=0.01)
+
+
 def test_settings_of_islands_with_different_keys_have_different_names() -> None:
     keys = [{}, {"period": 8}, {"outer_momentum": 0.0}, {"outer_momentum": 0.0, "grace": 0.05}]
     assert len({str(islands(rate=2, **each)) for each in keys}) == len(keys)
