@@ -61,6 +61,7 @@ FASTEST = 0.05  # seconds of a batch on the fastest machine
 SPEEDS = {"1:1:2:4": (4, 2, 1, 1), "1:1:1:1": (1, 1, 1, 1), "1:1:2:20": (20, 2, 1, 1)}
 LINKS = {20: (2.5e6, 0.02), 200: (25e6, 0.005), 10_000: (1.25e9, 0.0001)}  # Mbit/s -> rate, latency
 SEEDS = (1, 2, 3)
+SEVERAL = (*FIRST, "omnivore", "mxnet-async")  # presets with several seeds
 PERIODS = 200
 MISSING = "not measured"
 LATER = "not reached"
@@ -134,7 +135,7 @@ class Grid:
     def seeds(self, where: Where, setting: Setting, iterations: int | None = None) -> list[Ran]:
         """The trials of all seeds that there are. Only what the bars compare has several."""
         compared = replace(where, mbit=JUDGED[0].mbit) in JUDGED and where.mbit in COMPARED
-        seeds = SEEDS if setting.preset in FIRST and compared else SEEDS[:1]
+        seeds = SEEDS if setting.preset in SEVERAL and compared else SEEDS[:1]
         each = (self.ran(where, setting, seed, iterations) for seed in seeds)
         return [ran for ran in each if ran is not None]
 
