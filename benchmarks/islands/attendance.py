@@ -34,8 +34,8 @@ from typing import Any
 import roles
 from benchmarks.helpers.report import Record
 from benchmarks.islands.attended import PATIENCE, Ledger, Presence
-from roles.islands.island_messages import Gain, OuterModel
-from roles.islands.outer_server import OuterServer
+from roles.islands.island_messages import OuterModel
+from roles.islands.outer_server import Arrived, OuterServer
 from roles.messages import TRAIN, Ticket
 from runtime.actors.actor import Actor
 from runtime.config.file import of_script, program_options
@@ -76,9 +76,10 @@ def noting(ledger: Ledger, first: Mapping[int, int]) -> type[OuterServer]:
     sample."""
 
     class Noting(OuterServer):
-        async def _merge(self, gains: Mapping[str, Gain]) -> dict[str, OuterModel]:
+        async def _merge(self, arrived: Mapping[str, Arrived]) -> dict[str, OuterModel]:
+            gains = {name: each.gain for name, each in arrived.items()}
             new = [gain for name, gain in gains.items() if gain.sequence > self._merged[name]]
-            answers = await super()._merge(gains)
+            answers = await super()._merge(arrived)
             numbers = (n for gain in new for n in range(gain.number, gain.number + gain.count))
             firsts = [first[number] for number in numbers]
             ledger.merged(self._version, firsts, asyncio.get_running_loop().time())

@@ -17,8 +17,8 @@ from typing import Any
 import roles
 from benchmarks.islands.attended import Ledger
 from roles.islands.island import LIFE_BITS, Island
-from roles.islands.island_messages import Gain, OuterModel
-from roles.islands.outer_server import OuterServer
+from roles.islands.island_messages import OuterModel
+from roles.islands.outer_server import Arrived, OuterServer
 from roles.messages import TRAIN, Ticket
 from runtime.plan.topology import Topology
 
@@ -37,9 +37,10 @@ class NotingIsland(Island):
 class NotingServer(OuterServer):
     """An outer server that notes the iterations of each outer step."""
 
-    async def _merge(self, gains: Mapping[str, Gain]) -> dict[str, OuterModel]:
+    async def _merge(self, arrived: Mapping[str, Arrived]) -> dict[str, OuterModel]:
+        gains = {name: each.gain for name, each in arrived.items()}
         new = {name: gain for name, gain in gains.items() if gain.sequence > self._merged[name]}
-        answers = await super()._merge(gains)
+        answers = await super()._merge(arrived)
         parts = [
             (name, gain.sequence >> LIFE_BITS, gain.number, gain.count)
             for name, gain in new.items()

@@ -15,7 +15,7 @@ import asyncio
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
-from typing import Any, ClassVar, Self
+from typing import Any, ClassVar, NamedTuple, Self
 
 from ops import Array
 from roles.attendance_messages import Abandon, Abandoned
@@ -45,7 +45,7 @@ from roles.learning.parameter_store import ParameterStore
 from roles.learning.resume import restored
 from roles.learning.wire_formats import PLAIN, Wire, WireFormat, layers_of
 from roles.messages import TRAIN, Updated
-from runtime import ActorStopped, Conversation, Envelope
+from runtime import ActorStopped, Conversation, Envelope, MessageError
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -93,11 +93,14 @@ class OuterOptions(JobOptions):
             yield island, OuterModel, encoded(layers, self.wires.get(island, PLAIN))
 
     def steps(self, name: str, shapes: Shapes, turn: Turn) -> Steps:
-        """An outer step for the gains of this group, and an answer to each of them."""
+        """The gains of this group are unpacked. Then follow an outer step with them, and an answer
+        to each of them."""
         if not turn.last:
             return
         layers = shapes.layers(self.job, "all")
-        gains = tuple((island, "Gain") for island in turn.members)
+        for island in turn.members:
+            yield Step((name, "unpack", island), Work("unpack"), ((island, "Gain"),))
+        gains = tuple((name, "unpack", island) for island in turn.members)
         yield Step((name, "merge"), Work("merge"), gains)
         for island in turn.members:
             size = encoded(layers, self.wires.get(island, PLAIN))
@@ -114,9 +117,19 @@ class OuterOptions(JobOptions):
         return held | ({"copies of islands": coarse * size} if coarse else {})
 
     def loads(self, name: str, shapes: Shapes) -> Loads:
-        """The outer step: every gain is added, and each island gets an answer."""
+        """A gain is unpacked. In the outer step every gain is added, and each island gets an
+        answer."""
         numbers = sum(map(count, shapes.layers(self.job, "all").values()))
+        yield Load("unpack", added=numbers)
         yield Load("merge", added=(len(self.islands) + 3) * numbers)
+
+
+class Arrived(NamedTuple):
+    """A gain that waits, and what it says, decoded."""
+
+    gain: Gain
+    learned: Learned
+    envelope: Envelope
 
 
 class OuterServer(ModelHolder, ReadsJob):
@@ -129,7 +142,7 @@ class OuterServer(ModelHolder, ReadsJob):
     def __init__(self, options: OuterOptions) -> None:
         self._said = options
         self._job = options.job
-        self._gathering: Gathering[tuple[Gain, Envelope]] = Gathering(options.islands)
+        self._gathering: Gathering[Arrived] = Gathering(options.islands)
         self._arrived = asyncio.Event()
         self._stepping = asyncio.Lock()  # held from a step's gains to its last report
         self._version = 0  # iterations in the outer model
@@ -167,9 +180,25 @@ class OuterServer(ModelHolder, ReadsJob):
         return store
 
     async def on_gain(self, message: Gain, envelope: Envelope) -> None:
-        """Let a gain wait for the next outer step."""
-        self._gathering.take(message, envelope.sender, (message, envelope))
+        """Let a gain wait for the next outer step. Raises MessageError if it does not fit the
+        model, or if an island sends an earlier gain as a new one."""
+        name = envelope.sender
+        learned = await self.compute("unpack", self._learned, message)
+        before = self._merged.get(name, message.sequence - 1)
+        if message.sequence <= before and not message.again:
+            text = f"Gain: found sequence {message.sequence}, expected more than {before}"
+            raise MessageError("bad_value", f"{text}, which the outer model has already")
+        self._gathering.take(message, name, Arrived(message, learned, envelope))
         self._arrived.set()
+
+    def _learned(self, gain: Gain) -> Learned:
+        """Decode a gain. Runs in the compute thread."""
+        if gain.rows < 0 or gain.count < 0:
+            text = (
+                f"Gain: found {gain.count} iterations with {gain.rows} samples, expected 0 or more"
+            )
+            raise MessageError("bad_value", text)
+        return Learned(unpack(self._takes, self._layers, gain), gain.rows)
 
     async def on_get_outer(self, message: GetOuter, envelope: Envelope) -> None:
         """Hand over the whole outer model."""
@@ -248,24 +277,26 @@ class OuterServer(ModelHolder, ReadsJob):
         """Take in all gains that wait, answer each, and report their iterations."""
         async with self._stepping:
             taken = self._gathering.taken()
-            answers = await self._merge({name: gain for name, (gain, _) in taken.items()})
-        replies = (self.reply(envelope, answers[name]) for name, (_, envelope) in taken.items())
+            answers = await self._merge(taken)
+        replies = (self.reply(each.envelope, answers[name]) for name, each in taken.items())
         await asyncio.gather(*replies)
 
-    async def _merge(self, gains: Mapping[str, Gain]) -> dict[str, OuterModel]:
+    async def _merge(self, arrived: Mapping[str, Arrived]) -> dict[str, OuterModel]:
         """Take an outer step with these gains, and report their iterations. Gains that the model
         has already, since a former life of the server merged them, are only reported. Returns the
         answers."""
         before = self._version
+        gains = {name: each.gain for name, each in arrived.items()}
         new = {name: gain for name, gain in gains.items() if gain.sequence > self._merged[name]}
         self._merged |= {name: gain.sequence for name, gain in new.items()}
-        rows = [gain.rows for gain in new.values()]
+        learned = [arrived[name].learned for name in new]
+        rows = [each.rows for each in learned]
         # with all islands the gains of this step decide, so that a resumed run repeats itself
         share = 1.0 if self._said.grace is None else self._gathering.share(sum(rows))
         self._outer_step.suit(rows if self._said.grace is None else self._gathering.rows, share)
         self._version += sum(gain.count for gain in new.values())
         with self.phase("merge"):
-            answers = await self.compute("merge", self._stepped, new, tuple(gains), share)
+            answers = await self.compute("merge", self._stepped, learned, tuple(gains), share)
         self._steps_done.inc()
         self._together.observe(len(gains))
         for name, gain in gains.items():
@@ -279,13 +310,10 @@ class OuterServer(ModelHolder, ReadsJob):
         return answers
 
     def _stepped(
-        self, gains: Mapping[str, Gain], asking: Sequence[str], share: float
+        self, learned: Sequence[Learned], asking: Sequence[str], share: float
     ) -> dict[str, OuterModel]:
         """Take the outer step. Returns the answers to the asking islands. Runs in the compute
         thread."""
-        learned = [
-            Learned(unpack(self._takes, self._layers, gain), gain.rows) for gain in gains.values()
-        ]
         self._state.merge(learned, share)
         answers = self._state.answers(asking, self._version)
         return {name: self._marked(answer) for name, answer in answers.items()}

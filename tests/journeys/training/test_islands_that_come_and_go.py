@@ -18,8 +18,7 @@ from ops import Array
 from roles import ROLES, Options, plan
 from roles.checkpoints.saving import Checkpoints
 from roles.islands.island import Island
-from roles.islands.island_messages import Gain
-from roles.islands.outer_server import OuterServer
+from roles.islands.outer_server import Arrived, OuterServer
 from roles.messages import TRAIN, Ticket
 from runtime.cli.main import main
 from runtime.config.file import load_with_program
@@ -55,13 +54,13 @@ def merged(monkeypatch: pytest.MonkeyPatch) -> Iterator[Merged]:
             found.first[ticket.number] = ticket.first
         return compute(self, ticket)
 
-    async def noted(self: OuterServer, gains: Mapping[str, Gain]) -> Any:
-        for name, gain in gains.items():
+    async def noted(self: OuterServer, arrived: Mapping[str, Arrived]) -> Any:
+        for name, (gain, _, _) in arrived.items():
             found.iterations[name] += gain.count
             for number in range(gain.number, gain.number + gain.count):
                 first = found.first[number]
                 found.samples.update(range(first, first + BATCH))
-        return await merge(self, gains)
+        return await merge(self, arrived)
 
     monkeypatch.setattr(Island, "_compute", computed)
     monkeypatch.setattr(OuterServer, "_merge", noted)
@@ -253,9 +252,10 @@ def in_the_model(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[Counter[int]]
     found: list[Counter[int]] = [Counter()]
     merge, take, start = OuterServer._merge, OuterServer._take_anchor, OuterServer.on_start
 
-    async def merged(self: OuterServer, gains: Mapping[str, Gain]) -> Any:
+    async def merged(self: OuterServer, arrived: Mapping[str, Arrived]) -> Any:
+        gains = {name: each.gain for name, each in arrived.items()}
         new = [gain for name, gain in gains.items() if gain.sequence > self._merged[name]]
-        answers = await merge(self, gains)
+        answers = await merge(self, arrived)
         numbers = (range(gain.number, gain.number + gain.count) for gain in new)
         found.append(found[-1] + Counter(number for each in numbers for number in each))
         at[self._version] = found[-1]
