@@ -14,7 +14,10 @@ from roles.forecasting.plan_forecast import plainly
 from roles.forecasting.prediction import Network
 from roles.forecasting.prediction_basis import PredictionInputs
 from roles.forecasting.work_times import Times
+from roles.learning.local_steps import LEAST_SECONDS
 from runtime.plan.topology import Placement, Topology
+
+MOST_SECONDS = 1e12  # of an iteration
 
 
 class Home(NamedTuple):
@@ -27,8 +30,9 @@ class Home(NamedTuple):
 
     @property
     def known(self) -> bool:
-        """Whether the seconds of all islands are known."""
-        return all(each > 0 for machine in self.machines for each in machine.seconds)
+        """Whether the seconds of all islands are known, and are such that a speed follows."""
+        every = (each for machine in self.machines for each in machine.seconds)
+        return all(LEAST_SECONDS <= each <= MOST_SECONDS for each in every)
 
     @property
     def compares(self) -> bool:
@@ -137,8 +141,8 @@ class _Asked:
         for work in self._works(island, Turn((island,), 0, 2)):
             if found := self._times.moments(island, role, work.label, work.rows):
                 spread += found.variation * found.mean**2
-        mean = self.iteration(island)
-        return spread / mean**2 if mean else 0.0
+        square = self.iteration(island) ** 2
+        return spread / square if square else 0.0
 
     def exchange(self, island: str) -> float:
         """Seconds of encoding a gain and decoding an answer."""

@@ -25,7 +25,10 @@ FEW = 16  # of many islands, which take long: so many gains of each, and OF_ALL 
 OF_ALL = 400
 LEAST = 8  # gains of each island in a run with few iterations
 MOST = 4 * ENOUGH  # mean gains of an island, if one of them sends few
+LONGEST = 4 * MOST  # mean gains of an island, if one of them sends hardly any
+SINGLE = 256  # steps of a period that are drawn one by one; those before them as a sum
 DRAWS = 4
+LEAST_VARIATION, MOST_VARIATION = 1e-12, 25.0  # that draws tell from none, and from any larger
 VARIATION = 0.0025  # standard deviation of 5 %: without any, gains meet in the same order for ever
 
 
@@ -104,15 +107,18 @@ def periods(machines: Sequence[IslandMachine], run: IslandRun) -> list[Periods]:
 
 @dataclass(eq=False)
 class _Island:
-    """An island. `ticket`: the steps of its next period. `took`: the seconds of each step of the
-    present one. `waits`: for the answer to its last gain. `trained`: all steps of this period are
-    done. `gain`: the number of its last gain. `sent`: the time and the steps of each gain."""
+    """An island. `ticket`: the steps of its next period. `steps`: those of the present one. `took`:
+    the seconds of each of its last SINGLE steps; `before`: of all steps before these. `waits`: for
+    the answer to its last gain. `trained`: all steps of this period are done. `gain`: the number of
+    its last gain. `sent`: the time and the steps of each gain."""
 
     rank: int
     machine: IslandMachine
     seconds: float
     ticket: int = 0
+    steps: int = 0
     took: list[float] = field(default_factory=list)
+    before: float = 0.0
     waits: bool = False
     trained: bool = False
     gain: int = 0
@@ -122,8 +128,13 @@ class _Island:
     def name(self) -> str:
         return str(self.rank)
 
-    def periods(self) -> Periods:
-        """The mean of the later half of its periods."""
+    def periods(self, now: float, exchange: float) -> Periods:
+        """The mean of the later half of its periods. An island without a whole period until `now`
+        has one as long as the time since its last gain, its steps and its `exchange` are at
+        least."""
+        if len(self.sent) < 2:
+            began = self.sent[-1][0] if self.sent else 0.0
+            return Periods(max(now - began, self.ticket * self.seconds, exchange), self.ticket)
         (began, _), *later = self.sent[len(self.sent) // 2 - 1 :]
         ended, _ = later[-1]
         return Periods((ended - began) / len(later), sum(n for _, n in later) / len(later))
@@ -147,7 +158,7 @@ class _Events:
         local = replace(run.local, speeds=given)
         self._steps = StepsBySpeed(local, names, run.iterations)
         shares = given if given and not local.equal else (1.0,) * len(names)
-        self._cuts = shared_out(self._steps.of(names[0]), shares) if local.together else ()
+        self._cuts = shared_out(self._ticket(names[0]), shares) if local.together else ()
         everyone = [*machines, self._server]
         rates = {f"{one.name} {way}": one.bytes_per_second for one in everyone for way in _WAYS}
         self._sharing = Sharing(rates)
@@ -160,6 +171,7 @@ class _Events:
 
     def run(self) -> list[Periods]:
         """Go on until each island has sent enough gains."""
+        now = 0.0
         for island in self._islands:
             self._ask(island, 0.0)
             self._begin(island, 0.0)
@@ -167,18 +179,21 @@ class _Events:
             due = self._due[0][0] if self._due else math.inf
             leaves = self._sharing.next_end()
             if leaves <= due:
+                now = leaves
                 for transfer in self._sharing.ended(leaves):
                     transfer.who(leaves)
             else:
                 now, _, happens = heapq.heappop(self._due)
                 happens(now)
-        return [island.periods() for island in self._islands]
+        return [island.periods(now, self._exchange(island)) for island in self._islands]
 
     @property
     def _enough(self) -> bool:
         sent = [len(island.sent) for island in self._islands]
         enough = max(FEW, min(ENOUGH, OF_ALL // len(sent)))
         if min(sent) >= enough or (min(sent) >= 2 and sum(sent) >= MOST * len(sent)):
+            return True
+        if sum(sent) >= LONGEST * len(sent):
             return True
         trained = sum(steps for island in self._islands for _, steps in island.sent)
         return min(sent) >= LEAST and trained >= self._run.iterations
@@ -188,24 +203,31 @@ class _Events:
 
     def _begin(self, island: _Island, now: float) -> None:
         """Begin a period."""
-        island.took = [self._drawn(island) for _ in range(island.ticket)]
-        seconds = sum(island.took)
-        self._at(now + sum(island.took[:-1]), lambda then: self._ask(island, then))
-        self._at(now + seconds, lambda then: self._trained(island, then))
+        island.steps = island.ticket
+        single = min(island.steps, SINGLE)
+        island.before = self._drawn(island, island.steps - single)
+        island.took = [self._drawn(island) for _ in range(single)]
+        last = now + island.before
+        self._at(last + sum(island.took[:-1]), lambda then: self._ask(island, then))
+        self._at(last + sum(island.took), lambda then: self._trained(island, then))
 
-    def _drawn(self, island: _Island) -> float:
-        """Draw the seconds of an iteration."""
-        variation = island.machine.variation
-        if not variation:
-            return island.seconds
-        return self._chance.gammavariate(1 / variation, island.seconds * variation)
+    def _drawn(self, island: _Island, steps: int = 1) -> float:
+        """Draw the seconds of so many iterations together."""
+        variation = min(island.machine.variation, MOST_VARIATION)
+        if variation < LEAST_VARIATION or not steps:
+            return steps * island.seconds
+        return self._chance.gammavariate(steps / variation, island.seconds * variation)
 
     def _ask(self, island: _Island, now: float) -> None:
         """Ask for the next ticket while the last iteration of this one is trained."""
         if self._cuts:
             island.ticket = self._cuts[island.rank + 1] - self._cuts[island.rank]
         else:
-            island.ticket = self._steps.of(island.name)
+            island.ticket = self._ticket(island.name)
+
+    def _ticket(self, name: str) -> int:
+        """The iterations of the next ticket, which are no more than the run has."""
+        return min(self._steps.of(name), self._run.iterations)
 
     def _trained(self, island: _Island, now: float) -> None:
         island.trained = True
@@ -222,7 +244,7 @@ class _Events:
     def _send(self, island: _Island, now: float) -> None:
         island.gain = next(self._numbers)
         island.waits = True
-        island.sent.append((now, len(island.took)))
+        island.sent.append((now, island.steps))
         # the coordinator hears of outer steps as late as of iterations, unless it is at the server
         late = 0.0 if self._run.led_apart else self._latency(island)
         for seconds in island.took:
@@ -236,6 +258,13 @@ class _Events:
         """Seconds of a message between the island and the server."""
         machine, server = island.machine, self._server
         return 0.0 if machine is server else max(machine.latency, server.latency)
+
+    def _exchange(self, island: _Island) -> float:
+        """Seconds of an island's gain and of the answer on links that nothing else uses."""
+        machine = island.machine
+        slower = min(machine.bytes_per_second, self._server.bytes_per_second)
+        size = 0.0 if machine is self._server else machine.gain + machine.answer
+        return 2 * self._latency(island) + size / slower
 
     def _carry(
         self,

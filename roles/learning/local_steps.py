@@ -7,11 +7,13 @@ Decisions only, no messages are sent and no clock is read.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 LEAST = 16  # steps of the fastest island
 PERIODS = 200  # in a run, unless exchanges take longer: the outer momentum needs some hundred
+LEAST_SECONDS = 1e-12  # of a step
 NEWEST = 0.2  # the weight of the newest measurement in a running mean
 
 
@@ -62,10 +64,12 @@ class StepsBySpeed:
 
     def stepped(self, island: str, number: int, seconds: float, now: float) -> None:
         """Note an island's step, which was iteration `number`. Islands that go together are not
-        measured, so that a run repeats itself."""
+        measured, so that a run repeats itself. Seconds of which no speed follows, such as 0, do not
+        count."""
         if self._said.together:
             return
-        _note(self._seconds, island, seconds)
+        if LEAST_SECONDS <= seconds < math.inf:
+            _note(self._seconds, island, seconds)
         self._last[island] = number, now
 
     def merged(self, number: int, now: float) -> None:
@@ -101,7 +105,7 @@ class StepsBySpeed:
             return self._said.period
         fastest = min(self._seconds.values(), default=0.0)
         exchange = 2 * max(self._ways.values(), default=0.0)
-        during = -(-exchange // fastest) if fastest > 0 else 0
+        during = -(-exchange // fastest) if self._seconds else 0
         of_all = sum(self._relative.values()) or len(self._islands)
         return int(max(1, during, min(LEAST, self._iterations / (PERIODS * of_all))))
 
@@ -115,7 +119,7 @@ class StepsBySpeed:
             given = zip(self._islands, said.speeds, strict=True)
             speeds = {name: speed for name, speed in given if name not in self._away}
         else:
-            speeds = {name: 1.0 / seconds for name, seconds in self._seconds.items() if seconds > 0}
+            speeds = {name: 1.0 / seconds for name, seconds in self._seconds.items()}
         fastest = max(speeds.values(), default=1.0)
         return {name: speed / fastest for name, speed in speeds.items()}
 

@@ -51,7 +51,7 @@ class Keys:
             "steps": (self.steps in (SPEED, EQUAL), f"'{SPEED}' or '{EQUAL}'"),
             "grace": (0 <= self.grace < 3600, "seconds >= 0 and < 3600"),
             "period": (self.period >= 0, "an integer >= 0"),
-            "speeds": (all(0 < speed < 1e9 for speed in self.speeds), "numbers > 0 and < 1e9"),
+            "speeds": (all(1e-9 < each < 1e9 for each in self.speeds), "numbers > 1e-9 and < 1e9"),
             "outer_rate": (0 < self.outer_rate <= 10, "a number > 0 and <= 10"),
             "outer_momentum": (0 <= (self.outer_momentum or 0.0) < 1, "a number >= 0 and < 1"),
         }

@@ -36,6 +36,8 @@ from runtime.suggest import hint
 
 LAWS = ("lognormal", "gamma")
 KEYS = ("seconds", "mean", "cv", "law", "rows")
+# numbers that are not 0: predictions divide by them, and by their squares
+RANGES = {"seconds": (1e-12, 1e9), "mean": (1e-12, 1e9), "cv": (1e-6, 1e3), "rows": (1, 1e9)}
 FILE = "service-times.json"  # in a run directory
 PARTS = "service-times"  # a folder in the run directory, until all processes have ended
 MOST_BYTES = 64 << 20  # of a profile file
@@ -214,4 +216,7 @@ def _numbers(values: Any, key: str) -> list[float]:
             or not 0 <= value < math.inf
         ):
             raise ValueError(f"{key}: found {value!r}, expected a finite number >= 0")
+        low, high = RANGES[key]
+        if value and not low <= value <= high:
+            raise ValueError(f"{key}: found {value!r}, expected 0 or {low:g} to {high:g}")
     return [float(value) for value in values]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import replace
 
 import pytest
@@ -65,3 +66,34 @@ def test_a_varying_machine_has_the_same_prediction_each_time() -> None:
     varying = [replace(one, variation=0.04) for one in machines(0.1, 0.2, size=1e5)]
     assert periods(varying, RUN) == periods(varying, RUN)
     assert periods(varying, RUN) != periods(machines(0.1, 0.2, size=1e5), RUN)
+
+
+@pytest.mark.parametrize("slower", [1e4, 1e9])
+def test_an_island_that_hardly_ever_sends_has_a_period_of_its_steps_at_least(slower: float) -> None:
+    """Without an end, the fast island would send gains until the slow one has sent some."""
+    fast, slow = periods(machines(0.1, 0.1 * slower), RUN)
+    assert fast.seconds == pytest.approx(1.0, rel=0.05)
+    assert (slow.seconds, slow.steps) == (pytest.approx(0.1 * slower, rel=0.05), 1)
+
+
+def test_an_island_whose_gain_never_arrives_has_a_period_of_its_exchange_at_least() -> None:
+    near, far = machines(0.1, 0.1, size=1e6)
+    _, found = periods([near, replace(far, bytes_per_second=1e-3)], RUN)
+    assert found.seconds == pytest.approx(2e9)
+    assert found.steps == 10
+
+
+@pytest.mark.parametrize("variation", [0.0, 0.0025])
+def test_a_period_is_no_longer_than_the_run(variation: float) -> None:
+    """Iterations of a very long period are drawn together."""
+    (machine,) = machines(0.1)
+    long = replace(RUN, local=LocalSteps(period=10**18), overlaps=False, grace=0.0)
+    (found,) = periods([replace(machine, variation=variation)], long)
+    assert found.steps == RUN.iterations
+    assert found.seconds == pytest.approx(0.1 * RUN.iterations, rel=0.01)
+
+
+@pytest.mark.parametrize("variation", [1e-310, 1e-13, 25.0, 1e12, math.inf])
+def test_any_variation_of_iterations_leads_to_a_period(variation: float) -> None:
+    for one in periods([replace(each, variation=variation) for each in machines(0.1, 0.2)], RUN):
+        assert 0 < one.seconds < math.inf

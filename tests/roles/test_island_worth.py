@@ -91,3 +91,12 @@ def test_islands_of_one_machine_share_its_link() -> None:
     two = [one[0], replace(one[1], seconds=(0.05, 0.05))]
     assert pace(one, run).rate == pytest.approx(20 + 1 / 2.04, rel=0.01)
     assert pace(two, run).rate == pytest.approx(20 + 1 / 2.04, rel=0.01)
+
+
+@pytest.mark.few("[1e9]")
+@pytest.mark.parametrize("faster", [1e4, 1e9], ids=["1e4", "1e9"])
+def test_a_machine_next_to_a_far_faster_one_brings_next_to_nothing(faster: float) -> None:
+    quick, slow = worths([machine("quick", 0.1), machine("slow", 0.1 * faster)], RUN)
+    assert quick.used
+    assert quick.share == pytest.approx(faster, rel=0.02)
+    assert abs(slow.share) < 0.01

@@ -264,6 +264,19 @@ def test_steps_follow_the_measured_speeds_while_they_change() -> None:
     assert [found.of(name) for name in ISLANDS] == [16, 4, 8, 16]
 
 
+@pytest.mark.parametrize("seconds", [0.0, 1e-320, -1.0, float("nan"), float("inf")])
+def test_seconds_of_which_no_speed_follows_do_not_count(seconds: float) -> None:
+    found = steps()
+    for name in ISLANDS:
+        found.stepped(name, 3, seconds, 1.0)
+    assert [found.of(name) for name in ISLANDS] == [1] * 4
+    found.merged(3, 3.0)
+    found.stepped("island-0", 4, 0.5, 5.0)
+    found.stepped("island-1", 4, 1.0, 5.0)
+    assert found.period == LEAST
+    assert [found.of(name) for name in ISLANDS] == [16, 8, 1, 1]
+
+
 def test_a_very_slow_island_does_one_step() -> None:
     found = steps(period=16, speeds=(1.0, 100.0, 100.0, 100.0))
     assert [found.of(name) for name in ISLANDS] == [1, 16, 16, 16]
