@@ -164,6 +164,7 @@ class Coordinator(Actor):
             servers=servers,
             holders=options.holders,
             keepers=keepers,
+            ask=self._workers.ask,
             trained=self._kept_one,
             undone=lambda: self._scores.undone(),
         )

@@ -22,6 +22,7 @@ from collections.abc import Callable, Mapping, Sequence
 from statistics import fmean
 from typing import NamedTuple
 
+from roles.checkpoints.saving import AskHere
 from roles.coordination.divergence import Divergence
 from roles.coordination.regroup import impossible
 from roles.coordination.run_settings import RunSettings, Settings
@@ -104,6 +105,7 @@ class Probing:
         servers: Sequence[str],
         holders: Sequence[str],
         keepers: Sequence[str] = (),
+        ask: AskHere,
         trained: Callable[[Iteration, int, float], None] = lambda iteration, number, seconds: None,
         undone: Callable[[], None] = lambda: None,
     ) -> None:
@@ -113,6 +115,7 @@ class Probing:
         self._servers = tuple(servers)
         self._holders = tuple(holders)
         self._keepers = tuple(keepers)
+        self._ask = ask
         self._standing: Standing[tuple[str]] = Standing(HOLDING)
         # the request to do once nothing is under way
         self._wish: tuple[Hold | Probe | Release, Envelope] | None = None
@@ -305,7 +308,7 @@ class Probing:
         await self._actor.reply(watch.asked, released)
 
     async def _tell_keepers(self, what: Message) -> None:
-        await asyncio.gather(*(self._actor.ask(name, what, Done) for name in self._keepers))
+        await asyncio.gather(*(self._ask(name, what, Done) for name in self._keepers))
 
     async def _begin(self, probe: Probe, envelope: Envelope) -> None:
         self._before = self._shape.settings
@@ -352,20 +355,23 @@ class Probing:
 
     async def _keep(self) -> None:
         """Keep the present model in memory."""
-        self._kept = {
-            name: await self._actor.ask(name, GetState(), State) for name in self._servers
-        }
+        found = {name: await self._ask(name, GetState(), State) for name in self._servers}
+        self._kept = {name: state for name, state in found.items() if state is not None}
         await self._tell_keepers(SetAside())
 
     async def _put_back(self) -> None:
         """Give the kept model back to every actor that holds a part of it. A holder without kept
-        state gets the state of the first server."""
+        state gets the state of the first server. A worker that was away takes its server's model
+        over."""
         assert self._kept is not None
         if self._kept:
             for name in dict.fromkeys((*self._servers, *self._holders)):
+                if name in self._servers and name not in self._kept:
+                    await self._ask(name, self._shape.join, Done)
+                    continue
                 state = self._kept.get(name) or self._kept[self._servers[0]]
                 back = SetState(names=state.names, arrays=state.arrays, version=state.version)
-                await self._actor.ask(name, back, Done)
+                await self._ask(name, back, Done)
         await self._tell_keepers(TakeBack(last=False))
 
 

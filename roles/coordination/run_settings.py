@@ -11,6 +11,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 from nets import NetError, SolverSpec
+from roles.attendance_messages import Join
 from roles.checkpoints.saving import AskHere
 from roles.coordination.grouping import Grouping
 from roles.coordination.regroup import SUITED, Live, Wish, gone_on, impossible
@@ -100,6 +101,12 @@ class RunSettings:
         """The rates of the solver, and the batch."""
         proto = self.solver.proto
         return Rates(base_lr=proto.base_lr, momentum=proto.momentum, batch=self.batch)
+
+    @property
+    def join(self) -> Join:
+        """The message that lets a worker in a new life begin with the present rates."""
+        rates = self.rates
+        return Join(base_lr=rates.base_lr, momentum=rates.momentum, batch=rates.batch)
 
     def wanted(self, wish: Wish) -> Settings:
         """The settings after this request. Raises MessageError with the reason if they are

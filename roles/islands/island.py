@@ -322,6 +322,11 @@ class Island(Single):
     def go_on_at(self, version: int) -> None:
         """Take the store's new state as the outer model."""
         self._model.holds_outer()
+        self._version = version
+
+    def model_version(self) -> int:
+        """The number of iterations in the outer model that is held."""
+        return super().model_version() if self._version < 0 else self._version
 
     def state(self) -> dict[str, Array]:
         """The histories. A checkpoint has their mean, and the parameters of the outer server."""

@@ -123,7 +123,7 @@ class KeepsBeside(Actor):
     beside: Sequence[Beside] = ()
     streams: StreamStates | None = None  # of the net that it trains, if that has recurrent layers
     _copy: dict[str, Array] | None = None
-    _aside: Sequence[Mapping[str, Any]] = ()
+    _aside: Sequence[Mapping[str, Any]] | None = None
 
     async def on_set_aside(self, message: SetAside, envelope: Envelope) -> None:
         """Copy the state next to the model."""
@@ -131,10 +131,10 @@ class KeepsBeside(Actor):
         await self.reply(envelope, Done())
 
     async def on_take_back(self, message: TakeBack, envelope: Envelope) -> None:
-        """Go on from the copy."""
-        for each, kept in zip(self._all, self._aside, strict=True):
+        """Go on from the copy. In a life that began after it was made, the state stays."""
+        for each, kept in zip(self._all, self._aside or (), strict=self._aside is not None):
             await self.compute("state", each.take_back, kept)
-        self._aside = () if message.last else self._aside
+        self._aside = None if message.last else self._aside
         await self.reply(envelope, Done())
 
     async def on_keep_copy(self, message: KeepCopy, envelope: Envelope) -> None:
