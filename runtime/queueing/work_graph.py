@@ -32,6 +32,7 @@ from itertools import count, pairwise
 from statistics import fmean, pstdev
 from typing import NamedTuple
 
+from runtime.queueing.lane_window import Window
 from runtime.queueing.rate_sharing import Sharing, Transfer
 
 LEAST = 10  # least number of cycles of one group; SEVERAL: of several groups
@@ -45,6 +46,9 @@ ALIKE = 1e-9
 ORDERLY = 0.01
 DRAWS = 4
 PIECES = 200_000  # no further rounds or draws after so many pieces, which take 2 s
+# turns of one group that may have begun and not ended: a part of a cycle that waits for no other
+# part and takes no time would otherwise go round for ever
+AHEAD = 64
 BATCHES = 8
 
 
@@ -172,46 +176,23 @@ class _Cycle:
             at for at, piece in enumerate(self.pieces) if not piece.after and not piece.since
         ]
 
+    def first(self) -> _Turn:
+        return _Turn(self, list(self.waits), len(self.pieces))
+
+    def next(self, turn: _Turn) -> _Turn:
+        return _Turn(self, list(self.waits_next), len(self.pieces), turn.number + 1)
+
 
 @dataclass(slots=True)
 class _Turn:
-    """One round of a cycle: the number of pieces that each piece still waits for, and the number of
-    pieces that have not ended."""
+    """One round of a cycle: the number of pieces that each piece still waits for, the number of
+    pieces that have not ended, and the number of the turn of its group."""
 
     cycle: _Cycle
     waits: list[int]
     left: int
+    number: int = 0
     following: _Turn | None = None
-
-
-class Window:
-    """The window of a lane, which works like byte credits (`runtime.messages.credits`).
-
-    A transfer is admitted if it and the transfers under way have at most `size` bytes together, or
-    if at most an eighth of that is under way before it.
-    """
-
-    def __init__(self, size: float) -> None:
-        self._size = size
-        self._under_way = 0.0
-        self.waiting: deque[tuple[_Turn, int, float]] = deque()
-
-    def comes(self, turn: _Turn, at: int, size: float) -> None:
-        """Add a transfer of `size` bytes that waits to be admitted."""
-        self.waiting.append((turn, at, size))
-
-    def gone(self, size: float) -> None:
-        """Note that `size` bytes have arrived."""
-        self._under_way -= size
-
-    def admitted(self) -> tuple[_Turn, int] | None:
-        """The first transfer of those that wait, if there is room for it now."""
-        turn, at, size = self.waiting[0]
-        if self._under_way + size > self._size and self._under_way > self._size / 8:
-            return None
-        self._under_way += size
-        self.waiting.popleft()
-        return turn, at
 
 
 class _Evaluation:
@@ -235,7 +216,10 @@ class _Evaluation:
         self._free: defaultdict[str, float] = defaultdict(float)
         self._busy: defaultdict[str, float] = defaultdict(float)
         self._taken: dict[str, deque[tuple[_Turn, int]]] = {}  # stretch -> pieces that wait for it
-        self._windows: dict[Hashable, Window] = {}
+        self._windows: dict[Hashable, Window[_Turn]] = {}
+        self._ended: defaultdict[_Cycle, int] = defaultdict(int)  # turns
+        # turns that wait until turns before them have ended, with the pieces that go on then
+        self._ahead: defaultdict[_Cycle, list[tuple[_Turn, Sequence[int]]]] = defaultdict(list)
         self.done = 0
         self.error = math.inf
         self._ends: list[float] = []
@@ -243,7 +227,7 @@ class _Evaluation:
 
     def run(self) -> Evaluated:
         for cycle in self._cycles:
-            turn = _Turn(cycle, list(cycle.waits), len(cycle.pieces))
+            turn = cycle.first()
             for at, waits in enumerate(turn.waits):
                 if not waits:
                     self._begin(turn, at, 0.0)
@@ -369,13 +353,19 @@ class _Evaluation:
         turn.left -= 1
         following = turn.following
         if following is None:
-            following = turn.following = _Turn(cycle, list(cycle.waits_next), len(cycle.pieces))
+            following = turn.following = cycle.next(turn)
         if then := cycle.then[at]:
             self._go_on(turn, then, now)
         if then := cycle.then_next[at]:
-            self._go_on(following, then, now)
+            if following.number - self._ended[cycle] < AHEAD:
+                self._go_on(following, then, now)
+            else:
+                self._ahead[cycle].append((following, then))
         if not turn.left:
             self._ends.append(now)
+            self._ended[cycle] += 1
+            for one, places in self._ahead.pop(cycle, ()):
+                self._go_on(one, places, now)
             for place in cycle.roots:
                 self._begin(following, place, now)
 

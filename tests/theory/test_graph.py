@@ -42,6 +42,14 @@ def test_a_pipeline_of_two_stations_is_as_fast_as_the_slower() -> None:
     assert evaluate([cycle], {}).seconds == pytest.approx(3.0)
 
 
+def test_a_part_of_a_cycle_that_takes_no_time_does_not_run_ahead_for_ever() -> None:
+    """Islands of which no work was measured: a(n + 1) waits for a(n) only, and a takes no time."""
+    cycle = [Piece("a", since=("a",)), Piece("b", ("a",), station="y", seconds=3.0)]
+    other = [Piece("c", station="z", seconds=1.0)]
+    assert evaluate([cycle], {}).seconds == pytest.approx(3.0)
+    assert evaluate([cycle, other], {}).seconds == pytest.approx(1 / (1 / 3 + 1), rel=0.05)
+
+
 def test_the_piece_that_was_ready_first_is_served_first() -> None:
     """Both pieces are ready at once: the second waits for the first, and the third for the
     second."""
