@@ -100,3 +100,9 @@ def test_a_machine_next_to_a_far_faster_one_brings_next_to_nothing(faster: float
     assert quick.used
     assert quick.share == pytest.approx(faster, rel=0.02)
     assert abs(slow.share) < 0.01
+
+
+def test_of_equal_machines_the_first_is_kept() -> None:
+    equal = [machine(name, 0.01, 1e6) for name in ("desktop", "laptop", "old")]
+    found = worths(equal, replace(RUN, iterations=300))
+    assert [one.machine for one in found if one.used] == ["desktop"]
