@@ -347,7 +347,10 @@ def _lesions(grid: Grid, record: Record, where: Where, best: Mapping[str, Settin
         return
     whole = best["islands"]
     keys = {key: value for key, value in whole.strategy["options"].items() if key != "leave_out"}
-    cut = [islands(rate=whole.rate, **(keys | lesion)) for lesion in LESIONS]
+    cut = [
+        replace(islands(rate=whole.rate, **(keys | lesion)), momentum=whole.momentum)
+        for lesion in LESIONS
+    ]
     for setting in (whole, *cut, *(replace(whole, form=form) for form in FORMS)):
         ran = grid.ran(where, setting)
         cells: list[Any] = [MISSING] * 4
