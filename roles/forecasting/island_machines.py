@@ -22,11 +22,12 @@ MOST_SECONDS = 1e12  # of an iteration
 
 class Home(NamedTuple):
     """The machines with islands, the facts that they share, and machine -> the ranks of its
-    islands."""
+    islands. `linked`: the times of exchanges are counted."""
 
     machines: list[IslandMachine]
     run: IslandRun
     ranks: dict[str, list[int]]
+    linked: bool = True
 
     @property
     def known(self) -> bool:
@@ -68,7 +69,8 @@ def home_of(placement: Placement, basis: PredictionInputs | None) -> Home:
             for name, mine in ranks.items()
         ]
         # the unit of speeds is not known, so neither is a part of a period
-        return Home(bare, replace(run, grace=None if run.grace is None else 0.0), ranks)
+        grace = None if run.grace is None else 0.0
+        return Home(bare, replace(run, grace=grace), ranks, linked=False)
     asked = _Asked(shapes, basis.times(placement))
     process = placement.process_of()
     devices = {name: network.devices.get(process[name], process[name]) for name in islands}

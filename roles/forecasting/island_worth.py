@@ -9,8 +9,9 @@ message is sent and no clock is read.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from statistics import fmean
 
 from roles.forecasting.island_periods import IslandMachine, IslandRun, periods
@@ -20,6 +21,9 @@ LOST = 30.0
 and an iteration of a run with P periods is worth 1 / (1 + LOST (N - 1) / P) iterations of one
 process. Measured with a ResNet of 8 layers on CIFAR-10: 0.66 and 0.80 with N = 2.9 and P = 117 and
 234, and 0.24 with eight islands and P = 47, where the rule says 0.67, 0.80 and 0.22."""
+
+LONGER = 1.2
+"""A period counts as longer if it takes so many times as long. Less is within the draws."""
 
 
 @dataclass(frozen=True)
@@ -41,13 +45,15 @@ class Pace:
 @dataclass(frozen=True)
 class Worth:
     """What a machine brings: `share` more learned in a second than without it, 0.06 for 6 %, by the
-    paces `on` with it and `off` without it. `used`: False if the run is better off without it."""
+    paces `on` with it and `off` without it. `used`: False if the run is better off without it.
+    `by_link`: the links, and not the iterations of the machine, make the periods `on` long."""
 
     machine: str
     share: float
     on: Pace
     off: Pace
     used: bool = True
+    by_link: bool = False
 
     def __str__(self) -> str:
         """ "thinkpad +6 %"."""
@@ -58,11 +64,13 @@ class Worth:
         """The two parts of the worth: samples, and what is learned from each."""
         more = _percent(self.on.rate / self.off.rate - 1)
         each = _percent(self.on.learned / self.off.learned - 1)
-        slower = self.on.period > 1.2 * self.off.period
-        why = (
-            f" as its link makes a period {self.on.period:.2g} s long, not {self.off.period:.2g} s"
+        told = f"{more} samples in a second, {each} learned from each"
+        if self.on.period <= LONGER * self.off.period:
+            return told
+        cause = "its link makes" if self.by_link else "its slow iterations make"
+        return (
+            f"{told} as {cause} a period {self.on.period:.2g} s long, not {self.off.period:.2g} s"
         )
-        return f"{more} samples in a second, {each} learned from each{why if slower else ''}"
 
 
 def learned(speeds: Sequence[float], periods: float) -> float:
@@ -119,7 +127,15 @@ def _worth(
         alone = pace(on, run)
         return Worth(one.name, 0.0, alone, alone)
     ahead, behind = pace(on, run), pace(off, run)
-    return Worth(one.name, ahead.value / behind.value - 1, ahead, behind, one in used)
+    by_link = ahead.period > LONGER * behind.period and _slow_links(on, run, ahead)
+    share = ahead.value / behind.value - 1
+    return Worth(one.name, share, ahead, behind, one in used, by_link)
+
+
+def _slow_links(machines: Sequence[IslandMachine], run: IslandRun, found: Pace) -> bool:
+    """Whether the periods that were `found` are longer than with links that take no time."""
+    at_once = [replace(one, latency=0.0, bytes_per_second=math.inf) for one in machines]
+    return found.period > LONGER * pace(at_once, run).period
 
 
 def _percent(share: float) -> str:

@@ -19,6 +19,7 @@ from runtime.plan.topology import Placement, Topology
 WOULD = "the run would learn more without it"
 KEPT = "cluster.toml keeps all machines (leave_out = false)"
 NAMED = "kept, because other keys of cluster.toml name its processes"
+BARE = " by the key speeds, as if links took no time"
 
 
 def only_paying(
@@ -39,15 +40,15 @@ def only_paying(
     spared = [one for one in found if not one.used]
     keeps = not inputs.train.strategy.options.get("leave_out", True)
     if not spared or keeps:
-        return replace(topology, decided=(told(found, KEPT if spared else ""),))
+        return replace(topology, decided=(told(found, KEPT if spared else "", home),))
     ranks = frozenset(rank for one in spared for rank in home.ranks[one.machine])
     machines = tuple(one.machine for one in spared)
     try:
         fewer = again(replace(inputs, spared=Spared(machines, ranks)))
         place(fewer, inputs.config)
     except ConfigError:
-        return replace(topology, decided=(told(found, NAMED),))
-    return replace(fewer, decided=(told(found),))
+        return replace(topology, decided=(told(found, NAMED, home),))
+    return replace(fewer, decided=(told(found, "", home),))
 
 
 def worth_of(placement: Placement, basis: PredictionInputs) -> tuple[str, ...]:
@@ -58,14 +59,15 @@ def worth_of(placement: Placement, basis: PredictionInputs) -> tuple[str, ...]:
     home = home_of(placement, basis)
     if not home.compares:
         return ()
-    return (told(worths(home.machines, home.run), WOULD),)
+    return (told(worths(home.machines, home.run), WOULD, home),)
 
 
-def told(found: Sequence[Worth], kept: str = "") -> str:
-    """The worth of all machines as one line. `kept`: why those below zero are used."""
+def told(found: Sequence[Worth], kept: str, home: Home) -> str:
+    """The worth of all machines of `home` as one line. `kept`: why those below zero are used."""
     paying = ", ".join(str(one) for one in found if one.used)
     rest = [one for one in found if not one.used]
-    line = f"the worth of each machine, in what is learned in a second: {paying}"
+    basis = "" if home.linked else BARE
+    line = f"the worth of each machine{basis}, in what is learned in a second: {paying}"
     for one in rest:
         line += f"; {one}: {kept or 'left out'} ({one.why})"
     return line

@@ -3,6 +3,7 @@ simple models."""
 
 from __future__ import annotations
 
+import math
 from dataclasses import replace
 
 import pytest
@@ -76,6 +77,22 @@ def test_a_machine_whose_link_makes_periods_long_is_left_out_and_the_reason_is_i
     assert not far.used
     assert "its link makes a period" in far.why
     assert all(one.used for one in worths([*home[:2], machine("far", 0.05)], run))
+
+
+def test_a_slow_machine_with_a_link_that_takes_no_time_is_not_said_to_have_a_slow_link() -> None:
+    home = [machine("desktop", 0.01, math.inf), machine("old", 0.2, math.inf)]
+    home = [replace(one, latency=0.0) for one in home]
+    _, old = worths(home, replace(RUN, iterations=300))
+    assert not old.used
+    assert "as its slow iterations make a period" in old.why
+
+
+def test_of_two_equal_machines_of_which_one_is_enough_the_first_is_used() -> None:
+    home = [machine("desktop", 0.01, 2.5e6), machine("laptop", 0.01, 2.5e6)]
+    desktop, laptop = worths(home, replace(RUN, iterations=300))
+    assert desktop.used
+    assert not laptop.used
+    assert "its link makes" in laptop.why
 
 
 def test_a_worth_is_the_ratio_of_what_the_machines_learn_with_and_without_it() -> None:

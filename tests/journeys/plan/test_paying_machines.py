@@ -149,11 +149,15 @@ def test_cluster_toml_keeps_a_machine_that_does_not_pay(
     assert "left out" not in line
 
 
-def test_given_speeds_are_enough_to_leave_a_machine_out(tmp_path: Path) -> None:
+def test_given_speeds_are_enough_to_leave_a_machine_out_and_the_line_says_what_is_not_counted(
+    tmp_path: Path,
+) -> None:
     cluster = of_kinds(tmp_path, SLOW, keys="speeds = [20, 10, 1]\n", iterations=2000)
     text = re.sub(r'kinds? = "(desktop|nuc|kinds.toml)"\n', "", cluster.read_text())
     cluster.write_text(text.replace("[[machine]]", '[[machine]]\naddress = "192.168.1.3"', 3))
     assert homes(cluster) == {"island-0": "desktop", "island-1": "laptop"}
+    (line,) = [note for note in check(cluster, starts=False).notes if "worth" in note]
+    assert "by the key speeds, as if links took no time" in line
 
 
 @pytest.mark.parametrize(("link", "pays"), [("125MB", True), ("5kB", False)])
