@@ -4,8 +4,9 @@ with file, line and key."""
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from typing import Any
 
 from nets import NetError
 from roles.options import Train
@@ -40,6 +41,18 @@ class Diagnostics:
         if not any(f": {known}".endswith(f": {text}") for known in self._found):
             self._found.add(text)
             self.problems.append(self._line(text, keys, advise=True))
+
+    def options(self, text: str, given: Mapping[str, Any]) -> None:
+        """Note mistakes in the preset's own options, each where its key stands. A line of `text` is
+        like "period: found -3, expected ...", or "speeds[2]: found ..."."""
+        for line in text.splitlines():
+            where, _, rest = line.partition(": ")
+            name, bracket, index = where.partition("[")
+            if name in given:
+                told = f"[{index}: {rest}" if bracket else rest
+                self.problem(told, "train", "strategy", "options", name)
+            else:
+                self.problem(line, "train", "strategy", "options")
 
     def warn(self, text: str, *keys: str) -> None:
         """Note a warning for the user, once."""

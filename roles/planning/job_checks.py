@@ -99,7 +99,7 @@ def _check_strategy(inputs: PlanInputs, job: Job, diagnostics: Diagnostics) -> A
     try:
         options = options_of(strategy, inputs.preset)
     except ValueError as error:
-        diagnostics.problem(str(error), "train", "strategy", "options")
+        diagnostics.options(str(error), strategy.options)
     for text, keys in mistakes_of(strategy, inputs.preset, inputs.train.kernels):
         diagnostics.problem(text, "train", *keys)
     return options

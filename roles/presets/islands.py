@@ -45,7 +45,7 @@ class Keys:
     leave_out: bool = True
 
     def __post_init__(self) -> None:
-        """Raise ValueError if a number is out of its range."""
+        """Raise ValueError with a line for each value that is out of its range."""
         limits = {
             "quorum": (self.quorum in (GRACE, ALL), f"'{GRACE}' or '{ALL}'"),
             "steps": (self.steps in (SPEED, EQUAL), f"'{SPEED}' or '{EQUAL}'"),
@@ -55,18 +55,22 @@ class Keys:
             "outer_rate": (0 < self.outer_rate <= 10, "a number > 0 and <= 10"),
             "outer_momentum": (0 <= (self.outer_momentum or 0.0) < 1, "a number >= 0 and < 1"),
         }
-        if self.together and self.grace != Keys.grace:
+        wrong = [
+            f"{key}: found {getattr(self, key)!r}, expected {expected}"
+            for key, (fits, expected) in limits.items()
+            if not fits
+        ]
+        if self.together and self.grace != Keys.grace and limits["grace"][0]:
             text = f"no window, since with quorum = '{ALL}' the server waits for every island"
-            raise ValueError(f"grace: found {self.grace!r}, expected {text}")
-        for key, (fits, expected) in limits.items():
-            if not fits:
-                raise ValueError(f"{key}: found {getattr(self, key)!r}, expected {expected}")
+            wrong.append(f"grace: found {self.grace!r}, expected {text}")
+        if wrong:
+            raise ValueError("\n".join(wrong))
 
     def check(self, strategy: Strategy) -> None:
         """Raise ValueError if the keys do not suit the number of workers."""
         if self.speeds and len(self.speeds) != strategy.workers:
             text = f"expected a number for each of {strategy.workers} workers"
-            raise ValueError(f"speeds: found {self.speeds!r}, {text}")
+            raise ValueError(f"speeds: found {list(self.speeds)}, {text}")
 
     @property
     def together(self) -> bool:

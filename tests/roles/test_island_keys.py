@@ -28,5 +28,15 @@ def test_a_key_that_cannot_be_meant_is_refused(said: dict[str, Any], expected: s
         Keys(**said)
 
 
+def test_all_keys_that_cannot_be_meant_are_told_at_once() -> None:
+    with pytest.raises(ValueError, match="grace: found") as told:
+        Keys(grace=-1.0, period=-3, steps="slow")
+    assert [line.partition(":")[0] for line in str(told.value).splitlines()] == [
+        "steps",
+        "grace",
+        "period",
+    ]
+
+
 def test_the_defaults_suit_both_quorums() -> None:
     assert [Keys(quorum=quorum).together for quorum in ("grace", "all")] == [False, True]

@@ -34,6 +34,15 @@ BROKEN = {
         "cluster.toml:3: train.strategy.live: found true, "
         "but the workers of preset 'firecaffe' cannot be changed while it runs",
     ),
+    "an island's option out of its range": (
+        "[train.strategy]\npreset = 'islands'\n[train.strategy.options]\nsteps = 'speed'\n"
+        "period = -3\n",
+        "cluster.toml:5: train.strategy.options.period: found -3, expected an integer >= 0",
+    ),
+    "an island's speed that is not a number": (
+        "[train.strategy]\npreset = 'islands'\n[train.strategy.options]\nspeeds = [1, 'fast']\n",
+        "cluster.toml:4: train.strategy.options.speeds: [1]: found str, expected float",
+    ),
     "a pipeline without groups": (
         "[train.strategy]\npreset = 'one-weird-trick'\npipeline = 2\n",
         "cluster.toml:3: train.strategy.pipeline: found 2, "
