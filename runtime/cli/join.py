@@ -34,9 +34,15 @@ def join(address: str, machine: str) -> int:
 def _first_line() -> str:
     """The first line of standard input, "" if there is none. No further byte is read, since the
     agent may wait for the end of standard input."""
-    if sys.stdin is not None and sys.stdin.isatty():
+    is_typed = sys.stdin is not None and sys.stdin.isatty()
+    if is_typed:
         sys.stderr.write("paste the line that `up` shows for this machine:\n")
     line = b""
     while not line.endswith(b"\n") and len(line) < MOST_BYTES and (byte := os.read(0, 1)):
         line += byte
+    if is_typed:
+        sys.stderr.write(
+            "this command stays here until the run ends or the machine leaves; Ctrl-C takes the "
+            "machine out of the run\n"
+        )
     return decoded(line, "replace")

@@ -193,9 +193,9 @@ class AgentLink:
         self._ids = itertools.count(1)
         self._ports = ZmqPorts(limits_of(invitation.link_seconds), invitation.keys)
         identity = f"{machine}/{invitation.tag}.{os.getpid()}".encode()
-        lost = "the connection to `up` broke, or it refused this key"
+        self._has_heard = False  # a message of `up`, which therefore knows the key
         self._port = self._ports.connect(
-            UP, SCHEME + address, "control", identity, self._arrived, lambda: self._on_lost(lost)
+            UP, SCHEME + address, "control", identity, self._arrived, self._broke
         )
         self._beating = asyncio.create_task(self._beat(), name="beats")
 
@@ -210,7 +210,15 @@ class AgentLink:
         self._port.close(flush=True)
         await self._ports.close()
 
+    def _broke(self) -> None:
+        why = "or it refused this key"
+        if self._has_heard:
+            back = f"where `up` runs, `scale --with {self._machine}` brings it back into a live run"
+            why = f"as after the sleep of a machine, without a network, or at a sudden end; {back}"
+        self._on_lost(f"the connection to `up` broke, {why}")
+
     def _arrived(self, frames: Frames) -> None:
+        self._has_heard = True
         try:
             message = wire.decode(frames).message
         except MessageError as error:

@@ -123,6 +123,19 @@ async def test_an_agent_learns_that_up_has_gone() -> None:
     await agent.line.close()
 
 
+async def test_an_agent_that_had_joined_is_told_how_its_machine_comes_back() -> None:
+    up = Up()
+    agent = Machine(up, up.invitation)
+    agent.line.tell(Prepared())
+    await in_time(up.heard)
+    up.reception.tell("m", Got())
+    await in_time(agent.heard)
+    await up.reception.close()
+    lost = await in_time(agent.lost)
+    assert "`scale --with m`" in lost and "refused" not in lost
+    await agent.line.close()
+
+
 @pytest.mark.parametrize(
     "what", ["another key", "a key of another run", "the name of another machine"]
 )

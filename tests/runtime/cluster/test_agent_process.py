@@ -8,6 +8,7 @@ import asyncio
 import subprocess
 from collections.abc import AsyncIterator
 from dataclasses import dataclass, field
+from pathlib import Path
 
 import pytest
 import pytest_asyncio
@@ -16,6 +17,7 @@ from runtime.cluster.machines.agent_link import Reception, limits_of
 from runtime.cluster.machines.agent_messages import Close, Closed, Joined, Problem
 from runtime.messages.message import Message
 from tests.helpers.support import environment, runtime_command
+from tests.helpers.terminal import terminal
 
 pytestmark = pytest.mark.slow
 
@@ -100,3 +102,12 @@ async def test_it_ends_with_its_link(agent: Agent) -> None:
     await agent.reception.close()
     code, said = await agent.ended()
     assert (code, said.startswith("machine 'm': the connection to `up` broke")) == (4, True)
+
+
+def test_on_a_terminal_join_says_what_to_paste_and_that_it_stays(tmp_path: Path) -> None:
+    command = runtime_command("join", "127.0.0.1:1", "m")
+    with terminal(command, 200, 20, tmp_path, environment()) as seen:
+        seen.until(lambda lines: any("paste the line" in line for line in lines))
+        seen.type(b"not the line\n")
+        seen.until(lambda lines: any("Ctrl-C takes the machine out" in line for line in lines))
+        assert seen.end() == 2
