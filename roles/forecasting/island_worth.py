@@ -106,8 +106,8 @@ def worths(machines: Sequence[IslandMachine], run: IslandRun) -> list[Worth]:
 def _better(
     machines: Sequence[IslandMachine], used: Sequence[IslandMachine], run: IslandRun
 ) -> list[IslandMachine] | None:
-    """The best choice that differs from `used` in one machine. None if no choice is better. Of equal
-    machines the last one goes first: the coordinator lives on the first."""
+    """The best choice that differs from `used` in one machine. None if no choice is better. Of
+    equal machines the last one goes first: the coordinator lives on the first."""
     tried = [
         [one for one in machines if (one in used) != (one is other)] for other in reversed(machines)
     ]

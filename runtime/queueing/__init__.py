@@ -9,6 +9,7 @@ rate_sharing      Transfers that share ways
 all_reduce        All-reduce times: how long members with one network interface each take to sum
                   arrays and to have the sum everywhere, and which way is faster
 estimates         Means of simulated measurements with their confidence intervals
+lane_window       The window of a lane: how many bytes may be under way on it
 
 See docs/decisions/tuning.md.
 """

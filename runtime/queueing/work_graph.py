@@ -318,7 +318,7 @@ class _Evaluation:
             now += piece.seconds
         self._at(now + piece.delay, turn, at)
 
-    def _admit(self, window: Window, now: float) -> None:
+    def _admit(self, window: Window[_Turn], now: float) -> None:
         while window.waiting and (admitted := window.admitted()):
             turn, at = admitted
             piece = turn.cycle.pieces[at]
