@@ -14,8 +14,10 @@ import os
 import stat
 import sys
 from collections.abc import Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING
 
+from runtime.cluster.launcher import LaunchPlan
 from runtime.cluster.launchers.agents import AgentLauncher, Handle, shell_line
 from runtime.errors import LaunchError
 from runtime.reasons import reason
@@ -45,6 +47,10 @@ class ManualLauncher(AgentLauncher):
     attached = False
     start_seconds = 600.0
 
+    def __init__(self, plan: LaunchPlan) -> None:
+        super().__init__(plan)
+        self._files: set[Path] = set()  # with lines, written by this launcher
+
     async def start(self, machine: Machine, argv: Sequence[str], line: str) -> Handle:
         text = (
             f"machine '{machine.name}': type there\n    "
@@ -67,14 +73,18 @@ class ManualLauncher(AgentLauncher):
         return Typed()
 
     def _written(self, machine: Machine, line: str) -> str:
-        """Write the line into a file and return its path. The file is removed with the private
-        folder of the run. Raises LaunchError."""
+        """Write the line into a file and return its path. A machine that returns gets a new line in
+        place of its former one. The file is removed with the private folder of the run. Raises
+        LaunchError, also if something else has the name of the file."""
         path = self.private / f"{machine.name}.invitation"
         try:
+            if path in self._files:
+                path.unlink(missing_ok=True)
             opened = os.open(
                 path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600
             )
             with os.fdopen(opened, "w", encoding="utf-8") as file:
+                self._files.add(path)
                 file.write(f"{line}\n")
         except OSError as error:
             raise LaunchError(

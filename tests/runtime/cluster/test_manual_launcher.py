@@ -28,11 +28,15 @@ def stdout(descriptor: int, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
         yield
 
 
-async def typed(folder: Path) -> None:
+def manual(folder: Path) -> ManualLauncher:
     launcher = ManualLauncher(LaunchPlan(folder, "roles", ()))
     launcher.private = folder
-    await launcher.start(
-        Machine(name="yours"), ["python3", "-m", "runtime", "join", "10.0.0.1:7", "yours"], KEY
+    return launcher
+
+
+async def typed(folder: Path, key: str = KEY, launcher: ManualLauncher | None = None) -> None:
+    await (launcher or manual(folder)).start(
+        Machine(name="yours"), ["python3", "-m", "runtime", "join", "10.0.0.1:7", "yours"], key
     )
 
 
@@ -65,6 +69,18 @@ async def test_a_key_is_shown_on_a_terminal_and_to_the_reader_of_a_pipe(
         os.close(reader)
         assert said.endswith(f"and then\n    {KEY}\n")
     assert names(tmp_path) == []
+
+
+async def test_a_machine_that_returns_gets_a_new_line_in_the_file_of_its_former_one(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    launcher = manual(tmp_path)
+    with stdout(os.open(os.devnull, os.O_WRONLY), monkeypatch):
+        await typed(tmp_path, KEY, launcher)
+        await typed(tmp_path, "another", launcher)
+    kept = tmp_path / "yours.invitation"
+    assert read(kept) == "another\n"
+    assert mode(kept) == 0o600
 
 
 async def test_an_existing_file_is_not_used_for_the_key(
