@@ -45,8 +45,10 @@ def only_paying(
     machines = tuple(one.machine for one in spared)
     try:
         fewer = again(replace(inputs, spared=Spared(machines, ranks)))
-        place(fewer, inputs.config)
+        placed = place(fewer, inputs.config)
     except ConfigError:
+        return replace(topology, decided=(told(found, NAMED, home),))
+    if not all(map(placed.has_link, inputs.config.simulation.links)):
         return replace(topology, decided=(told(found, NAMED, home),))
     return replace(fewer, decided=(told(found, "", home),))
 

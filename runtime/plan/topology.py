@@ -13,6 +13,7 @@ import json
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
+from fnmatch import fnmatchcase
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -231,6 +232,18 @@ class Placement:
         """Return the processes that `process` exchanges messages with, and their actors. `process`
         itself is included if its actors exchange messages."""
         return self._neighbours.get(process, {})
+
+    def pairs(self) -> list[tuple[str, str]]:
+        """The processes that exchange messages, as pairs in both directions."""
+        names = [spec.name for spec in self.processes]
+        return [(a, b) for a in names for b in self.neighbours(a) if a != b]
+
+    def has_link(self, pattern: str) -> bool:
+        """Whether a pattern SENDER -> RECEIVER of processes, as keys of [simulation.links] are,
+        fits a link."""
+        sender, arrow, receiver = (word.strip() for word in pattern.partition("->"))
+        fits = (fnmatchcase(a, sender) and fnmatchcase(b, receiver) for a, b in self.pairs())
+        return bool(arrow) and any(fits)
 
     @cached_property
     def _neighbours(self) -> dict[str, dict[str, tuple[str, ...]]]:

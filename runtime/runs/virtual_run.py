@@ -58,13 +58,11 @@ def _interface(spec: ProcessSpec, config: ClusterConfig) -> str:
 def _link(pattern: str, placement: Placement, config: ClusterConfig) -> LinkRule:
     """Return an exception of [simulation.links] as a rule. Raises ConfigError if the pattern is not
     of the form SENDER -> RECEIVER or fits no link."""
-    sender, arrow, receiver = (word.strip() for word in pattern.partition("->"))
-    rules = config.simulation.links[pattern]
-    link = LinkRule(sender, receiver, rules.latency, rules.bytes_per_second)
-    names = [spec.name for spec in placement.processes]
-    known = [(a, b) for a in names for b in placement.neighbours(a) if a != b]
-    if arrow and any(link.fits(a, b) for a, b in known):
-        return link
+    if placement.has_link(pattern):
+        sender, _, receiver = (word.strip() for word in pattern.partition("->"))
+        rules = config.simulation.links[pattern]
+        return LinkRule(sender, receiver, rules.latency, rules.bytes_per_second)
+    known = placement.pairs()
     listed = ", ".join(f"{a} -> {b}" for a, b in known[:MOST_LISTED]) + (
         ", ..." if len(known) > MOST_LISTED else ""
     )

@@ -120,6 +120,21 @@ def test_a_machine_that_does_not_pay_is_left_out_and_plan_says_why(
     assert "nothing is placed on machine" not in out + err
 
 
+def test_an_exception_of_simulation_links_keeps_the_machine_that_it_names(tmp_path: Path) -> None:
+    hosts = "".join(f'[[machine]]\nname = "{name}"\n' for name in ("desktop", "nuc"))
+    (tmp_path / "p.json").write_text(
+        json.dumps({"island-1/train": 9.0, "island/train": 0.03, "*/*": 0})
+    )
+    clock = '[simulation]\nclock = "virtual"\nservice_times = "p.json"\n'
+    link = '[simulation.links]\n"island-1 -> *" = { latency = 0.1 }\n'
+    cluster = configure(tmp_path, "islands", workers=2, iterations=300, more=hosts + clock)
+    assert set(homes(cluster).values()) == {"desktop"}
+    cluster.write_text(f"{cluster.read_text()}{link}")
+    assert homes(cluster)["island-1"] == "nuc"
+    (line,) = [note for note in check(cluster, starts=False).notes if "worth" in note]
+    assert "kept, because other keys of cluster.toml name its processes" in line
+
+
 def test_a_machine_that_pays_is_used(tmp_path: Path) -> None:
     assert homes(of_kinds(tmp_path, FAST)) == {
         "island-0": "desktop",
