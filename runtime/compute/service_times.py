@@ -37,7 +37,7 @@ from runtime.suggest import hint
 LAWS = ("lognormal", "gamma")
 KEYS = ("seconds", "mean", "cv", "law", "rows")
 # numbers that are not 0: predictions divide by them, and by their squares
-RANGES = {"seconds": (1e-12, 1e9), "mean": (1e-12, 1e9), "cv": (1e-6, 1e3), "rows": (1, 1e9)}
+RANGES = {"seconds": (1e-12, 1e15), "mean": (1e-12, 1e15), "cv": (1e-6, 1e3), "rows": (1, 1e9)}
 FILE = "service-times.json"  # in a run directory
 PARTS = "service-times"  # a folder in the run directory, until all processes have ended
 MOST_BYTES = 64 << 20  # of a profile file

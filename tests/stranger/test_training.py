@@ -140,11 +140,11 @@ MISTAKES = {
     ),
     "an option": (
         'preset = "tallied"\n[train.strategy.options]\nevry = 2',
-        r"options: evry: unknown key \(did you mean 'every'\?\)$",
+        r"options\.evry: unknown key \(did you mean 'every'\?\)$",
     ),
     "an option's type": (
         'preset = "tallied"\n[train.strategy.options]\nevery = "2"',
-        "options: every: found str, expected int$",
+        r"options\.every: found str, expected int$",
     ),
     "options of a preset that has none": (
         'preset = "sync"\n[train.strategy.options]\nevery = 2',
